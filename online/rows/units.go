@@ -1,6 +1,6 @@
 package rows
 
-// This file finds the units of an event's features, and brings those of a unit together.
+// This file finds the units of an event's features, and orders features by unit.
 
 import (
 	"slices"
@@ -8,66 +8,66 @@ import (
 	"blankout/internal/model"
 )
 
-// arrangement is the units of an event, and the order of its rows: those of a unit lie
-// together. It is part of Groups.
+// arrangement holds the units of an event, and the order of its rows, in which the rows of a unit are consecutive. It
+// is part of Groups.
 type arrangement struct {
 	grouping *model.Grouping
-	Grouped  bool // some level has noise of groups: without it all but curves is one unit
-	summed   bool // every feature is in a unit that has a sum
+	Grouped  bool // a level has noise of groups; if not, all features but splines are one unit
+	summed   bool // every feature is in a unit with a sum
 
-	// The event at hand.
-	slot   []int32    // by unit: 1 + its place in units, 0 for one that the event lacks
-	curve  []int32    // the same by curve
-	units  []unitPart // in the order in which the event's features meet them
+	// Of the current event:
+	slot   []int32    // by unit: 1 + its index in units, 0 if the event does not have it
+	curve  []int32    // the same by spline
+	units  []unitPart // in the order of the event's features
 	spans  []unitSpan // of the features, in the order of the event
-	fields []uint16   // of the columns, of an event that leaves dense ones out
+	fields []uint16   // of the columns, for an event without dense columns
 	parts  []unitRun  // of the rows
 	mixed  bool       // the rows are in another order than the features
-	moved  []int32    // then: rows by feature, once one is asked for
+	moved  []int32    // if mixed: rows by feature, computed on request
 
-	spare Event // room for the event's rows in another order
+	spare Event // scratch for the event's rows in another order
 }
 
-// unitKind is which of the formulas above holds for the features of a unit.
+// unitKind selects the formula of Groups for the features of a unit.
 type unitKind int
 
 const (
-	alone   unitKind = iota // the only feature of a group that takes part in no product
+	alone   unitKind = iota // the only feature of a group that is part of no product
 	grouped                 // of a group
 	paired                  // of a pair
-	curved                  // of a number with a curve
+	curved                  // of a number with a spline
 	unitKinds
 )
 
-// unitPart is a unit of the event at hand.
+// unitPart is a unit of the current event.
 type unitPart struct {
-	unit    int32 // that of a curve: its number; -1 for all features where none are in groups
+	unit    int32 // the index of a spline; -1 for all features if there are no groups
 	kind    unitKind
-	parents [2]int32 // places of a pair's groups; first that of a curve's group, -1 if it has none
-	parent  bool     // of a pair or a curve
-	count   int      // of features
-	last    int8     // point of a forecast that it survives, see Draw
-	at      int      // the first row
-	next    int      // the row of its next feature, while they are put in order
+	parents [2]int32 // indices of a pair's groups; the first is that of a spline's group, or -1
+	parent  bool     // of a pair or a spline
+	count   int      // number of features
+	last    int8     // last point of a mask at which it is alive, see Draw
+	at      int      // first row
+	next    int      // row of its next feature, while features are ordered
 }
 
-// unitSpan is features of one unit that follow each other, up to the one before end.
+// unitSpan is a run of features of one unit, up to end.
 type unitSpan struct {
 	end int
-	at  int32 // the unit's place in units
+	at  int32 // index of the unit
 }
 
 // unitRun is a run of rows of one unit, or of features that are alone in theirs.
 type unitRun struct {
 	from, to int
 	kind     unitKind
-	unit     int // place in units, of the kinds with sums
+	unit     int // index of the unit, for kinds with sums
 }
 
-// parented says whether the unit's parents hold places.
+// parented reports whether parents has indices of units.
 func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
 
-// arrange is the search of Groups.Arrange for the units.
+// arrange finds the units for Groups.Arrange.
 func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, curves *model.Curves) {
 	g.units, g.spans = g.units[:0], g.spans[:0]
 	if curves != nil || !g.Grouped {
@@ -90,9 +90,9 @@ func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, curve
 	g.order(s)
 }
 
-// arrangeCurves is arrange's search for the units where there may be curves.
+// arrangeCurves is arrange if there may be splines.
 func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *model.Curves) {
-	var with []uint32 // the columns that have a curve and are still to come
+	var with []uint32 // the remaining columns with a spline
 	if curves != nil {
 		with = curves.Columns
 		for len(g.curve) < len(with) {
@@ -112,7 +112,7 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 				curve = len(curves.Columns) - len(with)
 			}
 		}
-		if curve < 0 && !g.Grouped { // most of a text: those up to the next curve at once
+		if curve < 0 && !g.Grouped { // most of a text: all features up to the next spline at once
 			end := uint32(model.FirstHat)
 			if len(with) > 0 {
 				end = with[0]
@@ -153,7 +153,7 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 	}
 }
 
-// join adds n features from i on to the unit at a place.
+// join adds n features from i on to a unit.
 func (g *arrangement) join(i, n int, at int32) {
 	g.units[at].count += n
 	if last := len(g.spans) - 1; last >= 0 && g.spans[last].at == at {
@@ -163,7 +163,7 @@ func (g *arrangement) join(i, n int, at int32) {
 	}
 }
 
-// place returns the place in units of a unit, a new one if it is not there.
+// place returns the index of a unit, and adds the unit if it is new.
 func (g *arrangement) place(unit int32) int32 {
 	for int(unit) >= len(g.slot) {
 		g.slot = append(g.slot, 0)
@@ -176,10 +176,10 @@ func (g *arrangement) place(unit int32) int32 {
 	return int32(len(g.units) - 1)
 }
 
-// pairs finds the groups of the event's pairs, which need not have features of their
-// own, and which units have one feature alone.
+// pairs finds the groups of the event's pairs, which may have no features of their own, and the units with a single
+// feature.
 func (g *arrangement) pairs() {
-	for i := 0; i < len(g.units); i++ { // groups join behind
+	for i := 0; i < len(g.units); i++ { // groups are appended
 		if g.units[i].kind != grouped {
 			continue
 		}
@@ -188,7 +188,7 @@ func (g *arrangement) pairs() {
 			continue
 		}
 		if g.grouping.Name(a) > g.grouping.Name(b) {
-			a, b = b, a // their numbers are others after a restart
+			a, b = b, a // they have other numbers after a restart
 		}
 		parents := [2]int32{g.place(a), g.place(b)}
 		g.units[i].kind, g.units[i].parents = paired, parents
@@ -210,7 +210,7 @@ func (g *arrangement) pairs() {
 	}
 }
 
-// order gives every unit its rows, which it moves if they are not in this order yet.
+// order assigns rows to units, and moves rows that are not in this order yet.
 func (g *arrangement) order(s *Event) {
 	g.parts, g.moved = g.parts[:0], g.moved[:0]
 	at, held := 0, 0
@@ -250,7 +250,7 @@ func (g *arrangement) order(s *Event) {
 	s.Ridge, to.Ridge = to.Ridge, s.Ridge
 }
 
-// Row returns the row of a feature by its place in the event.
+// Row returns the row of a feature of the event.
 func (g *arrangement) Row(feature int) int {
 	if !g.mixed {
 		return feature
@@ -261,7 +261,7 @@ func (g *arrangement) Row(feature int) int {
 	return int(g.moved[feature])
 }
 
-// move finds the row of each feature.
+// move computes the row of each feature.
 func (g *arrangement) move() {
 	for i := range g.units {
 		g.units[i].next = g.units[i].at
@@ -273,8 +273,8 @@ func (g *arrangement) move() {
 	}
 }
 
-// Draw appends to last, for each row of a feature, the last point that it survives where
-// groups die: those before its group does, or the first of two groups. draw draws a point.
+// Draw appends to last, for each row of a feature, the last point at which it is alive if groups die: that of its
+// group, or the smaller one of two groups. draw draws a point.
 func (g *arrangement) Draw(last []int8, draw func() int8) []int8 {
 	for i := range g.units {
 		if g.units[i].kind == grouped {
@@ -300,7 +300,7 @@ func (g *arrangement) Draw(last []int8, draw func() int8) []int8 {
 	return last
 }
 
-// Curves yields the rows, from one to before another, of each number with a curve.
+// Curves yields the range of rows of each number with a spline.
 func (g *arrangement) Curves(yield func(from, to int) bool) {
 	for _, p := range g.parts {
 		if p.kind == curved && !yield(p.from, p.to) {
@@ -309,7 +309,7 @@ func (g *arrangement) Curves(yield func(from, to int) bool) {
 	}
 }
 
-// Together gives all columns of a number with a curve what its first one has.
+// Together gives all columns of a number with a spline the value of the first one.
 func (g *arrangement) Together(last []int8) {
 	for from, to := range g.Curves {
 		for i := from + 1; i < to; i++ {

@@ -1,6 +1,6 @@
 package rules
 
-// This file holds the update rule adagrad.
+// This file has the optimizer adagrad.
 
 import (
 	"math"
@@ -9,46 +9,40 @@ import (
 	"blankout/online/rows"
 )
 
-// adagrad divides each coordinate's step by the root of the sum of its squared
-// gradients, this one included (Duchi, Hazan & Singer 2011):
+// adagrad divides each coordinate's step by the root of the sum of its squared gradients, including the current one
+// (Duchi, Hazan & Singer 2011):
 //
 //	G += g^2,  w -= eta g / (sqrt(start + G) + eps).
 //
-// An event's step is proximal (implicit updates, Kulis & Bartlett 2010): it goes
-// to where the loss and the distance in the preconditioner are least together. Along
-// the step every unit of -df moves the score by
+// An event's step is proximal (implicit updates, Kulis & Bartlett 2010): it minimizes the loss plus the distance in the
+// preconditioner. Along the step, every unit of -df changes the score by
 //
 //	kappa = eta sum x^2/(sqrt(start + G) + eps),
 //
-// so the rates are multiplied by the share a of df for which a df is the
-// derivative at f - a df kappa. That is far from 1 where an event has many
-// features that are new, as texts have: there the plain step overshoots. With
-// several outputs, which all share a row, it is left out but for young steps (rows.Step):
-// the sums would cost as much as the step.
+// so the rates are multiplied by the share a of df for which a df is the derivative at f - a df kappa. a is far below 1
+// if an event has many new features, as texts have: there the plain step overshoots. With several outputs, which all
+// share a row, only young steps (rows.Step) are proximal, because the sums would cost as much as the step.
 //
-// A row that counts c_i times, see rows.Step, adds c_i g^2 to its G, and its rate is multiplied
-// by a' + (c_i - 1) a: a is the share where kappa is that of an event whose rows count so,
-// a' where every row counts once. With a alone the columns that count often would shorten
-// the steps of those that do not, and rare columns would learn too little.
+// A row that counts c_i times, see rows.Step, adds c_i g^2 to its G, and its rate is multiplied by a' + (c_i - 1) a. a
+// is the share with the kappa of an event whose rows count so often, and a' is the share if every row counted once.
+// With a alone, frequent columns would shorten the steps of rare ones, which would then learn too little.
 type adagrad struct {
 	plain
 	fused rows.Fused
 	kappa []float64
-	// For rows that count more than once, by level and output: kappa of an event in which every
-	// row counts once, and a part of kappa; then a and a', which are 1 where steps are not
-	// proximal.
+	// For rows that count more than once, by level and output: kappa of an event in which every row counts once, and a
+	// part of kappa; then a and a', which are 1 if steps are not proximal.
 	once, part, share, shareOnce []float64
-	// The ridges of a preconditioner that fades, and by row of an event the gradient
-	// and the inverse root, for one output.
+	// The ridges of a decaying preconditioner and, for one output, the gradient and the inverse root by row.
 	faded, gradients, roots []float64
 	// The x, bases and ridges of a step whose rows count more than once, and rates.
 	x, basis, ridge, rates []float64
 }
 
-// count is how many of the N weights of a row the rule steps.
+// count returns the number of weights of a row that the optimizer changes.
 func (c *Settings) count() int { return c.N - c.Left }
 
-// NewAdagrad returns the rule adagrad.
+// NewAdagrad returns the optimizer adagrad.
 func NewAdagrad(c Settings) Rule {
 	return &adagrad{plain: plain{c}, kappa: make([]float64, c.count()), once: make([]float64, c.count()), part: make([]float64, c.count()),
 		share: slices.Repeat([]float64{1}, c.count()), shareOnce: slices.Repeat([]float64{1}, c.count())}
@@ -63,8 +57,8 @@ func (r *adagrad) Step(s *rows.Step) {
 	c := rows.AdagradConstants{Start: r.StartSum, Eps: adagradEps}
 	ridge, root := s.Ridge, math.Sqrt(s.Growth)
 	if root != 1 {
-		// With gradients times the root of growth the step is the same, and what is
-		// added to the preconditioner grows by growth.
+		// If gradients are multiplied by the root of growth, the step stays the same, and what is added to the
+		// preconditioner is multiplied by growth.
 		c.Start, c.Eps = c.Start*s.Growth, c.Eps*root
 		s.Scale(root)
 		r.faded = append(r.faded[:0], s.Ridge...)
@@ -119,7 +113,7 @@ func (r *adagrad) Step(s *rows.Step) {
 	rows.AdagradStep1(s.Rows, rows.FirstPart, r.gradients, r.roots, s.MinusEta[0], s.Inverse[0])
 }
 
-// stepFused makes a step that is not to overshoot, for several outputs or levels.
+// stepFused makes a proximal step, for several outputs or levels.
 func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows.AdagradConstants) {
 	clear(r.kappa)
 	r.fused.Begin(len(s.Rows), r.count())
@@ -133,8 +127,8 @@ func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows
 	r.fused.Descend(0, s.Rows, rows.FirstPart, r.N, s.Rates)
 }
 
-// weigh multiplies what the gradients of the rows are made of by the roots of how often
-// they count. So the sums of squares and kappa gain what the events that a row stands for would add.
+// weigh multiplies the factors of the rows' gradients by the roots of how often they count. So the accumulators and
+// kappa gain what all events that a row stands for would add.
 func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float64) {
 	r.x, r.basis, r.ridge = append(r.x[:0], s.X...), append(r.basis[:0], s.Basis...), append(r.ridge[:0], ridges...)
 	for i, w := range s.Roots {
@@ -145,8 +139,8 @@ func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float
 	return r.x, r.basis, r.ridge
 }
 
-// times is what the rate of a row is multiplied by whose gradient has been multiplied by w, the
-// root of how often it counts.
+// times returns the factor of the rate of a row whose gradient has been multiplied by w, the root of how often it
+// counts.
 func (r *adagrad) times(j int, w float64) float64 {
 	return (r.shareOnce[j] + (w*w-1)*r.share[j]) / w
 }
@@ -185,7 +179,7 @@ func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root floa
 	})
 }
 
-// alike yields the runs of rows of one segment that count as often, from one to before another.
+// alike yields the runs of rows of one segment that count equally often.
 func (r *adagrad) alike(s *rows.Step, yield func(g *rows.Segment, from, to int)) {
 	for i := range s.Segments {
 		g := &s.Segments[i]
@@ -202,8 +196,7 @@ func fill(list []float64, x float64) {
 	}
 }
 
-// shares finds the shares of a step that do not overshoot; kappa comes divided by root, and
-// df multiplied by it.
+// shares computes the shares of a proximal step; kappa is divided by root, and df multiplied by it.
 func (r *adagrad) shares(s *rows.Step, kappa []float64, root float64, shares []float64) {
 	for j, k := range kappa {
 		shares[j] = r.shareOf(s, j, s.DF[j]/root, -s.MinusEta[j]*k*root)
@@ -211,18 +204,17 @@ func (r *adagrad) shares(s *rows.Step, kappa []float64, root float64, shares []f
 }
 
 const (
-	// A step that moves the score by less is short enough for the curvature at its
-	// beginning to tell where it ends.
+	// For a step that changes the score by less, the curvature at its start is accurate enough.
 	shortStep = 0.1
-	// The share is found to this part of it.
+	// relative tolerance of the share
 	shareTolerance = 0.01
-	// After so many steps of Newton's method only bisections follow: it may go to and fro between
-	// two places where the loss has hardly any curvature.
+	// After so many steps of Newton's method only bisections follow, because the method may alternate between two
+	// points where the loss has almost no curvature.
 	mostNewton = 6
 )
 
-// shareOf solves a = df(f - a df kappa)/df, of which there is one solution in
-// [0, 1] where the loss is convex, by Newton's method between bounds.
+// shareOf solves a = df(f - a df kappa)/df by Newton's method between bounds. There is one solution in [0, 1] if the
+// loss is convex.
 func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 	a := 1 / (1 + max(s.H[j], 0)*kappa)
 	if math.Abs(df)*kappa < shortStep {
@@ -247,7 +239,7 @@ func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 	return a
 }
 
-// unlabeled adds h x^2, the expected square of a gradient.
+// Unlabeled adds h x^2, the expected square of a gradient.
 func (r *adagrad) Unlabeled(s *rows.Step) {
 	for i, row := range s.Rows {
 		m := r.Preconditioner(row)

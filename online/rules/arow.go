@@ -2,13 +2,12 @@ package rules
 
 import "blankout/online/rows"
 
-// arow is AROW with a diagonal covariance s (Crammer, Kulesza & Dredze 2009):
-// where the margin m = y f is below 1,
+// arow is AROW with a diagonal covariance s (Crammer, Kulesza & Dredze 2009): if the margin m = y f is below 1,
 //
 //	beta = 1/(sum s x^2 + r),  w += (1-m) beta y s x,  s -= beta (s x)^2.
 //
-// It sees clean features, has a loss of its own and no ridge; eta is its r, and
-// an event of importance i has r/i. The preconditioner is s.
+// It uses clean features, has a loss of its own and no ridge. eta is its r, and an event of importance i has r/i. The
+// preconditioner is s.
 type arow struct{ plain }
 
 func newArow(c Settings) Rule { return &arow{plain{c}} }
@@ -42,7 +41,7 @@ func (r *arow) Step(s *rows.Step) {
 	}
 }
 
-// shifted adds the variance of what the intercepts have taken up.
+// Shifted adds the variance of what has been added to the intercepts.
 func (r *arow) Shifted(intercepts, row []float64, from, to int, shift float64) {
 	s, m := r.Preconditioner(intercepts), r.Preconditioner(row)
 	for j := from; j < to; j++ {
@@ -59,7 +58,7 @@ func (r *arow) Rescale(row []float64, from, to int, ratio float64) {
 	}
 }
 
-// forget raises the variance, at most to where it started from.
+// Forget increases the variance, at most to its initial value.
 func (r *arow) Forget(row []float64, _ bool, keep float64) {
 	m := r.Preconditioner(row)
 	for j := range m {

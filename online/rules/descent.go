@@ -2,18 +2,15 @@ package rules
 
 import "blankout/online/rows"
 
-// descent is dropout descent (Wager, Wang & Liang 2013, section 5): a step of
-// the mirror descent whose preconditioner is the noising penalty's Hessian as
-// gathered from the stream,
+// descent is dropout descent (Wager, Wang & Liang 2013, section 5): mirror descent whose preconditioner is the Hessian
+// of the noising penalty, gathered from the stream including the current event:
 //
-//	A = h0 + sum_{i<=t} curvature_i Var[x~_i],  w -= eta g / A,
+//	A = h0 + sum_{i<=t} curvature_i Var[x~_i],  w -= eta g / A.
 //
-// this event included; for dropout that is h0 + q/(1-q) H with H = sum 2 dL/dv x^2. With
-// the clean gradient, which is the rule of the paper, dL/dv is taken without noise, so that 2 dL/dv is
-// A”(f); with the noisy one it is the expectation of A” under the noise.
-// The ridge is the preconditioner at the start. With the clean gradient it approaches
-// the maximum likelihood, with the marginalized one the dropout-regularized
-// optimum. The rule is for one fixed noise.
+// For dropout that is h0 + q/(1-q) H with H = sum 2 dL/dv x^2. With the clean gradient, which is the rule of the paper,
+// dL/dv is without noise, so 2 dL/dv is A”(f). With the noisy gradient it is the expectation of A” under the noise. The
+// ridge is the initial preconditioner. With the clean gradient the weights approach the maximum likelihood, and with
+// the marginalized one the dropout-regularized optimum. The optimizer is for one fixed noise.
 type descent struct{ plain }
 
 func newDescent(c Settings) Rule { return &descent{plain{c}} }
@@ -36,10 +33,9 @@ func (r *descent) Step(s *rows.Step) {
 	}
 }
 
-// variance is what the preconditioner gathers of row i, whose noise is of this
-// strength: the variance of its noise.
-// Noise whose variance is no multiple of x^2 says too little of a feature's scale, so x^2
-// is added. The intercept has no noise, but gathers what a feature of its value would.
+// variance returns what the preconditioner gathers of row i, whose noise has this strength: the variance of its noise.
+// If that is not a multiple of x^2, x^2 is added, because the variance says little about the scale of the feature. The
+// intercept has no noise, but gathers what a feature of its value would.
 func (r *descent) variance(s *rows.Step, i int, strength float64) float64 {
 	x, basis := s.X[i], s.Basis[i]
 	if s.IsIntercept(i) {

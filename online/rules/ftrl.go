@@ -1,6 +1,6 @@
 package rules
 
-// This file holds the update rule ftrl.
+// This file has the optimizer ftrl.
 
 import (
 	"math"
@@ -8,15 +8,13 @@ import (
 	"blankout/online/rows"
 )
 
-// ftrl is FTRL-Proximal with per-coordinate rates and an L1 penalty (McMahan et
-// al. 2013, algorithm 1):
+// ftrl is FTRL-Proximal with per-coordinate rates and an L1 penalty (McMahan et al. 2013, algorithm 1):
 //
 //	sigma = (sqrt(N + g^2) - sqrt(N))/eta,  z += g - sigma w,  N += g^2,
-//	w = 0 where |z| <= l1, else -(z - sign(z) l1)/((1 + sqrt(N))/eta + ridge),
+//	w = 0 if |z| <= l1, else -(z - sign(z) l1)/((1 + sqrt(N))/eta + ridge),
 //
-// with the ridge of one pass. The intercept has neither penalty unless it is
-// "penalized", which gives it the ridge. The preconditioner is N; z is the rule's own
-// part of a row.
+// with the ridge of one pass. The intercept has no penalty unless it is "penalized", which gives it the ridge. The
+// preconditioner is N; z is the optimizer's own part of a row.
 type ftrl struct{ plain }
 
 func newFTRL(c Settings) Rule { return &ftrl{plain{c}} }
@@ -29,7 +27,7 @@ func (r *ftrl) Step(s *rows.Step) {
 	}
 }
 
-// stepRow is the step of row i.
+// stepRow makes the step of row i.
 func (r *ftrl) stepRow(s *rows.Step, i int, df, shrink []float64) {
 	row := s.Rows[i]
 	w, m, u, z := r.Weights(row), r.Preconditioner(row), r.Lags(row), r.Own(row)
@@ -66,7 +64,7 @@ func (r *ftrl) penalties(intercept bool) (l1, ridge float64) {
 	return 0, 0
 }
 
-// fit makes the z at j fit a weight that was changed from outside.
+// fit sets the z at j to that of a weight that was changed by others.
 func (r *ftrl) fit(row []float64, j int, intercept bool) {
 	l1, ridge := r.penalties(intercept)
 	if w := r.Weights(row)[j]; w != 0 {
@@ -74,7 +72,7 @@ func (r *ftrl) fit(row []float64, j int, intercept bool) {
 	}
 }
 
-// set chooses the z that belongs to an intercept of b.
+// Set sets the z of an intercept b.
 func (r *ftrl) Set(row []float64, j int, b float64) {
 	r.Weights(row)[j] = b
 	r.fit(row, j, true)

@@ -2,7 +2,7 @@ package rules
 
 import "blankout/online/rows"
 
-// irls is the rule that leaves all learning to the refresh.
+// irls is the optimizer that leaves all learning to the refresh.
 type irls struct{ plain }
 
 func newIRLS(c Settings) Rule { return &irls{plain{c}} }

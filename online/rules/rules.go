@@ -1,6 +1,5 @@
-// Package rules holds the update rules, a file each: how a step changes the weights of the
-// rows of an event. A rule sees the step (rows.Step), its settings, and the parts of rows
-// that are its own, nothing of who learns; what it keeps beside rows is room for one step.
+// Package rules has the optimizers, a file each: how a step changes the weights of an event's rows. An optimizer uses
+// the step (rows.Step), its settings, and its own parts of rows. What it keeps besides is scratch memory for one step.
 package rules
 
 import (
@@ -10,68 +9,65 @@ import (
 	"blankout/online/rows"
 )
 
-// Rule is an update rule: how a step changes the weights. It is made from its Settings and
-// keeps what it needs in parts of the rows (see rows.Layout). An index j counts levels and
-// outputs.
+// Rule is an optimizer: how a step changes the weights. It is created from its Settings and keeps its state in parts of
+// the rows (see rows.Layout). An index j counts levels and outputs.
 //
-// A rule that changes the weight at j by delta must subtract delta times Step.Inverse[j]
-// from its lag. It is not safe for concurrent use.
+// An optimizer that changes the weight at j by delta must subtract delta times Step.Inverse[j] from its lag. It is not
+// safe for concurrent use.
 type Rule interface {
-	// Start fills a new row, which is all zero.
+	// Start fills a new row of zeros.
 	Start(row []float64)
 	// Step updates the rows of s. The gradient of row i at index j is
 	//
 	//	DF[j] X[i] + (Shrink[j] Basis[i] + Ridge[i]) w,
 	//
-	// DF and Shrink being those of the segment that the row is in. They and MinusEta are
-	// made for one step: a rule may change them.
+	// with DF and Shrink of the segment with the row. They and MinusEta are for one step: an optimizer may change them.
 	Step(s *rows.Step)
 	// Unlabeled adds the curvature s.H[j] times the features to the preconditioner.
 	Unlabeled(s *rows.Step)
-	// Rescale multiplies the weights at from <= j < to by ratio because the scale of
-	// the feature has grown by it; gradients shrink by it.
+	// Rescale multiplies the weights at from <= j < to by ratio, because the scale of the feature has grown by ratio,
+	// by which gradients shrink.
 	Rescale(row []float64, from, to int, ratio float64)
-	// Set makes b the intercept at j.
+	// Set sets the intercept at j.
 	Set(intercepts []float64, j int, b float64)
-	// Shifted says that the intercepts at from <= j < to have taken up shift times the
-	// weights of row.
+	// Shifted tells that shift times the weights of row have been added to the intercepts at from <= j < to.
 	Shifted(intercepts, row []float64, from, to int, shift float64)
-	// Forget leaves a share of the preconditioner, as if less had been seen.
+	// Forget multiplies the preconditioner by keep.
 	Forget(row []float64, intercepts bool, keep float64)
 }
 
-// Settings is what a rule is made from.
+// Settings are the settings of an optimizer.
 type Settings struct {
 	rows.Layout
-	// Left is how many of the N weights of a row, the last ones, the rule leaves to others.
+	// Left is the number of weights at the end of the N weights of a row that the optimizer must not change.
 	Left          int
 	Loss          loss.Loss
-	Eta           float64 // the rate; AROW's r
+	Eta           float64 // learning rate; AROW's r
 	Ridge         float64 // h0 of one pass
-	Penalized     bool    // the intercepts have a ridge
-	StartSum      float64 // what sums of squared gradients start from
+	Penalized     bool    // the ridge applies to the intercepts
+	StartSum      float64 // initial value of the accumulators
 	L1            float64 // FTRL's penalty
-	Proximal      bool    // steps are not to overshoot
-	UnscaledNoise bool    // its variance is no multiple of x^2
+	Proximal      bool    // steps must not overshoot
+	UnscaledNoise bool    // its variance is not a multiple of x^2
 }
 
-// Entry is a line of the Table: a rule, and what may be done with it.
+// Entry is an entry of the Table: an optimizer and its properties.
 type Entry struct {
 	Name   string
-	Eta    float64 // the default
-	Parts  int     // of a row that are the rule's: weights, preconditioner, lags, and at most one of its own
-	Sums   bool    // its preconditioner is a sum over events that unlabeled ones add to and that may fade
+	Eta    float64 // default learning rate
+	Parts  int     // number of parts of a row: weights, preconditioner, lags, and at most one of its own
+	Sums   bool    // the preconditioner is a sum over events, which unlabeled events add to and which may decay
 	Starts bool    // Start does something
-	// About targets that are numbers: Curvature says that the preconditioner sums curvatures,
-	// not squared gradients; ClassesOnly that the rule cannot learn them.
+	// For regression: Curvature means that the preconditioner sums curvatures instead of squared gradients. ClassesOnly
+	// means that the optimizer does not support regression.
 	Curvature, ClassesOnly bool
-	Ridges                 bool // Settings.StartSum may stand for the ridge
-	Proximal               bool // its steps can be kept from overshooting, see rows.Step.Young
-	Second                 bool // a second-order expert learns beside the rule, where it can
+	Ridges                 bool // Settings.StartSum can replace the ridge
+	Proximal               bool // supports steps that do not overshoot, see rows.Step.Young
+	Second                 bool // the second-order expert can correct it
 	Make                   func(Settings) Rule
 }
 
-// Table is the table of rules: a new one is a file and a line here.
+// Table lists the optimizers. To add one, add a file and an entry here.
 var Table = []Entry{
 	{Name: "auto", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Proximal: true, Second: true, Make: NewAdagrad},
 	{Name: "adagrad", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Proximal: true, Make: NewAdagrad},
@@ -82,7 +78,7 @@ var Table = []Entry{
 	{Name: "irls", Eta: 1, Parts: 3, Sums: true, ClassesOnly: true, Make: newIRLS},
 }
 
-// Find returns the entry of a name.
+// Find returns the entry with a name.
 func Find(name string) (e Entry, known bool) {
 	i := slices.IndexFunc(Table, func(r Entry) bool { return r.Name == name })
 	if i < 0 {
@@ -91,7 +87,7 @@ func Find(name string) (e Entry, known bool) {
 	return Table[i], true
 }
 
-// Names returns the names of the update rules, the default first.
+// Names returns the names of the optimizers, the default first.
 func Names() []string {
 	var names []string
 	for _, r := range Table {
@@ -100,8 +96,7 @@ func Names() []string {
 	return names
 }
 
-// plain is what rules have in common whose preconditioner is a sum of squared
-// gradients, or has none.
+// plain has the common methods of optimizers whose preconditioner is a sum of squared gradients, or that have none.
 type plain struct{ Settings }
 
 func (*plain) Start([]float64)                             {}

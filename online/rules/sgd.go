@@ -1,6 +1,6 @@
 package rules
 
-// This file holds the update rule sgd.
+// This file has the optimizer sgd.
 
 import (
 	"math"
@@ -8,17 +8,16 @@ import (
 	"blankout/online/rows"
 )
 
-// sgd is stochastic gradient descent with step eta/sqrt(t), cut where it would
-// overshoot a loss of curvature at most 1, or h, that of the expected loss at hand times
-// the importance, where that is more:
+// sgd is stochastic gradient descent with step eta/sqrt(t). A step is cut if it would overshoot a loss whose curvature
+// is 1, or h if that is larger, where h is the curvature of the expected loss times the importance:
 //
-//	w -= min(eta/sqrt(t), 1/(max(1, h) E|x~|^2)) g,
+//	w -= min(eta/sqrt(t), 1/(max(1, h) E|x~|^2)) g.
 //
-// and where it would move the score by more than mostMove.
-// The ridge's part of a step takes no weight further than to 0.
+// It is also cut if it would change the score by more than mostMove. The ridge's part of a step moves no weight beyond
+// 0.
 type sgd struct{ plain }
 
-// mostMove bounds by how much a step moves a score. Standardized targets and the log-odds of classes are smaller.
+// mostMove is the largest change of a score by a step. Standardized targets and log-odds are smaller.
 const mostMove = 16
 
 func newSGD(c Settings) Rule { return &sgd{plain{c}} }

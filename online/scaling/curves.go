@@ -1,7 +1,6 @@
 package scaling
 
-// This file finds the knots of the curves of numeric columns, and which of these columns
-// are often left out.
+// This file finds the knots of the splines of numeric columns, and the columns that are often absent.
 
 import (
 	"math"
@@ -12,28 +11,26 @@ import (
 	"blankout/internal/model"
 )
 
-// CurveEvents is the number of events whose readings the knots are the quantiles of. The
-// knots stay as they are from then on.
+// CurveEvents is the number of events whose readings determine the knots, as quantiles. Later the knots do not change.
 const CurveEvents = 1000
 
-// mostPresent is the most rows of a learner that looks for presence.
+// mostPresent is the largest number of rows of a learner that looks for presence columns.
 const mostPresent = 4096
 
-// curveReadings holds what numeric columns have had, until their knots are found. Wild
-// readings are none of them.
+// curveReadings holds the readings of numeric columns until the knots are found, without outliers.
 type curveReadings struct {
 	columns  []uint32
-	readings [][]float64    // of each; empty without curves
-	places   map[uint32]int // of the columns in their list; nil until needed
+	readings [][]float64    // by column; empty if there are no splines
+	places   map[uint32]int // index by column; nil until needed
 
-	// Under presence.
+	// For presence columns:
 	events uint64
-	met    []uint64 // events by column
+	met    []uint64 // number of events by column
 	fields []uint32 // by column
-	nulls  []uint64 // events by field that declare it as unknown
+	nulls  []uint64 // by field: number of events in which it is null
 }
 
-// add takes up a reading of a column, the value where it is for a curve.
+// add adds a reading of a column; its value counts if curve is set.
 func (c *curveReadings) add(column uint32, field uint16, x float64, curve bool) {
 	if c.places == nil {
 		c.places = map[uint32]int{}
@@ -56,7 +53,7 @@ func (c *curveReadings) add(column uint32, field uint16, x float64, curve bool) 
 	}
 }
 
-// count takes up an event.
+// count counts an event.
 func (c *curveReadings) count(e *event.Example) {
 	c.events++
 	for _, id := range e.Missing {
@@ -67,8 +64,7 @@ func (c *curveReadings) count(e *event.Example) {
 	}
 }
 
-// seldom says whether column i was left out by more than one event of ten, null not being
-// left out.
+// seldom reports whether column i is absent from more than one event in ten. Null is not absent.
 func (c *curveReadings) seldom(i int) bool {
 	there := c.met[i]
 	if f := c.fields[i]; int(f) < len(c.nulls) {
@@ -77,8 +73,8 @@ func (c *curveReadings) seldom(i int) bool {
 	return model.Seldom(there, c.events)
 }
 
-// fix returns the Curves of the columns that have varied, of at most so many knots, but under
-// presence those of one knot of the columns that are often left out, and forgets the readings.
+// fix returns the Curves of the columns that have varied, with at most so many knots. Under presence, columns that are
+// often absent get one knot, their presence column. fix forgets the readings.
 func (c *curveReadings) fix(most int, presence bool) *model.Curves {
 	out := &model.Curves{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
@@ -101,15 +97,15 @@ func (c *curveReadings) fix(most int, presence bool) *model.Curves {
 	return out
 }
 
-// Bending says whether there are readings to be taken for the knots of one who learns alone.
+// Bending reports whether readings are gathered for knots, by a learner that is not in a group.
 func (s *Scaling) Bending() bool {
 	return !s.Bent && s.Scaler.Curves == nil && s.bends()
 }
 
-// bends says whether curves are looked for.
+// bends reports whether splines or presence columns are wanted.
 func (s *Scaling) bends() bool { return s.Presence || s.Expert != nil }
 
-// most returns the most knots of a curve, 0 without an expert of curves.
+// most returns the largest number of knots, or 0 without an expert of splines.
 func (s *Scaling) most() int {
 	if s.Expert == nil {
 		return 0
@@ -117,10 +113,10 @@ func (s *Scaling) most() int {
 	return s.Expert(len(s.curves.columns))
 }
 
-// Reads says whether Reading takes any reading.
+// Reads reports whether Reading needs readings.
 func (s *Scaling) Reads() bool { return s.Bending() || len(s.again) > 0 }
 
-// Reading takes a reading of a numeric column, z deviations from its center, for the knots.
+// Reading gathers a reading of a numeric column for the knots. z is its distance from the center in deviations.
 func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	if s.Bending() {
 		s.curves.add(column, field, x, s.most() > 0 && math.Abs(z) <= model.ScalerClip)
@@ -130,8 +126,8 @@ func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	}
 }
 
-// Bend counts an observed event, and finds the knots once enough have come, of a learner that has so many rows. It
-// returns whether there are curves from here on.
+// Bend counts an observed event, and finds the knots when there are enough. rows is the number of the learner's rows.
+// found reports whether there are splines from now on.
 func (s *Scaling) Bend(e *event.Example, rows int) (found bool) {
 	if !s.Bending() {
 		return false
@@ -143,8 +139,8 @@ func (s *Scaling) Bend(e *event.Example, rows int) (found bool) {
 	return s.FindKnots(rows)
 }
 
-// FindKnots finds the knots by the readings so far. A learner of many rows, as of the words of a text, looks for no
-// presence: events would be summed unit by unit for the sake of a few numbers.
+// FindKnots finds the knots from the readings so far. A learner with many rows, as for the words of a text, gets no
+// presence columns, which would make every event slower for few numbers.
 func (s *Scaling) FindKnots(rows int) (found bool) {
 	s.Bent = true
 	curves := s.curves.fix(s.most(), s.Presence && rows <= mostPresent)
@@ -155,16 +151,17 @@ func (s *Scaling) FindKnots(rows int) (found bool) {
 	return true
 }
 
-// isPresence says whether knots are those of model.Present. The levels learn these hats and no others.
+// isPresence reports whether knots are those of a presence column (model.Present). The levels learn presence columns,
+// and no spline columns.
 func isPresence(knots []float64) bool { return len(knots) == 1 }
 
-// Learned says whether there are hats that the levels learn.
+// Learned reports whether there are presence columns.
 func (s *Scaling) Learned() bool {
 	return slices.ContainsFunc(s.Scaler.Curves.Knots, isPresence)
 }
 
-// OwnHats returns a function that says whether a column is a hat that the second-order expert has
-// alone. It is about the hats of now and stays valid while the Scaling goes on.
+// OwnHats returns a function that reports whether a column is a spline column that only the second-order expert learns.
+// The function describes the current columns, and stays valid while the Scaling changes.
 func (s *Scaling) OwnHats() func(column uint32) bool {
 	c := s.Scaler.Curves
 	return func(column uint32) bool {
@@ -172,7 +169,7 @@ func (s *Scaling) OwnHats() func(column uint32) bool {
 	}
 }
 
-// withHats returns x with the hats behind its columns that the levels learn, valid until the next event.
+// withHats returns x followed by the presence columns. The result is valid until the next event.
 func (s *Scaling) withHats(x event.Vec) event.Vec {
 	c := s.Scaler.Curves
 	if !s.Read.Hats {
@@ -196,7 +193,7 @@ func (s *Scaling) withHats(x event.Vec) event.Vec {
 	return *f
 }
 
-// withPresence is withHats where no other hats are wanted.
+// withPresence is withHats if all spline columns are presence columns.
 func (s *Scaling) withPresence(x event.Vec) event.Vec {
 	c, f, at, some := s.Scaler.Curves, &s.Filled, 0, false
 	for curve, column := range c.Columns {

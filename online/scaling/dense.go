@@ -12,57 +12,54 @@ import (
 	"blankout/internal/model"
 )
 
-// denseFinder finds the columns of sparse text formats that count as numeric:
-// those present in at least nine of ten of the first denseEvents events, and
-// ever after, unless they only say that they are present by a 1. It looks after 10, 20, 40, … events already, so that a stream of
-// readings is standardized almost from the start.
+// denseFinder finds the columns of sparse text formats that are treated as numbers: those present in at least nine of
+// ten of the first denseEvents events, and of all later ones. Columns that are always 1 are excluded. It decides after
+// 10, 20, 40, … events, so that a stream of readings is standardized almost from the start.
 //
-// Where events hold a tenth of all columns or more, as rows of a table do and texts do not, it also finds columns to be
-// divided by their deviation over all events, and not by their largest value, which would leave little of most readings:
-// those that vary and are present in six of ten events, or in one of 32 if their usual value is below a third of their
-// largest.
+// If events have at least a tenth of all columns, as rows of a table do and texts do not, it also finds columns to
+// divide by their deviation over all events. Dividing them by their largest value would make most readings tiny. These
+// are columns that vary and are present in six of ten events, or in one of 32 if their usual value is below a third of
+// the largest.
 type denseFinder struct {
-	Events     uint64   // observed
-	candidates []uint32 // columns met while they could still become dense
-	// For each candidate the number of readings, their mean, and the sum of squared
-	// deviations from it.
+	Events     uint64   // number of observed events
+	candidates []uint32 // columns that can become dense
+	// By candidate: the number of readings, their mean, and the sum of squared deviations.
 	moments []float64
-	places  map[uint32]int // of the candidates in their list; nil until needed
-	seen    []uint64       // events that held a column, parallel to Scaler.Dense
-	held    uint64         // features of the first denseEvents
+	places  map[uint32]int // index by candidate; nil until needed
+	seen    []uint64       // number of events with a column, parallel to Scaler.Dense
+	held    uint64         // number of features of the first denseEvents events
 	spread  []uint32       // columns of tables that are divided by their deviation, ascending
 }
 
 const (
 	denseEvents = 1000
-	// Columns of tables are looked for after tableEvents.
+	// Columns of tables are determined after tableEvents events.
 	tableEvents = 20
 )
 
-// isDense says whether a column in seen of n events is a dense one.
+// isDense reports whether a column that is in seen of n events is dense.
 func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
 
-// isTable says whether the events hold a tenth of all columns or more.
+// isTable reports whether events have at least a tenth of all columns.
 func (d *denseFinder) isTable() bool {
 	return d.Events >= tableEvents && 10*d.held >= d.Events*uint64(len(d.candidates))
 }
 
-// isNumber says whether a column of a table, in seen of n events, is one to be divided by its deviation. Its readings
-// have the mean and the variance given, and are multiplied by inverse. While they are few the largest of them is not
-// known well.
+// isNumber reports whether a column of a table, which is in seen of n events, is divided by its deviation. Its readings
+// have the given mean and variance, and are multiplied by inverse. With few readings the largest one is uncertain.
 func isNumber(seen, n, mean, variance, inverse float64) bool {
 	usual := math.Sqrt(mean*mean+variance) * inverse
 	return variance > 0 && (10*seen >= 6*n || 32*seen >= n && 3*usual < 1+3/math.Sqrt(seen))
 }
 
-// candidate counts a reading of a column that may become dense: of one that is met
-// first, or has been noted as such. The reading is multiplied by inverse where the column is divided.
+// candidate adds a reading of a column that can become dense. first means that it is the column's first reading. A
+// divided reading is multiplied by inverse.
 func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	if len(d.candidates) == 0 && d.Events > denseEvents/10 {
-		return // nor does one come
+		return // and no column can become one
 	}
 	if z := x * inverse; math.Abs(z) > model.ScalerClip {
-		x = math.Copysign(model.ScalerClip, x) / inverse // an outlier has no say
+		x = math.Copysign(model.ScalerClip, x) / inverse // an outlier is clipped
 	}
 	i, ok := d.index(column)
 	if !ok {
@@ -80,7 +77,7 @@ func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	m[2] += delta * (x - m[1])
 }
 
-// index returns the index of a column among the candidates, and whether it is one.
+// index returns the index of a candidate column, and whether it is one.
 func (d *denseFinder) index(column uint32) (i int, ok bool) {
 	if d.places == nil {
 		d.places = map[uint32]int{}
@@ -92,15 +89,15 @@ func (d *denseFinder) index(column uint32) (i int, ok bool) {
 	return i, ok
 }
 
-// restartCandidate forgets the readings of a column that may become dense: they were outliers.
+// restartCandidate forgets the readings of a candidate, because they were outliers.
 func (d *denseFinder) restartCandidate(column uint32) {
 	if i, ok := d.index(column); ok {
 		clear(d.moments[3*i:][:3])
 	}
 }
 
-// Count counts an event in that one learns alone, after its features have been observed. It says
-// whether it is time for a Review.
+// Count counts an event whose features have been observed, for a learner that is not in a group. It reports whether a
+// Review is due.
 func (s *Scaling) Count(x event.Vec) (due bool) {
 	s.Events++
 	if s.Scaler.Mode == model.StandardizeScale {
@@ -132,12 +129,12 @@ func (s *Scaling) Count(x event.Vec) (due bool) {
 	return false
 }
 
-// Review decides again which columns are dense. After the first denseEvents
-// events columns only leave: those that have gone. row returns that of a column, and move makes a
-// row's weights fit statistics that have moved.
+// Review determines the dense columns again. After the first denseEvents events columns are only removed: those that
+// are too rare. row returns the row of a column, and move adapts the weights of a row to changed statistics. The result
+// lists the removed columns.
 func (s *Scaling) Review(row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
 	was, wasSeen := s.Scaler.Dense, s.seen
-	s.Scaler.Dense, s.seen = nil, nil // fresh memory: snapshots hold the old one
+	s.Scaler.Dense, s.seen = nil, nil // new memory, because snapshots share the old one
 	keep := func(column uint32, seen uint64) {
 		i, _ := slices.BinarySearch(s.Scaler.Dense, column)
 		s.Scaler.Dense = slices.Insert(s.Scaler.Dense, i, column)
@@ -168,7 +165,7 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 		}
 		mean, m2 := s.moments[3*i+1], s.moments[3*i+2]
 		if mean == 1 && m2 == 0 && s.Scaler.Mode != model.StandardizeAll {
-			continue // never anything but 1: one-hot, or a constant
+			continue // always 1: one-hot, or a constant
 		}
 		row := row(column)
 		if seen := uint64(row[model.StatCount]); isDense(seen, s.Events) {
@@ -190,9 +187,8 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 	return gone
 }
 
-// promote turns a column that was divided by its largest value into one that
-// is centered and scaled, counting the events without it as the number 0. Its
-// readings have the mean and sum of squared deviations given.
+// promote turns a column that was divided by its largest value into one that is centered and scaled. Events without the
+// column count as 0. Its readings have the given mean and sum of squared deviations.
 func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	n, total := row[model.StatCount], float64(s.Events)
 	if s.Scaler.Unfilled {
@@ -209,14 +205,14 @@ func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	case was > 0:
 		row[model.StatInverse] = 1 / sd
 		return Move{was / row[model.StatInverse], mean * was, 1}
-	default: // never anything but 0 until now
+	default: // always 0 so far
 		row[model.StatInverse] = 1 / sd
 	}
 	return still
 }
 
 // divideByDeviation turns a column that was divided by its largest value into one that is divided by its deviation over
-// all events. Its readings have the mean and the variance given.
+// all events. Its readings have the given mean and variance.
 func (s *Scaling) divideByDeviation(row []float64, mean, variance float64) Move {
 	was := row[model.StatInverse]
 	row[model.StatMean], row[model.StatSquares] = mean, variance*row[model.StatCount]
@@ -227,13 +223,13 @@ func (s *Scaling) divideByDeviation(row []float64, mean, variance float64) Move 
 	return still
 }
 
-// demote is the way back, for a column that is no longer present often enough.
+// demote reverses promote for a column that is too rare.
 func (s *Scaling) demote(row []float64, seen uint64) Move {
 	n, total := float64(seen), float64(s.Events)
 	was := s.Scaler.Standardization(row)
 	mean := row[model.StatMean] * total / n
 	m2 := max(0, row[model.StatSquares]*total/row[model.StatCount]-mean*mean*n*(total-n)/total)
-	if was.Unit != 0 { // of transformed readings; back to about what they were
+	if was.Unit != 0 { // the statistics are of transformed readings; this approximates those of the readings
 		largest := was.Unit * loss.Sinh(min(math.Abs(was.Center)+3*was.Scale, 100))
 		mean, m2 = 0, n*min(largest*largest, event.MaxMagnitude)/9
 	}

@@ -1,7 +1,6 @@
 package scaling
 
-// This file holds the latest readings of numeric columns, which decide where a column
-// begins anew.
+// This file keeps the latest readings of numeric columns, which determine whether a column restarts.
 
 import (
 	"maps"
@@ -12,43 +11,40 @@ import (
 	"blankout/internal/model"
 )
 
-// recentReadings keeps readings of numeric columns while they decide where a column's
-// statistics begin: the first ones of a column; some of the first watchUntil, which
-// tell whether the first ones misled; those that differ where none did before; and
-// those beyond the clip that follow each other, which may be a change that lasts.
+// recentReadings keeps readings of numeric columns that may restart the column's statistics: the first readings; some
+// of those up to watchUntil, which show whether the first ones were misleading; readings that differ when none did
+// before; and consecutive readings beyond the clip, which may be a lasting change.
 type recentReadings struct {
 	columns map[uint32]*readings
 	spare   []*readings
 }
 
 type readings struct {
-	values []float64 // the latest, at most event.FirstReadings
-	at     float64   // the number of the last one in its column
-	// One for each reading beyond the clip, less three for each other one, at least 0.
+	values []float64 // the latest ones, at most event.FirstReadings
+	at     float64   // number of the last one in its column
+	// Plus one for each reading beyond the clip, minus three for each other one, at least 0.
 	wild float64
 }
 
 const (
-	// lasting is the count of wild readings that begins a column anew: some more than
-	// so many if more than three quarters lie beyond the clip. They must differ, each
-	// from the one before it, once in changesEvery: what a date or a broken sensor
-	// reads for a while does not tell of a scale.
+	// lasting is the count of outliers that restarts a column: about lasting readings if more than three quarters are
+	// beyond the clip. Once in changesEvery readings they must differ from the one before, because a constant from a
+	// broken sensor says nothing about the scale.
 	lasting, changesEvery = 64, 4
-	// At its 64th, 128th, … watchUntil-th reading n the latest readings of a column are
-	// compared with those that began it. They were misleading if the latest differ by less
-	// than misledBy/n of the column's scale, which is an eighth of what those of a counter
-	// do, or if the latest call for a transform.
+	// At the 64th, 128th, … watchUntil-th reading n, the latest readings of a column are compared with the first ones.
+	// The first ones were misleading if the latest span less than misledBy/n of the column's scale, which is an eighth
+	// of what a counter's do, or if the latest need a transform.
 	watchUntil, misledBy = 2048, 4
 )
 
-// watched says whether the n-th reading of a column is one of the last before the
-// 64th, 128th, …; last, whether it is the last.
+// watched reports whether the n-th reading of a column is one of the last before the 64th, 128th, …; last reports
+// whether it is the last of these.
 func watched(n float64) (yes, last bool) {
-	next := math.Ldexp(1, math.Ilogb(n-1)+1) // the power of two that is at least n
+	next := math.Ldexp(1, math.Ilogb(n-1)+1) // the smallest power of two that is at least n
 	return n <= watchUntil && n > model.FirstReadings && n > next-model.FirstReadings, n == next
 }
 
-// of returns what has been gathered of a column.
+// of returns the readings of a column.
 func (g *recentReadings) of(column uint32) *readings {
 	r := g.columns[column]
 	if r != nil {
@@ -74,8 +70,7 @@ func (g *recentReadings) drop(column uint32) {
 	}
 }
 
-// add takes up the n-th reading of a column. Earlier ones that it does not follow are
-// let go of.
+// add adds the n-th reading of a column. It drops earlier readings unless they are consecutive.
 func (r *readings) add(n, x float64) {
 	if r.at != n-1 {
 		r.values = r.values[:0]
@@ -87,8 +82,7 @@ func (r *readings) add(n, x float64) {
 	r.values, r.at = append(r.values, x), n
 }
 
-// addWild takes up the n-th reading of a column, one beyond the clip, and says
-// whether such readings last.
+// addWild adds the n-th reading of a column, which is beyond the clip, and reports whether such readings last.
 func (r *readings) addWild(n, x float64) bool {
 	if r.wild = max(0, r.wild-3*(n-1-r.at)); r.wild > 0 {
 		r.at = n - 1
@@ -106,9 +100,8 @@ func (r *readings) addWild(n, x float64) bool {
 	return changes >= len(r.values)/changesEvery
 }
 
-// observeNumeric counts a reading that is z deviations from the center into the
-// statistics of a column that is centered and scaled, as model.Scaler.Observe does,
-// and sees to where they begin. Where that moves them the weights stay as they are.
+// observeNumeric adds a reading, z deviations from the center, to the statistics of a column that is centered and
+// scaled, as model.Scaler.Observe does. It restarts the column if necessary; the weights then stay the same.
 func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) Move {
 	if Sampled(stats[model.StatCount]+1) && stats[model.StatInverse] != 0 {
 		if values := s.sample(column, stats, x); values != nil {
@@ -122,17 +115,17 @@ func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, f
 	return s.observeWatched(column, stats, x, z, s.transforms[field])
 }
 
-// Steady says whether the n-th reading of a column, within the clip, changes nothing of it but the count and
-// the moments; of transformed columns it does not know.
+// Steady reports whether the n-th reading of a column, if it is within the clip, changes only the count and the
+// moments. It returns false for transformed columns.
 func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
 	return stats[model.StatInverse] > 0 && Rests(n)
 }
 
-// Rests says whether the n-th reading of a column that has a scale, within the clip, changes nothing of it but the count and the
-// moments, transformed or not.
+// Rests reports whether the n-th reading of a column with a scale, if it is within the clip, changes only the count and
+// the moments. The column may be transformed.
 func Rests(n float64) bool { return n > watchUntil && !model.Renews(n) && !Sampled(n) }
 
-// RestsSpread is Rests for a column that is divided by its deviation, of a reading z deviations large.
+// RestsSpread is Rests for a column that is divided by its deviation, for a reading of z deviations.
 func RestsSpread(n, z float64) bool {
 	return !model.Renews(n) && (z == 0 || z < -smallAt || z > smallAt)
 }
@@ -171,10 +164,9 @@ func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t
 	return Move{ratio, shift, 1}
 }
 
-// observeSpread counts a reading that is z deviations large into the statistics of a
-// column that is divided by its deviation. Where event.FirstReadings in a row are
-// less than smallAt of that, earlier ones were wild, and the column begins anew with
-// these; the weights then stay as they are.
+// observeSpread adds a reading of z deviations to the statistics of a column that is divided by its deviation. If
+// event.FirstReadings consecutive readings are below smallAt of the deviation, earlier ones were outliers, and the
+// column restarts with the latest; the weights then stay the same.
 func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Move {
 	total := float64(s.Events + 1)
 	ratio := s.Scaler.ObserveSpread(stats, x, total)
@@ -195,7 +187,7 @@ func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Mo
 
 const smallAt = 0.03
 
-// differs counts a reading of a column in which none differed from the others before.
+// differs adds a reading of a column whose readings were all equal.
 func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Transform) {
 	n, usual := stats[model.StatCount]+1, stats[model.StatCenter]
 	r := s.recent.of(column)
@@ -205,7 +197,7 @@ func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Tra
 	for len(r.values) < int(min(n, model.FirstReadings)) {
 		r.values = append(r.values, usual)
 	}
-	at := 0 // an early one goes if all differ
+	at := 0 // an early one is dropped if all differ
 	for i, v := range r.values {
 		if v == usual {
 			at = i
@@ -218,8 +210,8 @@ func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Tra
 	}
 }
 
-// misled says whether the readings that began a column were not typical of it: the latest
-// ones lie together in a small part of its scale, or call for a transform.
+// misled reports whether the first readings of a column were not typical: the latest span a small part of its scale, or
+// need a transform.
 func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 	var now [model.ScalerWidth]float64
 	was := s.Scaler.Standardization(stats)
@@ -236,8 +228,8 @@ func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 	return scale > 0 && scale < misledBy/stats[model.StatCount]*was.Scale
 }
 
-// scaleOf returns the center and the scale of at most model.FirstReadings readings as they are, or transformed with the given unit if
-// that is not 0.
+// scaleOf returns the center and scale of at most model.FirstReadings readings, transformed with the given unit unless
+// it is 0.
 func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardization {
 	var stats [model.ScalerWidth]float64
 	var room [model.FirstReadings]float64
@@ -251,14 +243,13 @@ func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardizatio
 	return s.Scaler.Standardization(stats[:])
 }
 
-// restart begins a column anew with its latest readings. The metric was gathered in other
-// units: the share of it is kept that these readings are of all.
+// restart restarts a column with its latest readings. The accumulators were gathered in other units, so only the
+// fraction of them is kept that these readings are of all.
 func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
 	m := Move{1, 0, float64(len(values)) / n}
 	if s.Scaler.Begin(stats, float64(len(values)), values, t); s.Constant {
-		// The strength of constant noise depends on the share of the events that hold the
-		// column, so that share is kept.
+		// The strength of constant noise depends on the fraction of events with the column, which stays the same.
 		stats[model.StatSquares] *= n / stats[model.StatCount]
 		stats[model.StatCount] = n
 	}
@@ -268,7 +259,7 @@ func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transf
 	return m
 }
 
-// state walks the readings of every column, in ascending order.
+// state codes the readings of all columns, in ascending order.
 func (g *recentReadings) state(c *coder.Coder) {
 	columns := slices.Sorted(maps.Keys(g.columns))
 	c.Uint32s(&columns)

@@ -1,6 +1,6 @@
 package scaling
 
-// This file finds the knots of a number again where its column begins again.
+// This file finds the knots of a number again when its column restarts.
 
 import (
 	"maps"
@@ -11,11 +11,11 @@ import (
 	"blankout/internal/model"
 )
 
-// knotReadings is the number of readings that new knots of a column are the quantiles of.
+// knotReadings is the number of readings that determine the new knots of a column, as quantiles.
 const knotReadings = 256
 
-// findKnotsAgain has the knots of a column found again from its next readings. The weights of its hats stay, as
-// that of the column itself does.
+// findKnotsAgain starts to gather readings for new knots of a column. The weights of its spline columns stay, like
+// those of the column.
 func (s *Scaling) findKnotsAgain(column uint32) {
 	c := s.Scaler.Curves
 	if i := c.Of(column); i < 0 || isPresence(c.Knots[i]) {
@@ -27,7 +27,7 @@ func (s *Scaling) findKnotsAgain(column uint32) {
 	s.again[column] = make([]float64, 0, knotReadings)
 }
 
-// readAgain takes a reading, z deviations from its column's center, of a column whose knots are being found again.
+// readAgain gathers a reading, z deviations from its column's center, for new knots.
 func (s *Scaling) readAgain(column uint32, x, z float64) {
 	readings, wanted := s.again[column]
 	if !wanted || math.Abs(z) > model.ScalerClip {
@@ -45,16 +45,16 @@ func (s *Scaling) readAgain(column uint32, x, z float64) {
 	if len(knots) < 2 {
 		return
 	}
-	for len(knots) < len(c.Knots[i]) { // each hat keeps its column
+	for len(knots) < len(c.Knots[i]) { // each spline column stays
 		last := len(knots) - 1
 		knots = append(knots, 2*knots[last]-knots[last-1])
 	}
-	all := slices.Clone(c.Knots) // snapshots hold the old ones
+	all := slices.Clone(c.Knots) // snapshots share the old ones
 	all[i] = knots
 	s.Scaler.Curves = &model.Curves{Columns: c.Columns, Knots: all}
 }
 
-// againState walks the readings of columns whose knots are being found again.
+// againState codes the readings that are gathered for new knots, in ascending order of columns.
 func (s *Scaling) againState(c *coder.Coder) {
 	columns := slices.Sorted(maps.Keys(s.again))
 	if c.Uint32s(&columns); c.Decode {

@@ -1,48 +1,46 @@
 package scaling
 
-// This file holds what was read of an event's numbers.
+// This file has the numbers that were read of an event.
 
 import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 )
 
-// Read is what was read of an event's numeric columns, in the order in which it
-// comes about: of some columns the center or scale moved; the values, as scores take them;
-// columns that ceased to be numeric.
+// Read holds what was read of an event's numeric columns, in the order in which it happens: changes of scales; the
+// standardized values; columns that are no longer numeric.
 type Read struct {
-	// Notes says that the values are wanted, Follows that moves are, Hats that also those hats are that
-	// no level learns.
+	// Notes asks for values, Follows for changes of scales, and Hats for spline columns that no level learns as well.
 	Notes, Follows, Hats bool
 	Moved                []Moved
 	Values               []Value
-	Spread               []Value // of the columns that are 0 where they are left out, where events are known to lack columns
-	Reviewed             bool    // which columns are numbers of which kind has been decided anew
+	Spread               []Value // of columns that are 0 if absent, if columns can be missing
+	Reviewed             bool    // the numeric columns have been determined again
 	Gone                 []uint32
 }
 
-// Moved says that a column's center and scale in force are no longer what they were.
+// Moved is a change of the center and scale in force of a column.
 type Moved struct {
 	Column  uint32
 	Was, Is model.Standardization
-	X       float64 // the event's value as it was
-	Move            // by what the weights have been moved
+	X       float64 // the event's value before the change
+	Move            // the change of the weights
 }
 
 // Value is a numeric value of an event.
 type Value struct {
 	Column uint32
-	Field  uint16  // of the event, 0 for a column of a sparse text format
+	Field  uint16  // of the event; 0 in a sparse text format
 	X      float64 // standardized
-	Raw    float64 // as it came
+	Raw    float64 // as it arrived
 }
 
-// Clear forgets the event at hand.
+// Clear forgets the current event.
 func (r *Read) Clear() {
 	r.Moved, r.Values, r.Spread, r.Gone, r.Reviewed = r.Moved[:0], r.Values[:0], r.Spread[:0], r.Gone[:0], false
 }
 
-// Note takes down a value.
+// Note records a value.
 func (r *Read) Note(column uint32, kind event.Kind, field uint16, x, raw float64) {
 	if kind != event.Numeric {
 		field = 0
@@ -50,12 +48,12 @@ func (r *Read) Note(column uint32, kind event.Kind, field uint16, x, raw float64
 	r.Values = append(r.Values, Value{column, field, x, raw})
 }
 
-// NoteSpread takes down a value of a column that is 0 where it is left out.
+// NoteSpread records a value of a column that is 0 if absent.
 func (r *Read) NoteSpread(column uint32, x, raw float64) {
 	r.Spread = append(r.Spread, Value{column, 0, x, raw})
 }
 
-// Follow takes down, if it is wanted, that a column's center and scale were others.
+// Follow records a change of a column's center and scale, if it is wanted.
 func (s *Scaling) Follow(m Moved, center, inverse float64, stats []float64) {
 	if !s.Read.Follows {
 		return

@@ -1,6 +1,6 @@
-// Package scaling observes the features of events: the statistics of columns, where these begin, which
-// columns are dense, and the knots of the curves of numbers. Statistics share rows with weights, of
-// which the package knows nothing: a Move says what they must become.
+// Package scaling observes the features of events: the statistics of columns, their restarts, the dense columns, and
+// the knots of splines. Statistics share rows with weights, which the package does not use: a Move tells how the
+// weights must change.
 package scaling
 
 import (
@@ -9,8 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Scaling is what a learner knows of its columns: the Scaler that is published, and
-// what decides which columns are dense and where the statistics of a column begin.
+// Scaling is a learner's knowledge of its columns: the Scaler that is published, and what determines dense columns and
+// restarts.
 type Scaling struct {
 	Settings
 	Scaler model.Scaler
@@ -19,52 +19,52 @@ type Scaling struct {
 	shrinks map[uint32]*shrink
 	again   map[uint32][]float64 // see readAgain
 	curves  curveReadings
-	Bent    bool // the knots have been looked for
-	// By field of the Schema, for the fields met so far.
+	Bent    bool // the knots have been determined
+	// By field of the Schema, for the fields seen so far.
 	Kinds      []event.Kind
 	transforms []model.Transform
-	// The columns and values of an event that leaves dense columns out, or has hats.
+	// The columns and values of an event that lacks dense columns, or has presence columns.
 	Filled event.Vec
-	Hats   event.Vec // of the event at hand
-	Read   Read      // of it
+	Hats   event.Vec // of the current event
+	Read   Read      // of the current event
 }
 
-// Settings say what is looked for.
+// Settings select what is determined.
 type Settings struct {
 	Constant bool // the noise is constant, see rows.Event.Basis
-	Presence bool // numbers that are often left out are looked for
-	// Expert returns the most knots of a curve that the second-order expert has, of so many numbers;
-	// nil where there is no expert.
+	Presence bool // look for numbers that are often absent
+	// Expert returns the largest number of knots of the second-order expert's splines for so many numbers; nil without
+	// that expert.
 	Expert func(numbers int) int
 }
 
-// New returns the Scaling of a stream that begins.
+// New returns the Scaling of a new stream.
 func New(s Settings, mode model.Standardize, unfilled bool) Scaling {
 	return Scaling{Settings: s, Scaler: model.Scaler{Mode: mode, Unfilled: unfilled}}
 }
 
-// AddField takes up a field: how its numbers are transformed.
+// AddField adds a field, with the transform of its numbers.
 func (s *Scaling) AddField(k event.Kind, t model.Transform) {
 	s.Kinds, s.transforms = append(s.Kinds, k), append(s.transforms, t)
 }
 
-// Treatment is what the Scaler does with a feature of the event at hand.
+// Treatment is how a feature is scaled.
 type Treatment int
 
 const (
-	Alone     Treatment = iota // as it is
+	Alone     Treatment = iota // not scaled
 	Divided                    // divided by the largest |x|
-	Candidate                  // the same, while it is open whether the column is dense
+	Candidate                  // like Divided, while the column can still become dense
 	Numeric                    // centered and scaled
 	Spread                     // scaled by its deviation over all events
-	Gathered                   // centered and scaled by what the fold has put in force
+	Gathered                   // centered and scaled by the merged model's statistics
 )
 
-// SpreadColumns returns the columns of a sparse text format that are treated as Spread though not all are, ascending.
+// SpreadColumns returns the columns of a sparse text format that are treated as Spread when others are not, ascending.
 func (s *Scaling) SpreadColumns() []uint32 { return s.spread }
 
-// Treat returns the treatment of a feature; spread says that its column is one of SpreadColumns, settled that it is
-// settled which columns are dense.
+// Treat returns the treatment of a feature. spread means that its column is one of SpreadColumns, and settled that the
+// dense columns are final.
 func (s *Scaling) Treat(k event.Kind, dense, spread, settled bool) Treatment {
 	switch {
 	case s.Scaler.Mode == model.StandardizeScale:
@@ -84,22 +84,21 @@ func (s *Scaling) Treat(k event.Kind, dense, spread, settled bool) Treatment {
 	return Alone
 }
 
-// Settled says whether it is settled which columns become dense for one who learns alone.
+// Settled reports whether the dense columns are final, for a learner that is not in a group.
 func (s *Scaling) Settled() bool { return s.Events >= denseEvents }
 
-// Move says what follows for the weights of a column: they must become Ratio times what they were, and
-// the intercept take up what they were times Shift, for no score to change; and of the metric, which
-// has been gathered in other units, a share is to be kept.
+// Move tells how the weights of a column must change so that no score changes: the weights are multiplied by Ratio, and
+// Shift times their old value is added to the intercepts. The accumulators, gathered in other units, are multiplied by
+// Keep.
 type Move struct{ Ratio, Shift, Keep float64 }
 
-// still is nothing that follows.
+// still is no change.
 var still = Move{1, 0, 1}
 
-// Moves says whether weights move.
+// Moves reports whether weights change.
 func (m Move) Moves() bool { return m.Ratio != 1 || m.Shift != 0 }
 
-// Observe counts a feature, which is z deviations from its column's center, into the
-// column's statistics.
+// Observe adds a feature, z deviations from its column's center, to the column's statistics.
 func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatment, field uint16) (m Move) {
 	m = still
 	switch t {
@@ -126,9 +125,8 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 	return m
 }
 
-// Columns returns the columns and values of an event's features as they are learned: with dense
-// columns that it leaves out, and behind the first numbers, with hats. They are valid until the next
-// event.
+// Columns returns the columns and values of an event's features for learning: with absent dense columns and, after the
+// first numbers, presence columns. The result is valid until the next event.
 func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers int) {
 	x = s.Scaler.Fill(x, &s.Filled)
 	if numbers = x.Len(); s.Scaler.Curves != nil {
@@ -137,17 +135,17 @@ func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers
 	return x.Index, x.Value, numbers
 }
 
-// DenseState codes what decides which columns are dense.
+// DenseState codes what determines the dense columns.
 func (s *Scaling) DenseState(c *coder.Coder) { s.denseFinder.state(c) }
 
-// ReadingsState codes the readings that decide where columns begin.
+// ReadingsState codes the readings that determine restarts.
 func (s *Scaling) ReadingsState(c *coder.Coder) {
 	s.recent.state(c)
 	s.shrinksState(c)
 	s.againState(c)
 }
 
-// CurvesState codes what the knots are found by; shared says that they are not looked for here.
+// CurvesState codes what determines the knots; a learner in a group (shared) does not determine them.
 func (s *Scaling) CurvesState(c *coder.Coder, shared bool) {
 	if s.bends() {
 		c.Bool(&s.Bent)
@@ -157,7 +155,7 @@ func (s *Scaling) CurvesState(c *coder.Coder, shared bool) {
 	}
 }
 
-// Misfit says whether what DenseState has read does not fit the Scaler.
+// Misfit reports whether DenseState has read what does not fit the Scaler.
 func (s *Scaling) Misfit() bool {
 	return len(s.seen) != len(s.Scaler.Dense) || len(s.moments) != 3*len(s.candidates)
 }

@@ -1,7 +1,7 @@
 package scaling
 
-// This file finds numeric columns whose scale has become too large: the first readings were in another unit, or
-// outliers. Growth needs none of this, for readings beyond the clip are counted one by one.
+// This file finds numeric columns whose scale is too large, because the first readings were in another unit or
+// outliers. A scale that is too small needs no search, because readings beyond the clip are counted.
 
 import (
 	"cmp"
@@ -13,30 +13,29 @@ import (
 )
 
 const (
-	// Every sampleEvery-th reading of a column is sampled, and model.FirstReadings of them judged together.
+	// One reading in sampleEvery is sampled, and model.FirstReadings samples are judged together.
 	sampleEvery = 8
-	// A column begins again where samples in a row that cover a quarter of its readings, or longestShrink of them,
-	// span less than 1/model.ScalerClip of its scale: as readings that lie that far beyond it make it grow.
+	// A column restarts if consecutive samples that cover a quarter of its readings, or longestShrink of them, span
+	// less than 1/model.ScalerClip of its scale.
 	longestShrink, leastShrink = 8192, 2 * model.FirstReadings * sampleEvery
-	// The means of these samples lie within mostDrift scales of a sample, and no sample is one of a counter, whose latest
-	// readings always lie together.
+	// The means of these samples must be within mostDrift scales of a sample, and no sample may be that of a counter,
+	// whose latest readings are always close together.
 	mostDrift = 4
 )
 
-// shrink is what is sampled of a column's readings.
+// shrink holds the samples of a column's readings.
 type shrink struct {
 	values []float64
-	// Readings covered by samples in a row whose scale was too small for the column's, and between which values the means
-	// of these samples were.
+	// Number of readings covered by consecutive samples with a small scale, and the range of these samples' means.
 	small, low, high float64
 }
 
-// Sampled says whether the n-th reading of a column is sampled.
+// Sampled reports whether the n-th reading of a column is sampled.
 func Sampled(n float64) bool {
 	return n > watchUntil && uint64(n)%sampleEvery == 0
 }
 
-// sample takes a sampled reading and returns those that the column must begin again with, nil if its scale fits.
+// sample adds a sampled reading. It returns the readings with which the column must restart, or nil.
 func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 	r := s.shrinks[column]
 	if r == nil {
@@ -53,7 +52,7 @@ func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 	now := s.scaleOf(r.values, was.Unit)
 	full := r.values
 	switch r.values = r.values[:0]; {
-	case now.Scale == 0: // a dead sensor says nothing about the scale
+	case now.Scale == 0: // a constant reading says nothing about the scale
 	case now.Scale*model.ScalerClip < was.Scale && !isCounter(full):
 		if r.small == 0 {
 			r.low, r.high = now.Center, now.Center
@@ -72,12 +71,12 @@ func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 	return nil
 }
 
-// isCounter returns whether readings ascend or descend from first to last.
+// isCounter reports whether readings ascend or descend from first to last.
 func isCounter(readings []float64) bool {
 	return slices.IsSorted(readings) || slices.IsSortedFunc(readings, func(a, b float64) int { return cmp.Compare(b, a) })
 }
 
-// shrinksState walks the samples of every column, in ascending order.
+// shrinksState codes the samples of all columns, in ascending order.
 func (s *Scaling) shrinksState(c *coder.Coder) {
 	columns := slices.Sorted(maps.Keys(s.shrinks))
 	if c.Uint32s(&columns); c.Decode {
