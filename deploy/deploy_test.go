@@ -28,7 +28,7 @@ import (
 
 // Dashboards and alerts ask only for metrics that there are.
 func TestMetricsExist(t *testing.T) {
-	table, err := os.ReadFile("../docs/metrics.md")
+	table, err := os.ReadFile("../docs/reference.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,26 +1,6 @@
 package serve
 
-import (
-	"fmt"
-	"net/http"
-	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
-
-// MetricsTable returns the metrics as docs/metrics.md lists them.
-func MetricsTable() string {
-	var b strings.Builder
-	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
-	for _, m := range metrics {
-		kind := "gauge"
-		if m.kind == prometheus.CounterValue {
-			kind = "counter"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.Join(m.labels, ", "), m.help)
-	}
-	return b.String()
-}
+import "net/http"
 
 // Handler answers what a Server answers to a Config without a token.
 func Handler(c Config, s Service) http.Handler { return Guarded(c, "", s) }

@@ -4,10 +4,12 @@ package serve
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,8 +66,7 @@ type view struct {
 	version    string
 }
 
-// metrics is the table; docs/metrics.md is this table for people, and a test
-// compares them. A new metric is a row here and a line there. There is never a
+// metrics is the table; docs/reference.md is generated from it. There is never a
 // label by feature, key or event, and one by field only for the metricFields worst of
 // those with an alarm: the number of time series is small and bounded.
 var metrics = slices.Concat(mainMetrics, fieldMetrics)
@@ -849,4 +850,18 @@ func largestClasses(classes []conformal.ClassReport, n int) (out []conformal.Cla
 		}
 	}
 	return out
+}
+
+// MetricsTable returns the metrics as a Markdown table, for docs/reference.md.
+func MetricsTable() string {
+	var b strings.Builder
+	b.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
+	for _, m := range metrics {
+		kind := "gauge"
+		if m.kind == prometheus.CounterValue {
+			kind = "counter"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, kind, strings.Join(m.labels, ", "), m.help)
+	}
+	return b.String()
 }

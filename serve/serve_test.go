@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -49,8 +48,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/goleak"
 )
-
-var update = flag.Bool("update", false, "rewrite docs/metrics.md")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sharing{m}) }
 
@@ -316,27 +313,6 @@ func TestMetrics(t *testing.T) {
 	}
 	if status, _, _ := call(t, "GET", url+"/debug/pprof/goroutine", ""); status != 200 {
 		t.Errorf("pprof: %d", status)
-	}
-}
-
-// The table for people is the table in the code.
-func TestMetricsTable(t *testing.T) {
-	path := filepath.Join("..", "docs", "metrics.md")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, _, ok := strings.Cut(string(text), "| metric |")
-	if !ok {
-		t.Fatal("no table")
-	}
-	want := head + serve.MetricsTable()
-	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if string(text) != want {
-		t.Error("docs/metrics.md differs from the metrics in the code: go test ./serve -update")
 	}
 }
 

@@ -257,13 +257,13 @@ func scripted(t *testing.T, pattern string) map[string]bool {
 	return ran
 }
 
-// TestDocs holds the commands of docs/start.md and docs/manual.md against the scripts that
+// TestDocs holds the commands of docs/start.md and docs/configure.md against the scripts that
 // run them.
 func TestDocs(t *testing.T) {
 	for _, d := range []struct {
 		page, scripts string
 		least         int // commands
-	}{{"start.md", "start.txtar", 10}, {"manual.md", "*.txtar", 11}} {
+	}{{"start.md", "start.txtar", 10}, {"configure.md", "*.txtar", 8}} {
 		text, err := os.ReadFile("../../docs/" + d.page)
 		if err != nil {
 			t.Fatal(err)

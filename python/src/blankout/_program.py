@@ -1,6 +1,6 @@
 """The program blankout in a process beside this one, which learns and predicts: frames over pipes.
 
-docs/stdio.md describes the frames. One process serves all learners of this one; it ends when this one does.
+docs/http.md describes the frames. One process serves all learners of this one; it ends when this one does.
 """
 
 from __future__ import annotations

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"blankout/serve"
+)
+
+var updateReference = flag.Bool("update-reference", false, "rewrite docs/reference.md")
+
+// TestReference compares docs/reference.md with the configuration's comments, the commands'
+// flags, the table of metrics and the OpenAPI document.
+func TestReference(t *testing.T) {
+	const path = "../../docs/reference.md"
+	want := "# Reference\n\nLook up a configuration key, a flag, a metric, an HTTP path or a JSON field here.\n\n" +
+		"This page is generated: `go test ./cmd/blankout -run TestReference -update-reference`. A test compares it with the code.\n" +
+		referenceKeys(t) + referenceFlags() +
+		"\n## Metrics\n\n`GET /metrics` serves these to Prometheus, with the usual `go_` and `process_` metrics. Units are base units.\n" +
+		"Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
+		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceHTTP(t)
+	if *updateReference {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(have) != want {
+		t.Error("docs/reference.md differs from the code: go test ./cmd/blankout -run TestReference -update-reference")
+	}
+}
+
+// cell returns text as a cell of a Markdown table.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(strings.TrimSpace(text))
+}
+
+// referenceKeys returns the keys of config/blankout.toml by section. Keys that follow one another
+// without a comment between them share a row.
+func referenceKeys(t *testing.T) string {
+	text, err := os.ReadFile("../../config/blankout.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, ok := strings.Cut(string(text), "\n\n")
+	if !ok {
+		t.Fatal("config/blankout.toml has no first paragraph")
+	}
+	var out strings.Builder
+	out.WriteString("\n## Configuration keys\n\nWrite a key under its section in the TOML file, or give it as `--set section.key=value` or as\n" +
+		"`BLANKOUT_SECTION_KEY`. [Configure](configure.md) explains which keys you need.\n")
+	var comment, row []string
+	section, pending := "", ""
+	flush := func() {
+		if len(row) > 0 {
+			fmt.Fprintf(&out, "| %s | %s |\n", strings.Join(row, "<br>"), cell(pending))
+		}
+		row = nil
+	}
+	keys := 0
+	for line := range strings.Lines(body) {
+		line = strings.TrimSpace(line)
+		name, value, isKey := strings.Cut(line, " = ")
+		switch {
+		case strings.HasPrefix(line, "#"):
+			comment = append(comment, strings.TrimPrefix(strings.TrimPrefix(line, "#"), " "))
+		case strings.HasPrefix(line, "["):
+			flush()
+			section = strings.Trim(line, "[]")
+			fmt.Fprintf(&out, "\n### [%s]\n\n", section)
+			if len(comment) > 0 {
+				out.WriteString(strings.Join(comment, "\n") + "\n\n")
+			}
+			out.WriteString("| key and default | meaning |\n|---|---|\n")
+			comment, pending = nil, ""
+		case isKey:
+			keys++
+			if len(comment) > 0 {
+				flush()
+				pending, comment = strings.Join(comment, " "), nil
+			}
+			row = append(row, "`"+cell(name+" = "+value)+"`")
+		}
+	}
+	flush()
+	if keys < 100 {
+		t.Errorf("config/blankout.toml has %d keys", keys)
+	}
+	fmt.Fprintf(&out, "\n### [[challenger]]\n\n```toml\n%s\n```\n", "# "+strings.Join(comment, "\n# "))
+	return out.String()
+}
+
+// referenceFlags returns the commands and their flags. Commands whose flag has the same text share a row.
+func referenceFlags() string {
+	root := (&program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}).root()
+	var out strings.Builder
+	out.WriteString("\n## Commands and flags\n\n`blankout COMMAND --help-all` prints the same with examples. `-q` works with every command.\n\n| command | does |\n|---|---|\n")
+	type entry struct{ flag, usage string }
+	users := map[entry][]string{}
+	var visit func(c *cobra.Command)
+	visit = func(c *cobra.Command) {
+		name := strings.TrimPrefix(c.CommandPath(), "blankout ")
+		if c.HasParent() && c.IsAvailableCommand() {
+			fmt.Fprintf(&out, "| `%s` | %s |\n", cell(strings.TrimPrefix(c.UseLine(), "blankout ")), cell(c.Short))
+		}
+		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Name == "help" || f.Name == helpAll {
+				return
+			}
+			value, usage := pflag.UnquoteUsage(f)
+			text := "--" + f.Name
+			if f.Shorthand != "" {
+				text = "-" + f.Shorthand + ", " + text
+			}
+			if value != "" {
+				text += " " + value
+			}
+			users[entry{text, usage}] = append(users[entry{text, usage}], name)
+		})
+		for _, child := range c.Commands() {
+			visit(child)
+		}
+	}
+	visit(root)
+	entries := make([]entry, 0, len(users))
+	for e := range users {
+		entries = append(entries, e)
+	}
+	long := func(e entry) string { return e.flag[strings.Index(e.flag, "--"):] }
+	slices.SortFunc(entries, func(a, b entry) int {
+		if c := strings.Compare(long(a), long(b)); c != 0 {
+			return c
+		}
+		return strings.Compare(users[a][0]+a.usage, users[b][0]+b.usage)
+	})
+	out.WriteString("\n| flag | commands | meaning |\n|---|---|---|\n")
+	for _, e := range entries {
+		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", cell(e.flag), strings.Join(users[e], ", "), cell(e.usage))
+	}
+	return out.String()
+}
+
+// schema is the part of an OpenAPI schema that the page shows.
+type schema struct {
+	Type        any               `json:"type"`
+	Ref         string            `json:"$ref"`
+	Description string            `json:"description"`
+	Properties  map[string]schema `json:"properties"`
+	Items       *schema           `json:"items"`
+}
+
+// kind returns what a field holds, in words.
+func (s schema) kind() string {
+	switch x := s.Type.(type) {
+	case string:
+		if x == "array" && s.Items != nil && s.Items.kind() != "" {
+			return "array of " + s.Items.kind()
+		}
+		return x
+	case []any:
+		var names []string
+		for _, name := range x {
+			names = append(names, fmt.Sprint(name))
+		}
+		return strings.Join(names, " or ")
+	}
+	return s.Ref[strings.LastIndex(s.Ref, "/")+1:]
+}
+
+// referenceHTTP returns the paths and the JSON objects of serve/openapi.json.
+func referenceHTTP(t *testing.T) string {
+	data, err := os.ReadFile("../../serve/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Paths      map[string]map[string]json.RawMessage `json:"paths"`
+		Components struct {
+			Schemas map[string]schema `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(data, &document); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	out.WriteString("\n## HTTP paths\n\n[HTTP](http.md) explains access, learning and limits. A running learner serves the full document at `/openapi.json`.\n\n| path | returns |\n|---|---|\n")
+	paths := 0
+	for _, path := range slices.Sorted(maps.Keys(document.Paths)) {
+		for _, method := range slices.Sorted(maps.Keys(document.Paths[path])) {
+			var operation struct {
+				Summary string `json:"summary"`
+			}
+			if json.Unmarshal(document.Paths[path][method], &operation) != nil || operation.Summary == "" {
+				continue // parameters
+			}
+			paths++
+			fmt.Fprintf(&out, "| `%s %s` | %s |\n", strings.ToUpper(method), path, cell(operation.Summary))
+		}
+	}
+	if paths < 20 || len(document.Components.Schemas) < 10 {
+		t.Errorf("serve/openapi.json has %d paths and %d objects", paths, len(document.Components.Schemas))
+	}
+	out.WriteString("\n## JSON objects\n")
+	for _, name := range slices.Sorted(maps.Keys(document.Components.Schemas)) {
+		s := document.Components.Schemas[name]
+		fmt.Fprintf(&out, "\n### %s\n\n| field | type | meaning |\n|---|---|---|\n", name)
+		for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
+			p := s.Properties[field]
+			fmt.Fprintf(&out, "| `%s` | %s | %s |\n", field, p.kind(), cell(p.Description))
+			nested := p.Properties
+			if p.Items != nil {
+				nested = p.Items.Properties
+			}
+			for _, inner := range slices.Sorted(maps.Keys(nested)) {
+				fmt.Fprintf(&out, "| `%s.%s` | %s | %s |\n", field, inner, nested[inner].kind(), cell(nested[inner].Description))
+			}
+		}
+	}
+	return out.String()
+}
