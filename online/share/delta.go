@@ -1,6 +1,6 @@
 package share
 
-// This file holds what one of several learners has learned in an interval, and merges its statistics.
+// This file has deltas: what a learner in a group has learned in an interval. It also merges their statistics.
 
 import (
 	"encoding/binary"
@@ -10,62 +10,60 @@ import (
 	"blankout/online/scaling"
 )
 
-// Delta is what a Learner has learned since it began an interval, to be added to a model
-// that is the fold of such deltas. online.Learner cuts one, and adds one. It is not
-// changed once it is made.
+// Delta is what a Learner has learned in an interval, to be added to the merged model. online.Learner cuts and adds
+// Deltas. A Delta is immutable.
 type Delta struct {
 	Kind      Kind
-	Precision int    // bits of a weight's change when it is written: 32 or 64
-	Events    uint64 // learned, unlabeled ones included
-	// State holds the sums that are measured, and of a Full one everything that is not in a row.
+	Precision int    // bits of a weight's change in encoded form: 32 or 64
+	Events    uint64 // number of events, including unlabeled ones
+	// State holds the sums of measures or, for a Full Delta, everything that is not in rows.
 	State   []byte
-	Width   int // values of a row
+	Width   int // number of values per row
 	Columns []uint32
-	// Values holds Width values for each column: of a Full one the Learner's row, of a
-	// Shared one
+	// Values holds Width values for each column. For a Full Delta that is the Learner's row. For a Shared Delta it is
 	//
-	//	[events] [flags] [mean, sum of squares] [center, 1/scale] [u] [ΔG],
+	//	[events] [flags] [mean, sum of squares] [center, 1/scale] [u] [ΔG]:
 	//
-	// the events of the interval that held the column, the moments of its readings, what was
-	// in force where the column is centered or new or its scale has grown, and by level and output
-	// the change of the weight and of AdaGrad's sum.
+	// the number of the interval's events with the column, the moments of its readings, the scale in force if the
+	// column is centered or new or its scale has grown, and by level and output the changes of the weight and of
+	// AdaGrad's accumulator.
 	Values []float64
 }
 
-// MaxInterval bounds the events of a Shared Delta.
+// MaxInterval is the largest number of events of a Shared Delta.
 const MaxInterval = 1 << 20
 
-// Kind says what a Delta's rows are.
+// Kind is the kind of a Delta's rows.
 type Kind uint8
 
 const (
-	// Full holds rows as they are, to be set. It replaces the model that its author
-	// began with, and so is exact; nobody else may have added to that.
+	// Full has whole rows. It replaces the model that its author started with, and so is exact. No other Delta may have
+	// been added since.
 	Full Kind = iota
-	// Shared holds changes, to be added.
+	// Shared has changes, to be added.
 	Shared
 )
 
-// Places in a row of a Shared one.
+// Indices in a row of a Shared Delta.
 const (
-	Count = iota // events that held the column
+	Count = iota // number of events with the column
 	flags
 	mean
 	squares
 	center
 	inverse
-	Parts // where u begins
+	Parts // start of u
 )
 
-// Flags of a row of a Shared one.
+// Flags of a row of a Shared Delta.
 const (
-	hasMoments = 1 << iota // of a column that is centered
-	hasForce               // center and 1/scale
-	isAsIs                 // they are 0 and 1
+	hasMoments = 1 << iota // the column is centered
+	hasForce               // has center and 1/scale
+	isAsIs                 // these are 0 and 1
 	flagBits   = iota
 )
 
-// MinRowBytes is the least that AppendRow and the step to a column write.
+// MinRowBytes is the smallest number of bytes of an encoded row with its column.
 func (d *Delta) MinRowBytes() int {
 	if d.Kind == Full {
 		return 1 + 8*d.Width
@@ -73,12 +71,12 @@ func (d *Delta) MinRowBytes() int {
 	return 2 + max(0, d.Width-Parts)*d.Precision/8
 }
 
-// MaxRowBytes is the most that they write.
+// MaxRowBytes is the largest number of bytes of an encoded row with its column.
 func (d *Delta) MaxRowBytes() int {
 	return 2*binary.MaxVarintLen64 + 8*d.Width
 }
 
-// AppendRow appends row i of the delta to data.
+// AppendRow appends the encoding of row i to data.
 func (d *Delta) AppendRow(data []byte, i int) []byte {
 	v := d.Values[i*d.Width:][:d.Width]
 	put := func(list []float64) {
@@ -108,8 +106,8 @@ func (d *Delta) AppendRow(data []byte, i int) []byte {
 	return data
 }
 
-// ReadRow appends the row that data begins with to the delta's Values, and returns what is
-// behind it, nil if it does not fit.
+// ReadRow decodes the row at the start of data, appends it to Values, and returns the rest of data. It returns nil if
+// the row is invalid.
 func (d *Delta) ReadRow(data []byte) []byte {
 	bad := false
 	take := func(n, size int) {
@@ -125,7 +123,7 @@ func (d *Delta) ReadRow(data []byte) []byte {
 			}
 			data = data[size/8:]
 			d.Values = append(d.Values, x)
-			bad = bad || x-x != 0 // nothing learned is infinite or no number
+			bad = bad || x-x != 0 // neither NaN nor infinite
 		}
 	}
 	if d.Kind == Full {
@@ -164,8 +162,8 @@ func (d *Delta) ReadRow(data []byte) []byte {
 	return data
 }
 
-// round makes the changes of a Shared one what Precision can hold, so that it is the same
-// before it is written and after. Where 32 bits cannot hold one, Precision becomes 64.
+// round rounds the changes of a Shared Delta to Precision, so that encoding does not change them. If 32 bits cannot
+// hold a change, Precision becomes 64.
 func (d *Delta) round() {
 	for pass := range 2 {
 		for i := range d.Columns {
@@ -184,18 +182,17 @@ func (d *Delta) round() {
 	}
 }
 
-// Merged is what follows for the weights from statistics that were merged: the intercepts take up the
-// changes of the weights times Shift, then all weights of the column Move, then the changes of the weights
-// are added, times Factor.
+// Merged is how the weights must change after statistics have been merged: Shift times the changes of the weights is
+// added to the intercepts, then Move applies to all weights of the column, and then the changes of the weights times
+// Factor are added.
 type Merged struct {
 	Shift  float64
 	Move   scaling.Move
 	Factor float64
 }
 
-// Merge merges the statistics of a row of a Shared Delta into those of its column, exactly (Chan, Golub &
-// LeVeque 1983). The center and scale in force are renewed when the count has grown by a
-// sixteenth, as by model.Scaler.Observe.
+// Merge merges the statistics of a row of a Shared Delta into those of its column, exactly (Chan, Golub & LeVeque
+// 1983). The center and scale in force change when the count has grown by a sixteenth, as in model.Scaler.Observe.
 func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	bits, before := int(v[flags]), stats[model.StatCount]
 	stats[model.StatCount] = before + v[Count]
@@ -205,7 +202,7 @@ func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	case before == 0:
 		stats[model.StatCenter], stats[model.StatInverse] = v[center], v[inverse]
 	case bits&hasMoments == 0 && v[inverse] < stats[model.StatInverse] && v[inverse] > 0:
-		// Someone has met a larger value.
+		// Another learner has seen a larger value.
 		m.Move.Ratio = stats[model.StatInverse] / v[inverse]
 		stats[model.StatInverse] = v[inverse]
 	default:
@@ -221,9 +218,9 @@ func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	return m
 }
 
-// convert makes the changes of a column fit what is in force here, where at their author
-// it was another center and scale: it returns the factor of the weights, and by what times them the
-// intercepts take up the difference of the centers, so that scores change as they did there.
+// convert converts the changes of a column from the author's center and scale to those in force. It returns the factor
+// of the weights' changes, and the factor of what they add to the intercepts, with which scores change as they did for
+// the author.
 func convert(stats, v []float64, s *model.Scaler) (factor, shift float64) {
 	if stats[model.StatCenter] == v[center] && stats[model.StatInverse] == v[inverse] {
 		return 1, 0
@@ -232,13 +229,13 @@ func convert(stats, v []float64, s *model.Scaler) (factor, shift float64) {
 	theirs[model.StatCenter], theirs[model.StatInverse] = v[center], v[inverse]
 	here, there := s.Standardization(stats), s.Standardization(theirs[:])
 	if here.Scale == 0 || there.Scale == 0 || here.Unit != there.Unit {
-		return 0, 0 // the slope means nothing here
+		return 0, 0 // without a scale a weight has no meaning
 	}
 	return here.Scale / there.Scale, (here.Center - there.Center) / there.Scale
 }
 
-// mergeMoments merges the moments of readings into those of a row of so many before. It says whether
-// what is in force is to be renewed.
+// mergeMoments merges the moments of readings into those of a row with before readings. It reports whether the scale in
+// force must change.
 func mergeMoments(stats []float64, before float64, v []float64) (renews bool) {
 	n, added := stats[model.StatCount], v[Count]
 	if before == 0 {

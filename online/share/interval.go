@@ -1,6 +1,6 @@
-// Package share lets several learners learn one model, which is the fold of what each has learned in
-// intervals. It weighs the steps of one of them and cuts a Delta from its rows (Interval), reads and
-// writes Deltas, and merges their statistics into those of the fold. It changes no weight.
+// Package share lets several learners in a group learn one model, which is the merger of what each has learned in
+// intervals. It weighs the steps of a learner and cuts a Delta from its rows (Interval), encodes and decodes Deltas,
+// and merges their statistics. It changes no weights.
 package share
 
 import (
@@ -12,64 +12,62 @@ import (
 	"blankout/online/scaling"
 )
 
-// Interval is what a learner knows that is one of several which together learn one model,
-// the fold of their deltas. Learning is cut into intervals. An interval begins where the
-// Learner equals the fold, and ends with a Delta.
+// Interval is the state of a learner in a group during an interval. An interval starts when the Learner equals the
+// merged model, and ends with a Delta.
 //
-// Let n_i be how many of the fold's t events had column i, and G_i AdaGrad's sum of it then.
-// e is how many events the Learner is to learn in an interval, R what all learn in that time,
-// divided by e. Alone, it would within an interval settle a column by about
+// Let n_i be the number of the merged model's t events with column i, and G_i AdaGrad's accumulator then. The Learner
+// learns e events in the interval, and R e events are learned by all in that time. Alone, the Learner would change the
+// weight of a column within an interval by about
 //
 //	a_i = 2 eta (sqrt(start + G_i (1 + e/t)) - sqrt(start + G_i)).
 //
-// What column i learns from an event stands for the events that others learn meanwhile:
-// it counts
+// What column i learns from an event represents the events that others learn in the meantime, so it counts
 //
 //	c_i = 1 + (R-1) min(1, e n_i/t) / (1 + lambda m a_i)
 //
-// times in a step of the rule (see package rules), m being the features of an event: a column that
-// every learner meets in an interval counts up to R times, one that is rare once. With
-// several outputs c_i is at most sharedMost. The weights change by u_i in an interval, of which the share
+// times in a step of the optimizer (see package rules), where m is the number of the event's features. A column that
+// every learner sees in an interval counts up to R times, and a rare one counts once. With several outputs c_i is at
+// most sharedMost. The weights change by u_i in an interval, of which the fraction
 //
 //	alpha_i = k_i/(k_i + (R-1) e n_i/t)
 //
-// goes into the Delta, k_i being the events of the interval that held the column: the
-// mean over all learners where all have met it, the whole where no one else is likely to
-// have. A mean of learners none of which steps too far does not step too far; a sum may.
-// The change of G goes into it divided by c_i. R = 1 gives c = alpha = 1.
+// goes into the Delta, where k_i is the number of the interval's events with the column. That is the mean over all
+// learners if all have seen the column, and the whole change if probably no other learner has. If no learner's step is
+// too long, their mean is not too long either, but their sum may be. The change of G goes into the Delta divided by
+// c_i. R = 1 gives c = alpha = 1.
 //
-// Under a half-life of H events G fades between intervals, with the fold's events. It then
-// sums at most H/ln 2 of them, which stands for t in a_i.
+// With a half-life of H events, G decays between intervals, by the merged model's events. It then sums at most H/ln 2
+// of them, which replaces t in a_i.
 //
-// The levels of a bank share one c_i, found from the mean of their a_i.
+// All levels share one c_i, which is computed from the mean of their a_i.
 type Interval struct {
 	Settings
 	peers float64 // R
 	own   float64 // e
 
-	Alone      bool // R = 1: rows are handed on as they are
-	everything bool // all rows have been written
+	Alone      bool // R = 1: rows are passed on unchanged
+	everything bool // all rows have been changed
 
-	// The columns of the interval, in the order in which they were met first, and by
-	// place what they then were. A place is one more where 0 is none.
-	begun    uint64   // t: the learner's own events, then
+	// The columns of the interval, in the order in which they were first seen, and their rows at that time by index.
+	// Indices are stored plus one if 0 means none.
+	begun    uint64   // t: the number of the learner's events at the start
 	places   []uint32 // by slot
 	slots    []uint32
 	columns  []uint32
-	refs     []float64 // rows
+	refs     []float64 // copies of the rows
 	roots    []float64 // sqrt(c)
 	centered []bool    // the statistics are moments
-	Bias     []float64 // the intercepts
-	root     float64   // of them
+	Bias     []float64 // of the intercepts
+	root     float64   // of the intercepts
 
-	Compared uint64 // comparisons of averages
+	Compared uint64 // number of comparisons of averages
 
-	// About the event at hand.
-	at       []uint32  // places of its rows, less one
-	stepRoot []float64 // sqrt(c) of its rows, the intercepts' last
+	// About the current event:
+	at       []uint32  // indices of its rows
+	stepRoot []float64 // sqrt(c) of its rows, that of the intercepts last
 }
 
-// Settings are those of AdaGrad.
+// Settings are the settings of AdaGrad.
 type Settings struct {
 	rows.Layout
 	Eta, Start float64
@@ -81,8 +79,8 @@ const (
 	sharedMost  = 2
 )
 
-// Begin begins an interval of a learner that has had so many events and now equals the fold: peers
-// learn at the same time, and own events are to be its own. bias is the intercepts' row.
+// Begin starts an interval of a learner that has had so many events and equals the merged model. peers learn at the
+// same time, and own is the planned number of the learner's events. bias is the intercepts' row.
 func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []float64, growth float64) {
 	for _, slot := range sh.slots {
 		sh.places[slot] = 0
@@ -96,13 +94,13 @@ func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []floa
 	sh.root = math.Sqrt(sh.importance(bias, float64(events), 1, growth))
 }
 
-// importance is c of a row in an interval's beginning, which n of t events held.
+// importance returns c of a row at the start of the interval, which n of t events had.
 func (sh *Interval) importance(row []float64, n float64, features int, growth float64) float64 {
 	t := float64(sh.begun)
 	if sh.peers == 1 || t == 0 || n == 0 {
 		return 1
 	}
-	a, reach := 0.0, t // how many events G is of
+	a, reach := 0.0, t // reach is the number of events in G
 	if h := sh.HalfLife; h > 0 {
 		reach = min(t, h/math.Ln2)
 	}
@@ -118,8 +116,8 @@ func (sh *Interval) importance(row []float64, n float64, features int, growth fl
 	return c
 }
 
-// Note takes down the rows of columns of a table before the event at hand changes them. growth is that
-// of the half-life, see schedule.Fade.
+// Note records the rows of a table's columns before the current event changes them. growth is that of the half-life,
+// see schedule.Fade.
 func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64, growth float64) {
 	sh.at = table.Slots(columns, sh.at[:0])
 	for len(sh.places) < table.Len() {
@@ -141,7 +139,7 @@ func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64,
 	}
 }
 
-// NoteOne takes down a row that is no part of the event at hand.
+// NoteOne records a row that is not part of the current event.
 func (sh *Interval) NoteOne(table *model.Table, column uint32, row []float64, growth float64) {
 	at := sh.at
 	sh.at = nil
@@ -149,10 +147,10 @@ func (sh *Interval) NoteOne(table *model.Table, column uint32, row []float64, gr
 	sh.at = at
 }
 
-// Wrote says that all rows are being written.
+// Wrote records that all rows are being changed.
 func (sh *Interval) Wrote() { sh.everything = true }
 
-// Columns returns those that have been taken down, none of a nil Interval.
+// Columns returns the columns whose rows have been recorded, none for a nil Interval.
 func (sh *Interval) Columns() []uint32 {
 	if sh == nil {
 		return nil
@@ -160,13 +158,13 @@ func (sh *Interval) Columns() []uint32 {
 	return sh.columns
 }
 
-// ref returns the row of feature i of the event at hand as it was when the interval began.
+// ref returns the row of feature i of the current event at the start of the interval.
 func (sh *Interval) ref(i, width int) []float64 {
 	return sh.refs[int(sh.at[i])*width:][:width]
 }
 
-// Treat is how feature i of the event at hand is treated among others. The
-// scale of a column that is only divided grows with its values, and is not looked at again.
+// Treat returns the treatment of feature i of the current event in a group. The scale of a column that is only divided
+// grows with its values, and is not reviewed.
 func (sh *Interval) Treat(i int, t scaling.Treatment, row []float64) scaling.Treatment {
 	switch t {
 	case scaling.Numeric:
@@ -180,7 +178,7 @@ func (sh *Interval) Treat(i int, t scaling.Treatment, row []float64) scaling.Tre
 	return t
 }
 
-// Weigh gives the step at hand the roots of c.
+// Weigh sets the roots of c of the current step.
 func (sh *Interval) Weigh(s *rows.Step) {
 	sh.stepRoot = sh.stepRoot[:0]
 	for _, place := range sh.at {
@@ -192,9 +190,8 @@ func (sh *Interval) Weigh(s *rows.Step) {
 	s.Roots = sh.stepRoot
 }
 
-// Cut returns what the interval has learned in a table of rows, of changes or as they are: a Delta
-// without the State. What it leaves out of the changes, because it is averaged away or rounded, stays in
-// the weights. events is how many the learner has had.
+// Cut returns what the interval has learned, in a table of changes or of whole rows: a Delta without State. The weights
+// keep changes that it leaves out by averaging or rounding. events is the number of the learner's events.
 func (sh *Interval) Cut(table *model.Table, events uint64, precision int, growth float64) *Delta {
 	if sh.Alone {
 		return sh.cutFull(table, events)
@@ -256,7 +253,7 @@ func (sh *Interval) cutFull(table *model.Table, events uint64) *Delta {
 	return d
 }
 
-// cutStatistics writes what the interval has added to statistics.
+// cutStatistics writes what the interval has added to the statistics to v.
 func cutStatistics(v, ref, row []float64, centered bool) {
 	n0, n := ref[model.StatCount], row[model.StatCount]
 	added := n - n0
@@ -265,7 +262,7 @@ func cutStatistics(v, ref, row []float64, centered bool) {
 	if centered && added > 0 {
 		bits |= hasMoments
 		if v[mean], v[squares] = row[model.StatMean], row[model.StatSquares]; n0 > 0 {
-			// The other way round of merging.
+			// The inverse of merging.
 			d := (row[model.StatMean] - ref[model.StatMean]) * n / added
 			v[mean] = ref[model.StatMean] + d
 			v[squares] = max(0, row[model.StatSquares]-ref[model.StatSquares]-d*d*n0*added/n)
@@ -281,8 +278,7 @@ func cutStatistics(v, ref, row []float64, centered bool) {
 	v[flags] = float64(bits)
 }
 
-// cutChanges writes the u and ΔG of a row to out, the latter in units that do not fade. A
-// reference is in the units of now.
+// cutChanges writes the u and ΔG of a row to out, with ΔG in units that do not decay. ref is in current units.
 func (sh *Interval) cutChanges(out, ref, row []float64, alpha, root, growth float64) {
 	w, g := sh.Weights(row), sh.Preconditioner(row)
 	was, wasG := sh.Weights(ref), sh.Preconditioner(ref)

@@ -8,36 +8,36 @@ import (
 	"blankout/online/rows"
 )
 
-// Event is the event at hand as a level of silent noise sees it. Its numbers are of the features x less what they read when
-// they are dead, z, and have one value for each output of the level. All slices are valid until the next Take.
+// Event is the current event for a level with silent noise. Its values are those of the features x relative to their
+// dead values z, with one value for each output of the level. All slices are valid until the next Take.
 type Event struct {
 	Noise loss.Silent
 	Loss  loss.Loss
-	// First is the level's first index by level and output, Outputs how many it has of all N.
+	// First is the level's first index by level and output, and Outputs the number of its outputs among all N.
 	First, Outputs, N int
 
 	rows  *rows.Event
 	x     []float64 // by row of a feature: x - z
-	dead  []float64 // z, likewise
-	units []int32   // by row: what it dies with; nil where each feature dies by itself
-	count int       // of units
+	dead  []float64 // z, by row of a feature
+	units []int32   // by row: the unit it dies with; nil if features die independently
+	count int       // number of units
 
 	iterate, average sums
-	// The derivatives of the loss of the iterate by score, intercept and squares, times the importance.
+	// Derivatives of the iterate's loss by score, intercept and squares, times the importance.
 	ds, di, dq []float64
-	parts      []loss.ByRate // what they are made of
+	parts      []loss.ByRate // from which they are computed
 
 	gradients, roots []float64 // by row and output
 }
 
-// sums are what the loss of some weights is a function of, see loss.Silent.At, by output.
+// sums holds what the loss of weights depends on, see loss.Silent.At, by output.
 type sums struct {
 	score, intercept, squares []float64
 	units                     []float64 // by unit and output: sum of w (x-z)
 }
 
-// Take makes e the event of these rows. Dead is what its features read when they are dead, and units what they die with, nil
-// where each dies by itself, both by row and borrowed until the next event.
+// Take sets the rows of the event. dead has the values of its dead features, and units the units with which they die,
+// nil if they die independently. Both are by row and borrowed until the next event.
 func (e *Event) Take(event *rows.Event, dead []float64, units []int32) {
 	e.rows, e.dead, e.units = event, dead, units
 	e.x, e.count = e.x[:0], 0
@@ -59,13 +59,13 @@ func zeros(list []float64, n int) []float64 {
 	return list
 }
 
-// part returns the level's values of part i of a row: 0 the weights, 1 the sums of squared gradients, 2 the lags.
+// part returns the level's values of part i of a row: 0 for weights, 1 for accumulators, 2 for lags.
 func (e *Event) part(row []float64, i int) []float64 {
 	at := rows.FirstPart + i*e.N + e.First
 	return row[at : at+e.Outputs : at+e.Outputs]
 }
 
-// bias returns the row of the intercepts, nil without.
+// bias returns the row of the intercepts, or nil.
 func (e *Event) bias() []float64 {
 	if !e.rows.Intercepts {
 		return nil
@@ -73,7 +73,7 @@ func (e *Event) bias() []float64 {
 	return e.rows.Rows[len(e.rows.Rows)-1]
 }
 
-// sum finds the sums of the weights w + coefficient u, and what they add up to by unit.
+// sum computes the sums of the weights w + coefficient u, in total and by unit.
 func (e *Event) sum(s *sums, coefficient float64) {
 	k := e.Outputs
 	s.score, s.intercept, s.squares = zeros(s.score, k), zeros(s.intercept, k), zeros(s.squares, k)
@@ -109,9 +109,9 @@ func (e *Event) sum(s *sums, coefficient float64) {
 	}
 }
 
-// Begin finds the loss of the iterate at the targets y of the outputs in use, which are the first ones, and its
-// derivatives. The losses are written to value. It returns by how much the loss changes with the
-// coefficient of the lags, as if the squares did not.
+// Begin computes the loss of the iterate at the targets y of the outputs in use, which are the first ones, and its
+// derivatives. It writes the losses to value. slope is the derivative of the loss by the coefficient of the lags, with
+// constant squares.
 func (e *Event) Begin(y []float64, importance float64, value []float64) (slope float64) {
 	k := e.Outputs
 	e.sum(&e.iterate, 0)
@@ -141,8 +141,8 @@ func (e *Event) Begin(y []float64, importance float64, value []float64) (slope f
 	return slope
 }
 
-// Gain returns by how much the average, of the weights w + coefficient u, loses more than the iterates, whose losses Begin
-// has written to value.
+// Gain returns the loss of the average, with weights w + coefficient u, minus that of the iterate, which Begin has
+// written to value.
 func (e *Event) Gain(y []float64, coefficient float64, value []float64) (gain float64) {
 	s := &e.average
 	e.sum(s, coefficient)
@@ -153,8 +153,8 @@ func (e *Event) Gain(y []float64, coefficient float64, value []float64) (gain fl
 	return gain
 }
 
-// Curvatures writes to h, by output in use, the expected second derivative of the loss by the score, 2 dL/dsquares: over both
-// labels, by the probability of the positive one. It needs no Begin.
+// Curvatures writes the expected second derivative of the loss by the score, 2 dL/dsquares, to h by output in use. It
+// is the mean over both labels, where positive has the probability of the positive one. It does not need Begin.
 func (e *Event) Curvatures(positive, h []float64) {
 	s := &e.iterate
 	e.sum(s, 0)
@@ -165,20 +165,20 @@ func (e *Event) Curvatures(positive, h []float64) {
 	}
 }
 
-// Settings of a step.
+// Settings are the settings of a step.
 type Settings struct {
-	Eta        float64 // the rate, by which the step is multiplied
-	Start      float64 // what sums of squared gradients start from
-	Growth     float64 // of what is added to them, that older events fade
-	Inverse    float64 // what a change of a weight is multiplied by in the lag
+	Eta        float64 // the learning rate
+	Start      float64 // initial value of the accumulators
+	Growth     float64 // factor of what is added to the accumulators, so that older events decay
+	Inverse    float64 // factor of a weight's change in the lag
 	Importance float64
-	// Proximal says that the step goes to where the loss and the distance in the metric of the step are least together.
+	// Proximal means that the step minimizes the loss plus the distance in the metric of the step.
 	Proximal bool
 }
 
 const eps = 1e-8
 
-// Step makes the step of AdaGrad from where Begin was called.
+// Step makes the step of AdaGrad, after Begin.
 func (e *Event) Step(y []float64, c Settings) {
 	if !c.Proximal && e.Outputs > 1 {
 		e.stepRows(c)
@@ -187,7 +187,7 @@ func (e *Event) Step(y []float64, c Settings) {
 	e.stepSlowly(y, c)
 }
 
-// stepRows is stepSlowly with the kernel of package rows, a row at a time, for steps that are not proximal.
+// stepRows is stepSlowly with the kernel of package rows, one row at a time, for steps that are not proximal.
 func (e *Event) stepRows(c Settings) {
 	k, root := e.Outputs, math.Sqrt(c.Growth)
 	constants := rows.AdagradConstants{Start: c.Start * c.Growth, Eps: eps * root}
@@ -224,8 +224,8 @@ func (e *Event) stepRows(c Settings) {
 	}
 }
 
-// stepSlowly is the slow reference of stepRows, and what makes proximal steps. Outputs that are not in use stay as they are: their
-// gradients are those of the ridge of weights that are 0.
+// stepSlowly is the slow reference of stepRows, and also makes proximal steps. Outputs that are not in use stay the
+// same, because their gradients are those of the ridge of weights that are 0.
 func (e *Event) stepSlowly(y []float64, c Settings) {
 	k, n := e.Outputs, len(e.rows.Rows)
 	e.gradients, e.roots = slices.Grow(e.gradients[:0], n*k)[:n*k], slices.Grow(e.roots[:0], n*k)[:n*k]
@@ -277,10 +277,11 @@ func (e *Event) gradient(i int, w, g []float64) {
 	}
 }
 
-// share returns the part of the step of output j at which the loss and the distance are least together; eta
-// is the rate for gradients that are not multiplied by the root of growth. The squares count as fixed.
+// share returns the fraction of the step of output j that minimizes the loss plus the distance. eta is the rate for
+// gradients that are not multiplied by the root of growth. Squares are treated as constant.
 func (e *Event) share(j int, y, eta, importance float64) float64 {
-	// By row of a feature the weight moves by -eta r (ds x + di z): what that does to score and intercept.
+	// By row of a feature, the weight changes by -eta r (ds x + di z); these sums give the changes of score and
+	// intercept.
 	k, xx, xz, zz := e.Outputs, 0.0, 0.0, 0.0
 	for i, x := range e.x {
 		r, z := e.roots[i*k+j], e.dead[i]
@@ -295,7 +296,7 @@ func (e *Event) share(j int, y, eta, importance float64) float64 {
 	if !(whole > leastMove) {
 		return 1
 	}
-	// The share a solves a whole = importance dL/da, of which the right falls as a rises where the loss is convex.
+	// The share a solves a whole = importance dL/da, whose right side decreases in a if the loss is convex.
 	_, curvature := e.Noise.Along(&e.parts[j], score, intercept)
 	a := 1 / (1 + importance*max(curvature, 0)/whole)
 	if math.Abs(score)+math.Abs(intercept) < shortStep {
@@ -322,10 +323,10 @@ func (e *Event) share(j int, y, eta, importance float64) float64 {
 }
 
 const (
-	// A step that lowers the loss by less is made as it is.
+	// A step that reduces the loss by less is not shortened.
 	leastMove = 1e-3
-	// A step that moves the score by less is short enough for the curvature at its beginning to tell where it ends.
+	// For a step that changes the score by less, the curvature at its start is accurate enough.
 	shortStep = 0.1
-	// The share is found to this part of it, in at most so many steps, of which bisections are those after mostNewton.
+	// The share is found to this relative tolerance in at most mostSteps steps, with bisections after mostNewton.
 	shareTolerance, mostSteps, mostNewton = 0.01, 20, 6
 )

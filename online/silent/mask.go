@@ -7,15 +7,15 @@ import (
 	"blankout/internal/loss"
 )
 
-// Mask draws which features of an event die silently.
+// Mask draws the features of an event that die silently.
 type Mask struct {
 	Dead []bool // by feature, valid until the next Draw
-	Some bool   // any is
-	dies []int8 // by unit: 1 it lives, 2 it dies, 0 it has not been met
+	Some bool   // whether any feature is dead
+	dies []int8 // by unit: 1 for alive, 2 for dead, 0 if not drawn yet
 }
 
-// Draw draws a rate of the noise, and which of so many features die at that rate: with their unit, or each by itself where
-// units is nil. The draw depends on the number of the event and on the copy alone.
+// Draw draws a rate of the noise, and the features that die at that rate: with their unit, or independently if units is
+// nil. The result depends only on the number of the event and that of the copy.
 func (m *Mask) Draw(n loss.Silent, features int, units []int32, event, copy uint64) {
 	var r rand.PCG
 	r.Seed(event, 0x73696c656e74+copy)

@@ -1,6 +1,6 @@
-// Package silent learns as if features died and did not say so (loss.Silent): a dead feature reads some neutral
-// value, and what is left arrives as it is. Values says what a dead number reads, Event is an event as a level of
-// silent noise sees it, with its step of AdaGrad, and Mask kills features of an event.
+// Package silent trains a level as if features died silently (loss.Silent): a dead feature has a neutral value, and the
+// event does not declare it missing. Values has the values of dead numbers, Event is an event for a level with silent
+// noise, with its step of AdaGrad, and Mask draws dead features.
 package silent
 
 import (
@@ -10,8 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Values knows what dead numbers read, by column, in the unit in which they come. The columns of everything else, words
-// and categories, read 0 when they are dead: they are not sent. It is not safe for concurrent use.
+// Values has the values of dead numbers, by column, in their raw unit. All other columns, of words and categories, are
+// 0 when they are dead, because they are not sent. It is not safe for concurrent use.
 type Values struct {
 	choice  model.SilentValue
 	columns []uint32 // ascending
@@ -19,11 +19,11 @@ type Values struct {
 	all     model.Zeros
 }
 
-// readings are those of a column.
+// readings holds the readings of a column.
 type readings struct {
 	count, zeros, mean float64
-	dead               float64 // what it reads when it is dead, renewed as model.Renews says
-	zero               bool    // that is 0, and not the mean
+	dead               float64 // its value when it is dead, updated when model.Renews returns true
+	zero               bool    // that value is 0, not the mean
 }
 
 // NewValues returns Values without columns.
@@ -32,7 +32,7 @@ func NewValues(c model.SilentValue) *Values { return &Values{choice: c} }
 // Len returns the number of columns.
 func (v *Values) Len() int { return len(v.columns) }
 
-// Dead returns what the columns read when they are dead, nil where there are none.
+// Dead returns the values of dead columns, or nil if there are no columns.
 func (v *Values) Dead() *model.Dead {
 	if len(v.columns) == 0 {
 		return nil
@@ -44,16 +44,16 @@ func (v *Values) Dead() *model.Dead {
 	return d
 }
 
-// Walk finds columns in ascending order. It is valid until Values meets a new column.
+// Walk looks up columns in ascending order. It is valid until Values gets a new column.
 type Walk struct {
 	v  *Values
 	at int
 }
 
-// Walk begins at the first column.
+// Walk starts at the first column.
 func (v *Values) Walk() Walk { return Walk{v: v} }
 
-// Standardized is Walk.Standardized of any column. A hat is that of what its number reads.
+// Standardized is Walk.Standardized for any column. The value of a spline column follows from that of its number.
 func (v *Values) Standardized(s *model.Scaler, column uint32, stats []float64) float64 {
 	at, known := slices.BinarySearch(v.columns, s.Curves.Source(column))
 	if column < model.FirstHat {
@@ -66,8 +66,8 @@ func (v *Values) Standardized(s *model.Scaler, column uint32, stats []float64) f
 	return s.Curves.At(column, v.of[at].dead)
 }
 
-// Standardized returns what a column reads when it is dead, as its statistics standardize it. The mean of a column that is
-// not transformed is its center, 0. So is what a column reads of which no number was read.
+// Standardized returns the value of a dead column, standardized by its statistics. It is 0 for the mean of a column
+// that is not transformed, and for a column without readings.
 func (w *Walk) Standardized(s *model.Scaler, column uint32, stats []float64) float64 {
 	if !w.find(column) {
 		return 0
@@ -78,7 +78,7 @@ func (w *Walk) Standardized(s *model.Scaler, column uint32, stats []float64) flo
 	return 0
 }
 
-// Raw returns what a column reads when it is dead as it comes, or x where no number of it was read.
+// Raw returns the raw value of a dead column, or x if the column has no readings.
 func (w *Walk) Raw(column uint32, x float64) float64 {
 	if w.find(column) {
 		return w.v.of[w.at].dead
@@ -86,7 +86,7 @@ func (w *Walk) Raw(column uint32, x float64) float64 {
 	return x
 }
 
-// find moves on to a column, which must not be before the one that was looked for last.
+// find moves to a column, which must not be before the previous one.
 func (w *Walk) find(column uint32) bool {
 	columns := w.v.columns
 	for w.at < len(columns) && columns[w.at] < column {
@@ -95,7 +95,7 @@ func (w *Walk) find(column uint32) bool {
 	return w.at < len(columns) && columns[w.at] == column
 }
 
-// Read takes up a reading of a column. Those of an event come in ascending order of their columns, along one Walk.
+// Read adds a reading of a column. Use one Walk for an event, and add its readings in ascending order of columns.
 func (w *Walk) Read(column uint32, x float64) {
 	if !w.find(column) {
 		w.v.columns = slices.Insert(w.v.columns, w.at, column)
@@ -117,7 +117,7 @@ func (w *Walk) Read(column uint32, x float64) {
 	}
 }
 
-// Forget leaves out the columns that gone says are numbers no more.
+// Forget removes the columns in gone, which are no longer numbers.
 func (v *Values) Forget(gone []uint32) {
 	for _, column := range gone {
 		if i, known := slices.BinarySearch(v.columns, column); known {
@@ -127,7 +127,7 @@ func (v *Values) Forget(gone []uint32) {
 	}
 }
 
-// State walks the state.
+// State codes the state.
 func (v *Values) State(c *coder.Coder) {
 	numbers := make([]float64, 0, 5*len(v.of))
 	for _, r := range v.of {

@@ -1,7 +1,7 @@
 package stuck
 
-// This file finds the first readings of 0 and those far outside of all others, which more often are
-// what a dead sensor reads than a measurement.
+// This file detects first zeros and readings far outside all others, which are more often from a dead sensor than
+// measurements.
 
 import (
 	"math"
@@ -10,63 +10,62 @@ import (
 	"blankout/internal/event"
 )
 
-// Limits finds, for each numeric field, within what its readings lie and whether it ever reads 0.
+// Limits learns, for each numeric field, the range of its readings and whether it ever is 0.
 //
-// A reading of exactly 0 in a field that has never read one, and a reading that is farther outside
-// of all others than far times their range, is odd: it does not count. An odd reading that is
-// right must count in the end, and a dead sensor must not make its value count. The two differ in
-// that a dead sensor stays at its value. So odd readings are evidence when they have been followed
-// by another value, at most runEvidence in a run. Evidence of enough readings, or of a large enough
-// fraction, makes the value 0, or the larger range, a usual one. A sensor that dies again and again
-// gets there, too; Detector finds it then.
+// A reading of exactly 0 in a field that has never been 0, and a reading farther outside all others than far times
+// their range, are suspicious and do not count. A suspicious reading that is right must count eventually, but a dead
+// sensor must not make its value count. They differ in that a dead sensor keeps its value. So suspicious readings are
+// evidence once another value has followed, at most runEvidence per run. Enough readings of evidence, or a large enough
+// fraction, make the value 0 or the larger range usual. A sensor that dies repeatedly gets there as well; Detector then
+// detects it.
 //
-// The zero value is a stream that begins.
+// The zero value is for a new stream.
 type Limits struct {
 	fields []bounds // by id
 }
 
 const (
-	// leastReadings is the number of readings that make limits.
+	// leastReadings is the number of readings that determine limits.
 	leastReadings = 200
-	// far is how many ranges a reading has to lie outside of all others to be odd.
+	// far is the distance in ranges from all other readings at which a reading is suspicious.
 	far = 10
-	// runEvidence is the most evidence that one run of a value is.
+	// runEvidence is the largest evidence of one run of a value.
 	runEvidence = 4
-	// enough is the evidence that is enough; some is, if it is more than oneIn of the readings.
+	// enough is the evidence that suffices; some suffices if it is more than one in oneIn of the readings.
 	enough, some, oneIn = 20, 4, 100
 )
 
-// Bounds are the limits of a field.
+// Bounds has the limits of a field.
 type Bounds struct {
 	Field     uint16
 	Low, High float64
 	NoZero    bool
 }
 
-// bounds is what is known of a field.
+// bounds holds the readings of a field.
 type bounds struct {
 	numeric   bool
 	zero      bool // 0 is usual
 	readings  uint64
-	low, high float64 // of the readings that counted
+	low, high float64 // of the readings that count
 	odd       [2]oddity
 }
 
 // oddity is the evidence that 0, or readings far outside, are right.
 type oddity struct {
 	value     float64 // of the current run
-	run       uint64  // its odd readings, 0 for none
+	run       uint64  // number of its suspicious readings, 0 for none
 	evidence  uint64
 	low, high float64 // of the evidence
 }
 
-// The kinds of odd readings.
+// The kinds of suspicious readings.
 const (
 	oddZero = iota
 	oddFar
 )
 
-// Take reads an event as it came, and reports whether limits have changed.
+// Take processes an event as it arrived, and reports whether limits have changed.
 func (l *Limits) Take(e *event.Example, fields []event.Field) (changed bool) {
 	for id := len(l.fields); id < min(len(fields), mostFields); id++ {
 		l.fields = append(l.fields, bounds{numeric: id > 0 && fields[id].Kind == event.Numeric})
@@ -79,7 +78,7 @@ func (l *Limits) Take(e *event.Example, fields []event.Field) (changed bool) {
 	return changed
 }
 
-// take reads a value and reports whether the field's limits have changed.
+// take processes a value and reports whether the field's limits have changed.
 func (b *bounds) take(x float64) (changed bool) {
 	kind := b.kindOf(x)
 	for k := range b.odd {
@@ -110,10 +109,10 @@ func (b *bounds) take(x float64) (changed bool) {
 	return changed || b.known() && (!was.known() || b.zero != was.zero || b.low != was.low || b.high != was.high)
 }
 
-// known reports whether the limits are in force. A field that is constant has none.
+// known reports whether the limits are in force. A constant field has none.
 func (b *bounds) known() bool { return b.readings >= leastReadings && b.low < b.high }
 
-// kindOf returns how a reading is odd, -1 if it is not.
+// kindOf returns the kind of a suspicious reading, or -1.
 func (b *bounds) kindOf(x float64) int {
 	low, high := b.limits()
 	switch {
@@ -132,7 +131,7 @@ func (b *bounds) limits() (low, high float64) {
 	return b.low - reach, b.high + reach
 }
 
-// accept makes odd readings usual if there is evidence enough.
+// accept makes suspicious readings usual if there is enough evidence.
 func (b *bounds) accept(kind int) bool {
 	o := &b.odd[kind]
 	if o.evidence < enough && (o.evidence < some || oneIn*o.evidence <= b.readings) {

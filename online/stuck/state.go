@@ -57,11 +57,11 @@ func (f *field) state(c *coder.Coder) {
 	}
 }
 
-// state codes the longest runs that there are.
+// state codes the longest runs that are not empty.
 func (r *runs) state(c *coder.Coder) {
 	c.Uint(&r.ofKind[0])
 	c.Uint(&r.ofKind[1])
-	known := uint64(0) // bit i: the i-th is
+	known := uint64(0) // bit i is set if run i is not empty
 	for i, of := range r.byValue {
 		if of.repeats > 0 {
 			known |= 1 << i

@@ -1,20 +1,16 @@
-// Package stuck finds numeric fields that have stopped moving. A sensor that dies without a null
-// often repeats its last value, its mean or 0. Detector reads a stream and lists such fields; it
-// holds no weight and changes no event.
+// Package stuck detects numeric fields that no longer change. A sensor that dies without a null often repeats its last
+// value, its mean or 0. Detector reads a stream and lists such fields. It contains no weights and changes no events.
 //
-// A field that repeats its last value with probability r does so n times in a row with
-// probability r^n if repeats are independent. They are not: power at night, rain, a status. So a
-// run of n repeats is stuck if
+// If repeats were independent, a field that repeats its last value with probability r would do so n times in a row with
+// probability r^n. But they are not: power at night, rain, a status. So a run of n repeats is stuck if
 //
 //	n >= Least,  r^n < chance / (number of numeric fields),  and  n > longer times the longest run of that value,
 //
-// or of any value of its kind, 0 or not 0, if no run of that value is known.
-// r = (repeats + n + 1) / (readings + n + 2) counts the current run: without it a field that is
-// constant from its first reading is stuck. It is the r of the readings of that kind, if there are
-// enough of them, else the r of all readings.
+// or of any value of its kind, 0 or not 0, if no run of that value is known. r = (repeats + n + 1) / (readings + n + 2)
+// includes the current run: otherwise a field that is constant from its first reading would be stuck. It is the r of
+// the readings of that kind if there are enough of them, else the r of all readings.
 //
-// A field that has had two values only, such as a flag, is not stuck at one of them: a flag that is
-// turned off is no fault.
+// A field with only two values, such as a flag, is never stuck, because a flag that is turned off is no fault.
 package stuck
 
 import (
@@ -25,29 +21,29 @@ import (
 )
 
 const (
-	// Least is the fewest repeats of a run that is stuck. With 16 three fields of five real
-	// streams raise an alarm, with 50 none of nine.
+	// Least is the smallest number of repeats of a stuck run. With 16, three fields of five real streams raise an
+	// alarm, with 50 none of nine.
 	Least = 50
-	// chance is that of a false alarm under independent repeats, over all fields.
+	// chance is the probability of a false alarm under independent repeats, over all fields.
 	chance = 1e-9
-	// longer is by how much a run has to exceed the longest one of its value.
+	// longer is the factor by which a run must exceed the longest one of its value.
 	longer = 4
-	// leastOfKind is the fewest readings of a kind that have an r of their own. A value that was
-	// never read would otherwise count as constant.
+	// leastOfKind is the smallest number of readings of a kind that has an r of its own. A value without readings would
+	// otherwise count as constant.
 	leastOfKind = 50
-	// memory bounds the readings of a kind that are counted: the counts are halved beyond it.
+	// memory is the largest count of readings of a kind, beyond which counts are halved.
 	memory = 1 << 16
-	// mostFields bounds the fields, those that appear first.
+	// mostFields is the largest number of fields: the first ones.
 	mostFields = 4096
-	// values is the number of values whose longest runs a field keeps: 0, and by hash others.
+	// values is the number of values whose longest runs a field keeps: 0, and others by hash.
 	values = 16
 )
 
-// Detector finds the numeric fields of a stream that are stuck. Its zero value is a stream that begins.
+// Detector detects the stuck numeric fields of a stream. Its zero value is for a new stream.
 type Detector struct {
 	fields  []field // by id
-	runs    []runs  // of the fields: apart, because few events need them
-	numeric int     // of the fields
+	runs    []runs  // of the fields; separate, because few events need them
+	numeric int     // number of numeric fields
 	stuck   []Run   // by field
 }
 
@@ -55,43 +51,43 @@ type Detector struct {
 type Run struct {
 	Field   uint16
 	Value   float64
-	Repeats uint64 // when it was found
-	// Usual is the fraction of readings that repeated the one before, this run not counted.
+	Repeats uint64 // when it was detected
+	// Usual is the fraction of readings that equal the one before, without this run.
 	Usual float64
-	Since Moment // the first reading
+	Since Moment // first reading
 }
 
 // Moment is an event of the stream.
 type Moment struct {
-	Event uint64 // its number
-	Time  int64  // its time, in milliseconds since the Unix epoch; 0 if unknown
+	Event uint64 // number of the event
+	Time  int64  // event time in milliseconds since the Unix epoch; 0 if not known
 }
 
-// Change is a field that has become stuck, or that moves again.
+// Change is a field that has become stuck, or changes again.
 type Change struct {
 	Run
 	Moves bool
 }
 
-// field is what is known of a field.
+// field is the state of a field.
 type field struct {
 	numeric, began bool
 	last           float64
 	repeats        uint64 // of last, so far
-	since          Moment // the first reading of the run
-	found          uint64 // repeats at which the run was found to be stuck, 0 if it is not
+	since          Moment // first reading of the run
+	found          uint64 // number of repeats at which the run was detected as stuck, 0 if it is not stuck
 	kinds          [2]count
-	// pair are the values of the first runs that were not stuck, pairs says how many are known, and
-	// many that there were more than two.
+	// pair has the values of the first runs that were not stuck, pairs the number of them that are known, and many
+	// means that there were more than two.
 	pair  [2]float64
 	pairs uint8
 	many  bool
 }
 
-// runs are the longest runs of a field that have ended.
+// runs holds the longest completed runs of a field.
 type runs struct {
 	ofKind  [2]uint64       // of any value
-	byValue [values]longest // of the value with the longest one of those with one hash; the first is of 0
+	byValue [values]longest // by hash: the longest run of one value; the first is for 0
 }
 
 // longest is the longest run of a value, 0 for none.
@@ -100,10 +96,10 @@ type longest struct {
 	repeats uint64
 }
 
-// count counts the readings of a kind in runs that have ended and were not stuck.
+// count counts the readings of a kind in completed runs that were not stuck.
 type count struct{ readings, repeats uint64 }
 
-// kindOf returns the index of a value's kind: 0 is 0, and 1 is any other.
+// kindOf returns the index of a value's kind: 0 for 0, else 1.
 func kindOf(x float64) int {
 	if x == 0 {
 		return 0
@@ -111,7 +107,7 @@ func kindOf(x float64) int {
 	return 1
 }
 
-// placeOf returns the index of a value among the longest runs.
+// placeOf returns the index of a value in byValue.
 func placeOf(x float64) int {
 	if x == 0 {
 		return 0
@@ -119,7 +115,7 @@ func placeOf(x float64) int {
 	return 1 + int(event.Mix(math.Float64bits(x))%(values-1))
 }
 
-// Take reads an event as it came. It returns what has changed, in memory that the next Take uses.
+// Take processes an event as it arrived. It returns the changes, which are valid until the next Take.
 func (d *Detector) Take(e *event.Example, fields []event.Field, now Moment) (changes []Change) {
 	if len(d.fields) < len(fields) {
 		d.grow(fields)
@@ -154,11 +150,10 @@ func (d *Detector) Take(e *event.Example, fields []event.Field, now Moment) (cha
 	return changes
 }
 
-// stride returns how many repeats pass from test to test of a run: 1 below 64, then at most a
-// thirty-second part of the run.
+// stride returns the number of repeats between tests of a run: 1 below 64, then at most 1/32 of the run.
 func stride(repeats uint64) uint64 { return 1 << max(0, bits.Len64(repeats)-6) }
 
-// grow adds the fields of the Schema that are new.
+// grow adds the new fields of the Schema.
 func (d *Detector) grow(fields []event.Field) {
 	for id := len(d.fields); id < min(len(fields), mostFields); id++ {
 		numeric := id > 0 && fields[id].Kind == event.Numeric
@@ -169,9 +164,9 @@ func (d *Detector) grow(fields []event.Field) {
 	}
 }
 
-// end counts the current run. A run that was stuck moves no r. It is a run of its value in full,
-// so that a night raises one alarm and no other; but for other values it is one of the repeats at
-// which it was found, or a sensor that was dead for a week could not be found for a month.
+// end counts the current run. A stuck run does not change r. It counts as a run of its value in full, so that a night
+// raises one alarm and no second one. For other values it counts with the repeats at which it was detected: otherwise a
+// sensor that was dead for a week could not be detected for a month.
 func (f *field) end(of *runs) {
 	k := &f.kinds[kindOf(f.last)]
 	if f.found == 0 {
@@ -197,7 +192,7 @@ func (f *field) end(of *runs) {
 	}
 }
 
-// count counts the value of a run among the first two.
+// count adds the value of a run to the first two.
 func (f *field) count() {
 	switch {
 	case f.isFlag():
@@ -209,7 +204,7 @@ func (f *field) count() {
 	}
 }
 
-// isFlag reports whether the field has had two values only, and the current one is among them.
+// isFlag reports whether the field has only had two values, including the current one.
 func (f *field) isFlag() bool {
 	return !f.many && (f.pairs > 0 && f.last == f.pair[0] || f.pairs > 1 && f.last == f.pair[1])
 }
@@ -237,7 +232,7 @@ func (f *field) all() count {
 	return count{f.kinds[0].readings + f.kinds[1].readings, f.kinds[0].repeats + f.kinds[1].repeats}
 }
 
-// usual returns the fraction of readings that repeated the one before.
+// usual returns the fraction of readings that equal the one before.
 func (f *field) usual() float64 {
 	c := f.all()
 	return float64(c.repeats) / float64(max(c.readings, 1))
@@ -249,7 +244,7 @@ func (d *Detector) run(id uint16) Run {
 	return Run{Field: id, Value: f.last, Repeats: f.found, Usual: f.usual(), Since: f.since}
 }
 
-// add adds a field to those that are stuck.
+// add adds a stuck field.
 func (d *Detector) add(id uint16) Run {
 	r, at := d.run(id), 0
 	for at < len(d.stuck) && d.stuck[at].Field < id {
@@ -261,7 +256,7 @@ func (d *Detector) add(id uint16) Run {
 	return r
 }
 
-// release takes a field from those that are stuck.
+// release removes a stuck field.
 func (d *Detector) release(id uint16) (r Run) {
 	for at := range d.stuck {
 		if d.stuck[at].Field == id {
@@ -273,15 +268,16 @@ func (d *Detector) release(id uint16) (r Run) {
 	return d.run(id)
 }
 
-// Stuck returns the runs that are stuck, in the order of the fields, borrowed until the next Take.
+// Stuck returns the stuck runs, in the order of the fields. The result is valid until the next Take.
 func (d *Detector) Stuck() []Run { return d.stuck }
 
-// rarely is the fraction of repeats above which a field is never found: it would take thousands.
+// rarely is the fraction of repeats above which a field is never detected, because that would take thousands of
+// readings.
 const rarely = 0.99
 
-// Repeats returns the fraction of the readings of a field that repeat the one before, the current
-// run counted, and whether the field moves too rarely, or is a flag, so that it is not found when it
-// is stuck. ok is false before Least readings, and for a field that is not numeric.
+// Repeats returns the fraction of a field's readings that equal the one before, including the current run, and whether
+// the field can never be detected as stuck, because it changes too rarely or is a flag. ok is false before Least
+// readings, and for a field that is not numeric.
 func (d *Detector) Repeats(id int) (fraction float64, never, ok bool) {
 	if id >= len(d.fields) || !d.fields[id].numeric || !d.fields[id].began {
 		return 0, false, false
