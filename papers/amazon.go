@@ -128,14 +128,14 @@ func runAmazon(ctx context.Context, s *Setting) error {
 	if err := s.amazonCopies(ctx, c, books.train, books.test, books.folds); err != nil {
 		return err
 	}
-	s.Note("%d training and %d test reviews of books, words and pairs of neighboring words by presence. The paper's list of 20,000 features is not public: this one is our own, the most frequent in all reviews.", c.Train, c.Test)
+	s.Note("%d training and %d test reviews of books, as words and pairs of words by presence. The paper's list of 20,000 features is not public; ours are the most frequent. A constant answer errs on %.2f %%.", c.Train, c.Test, constantError(len(books.test), func(i int) int { return books.test[i].Label }))
 	if len(left) > 0 {
-		s.Note("The paper's other set was not available: it is used if DIR of --data has a folder %s with %s.", strings.Join(left, ", "), strings.Join(reviewFiles[:], " and "))
+		s.Note("The paper's other set was not available. A run uses it if DIR of --data has a folder %s with %s.", strings.Join(left, ", "), strings.Join(reviewFiles[:], " and "))
 	}
-	s.Note("c is chosen for each level, and level and c for each number of copies, by cross validation with %d folds on the training reviews. A constant answer has an error of %.2f %% on books.", c.Folds, constantError(len(books.test), func(i int) int { return books.test[i].Label }))
-	s.Note("The paper shows curves; it prints no numbers for them. It has no non-linear extension to run: it leaves open whether kernels can be had, and the longer version that Tran 2016 speaks of was not at hand.")
+	s.Note("Cross validation with %d folds of the training reviews chooses c for each level, and level and c for each number of copies.", c.Folds)
+	s.Note("The paper prints no numbers for its curves.")
 	if s.Size == Default {
-		s.Note("MCF-logistic, which takes ten times as long as the others, chooses among two values of c, the others among three.")
+		s.Note("MCF-logistic takes ten times as long as the others and chooses among two values of c, the others among three.")
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 	for _, q := range c.Levels {
 		columns = append(columns, fmt.Sprintf("q = %g", q))
 	}
-	table := ResultTable{Title: "Test error (%) by dropout level, " + set.name, Columns: append(columns, "at the level that cross validation takes"), Digits: 2}
+	table := ResultTable{Detail: true, Title: "Test error (%) by dropout level, " + set.name, Columns: append(columns, "at the level that cross validation takes"), Digits: 2}
 	costs := ResultTable{Title: "Chosen c, " + set.name, Columns: columns}
 	figure := &simulate.Figure{Title: "Reviews of " + set.name, X: "dropout level in training", Y: "test error (%)"}
 	for m, method := range amazonMethods {
@@ -502,6 +502,6 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	best := less(limits.Wrong[1:], most)
 	s.Claim(Claim{Claim: fmt.Sprintf("Dropout-SVM, M infinite, is better than M = %d", c.Copies[len(c.Copies)-1]), Paper: "figure 2", Parts: []Part{below("", best, 0)}, Unit: "points", Why: "it does worse"})
 	sv := less(fits[len(fits)-1].Virtual, most)
-	s.Claim(Claim{Own: true, Claim: "copies of the support vectors only, beside the reviews, do as well as copies of all at the largest M: within a point", Parts: []Part{within("", sv, 1)}, Unit: "points", Why: "the difference is larger"})
+	s.Claim(Claim{Own: true, Claim: "copies of the support vectors alone are within a point of copies of all reviews, at the largest M", Parts: []Part{within("", sv, 1)}, Unit: "points", Why: "the difference is larger"})
 	return nil
 }

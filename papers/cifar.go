@@ -193,7 +193,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		return err
 	}
 	table := ResultTable{Title: "Test error (%)", Columns: []string{"method", "no corruption", "Poisson", "dropout"}, Digits: 1}
-	settings := ResultTable{Title: "Chosen settings", Columns: table.Columns}
+	settings := ResultTable{Detail: true, Title: "Chosen settings", Columns: table.Columns}
 	figure := &simulate.Figure{Title: "Visual words of CIFAR-10 images", Y: "test error (%)"}
 	for _, noise := range table.Columns[1:] {
 		figure.Series = append(figure.Series, simulate.Series{Name: noise, Form: simulate.Bars})
@@ -245,13 +245,13 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	s.Table(table)
 	s.Table(settings)
 	s.Figure("noise", figure)
-	s.Note("%d images are learned from, %d choose the settings, %d measure: a sixth of the public set was at hand. The paper's table is of the whole one, with a larger set of words, so neither its errors nor its differences are comparable with these.", c.Train, c.Validation, c.Test)
-	s.Note("Words: patches of %d by %d pixels, normalized and whitened, and %d centers of them by k-means; counted in each quarter of an image and in the whole, %d features.", c.Side, c.Side, c.Words, 5*c.Words)
+	s.Note("%d images train, %d choose the settings, %d test. The paper uses all 60,000 with a larger set of words, so its numbers are not comparable.", c.Train, c.Validation, c.Test)
+	s.Note("Words are the %[3]d k-means centers of whitened patches of %[1]d by %[2]d pixels, counted in each quarter of an image and in the whole: %[4]d features.", c.Side, c.Side, c.Words, 5*c.Words)
 	if stopped > 0 {
-		s.Note("%d of %d solutions were stopped after %d iterations, before a certified gap (or gradient) of %g was reached.", stopped, len(cells), c.Iterations, c.Tol)
+		s.Note("%d of %d solutions stopped after %d iterations, before a gap or gradient of %g.", stopped, len(cells), c.Iterations, c.Tol)
 	}
 	if s.Size == Default {
-		s.Note("MCF-logistic, the slowest by far, has c = %s only.", c.Costs["MCF-logistic"][0])
+		s.Note("MCF-logistic is the slowest by far and has c = %s only.", c.Costs["MCF-logistic"][0])
 	}
 	return nil
 }

@@ -4,8 +4,10 @@ package papers
 // paper's.
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,6 +19,8 @@ const protocol = 3
 // differences has a side, or, without Parts, what the experiment finds where no chance enters.
 type Claim struct {
 	Claim string `json:"claim"`
+	// Where is what the claim is measured on, if the experiment makes the same claim of several data sets or treatments.
+	Where string `json:"where,omitempty"`
 	Own   bool   `json:"own,omitempty"`   // no paper says so: we do
 	Paper string `json:"paper,omitempty"` // where the paper says so, or what
 	Parts []Part `json:"parts,omitempty"`
@@ -189,42 +193,53 @@ func (c *Claim) shown(v Verdict) (n int) {
 	return n
 }
 
-// here shows what came of the claim; in short without the parts of several.
-func (c *Claim) here(short bool) string {
-	text := c.Ours
-	add := func(s string) {
-		if text != "" {
-			text += "; "
-		}
-		text += s
+// text is the claim and where it is measured.
+func (c *Claim) text() string {
+	if c.Where == "" {
+		return c.Claim
 	}
+	return c.Claim + "; " + c.Where
+}
+
+// here shows the numbers of the claim. Of several parts it shows the weakest, with its name if named.
+func (c *Claim) here(named bool) string {
 	switch n := len(c.Parts); {
-	case short && c.Most || n == 0:
-		return text
-	case short && n > 1:
-		text = fmt.Sprintf("%d of %d hold", c.shown(Reproduced), n)
-		if against := c.shown(NotReproduced); against > 0 {
-			text += fmt.Sprintf(", %d against", against)
-		}
-		return text
-	case short:
-		text = ""
+	case n == 0 || c.Most:
+		return c.Ours
+	case n == 1:
+		return c.Parts[0].Here.String()
+	case named:
+		p := c.weakest()
+		return fmt.Sprintf("%d of %d hold; weakest: %s", c.shown(Reproduced), n, strings.TrimSpace(p.Name+" "+p.Here.String()))
 	}
-	for i := range c.Parts {
-		p := &c.Parts[i]
-		line := p.Here.String()
-		if p.Name != "" && !short {
-			line = p.Name + " " + line
+	return c.weakest().Here.String()
+}
+
+// weakest returns the part that decides: of those with the worst verdict the one farthest on the other side.
+func (c *Claim) weakest() *Part {
+	weakness := func(p *Part) (rank int, margin float64) {
+		margin = math.Inf(1)
+		if p.Above != nil {
+			margin = min(margin, p.Here.Low-*p.Above)
 		}
-		if p.Paper != nil && !short {
-			line += fmt.Sprintf(" (paper %+.2f)", *p.Paper)
+		if p.Below != nil {
+			margin = min(margin, *p.Below-p.Here.High)
 		}
-		add(line)
+		return slices.Index([]Verdict{NotReproduced, Undecided, Reproduced}, p.verdict()), margin
 	}
-	if c.Unit != "" && !short {
-		text += " " + c.Unit
+	return slices.MinFunc(pointers(c.Parts), func(a, b *Part) int {
+		i, x := weakness(a)
+		j, y := weakness(b)
+		return cmp.Or(cmp.Compare(i, j), cmp.Compare(x, y))
+	})
+}
+
+func pointers(parts []Part) []*Part {
+	out := make([]*Part, len(parts))
+	for i := range parts {
+		out[i] = &parts[i]
 	}
-	return text
+	return out
 }
 
 // paper shows what the paper says, by its sizes if it prints any.
@@ -274,25 +289,64 @@ func (c *Claim) size() string {
 	return "outside"
 }
 
-// claimTables shows the claims of the paper, and under a heading of their own those that
-// no paper makes.
-func claimTables(claims []Claim) string {
-	var papers, own strings.Builder
-	for i := range claims {
-		if c := &claims[i]; c.Own {
-			fmt.Fprintf(&own, "| %s | %s | **%s** | %s |\n", c.Claim, c.here(false), c.Verdict, c.Why)
-		} else {
-			fmt.Fprintf(&papers, "| %s | %s | %s | **%s** | %s | %s |\n", c.Claim, c.Paper, c.here(false), c.Verdict, c.size(), c.Why)
+// Lines shows the claims, one a line: verdict, text and numbers.
+func (r *Result) Lines() string {
+	var b strings.Builder
+	for i := range r.Claims {
+		c := &r.Claims[i]
+		fmt.Fprintf(&b, "%s: %s", c.Verdict, c.text())
+		if here := c.here(true); here != "" {
+			fmt.Fprintf(&b, ": %s", here)
 		}
+		b.WriteString("\n")
 	}
-	text := ""
-	if papers.Len() > 0 {
-		text += "## Claims\n\n| claim | paper | here | direction | printed size | why |\n|---|---|---|---|---|---|\n" + papers.String() + "\n"
+	return b.String()
+}
+
+// claimTable writes the claims as a table. Claims with a Where have a row for each text and a column for each Where.
+func claimTable(claims []Claim) string {
+	var b strings.Builder
+	if claims[0].Where == "" {
+		b.WriteString("| claim | verdict | number |\n|---|---|---|\n")
+		for i := range claims {
+			fmt.Fprintf(&b, "| %s | **%s** | %s |\n", claims[i].Claim, claims[i].Verdict, claims[i].here(true))
+		}
+		return b.String()
 	}
-	if own.Len() > 0 {
-		text += "## Claims that no paper makes\n\n| claim | here | verdict | why |\n|---|---|---|---|\n" + own.String() + "\n"
+	var texts, places []string
+	at := map[[2]string]string{}
+	for i := range claims {
+		c := &claims[i]
+		if !slices.Contains(texts, c.Claim) {
+			texts = append(texts, c.Claim)
+		}
+		if !slices.Contains(places, c.Where) {
+			places = append(places, c.Where)
+		}
+		at[[2]string{c.Claim, c.Where}] = fmt.Sprintf("%s %s", c.Verdict.short(), c.here(false))
 	}
-	return text
+	fmt.Fprintf(&b, "| claim | %s |\n|%s\n", strings.Join(places, " | "), strings.Repeat("---|", 1+len(places)))
+	for _, text := range texts {
+		fmt.Fprintf(&b, "| %s |", text)
+		for _, place := range places {
+			fmt.Fprintf(&b, " %s |", cmp.Or(at[[2]string{text, place}], "–"))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// short is the verdict in a table of many.
+func (v Verdict) short() string {
+	switch v {
+	case Reproduced:
+		return "**yes**"
+	case NotReproduced:
+		return "**no**"
+	case Undecided:
+		return "open"
+	}
+	return string(v)
 }
 
 // Shown is a difference with the digits that String shows, which are what results.json holds:

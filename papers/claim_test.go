@@ -91,7 +91,7 @@ func TestShown(t *testing.T) {
 func TestIndex(t *testing.T) {
 	dir := t.TempDir()
 	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Protocol: protocol, Claims: []Claim{
-		{Claim: "ours", Own: true, Verdict: NotReproduced}, {Claim: "a", Paper: "table 1", Verdict: Reproduced},
+		{Claim: "ours", Own: true, Verdict: NotReproduced, Ours: "3 of 7"}, {Claim: "a", Paper: "table 1", Verdict: Reproduced},
 		{Claim: "b", Verdict: Undecided, Parts: []Part{above("", Difference{0.1, -0.1, 0.3}, 0).against(0.9, 0)}},
 		{Claim: "c", Verdict: Reproduced, Parts: []Part{above("x", Difference{1, 0.5, 1.5}, 0).against(1, 0), above("y", Difference{2, 1, 3}, 0).against(2, 0)}},
 		{Claim: "d", Verdict: NotComparable, Why: "too few images", Parts: []Part{above("", Difference{1, 0.5, 1.5}, 0).against(2, 0)}}}}
@@ -124,15 +124,18 @@ func TestIndex(t *testing.T) {
 		"| Wager, Wang & Liang 2013 | 4 | 2 | 1 | 0 | 1 | 0 | 2 | 1 |\n", "0 of 1 hold",
 		"| [text](text/results.md) | a | table 1 |  | **reproduced** | – |\n",
 		"|  | b | +0.90 | +0.10 [-0.10, +0.30] | **not reproduced** | outside: 0.11 times it |\n",
-		"|  | c | +1.00 to +2.00 | 2 of 2 hold | **reproduced** | 2 of 2 inside |\n",
+		"|  | c | +1.00 to +2.00 | 2 of 2 hold; weakest: x +1.00 [+0.50, +1.50] | **reproduced** | 2 of 2 inside |\n",
 		"|  | d | +2.00 | +1.00 [+0.50, +1.50] | **not comparable** | – |\n",
 	} {
 		if !strings.Contains(papers, want) {
 			t.Errorf("the index lacks %q:\n%s", want, papers)
 		}
 	}
-	if strings.Contains(papers, "earlier version") || strings.Contains(papers, "| ours |") || !strings.Contains(own, "| ours |") || strings.Contains(own, "| a |") {
+	if strings.Contains(papers, "earlier version") || strings.Contains(papers, "| ours |") || !strings.Contains(own, "| ours | **not reproduced** | 3 of 7 |\n") || strings.Contains(own, "| a |") {
 		t.Errorf("new results are called old, or a claim is on the wrong page:\n%s\n%s", papers, own)
+	}
+	if page, err := os.ReadFile(filepath.Join(dir, "text", "results.md")); err != nil || string(page) != r.Markdown() {
+		t.Errorf("results.md: %v\n%s", err, page)
 	}
 	// What an earlier program decided is not shown.
 	now, old := []byte(`"protocol":3`), []byte(`"protocol":2`)
@@ -142,6 +145,26 @@ func TestIndex(t *testing.T) {
 	var back Result
 	if err := json.Unmarshal(data, &back); err != nil || !reflect.DeepEqual(back.Claims, r.Claims) {
 		t.Errorf("claims come back as %+v, %v", back.Claims, err)
+	}
+}
+
+// TestClaimTable: claims of several places share a row, and the weakest part stands for several.
+func TestClaimTable(t *testing.T) {
+	part := func(name string, mean, low, high float64) Part { return below(name, Difference{mean, low, high}, 0) }
+	claims := []Claim{
+		{Claim: "a", Where: "here", Parts: []Part{part("x", -1, -2, -0.5), part("y", -3, -5, -0.2)}},
+		{Claim: "b", Where: "here", Parts: []Part{part("x", -1, -2, -0.5), part("y", 1, -1, 9), part("z", 2, 1, 3)}},
+		{Claim: "a", Where: "there", Parts: []Part{part("x", 0, -1, 1), part("y", -1, -2, 2)}},
+	}
+	for i := range claims {
+		claims[i].conclude()
+	}
+	want := "| claim | here | there |\n|---|---|---|\n| a | **yes** -3.00 [-5.00, -0.20] | open -1.00 [-2.00, +2.00] |\n| b | **no** +2.00 [+1.00, +3.00] | – |\n"
+	if got := claimTable(claims); got != want {
+		t.Errorf("%s; want\n%s", got, want)
+	}
+	if got := claims[1].here(true); got != "1 of 3 hold; weakest: z +2.00 [+1.00, +3.00]" {
+		t.Error(got)
 	}
 }
 
@@ -160,8 +183,8 @@ func TestPublished(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Contains(page, []byte(claimTables(r.Claims))) || r.Protocol != protocol {
-			t.Errorf("%s: results.md has other claims than results.json, of protocol %d", e.Name, r.Protocol)
+		if string(page) != r.Markdown() || r.Protocol != protocol {
+			t.Errorf("%s: results.md is not what index writes from results.json, of protocol %d", e.Name, r.Protocol)
 		}
 		for _, c := range r.Claims {
 			again := c

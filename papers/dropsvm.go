@@ -230,9 +230,9 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	s.Claim(Claim{Claim: "DropSVM is better on every set, settings chosen on the other folds", Paper: "table 2", Parts: parts, Unit: "points of accuracy", Why: "it is worse on one of them"})
 	s.Claim(Claim{Claim: "DropSVM is better in the mean over the sets, settings chosen on the other folds", Paper: "the mean of table 2, chosen on the folds that measure",
 		Parts: []Part{above("", pairedT(each), 0).against(stat.Mean(printedGain, nil), 0.01)}, Unit: "points of accuracy", Why: "it is worse"})
-	s.Claim(Claim{Claim: "in most cases DropSVM has more support vectors", Paper: "table 2: on 10 of 12 sets", Most: true, Parts: grown, Unit: "points of the examples", Why: "it has fewer on most"})
+	s.Claim(Claim{Claim: "DropSVM has more support vectors in most cases", Paper: "table 2: on 10 of 12 sets", Most: true, Parts: grown, Unit: "points of the examples", Why: "it has fewer on most"})
 	s.Claim(Claim{Claim: "DropSVM has more support vectors in the mean over the sets", Paper: "the mean of table 2", Parts: []Part{above("", pairedT(more), 0).against(stat.Mean(printedMore, nil), 0.5)}, Unit: "points of the examples", Why: "it has fewer"})
-	s.Claim(Claim{Claim: "over the sets, the share of support vectors of the plain machine at c_best falls with p E", Paper: fmt.Sprintf("correlation -0.613 (of the printed table: %s)", correlation(printedShare, printedDropped)),
+	s.Claim(Claim{Claim: "the fraction of support vectors of the plain machine at c_best falls with p E over the sets", Paper: fmt.Sprintf("correlation -0.613 (of the printed table: %s)", correlation(printedShare, printedDropped)),
 		Parts: []Part{below("correlation", correlation(share, dropped), 0).against(-0.613, 0)}, Ours: fmt.Sprintf("with p the share that is kept, as equation 49 has it, %s", correlation(share, kept)), Why: "it rises"})
 	s.Claim(Claim{Own: true, Claim: fmt.Sprintf("infinitely many epochs in closed form are as accurate as %s sampled ones, within half a point", c.Epochs[len(c.Epochs)-1]), Unit: "points of accuracy, sampled less closed form, over the sets",
 		Parts: []Part{within("", pairedT(sampled), 0.5)}, Why: "the difference is larger"})
@@ -241,16 +241,16 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 			return err
 		}
 	}
-	s.Note("The thesis's grid: c and q in 10^-3 … 10^3, p in 0.1 … 0.9; RBF kernel, its width the mean distance of two training examples; stratified folds, drawn %d times (the thesis: five times). Features are standardized over the whole set, which uses no labels; the thesis does not say. Several classes one against the rest.", c.Rounds)
-	s.Note("The thesis seems to choose the settings on the folds that it measures on, which flatters what has more settings. Beside that stand the settings that do best on the other folds; their difference decides, by Student's test with the variance that overlapping training sets have (Nadeau & Bengio 2003).")
+	s.Note("Settings: the thesis's grid (c and q in 10^-3 … 10^3, p in 0.1 … 0.9), RBF kernel as wide as the mean distance of two examples, stratified folds drawn %d times, one class against the rest. Features are standardized over the whole set.", c.Rounds)
+	s.Note("The thesis seems to choose its settings on the folds that it measures on, which favors the method with more settings. We also choose them on the other folds; that difference decides, by Student's test with the variance of overlapping training sets (Nadeau & Bengio 2003).")
 	slices.Sort(ratio)
-	s.Note("The thesis's shares of support vectors of the plain machine at c_best are %.2f of ours in the median over the sets (%.2f to %.2f), while the accuracies agree. Our guess is that the shares of the two classes were averaged and not added. If so, its table 2 has DropSVM gain %+.1f points and not %+.1f.",
+	s.Note("The thesis's fractions of support vectors are %.2f of ours in the median (%.2f to %.2f), at equal accuracy. It may have averaged the two classes instead of adding them; then its table 2 has DropSVM gain %+.1f points and not %+.1f.",
 		stat.Quantile(0.5, stat.LinInterp, ratio, nil), ratio[0], ratio[len(ratio)-1], stat.Mean(printedTwice, nil), stat.Mean(printedMore, nil))
-	s.Note("Table 2 has infinitely many epochs in closed form. E in table 3 is sampled, at the c and q that are best in closed form, on at most %d examples of a set.", c.EpochRows)
+	s.Note("Table 2 is the closed form for infinitely many epochs. E in table 3 is sampled on at most %d examples of a set.", c.EpochRows)
 	if s.Size == Default {
-		s.Note("All examples of every set, which at this size are divided into folds %d times; --full does so five times.", c.Rounds)
+		s.Note("--full draws the folds five times, as the thesis does, and not %d times.", c.Rounds)
 	}
-	s.Note("Hollywood2, Hollywood3D and the Olympic Sports, videos of which no copy was at hand, are left out, and mean average precision with them, which the thesis gives for those alone. What they show, the RBF chi-squared kernel on histograms, is run on the pixels of usps as histograms and on visual words of CIFAR-10 images.")
+	s.Note("The thesis's videos were not available. Its chi-squared kernel is run on the pixels of usps as histograms and on visual words of CIFAR-10 images.")
 	return nil
 }
 
@@ -491,7 +491,7 @@ func (c dropConfig) histograms(ctx context.Context, s *Setting, set chiSet) erro
 	if err != nil {
 		return err
 	}
-	t := ResultTable{Title: fmt.Sprintf("RBF chi-squared kernel on %s, %d to train and %d to test, %%", set.title, train.Rows(), test.Rows()), Digits: 2,
+	t := ResultTable{Detail: true, Title: fmt.Sprintf("RBF chi-squared kernel on %s, %d to train and %d to test, %%", set.title, train.Rows(), test.Rows()), Digits: 2,
 		Columns: []string{"machine", "error", "mean average precision of both classes", "support vectors", "settings, chosen on a quarter of the former"}}
 	for k, name := range []string{"SVM", "DropSVM"} {
 		t.Rows = append(t.Rows, []any{name, f.Wrong[k].error(), f.MAP[k], f.Vectors[k], f.Setting[k]})

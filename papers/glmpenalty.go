@@ -84,9 +84,9 @@ func runGLMPenalty(ctx context.Context, s *Setting) error {
 		Ours: fmt.Sprintf("apart by %.1f %% of R at most", 100*far["logistic"]), Why: "scores vary too much"})
 	s.Claim(Claim{Own: true, Claim: "Poisson regression: R_q is within a tenth of R up to level 0.5", Verdict: Holds(far["poisson"] < 0.1),
 		Ours: fmt.Sprintf("apart by %.1f %% of R at most", 100*far["poisson"]), Why: "the exponential function grows faster than its parabola"})
-	s.Claim(Claim{Own: true, Claim: "R of all models is within four standard errors of what copies drawn from the noise measure", Verdict: Holds(off < 4), Ours: fmt.Sprintf("apart by %.1f at most", off), Why: "one of the two is wrong"})
-	s.Note("%d examples with %d features that are 0 or 1, drawn once and the same for all models; weights found by training with the expected loss under dropout of that level and the penalty |w|^2.", c.Examples, c.Features)
-	s.Note("R is over all masks: of linear regression half the variance of the scores, of Poisson regression by the product of the features' moment generating functions, of logistic regression by an integral that is exact to eight digits. %d copies of every example measure it once more.", c.Sampled)
+	s.Claim(Claim{Own: true, Claim: "R of all models is within four standard errors of its estimate from sampled copies", Verdict: Holds(off < 4), Ours: fmt.Sprintf("apart by %.1f at most", off), Why: "one of the two is wrong"})
+	s.Note("%d examples with %d features of 0 or 1, drawn once for all models. Training minimizes the expected loss under dropout plus |w|^2.", c.Examples, c.Features)
+	s.Note("R is exact over all masks. %d copies of every example measure it again.", c.Sampled)
 	return nil
 }
 

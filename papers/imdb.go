@@ -167,7 +167,7 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	}
 	s.Table(t)
 	same := Claim{Own: true, Claim: "unlabeled reviews help dropout at the same level and penalty, unigrams, at every penalty", Unit: "points", Why: "at one of them the difference has the other sign"}
-	each := ResultTable{Title: fmt.Sprintf("Test accuracy of dropout on unigrams, %%, at the same level (%s) and penalty, alpha %g", scores[0][textFree].Model.Noise, scores[0][textFree].Model.Alpha),
+	each := ResultTable{Detail: true, Title: fmt.Sprintf("Test accuracy of dropout on unigrams, %%, at the same level (%s) and penalty, alpha %g", scores[0][textFree].Model.Noise, scores[0][textFree].Model.Alpha),
 		Columns: []string{"l2", "labeled", "+ unlabeled", "gain"}, Digits: 2}
 	for _, g := range penalties {
 		d := mcNemar(g.Labeled, g.Free)
@@ -198,8 +198,8 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	claim("unlabeled reviews help naive Bayes, unigrams", [2]float64{83.62, 84.13}, 0, textMNB, textMNBFree)
 	claim("unlabeled reviews help naive Bayes, bigrams", [2]float64{86.63, 86.98}, 1, textMNB, textMNBFree)
 	s.Claim(same)
-	s.Note("Verdicts are McNemar's test of the same test reviews. Vect.Sent are word vectors that are learned with the labels (Maas et al. 2011), no linear classifier of words: the row holds the paper's numbers only. NBSVM has its published loss and settings, but not its vocabulary of all pairs of the training reviews.")
-	s.Note("Presence of words; the vocabulary is that of the training and the unlabeled reviews: unigrams in 5 of them or more, bigrams in 20. Settings are chosen by accuracy on %d of five fifths of the training part, held out in turn; dropout with unlabeled reviews chooses them with these reviews in use, together with alpha, of %v. The test part is used once, but for the table of penalties, which chooses nothing. No film of the test has training reviews, while folds share films: what is chosen on folds can be a smaller penalty than the test's best.", c.Folds, c.Alphas)
+	s.Note("Verdicts are McNemar's test on the test reviews. Vect.Sent (Maas et al. 2011) is no linear classifier of words: its row has the paper's numbers only. NBSVM has its published loss and settings, but another vocabulary.")
+	s.Note("Features are the presence of unigrams in 5 or more training and unlabeled reviews, and of bigrams in 20 or more. Settings are chosen on %d of five held-out fifths of the training part, alpha from %v. The test part is used once, except for a table of penalties in results.json.", c.Folds, c.Alphas)
 	return nil
 }
 

@@ -15,9 +15,9 @@ import (
 // ownClaims is the file that Index writes the claims into that no paper makes.
 const ownClaims = "own-claims.md"
 
-// Index writes dir/README.md, a table of the claims of each paper with both verdicts, and
-// dir/own-claims.md, from the results in the folders of dir that have the name of an
-// experiment. It concludes the claims anew from the numbers that results.json holds.
+// Index writes dir/README.md, a table of the claims of each paper with both verdicts, dir/own-claims.md and the results.md
+// of each experiment. It reads results.json from the folders of dir that have the name of an experiment, and decides
+// every claim again by the numbers in that file.
 func Index(dir string) error {
 	type table struct {
 		rows   strings.Builder
@@ -41,7 +41,11 @@ func Index(dir string) error {
 			old += fmt.Sprintf("\n[%s](%s/results.md) was made by an earlier version of the program: its claims are not here.\n", e.Name, e.Name)
 			continue
 		}
-		linked := map[string]bool{}
+		if err := os.WriteFile(filepath.Join(dir, e.Name, "results.md"), []byte(r.Markdown()), 0o666); err != nil {
+			return err
+		}
+		linked := false
+		var ours []Claim
 		for i := range r.Claims {
 			c, paper := &r.Claims[i], e.Paper
 			if c.Verdict != NotDecided {
@@ -57,21 +61,24 @@ func Index(dir string) error {
 					papers = append(papers, paper)
 				}
 			}
-			link := ""
-			if !linked[paper] {
-				link = fmt.Sprintf("[%s](%s/results.md)", e.Name, e.Name)
-			}
-			linked[paper] = true
 			if t.claims++; c.Own {
-				fmt.Fprintf(&t.rows, "| %s | %s | %s | **%s** | %s |\n", link, c.Claim, c.here(false), c.Verdict, c.Why)
+				ours = append(ours, *c)
 			} else {
-				fmt.Fprintf(&t.rows, "| %s | %s | %s | %s | **%s** | %s |\n", link, c.Claim, c.paper(), c.here(true), c.Verdict, c.size())
+				link := ""
+				if !linked {
+					link = fmt.Sprintf("[%s](%s/results.md)", e.Name, e.Name)
+				}
+				linked = true
+				fmt.Fprintf(&t.rows, "| %s | %s | %s | %s | **%s** | %s |\n", link, c.text(), c.paper(), c.here(true), c.Verdict, c.size())
 			}
 			t.count[c.Verdict]++
 			if c.Printed.Of > 0 && c.Printed.Inside == c.Printed.Of {
 				t.sizes.Inside++
 			}
 			t.sizes.Of += min(c.Printed.Of, 1)
+		}
+		if len(ours) > 0 {
+			fmt.Fprintf(&tables[""].rows, "\n## %s\n\n[Tables](%s/results.md), made by `%s`.\n\n%s", e.Name, e.Name, r.Command, claimTable(ours))
 		}
 	}
 	if !found {
@@ -82,9 +89,11 @@ func Index(dir string) error {
 		own = &table{count: map[Verdict]int{}}
 	}
 	var b strings.Builder
-	b.WriteString("# Results\n\nWhat the papers claim and what came of it here, written by `go run ./cmd/papers index -o docs/results` from the results of each\nexperiment, whose page names its command, notes and tables. Brackets hold intervals of 95 % of our own chance.\n\n" +
-		"Direction: *reproduced* where the intervals of all parts lie on the claimed side; *not reproduced* where one lies on the other, or\nshows no difference and excludes the size that the paper prints; *not comparable* if the experiment here is too far from the\npaper's to decide the claim. \"In most cases\" counts sets. Printed size: whether our interval holds it, and else how much of it\nours is; – where the paper prints none. " +
-		fmt.Sprintf("Claims that no paper makes are [on a page of their own](%s): %d of %d hold.\n\n", ownClaims, own.count[Reproduced], own.claims))
+	b.WriteString("# Results\n\nThe claims of the papers, and what this program measures. `go run ./cmd/papers index -o docs/results` writes these pages from\nthe results.json of each experiment, which also holds the settings and further tables.\n\n" +
+		"- Numbers are differences in points of error or accuracy unless the claim names a unit. Brackets hold 95 % intervals.\n" +
+		"- **Direction**: *reproduced* if every interval lies on the claimed side. *Not reproduced* if one lies on the other side, or shows no\n  difference and excludes the printed size. *Not comparable* if the experiment is too far from the paper's.\n" +
+		"- **Printed size**: whether our interval contains the paper's number, and otherwise our fraction of it. – if the paper prints none.\n" +
+		fmt.Sprintf("- Claims that no paper makes are [on a page of their own](%s): %d of %d hold.\n\n", ownClaims, own.count[Reproduced], own.claims))
 	b.WriteString("| paper | claims | reproduced | not | undecided | not comparable | quick | sizes printed | inside |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, paper := range papers {
 		t := tables[paper]
@@ -97,7 +106,8 @@ func Index(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte(b.String()), 0o666); err != nil {
 		return err
 	}
-	text := "# Claims that no paper makes\n\nWritten by `go run ./cmd/papers index -o docs/results`, as [the claims of the papers](README.md) are.\n\n| | claim | here | verdict | why |\n|---|---|---|---|---|\n" + own.rows.String()
+	text := "# Claims that no paper makes\n\nThe verdicts follow the rules of [the claims of the papers](README.md): yes is reproduced, no is not reproduced, open is undecided.\n" +
+		"A claim about several methods shows its weakest part. Negative differences in error favor the claim.\n" + own.rows.String()
 	return os.WriteFile(filepath.Join(dir, ownClaims), []byte(text), 0o666)
 }
 

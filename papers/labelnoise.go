@@ -159,9 +159,9 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 	if err := randomStarts(ctx, s, c, sets, at); err != nil {
 		return err
 	}
-	s.Note("%.0f %% of each set choose lambda in 2^-7 … 2^7 (C = 1/lambda of the support vector machines), the rest is for cross validation in %d folds, as in the paper. One label in ten is wrong in what is trained on and in what chooses; labels that measure are right. The intercept is free: without one no linear rule has less than some 17 %% error on Mease-Wyner, whose bars in the paper are below 6 %%. Test items are the same for all methods and for right and wrong labels; verdicts are McNemar's test of them.", 100*c.Validation, c.Folds)
-	s.Note("probit is the paper's loss 1 - erf(2u), which is not convex; -log Phi is the convex loss of probit regression and not in the paper, as is dropout. t-logistic regression has the paper's Student-t prior, the others lambda/2 |w|^2.")
-	s.Note("Work is counted in passes over the data, which repeat exactly; the paper's table of seconds is in a supplement that was not at hand.")
+	s.Note("%.0f %% of each set choose lambda in 2^-7 … 2^7 (C = 1/lambda for support vector machines); the rest is for cross validation in %d folds. One label in ten is wrong, except where labels measure. The intercept is not penalized. Verdicts are McNemar's test on the same test items.", 100*c.Validation, c.Folds)
+	s.Note("probit is the paper's loss 1 - erf(2u), which is not convex. -log Phi, the convex loss of probit regression, and dropout are not in the paper. t-logistic regression has the paper's Student-t prior, the others lambda/2 |w|^2.")
+	s.Note("Training time is counted in passes over the data, because passes repeat exactly.")
 	reportSizes(s, c, sets)
 	s.Note("Web is another part of the public set than the paper's. USPS-N is the digit 9 against the others.")
 	return nil
@@ -194,7 +194,7 @@ func (set *noiseSet) trained(c labelNoiseConfig) int { return min(set.rows, set.
 
 // reportSizes shows how much of each set is used.
 func reportSizes(s *Setting, c labelNoiseConfig, sets []noiseSet) {
-	t := ResultTable{Title: "Examples used", Columns: []string{"figure", "rows"}}
+	t := ResultTable{Detail: true, Title: "Examples used", Columns: []string{"figure", "rows"}}
 	all, fits, starts := []any{"", "of the set"}, []any{"3 and 4", "used"}, []any{"5", "to train on"}
 	var cut, cutStarts []string
 	for i := range sets {
@@ -213,11 +213,11 @@ func reportSizes(s *Setting, c labelNoiseConfig, sets []noiseSet) {
 		s.Note("All sets are whole.")
 		return
 	}
-	text := "The table of examples used says which sets are whole."
+	text := ""
 	if len(cut) > 0 {
-		text += fmt.Sprintf(" Cut for time: %s to the first %d examples.", strings.Join(cut, ", "), c.Examples)
+		text = fmt.Sprintf("Cut for time: %s to the first %d examples. ", strings.Join(cut, ", "), c.Examples)
 	}
-	s.Note("%s Figure 5 trains on %d examples where it is not whole. --full computes whole cells, and can be stopped and continued; a run without it uses those of cells.jsonl, of a set that has all of them.", text, c.StartRows)
+	s.Note("%sFigure 5 trains on %d examples of a set that is cut. --full computes whole sets and can be stopped and continued; cells.jsonl keeps them.", text, c.StartRows)
 }
 
 // reportErrors is figure 3, a picture for each set.
@@ -226,34 +226,36 @@ func reportErrors(s *Setting, c labelNoiseConfig, sets []noiseSet, at func(set, 
 	for _, name := range noiseSets {
 		figures = append(figures, &simulate.Figure{Title: name, X: "loss", Y: "test error (%), mean and interval over the folds", Categories: c.Methods, Width: 22})
 	}
-	work := ResultTable{Title: "Passes over the data at the chosen lambda, wrong labels, mean over the folds", Columns: append([]string{"loss"}, noiseSets...)}
+	work := ResultTable{Detail: true, Title: "Passes over the data at the chosen lambda, wrong labels, mean over the folds", Columns: append([]string{"loss"}, noiseSets...)}
 	for flipped, what := range []string{"right labels", fmt.Sprintf("%g %% wrong labels", 100*c.Flipped)} {
-		t := ResultTable{Title: "Test error, %, after training on " + what + " (and lambda)", Columns: append([]string{"loss"}, noiseSets...)}
+		t := ResultTable{Title: "Test error, %, after training on " + what, Columns: append([]string{"loss"}, noiseSets...), Digits: 2}
+		lambdas := ResultTable{Detail: true, Title: "Lambda chosen for " + what, Columns: t.Columns}
 		constant := []any{"constant answer"}
 		for set := range sets {
 			d, err := sets[set].draw(c, 0)
 			if err != nil {
 				return err
 			}
-			constant = append(constant, fmt.Sprintf("%.2f", d.constant(d.held, len(d.truth))))
+			constant = append(constant, d.constant(d.held, len(d.truth)))
 			figures[set].Series = append(figures[set].Series, simulate.Series{Name: what, Form: simulate.Bars})
 		}
 		for m, method := range noiseMethods {
-			row, passes := []any{method.name}, []any{method.name}
+			row, lambda, passes := []any{method.name}, []any{method.name}, []any{method.name}
 			for set := range sets {
 				f := at(set, flipped, m)
-				row = append(row, fmt.Sprintf("%.2f (%g)", f.Wrong.error(), f.Lambda))
+				row, lambda = append(row, f.Wrong.error()), append(lambda, f.Lambda)
 				passes = append(passes, f.Passes)
 				i, p := correctedT(f.Errors, 1/float64(c.Folds-1)), &figures[set].Series[flipped]
 				p.Y, p.Low, p.High = append(p.Y, i.Mean), append(p.Low, max(i.Low, 0)), append(p.High, i.High)
 			}
-			t.Rows = append(t.Rows, row)
+			t.Rows, lambdas.Rows = append(t.Rows, row), append(lambdas.Rows, lambda)
 			if flipped == 1 {
 				work.Rows = append(work.Rows, passes)
 			}
 		}
 		t.Rows = append(t.Rows, constant)
 		s.Table(t)
+		s.Table(lambdas)
 	}
 	s.Table(work)
 	for set, name := range noiseSets {
@@ -347,7 +349,7 @@ func reportInfluences(s *Setting, at func(set, flipped, method int) *noiseFit) {
 	s.Claim(claim)
 	fit := at(0, 1, noiseMethodAt("t = 1.9"))
 	right, wrong := spikes(fit.Influences[0]), spikes(fit.Influences[1])
-	s.Claim(Claim{Claim: "on Long-Servedio the influences have four spikes, those of wrong labels on the left", Paper: "figure 4",
+	s.Claim(Claim{Claim: "Long-Servedio: the influences have four spikes, those of wrong labels on the left", Paper: "figure 4",
 		Ours:    fmt.Sprintf("wrong labels at %.2f, right labels at %.2f", wrong, right),
 		Verdict: Holds(len(wrong) == 2 && len(right) == 2 && wrong[1] < right[0]), Why: "there are more or fewer"})
 }
@@ -396,8 +398,8 @@ func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSe
 		return err
 	}
 	t := ResultTable{Title: "Test error, %, on Long-Servedio by share of wrong labels", Columns: []string{"loss", fmt.Sprintf("%g %%", 100*c.Flipped)}, Digits: 2}
-	degrade := Claim{Claim: "on Long-Servedio t = 1.9 degrades where clearly more than 10 % of the labels are wrong", Paper: "section 7: it may", Unit: "points more than at 10 %", Why: "it does not"}
-	behind := Claim{Own: true, Claim: "on Long-Servedio the probit loss is better than t = 1.9 where more than 10 % of the labels are wrong", Unit: "points", Why: "it is worse"}
+	degrade := Claim{Claim: "Long-Servedio: t = 1.9 degrades if clearly more than 10 % of the labels are wrong", Paper: "section 7: it may", Unit: "points more than at 10 %", Why: "it does not"}
+	behind := Claim{Own: true, Claim: "Long-Servedio: the probit loss is better than t = 1.9 if more than 10 % of the labels are wrong", Unit: "points", Why: "it is worse"}
 	for m, name := range methods {
 		at10 := at(0, 1, noiseMethodAt(name)).Wrong
 		row := []any{name, at10.error()}
@@ -441,9 +443,9 @@ func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noi
 	if err != nil {
 		return err
 	}
-	t := ResultTable{Title: "Test error, %, of the streaming learner after one pass, noise none", Columns: append([]string{"loss", "training labels"}, noiseSets...), Digits: 2}
+	t := ResultTable{Detail: true, Title: "Test error, %, of the streaming learner after one pass, noise none", Columns: append([]string{"loss", "training labels"}, noiseSets...), Digits: 2}
 	var pooled, others [2]mistakes // wrong labels, by loss: of all sets, and of all but Long-Servedio
-	claim := Claim{Own: true, Claim: "online, too, t = 1.6 is better than logistic regression after wrong labels, on every set", Unit: "points", Why: "it is worse on one of them"}
+	claim := Claim{Own: true, Claim: "one pass online: t = 1.6 is better than logistic regression after wrong labels, on every set", Unit: "points", Why: "it is worse on one of them"}
 	for flipped, what := range []string{"right", "some wrong"} {
 		for k, loss := range losses {
 			row := []any{loss, what}
@@ -522,7 +524,7 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 	if err != nil {
 		return err
 	}
-	t := ResultTable{Title: fmt.Sprintf("Test error, %%, of %d starts in [-0.5, 0.5]^d, with wrong labels, at the lambda of figure 3", c.Starts), Digits: 2,
+	t := ResultTable{Detail: true, Title: fmt.Sprintf("Test error, %%, of %d starts in [-0.5, 0.5]^d, with wrong labels, at the lambda of figure 3", c.Starts), Digits: 2,
 		Columns: []string{"set", "loss", "mean", "standard deviation", "from", "to", "least", "most"}}
 	steady := Claim{Claim: "t-logistic is fairly independent of the start: 50 ends deviate by less than a point", Paper: "figure 5", Unit: "points of standard deviation", Why: "not on one of the sets"}
 	loose := Claim{Claim: "the probit loss fluctuates widely with the start, more than t = 1.9 on every set", Paper: "figure 5", Unit: "points of distance from the median, probit less t = 1.9, paired by start", Why: "not on one of the sets"}

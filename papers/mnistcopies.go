@@ -123,9 +123,9 @@ func runMNISTCopies(ctx context.Context, s *Setting) error {
 		s.reportNightmare(c, as, methods)
 		s.copiesClaims(c, as, methods)
 	}
-	s.Note("The first %d training images are learned from, the next %d choose the setting of each share, %d test images measure. Which pixels die is drawn once for each test image and share, the same for every method; verdicts are of Student's test of the differences by image, over the shares above 10 %%.", c.Train, c.Validation, c.Test)
-	s.Note("Survivors as they are is what happens if nobody says which pixels died. Dividing the survivors needs to know how many died, putting dead pixels at their means which.")
-	s.Note("Copies are %d of each image: divided, the survivors divided by the share left, or as it happens, the survivors as they are; at one rate, chosen for each share as the level of the noise is, or at mixed rates (%s) beside the image itself, with no rate to choose. The pass on the images and copies learns the images and their copies as it happens at mixed rates, in random order, with every key at its default: %d times the work. No method standardizes the pixels, whose values are 0 to 1.",
+	s.Note("%d training images, the next %d choose the settings of each fraction deleted, %d test images. Every method sees the same dead pixels. Verdicts are Student's test of the differences by image, in the mean over the fractions above 10 %%.", c.Train, c.Validation, c.Test)
+	s.Note("Survivors stay as they are if nobody declares what died. Dividing them requires the number of dead pixels, means require to know which.")
+	s.Note("%d copies of each image. Divided: survivors divided by the fraction left; as it happens: survivors as they are. One rate is chosen for each fraction deleted; mixed rates (%s) include the image itself. The pass on images and copies takes copies as it happens at mixed rates, in random order, at every default: %d times the work.",
 		contenders[slices.IndexFunc(contenders, func(x contender) bool { return x.copies != nil })].copies.copies, strings.Trim(fmt.Sprint(mixedRates), "[]"), 1+contenders[len(contenders)-1].copies.copies)
 	return nil
 }
@@ -140,14 +140,14 @@ func (s *Setting) copiesClaims(c nightmareConfig, as int, methods []tuned) {
 		for _, name := range others {
 			parts = append(parts, below("less "+name, c.less(by(method), by(name), 0.1), 0))
 		}
-		s.Claim(Claim{Own: true, Claim: text + "; " + shownAs[as], Parts: parts, Unit: "points", Why: "at least one of these does better"})
+		s.Claim(Claim{Own: true, Claim: text, Where: shownAs[as], Parts: parts, Unit: "points", Why: "at least one of these does better"})
 	}
-	claim("the closed form of dropout does better than corrupted copies, however they are made", closedDropout, allCopies...)
-	claim("the closed form of silent noise does better than corrupted copies, however they are made", closedSilent, allCopies...)
-	claim("the closed form of silent noise does better than one untouched pass on four times the data", closedSilent, copiesPass)
-	claim("one pass of dropout does better than one untouched pass, also on four times the data", dropoutPass, untouchedPass, copiesPass)
-	claim("one pass of dropout does better than corrupted copies in batch, however they are made", dropoutPass, allCopies...)
-	claim("one pass with expected_missing does better than one untouched pass, also on four times the data", expectedPass, untouchedPass, copiesPass)
-	claim("one pass with silent_missing does better than one untouched pass, also on four times the data", silentPass, untouchedPass, copiesPass)
-	claim("the clean gradient does better than one untouched pass", cleanPass, untouchedPass)
+	claim("the closed form of dropout beats corrupted copies of every kind", closedDropout, allCopies...)
+	claim("the closed form of silent noise beats corrupted copies of every kind", closedSilent, allCopies...)
+	claim("the closed form of silent noise beats the default on images and copies", closedSilent, copiesPass)
+	claim("one pass of dropout beats the default, also on images and copies", dropoutPass, untouchedPass, copiesPass)
+	claim("one pass of dropout beats corrupted copies of every kind in batch", dropoutPass, allCopies...)
+	claim("one pass with `expected_missing` beats the default, also on images and copies", expectedPass, untouchedPass, copiesPass)
+	claim("one pass with `silent_missing` beats the default, also on images and copies", silentPass, untouchedPass, copiesPass)
+	claim("the clean gradient beats the default", cleanPass, untouchedPass)
 }

@@ -359,8 +359,8 @@ func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
 	for _, level := range c.Levels {
 		columns = append(columns, strconv.FormatFloat(100*level, 'g', 4, 64)+" %")
 	}
-	errors := ResultTable{Title: "Test error (%) by share of the pixels deleted, " + shownAs[as] + ", settings chosen for each share", Columns: columns, Digits: 1}
-	chosen := ResultTable{Title: "Chosen settings, " + shownAs[as], Columns: columns}
+	errors := ResultTable{Detail: as == atMeans || as == divided && slices.ContainsFunc(methods, func(m tuned) bool { return m.method == dropoutSVM }), Title: "Test error (%) by share of the pixels deleted, " + shownAs[as] + ", settings chosen for each share", Columns: columns, Digits: 1}
+	chosen := ResultTable{Detail: true, Title: "Chosen settings, " + shownAs[as], Columns: columns}
 	paper := &simulate.Figure{Title: "MNIST, pixels deleted at test time, " + shownAs[as], X: "pixels deleted (%)", Y: "test error (%)"}
 	ours := &simulate.Figure{Title: paper.Title, X: paper.X, Y: paper.Y}
 	var levels []float64
@@ -393,7 +393,7 @@ func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
 
 // noteNightmare tells what was done.
 func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells []nightmareCell) {
-	work := ResultTable{Title: "Training", Columns: []string{"method", "settings", "reached the tolerance"}}
+	work := ResultTable{Detail: true, Title: "Training", Columns: []string{"method", "settings", "reached the tolerance"}}
 	solutions, stopped := 0, 0
 	for i, x := range contenders {
 		if x.batch == nil {
@@ -412,15 +412,15 @@ func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells
 		}
 	}
 	s.Table(work)
-	s.Note("The first %d training images are learned from, the next %d choose the setting of each level, %d test images measure; the paper learns from all 60,000. Which pixels die is drawn once for each test image and share, the same for every method; the bands of the figures are binomial intervals of 95 %%, the verdicts Student's test of the differences by image.", c.Train, c.Validation, c.Test)
-	s.Note("One against the rest. The paper sets deleted pixels to zero and says nothing of the others, so its claims are decided with the survivors as they are. Dividing the survivors by the share that is left, as in training, is a variant of our own, with settings of its own.")
+	s.Note("%d training images (the paper: 60,000), the next %d choose the settings of each fraction deleted, %d test images. Every method sees the same dead pixels. Figures show binomial intervals of 95 %%; verdicts are Student's test of the differences by image.", c.Train, c.Validation, c.Test)
+	s.Note("The paper sets deleted pixels to zero and does not mention the others, so its claims are decided with the survivors as they are. Survivors divided by the fraction left are our variant.")
 	if stopped > 0 {
-		s.Note("%d of %d solutions were stopped after %d iterations, before a certified gap (or gradient) of %g was reached.", stopped, solutions, c.Iterations, c.Tol)
+		s.Note("%d of %d solutions stopped after %d iterations, before a gap or gradient of %g.", stopped, solutions, c.Iterations, c.Tol)
 	}
 	if s.Size == Default {
-		s.Note("MCF-logistic, which takes ten times as long as the others, chooses among two values of c, the others among three to six: where it loses, that may be why.")
+		s.Note("MCF-logistic takes ten times as long as the others and chooses among two values of c, the others among three to six. That may be why it loses.")
 	}
-	s.Note("The paper shows curves; it prints no numbers for them. \"hinge, normal scores\" is not in the paper either: the expectation that Dropout-SVM bounds. Methods ending in \"one pass\" are learned online in one pass over the same images and are not in the paper; \"blankout\" is this program's learner. Neither is a way of users who have no such noise: giving pixels that are known to be dead their means. Corrupted copies of the images are in mnist-copies.")
+	s.Note("The paper prints no numbers for its curves. Not in the paper: \"hinge, normal scores\" (the expectation that Dropout-SVM bounds), the methods learned online in one pass, and dead pixels at their means.")
 }
 
 // nightmareClaims compares means over levels, because at a single level the choice of the images
@@ -439,17 +439,17 @@ func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
 		if as != asIs {
 			paper = ""
 		}
-		s.Claim(Claim{Own: paper == "", Claim: text + "; " + shownAs[as], Paper: paper, Parts: parts, Unit: "points", Why: "at least one of these does better"})
+		s.Claim(Claim{Own: paper == "", Claim: text, Where: shownAs[as], Paper: paper, Parts: parts, Unit: "points", Why: "at least one of these does better"})
 	}
 	if as != atMeans {
 		claim("Dropout-SVM is more robust than all competitors beyond 50 % deleted", "figure 3", dropoutSVM, nightmarePaper[1:], 0.5)
-		claim("Dropout-SVM does better than Hinge-L2 and FDROP beyond 10 % deleted", "figure 3", dropoutSVM, []string{hingeL2, hingeFDROP}, 0.1)
-		claim("Dropout-SVM does better than MCF-quadratic", "figure 3: significantly", dropoutSVM, []string{mcfQuadratic}, -1)
-		claim("Dropout-Logistic does slightly better than MCF-logistic beyond 50 % deleted", "figure 3", dropoutLogistic, []string{mcfLogistic}, 0.5)
-		claim("the hinge's expectation for normal scores does better than its bound, Dropout-SVM, beyond 50 % deleted", "", hingeNormal, []string{dropoutSVM}, 0.5)
+		claim("Dropout-SVM beats Hinge-L2 and FDROP beyond 10 % deleted", "figure 3", dropoutSVM, []string{hingeL2, hingeFDROP}, 0.1)
+		claim("Dropout-SVM beats MCF-quadratic", "figure 3: significantly", dropoutSVM, []string{mcfQuadratic}, -1)
+		claim("Dropout-Logistic slightly beats MCF-logistic beyond 50 % deleted", "figure 3", dropoutLogistic, []string{mcfLogistic}, 0.5)
+		claim("the hinge's expectation for normal scores beats its bound, Dropout-SVM, beyond 50 % deleted", "", hingeNormal, []string{dropoutSVM}, 0.5)
 	}
-	claim("Dropout-Logistic does better than logistic regression without noise beyond 10 % deleted", "", dropoutLogistic, []string{logisticL2}, 0.1)
-	claim("blankout's one pass does better than AdaGrad's beyond 10 % deleted", "", blankoutPass, []string{adaGradPass}, 0.1)
+	claim("Dropout-Logistic beats logistic regression without noise beyond 10 % deleted", "", dropoutLogistic, []string{logisticL2}, 0.1)
+	claim("blankout's one pass beats AdaGrad's beyond 10 % deleted", "", blankoutPass, []string{adaGradPass}, 0.1)
 }
 
 // examples returns copies of the first n examples of a file.

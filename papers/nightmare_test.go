@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -259,9 +258,9 @@ func TestFigureOfNightmares(t *testing.T) {
 	}
 	count := map[string]int{}
 	for _, claim := range s.result.Claims {
-		if statement, as, _ := strings.Cut(claim.Claim, "; "); !claim.Own {
-			count[statement]++
-			if as != shownAs[asIs] || claim.Paper == "" {
+		if !claim.Own {
+			count[claim.Claim]++
+			if claim.Where != shownAs[asIs] || claim.Paper == "" {
 				t.Errorf("a claim of the paper: %+v", claim)
 			}
 		}

@@ -201,6 +201,7 @@ func TestDecisive(t *testing.T) {
 		s.Claim(Claim{Claim: "it rains more", Parts: []Part{above("here", Difference{1, 0.5, 1.5}, 0).against(2, 0.1)}})
 		s.Claim(Claim{Claim: "it snows less", Verdict: NotComparable, Why: "another place", Parts: []Part{above("here", Difference{1, 0.5, 1.5}, 0).against(2, 0.1)}})
 		s.Table(ResultTable{Title: "sums", Columns: []string{"of", "is"}, Rows: [][]any{{"1+1", 2.0}, {"0/0", nil}}, Digits: 1})
+		s.Table(ResultTable{Title: "hidden", Columns: []string{"n"}, Rows: [][]any{{1}}, Detail: true})
 		return nil
 	}}
 	for size, want := range map[Size]Verdict{Quick: NotDecided, Default: Reproduced, Full: Reproduced} {
@@ -222,8 +223,11 @@ func TestDecisive(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(back.Claims, r.Claims) {
 			t.Errorf("results.json: %+v, %v", back, err)
 		}
-		if text := r.Markdown(); !strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") || !strings.Contains(text, "**"+string(want)+"**") {
+		if text := r.Markdown(); !strings.Contains(text, "| 1+1 | 2.0 |\n| 0/0 | |\n") || strings.Contains(text, "hidden") {
 			t.Errorf("results.md:\n%s", text)
+		}
+		if text := r.Lines(); !strings.HasPrefix(text, string(want)+": "+r.Claims[0].Claim) || strings.Count(text, "\n") != len(r.Claims) {
+			t.Errorf("lines:\n%s", text)
 		}
 	}
 }

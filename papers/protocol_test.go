@@ -417,7 +417,8 @@ func TestBoosting(t *testing.T) {
 			}
 		}
 	}
-	want := []any{"elec2, in order, features dead: test error, %", []any{"gradient boosting", "missing values as they are", "", nil, "10.0 (0.0)", "21.0 (1.0)"}}
+	want := []any{"elec2, in order, features dead: test error, %", []any{"gradient boosting", "missing values as they are", "", nil, "10.0 (0.0)", "21.0 (1.0)"},
+		"Test error, %, mean over 30, 50 and 70 % dead", []any{"gradient boosting", "missing values as they are", 15.0, nil, nil}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("rows %v, want %v", got, want)
 	}

@@ -101,10 +101,10 @@ func runRareFeatures(ctx context.Context, s *Setting) error {
 	for i, how := range rareDraws {
 		c.report(s, how, i, all[i*c.Runs:(i+1)*c.Runs])
 	}
-	s.Note("%d runs, each with %d training examples drawn as the paper's appendix describes (%d kinds of examples in turn, of which %d have a signal; weights %g) and %d test examples. No intercept. A constant answer has an accuracy of 0.5.",
+	s.Note("%d runs, each with %d training examples drawn as in the paper's appendix (%d kinds of examples, of which %d have a signal; weights %g) and %d test examples. No intercept. A constant answer has an accuracy of 0.5.",
 		c.Runs, c.Train, c.Kinds, c.Groups, c.Beta, c.Test)
-	s.Note("The appendix can be read in two ways. With one exponential variable for the ten features of a group the accuracies of L2 and of IRLS are within 0.02 of the paper's at its parameters; with ten, which was taken before, those on examples with a signal are five to nine points higher, because the signal of ten draws is seldom weak.")
-	s.Note("Verdicts are Student's test of the differences run by run: at the paper's parameters (its appendix names lambda %d and level %g), and at those that are best on the first half of the runs, measured on the second.", rareLambda, rareLevel)
+	s.Note("The appendix has two readings. With one exponential draw for the ten features of a group, L2 and IRLS are within 0.02 of the paper at its parameters. With ten draws, examples with a signal are five to nine points higher.")
+	s.Note("Verdicts are Student's test of the differences by run, at the paper's parameters (lambda %d, level %g) and at those that are best on half of the runs, measured on the others.", rareLambda, rareLevel)
 	return nil
 }
 
@@ -208,8 +208,8 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 	best := func(runs [][][]rareScore, method int) int {
 		return batch.Least(len(c.at(method)), nil, func(i int) batch.Held { return batch.Held{Loss: -stat.Mean(accuracies(runs, method, i, 0), nil)} })
 	}
-	short := ResultTable{Title: "Accuracy at the paper's parameters and at the best: " + how, Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "half width", "paper", "all examples", "half width", "paper", "log10 of J at the end"}}
-	long := ResultTable{Title: "Accuracy at every parameter: " + how, Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "all examples", "log10 of J at the end"}}
+	short := ResultTable{Detail: reading != 0, Title: "Accuracy at the paper's parameters and at the best: " + how, Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "half width", "paper", "all examples", "half width", "paper", "log10 of J at the end"}}
+	long := ResultTable{Detail: true, Title: "Accuracy at every parameter: " + how, Digits: 3, Columns: []string{"method", "parameter", "examples with a signal", "all examples", "log10 of J at the end"}}
 	var figures [2]simulate.Figure
 	figures[0] = simulate.Figure{Title: "Dropout: accuracy on examples with a signal", X: "dropout level", Y: "accuracy"}
 	figures[1] = simulate.Figure{Title: "L2: accuracy on examples with a signal", X: "lambda", Y: "accuracy", LogX: true}
@@ -277,13 +277,13 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 	for m := 1; m < len(rareMethods); m++ {
 		if m > rarePaper || reading != 0 {
 			d, text := against(m, 0, true)
-			s.Claim(Claim{Claim: fmt.Sprintf("%s is more accurate than L2 %s, at the best parameters; %s", rareMethods[m].name, rareParts[0].name, how), Own: true, Parts: []Part{above("", d, 0)}, Unit: "points", Ours: text, Why: "it is less accurate"})
+			s.Claim(Claim{Claim: fmt.Sprintf("%s is more accurate than L2 %s, at the best parameters", rareMethods[m].name, rareParts[0].name), Where: how, Own: true, Parts: []Part{above("", d, 0)}, Unit: "points", Ours: text, Why: "it is less accurate"})
 		}
 	}
 	if reading == 0 {
 		level := slices.Index(c.Levels, rareLevel)
 		solved := func(m int) float64 { return stat.Mean(accuracies(runs, m, level, 0), nil) }
-		s.Note("The quadratic penalty vanishes where every prediction is confident, and with more features than examples weights exist that are confident of all: every solver runs off there, from J = %d log 2 to what the column J shows, and none finds a minimum. Where it stops is its path's doing: at level %g IRLS from zero has %.3f, L-BFGS, which the paper used and train takes where an objective is not convex, %.3f. With an L2 penalty of 0.01 |w|^2, where the solvers meet in a minimum, it is %.3f. The accuracy of IRLS is not the penalty's.", c.Train, rareLevel, solved(2), solved(1), solved(3))
+		s.Note("The quadratic penalty vanishes if every prediction is confident, so no solver finds a minimum: J falls from %d log 2 to the value in column J. The accuracy depends on where a solver stops: at level %g IRLS from zero has %.3f, L-BFGS (the paper's) %.3f, and both with an L2 penalty of 0.01 |w|^2 %.3f.", c.Train, rareLevel, solved(2), solved(1), solved(3))
 	}
 }
 

@@ -30,13 +30,15 @@ type Result struct {
 	Figures       []string      `json:"figures"`
 }
 
-// ResultTable is a table of results: in a cell is a number, a string or nil.
+// ResultTable is a table of results: a cell is a float64, a string (as counts are) or nil.
 type ResultTable struct {
 	Title   string   `json:"title"`
 	Columns []string `json:"columns"`
 	Rows    [][]any  `json:"rows"`
 	// Digits is the number of digits after the point in results.md.
-	Digits int `json:"-"`
+	Digits int `json:"digits,omitempty"`
+	// Detail keeps a table out of results.md: no verdict needs it.
+	Detail bool `json:"detail,omitempty"`
 }
 
 // Configure reports the configuration: a value that goes through JSON.
@@ -48,8 +50,17 @@ func (s *Setting) Note(format string, args ...any) {
 	s.result.Notes = append(s.result.Notes, fmt.Sprintf(format, args...))
 }
 
-// Table reports a table.
-func (s *Setting) Table(t ResultTable) { s.result.Tables = append(s.result.Tables, t) }
+// Table reports a table. Counts become strings, so that they read the same from results.json.
+func (s *Setting) Table(t ResultTable) {
+	for _, row := range t.Rows {
+		for i, x := range row {
+			if n, ok := x.(int); ok {
+				row[i] = strconv.Itoa(n)
+			}
+		}
+	}
+	s.result.Tables = append(s.result.Tables, t)
+}
 
 // Figure reports a figure; name is that of its files.
 func (s *Setting) Figure(name string, f *simulate.Figure) {
@@ -80,10 +91,11 @@ func (s *Setting) write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "results.md"), []byte(s.result.Markdown()), 0o666)
 }
 
-// Markdown is the content of results.md.
+// Markdown is the content of results.md: the notes and the tables that verdicts need. The claims are in the index, see
+// [Index], everything else in results.json.
 func (r *Result) Markdown() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n\n%s. Made by `%s` in %.0f seconds of wall clock, summed over cells of which several run at a time.\n\n", r.Experiment, r.Paper, r.Command, r.Seconds)
+	fmt.Fprintf(&b, "# %s\n\n%s. Made by `%s` in %.0f seconds.\n\n", r.Experiment, r.Paper, r.Command, r.Seconds)
 	if r.Samples {
 		b.WriteString("These are the embedded samples of the data: they show that the experiment runs and decide nothing.\n\n")
 	}
@@ -93,15 +105,13 @@ func (r *Result) Markdown() string {
 	if len(r.Notes) > 0 {
 		b.WriteString("\n")
 	}
-	b.WriteString(claimTables(r.Claims))
 	for _, t := range r.Tables {
-		fmt.Fprintf(&b, "## %s\n\n%s\n", t.Title, t.markdown())
+		if !t.Detail {
+			fmt.Fprintf(&b, "## %s\n\n%s\n", t.Title, t.markdown())
+		}
 	}
 	for _, f := range r.Figures {
-		fmt.Fprintf(&b, "![%s](%s.png)\n\n", f, f)
-	}
-	if c, err := json.MarshalIndent(r.Configuration, "", "  "); err == nil && r.Configuration != nil {
-		fmt.Fprintf(&b, "## Configuration\n\n```json\n%s\n```\n", c)
+		fmt.Fprintf(&b, "![%s](%s.png)\n", f, f)
 	}
 	return b.String()
 }

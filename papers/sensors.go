@@ -252,6 +252,7 @@ func runSensors(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
+	summary := &sensorsSummary{}
 	for _, set := range sets {
 		train, test, err := s.sensorsData(ctx, &set, c)
 		if err != nil {
@@ -265,15 +266,16 @@ func runSensors(ctx context.Context, s *Setting) error {
 			if err != nil {
 				return err
 			}
-			s.reportSensors(&set, c, dead, rows, boosting, test)
+			s.reportSensors(&set, c, dead, rows, boosting, test, summary)
 		}
 	}
-	s.Note("Shares of the groups (sensors of 8 features, patches of 4 x 4 pixels, the columns of one name) or of single features die in every test event, %d draws each; the tables have the means over the draws and in brackets their standard errors. Of the sets in order the first two thirds are learned, of a shuffled set any two thirds.", c.Masks)
-	s.Note("Untold: what is dead goes on reading its mean, and nobody says so. Told how many: the survivors are divided by the share that is left. The others are told which columns are missing: means leaves it at the mean, rescaled divides the survivors by the share that is left in the event, filled in expects what is missing from what is there; as blankout answers is the rule that the model chose for itself on training events.")
+	s.Table(summary.table())
+	s.Note("Fractions of the groups (sensors of 8 features, patches of 4 x 4 pixels, columns of one name) or of single features die in every test event, %d draws each. The first two thirds of a set in order train, or any two thirds of a shuffled set. Errors by fraction are in results.json.", c.Masks)
+	s.Note("Untold: dead columns read their mean and are not declared. Told how many: survivors are divided by the fraction left. The others know which columns are missing: means keeps the mean, rescaled divides the survivors, filled in imputes from the other columns, as blankout answers uses the missing policy that the model chose on training events.")
 	if boosting != nil {
-		s.Note("Gradient boosting is scikit-learn's with its defaults, from tools/quality/sensors.py: it has seen the training events and three copies of each with groups or features missing. Told, it takes missing values as they are; its masks are draws of its own, on all test events.")
+		s.Note("Gradient boosting is scikit-learn's at its defaults (tools/quality/sensors.py), trained on the events and three copies of each with missing groups or features.")
 	}
-	s.Note("Exact solutions of the logistic loss with standardized columns. Each row chose its cost and its level of noise by its mean error at shares from .3 to .7 on the last quarter of the training events, and learned all of them again. Corrupted copies are %d of each training event, with groups or features deleted: divided, the survivors divided by the share that is left, or as it happens, the survivors as they are; at one rate, the level, or at mixed rates of .2 to .8 beside the event itself. Silent noise is the closed form of what happens, over rates from 0 to .75. One pass is of the learner, with its defaults but for the key that is named, at .5; the clean gradient is dropout descent without its noise. On the events and copies it learns the events and their copies as it happens at mixed rates, all in random order, also where events come in order: four times the work.", c.Copies)
+	s.Note("All methods but one pass solve the logistic loss exactly on standardized columns. Each chose its cost and noise level by its mean error at 30 to 70 %% dead on the last quarter of the training events. Corrupted copies: %d of each event; divided, as it happens and mixed rates as in mnist-copies. Silent noise is the closed form of undeclared death at rates from 0 to 75 %%. One pass is the learner at its defaults and the named key at 0.5; on events and copies it does four times the work.", c.Copies)
 	return nil
 }
 
@@ -316,6 +318,54 @@ func (b boostingRow) at(share float64) any {
 	}
 	mean, e := meanError(b.Errors[i])
 	return fmt.Sprintf("%.1f (%.1f)", mean, e)
+}
+
+// mean returns the mean error over the middle shares.
+func (b boostingRow) mean() (mean float64, ok bool) {
+	var each []float64
+	for i, share := range b.Shares {
+		if middle(share) && i < len(b.Errors) {
+			each = append(each, stat.Mean(b.Errors[i], nil))
+		}
+	}
+	return stat.Mean(each, nil), len(each) > 0
+}
+
+// sensorsSummary collects the mean errors of every method on every set.
+type sensorsSummary struct {
+	columns []string // sets and what dies
+	rows    [][2]string
+	errors  map[[2]string]map[string]float64 // by row and column
+}
+
+// add adds an error to the last column.
+func (t *sensorsSummary) add(method, answers string, mean float64) {
+	row := [2]string{method, answers}
+	if t.errors == nil {
+		t.errors = map[[2]string]map[string]float64{}
+	}
+	if t.errors[row] == nil {
+		t.errors[row] = map[string]float64{}
+		t.rows = append(t.rows, row)
+	}
+	t.errors[row][t.columns[len(t.columns)-1]] = mean
+}
+
+func (t *sensorsSummary) table() ResultTable {
+	table := ResultTable{Title: "Test error, %, mean over 30, 50 and 70 % dead", Columns: append([]string{"learned with", "answers"}, t.columns...), Digits: 1}
+	for _, row := range t.rows {
+		line := []any{row[0], row[1]}
+		for _, column := range t.columns {
+			mean, ok := t.errors[row][column]
+			if !ok {
+				line = append(line, nil)
+				continue
+			}
+			line = append(line, mean)
+		}
+		table.Rows = append(table.Rows, line)
+	}
+	return table
 }
 
 // sensorsData reads a set: training and test events, all of whose columns are there.
@@ -548,8 +598,9 @@ func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead
 }
 
 // reportSensors reports the table, the figure and the claims of a set.
-func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, rows []*sensorsRow, boosting []boostingRow, test []event.Example) {
-	table := ResultTable{Title: fmt.Sprintf("%s, %s dead: test error, %%", set.Name, dead), Columns: []string{"learned with", "answers", "cost", "level"}}
+func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, rows []*sensorsRow, boosting []boostingRow, test []event.Example, summary *sensorsSummary) {
+	summary.columns = append(summary.columns, set.Name+", "+dead)
+	table := ResultTable{Detail: true, Title: fmt.Sprintf("%s, %s dead: test error, %%", set.Name, dead), Columns: []string{"learned with", "answers", "cost", "level"}}
 	for _, share := range c.Shares {
 		table.Columns = append(table.Columns, fmt.Sprintf("%g %%", 100*share))
 	}
@@ -570,6 +621,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 			series.Low, series.High = append(series.Low, mean-1.96*e), append(series.High, mean+1.96*e)
 		}
 		table.Rows = append(table.Rows, line)
+		summary.add(strings.Replace(r.method.name, " of "+dead, " of what dies", 1), r.answer().name, r.mean(c.Shares))
 		if slices.Contains([]string{
 			"no noise, means", "no noise, rescaled", "no noise, filled in", dividedCopies + ", rescaled", "dropout of features, rescaled",
 			"dropout of " + dead + ", as blankout answers",
@@ -589,6 +641,9 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		for _, share := range c.Shares {
 			line = append(line, b.at(share))
 		}
+		if mean, ok := b.mean(); ok {
+			summary.add("gradient boosting", b.answers(), mean)
+		}
 		table.Rows = append(table.Rows, line)
 	}
 	constant := constantError(len(test), func(i int) int { return test[i].Label })
@@ -598,6 +653,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 	}
 	table.Rows = append(table.Rows, line)
 	s.Table(table)
+	summary.add("the most frequent class", "", constant)
 	name := strings.NewReplacer(", ", "-", " ", "-").Replace(set.Name) + "-" + dead
 	s.Figure(name, figure)
 	s.Figure(name+"-silent", silently)
@@ -608,7 +664,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 	// claim is that a row errs less than each of others.
 	claim := func(what, a string, others ...string) {
 		x := row(a)
-		claim := Claim{Claim: fmt.Sprintf("%s, %s dead: %s", set.Name, dead, what), Own: true, Unit: "points", Why: "it does worse on this set"}
+		claim := Claim{Claim: what, Where: set.Name + ", " + dead, Own: true, Unit: "points", Why: "it does worse on this set"}
 		against := make([]string, len(others))
 		for i, b := range others {
 			y, name := row(b), ""
@@ -629,17 +685,17 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 		return rows
 	}
 	if dead == deadGroups {
-		claim("where nobody says what died, noise on groups beats noise on features", "dropout of groups, untold", "dropout of features, untold")
+		claim("untold: noise on groups beats noise on features", "dropout of groups, untold", "dropout of features, untold")
 	}
-	claim("where nobody says what died, the closed form of dropout beats corrupted copies, however they are made", "dropout of "+dead+", untold", named(allCopies, untold)...)
-	claim("where nobody says what died, the closed form of silent noise beats corrupted copies, however they are made", "silent noise of "+dead+", untold", named(allCopies, untold)...)
-	claim("where nobody says what died, the closed form of silent noise beats the untouched default on four times the data", "silent noise of "+dead+", untold", passCopies+", untold")
-	claim("where nobody says what died, one pass with expected_missing beats the untouched default, also on four times the data", passExpected+", untold", named([]string{passUntouched, passCopies}, untold)...)
-	claim("where nobody says what died, one pass with silent_missing beats the untouched default", passSilent+", untold", passUntouched+", untold")
-	claim("where nobody says what died, one pass with silent_missing beats the untouched default on four times the data", passSilent+", untold", passCopies+", untold")
-	claim("filling in what is known to be missing beats means", "no noise, filled in", "no noise, means")
-	claim("filling in beats itself without noise: noise on what dies adds to it", "dropout of "+dead+", filled in", "no noise, filled in")
-	claim("what blankout answers beats no noise with means", "dropout of "+dead+", as blankout answers", "no noise, means")
-	claim("what blankout answers beats corrupted copies, rescaled", "dropout of "+dead+", as blankout answers", named([]string{dividedCopies, mixedDividedCopies}, withRescaled)...)
-	claim("what one untouched pass answers beats itself on four times the data", passUntouched+", as blankout answers", passCopies+", as blankout answers")
+	claim("untold: the closed form of dropout beats corrupted copies of every kind", "dropout of "+dead+", untold", named(allCopies, untold)...)
+	claim("untold: the closed form of silent noise beats corrupted copies of every kind", "silent noise of "+dead+", untold", named(allCopies, untold)...)
+	claim("untold: the closed form of silent noise beats the default on events and copies", "silent noise of "+dead+", untold", passCopies+", untold")
+	claim("untold: one pass with `expected_missing` beats the default, also on events and copies", passExpected+", untold", named([]string{passUntouched, passCopies}, untold)...)
+	claim("untold: one pass with `silent_missing` beats the default", passSilent+", untold", passUntouched+", untold")
+	claim("untold: one pass with `silent_missing` beats the default on events and copies", passSilent+", untold", passCopies+", untold")
+	claim("imputing (filled in) beats means", "no noise, filled in", "no noise, means")
+	claim("noise improves imputing", "dropout of "+dead+", filled in", "no noise, filled in")
+	claim("the missing policy that blankout chose beats no noise with means", "dropout of "+dead+", as blankout answers", "no noise, means")
+	claim("the missing policy that blankout chose beats corrupted copies, rescaled", "dropout of "+dead+", as blankout answers", named([]string{dividedCopies, mixedDividedCopies}, withRescaled)...)
+	claim("the default in one pass beats itself on events and copies", passUntouched+", as blankout answers", passCopies+", as blankout answers")
 }

@@ -375,12 +375,12 @@ func runText(ctx context.Context, s *Setting) error {
 	all["IMDB"], tested["IMDB"], constant["IMDB"] = [][]textScore{score}, [][]int{p.test}, p.constant()
 	names = append(names, "IMDB")
 	s.reportTexts(names, all, tested, constant)
-	s.Note("Presence of unigrams; each of the first five sets is divided at random, by class, into three equal parts (%d divisions, means over them), IMDB as it comes: its 25,000 for training, the first 25,000 of the unlabeled ones, its 25,000 for the test. News are both parts by date together, with the vocabulary of the earlier one. AthR is not in the paper's table and does not enter its claims.", c.Splits)
+	s.Note("Features are the presence of unigrams. The first five sets are divided at random into three equal parts (%d divisions); IMDB has its own parts. AthR is not in the paper's table and does not enter its claims.", c.Splits)
 	if graph == "" {
-		s.Note("The paper's XGraph was not available: it is used if DIR of --data has a folder %s with train.svm.gz, test.svm.gz and %s.", xGraph, vocabulary)
+		s.Note("The paper's XGraph was not available. A run uses it if DIR of --data has a folder %s with train.svm.gz, test.svm.gz and %s.", xGraph, vocabulary)
 	}
-	s.Note("Brackets after an accuracy hold its standard error over the divisions, those after a gain the standard error of the gain. Verdicts are Student's test of the differences by document, averaged over the divisions that test it.")
-	s.Note("Level and penalty are chosen by accuracy on %[2]d of five fifths of the training part, held out in turn, of IMDB on %[3]d. A method with unlabeled documents chooses them with these documents in use, together with alpha, of %[1]v (the paper's figure 2 has 0.4). Dropout is the quadratic penalty as in the paper; beside it stands the expectation for normal scores. MNB: multinomial naive Bayes on presence, unlabeled documents by the frequency estimate of Su et al.; NBSVM of Wang & Manning with its published loss and settings (squared hinge, C = 1, beta = 1/4). Its vocabulary is all pairs of the training documents. Subj, RT and IMDB-2k leave out the pairs of a single document, which are counted and learned as columns of that document alone; IMDB leaves out those of fewer than 20, the news those of fewer than two of their earlier part, and what these are cannot be told.", c.Alphas, c.Folds, reviews.Folds)
+	s.Note("Brackets in the tables are standard errors over the divisions. Verdicts are Student's test of the differences by document.")
+	s.Note("Settings are chosen by accuracy on %[2]d of five held-out fifths of the training part, of IMDB on %[3]d, alpha from %[1]v. Dropout is the quadratic penalty, as in the paper; \"normal\" is the expectation for normal scores. MNB uses unlabeled documents by the frequency estimate of Su et al.; NBSVM has its published settings (squared hinge, C = 1, beta = 1/4).", c.Alphas, c.Folds, reviews.Folds)
 	return curves.run(ctx, s, r, [3]textModel{score[textL2].Model, score[textDropout].Model, score[textFree].Model})
 }
 
@@ -465,7 +465,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 			t.Columns = append(t.Columns, "paper")
 		}
 	}
-	chosen := ResultTable{Title: "What was chosen, first division", Columns: []string{"set", "L2", "dropout", "dropout + unlabeled", "dropout, normal expectation", "the same + unlabeled"}}
+	chosen := ResultTable{Detail: true, Title: "What was chosen, first division", Columns: []string{"set", "L2", "dropout", "dropout + unlabeled", "dropout, normal expectation", "the same + unlabeled"}}
 	paper := map[string][3]any{"IMDB": {87.14, 88.70, 89.21}}
 	for _, set := range textSets {
 		paper[set.name] = set.paper
@@ -551,7 +551,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 
 // gains returns the table of what dropout and unlabeled documents add on each set.
 func gains(names []string, all map[string][][]textScore) ResultTable {
-	t := ResultTable{Title: "Gains in accuracy, points: mean over the divisions (paired standard error)",
+	t := ResultTable{Detail: true, Title: "Gains in accuracy, points: mean over the divisions (paired standard error)",
 		Columns: []string{"set", "divisions", "dropout less L2", "unlabeled documents with dropout", "with dropout, normal expectation", "with MNB"}}
 	for _, name := range names {
 		row := []any{name, len(all[name])}
@@ -661,7 +661,7 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 	}
 	for i := range curves {
 		curve := &curves[i]
-		t := ResultTable{Title: curve.title + ": test accuracy, %", Digits: 2, Columns: []string{curve.x, "L2", "dropout", "dropout + unlabeled"}}
+		t := ResultTable{Detail: true, Title: curve.title + ": test accuracy, %", Digits: 2, Columns: []string{curve.x, "L2", "dropout", "dropout + unlabeled"}}
 		lines := make([]simulate.Series, 3)
 		for _, n := range curve.at {
 			y, err := curve.point(n)
@@ -692,6 +692,6 @@ func (c curveConfig) run(ctx context.Context, s *Setting, r *reviews, models [3]
 	}
 	s.Claim(Claim{Claim: "with any number of labeled reviews dropout + unlabeled > dropout > L2", Paper: "figure 2, right: at all points", Parts: parts, Unit: "points of accuracy",
 		Why: "at one of them the difference has the other sign; the settings are those chosen with 25,000 labels, at every point"})
-	s.Note("Figure 2 takes the first so many reviews, in the shuffled order of the set, and the settings chosen for IMDB in table 4a at every point.")
+	s.Note("Figure 2 takes the first reviews in the shuffled order of the set, with the settings of table 4a.")
 	return nil
 }

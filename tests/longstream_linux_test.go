@@ -291,20 +291,19 @@ func drawLong(dir string, samples []longSample, events int, constant float64, pr
 	last := samples[len(samples)-1]
 	text := fmt.Sprintf(`# A long stream from a real broker
 
-`+"`make long-stream EVENTS=%d DATA=DIR`"+`, with the folder of the data sets, made these figures on %d processors that other work shared: the absolute rate says little.
+Made by `+"`make long-stream EVENTS=%d DATA=DIR`"+` on %d processors that other work shared, so the rate is a lower bound.
 
-A real Apache Kafka broker holds %d events, which `+"`blankout produce`"+` wrote in %.0f s; `+"`blankout run --until-end`"+`, configured by nothing but the topic
-and where to save, learned them in %.0f s (%.0f thousand a second, by the default, which learns at several levels of noise side by side), every one once. %d readings of its metrics:
+`+"`blankout produce`"+` wrote %d events to an Apache Kafka broker in %.0f s. `+"`blankout run --until-end`"+`, configured by only the topic and the
+folder of its state, learned every event once in %.0f s (%.0f thousand a second). %d readings of its metrics:
 
 | | |
 |---|---|
-| error of all events, each scored before it was learned | %.2f %% |
+| error of all events, each predicted before it is learned | %.2f %% |
 | of a constant answer | %.2f %% |
 | resident memory half way, at the end, most | %.0f, %.0f, %.0f MB |
 
-The events are generated: they are drawn with replacement from the 8,000 training events of covtype_10k, a real set (is the forest of the second type?), and the drift is
-ours. The gains of the ten numbers turn three times by 30 %%, each in its own phase; from %.0f to %.0f %% of the stream the first and the sixth number are swapped; from %.0f to %.0f %%
-the first, the fourth and the tenth are null.
+The events are drawn with replacement from the 8,000 training events of covtype_10k. The drift is ours: the gains of the ten numbers turn
+three times by 30 %%; from %.0f to %.0f %% of the stream two numbers are swapped; from %.0f to %.0f %% three are null.
 
 ![error](error.png)
 

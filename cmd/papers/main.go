@@ -180,6 +180,9 @@ func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) e
 			return err
 		}
 		results[e.Name] = r
+		if !o.json {
+			fmt.Fprint(stdout, r.Lines())
+		}
 		say(fmt.Sprintf("%s: %s: see %s", e.Name, verdicts(r.Claims), filepath.Join(options.Out, "results.md")))
 	}
 	if name == "all" {

@@ -474,6 +474,7 @@ func (c *comparison) silentTables() error {
 	}
 	names := strings.Split(cmp.Or(c.silent.sets, silentSets), ",")
 	short := map[bool][]string{false: make([]string, len(rows)), true: make([]string, len(rows))}
+	less := map[bool][]string{false: make([]string, len(rows)), true: make([]string, len(rows))}
 	for _, name := range names {
 		d, err := c.loadDeath(name)
 		if err != nil {
@@ -503,17 +504,26 @@ func (c *comparison) silentTables() error {
 			for i := range rows {
 				fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, outcomes[declared][i].cells(outcomes[declared][0]))
 				short[declared][i] += outcomes[declared][i].short()
+				less[declared][i] += " " + outcomes[declared][i].less(outcomes[declared][0]) + " |"
 			}
 			fmt.Fprintln(c.w)
 		}
 	}
 	for _, declared := range []bool{false, true} {
-		fmt.Fprintf(c.w, "### %s: error in %%, with 0 / 30 50 70 %% dead\n\n| |", map[bool]string{false: "silent", true: "declared"}[declared])
-		fmt.Fprintf(c.w, " %s |\n|%s\n", strings.Join(names, " | "), strings.Repeat("---|", 1+len(names)))
-		for i := range rows {
-			fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, short[declared][i])
+		kind := map[bool]string{false: "silent", true: "declared"}[declared]
+		for _, table := range []struct {
+			title string
+			cells []string
+		}{
+			{"error in %, with 0 / 30 50 70 % dead", short[declared]},
+			{"error in points less " + rows[0].name + ", mean over 30, 50 and 70 % dead", less[declared]},
+		} {
+			fmt.Fprintf(c.w, "### %s: %s\n\n| | %s |\n|%s\n", kind, table.title, strings.Join(names, " | "), strings.Repeat("---|", 1+len(names)))
+			for i := range rows {
+				fmt.Fprintf(c.w, "| %s |%s\n", rows[i].name, table.cells[i])
+			}
+			fmt.Fprintln(c.w)
 		}
-		fmt.Fprintln(c.w)
 	}
 	return nil
 }
@@ -533,14 +543,18 @@ func (o deathOutcome) cells(first deathOutcome) string {
 	for i := range o.wrong {
 		fmt.Fprintf(&b, " %s, %s |", meanError(o.wrong[i], "%.1f"), meanError(o.logLoss[i], "%.3f"))
 	}
+	return b.String() + " " + o.less(first) + " |"
+}
+
+// less shows the mean error with dead features less that of another row, paired by split.
+func (o deathOutcome) less(first deathOutcome) string {
 	less := make([]float64, len(o.wrong[0]))
 	for split := range less {
 		for i := range deathShares[1:] {
 			less[split] += (o.wrong[i+1][split] - first.wrong[i+1][split]) / float64(len(deathShares)-1)
 		}
 	}
-	fmt.Fprintf(&b, " %s |", meanError(less, "%+.1f"))
-	return b.String()
+	return meanError(less, "%+.1f")
 }
 
 func meanError(each []float64, format string) string {

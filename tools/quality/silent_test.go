@@ -47,11 +47,14 @@ func TestSilentTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := strings.Split(strings.TrimSpace(out.String()), "### ")[1:]
-	if len(tables) != 4 || strings.Count(tables[2], " / ") != 1+9 || strings.Count(tables[3], " / ") != 1+9 || !strings.HasPrefix(tables[0], "mine, silent: dead features read their mean\n") || !strings.HasPrefix(tables[1], "mine, declared: dead features are null\n") {
+	if len(tables) != 6 || strings.Count(tables[2], " / ") != 1+9 || strings.Count(tables[4], " / ") != 1+9 || strings.Count(tables[3], " ± ") != 9 || strings.Count(tables[5], " ± ") != 9 || !strings.HasPrefix(tables[0], "mine, silent: dead features read their mean\n") || !strings.HasPrefix(tables[1], "mine, declared: dead features are null\n") {
 		t.Fatalf("%q", tables)
 	}
-	if tables[2] == strings.Replace(tables[3], "declared", "silent", 1) {
+	if tables[2] == strings.Replace(tables[4], "declared", "silent", 1) {
 		t.Errorf("silent and declared death come to the same: %s", tables[2])
+	}
+	if !strings.Contains(tables[3], "\n| the default | +0.0 ± 0.0 |\n") {
+		t.Errorf("the first row less itself: %s", tables[3])
 	}
 	cells := func(table, row string) []string {
 		_, line, ok := strings.Cut(table, "\n| "+row+" | ")
