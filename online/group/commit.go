@@ -1,6 +1,6 @@
 package group
 
-// This file holds the records of the log: commits and chunks, and their encoding.
+// This file has the records of the commit log, commits and chunks, and their encoding.
 
 import (
 	"encoding/binary"
@@ -18,32 +18,32 @@ import (
 	"blankout/online/share"
 )
 
-// MemberID names a member from start to end: 16 random bytes.
+// MemberID identifies a member while it runs: 16 random bytes.
 type MemberID [16]byte
 
 func (m MemberID) String() string { return hex.EncodeToString(m[:]) }
 
-// Span is a run of records of a partition that a commit counts in.
+// Span is a range of records of a partition that a commit covers.
 type Span struct {
 	Topic     string
 	TopicID   string // see event.Position
 	Partition int32
-	From, To  int64  // the offset of the first record, and the one that follows the last
-	Records   uint64 // how many there were between the two
-	Sum       uint64 // of their fingerprints, modulo 2^64
+	From, To  int64  // offset of the first record, and the offset after the last
+	Records   uint64 // number of records in the range
+	Sum       uint64 // sum of their fingerprints modulo 2^64
 }
 
 func (s Span) String() string {
 	return fmt.Sprintf("%s/%d offsets %d to %d", s.Topic, s.Partition, s.From, s.To)
 }
 
-// Advance counts the record at an offset in. It is run.Progress, and never fails.
+// Advance counts the record at an offset. It implements run.Progress, and never fails.
 func (s *Span) Advance(offset int64, fingerprint uint64) error {
 	s.To, s.Records, s.Sum = offset+1, s.Records+1, s.Sum+fingerprint
 	return nil
 }
 
-// ChunkRef says where a chunk is in the log and what its bytes are.
+// ChunkRef identifies a chunk in the log by position and content.
 type ChunkRef struct {
 	Partition int32
 	Offset    int64
@@ -51,20 +51,20 @@ type ChunkRef struct {
 	Hash      uint64 // chunkHash of the record's value
 }
 
-// Commit is a record of the commit log.
+// Commit is a record of the commit log: one interval of a member.
 type Commit struct {
-	Fingerprint uint64 // of the settings that give weights their meaning, see FingerprintHash
+	Fingerprint uint64 // of the settings that determine the meaning of the weights, see FingerprintHash
 	Member      MemberID
-	// Architecture is what the author's program is built for: members of another round otherwise.
+	// Architecture is the architecture of the author's program, because others round differently.
 	Architecture string
-	Seq          uint64 // counts the member's commits; for people
-	// Base is the commit log's offset up to which, itself included, the author had applied when
-	// it began the delta; -1 for none. Chain is the group's there.
+	Seq          uint64 // number of the member's commits; for people
+	// Base is the commit log's offset up to which, inclusive, the author had applied when it started the delta; -1 for
+	// none. Chain is the group's chain there.
 	Base  int64
 	Chain uint64
 	Spans []Span
-	// Fields are those of the Schema that the author knows and the fold did not when the
-	// delta was cut, in order.
+	// Fields has the fields of the Schema that the author knew and the merged model did not when the delta was cut, in
+	// order.
 	Fields []event.Field
 	Kind   share.Kind
 	Events uint64 // of the delta
@@ -77,29 +77,29 @@ type Chunk struct {
 	Seq    uint64
 	Index  uint32 // of the delta's chunks, from 0
 	Delta  share.Delta
-	Hash   uint64 // of the bytes that it was decoded from
+	Hash   uint64 // of the bytes from which it was decoded
 }
 
 const (
-	// MaxChunk bounds the bytes of a chunk; brokers take records of 1 MB by default.
+	// MaxChunk is the largest number of bytes of a chunk. Brokers accept records of 1 MB by default.
 	MaxChunk = 900_000
 
-	// And behind each a byte of version.
+	// Each is followed by one byte of version.
 	commitMagic, chunkMagic, markMagic = "bkocomm", "bkochnk", "bkobase"
 
 	formatVersion = 1
 	checksumBytes = 8
 )
 
-// errDamaged says that bytes are no record of this format.
+// errDamaged reports that bytes are not a record of this format.
 var errDamaged = errors.New("damaged or foreign: its checksum does not fit")
 
-// chunkHash is what a ChunkRef holds of a chunk's bytes.
+// chunkHash returns the hash of a chunk's bytes in a ChunkRef.
 func chunkHash(data []byte) uint64 { return xxhash.Sum64(data) }
 
-// FingerprintHash is a Commit's Fingerprint of settings.
+// FingerprintHash returns the Fingerprint of settings in a Commit.
 func FingerprintHash(f online.Fingerprint) uint64 {
-	data, err := json.Marshal(f) // in the order of keys
+	data, err := json.Marshal(f) // sorted by key
 	if err != nil {
 		panic(err) // strings only
 	}
@@ -110,7 +110,7 @@ func seal(data []byte) []byte {
 	return binary.LittleEndian.AppendUint64(data, xxhash.Sum64(data))
 }
 
-// unseal checks magic, version and checksum and returns what is between them.
+// unseal checks magic, version and checksum, and returns the bytes between them.
 func unseal(magic string, data []byte) ([]byte, error) {
 	n := len(data) - checksumBytes
 	if n < len(magic)+1 || string(data[:len(magic)]) != magic || binary.LittleEndian.Uint64(data[n:]) != xxhash.Sum64(data[:n]) {
@@ -122,23 +122,23 @@ func unseal(magic string, data []byte) ([]byte, error) {
 	return data[len(magic)+1 : n], nil
 }
 
-// Mark is a record of the commit log that says which bytes a snapshot has. The fold passes it over;
-// members compare it with what they have come to.
+// Mark is a record of the commit log with the hash of a snapshot. It changes no model; members compare it with their
+// own.
 type Mark struct {
-	Member MemberID // who wrote the snapshot
+	Member MemberID // author of the snapshot
 	Base   int64    // stream.Base.Offset
-	Hash   uint64   // of its bytes
-	CPU    string   // that it was computed on, for people
+	Hash   uint64   // of the snapshot's bytes
+	CPU    string   // on which it was computed, for people
 }
 
-// Encode returns the mark's bytes; state has its fields in order.
+// Encode returns the mark's bytes; state lists the fields in order.
 func (m *Mark) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(markMagic), formatVersion)}
 	m.state(to)
 	return seal(to.Out)
 }
 
-// DecodeMark reads what Encode wrote. The error says what is wrong with the bytes.
+// DecodeMark decodes the result of Encode. The error says what is wrong with data.
 func DecodeMark(data []byte) (*Mark, error) {
 	data, err := unseal(markMagic, data)
 	if err != nil {
@@ -158,14 +158,14 @@ func (m *Mark) state(to *coder.Coder) {
 	text(to, &m.CPU)
 }
 
-// Encode returns the commit's bytes; state has its fields in order.
+// Encode returns the commit's bytes; state lists the fields in order.
 func (c *Commit) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(commitMagic), formatVersion)}
 	c.state(to)
 	return seal(to.Out)
 }
 
-// DecodeCommit reads what Encode wrote. The error says what is wrong with the bytes.
+// DecodeCommit decodes the result of Encode. The error says what is wrong with data.
 func DecodeCommit(data []byte) (*Commit, error) {
 	data, err := unseal(commitMagic, data)
 	if err != nil {
@@ -227,7 +227,7 @@ func memberState(to *coder.Coder, m *MemberID) {
 	}
 }
 
-// list codes a slice whose elements take at least size bytes each.
+// list codes a slice whose elements have at least size bytes each.
 func list[T any](c *coder.Coder, p *[]T, size int, one func(*T)) {
 	n := uint64(len(*p))
 	c.Uint(&n)
@@ -259,14 +259,13 @@ func number(c *coder.Coder, x *int32) {
 	c.Failed = c.Failed || v != int64(*x)
 }
 
-// EncodeChunks returns the chunks of a Delta, each at most MaxChunk bytes; at least one.
-// With each comes what a Commit says of it,
-// without the place, which is known when it has been appended.
+// EncodeChunks returns the chunks of a Delta, at least one, with at most MaxChunk bytes each. It also returns their
+// refs for a Commit, without the positions, which are known once they are appended.
 func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte, refs []ChunkRef) {
 	room := MaxChunk - checksumBytes
 	state, row := d.State, 0
 	for first := true; first || len(state) > 0 || row < len(d.Columns); first = false {
-		most := len(state) + (len(d.Columns)-row)*(d.MinRowBytes()+4) + 256 // unless rows have moments
+		most := len(state) + (len(d.Columns)-row)*(d.MinRowBytes()+4) + 256 // larger only if rows have moments
 		c := &coder.Coder{Out: append(append(make([]byte, 0, min(most, MaxChunk)), chunkMagic...), formatVersion)}
 		memberState(c, &member)
 		index, kind, precision, width := uint64(len(chunks)), uint64(d.Kind), uint64(d.Precision), uint64(d.Width)
@@ -291,8 +290,8 @@ func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte,
 	return chunks, refs
 }
 
-// DecodeChunk reads one of what EncodeChunks returned. It takes no more memory than a few
-// times the bytes that it is given. The error says what is wrong with the bytes.
+// DecodeChunk decodes a chunk of EncodeChunks. Its memory is at most a few times that of data. The error says what is
+// wrong with data.
 func DecodeChunk(data []byte) (*Chunk, error) {
 	k := &Chunk{Hash: chunkHash(data)}
 	data, err := unseal(chunkMagic, data)
@@ -334,8 +333,7 @@ func DecodeChunk(data []byte) (*Chunk, error) {
 	return k, nil
 }
 
-// join puts the Delta of a commit together from its chunks, which are in order. Its error names
-// the chunk that does not belong there.
+// join joins the chunks of a commit, in order, to its Delta. The error names the chunk that does not belong there.
 func join(c *Commit, chunks []*Chunk) (*share.Delta, error) {
 	if len(chunks) != len(c.Chunks) || len(chunks) == 0 {
 		return nil, fmt.Errorf("%d of its %d chunks are there", len(chunks), len(c.Chunks))

@@ -1,6 +1,6 @@
 package group
 
-// This file reads the commit log and applies it.
+// This file reads and applies the commit log.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"blankout/stream"
 )
 
-// load takes the newest snapshot, or an empty fold, and reads the commit log to its end.
+// load starts from the newest snapshot, or an empty model, and applies the commit log to its end.
 func (l *running) load(ctx context.Context) error {
 	if l.entries != nil {
 		l.entries.stop()
@@ -29,12 +29,12 @@ func (l *running) load(ctx context.Context) error {
 		if attempt == loadTries {
 			return fmt.Errorf("no base of the commit log can be gone on from: %w", err)
 		}
-		l.log.Info("a newer base is needed", "err", err) // it came while this one was read
+		l.log.Info("a newer base is needed", "err", err) // the snapshot became old while it was read
 	}
 }
 
-// loadTries bounds how often load takes a snapshot whose commit log was trimmed before it could be
-// read. A group that is busier than the reader writes a newer base meanwhile.
+// loadTries is the largest number of snapshots that load tries when the commit log is trimmed before it is read. A busy
+// group writes newer snapshots in the meantime.
 const loadTries = 20
 
 func (l *running) loadOnce(ctx context.Context) (err error) {
@@ -80,7 +80,7 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 			return ctx.Err()
 		}
 	}
-	l.work.changed = nil // the work is made anew
+	l.work.changed = nil // the work starts again
 	if l.work.intake.Learner, err = l.replica.fold.Learner().Clone(); err != nil {
 		return err
 	}
@@ -94,9 +94,9 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 	return nil
 }
 
-// beginFrom writes the snapshot that this group begins with: the state of the newest base of
-// another group, at the beginning of a commit log. Several members that do so at a time write
-// the same one. What may not change is what a base of this group would be refused for.
+// beginFrom writes the first snapshot of this group: the state of another group's newest snapshot, at the start of a
+// commit log. If several members do so at the same time, their snapshots are equal. It refuses what a snapshot of this
+// group would be refused for.
 func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replica, error) {
 	if end, err := l.commitLog.End(ctx); err != nil {
 		return nil, nil, err
@@ -117,7 +117,7 @@ func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replic
 		return nil, nil, errors.New("it has written no snapshot")
 	}
 	fold := NewFold(r.fold.learner, l.Settings, r.fold.offsets)
-	fold.skipped, fold.chain = r.fold.skipped, xxhash.Sum64(base.Data) // so that no commit fits another beginning
+	fold.skipped, fold.chain = r.fold.skipped, xxhash.Sum64(base.Data) // so that no commit of another start fits
 	fold.history[0].chain = fold.chain
 	data, _, err := (&replica{fold: fold, topicID: l.commitLog.ID()}).encode()
 	if err != nil {
@@ -130,7 +130,7 @@ func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replic
 	return newestReplica(ctx, l.snapshots.topic, l.Member)
 }
 
-// apply shows a record of the commit log to the fold.
+// apply applies a record of the commit log.
 func (l *running) apply(e mixed) error {
 	if e.err != nil {
 		return e.err
@@ -172,8 +172,8 @@ func (l *running) apply(e mixed) error {
 	return nil
 }
 
-// applyOrReload is apply; where the commit log has been trimmed before it was read, the
-// member goes on from the newest snapshot, and the interval is lost.
+// applyOrReload is apply, but if the commit log has been trimmed before it was read, the member continues from the
+// newest snapshot, and loses its interval.
 func (l *running) applyOrReload(ctx context.Context, e mixed) error {
 	err := l.apply(e)
 	var trimmed *stream.TrimmedError
@@ -188,7 +188,7 @@ func (l *running) applyOrReload(ctx context.Context, e mixed) error {
 	return l.reopen(ctx)
 }
 
-// watch takes down what a commit says of its author.
+// watch records what a commit reports about its author.
 func (l *running) watch(offset int64, c *Commit, accepted bool) {
 	p := l.peers[c.Member]
 	if p == nil {
@@ -205,11 +205,11 @@ func (l *running) watch(offset int64, c *Commit, accepted bool) {
 // mixed is a record of the commit log with its chunks.
 type mixed struct {
 	offset  int64
-	commit  *Commit  // nil: it is none
-	mark    *Mark    // nil: it is none
-	skip    *Skip    // nil: it is none
-	chunks  []*Chunk // nil for one that is not there, and never will be
-	trimmed []bool   // for one that was trimmed
+	commit  *Commit  // nil for other records
+	mark    *Mark    // nil for other records
+	skip    *Skip    // nil for other records
+	chunks  []*Chunk // nil for a chunk that does not exist
+	trimmed []bool   // by chunk: it was trimmed
 	err     error    // final
 }
 
@@ -218,12 +218,12 @@ type entries struct {
 	next   chan mixed
 	stop   func()
 	reader *stream.CommitLogReader
-	moved  time.Time // when the receiver last changed the fold
+	moved  time.Time // when the receiver last changed the model
 }
 
 func (e *entries) lag() int64 { return e.reader.Lag() + int64(len(e.next)) }
 
-// readEntries reads the commit log from where a replica has come to.
+// readEntries reads the commit log from the position of a replica.
 func readEntries(ctx context.Context, c stream.CommitLogConfig, r *replica) (*entries, error) {
 	reader, err := stream.ReadCommitLog(ctx, c, r.topicID, r.read, false)
 	if err != nil {
@@ -272,7 +272,7 @@ func readMixed(ctx context.Context, reader *stream.CommitLogReader, offset int64
 		if s, err := DecodeSkip(value); err == nil {
 			e.skip = s
 		}
-		return e // for all readers the same
+		return e // the same for all readers
 	}
 	e.commit, e.chunks, e.trimmed = c, make([]*Chunk, len(c.Chunks)), make([]bool, len(c.Chunks))
 	for i, ref := range c.Chunks {

@@ -1,6 +1,6 @@
 package group
 
-// This file holds the section [group] of the configuration.
+// This file has the section [group] of the configuration.
 
 import (
 	"cmp"
@@ -12,22 +12,20 @@ import (
 	"blankout/stream"
 )
 
-// Config says how the members of a group learn one model: the section [group] of the
-// configuration.
+// Config holds the settings of a group: the section [group] of the configuration.
 type Config struct {
 	Name          string `toml:"name"`
-	MixTopic      string `toml:"-"`        // of the commit log; "": NAME-commits
-	SnapshotTopic string `toml:"-"`        // "": NAME-snapshots
+	MixTopic      string `toml:"-"`        // topic of the commit log; "" for NAME-commits
+	SnapshotTopic string `toml:"-"`        // "" for NAME-snapshots
 	Instance      string `toml:"instance"` // stream.MembershipConfig.Instance
-	Partitions    int    `toml:"-"`        // of a created mix topic, for chunks
-	// An interval of a member ends after a fiftieth of the events that the group has learned,
-	// divided among the members that learn, between IntervalMin and a million; or after
-	// IntervalMax.
+	Partitions    int    `toml:"-"`        // partitions for chunks in a new commit log topic
+	// A member's interval ends after 2 % of the events that the group has learned, divided by the number of members
+	// that learn, but between IntervalMin and a million events; or after IntervalMax.
 	IntervalMin uint64        `toml:"interval_min"`
 	IntervalMax time.Duration `toml:"interval_max"`
-	// Warm is how many events one member learns alone before the others begin.
+	// Warm is the number of events that one member learns alone before the others start.
 	Warm           uint64        `toml:"warm"`
-	SnapshotEvery  uint64        `toml:"snapshot_every"` // accepted commits from snapshot to snapshot
+	SnapshotEvery  uint64        `toml:"snapshot_every"` // number of accepted commits between snapshots
 	SessionTimeout time.Duration `toml:"session_timeout"`
 }
 
@@ -40,16 +38,15 @@ func DefaultConfig() Config {
 }
 
 const (
-	intervalShare = 0.02      // of the events that the group has learned
-	intervalMost  = 1_000_000 // events
-	precision     = 32        // bits of a change of a weight in the commit log
+	intervalShare = 0.02      // fraction of the events that the group has learned
+	intervalMost  = 1_000_000 // in events
+	precision     = 32        // bits of a weight's change in the commit log
 )
 
-// rebalanceTimeout is how long members have to come back when partitions are shared out
-// anew.
+// rebalanceTimeout returns the time for members to rejoin when partitions are reassigned.
 func (c *Config) rebalanceTimeout() time.Duration { return 3 * c.SessionTimeout }
 
-// Check reports the first value that cannot be used.
+// Check returns an error for the first invalid setting.
 func (c *Config) Check() error {
 	switch {
 	case c.IntervalMin < 1 || c.IntervalMin > intervalMost:
@@ -64,12 +61,12 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// Topics returns the names of the topics of the commit log and its snapshots.
+// Topics returns the names of the topics of the commit log and the snapshots.
 func (c *Config) Topics() (mix, base string) {
 	return cmp.Or(c.MixTopic, c.Name+"-commits"), cmp.Or(c.SnapshotTopic, c.Name+"-snapshots")
 }
 
-// CommitLog returns where the commit log is, of brokers reached by kafka.
+// CommitLog returns the configuration of the commit log, with the brokers of kafka.
 func (c *Config) CommitLog(kafka stream.ConnectConfig, log *slog.Logger) stream.CommitLogConfig {
 	l := stream.DefaultCommitLogConfig()
 	l.ConnectConfig, l.Partitions, l.Log = kafka, c.Partitions, log
@@ -77,21 +74,21 @@ func (c *Config) CommitLog(kafka stream.ConnectConfig, log *slog.Logger) stream.
 	return l
 }
 
-// openBases opens the topic of snapshots, which must exist.
+// openSnapshots opens the topic of snapshots, which must exist.
 func (c *Config) openSnapshots(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.SnapshotTopic, error) {
 	where := c.Snapshots(kafka, log)
 	where.Create = false
 	return stream.OpenSnapshots(ctx, where)
 }
 
-// openLedger opens the topic of the commit log, which must exist.
+// openCommitLog opens the topic of the commit log, which must exist.
 func (c *Config) openCommitLog(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.CommitLog, error) {
 	where := c.CommitLog(kafka, log)
 	where.Create = false
 	return stream.OpenCommitLog(ctx, where)
 }
 
-// Snapshots returns where the snapshots are.
+// Snapshots returns the configuration of the snapshots.
 func (c *Config) Snapshots(kafka stream.ConnectConfig, log *slog.Logger) stream.SnapshotConfig {
 	b := stream.SnapshotConfig{ConnectConfig: kafka, Create: true, Log: log}
 	_, b.Topic = c.Topics()

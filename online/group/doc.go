@@ -1,23 +1,22 @@
-// Package group lets many learners learn one model: the model is a fold over a log of
-// commits, each of which holds what one member has learned of some records. Every reader
-// of the log comes to the same model, to the bit, and every record counts once.
+// Package group lets many learners learn one model. The model is the result of applying a log of commits, each of which
+// holds what one member has learned from some records. Every reader of the log computes the same model, bit by bit, and
+// every record counts once.
 //
-// In the order in which a member meets them:
+// What a member does, in order:
 //
-//  1. It learns with a Learner of its own (online.Learner.Follow), and cuts what it has
-//     learned since it last was equal to the group's state: an share.Delta.
-//  2. [EncodeChunks] makes records of at most [MaxChunk] bytes of the Delta. They are
+//  1. It learns with a Learner of its own (online.Learner.Follow), and cuts what that has
+//     learned in an interval: a share.Delta.
+//  2. [EncodeChunks] encodes the Delta in records of at most [MaxChunk] bytes. These are
 //     appended to the log first, in any partitions.
-//  3. A [Commit] names these chunks, the records that were learned ([Span]) and the state
-//     of the log that the member knew. [Commit.Encode] makes the record of it that is
-//     appended to the commit log, the one partition whose order counts.
-//  4. Whoever reads the commit log decodes every commit ([DecodeCommit]) and its chunks
-//     ([DecodeChunk]) and shows them to [Fold.Apply], the author too. That adds the
-//     Delta to the model or says why not; a commit that is not accepted adds nothing,
-//     and its author begins again from the fold.
+//  3. A [Commit] refers to these chunks, the learned records ([Span]) and the state of the
+//     log that the member knew. [Commit.Encode] encodes the record that is appended to the
+//     commit log, the one partition whose order counts.
+//  4. All readers of the commit log, including the author, decode every commit
+//     ([DecodeCommit]) and its chunks ([DecodeChunk]), and pass them to [Fold.Apply]. That
+//     adds the Delta to the model, or returns why not. A commit that is not accepted adds
+//     nothing, and its author starts again from the group's model.
 //
-// Exactly once rests on one rule: a commit is accepted only if each of its spans begins
-// where the accepted ones of its partition have ended. What comes twice, late, or from a
-// member that should have stopped therefore fails, and no clock, lock or group offset
-// plays a part.
+// Exactly-once learning rests on one rule: a commit is accepted only if each of its spans starts where the accepted
+// spans of its partition have ended. So a commit that is repeated, late, or from a member that should have stopped is
+// rejected, without clocks, locks or consumer group offsets.
 package group

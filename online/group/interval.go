@@ -1,6 +1,6 @@
 package group
 
-// This file holds an interval of learning: from where the fold has come to, until its commit.
+// This file has the learning of an interval, from the group's state to its commit.
 
 import (
 	"context"
@@ -15,31 +15,31 @@ import (
 	"blankout/stream"
 )
 
-// work is what a member learns beside the fold, which it begins from again and again.
+// work is the learning state of a member, which starts from the group's state at each interval.
 type work struct {
-	intake  run.Intake // its Learner is equal to the group's state at the beginning of an interval
+	intake  run.Intake // its Learner equals the group's state at the start of an interval
 	source  stream.Opened
-	schema  *event.Schema // that the source's decoder adds to
+	schema  *event.Schema // to which the source's decoder adds
 	batch   event.Batch
-	next    map[stream.TopicPartition]int64 // that the source has come to
+	next    map[stream.TopicPartition]int64 // position of the source
 	changed []uint32                        // columns that differ from the group's, besides those of the interval
 	seq     uint64
 	interval
 }
 
-// interval is what has been learned since the work was equal to the group's state.
+// interval holds what has been learned since the work equaled the group's state.
 type interval struct {
 	spans  []Span
 	began  time.Time
-	size   uint64 // events that it is to have
-	events uint64 // that it has
-	// The fold's at the beginning: Fold.Base, and how many fields it knew.
+	size   uint64 // planned number of events
+	events uint64 // number of events so far
+	// Of the group's state at the start: Fold.Base, and the number of fields.
 	base   int64
 	chain  uint64
 	fields int
 }
 
-// begin makes the work equal to the group's state and begins an interval.
+// begin makes the work equal to the group's state and starts an interval.
 func (l *running) begin() error {
 	began := time.Now()
 	t := l.replica.fold.Learner().Report().Events
@@ -67,7 +67,7 @@ func (w *work) begin(f *Fold, peers int, size uint64) error {
 	return nil
 }
 
-// close ends reading. The interval stays.
+// close stops reading. The interval stays.
 func (w *work) close() {
 	if w.source != nil {
 		w.source.Close()
@@ -75,7 +75,7 @@ func (w *work) close() {
 	}
 }
 
-// learn takes the next batch of events in, if one comes soon.
+// learn learns the next batch of events, if one arrives soon.
 func (l *running) learn(ctx context.Context) error {
 	w, b := &l.work, &l.work.batch
 	wait, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -115,8 +115,7 @@ func (l *running) learn(ctx context.Context) error {
 	return nil
 }
 
-// span returns the interval's span of a batch's partition, nil for a Batch that only says
-// where the partition is gone on from.
+// span returns the interval's span of a batch's partition, or nil for a Batch that only sets the start of a partition.
 func (w *work) span(b *event.Batch) *Span {
 	for i := range w.spans {
 		if s := &w.spans[i]; s.Topic == b.Topic && s.Partition == b.Partition {
@@ -133,7 +132,7 @@ func (w *work) span(b *event.Batch) *Span {
 	return &w.spans[len(w.spans)-1]
 }
 
-// cut ends the interval with a Commit, which lacks the chunks of its delta.
+// cut ends the interval with a Commit, without the refs of its chunks.
 func (w *work) cut(precision int) (*Commit, *share.Delta) {
 	d := w.intake.Learner.Cut(precision)
 	c := &Commit{
@@ -147,7 +146,7 @@ func (w *work) cut(precision int) (*Commit, *share.Delta) {
 	return c, d
 }
 
-// publish commits the interval, waits for what the fold says of it, and begins the next.
+// publish commits the interval, waits until it is applied or rejected, and starts the next interval.
 func (l *running) publish(ctx context.Context) error {
 	if l.work.events == 0 || l.work.source == nil {
 		return nil
@@ -209,7 +208,7 @@ func (l *running) publish(ctx context.Context) error {
 	if l.current.Refused != refused {
 		l.current.Reprocessed += events
 		l.work.interval = interval{}
-		return l.reopen(ctx) // from where the fold has come to
+		return l.reopen(ctx) // from the group's state
 	}
 	if !l.work.follows(l.replica.fold) {
 		return l.reopen(ctx)
@@ -217,8 +216,7 @@ func (l *running) publish(ctx context.Context) error {
 	return l.begin()
 }
 
-// await returns what call returns, which writes to the commit log. Meanwhile the status is
-// published as ever.
+// await returns the result of call, which writes to the commit log. In the meantime the status is published as usual.
 func (l *running) await(call func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()
@@ -234,14 +232,14 @@ func (l *running) await(call func() error) error {
 	}
 }
 
-// follows tells whether the fields that the source's decoder numbers are still those of
-// the fold: another member may have found others first.
+// follows reports whether the fields that the source's decoder has numbered are still those of the group. Another
+// member may have found other fields first.
 func (w *work) follows(f *Fold) bool {
 	fold, mine := f.Learner().Schema().Fields, w.schema.Fields
 	return len(fold) <= len(mine) && slices.EqualFunc(fold, mine[:len(fold)], func(a, b event.Field) bool { return a.Name == b.Name })
 }
 
-// drop forgets the interval.
+// drop discards the interval.
 func (l *running) drop() {
 	l.current.Reprocessed += l.work.events
 	l.work.interval = interval{}

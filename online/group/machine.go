@@ -1,7 +1,7 @@
 package group
 
-// This file says on what a member computes: the same program has the same bits on all machines
-// of one architecture, and others elsewhere.
+// This file describes the machine of a member. A program computes the same bits on all machines of one architecture,
+// and others on other architectures.
 
 import (
 	"bufio"
@@ -17,13 +17,13 @@ import (
 	"blankout/internal/event"
 )
 
-// machine is what a member computes on.
+// machine describes the machine of a member.
 type machine struct {
-	architecture string // that its program is built for
+	architecture string // of the program
 	cpu          string // for people
 }
 
-// thisMachine returns what this program runs on.
+// thisMachine returns the machine that runs this program.
 func thisMachine() machine {
 	m := machine{architecture: runtime.GOARCH, cpu: runtime.GOARCH}
 	if m.architecture == "amd64" && fuses(1+0x1p-30, 1-0x1p-30, -1) {
@@ -39,13 +39,13 @@ func thisMachine() machine {
 	return m
 }
 
-// fuses tells whether the compiler rounds x*y+z once: from GOAMD64=v3 on it does, and a program
-// built so is as another architecture.
+// fuses reports whether the compiler rounds x*y+z once. From GOAMD64=v3 on it does, so such a program counts as another
+// architecture.
 //
 //go:noinline
 func fuses(x, y, z float64) bool { return x*y+z != float64(x*y)+z }
 
-// cpuModel returns the CPU's name in what Linux says of it, "" if there is none.
+// cpuModel returns the CPU's name from Linux's /proc/cpuinfo, or "".
 func cpuModel(r io.Reader) string {
 	s := bufio.NewScanner(io.LimitReader(r, 1<<16))
 	for s.Scan() {
@@ -57,7 +57,7 @@ func cpuModel(r io.Reader) string {
 	return ""
 }
 
-// withFeatures appends how the CPU can multiply, as far as GODEBUG lets the program use it.
+// withFeatures appends the CPU's multiplication features, as far as GODEBUG lets the program use them.
 func withFeatures(model string, fma, avx2 bool) string {
 	has := func(yes bool) string {
 		if yes {
@@ -68,11 +68,11 @@ func withFeatures(model string, fma, avx2 bool) string {
 	return fmt.Sprintf("%s %s FMA, %s AVX2", model, has(fma), has(avx2))
 }
 
-// ArchitectureError says that a group learns on another architecture than this program is built
-// for. The two round otherwise, so that this member's model would not be the group's.
+// ArchitectureError reports that a group learns on another architecture than that of this program. The two round
+// differently, so this member's model would not equal the group's.
 type ArchitectureError struct {
 	Name        string // of the group
-	Group, Here string // the architectures
+	Group, Here string // names of the architectures
 }
 
 func (e *ArchitectureError) Error() string {
@@ -80,8 +80,7 @@ func (e *ArchitectureError) Error() string {
 		e.Name, event.Printable(e.Group), e.Here, event.Printable(e.Group), e.Name)
 }
 
-// fits returns an *ArchitectureError if the group's accepted commits are of another architecture
-// than this member's.
+// fits returns an *ArchitectureError if the group's accepted commits are of another architecture than this member's.
 func (l *running) fits() error {
 	if group := l.replica.fold.Architecture(); group != "" && group != l.machine.architecture {
 		return &ArchitectureError{l.Config.Name, group, l.machine.architecture}

@@ -1,7 +1,7 @@
 package group
 
-// This file runs a member. It reads the commit log and applies it, learns the partitions that its
-// consumer group gives it, and commits what it has learned.
+// This file runs a member. A member applies the commit log, learns the partitions that its consumer group assigns to
+// it, and commits what it has learned.
 
 import (
 	"context"
@@ -22,50 +22,48 @@ import (
 	"blankout/stream"
 )
 
-// Member is one of several learners of one model. Its exported fields are set before Run.
+// Member is one of several learners of one model. Set its exported fields before Run.
 type Member struct {
 	Config Config
 	Kafka  stream.ConsumerConfig // which topics are learned, and how they are read
 	// Open opens the Source of events; decoding adds to s.
 	Open func(ctx context.Context, c stream.ConsumerConfig, s *event.Schema, from event.Offsets) (stream.Opened, error)
-	// Learner and Schema make the Learner that an empty commit log begins with: the same for
-	// all members.
+	// Learner and Schema are those of the Learner with which an empty commit log starts. They are the same for all
+	// members.
 	Learner online.Config
 	Schema  func() *event.Schema
-	// Settings is what gives the weights their meaning beside Learner: how records become
-	// events, and which are held out. All members must have the same.
+	// Settings determine the meaning of the weights besides Learner: how records become events, and which are held out.
+	// They are the same for all members.
 	Settings online.Fingerprint
-	// From is a stopped group whose newest snapshot this one begins with, if it has not begun;
-	// "" begins with an empty model.
+	// From is a stopped group whose newest snapshot a new group starts with; "" starts with an empty model.
 	From string
-	// Validator compares the model with the exact solution, and says which records are held
-	// out. The member that writes the snapshots validates when it is due, and any of them when
-	// Validate asks for it. May be nil.
+	// Validator compares the model with the exact solution, and selects the records that are held out. The member that
+	// writes the snapshots validates when it is due, and any member does when Validate is called. It may be nil.
 	Validator *validate.Validator
-	// Report takes a finished validation, on a goroutine of Run's. May be nil.
+	// Report receives a finished validation, on a goroutine of Run. It may be nil.
 	Report func(*batch.Validation) error
-	// DeadLetters takes the records that cannot be used, before they are counted in;
-	// nil: they are only counted.
+	// DeadLetters receives the records that cannot be used, before they are counted; if it is nil they are only
+	// counted.
 	DeadLetters run.DeadLetters
-	// Mislabeled takes the events whose label is probably wrong, see online.Config.MislabeledBelow,
-	// before a commit counts them; nil: they are only counted.
+	// Mislabeled receives the events whose label is probably wrong, see online.Config.MislabeledBelow, before a commit
+	// counts them; if it is nil they are only counted.
 	Mislabeled run.Mislabeled
-	// Observe gets every new Status, on the goroutine of Run. May be nil.
+	// Observe receives every new Status, on the goroutine of Run. It may be nil.
 	Observe func(*Status)
-	// Until ends Run, as a stop does, when it says so of a Status. May be nil.
+	// Until ends Run, as a stop does, if it returns true. It may be nil.
 	Until func(*Status) bool
-	Log   *slog.Logger // nil logs nothing
+	Log   *slog.Logger // nil for no log
 
-	keepEvery  time.Duration // of tests, instead of keepEvery
-	machine    *machine      // of tests, instead of thisMachine
-	crash      func() bool   // of tests: says that Run is to end as a process that is killed does
+	keepEvery  time.Duration // for tests, in place of keepEvery
+	machine    *machine      // for tests, in place of thisMachine
+	crash      func() bool   // for tests: makes Run end like a killed process
 	status     atomic.Pointer[Status]
-	asked      atomic.Uint64 // how often somebody has read the Status
-	validation atomic.Bool   // one is asked for
+	asked      atomic.Uint64 // number of times that the Status was read
+	validation atomic.Bool   // a validation is requested
 }
 
-// Validate asks this member for a validation. It comes when none is under way. Anyone may
-// call it at any time; without a Validator it returns an error.
+// Validate requests a validation by this member. It starts when no other is running. Any goroutine may call Validate at
+// any time. Without a Validator it returns an error.
 func (m *Member) Validate() error {
 	if m.Validator == nil {
 		return errors.New("this member has nothing to validate with")
@@ -88,22 +86,22 @@ type running struct {
 	kept      keeping
 
 	joins *joins
-	turn  *stream.Generation // nil while the member is in none
+	turn  *stream.Generation // nil while the member has no generation
 	work  work
-	// committing is when the commit began that publish waits for, zero if it does not.
+	// committing is the start of the commit that publish waits for, zero if it does not wait.
 	committing time.Time
 
-	jobs      chan func() // what jobs come back with: a snapshot, a validation
+	jobs      chan func() // results of jobs: a snapshot, a validation
 	validator validator
 
 	current  Status
 	reported time.Time
 	served   served
 	peers    map[MemberID]*Peer
-	warned   map[string]bool // kinds of warnings logged
+	warned   map[string]bool // kinds of warnings that were logged
 }
 
-// Check reports the first setting with which no group can learn.
+// Check returns an error for the first setting with which no group can learn.
 func (m *Member) Check() error {
 	if err := m.Config.Check(); err != nil {
 		return err
@@ -120,7 +118,7 @@ func (m *Member) Check() error {
 	return nil
 }
 
-// newRunning prepares what one Run works with, before it connects.
+// newRunning prepares a Run, before it connects.
 func newRunning(m *Member) *running {
 	l := &running{Member: m, log: m.Log, current: Status{Rejected: map[Reason]uint64{}}, jobs: make(chan func(), 4), warned: map[string]bool{}, peers: map[MemberID]*Peer{}, snapshots: snapshotJob{marks: map[int64]claims{}}, machine: thisMachine()}
 	if m.machine != nil {
@@ -142,9 +140,9 @@ func newRunning(m *Member) *running {
 	return l
 }
 
-// Run joins the group, learns until ctx ends and leaves. A stop loses nothing: what is
-// learned is committed first, within rebalanceTimeout. It returns an error that another
-// try does not mend; what of the interval is not committed then is learned again by others.
+// Run joins the group, learns until ctx ends, and leaves. A stop loses nothing: what has been learned is committed
+// first, within rebalanceTimeout. Run returns an error that a retry would not fix. Other members then learn again what
+// was not committed.
 func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
 		return err
@@ -157,7 +155,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	living := false
 	defer func() {
 		if !living && ctx.Err() != nil {
-			err = nil // stopped before it began
+			err = nil // stopped before it started
 		}
 	}()
 	connect := m.Kafka.ConnectConfig
@@ -193,7 +191,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	}
 	crashed := m.crash != nil && m.crash()
 	var expires *stream.RetentionError
-	if clean := err == nil || errors.As(err, &expires); clean && l.turn != nil && !crashed { // with what there is
+	if clean := err == nil || errors.As(err, &expires); clean && l.turn != nil && !crashed { // commit what there is
 		leaving, cancel := context.WithTimeout(context.Background(), m.Config.rebalanceTimeout()/2)
 		learned := l.work.events
 		failed := l.publish(leaving)
@@ -234,7 +232,7 @@ func (m *Member) topics() []string {
 
 var errStop = errors.New("enough")
 
-// live is the loop. It always returns an error: errStop and ctx's are no failures.
+// live is the main loop. It always returns an error; errStop and ctx's error are not failures.
 func (l *running) live(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -301,7 +299,7 @@ func (l *running) live(ctx context.Context) error {
 	}
 }
 
-// fold applies the entries of the commit log that were read, and takes the results of jobs.
+// fold applies the entries of the commit log that have been read, and processes the results of jobs.
 func (l *running) fold(ctx context.Context) error {
 	for {
 		select {
@@ -319,8 +317,7 @@ func (l *running) fold(ctx context.Context) error {
 	}
 }
 
-// over looks whether the generation has ended, and if so gives it up: with a commit where
-// there is time.
+// over checks whether the generation has ended. If so it gives the generation up, with a commit if there is time.
 func (l *running) over(ctx context.Context) (bool, error) {
 	select {
 	case <-l.turn.Done():
@@ -353,8 +350,8 @@ func (l *running) over(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// first tells whether this member has the lowest partition: it learns alone first, and
-// writes the snapshots.
+// first reports whether this member has the lowest partition. That member learns alone at first, and writes the
+// snapshots.
 func (l *running) first() bool {
 	if l.turn == nil || len(l.turn.Partitions) == 0 {
 		return false
@@ -363,8 +360,8 @@ func (l *running) first() bool {
 	return p.Topic == slices.Min(l.topics()) && p.Partition == 0
 }
 
-// open begins to read the generation's partitions, from where the fold has come to. A
-// member that stands by reads none, and others wait while the first one learns alone.
+// open starts to read the generation's partitions, from the group's state. A member in standby reads none, and others
+// wait while the first member learns alone.
 func (l *running) open(ctx context.Context) error {
 	if len(l.turn.Partitions) == 0 || !l.first() && l.cold() {
 		return nil
@@ -372,13 +369,13 @@ func (l *running) open(ctx context.Context) error {
 	return l.reopen(ctx)
 }
 
-// cold tells whether the first member still learns alone. When nothing comes of that for
-// a session, nobody waits longer: its partitions may be empty.
+// cold reports whether the first member still learns alone. If it commits nothing for a session, the others no longer
+// wait, because its partitions may be empty.
 func (l *running) cold() bool {
 	return l.replica.fold.Learner().Report().Events < l.Config.Warm && time.Since(l.entries.moved) < l.Config.SessionTimeout
 }
 
-// reopen reads the generation's partitions from where the fold has come to.
+// reopen reads the generation's partitions from the group's state.
 func (l *running) reopen(ctx context.Context) (err error) {
 	l.work.close()
 	if l.turn == nil || len(l.turn.Partitions) == 0 {
@@ -401,7 +398,7 @@ func (l *running) reopen(ctx context.Context) (err error) {
 	return l.begin()
 }
 
-// joins is the goroutine that joins: it may wait for others.
+// joins is the goroutine that joins, which may wait for other members.
 type joins struct {
 	joined chan joined
 	again  chan struct{}
@@ -420,7 +417,7 @@ func joining(ctx context.Context, place *stream.Membership) *joins {
 	running.Go(func() {
 		for {
 			generation, err := place.Next(ctx)
-			j.joined <- joined{generation, err} // has room: one is taken before the next is asked for
+			j.joined <- joined{generation, err} // there is capacity, because one is received before the next is requested
 			if err != nil {
 				return
 			}

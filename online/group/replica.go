@@ -1,6 +1,6 @@
 package group
 
-// This file holds what a reader of the commit log comes to: the fold, and with it what a snapshot holds.
+// This file has the state of a reader of the commit log, which is the content of a snapshot.
 
 import (
 	"bytes"
@@ -22,35 +22,34 @@ import (
 	records "blankout/stream/record"
 )
 
-// replica is the fold of a commit log, and what else follows from the commit log alone.
+// replica is the model that results from a commit log, and the rest of the state that the commit log determines.
 type replica struct {
 	fold    *Fold
 	topicID string
 	every   uint64
-	read    int64 // the offset that follows the last record seen
-	// Offsets of chunks, indexed by partition less one: those behind all that accepted
-	// commits refer to, up to now and up to the latest snapshot. Floors are the same up to the
-	// base before the latest: a commit that refers to something before them is not accepted,
-	// so that a member that begins with the latest snapshot needs nothing before its floors.
+	read    int64 // offset after the last record read
+	// Offsets of chunks, by partition minus one: those after all chunks of accepted commits, now (refs) and at the
+	// latest snapshot (before). floors are those at the snapshot before the latest: a commit that refers to earlier
+	// chunks is not accepted, so a member that starts with the latest snapshot needs nothing before its floors.
 	refs, before, floors []int64
 	floorsAt             map[int64][]int64 // by offset of the latest snapshots
 }
 
 const blockMix = "mix"
 
-// mixBlock is what a snapshot holds of a replica beside the fold, as JSON.
+// mixBlock is the rest of a replica's state in a snapshot, as JSON.
 type mixBlock struct {
 	TopicID string  `json:"topic_id"`
 	Read    int64   `json:"read"`
 	Refs    []int64 `json:"refs"`
 	Before  []int64 `json:"before"`
 	Floors  []int64 `json:"floors"`
-	// Settings are the Member's. A base of an earlier program has none.
+	// Settings are the Member's.
 	Settings online.Fingerprint `json:"settings,omitempty"`
 }
 
-// SettingsError says that a group learns under other settings than those that a member, or
-// who looks at its commit log, was given. No base says of which group without one they are.
+// SettingsError reports that a group learns under other settings than those of a member or of a reader of its commit
+// log.
 type SettingsError struct{ Differences []string }
 
 func (e *SettingsError) Error() string {
@@ -61,9 +60,9 @@ func (e *SettingsError) Error() string {
 	return fmt.Sprintf("the group learns under other settings than are given here (%s): give its members, and the commands that look at it, the same configuration, or begin another group", which)
 }
 
-// newReplica makes a replica of a group that has learned nothing. Where the Schema has no
-// seed the id of the commit log's topic is it, which the broker draws: all members have the same
-// one, and nobody who writes events knows which names share a column.
+// newReplica returns the replica of a group that has learned nothing. If the Schema has no seed, the id of the commit
+// log's topic becomes its seed. The broker draws the id, so all members have the same one, and an author of events
+// cannot know which names share a column.
 func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, topicID string, every uint64) (*replica, error) {
 	if s.Seed == 0 {
 		s.Seed = xxhash.Sum64String(topicID)
@@ -75,8 +74,8 @@ func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, t
 	return &replica{fold: NewFold(learner, settings, nil), topicID: topicID, every: every, floorsAt: map[int64][]int64{}}, nil
 }
 
-// newestReplica makes a replica of the newest sound base. It returns nil for both where no
-// base exists. A base of other settings is an error, not one to pass over.
+// newestReplica returns the replica of the newest valid snapshot, or nil for both if there is none. A snapshot with
+// other settings is an error and is not skipped.
 func newestReplica(ctx context.Context, snapshots *stream.SnapshotTopic, m *Member) (base *stream.GroupSnapshot, r *replica, err error) {
 	var settings *SettingsError
 	base, err = snapshots.Newest(ctx, func(b *stream.GroupSnapshot) (err error) {
@@ -91,7 +90,7 @@ func newestReplica(ctx context.Context, snapshots *stream.SnapshotTopic, m *Memb
 	return base, r, err
 }
 
-// readReplica makes a replica of a snapshot.
+// readReplica returns the replica of a snapshot.
 func readReplica(c online.Config, settings online.Fingerprint, base *stream.GroupSnapshot, every uint64) (*replica, error) {
 	file, err := checkpoint.Decode(base.Data)
 	if err != nil {
@@ -123,7 +122,7 @@ func readReplica(c online.Config, settings online.Fingerprint, base *stream.Grou
 	return r, nil
 }
 
-// apply shows a record of the commit log to the fold. base says that one is due.
+// apply applies a record of the commit log. base reports whether a snapshot is due.
 func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 	r.read = e.offset + 1
 	if e.skip != nil {
@@ -149,7 +148,7 @@ func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 	schema := r.fold.Learner().Schema()
 	for _, f := range e.commit.Fields {
 		if !slices.ContainsFunc(schema.Fields, func(g event.Field) bool { return g.Name == f.Name }) {
-			f.Column = records.OwnColumn(schema, f.Name, f.Kind) // which commits do not say
+			f.Column = records.OwnColumn(schema, f.Name, f.Kind) // which commits do not contain
 			schema.AddField(f)
 		}
 	}
@@ -163,7 +162,7 @@ func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 	return changed, r.due(), nil
 }
 
-// records returns how many records the fold has counted.
+// records returns the number of records that have been counted.
 func (r *replica) records() (n uint64) {
 	for _, p := range r.fold.Offsets() {
 		n += p.Records
@@ -171,7 +170,7 @@ func (r *replica) records() (n uint64) {
 	return n
 }
 
-// due says after an accepted commit whether a snapshot is due, and if so prepares for it.
+// due reports whether a snapshot is due after an accepted commit, and if so prepares it.
 func (r *replica) due() bool {
 	if r.fold.Accepted()%r.every != 0 {
 		return false
@@ -201,7 +200,7 @@ func (r *replica) write(w io.Writer) error {
 	})
 }
 
-// sum is the hash and the number of bytes.
+// sum is the hash and the size of a snapshot.
 type sum struct {
 	xxhash.Digest
 	bytes int
@@ -212,14 +211,14 @@ func (s *sum) Write(p []byte) (int, error) {
 	return s.Digest.Write(p)
 }
 
-// sum returns that of the snapshot that the replica is.
+// sum returns the sum of the replica's snapshot.
 func (r *replica) sum() (*sum, error) {
 	s := &sum{}
 	s.Reset()
 	return s, r.write(s)
 }
 
-// encode returns the snapshot that the replica is, and its sum.
+// encode returns the replica's snapshot, and its sum.
 func (r *replica) encode() ([]byte, *sum, error) {
 	s, err := r.sum()
 	if err != nil {

@@ -1,7 +1,7 @@
 package group
 
-// This file holds commits that learn nothing: they have the group pass over offsets of a
-// partition whose records were deleted before they were learned.
+// This file has skips: records of the commit log that make the group skip offsets of a partition whose records were
+// deleted before they were learned.
 
 import (
 	"context"
@@ -13,36 +13,35 @@ import (
 	"blankout/stream"
 )
 
-// Gap is a run of offsets of a partition that a group passes over.
+// Gap is a range of offsets of a partition that a group skips.
 type Gap struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	From      int64  `json:"from"`
-	To        int64  `json:"to"` // the offset that follows the last
+	To        int64  `json:"to"` // offset after the last one
 }
 
 func (g Gap) String() string {
 	return fmt.Sprintf("%s/%d offsets %d to %d", g.Topic, g.Partition, g.From, g.To-1)
 }
 
-// Skip is a record of the commit log: from here on the accepted records of a partition end
-// before To and no longer before From.
+// Skip is a record of the commit log: the accepted records of a partition, which ended at From, end at To from then on.
 type Skip struct {
-	Fingerprint uint64 // as a Commit's
+	Fingerprint uint64 // as in a Commit
 	Author      MemberID
 	Gap
 }
 
 const skipMagic = "bkoskip"
 
-// Encode returns the skip's bytes; state has its fields in order.
+// Encode returns the skip's bytes; state lists the fields in order.
 func (s *Skip) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(skipMagic), formatVersion)}
 	s.state(to)
 	return seal(to.Out)
 }
 
-// DecodeSkip reads what Encode wrote. The error says what is wrong with the bytes.
+// DecodeSkip decodes the result of Encode. The error says what is wrong with data.
 func DecodeSkip(data []byte) (*Skip, error) {
 	data, err := unseal(skipMagic, data)
 	if err != nil {
@@ -68,9 +67,8 @@ func gapState(to *coder.Coder, g *Gap) {
 	to.Int64(&g.To)
 }
 
-// Skip gives the fold the commit log's skip at an offset. It is accepted, as a commit is, only
-// where it begins where its partition has come to: of two of the same gap one counts. The
-// error is a *Rejection.
+// Skip applies the commit log's skip at an offset. It is accepted only if it starts where its partition has ended, so
+// that of two equal skips one counts. The error is a *Rejection.
 func (f *Fold) Skip(offset int64, s *Skip) error {
 	f.advance(offset)
 	before, found := f.offsets.Lookup(s.Topic, s.Partition)
@@ -93,12 +91,11 @@ func (f *Fold) Skip(offset int64, s *Skip) error {
 	return nil
 }
 
-// SkipError says why a group cannot pass over what it was asked to.
+// SkipError reports why a group cannot skip a gap.
 type SkipError struct{ error }
 
-// SkipTo has a group pass over the records of a partition before an offset, which the log has
-// lost. It returns the gap once the commit log holds it. All members, those that start later too,
-// pass it at the same place of the commit log.
+// SkipTo makes a group skip the records of a partition before an offset, which the broker has deleted. It returns the
+// gap once it is in the commit log. All members, including later ones, skip it at the same position of the commit log.
 func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to int64) (Gap, error) {
 	gap := Gap{Topic: topic, Partition: partition, To: to}
 	r, state, err := inspectGroup(ctx, m)
@@ -143,8 +140,7 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 	return gap, fmt.Errorf("%s: the skip was not accepted, for a member has committed records of the partition meanwhile: it has come to offset %d", gap, next)
 }
 
-// trimmedError has an error that says that the events which a group would learn next are not
-// there say what can be done in a group.
+// trimmedError adds what to do in a group to the error that the next events of a group are deleted.
 func (m *Member) trimmedError(err error) error {
 	if out, ok := errors.AsType[*stream.OffsetOutOfRangeError](err); ok && out.Offset > out.End {
 		out.Advice = fmt.Sprintf("begin another group, with run --from-group %s for what this one has learned", m.Config.Name)

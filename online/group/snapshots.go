@@ -1,6 +1,6 @@
 package group
 
-// This file writes snapshots, compares them with those of others, and sees that the brokers keep them.
+// This file writes snapshots, compares them with those of others, and checks that the brokers keep them.
 
 import (
 	"cmp"
@@ -15,31 +15,31 @@ import (
 	"blankout/stream"
 )
 
-// baseJob writes snapshots, and knows what others wrote.
+// snapshotJob writes snapshots, and records the hashes of others.
 type snapshotJob struct {
 	topic    *stream.SnapshotTopic
-	busy     bool             // with one
-	accepted uint64           // commits that the newest one known holds
+	busy     bool             // a snapshot is being written
+	accepted uint64           // number of commits in the newest known snapshot
 	marks    map[int64]claims // by snapshot
-	differs  string           // how the newest snapshot that could be compared differs from the group's, "" if it does not
+	differs  string           // how the newest snapshot that was compared differs from the group's, "" if it does not
 }
 
-// claims are the hashes of a snapshot: what this member came to, and the group's; 0: not known.
+// claims are the hashes of a snapshot: this member's and the group's; 0 if not known.
 type claims struct {
 	own, group uint64
-	cpu        string // that the group's was computed on
+	cpu        string // CPU that computed the group's
 }
 
-// begun forgets what was compared: the member begins with a snapshot of the group, or with nothing.
+// begun resets all comparisons, because the member starts with a snapshot of the group or an empty model.
 func (b *snapshotJob) begun(accepted uint64) {
 	b.accepted, b.marks, b.differs = accepted, map[int64]claims{}, ""
 }
 
-// beginBase finds the hash of the snapshot that the present fold is. The first member also has a
-// goroutine write it, within a time, and trim the commit log.
+// beginSnapshot computes the hash of the current state's snapshot. The first member also starts a goroutine that writes
+// the snapshot, within a time limit, and trims the commit log.
 func (l *running) beginSnapshot(within time.Duration) {
 	if l.snapshots.busy {
-		return // the next one will do
+		return // the next snapshot suffices
 	}
 	offset, writes := l.replica.read, l.first()
 	l.snapshots.accepted = l.replica.fold.Accepted()
@@ -69,7 +69,7 @@ func (l *running) beginSnapshot(within time.Duration) {
 	}()
 }
 
-// endBase takes down that a snapshot was made, and written if it was this member's to write.
+// endSnapshot records that a snapshot has been computed, and written if that was this member's task.
 func (l *running) endSnapshot(offset int64, s *sum, written bool, err error) {
 	if err != nil {
 		l.log.Error("a snapshot could not be made or written, the next one is tried", "offset", offset, "err", err)
@@ -85,8 +85,8 @@ func (l *running) endSnapshot(offset int64, s *sum, written bool, err error) {
 	}
 }
 
-// leaveBase has the first member write a snapshot when it leaves, and so the last one that
-// leaves a group: the next start needs nothing of the commit log before.
+// leaveSnapshot makes the first member write a snapshot when it leaves. So does the last member that leaves a group:
+// then the next start needs nothing of the commit log before the snapshot.
 func (l *running) leaveSnapshot() {
 	if !l.first() {
 		return
@@ -99,7 +99,7 @@ func (l *running) leaveSnapshot() {
 	}
 }
 
-// mark tells the others which bytes a snapshot has. Without it they compare nothing.
+// mark publishes the hash of a snapshot, with which others compare theirs.
 func (l *running) mark(m *Mark) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
 	defer cancel()
@@ -108,8 +108,7 @@ func (l *running) mark(m *Mark) {
 	}
 }
 
-// compare takes down the hash of a snapshot, this member's or the group's, and compares the two
-// when it knows both.
+// compare records the hash of a snapshot, this member's or the group's, and compares the two once both are known.
 func (l *running) compare(base int64, said claims) {
 	known := l.snapshots.marks[base]
 	both := claims{cmp.Or(said.own, known.own), cmp.Or(said.group, known.group), cmp.Or(said.cpu, known.cpu)}
@@ -126,14 +125,14 @@ func (l *running) compare(base int64, said claims) {
 		before := l.snapshots.differs
 		l.snapshots.differs = fmt.Sprintf("at snapshot %d of the commit log this member's model is not the group's: %s", base, twoCPUs(l.machine.cpu, both.cpu))
 		if before != "" {
-			break // it was told, and lasts
+			break // it has been reported, and persists
 		}
 		l.log.Error(l.snapshots.differs+"; stop it and start it again, it then begins with the newest snapshot; if that recurs, run all members from one build of the program on CPUs of one model, and verify the group (blankout group verify)",
 			"snapshot", base, "hash", fmt.Sprintf("%016x", both.own), "group", fmt.Sprintf("%016x", both.group))
 	}
 }
 
-// twoCPUs says on what two snapshots were computed that should be one.
+// twoCPUs returns the CPUs of two snapshots that should be equal.
 func twoCPUs(own, group string) string {
 	if group = cmp.Or(group, "a CPU that is not known"); own != group {
 		return fmt.Sprintf("it computes on %s, and the group's was computed on %s", event.Printable(own), event.Printable(group))
@@ -141,23 +140,23 @@ func twoCPUs(own, group string) string {
 	return fmt.Sprintf("both were computed on %s, so that one is probably of another build of the program", event.Printable(own))
 }
 
-// keeping checks whether the brokers keep the group's topics for ever.
+// keeping checks whether the brokers keep the group's topics forever.
 type keeping struct {
-	cancel  context.CancelFunc // of the check under way, or nil
-	checked time.Time          // of the last one
+	cancel  context.CancelFunc // of the current check, or nil
+	checked time.Time          // time of the last check
 	err     error              // a *stream.RetentionError, once one has been found
 }
 
-// keepEvery is the time between two checks.
+// keepEvery is the time between checks.
 const keepEvery = time.Hour
 
-// keeps checks whether the brokers keep the commit log and the snapshots for ever.
+// keeps checks whether the brokers keep the commit log and the snapshots forever.
 func (l *running) keeps(ctx context.Context) error {
 	mix, base := l.Config.Topics()
 	return stream.CheckRetention(ctx, l.Kafka.ConnectConfig, mix, base, l.log)
 }
 
-// keepIfDue has a goroutine check again. Where the check fails, the next one repeats it.
+// keepIfDue starts a goroutine that checks again. A failed check is repeated by the next one.
 func (l *running) keepIfDue() {
 	if l.kept.cancel != nil || time.Since(l.kept.checked) < cmp.Or(l.keepEvery, keepEvery) {
 		return

@@ -1,6 +1,6 @@
 package group
 
-// This file holds the fold: which commits count, and what they come to.
+// This file has the group's model: which commits are accepted, and what they add.
 
 import (
 	"encoding/binary"
@@ -19,17 +19,16 @@ import (
 	"blankout/online/share"
 )
 
-// Fold is the model that a commit log comes to, up to one of its offsets. It is a pure
-// function of the state that it began with and the commits and chunks shown to it: the
-// same bits on every machine. It is not safe for concurrent use.
+// Fold is the model that results from applying a commit log up to an offset. It is a pure function of its initial state
+// and the applied commits and chunks: the same bits on every machine. It is not safe for concurrent use.
 type Fold struct {
 	learner     *online.Learner
-	settings    online.Fingerprint // beside the Learner's own
+	settings    online.Fingerprint // besides the Learner's settings
 	fingerprint uint64             // of both
 	// architecture is that of the accepted commits, "" before the first.
 	architecture string
 
-	offset   int64  // of the commit shown last, -1 before the first
+	offset   int64  // of the last commit, -1 before the first
 	chain    uint64 // hash of the accepted commits, see link
 	history  []link // the latest of them, oldest first
 	offsets  event.Offsets
@@ -44,24 +43,24 @@ type link struct {
 	chain  uint64
 }
 
-// maxHistory bounds how many accepted commits may come between a delta's base and it.
+// maxHistory is the largest number of accepted commits between a delta's base and the delta.
 const maxHistory = 4096
 
-// Reason says why a commit was not accepted. The values are those of a metric's label.
+// Reason is why a commit was rejected. The values are those of a metric's label.
 type Reason string
 
 const (
-	ReasonSettings     Reason = "settings"     // of another configuration
-	ReasonArchitecture Reason = "architecture" // its author rounds otherwise than those before
-	ReasonSnapshot     Reason = "snapshot"     // its author knew another commit log, or an older one than is remembered
-	ReasonChunks       Reason = "chunks"       // they are not all there, or are others
-	ReasonSpan         Reason = "span"         // a span does not begin where its partition has come to
+	ReasonSettings     Reason = "settings"     // other settings
+	ReasonArchitecture Reason = "architecture" // its author rounds differently from earlier authors
+	ReasonSnapshot     Reason = "snapshot"     // its author had another commit log, or started from an older state than is kept
+	ReasonChunks       Reason = "chunks"       // some are missing or differ
+	ReasonSpan         Reason = "span"         // a span does not start where its partition has ended
 	ReasonMoved        Reason = "moved"        // it replaces a state that is no longer the latest
-	ReasonDelta        Reason = "delta"        // its numbers fit no model of these settings
+	ReasonDelta        Reason = "delta"        // its values fit no model with these settings
 )
 
-// Rejection says why a commit was not accepted: nothing of it was added, and its author
-// begins again from the fold.
+// Rejection reports why a commit was rejected: nothing of it was added, and its author starts again from the group's
+// model.
 type Rejection struct {
 	Reason Reason
 	Detail string // for people
@@ -69,11 +68,10 @@ type Rejection struct {
 
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
 
-// NewFold returns the fold of an empty commit log that begins with the state of a Learner,
-// which it takes over: from now on only the Fold may change it. settings is what gives
-// its weights their meaning beside the Learner's own settings: how records become events,
-// and which are held out; it may be nil. offsets is how far that state has come;
-// partitions not among them may begin anywhere.
+// NewFold returns the Fold of an empty commit log that starts with the state of a Learner. The Fold owns the Learner
+// from then on. settings determine the meaning of the weights besides the Learner's own settings: how records become
+// events, and which are held out; settings may be nil. offsets are the positions of that state; other partitions may
+// start anywhere.
 func NewFold(l *online.Learner, settings online.Fingerprint, offsets event.Offsets) *Fold {
 	all := online.FingerprintOf(l.Config(), l.Schema())
 	maps.Copy(all, settings)
@@ -82,9 +80,9 @@ func NewFold(l *online.Learner, settings online.Fingerprint, offsets event.Offse
 	return f
 }
 
-// Apply gives the fold the commit log's commit at an offset, with its chunks in their order; a
-// nil chunk is one that could not be read. It returns the columns whose rows have changed,
-// to be followed by members (online.Learner.Follow), or a *Rejection. Offsets must ascend.
+// Apply applies the commit at an offset of the commit log, with its chunks in order; a nil chunk is one that could not
+// be read. It returns the columns whose rows have changed, which members must follow (online.Learner.Follow), or a
+// *Rejection. Offsets must ascend.
 func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32, err error) {
 	f.advance(offset)
 	d, offsets, err := f.check(c, chunks)
@@ -111,7 +109,7 @@ func (f *Fold) advance(offset int64) {
 	f.offset = offset
 }
 
-// accept links an accepted record of the commit log, the one shown last, to the chain.
+// accept adds the last record of the commit log, which was accepted, to the chain.
 func (f *Fold) accept(record []byte) {
 	f.accepted++
 	f.chain = xxhash.Sum64(binary.LittleEndian.AppendUint64(record, f.chain))
@@ -121,7 +119,7 @@ func (f *Fold) accept(record []byte) {
 	f.history = append(f.history, link{f.offset, f.chain})
 }
 
-// check says what a commit would add, and the offsets after it, or why it is not accepted.
+// check returns what a commit would add and the offsets after it, or why it is rejected.
 func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, error) {
 	if c.Fingerprint != f.fingerprint {
 		return nil, nil, &Rejection{ReasonSettings, "it was learned under other settings: give all members of the group the same configuration"}
@@ -129,7 +127,7 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, e
 	if f.architecture != "" && c.Architecture != f.architecture {
 		return nil, nil, &Rejection{ReasonArchitecture, fmt.Sprintf("it was learned on %s, and the group learns on %s", c.Architecture, f.architecture)}
 	}
-	i := sort.Search(len(f.history), func(i int) bool { return f.history[i].offset > c.Base }) // behind the snapshot's link
+	i := sort.Search(len(f.history), func(i int) bool { return f.history[i].offset > c.Base }) // after the snapshot's link
 	switch {
 	case i == 0:
 		return nil, nil, &Rejection{ReasonSnapshot, fmt.Sprintf("it builds on offset %d of the commit log, which lies more than %d accepted commits back", c.Base, maxHistory/2)}
@@ -169,44 +167,43 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, e
 	return d, offsets, nil
 }
 
-// Learner returns the model, which its caller must not change.
+// Learner returns the model. The caller must not change it.
 func (f *Fold) Learner() *online.Learner { return f.learner }
 
-// Fingerprint returns what a Commit to this fold must hold.
+// Fingerprint returns the Fingerprint that a Commit to this group must have.
 func (f *Fold) Fingerprint() uint64 { return f.fingerprint }
 
-// Architecture returns what the programs are built for whose commits were accepted, "" before
-// the first.
+// Architecture returns the architecture of the accepted commits, "" before the first.
 func (f *Fold) Architecture() string { return f.architecture }
 
-// Base returns the commit log's offset that was shown last, -1 for none, and the chain there:
-// those of the next delta that a member begins.
+// Base returns the offset of the last applied commit, -1 for none, and the chain there: those of a delta that a member
+// starts now.
 func (f *Fold) Base() (offset int64, chain uint64) { return f.offset, f.chain }
 
-// Next returns the offset at which the next span of a partition must begin; ok is false
-// for a partition without an accepted span.
+// Next returns the offset at which the next span of a partition must start; ok is false for a partition without an
+// accepted span.
 func (f *Fold) Next(topic string, partition int32) (next int64, ok bool) {
 	p, ok := f.offsets.Lookup(topic, partition)
 	return p.Next, ok
 }
 
-// Offsets returns how far the accepted commits have come, a copy.
+// Offsets returns a copy of the positions of the accepted commits.
 func (f *Fold) Offsets() event.Offsets { return f.offsets.Clone() }
 
-// Skipped returns what the group has passed over, a copy.
+// Skipped returns a copy of the gaps that the group has skipped.
 func (f *Fold) Skipped() []Gap { return slices.Clone(f.skipped) }
 
-// Accepted returns the number of accepted commits, skips included.
+// Accepted returns the number of accepted commits, including skips.
 func (f *Fold) Accepted() uint64 { return f.accepted }
 
-// Rejected returns how many commits were rejected for which reason, a copy.
+// Rejected returns a copy of the numbers of rejected commits by reason.
 func (f *Fold) Rejected() map[Reason]uint64 { return maps.Clone(f.rejected) }
 
-// blockFold is the block that a snapshot has beside the Learner's.
+// blockFold is the block of a snapshot besides those of the Learner.
 const blockFold = "fold"
 
-// EachBlock yields the state of the fold: the blocks of the Learner, which make a model file of
-// it, and the block "fold". Folds that are equal yield equal bytes.
+// EachBlock yields the state: the blocks of the Learner, which are a model file, and the block "fold". Equal Folds
+// yield equal bytes.
 func (f *Fold) EachBlock() (iter.Seq[event.Block], error) {
 	learner, err := f.learner.Snapshot().EachBlock()
 	if err != nil {
@@ -221,8 +218,8 @@ func (f *Fold) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// ReadFold makes the Fold whose EachBlock yielded the blocks: it goes on as that would,
-// with the commits behind its Base. The settings are those of NewFold.
+// ReadFold returns the Fold whose EachBlock has yielded the blocks. It continues with the commits after its Base.
+// settings are those of NewFold.
 func ReadFold(c online.Config, settings online.Fingerprint, blocks []event.Block) (*Fold, error) {
 	data, err := event.FindBlock(blocks, blockFold)
 	if err != nil {
@@ -264,7 +261,7 @@ func (f *Fold) state(c *coder.Coder) {
 		c.Uint(&n)
 		f.rejected[*r] = n
 	})
-	if c.Decode && len(c.In) > 0 || !c.Decode && len(f.skipped) > 0 { // the block ends here where there are none
+	if c.Decode && len(c.In) > 0 || !c.Decode && len(f.skipped) > 0 { // without gaps the block ends here
 		list(c, &f.skipped, 28, func(g *Gap) { gapState(c, g) })
 	}
 }

@@ -1,6 +1,6 @@
 package group
 
-// This file holds the Status that a member publishes.
+// This file has the Status that a member publishes.
 
 import (
 	"cmp"
@@ -17,67 +17,66 @@ import (
 	"blankout/stream"
 )
 
-// Status is what a Member has done, and what it knows of the others. It is immutable.
+// Status is the state of a Member, and what it knows of the others. It is immutable.
 type Status struct {
 	Member     string                  `json:"member"`
 	Generation int32                   `json:"generation"` // 0 before the member has joined
-	Members    int                     `json:"members"`    // of the group
-	Standby    int                     `json:"standby"`    // of them without a partition
-	Partitions []stream.TopicPartition `json:"partitions"` // that this member learns
-	Ends       []End                   `json:"ends"`       // where these end
-	Writer     bool                    `json:"writer"`     // it has the lowest partition: it writes snapshots and snapshots, and validates
-	// About the commit log, as far as this member has applied it.
-	Offset    int64             `json:"commit_log_offset"` // that follows the last commit
-	Lag       int64             `json:"commit_log_lag"`    // commits behind it
+	Members    int                     `json:"members"`    // number of members of the group
+	Standby    int                     `json:"standby"`    // number of members without a partition
+	Partitions []stream.TopicPartition `json:"partitions"` // partitions of this member
+	Ends       []End                   `json:"ends"`       // ends of these partitions
+	Writer     bool                    `json:"writer"`     // it has the lowest partition, so it writes snapshots and validates
+	// Of the commit log, as far as this member has applied it:
+	Offset    int64             `json:"commit_log_offset"` // offset after the last commit
+	Lag       int64             `json:"commit_log_lag"`    // number of later commits
 	Chain     string            `json:"chain"`
-	Accepted  uint64            `json:"accepted"` // of all members
+	Accepted  uint64            `json:"accepted"` // by all members
 	Rejected  map[Reason]uint64 `json:"rejected"`
-	Positions event.Offsets     `json:"positions"`         // how far the group has come
-	Skipped   []Gap             `json:"skipped,omitempty"` // records that group skip had it pass over
-	// About this member.
-	Pending     uint64  `json:"pending"`            // events learned and not yet committed
-	Committed   uint64  `json:"committed"`          // commits written
-	Refused     uint64  `json:"refused"`            // of them not accepted
-	Reprocessed uint64  `json:"reprocessed_events"` // events learned for nothing
+	Positions event.Offsets     `json:"positions"`         // position of the group in each partition
+	Skipped   []Gap             `json:"skipped,omitempty"` // records that "group skip" made the group skip
+	// Of this member:
+	Pending     uint64  `json:"pending"`            // number of events learned and not committed yet
+	Committed   uint64  `json:"committed"`          // number of commits written
+	Refused     uint64  `json:"refused"`            // number of rejected commits
+	Reprocessed uint64  `json:"reprocessed_events"` // number of events that were learned and rejected
 	DeltaBytes  uint64  `json:"delta_bytes"`
 	DeltaRows   uint64  `json:"delta_rows"`
-	Commit      float64 `json:"commit_seconds"` // taken, in all, by commits: from the cut until the fold holds or rejects it
-	Sync        float64 `json:"sync_seconds"`   // and then by becoming equal to the group's state
-	HeldOut     uint64  `json:"held_out"`       // records that it has read and not learned
-	// About the latest snapshot: the commit log's offset that follows it, the hash of its bytes,
-	// which are the same for all members, and when this member came to it.
+	Commit      float64 `json:"commit_seconds"` // total time of commits, from the cut until they are applied or rejected
+	Sync        float64 `json:"sync_seconds"`   // total time to become equal to the group's state after that
+	HeldOut     uint64  `json:"held_out"`       // number of records read and not learned
+	// Of the latest snapshot: the offset of the commit log after it, the hash of its bytes, which all members share,
+	// and the time when this member reached it.
 	SnapshotOffset int64     `json:"snapshot_offset"`
 	SnapshotHash   string    `json:"snapshot_hash"`
 	SnapshotAt     time.Time `json:"snapshot_at"`
-	// Mismatches are the snapshots of the group whose bytes were others than those that this
-	// member came to.
+	// Mismatches is the number of group snapshots whose bytes differ from this member's.
 	Mismatches uint64 `json:"replica_mismatches"`
-	// Peers are the members whose commits this one has read, itself included, in the order
-	// of their ids, without those silent for an hour.
+	// Peers are the members whose commits this member has read, including itself, in the order of their ids. Members
+	// without a commit for an hour are left out.
 	Peers []Peer `json:"peers"`
 
-	// Model is the newest model for readers, and Version the commit log's offset that follows
-	// it: the same for all members.
+	// Model is the newest model for readers, and Version the offset of the commit log after it. Both are the same for
+	// all members.
 	Model   *online.Snapshot `json:"-"`
 	Version int64            `json:"version"`
-	Learner online.Report    `json:"-"` // of the fold
-	// Counts count the records that this member has read, whether or not their commits were accepted.
+	Learner online.Report    `json:"-"` // of the group's model
+	// Counts are those of the records that this member has read, whether or not its commits were accepted.
 	Counts     run.Counts      `json:"-"`
 	Validation validate.Status `json:"-"` // by this member
-	// Warnings say what is probably not as the stream's owner believes, of the fold.
+	// Warnings are about the group's model, and about what its owner probably does not expect.
 	Warnings []watch.Warning `json:"-"`
 	At       time.Time       `json:"at"`
-	NotReady string          `json:"not_ready,omitempty"` // why, "" if it is
+	NotReady string          `json:"not_ready,omitempty"` // the reason, "" if the member is ready
 }
 
-// End is where a partition ends, and so how many of its records the group has not learned yet.
+// End is the end of a partition, and the number of its records that the group has not learned.
 type End struct {
 	stream.TopicPartition
-	HighWater int64 `json:"high_water"` // offset of the partition's end
-	Lag       int64 `json:"lag"`        // offsets between that and what the group has learned
+	HighWater int64 `json:"high_water"` // offset of the end
+	Lag       int64 `json:"lag"`        // number of offsets between the end and the group's position
 }
 
-// ends returns where the partitions end that the member reads now.
+// ends returns the ends of the partitions that the member reads.
 func (l *running) ends(positions event.Offsets) []End {
 	out := []End{}
 	source, ok := l.work.source.(interface{ Stats() stream.ConsumerStats })
@@ -96,19 +95,19 @@ func (l *running) ends(positions event.Offsets) []End {
 	return out
 }
 
-// Peer says what this member knows of another one by its commits.
+// Peer is what this member knows of another one from its commits.
 type Peer struct {
 	Member   string    `json:"member"`
-	Accepted uint64    `json:"accepted"` // commits
+	Accepted uint64    `json:"accepted"` // number of commits
 	Rejected uint64    `json:"rejected"`
-	Events   uint64    `json:"events"` // of the accepted ones
-	At       time.Time `json:"at"`     // when its latest commit was read
-	// Behind is how many commits were in the commit log behind the one that this commit built on:
-	// the age of the model that the member had learned with.
+	Events   uint64    `json:"events"` // of accepted commits
+	At       time.Time `json:"at"`     // time at which its latest commit was read
+	// Behind is the number of commits between the base of its latest commit and that commit: the age of the model with
+	// which the member had learned.
 	Behind int64 `json:"behind"`
 }
 
-// Status returns the latest one; nil before Run has applied the commit log for the first time.
+// Status returns the latest Status, or nil until Run has applied the commit log for the first time.
 func (m *Member) Status() *Status {
 	m.asked.Add(1)
 	return m.status.Load()
@@ -119,9 +118,9 @@ const reportEvery = 200 * time.Millisecond
 // served is the model for readers.
 type served struct {
 	model  *online.Snapshot
-	offset int64 // of the commit log, that it is of
+	offset int64 // of the commit log
 	copied time.Time
-	cost   time.Duration // of copying it
+	cost   time.Duration // time to copy the model
 }
 
 // report publishes a Status.
@@ -167,7 +166,7 @@ func (l *running) report(notReady string) {
 	}
 }
 
-// failing says what cannot be read, or written, "" if there is nothing.
+// failing returns what cannot be read or written, or "".
 func (l *running) failing() string {
 	if why := l.entries.reader.Failing(); why != "" {
 		return why

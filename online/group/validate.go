@@ -1,6 +1,6 @@
 package group
 
-// This file holds the validation of a group's model, by one of its members.
+// This file validates the group's model, on one of its members.
 
 import (
 	"context"
@@ -13,12 +13,11 @@ import (
 type validator struct {
 	schedule validate.Schedule
 	exact    *model.Linear      // the latest exact solution, or nil
-	cancel   context.CancelFunc // of the validation under way, or nil
+	cancel   context.CancelFunc // of the current validation, or nil
 }
 
-// validateIfDue begins a validation if one is asked for, or due and this member's to make:
-// its writer's, so that a group makes each once. The model is the fold, so that every
-// member would come to the same report.
+// validateIfDue starts a validation if one is requested, or if one is due and this member is the writer, so that a
+// group validates once. The model is the group's, so that every member would report the same.
 func (l *running) validateIfDue() {
 	if l.Validator == nil || l.validator.cancel != nil {
 		return

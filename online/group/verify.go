@@ -1,6 +1,6 @@
 package group
 
-// This file applies a commit log for people: to tell what it holds, and to verify its snapshots.
+// This file applies a commit log for people, to inspect it and to verify its snapshots.
 
 import (
 	"bytes"
@@ -15,48 +15,48 @@ import (
 	"blankout/stream"
 )
 
-// Report is what a commit log comes to.
+// Report is the result of applying a commit log.
 type Report struct {
 	Name string `json:"name"`
-	// From is the snapshot that the commit log was applied from, the offset that follows the last
-	// commit in it; 0 is the commit log's beginning.
+	// From is the snapshot from which the commit log was applied: the offset after the last commit in it; 0 is the
+	// start of the commit log.
 	From   int64  `json:"from"`
-	Offset int64  `json:"offset"` // that follows the last record
+	Offset int64  `json:"offset"` // offset after the last record
 	Chain  string `json:"chain"`
-	// Architecture is what the members' programs are built for, "" before they have learned.
+	// Architecture is that of the members' programs, "" before they have learned.
 	Architecture string            `json:"architecture,omitempty"`
 	Accepted     uint64            `json:"accepted"`
 	Rejected     map[Reason]uint64 `json:"rejected"`
-	Skipped      []Gap             `json:"skipped,omitempty"` // what the group passes over
+	Skipped      []Gap             `json:"skipped,omitempty"` // gaps that the group skips
 	Events       uint64            `json:"events"`
-	// Members are those who have committed since From, by id.
+	// Members are those with a commit after From, by id.
 	Members []MemberReport `json:"members"`
-	// Snapshots are those behind From that the snapshot topic holds, in order.
+	// Snapshots are the snapshots after From in the snapshot topic, in order.
 	Snapshots []SnapshotReport `json:"snapshots"`
 	Positions event.Offsets    `json:"positions"`
 }
 
-// MemberReport is about one member.
+// MemberReport is the report of one member.
 type MemberReport struct {
 	Member   string `json:"member"`
-	Accepted uint64 `json:"accepted"` // commits
+	Accepted uint64 `json:"accepted"` // number of commits
 	Rejected uint64 `json:"rejected"`
-	// RejectedFor counts the rejected ones by reason.
+	// RejectedFor is the number of rejected commits by reason.
 	RejectedFor map[Reason]uint64 `json:"rejected_for,omitempty"`
-	Events      uint64            `json:"events"` // of the accepted ones
+	Events      uint64            `json:"events"` // of accepted commits
 	Last        int64             `json:"last"`   // offset of its last commit
 }
 
-// SnapshotReport is about one snapshot.
+// SnapshotReport is the report of one snapshot.
 type SnapshotReport struct {
 	Offset int64 `json:"offset"`
 	Bytes  int   `json:"bytes"`
-	Same   bool  `json:"same"` // as the commit log comes to, to the byte
-	// CPU is what it was computed on, "" where the commit log has no mark of it.
+	Same   bool  `json:"same"` // equal to the state of the commit log, byte by byte
+	// CPU is the CPU on which it was computed, "" if the commit log has no mark of it.
 	CPU string `json:"cpu,omitempty"`
 }
 
-// Verified says whether there was a snapshot to verify and all are what the commit log comes to.
+// Verified returns an error unless there was a snapshot to verify and all equal the state of the commit log.
 func (r *Report) Verified() error {
 	if len(r.Snapshots) == 0 {
 		return errors.New("there is no snapshot behind the one that the commit log was applied from")
@@ -73,14 +73,14 @@ func (r *Report) Verified() error {
 	return nil
 }
 
-// Inspect applies the commit log of a member's group as it stands, from its beginning or the oldest snapshot that there
-// is, and compares the snapshots behind that with what it comes to. It writes nothing.
+// Inspect applies the commit log of a member's group from its start or the oldest snapshot, and compares later
+// snapshots with the result. It writes nothing.
 func Inspect(ctx context.Context, m *Member) (*Report, error) {
 	r, _, err := inspectGroup(ctx, m)
 	return r, err
 }
 
-// inspectGroup is Inspect, and returns what the commit log comes to.
+// inspectGroup is Inspect, and also returns the state of the commit log.
 func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 	topic, err := m.Config.openSnapshots(ctx, m.Kafka.ConnectConfig, m.Log)
 	if err != nil {
@@ -93,20 +93,20 @@ func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 			return nil, nil, err
 		}
 		r, end, err := inspect(ctx, m, snapshots, false)
-		if err == nil && end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonSnapshot] > 0 && len(snapshots) > 0 { // it began from another group
+		if err == nil && end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonSnapshot] > 0 && len(snapshots) > 0 { // it started from another group
 			r, end, err = inspect(ctx, m, snapshots, true)
 		}
 		var trimmed *stream.TrimmedError
 		if errors.As(err, &trimmed) && attempt < loadTries {
-			continue // a newer base came meanwhile
+			continue // a newer snapshot was written in the meantime
 		}
 		return r, end, err
 	}
 }
 
-// inspect is one try of inspectGroup, with the snapshots in the order of offsets. The error is a
-// *SettingsError where nothing of the commit log was learned under the settings of m. It begins
-// with the oldest base, if it is to, or where the commit log's beginning is not there or not empty.
+// inspect is one attempt of inspectGroup, with the snapshots in the order of offsets. It starts with the oldest
+// snapshot if oldest is set, or if the start of the commit log is missing or not empty. The error is a *SettingsError
+// if nothing of the commit log was learned under the settings of m.
 func inspect(ctx context.Context, m *Member, snapshots []stream.GroupSnapshot, oldest bool) (*Report, *replica, error) {
 	c := &m.Config
 	report, all := &Report{Name: c.Name}, snapshots
@@ -192,7 +192,7 @@ func inspect(ctx context.Context, m *Member, snapshots []stream.GroupSnapshot, o
 	return report, end, nil
 }
 
-// marked takes down what a mark says of a snapshot; nil says nothing.
+// marked records the mark of a snapshot, which may be nil.
 func (r *Report) marked(m *Mark) {
 	for i := range r.Snapshots {
 		if b := &r.Snapshots[i]; m != nil && b.Offset == m.Base {
@@ -220,10 +220,10 @@ func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {
 	r.Events += m.commit.Events
 }
 
-// same tells whether a snapshot is what the replica has come to.
+// same reports whether a snapshot equals the state of the replica.
 func (r *replica) same(b *stream.GroupSnapshot) (bool, error) {
 	if b.Offset != r.read {
-		return false, nil // none of our members makes a snapshot there
+		return false, nil // no member writes a snapshot there
 	}
 	data, _, err := r.encode()
 	return bytes.Equal(data, b.Data), err
