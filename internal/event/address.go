@@ -1,20 +1,19 @@
 package event
 
-// This file holds what stands where a URL is meant, which may hold a secret.
+// This file has addresses: URLs that may contain a secret.
 
 import (
 	"regexp"
 	"strings"
 )
 
-// Address is a URL, a path, or what somebody wrote in the place of either. Printed,
-// logged and marshalled it hides the user and the query of a URL, which may be secrets;
-// string(a) is the whole.
+// Address is a URL, a path, or text in place of either. When it is printed, logged or marshalled, it hides the user and
+// the query of a URL, which may be secrets; string(a) is the full text.
 type Address string
 
 const hidden = "***"
 
-// String hides too much rather than too little where it is no valid URL.
+// String hides too much rather than too little if a is not a valid URL.
 func (a Address) String() string {
 	scheme, rest := "", string(a)
 	if i := strings.Index(rest, "://"); i >= 0 {
@@ -35,14 +34,14 @@ func (a Address) String() string {
 	return scheme + rest + query
 }
 
-// GoString is String, for %#v.
+// GoString returns String, for %#v.
 func (a Address) GoString() string { return a.String() }
 
-// MarshalText has logs, JSON and TOML show what String does.
+// MarshalText makes logs, JSON and TOML show String.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// HideAddresses returns an error with the text of err in which every URL is hidden as an
-// Address is. It is nil if err is.
+// HideAddresses returns an error with the text of err in which every URL is hidden like an Address. It returns nil if
+// err is nil.
 func HideAddresses(err error) error {
 	if err == nil {
 		return nil

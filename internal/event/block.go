@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Block is a named piece of a model or checkpoint file. Its writer decides
-// what the bytes mean; the container (package checkpoint) only guards them.
+// Block is a named part of a model or checkpoint file. Its writer defines the meaning of the bytes; the container
+// (package checkpoint) only protects them.
 type Block struct {
 	Name string
 	Data []byte
 }
 
-// FindBlock returns the data of the block of that name.
+// FindBlock returns the data of the block with a name.
 func FindBlock(blocks []Block, name string) ([]byte, error) {
 	for _, b := range blocks {
 		if b.Name == name {
@@ -22,7 +22,7 @@ func FindBlock(blocks []Block, name string) ([]byte, error) {
 	return nil, fmt.Errorf("no block %q", name)
 }
 
-// BlocksUnder returns the blocks whose names begin with prefix, named without it.
+// BlocksUnder returns the blocks whose names begin with prefix, without the prefix in their names.
 func BlocksUnder(blocks []Block, prefix string) (under []Block) {
 	for _, b := range blocks {
 		if name, ok := strings.CutPrefix(b.Name, prefix); ok {

@@ -1,6 +1,6 @@
 package event
 
-// This file says which labels are one class.
+// This file maps labels to classes.
 
 import (
 	"bytes"
@@ -10,15 +10,14 @@ import (
 	"strings"
 )
 
-// Class returns the class of a label, adding it if the Schema may still grow.
-// ok is false for a label that is not a class.
+// Class returns the class of a label, and adds the class if the Schema can still grow. ok is false for a label that is
+// not a class.
 //
-// A class is named by its text as first seen. Other texts are other classes, except for the
-// spellings of -1, 0 and 1 (SameLabel), of which Joined holds the first.
+// A class is named by the first text of its label. Other texts are other classes, except for the spellings of -1, 0 and
+// 1 (SameLabel); Joined has the first other spelling.
 //
-// Of two classes the second is the positive one: a first label that is the larger of its usual
-// pair (1 of -1/1 or 0/1, true) therefore takes the second place and leaves the first for the
-// one to come, named "" until then.
+// Of two classes the second is the positive one. If the first label is the larger one of a known pair (1 of -1/1 or
+// 0/1, true), it becomes the second class. The first class is then named "" until its label arrives.
 func (s *Schema) Class(label []byte) (class int, ok bool) {
 	if len(label) == 0 {
 		return 0, false
@@ -30,7 +29,7 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 	name := string(label)
 	for i, c := range s.Classes {
 		if c == "" {
-			s.Classes = append([]string(nil), s.Classes...) // a View keeps the old ones
+			s.Classes = append([]string(nil), s.Classes...) // a View shares the old ones
 			s.Classes[i] = name
 			return i, true
 		}
@@ -45,10 +44,10 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 	return len(s.Classes) - 1, true
 }
 
-// FindClass returns the class of a label, -1 if the Schema has none for it.
+// FindClass returns the class of a label, or -1.
 func (s *Schema) FindClass(label string) int { return FindClass(s.Classes, label) }
 
-// FindClass returns the index of the class of a label, -1 if classes has none for it.
+// FindClass returns the index of the class of a label, or -1.
 func FindClass(classes []string, label string) int {
 	alike := -1
 	for i, c := range classes {
@@ -62,8 +61,7 @@ func FindClass(classes []string, label string) int {
 	return alike
 }
 
-// SameLabel reports whether two labels are one class: they are the same text, or spell -1, 0 or
-// 1 as 1, +1 or 1.0.
+// SameLabel reports whether two labels are the same class: they are equal, or both spell -1, 0 or 1 (as 1, +1 or 1.0).
 func SameLabel(a, b string) bool {
 	if a == b {
 		return true
@@ -91,8 +89,7 @@ func unit(text string) string {
 	return digits[:1]
 }
 
-// join notes that a label which is spelled otherwise than its class belongs to it: the first one
-// of each class, for a warning.
+// join records the first other spelling of a class, for a warning.
 func (s *Schema) join(class int, label []byte) {
 	if s.Classes[class] == string(label) {
 		return
@@ -105,8 +102,8 @@ func (s *Schema) join(class int, label []byte) {
 	s.Joined = append(s.Joined[:len(s.Joined):len(s.Joined)], [2]string{s.Classes[class], string(label)})
 }
 
-// LabelSpellings returns sentences for a warning: labels that were joined because they are
-// spellings of one number, and classes that are one number but stay apart.
+// LabelSpellings returns sentences for a warning: about labels that were joined as spellings of one number, and about
+// classes that are one number but were not joined.
 func (s *Schema) LabelSpellings() (out []string) {
 	if len(s.Joined) > 0 {
 		var pairs []string
@@ -141,9 +138,9 @@ func (s *Schema) LabelSpellings() (out []string) {
 	return out
 }
 
-// PlainNumber returns the one spelling of the decimal number that text is, exactly: an integer as
-// an integer, another without an exponent and without zeros at its end. A number of more than
-// plainDigits digits keeps an exponent. It returns nil if text is no finite number, or its exponent is beyond a million.
+// PlainNumber returns a canonical spelling of a decimal number, exactly: an integer as an integer, other numbers
+// without an exponent and trailing zeros. A number of more than plainDigits digits keeps an exponent. It returns nil if
+// text is not a finite number, or its exponent is beyond a million.
 func PlainNumber(text []byte) []byte {
 	rest := text
 	negative := len(rest) > 0 && rest[0] == '-'
@@ -178,7 +175,7 @@ func PlainNumber(text []byte) []byte {
 	if negative {
 		out = append(out, '-')
 	}
-	switch point := len(digits) + exponent; { // digits before the point
+	switch point := len(digits) + exponent; { // digits before the decimal point
 	case exponent >= 0 && point <= plainDigits:
 		return append(append(out, digits...), bytes.Repeat([]byte{'0'}, exponent)...)
 	case exponent >= 0 || point > plainDigits || -exponent > plainDigits:
@@ -190,5 +187,5 @@ func PlainNumber(text []byte) []byte {
 	}
 }
 
-// plainDigits is the most digits that PlainNumber writes before a point, or behind one.
+// plainDigits is the largest number of digits that PlainNumber writes before or after a decimal point.
 const plainDigits = 40

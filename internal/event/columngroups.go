@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// This file names groups of columns of sparse formats.
+// This file has groups of columns of sparse formats.
 
-// ColumnGroups says which columns of a sparse text format die together: those of a
-// sensor, say. Such a format has no fields that could say it. A column that is in no
-// group dies alone.
+// ColumnGroups groups the columns of a sparse text format that die together, for example those of a sensor, because
+// such a format has no fields. A column without a group dies alone.
 type ColumnGroups struct {
-	// Every cuts the columns into runs of so many, from column 0 on; 0 does not.
+	// Every divides the columns into runs of so many, from column 0 on; 0 means no runs.
 	Every uint32 `json:"every,omitempty"`
-	// Named lists groups by name. Where two hold the same column it belongs to the first.
+	// Named lists groups by name. A column in several groups belongs to the first.
 	Named []NamedColumns `json:"named,omitempty"`
 }
 
-// NamedColumns is a group of columns with a name.
+// NamedColumns is a named group of columns.
 type NamedColumns struct {
 	Name  string `json:"name"`
 	Spans []Span `json:"spans"`
@@ -32,8 +31,8 @@ type Span struct {
 	To   uint32 `json:"to"`
 }
 
-// ParseSpans reads columns by their numbers in a sparse text format, as in
-// 1-8,12; zeroBased says whether these count from 0.
+// ParseSpans parses columns by their numbers in a sparse text format, as in 1-8,12. zeroBased means that these count
+// from 0.
 func ParseSpans(s string, zeroBased bool) ([]Span, bool) {
 	base := uint64(1)
 	if zeroBased {
@@ -55,7 +54,7 @@ func ParseSpans(s string, zeroBased bool) ([]Span, bool) {
 	return spans, true
 }
 
-// Find returns the spans of a group by its name.
+// Find returns the spans of the group with a name.
 func (g *ColumnGroups) Find(name string) ([]Span, bool) {
 	if g == nil {
 		return nil, false
@@ -66,7 +65,7 @@ func (g *ColumnGroups) Find(name string) ([]Span, bool) {
 	return nil, false
 }
 
-// String returns a form that is equal for equal groups only.
+// String returns a text that is equal for equal groups only.
 func (g *ColumnGroups) String() string {
 	if g == nil {
 		return ""

@@ -1,6 +1,6 @@
 package event
 
-// This file holds events and where they come from: Example, Batch, Source, Offsets.
+// This file has events and their sources: Example, Batch, Source, Offsets.
 
 import (
 	"cmp"
@@ -9,58 +9,53 @@ import (
 	"slices"
 )
 
-// Unlabeled is the Label of an event whose class is not known.
+// Unlabeled is the Label of an event without a label.
 const Unlabeled = -1
 
-// Example is one event as the learner sees it. Its slices are borrowed from
-// the Source that filled it and are valid until that Source's next call.
+// Example is one event as the learner receives it. Its slices are borrowed from the Source that filled it and are valid
+// until that Source's next call.
 type Example struct {
 	Features Vec
-	// Field holds for every entry of Features the id of the field it came
-	// from (an index of Schema.Fields). Nil means field 0 throughout, the
+	// Field has the field id of each entry of Features (an index of Schema.Fields). Nil means field 0 for all, the
 	// anonymous field of the sparse text formats.
 	Field []uint16
-	// Missing lists the ids of fields that the event declares as unknown
-	// (null), in ascending order. See Missing.
+	// Missing lists the ids of fields that the event declares missing (null), in ascending order.
 	Missing []uint16
-	// MissingColumns lists columns of the anonymous field that are declared as unknown,
-	// in ascending order. Features must not hold them. No format says this of an event;
-	// a caller may that knows which features it took away.
+	// MissingColumns lists columns of the anonymous field that are declared missing, in ascending order. Features must
+	// not contain them. No format can declare them; callers that have removed features can.
 	MissingColumns []uint32
-	// Declared says that what a model counts as missing by its Faults has become null, or that the
-	// values are no more those that the event came with: no model looks for faults again.
+	// Declared means that readings which count as missing by a model's Faults are null already, or that values have
+	// been changed. Models then do not apply Faults again.
 	Declared bool
 
 	Label  int     // class, an index of Schema.Classes, or Unlabeled
-	Target float64 // the label that is a number, by Schema.Target; Label is then 0, or Unlabeled
-	Weight float64 // importance, >= 0; the decoder sets 1 where the event says nothing
-	Key    []byte  // the record's key, or the id field where one is configured
-	Time   int64   // event time, milliseconds since the Unix epoch; 0 if unknown
-	// Arrival is, of a joined stream, when the record came by the time of the logs, in
-	// milliseconds. From Example to Example of a partition it does not go back.
+	Target float64 // the regression label, see Schema.Target; Label is then 0 or Unlabeled
+	Weight float64 // importance, >= 0; 1 if the event does not have one
+	Key    []byte  // key of the record, or the configured id field
+	Time   int64   // event time in milliseconds since the Unix epoch; 0 if not known
+	// Arrival is, for a joined stream, the arrival time of the record by the logs' clocks, in milliseconds. It never
+	// decreases within a partition.
 	Arrival int64
-	// OddTime says that the record's own time is out of line with those of the records
-	// around it in its partition, so that Arrival is the time of the one before it.
+	// OddTime means that the record's time does not fit those of its neighbors in the partition, so Arrival is that of
+	// the record before it.
 	OddTime bool
 
-	// NotFinite counts the values of the record that were NaN or infinite and are missing.
+	// NotFinite is the number of values that were NaN or infinite and are missing.
 	NotFinite int
 
-	Offset      int64  // of the record in its partition, or the line number in a file
+	Offset      int64  // of the record in its partition, or line number in a file
 	Fingerprint uint64 // hash of the record's offset and bytes, see Position.Sum
 
-	// Value is the record as it came, nil unless its decoder was asked to keep it.
+	// Value is the raw record, or nil unless the decoder was asked to keep it.
 	Value []byte
 
-	// Refused is set for a record that cannot be used. Everything above but
-	// Offset, Fingerprint, Key and Time is then empty: the record must not be
-	// learned, but it is counted, passed on to the dead letters and stepped over.
+	// Refused is set for a record that cannot be used. Everything above except Offset, Fingerprint, Key and Time is
+	// then empty: the record must not be learned, but is counted, passed to the dead letters and skipped.
 	Refused *Refusal
 }
 
-// FieldsOf writes the field of every one of the columns, which ascend, to out: that of
-// e's own entry, 0 for a column that e does not hold. It returns nil where e has no
-// fields.
+// FieldsOf writes the field of each column to out; columns ascend. It writes 0 for a column that e does not have. It
+// returns nil if e has no fields.
 func (e *Example) FieldsOf(columns []uint32, out []uint16) []uint16 {
 	if e.Field == nil {
 		return nil
@@ -80,11 +75,10 @@ func (e *Example) FieldsOf(columns []uint32, out []uint16) []uint16 {
 	return out
 }
 
-// MaxMagnitude bounds the numbers of an event, as decoders do: sums of what is learned stay finite.
+// MaxMagnitude is the largest number of an event, so that sums stay finite. Decoders enforce it.
 const MaxMagnitude = 1e30
 
-// Usable says whether an event can be learned: it is not refused, and none of its numbers is beyond
-// MaxMagnitude.
+// Usable reports whether an event can be learned: it is not refused, and no number exceeds MaxMagnitude.
 func (e *Example) Usable() bool {
 	if e.Refused != nil || !(e.Target >= -MaxMagnitude && e.Target <= MaxMagnitude) || !(e.Weight >= 0 && e.Weight <= MaxMagnitude) {
 		return false
@@ -97,15 +91,15 @@ func (e *Example) Usable() bool {
 	return true
 }
 
-// IsSparse says whether an event of a Schema with these fields is one of a sparse text
-// format: it has columns, and no fields whose names tell what is missing.
+// IsSparse reports whether an event of a Schema with these fields is of a sparse text format: it has columns, but no
+// named fields that can be missing.
 func (e *Example) IsSparse(fields []Field) bool {
 	return len(e.Missing) == 0 && !slices.ContainsFunc(e.Field, func(id uint16) bool {
 		return int(id) < len(fields) && fields[id].Kind != Sparse && fields[id].Kind != Cross
 	})
 }
 
-// LacksColumn says whether a column is declared missing.
+// LacksColumn reports whether a column is declared missing.
 func (e *Example) LacksColumn(column uint32) bool {
 	if len(e.MissingColumns) == 0 {
 		return false
@@ -114,8 +108,7 @@ func (e *Example) LacksColumn(column uint32) bool {
 	return lacks
 }
 
-// Reason says why a record was refused. The values are the ones of the metric
-// label and of the dead letter's header.
+// Reason is why a record was refused. The values are those of the metric label and of the dead letter's header.
 type Reason string
 
 // The reasons for which records are refused.
@@ -124,97 +117,88 @@ const (
 	ReasonNotFinite     Reason = "not-finite"      // a NaN or an infinity
 	ReasonOutOfRange    Reason = "out-of-range"    // a number, product or sum beyond 1e30, or an index that is no column
 	ReasonTooMany       Reason = "too-many"        // more features than allowed
-	ReasonOversize      Reason = "oversize"        // more bytes than allowed
-	ReasonLabel         Reason = "label"           // a label outside the known classes
-	ReasonWeight        Reason = "weight"          // a weight that is no number from 0 to 1e30
-	ReasonSchemaFormat  Reason = "confluent-wire"  // a schema-registry record, magic byte 0
-	ReasonSchema        Reason = "schema"          // of a schema that cannot be had, or not be used
-	ReasonDuplicate     Reason = "duplicate-field" // a key twice in one JSON object
-	ReasonDecompression Reason = "decompression"   // a record that does not unpack
-	ReasonID            Reason = "id"              // no id, or one too long, where events and labels are joined by it
-	ReasonLate          Reason = "late"            // a label that came when its event waited no more
-	ReasonTombstone     Reason = "tombstone"       // a record of a topic without a value, which says that its key is gone
-	ReasonMemory        Reason = "memory"          // new columns or a new class for which the learner has no room
-	ReasonRepeated      Reason = "repeated"        // an event that came before, from a producer that wrote it twice
+	ReasonOversize      Reason = "oversize"        // too many bytes
+	ReasonLabel         Reason = "label"           // an unknown label
+	ReasonWeight        Reason = "weight"          // a weight that is not a number from 0 to 1e30
+	ReasonSchemaFormat  Reason = "confluent-wire"  // a schema registry record (magic byte 0) that was not expected
+	ReasonSchema        Reason = "schema"          // its schema is not available or not supported
+	ReasonDuplicate     Reason = "duplicate-field" // a duplicate key in a JSON object
+	ReasonDecompression Reason = "decompression"   // a record that cannot be decompressed
+	ReasonID            Reason = "id"              // no id, or one that is too long, if events and labels are joined by id
+	ReasonLate          Reason = "late"            // a label that arrived after its event's deadline
+	ReasonTombstone     Reason = "tombstone"       // a record without a value, which deletes its key
+	ReasonMemory        Reason = "memory"          // new columns or a new class for which the learner has no memory
+	ReasonRepeated      Reason = "repeated"        // an event that arrived before, from a producer that wrote it twice
 )
 
-// Faulty reports whether something is wrong with a record of that reason, which is then a
-// matter for a person. One that came before, or a tombstone, is counted and passed over.
+// Faulty reports whether records of that reason need a person's attention. Repeated events and tombstones are only
+// counted and skipped.
 func (r Reason) Faulty() bool { return r != ReasonRepeated && r != ReasonTombstone }
 
-// Refusal is the data of a refused record: the cause and the bytes as they
-// came, borrowed like the Example that carries it.
+// Refusal holds a refused record: the reason and the raw bytes, borrowed like the Example that has it.
 type Refusal struct {
 	Reason Reason
-	Detail string // what is wrong and where in the record, for a person
+	Detail string // what is wrong, and where in the record; for people
 	Value  []byte
 }
 
 func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Detail }
 
-// Batch is a run of examples of one partition, in offset order. It is filled
-// and owned by a Source: everything in it is borrowed until the next call.
+// Batch is a run of events of one partition, in offset order. A Source fills and owns it: everything in it is borrowed
+// until the next call.
 type Batch struct {
-	Topic     string // topic, or file name
+	Topic     string // topic or file name
 	TopicID   string // of the topic, see Position
 	Partition int32
 	Examples  []Example
-	// Next is the offset that follows the last record looked at. It may lie
-	// past the last example's (compaction, transaction markers), and a Batch
-	// without examples still moves it forward.
+	// Next is the offset after the last record read. It may be after the last event's (compaction, transaction
+	// markers), and a Batch without events can still advance it.
 	Next int64
-	// HighWater is the partition's end as of this batch, -1 if unknown.
+	// HighWater is the partition's end as of this batch, -1 if not known.
 	HighWater int64
-	// Reset says that the Source, by a policy its user has chosen, goes on at
-	// another offset than the one it was asked for. Such a Batch has no examples,
-	// and only here Next may lie before the partition's Position.
+	// Reset means that the Source continues at another offset than requested, by a policy that its user has chosen.
+	// Such a Batch has no events, and its Next may be before the partition's Position.
 	Reset bool
-	// Labels says that the examples are labels of events: of each only Key, Label and
-	// Weight count.
+	// Labels means that the events are labels of events: only Key, Label and Weight are used.
 	Labels bool
-	// Schema is the View of what was known when this batch had been decoded: a Source
-	// that reads ahead may know more by the time it is learned. nil means that the
-	// Schema has not changed.
+	// Schema is the View of the Schema after this batch was decoded, because a Source that reads ahead may extend the
+	// Schema later. nil means that the Schema has not changed.
 	Schema *Schema
 }
 
-// Source is where events come from: a topic, a file, or memory.
+// Source is a source of events: a topic, a file, or memory.
 type Source interface {
-	// Next fills b with the next records of one partition, in offset order, and
-	// waits for the first one. It returns io.EOF after the last record of a
-	// Source that ends, and the context's error if that ends first; any other
-	// error is final. What it fills stays valid until the same b comes again, so
-	// that the caller can read ahead with several Batches.
+	// Next fills b with the next records of one partition, in offset order, and waits for the first one. It returns
+	// io.EOF after the last record of a Source that ends, and the context's error if that ends first; any other error
+	// is final. The content of b stays valid until b is filled again, so a caller can read ahead with several Batches.
 	Next(ctx context.Context, b *Batch) error
 }
 
-// Position is how far a partition has been learned.
+// Position is the learned part of a partition.
 type Position struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	Next      int64  `json:"next"`    // offset of the first record not yet counted in
-	Records   uint64 `json:"records"` // records counted in, refused ones included
-	// Sum is the sum modulo 2^64 of the Fingerprints of those records. Equal
-	// sums over equal ranges show that every record was counted exactly once.
+	Next      int64  `json:"next"`    // offset of the first record that is not learned
+	Records   uint64 `json:"records"` // number of learned records, including refused ones
+	// Sum is the sum modulo 2^64 of the Fingerprints of those records. Equal sums over equal ranges show that every
+	// record was counted exactly once.
 	Sum uint64 `json:"sum"`
-	// First is where the counting began: a caller that wants the same records again
-	// reads from here to Next.
+	// First is the offset where counting started: the records are those from First to Next.
 	First int64 `json:"first"`
-	// TopicID is the brokers' id of the topic, which a topic of the same name that
-	// is made anew does not have; "" if unknown.
+	// TopicID is the brokers' id of the topic, which changes if the topic is deleted and created again; "" if not
+	// known.
 	TopicID string `json:"topic_id,omitempty"`
 }
 
-// Offsets is how far a stream has been learned: one Position for each
-// partition, ordered by topic and partition.
+// Offsets has one Position for each partition of a stream, ordered by topic and partition.
 type Offsets []Position
 
 func comparePosition(a, b Position) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// At returns the Position of a partition, creating one that starts at offset
-// next if there is none. The pointer is valid until the next call of At.
+// At returns the Position of a partition, and creates one that starts at offset next if there is none. The pointer is
+// valid until the next call of At.
 func (o *Offsets) At(topic string, partition int32, next int64) *Position {
 	p := Position{Topic: topic, Partition: partition, Next: next, First: next}
 	i, ok := slices.BinarySearchFunc(*o, p, comparePosition)
@@ -236,8 +220,8 @@ func (o Offsets) Lookup(topic string, partition int32) (Position, bool) {
 // Clone returns a copy that shares no memory with o.
 func (o Offsets) Clone() Offsets { return slices.Clone(o) }
 
-// Advance counts one record in. It returns an error, and changes nothing, if
-// the record lies before the position: a source must never go back.
+// Advance counts one record. It returns an error, and changes nothing, if the record is before the position, because a
+// source must never go back.
 func (p *Position) Advance(offset int64, fingerprint uint64) error {
 	if offset < p.Next {
 		return fmt.Errorf("%s/%d: offset %d after position %d: a record would be counted twice", p.Topic, p.Partition, offset, p.Next)

@@ -1,6 +1,6 @@
 package event
 
-// This file holds the bounded dictionary of names that reports show.
+// This file has the bounded dictionary of names that reports show.
 
 import (
 	"encoding/binary"
@@ -12,30 +12,29 @@ import (
 	"unicode/utf8"
 )
 
-// Names is the bounded dictionary of a Schema: the names that were hashed, in
-// the order of their first appearance, until it is full. Like the Schema it belongs
-// to the decoder's goroutine, others take a View. A nil *Names keeps nothing.
+// Names is the bounded dictionary of a Schema: the names that were hashed, in the order of their first appearance,
+// until it is full. Like the Schema it belongs to the decoder's goroutine; others use a View. A nil *Names keeps
+// nothing.
 //
-// The column of a name is the low bits of its hash, so names that met in one
-// column are found by comparing hashes; two names of one 64-bit hash count as
-// one.
+// The column of a name is the low bits of its hash, so names that share a column are found by comparing hashes. Two
+// names with the same 64-bit hash count as one.
 type Names struct {
 	max    int
 	hashes []uint64
 	ends   []int // text[ends[i-1]:ends[i]] is name i
 	text   []byte
-	seen   []uint64 // open-addressed set of hashes, 0 is empty
-	number []uint32 // beside it, the number of the name
+	seen   []uint64 // open-addressed set of hashes; 0 is empty
+	number []uint32 // parallel to seen: index of the name
 }
 
-// MaxNameBytes bounds a name that is kept: Names keeps the first MaxNameBytes bytes of a
-// longer one, and an ellipsis.
+// MaxNameBytes is the largest length of a kept name. Names keeps the first MaxNameBytes bytes of a longer name, and an
+// ellipsis.
 const MaxNameBytes = 256
 
 // NewNames returns an empty dictionary of at most max names.
 func NewNames(max int) *Names { return &Names{max: max} }
 
-// Len returns the number of names held.
+// Len returns the number of names.
 func (n *Names) Len() int {
 	if n == nil {
 		return 0
@@ -43,8 +42,7 @@ func (n *Names) Len() int {
 	return len(n.hashes)
 }
 
-// Wants reports whether a name of this hash would be added: it is new and there
-// is room.
+// Wants reports whether a name with this hash would be added: it is new and there is capacity.
 func (n *Names) Wants(hash uint64) bool {
 	if n == nil || len(n.hashes) >= n.max || hash == 0 {
 		return false
@@ -55,7 +53,7 @@ func (n *Names) Wants(hash uint64) bool {
 	return n.seen[n.slot(hash)] == 0
 }
 
-// Find returns the name of a hash, "" if the dictionary does not hold it.
+// Find returns the name with a hash, or "".
 func (n *Names) Find(hash uint64) (name string) {
 	if n.Len() == 0 || hash == 0 {
 		return ""
@@ -71,10 +69,10 @@ func (n *Names) Find(hash uint64) (name string) {
 	return name
 }
 
-// slot returns where hash stands in seen, or the empty slot where it would.
+// slot returns the index of hash in seen, or of the empty slot for it.
 func (n *Names) slot(hash uint64) uint64 {
 	mask := uint64(len(n.seen) - 1)
-	// The low bits are the column; collisions there must not become probes here.
+	// The low bits are the column; names that share a column must not share a slot.
 	at := bits.RotateLeft64(hash, 32) & mask
 	for n.seen[at] != hash && n.seen[at] != 0 {
 		at = (at + 1) & mask
@@ -123,8 +121,7 @@ func (n *Names) At(i int) (hash uint64, name string) {
 	return n.hashes[i], string(n.text[start:n.ends[i]])
 }
 
-// View returns the dictionary as it is now. It shares memory with n, which may grow on,
-// and so may the View: neither sees what the other adds.
+// View returns the current dictionary. It shares memory with n. Both may grow, and neither sees what the other adds.
 func (n *Names) View() *Names {
 	if n == nil {
 		return nil
@@ -132,10 +129,9 @@ func (n *Names) View() *Names {
 	return &Names{max: n.max, hashes: slices.Clip(n.hashes), ends: slices.Clip(n.ends), text: slices.Clip(n.text)}
 }
 
-// Printable returns a name from an event, or a text that holds one, in the form in
-// which it may be shown in a terminal, a log or a line of text: whatever does not print
-// (ESC, newlines, tabs, marks that turn the direction of writing) is escaped as in
-// Go, \x1b or \n. It changes nothing that prints, so doing it twice does no harm.
+// Printable escapes everything that does not print in a name or text (ESC, newlines, tabs, marks that change the
+// direction of writing) as in Go, \x1b or \n, so that it can be shown in a terminal or a log. Applying it twice changes
+// nothing.
 func Printable(text string) string {
 	if strings.IndexFunc(text, unprintable) < 0 && utf8.ValidString(text) {
 		return text
@@ -156,12 +152,11 @@ func Printable(text string) string {
 
 func unprintable(r rune) bool { return !strconv.IsPrint(r) }
 
-// Full reports whether no further name is taken up.
+// Full reports whether no further name is added.
 func (n *Names) Full() bool { return n != nil && len(n.hashes) >= n.max }
 
-// Blocks encodes the dictionary as the block "names", none if n is nil: the
-// most names it may hold, how many it holds, then the hash, the length and the
-// bytes of each. Numbers are little-endian, the hash 64 bits and the others 32.
+// Blocks encodes the dictionary as the block "names", or returns none if n is nil: its capacity, its length, then the
+// hash, the length and the bytes of each name. Numbers are little-endian, the hash with 64 bits and the others with 32.
 func (n *Names) Blocks() []Block {
 	if n == nil {
 		return nil
@@ -178,7 +173,7 @@ func (n *Names) Blocks() []Block {
 	return []Block{{"names", b}}
 }
 
-// ReadNames reads what Names.Blocks wrote; nil without a block "names".
+// ReadNames decodes the result of Names.Blocks; nil without a block "names".
 func ReadNames(blocks []Block) (*Names, error) {
 	b, err := FindBlock(blocks, "names")
 	if err != nil {

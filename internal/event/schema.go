@@ -1,6 +1,6 @@
 package event
 
-// This file says what the columns of events mean.
+// This file has the Schema, which defines the columns of events.
 
 import (
 	"errors"
@@ -11,81 +11,73 @@ import (
 	"blankout/internal/loss"
 )
 
-// Schema says what the columns of an event mean: how names become columns,
-// which fields there are, and the classes. It belongs to every model: an event
-// decoded under another Schema would be scored with other weights.
+// Schema defines the columns of events: how names are mapped to columns, the fields, and the classes. It is part of
+// every model, because an event decoded with another Schema would be scored with other weights.
 //
-// Fields, Classes and Names grow in the order of appearance. A Schema belongs to one
-// goroutine, the decoder's. That one takes a View for everybody else: a Batch has the
-// View of what was known when it had been decoded.
+// Fields, Classes and Names grow in the order of appearance. A Schema belongs to one goroutine, the decoder's. The
+// decoder takes a View for all other goroutines: a Batch has the View after it was decoded.
 type Schema struct {
 	Bits uint   `json:"bits"` // names hash to 2^Bits columns, 1 to 31
 	Seed uint64 `json:"seed"` // of that hash
-	// NumericIndices keeps the numeric indices of the sparse text formats as
-	// columns instead of hashing them.
+	// NumericIndices keeps the numeric indices of sparse text formats as columns, instead of hashing them.
 	NumericIndices bool `json:"numeric_indices,omitempty"`
 	ZeroBased      bool `json:"zero_based,omitempty"` // svmlight indices count from 0, not 1
-	// Absent says what a field or column means that an event leaves out: AbsentAuto ("" here),
-	// AbsentZero or AbsentMissing.
+	// Absent defines the meaning of an absent field or column: AbsentAuto ("" here), AbsentZero or AbsentMissing.
 	Absent string `json:"absent,omitempty"`
-	// Apart gives every numeric field a column, Field.Column, that no other name gets.
+	// Apart gives every numeric field a column of its own, Field.Column.
 	Apart bool `json:"apart,omitempty"`
-	// Closed is how many fields a model that learns no more has: those that are added behind
-	// them get no columns of their own. 0 is a model that learns.
+	// Closed is the number of fields of a model that no longer learns: later fields get no columns of their own. It is
+	// 0 for a model that learns.
 	Closed  int         `json:"-"`
 	Crosses [][2]string `json:"crosses,omitempty"` // pairs of field names
 	Fields  []Field     `json:"fields"`            // by field id; 0 is the anonymous field
-	// ColumnGroups says which columns of the anonymous field die together; nil says nothing.
+	// ColumnGroups groups columns of the anonymous field that die together; it may be nil.
 	ColumnGroups *ColumnGroups `json:"column_groups,omitempty"`
 
-	// Target says what labels are: classes (Sign), or numbers, and then there are no
-	// Classes.
+	// Target is the kind of labels: classes (Sign), or numbers, without Classes.
 	Target     loss.Target `json:"target,omitzero"`
 	Classes    []string    `json:"classes"`     // by class
-	MaxClasses int         `json:"max_classes"` // Classes may grow to this many; at least 2
-	// MoreClasses is to how many more Classes may grow, for a learner that has classes of few events share an output.
+	MaxClasses int         `json:"max_classes"` // largest number of Classes, at least 2
+	// MoreClasses is the number of additional Classes, for a learner whose classes with few events share an output.
 	MoreClasses int `json:"-"`
-	// Joined holds, for each class that was spelled in several ways, its name and the first
-	// other spelling: -1, 0 and 1 alone are joined.
+	// Joined has, for each class with several spellings, its name and the first other spelling. Only -1, 0 and 1 are
+	// joined.
 	Joined [][2]string `json:"joined,omitempty"`
 
-	// Names tells which names were hashed to which column; nil keeps none. A
-	// model file holds it in a block of its own.
+	// Names has the names that were hashed, by column; nil keeps none. It is a block of its own in a model file.
 	Names *Names `json:"-"`
 
-	view *Schema // the latest View; of a View itself
+	view *Schema // the latest View; for a View: itself
 }
 
-// The values of Schema.Absent. Under each of them a bag of words does not say what it lacks.
+// The values of Schema.Absent. With any of them, a bag of words has no missing words.
 const (
-	// AbsentAuto: a named field that events usually hold is missing, a column of a sparse text
-	// format is 0.
+	// AbsentAuto: a named field that events usually have is missing; a column of a sparse text format is 0.
 	AbsentAuto = "auto"
-	// AbsentZero: a named number is 0, once an event has had it; another field is not missing.
+	// AbsentZero: a named number is 0, once an event has had it; other fields are not missing.
 	AbsentZero = "zero"
-	// AbsentMissing: a column of a sparse text format which events usually hold is missing, too.
+	// AbsentMissing: as AbsentAuto, and a column of a sparse text format that events usually have is missing.
 	AbsentMissing = "missing"
 )
 
-// ColumnsGoMissing reports whether a column of a sparse text format that is left out is missing
-// where events usually hold it.
+// ColumnsGoMissing reports whether absent columns of a sparse text format that events usually have are missing.
 func (s *Schema) ColumnsGoMissing() bool { return s.Absent == AbsentMissing }
 
 // Field is a named part of an event: a JSON key, a CSV column, a VW namespace.
 type Field struct {
 	Name  string `json:"name"`
 	Kind  Kind   `json:"kind"`
-	Group string `json:"group,omitempty"` // a sensor, say: fields that fail together
-	// Column is that of a numeric field, where the Schema is Apart.
+	Group string `json:"group,omitempty"` // for example a sensor, whose fields fail together
+	// Column is the column of a numeric field, if the Schema is Apart.
 	Column uint32 `json:"column,omitempty"`
 }
 
-// Kind says what a field's values are.
+// Kind is the kind of a field's values.
 type Kind uint8
 
 // The kinds of fields.
 const (
-	Sparse      Kind = iota // columns of a sparse text format: numeric or not is found out
+	Sparse      Kind = iota // columns of a sparse text format, which may be numeric
 	Numeric                 // one number, one column
 	Categorical             // one of many strings, one-hot as name=value
 	Words                   // a bag of strings
@@ -97,7 +89,7 @@ var kindNames = []string{"sparse", "numeric", "categorical", "words", "boolean",
 
 func (k Kind) String() string { return kindNames[k] }
 
-// MarshalText and UnmarshalText write and read a Kind by name.
+// MarshalText returns the name of a Kind.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 func (k *Kind) UnmarshalText(b []byte) error {
 	i := slices.Index(kindNames, string(b))
@@ -108,8 +100,7 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Named says whether the absence of a field of this kind can be known: of one
-// number, string or truth value under a name.
+// Named reports whether a field of this kind can be missing: a named number, string or truth value.
 func (k Kind) Named() bool { return k == Numeric || k == Categorical || k == Boolean }
 
 // GroupName returns the name of the group of a field.
@@ -120,8 +111,8 @@ func (f *Field) GroupName() string {
 	return f.Name
 }
 
-// NewSchema returns a Schema of 2^bits columns that knows the anonymous field
-// and the given classes. With no classes given it learns up to maxClasses.
+// NewSchema returns a Schema with 2^bits columns, the anonymous field and the given classes. Without classes it learns
+// up to maxClasses.
 func NewSchema(bits uint, classes []string, maxClasses int) *Schema {
 	if len(classes) > 0 {
 		maxClasses = len(classes)
@@ -132,14 +123,13 @@ func NewSchema(bits uint, classes []string, maxClasses int) *Schema {
 // Columns returns the number of columns, 2^Bits.
 func (s *Schema) Columns() uint64 { return 1 << s.Bits }
 
-// UsualPair reports whether two classes are a pair whose larger one is usually the positive
-// one: -1 and 1, 0 and 1, or false and true.
+// UsualPair reports whether two classes are a pair of which the larger is usually positive: -1 and 1, 0 and 1, or false
+// and true.
 func UsualPair(smaller, larger string) bool {
 	return unit(larger) == "1" && (unit(smaller) == "0" || unit(smaller) == "-1") || smaller == "false" && larger == "true"
 }
 
-// PositiveClass returns the positive one of two classes: the first if name is its name, else
-// the second.
+// PositiveClass returns the positive class of two: the first if name is its name, else the second.
 func (s *Schema) PositiveClass(name string) int {
 	if len(s.Classes) == 2 && name != "" && s.FindClass(name) == 0 {
 		return 0
@@ -147,7 +137,7 @@ func (s *Schema) PositiveClass(name string) int {
 	return 1
 }
 
-// ClassList words classes for a message: the first of many, long names cut.
+// ClassList formats classes for a message: the first ones of many, with long names cut.
 func ClassList(classes []string) string {
 	const most = 5
 	if more := len(classes) - most; more > 1 {
@@ -156,8 +146,8 @@ func ClassList(classes []string) string {
 	return fmt.Sprintf("%.40q", classes)
 }
 
-// Outputs returns the number of outputs of a linear model over the classes of this Schema so
-// far: 1 for numbers and for at most two classes (its sign decides), else one for each.
+// Outputs returns the number of outputs of a linear model for the current classes: 1 for regression and for at most two
+// classes, else one per class.
 func (s *Schema) Outputs() int {
 	if len(s.Classes) <= 2 || s.Target != loss.Sign {
 		return 1
@@ -165,8 +155,7 @@ func (s *Schema) Outputs() int {
 	return len(s.Classes)
 }
 
-// AddField adds a field and returns its id, or 0, the anonymous field, if the
-// Schema has the most fields that an Example's ids can tell apart.
+// AddField adds a field and returns its id. It returns 0, the anonymous field, if the Schema has MaxFields fields.
 func (s *Schema) AddField(f Field) uint16 {
 	if len(s.Fields) >= MaxFields {
 		return 0
@@ -175,12 +164,11 @@ func (s *Schema) AddField(f Field) uint16 {
 	return uint16(len(s.Fields) - 1)
 }
 
-// DropFields takes back the fields added after the first n, of a record that
-// turned out to be unusable. There must be no View with them.
+// DropFields removes the fields after the first n, which belong to a record that was refused. No View may have them.
 func (s *Schema) DropFields(n int) { s.Fields = s.Fields[:n] }
 
-// Factors returns for each field the two that it is lost with: itself twice, but of a
-// product of fields its factors. A product cannot die by itself.
+// Factors returns, for each field, the two fields with which it is missing: itself twice, or the factors of a product
+// of fields, which cannot be missing alone.
 func (s *Schema) Factors() [][2]int {
 	factors := make([][2]int, len(s.Fields))
 	for id, f := range s.Fields {
@@ -199,7 +187,7 @@ func (s *Schema) Factors() [][2]int {
 	return factors
 }
 
-// IsProduct reports whether a name is that of a product of fields, one of them of the given names.
+// IsProduct reports whether a name is that of a product of fields, one of which is in of.
 func (s *Schema) IsProduct(name string, of []string) bool {
 	return slices.ContainsFunc(s.Crosses, func(pair [2]string) bool {
 		return pair[0]+"^"+pair[1] == name && (slices.Contains(of, pair[0]) || slices.Contains(of, pair[1]))
@@ -209,9 +197,8 @@ func (s *Schema) IsProduct(name string, of []string) bool {
 // MaxFields is the largest number of fields of a Schema.
 const MaxFields = 1 << 16
 
-// View returns the Schema as it is now, for readers on any goroutine. It never changes,
-// takes no time and shares memory with s, which may grow on. As long as s does not
-// grow the View is the same one.
+// View returns the current Schema, for readers on any goroutine. It is immutable and takes no time. It shares memory
+// with s, which may grow. Calls return the same View as long as s does not grow.
 func (s *Schema) View() *Schema {
 	if v := s.view; v == s || v != nil && same(v.Fields, s.Fields) && same(v.Classes, s.Classes) && same(v.Joined, s.Joined) && v.Names.Len() == s.Names.Len() && v.ColumnGroups == s.ColumnGroups {
 		return v
@@ -223,10 +210,10 @@ func (s *Schema) View() *Schema {
 	return &v
 }
 
-// same reports whether two slices are one.
+// same reports whether two slices are the same slice.
 func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// Clone returns a copy that may grow by itself.
+// Clone returns a copy that can grow independently.
 func (s *Schema) Clone() *Schema {
 	c := *s
 	c.Crosses, c.Fields, c.Classes, c.Joined, c.Names = slices.Clone(s.Crosses), slices.Clone(s.Fields), slices.Clone(s.Classes), slices.Clone(s.Joined), s.Names.View()
@@ -234,9 +221,8 @@ func (s *Schema) Clone() *Schema {
 	return &c
 }
 
-// Namer returns a function that names columns for people: by Names, else by the
-// numeric index it may come from, else by its number, as in #17. A column in
-// which several names met has all of them.
+// Namer returns a function that returns names of columns for people: from Names, else the possible numeric index, else
+// the number as in #17. If several names share a column it returns all of them.
 func (s *Schema) Namer() func(column uint32) string {
 	byColumn := map[uint32]string{}
 	s.EachName(func(column uint32, name string) {
@@ -259,7 +245,7 @@ func (s *Schema) Namer() func(column uint32) string {
 	}
 }
 
-// Collisions counts the names of the dictionary that share their column with an earlier one.
+// Collisions returns the number of names that share their column with an earlier name.
 func (s *Schema) Collisions() (count int) {
 	met := make(map[uint32]bool, s.Names.Len())
 	s.EachName(func(column uint32, _ string) {
@@ -271,12 +257,12 @@ func (s *Schema) Collisions() (count int) {
 	return count
 }
 
-// Owns says whether a field has a column of its own.
+// Owns reports whether a field has a column of its own.
 func (s *Schema) Owns(id int) bool {
 	return s.Apart && s.Fields[id].Kind == Numeric && (s.Closed == 0 || id < s.Closed)
 }
 
-// EachName calls f with the names of the dictionary, in its order, and their columns.
+// EachName calls f with the names of the dictionary in order, and their columns.
 func (s *Schema) EachName(f func(column uint32, name string)) {
 	var taken TakenColumns
 	numbers := map[string]uint32{}
@@ -296,13 +282,13 @@ func (s *Schema) EachName(f func(column uint32, name string)) {
 	}
 }
 
-// TakenColumns are the columns that belong to numeric fields. Its zero value has none.
+// TakenColumns has the columns of numeric fields. Its zero value is empty.
 type TakenColumns struct {
 	near   [16]uint64     // bit column%1024 is set for each of them
-	fields map[uint32]int // how many have a column
+	fields map[uint32]int // number of fields by column
 }
 
-// Take gives a column to a field, Release takes it back.
+// Take assigns a column to a field.
 func (t *TakenColumns) Take(column uint32) {
 	if t.fields == nil {
 		t.fields = map[uint32]int{}
@@ -311,18 +297,17 @@ func (t *TakenColumns) Take(column uint32) {
 	t.near[column%1024/64] |= 1 << (column % 64)
 }
 
-// Release takes a column back from a field.
+// Release removes a field from its column.
 func (t *TakenColumns) Release(column uint32) {
 	if t.fields[column]--; t.fields[column] == 0 {
 		delete(t.fields, column)
 	}
 }
 
-// rehashes bounds how often a hash is hashed again to find a column that is not taken.
+// rehashes is the largest number of times that a hash is hashed again to find a free column.
 const rehashes = 16
 
-// Of returns the column that the low bits of a hash give, or, where that one is taken, those of
-// the hash hashed again.
+// Of returns the column of the low bits of a hash or, if it is taken, of the hash hashed again.
 func (t *TakenColumns) Of(hash, mask uint64) uint32 {
 	column := uint32(hash & mask)
 	for n := 0; t.near[column%1024/64]>>(column%64)&1 != 0 && t.fields[column] > 0 && n < rehashes; n++ {
@@ -332,7 +317,7 @@ func (t *TakenColumns) Of(hash, mask uint64) uint32 {
 	return column
 }
 
-// Mix is the finalizer of MurmurHash3 (fmix64): every bit of x moves every bit.
+// Mix is the finalizer of MurmurHash3 (fmix64): every bit of x affects every bit of the result.
 func Mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
@@ -341,10 +326,10 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// ErrNoRates says that nothing tells how often groups are missing.
+// ErrNoRates reports that the rates at which groups are missing cannot be learned.
 var ErrNoRates = errors.New("nothing says what is missing, for the examples have no named fields: name the rates of groups, as in group:1-8=0.3,9-16=0.1")
 
-// CheckRates returns ErrNoRates if no field of a Schema can be known to be missing.
+// CheckRates returns ErrNoRates if no field of a Schema can be missing.
 func (s *Schema) CheckRates() error {
 	if !slices.ContainsFunc(s.Fields, func(f Field) bool { return f.Kind.Named() || f.Kind == Words }) {
 		return ErrNoRates

@@ -1,21 +1,20 @@
 package event
 
-// This file holds sparse vectors.
+// This file has sparse vectors.
 
 import (
 	"fmt"
 	"slices"
 )
 
-// Vec is a sparse feature vector: Value[i] sits in column Index[i]. Columns
-// ascend strictly and absent columns are zero. A Vec borrows its slices from
-// the caller that filled it; Clone it to keep it.
+// Vec is a sparse feature vector: Value[i] is in column Index[i]. Columns ascend strictly, and absent columns are zero.
+// A Vec borrows its slices from the caller that filled it; Clone it to keep it.
 type Vec struct {
 	Index []uint32
 	Value []float64
 }
 
-// Len returns the number of stored entries.
+// Len returns the number of entries.
 func (x Vec) Len() int { return len(x.Index) }
 
 // Clone returns a copy that shares no memory with x.
@@ -23,8 +22,8 @@ func (x Vec) Clone() Vec {
 	return Vec{slices.Clone(x.Index), slices.Clone(x.Value)}
 }
 
-// Check reports the first violation of Vec's contract: slices of different
-// length, columns that do not ascend, or a value that is not finite.
+// Check returns an error for the first violation of Vec's contract: slices of different length, columns that do not
+// ascend, or a value that is not finite.
 func (x Vec) Check() error {
 	if len(x.Index) != len(x.Value) {
 		return fmt.Errorf("%d columns but %d values", len(x.Index), len(x.Value))

@@ -1,23 +1,22 @@
 package model
 
-// This file factorizes positive matrices. It is our own so that programs that only read a
-// model need no library of linear algebra. Its sums run in a fixed order.
+// This file factorizes positive definite matrices. It uses no library, so that programs that only read a model need
+// none. Its sums have a fixed order.
 
 import "math"
 
-// triangle is the factor U of a positive matrix U'U of n columns, row by row. Values below
-// its diagonal have no meaning.
+// triangle is the factor U of a positive definite matrix U'U with n columns, row by row. Values below its diagonal are
+// undefined.
 type triangle struct {
 	n    int
 	data []float64
 }
 
-// row returns row i from its column j on.
+// row returns row i from column j on.
 func (u triangle) row(i, j int) []float64 { return u.data[i*u.n+j : (i+1)*u.n] }
 
-// factorize returns the factor of a matrix, whose memory it takes. ok is false where
-// rounding has made the matrix indefinite. There is no estimate of the condition: the
-// shrinkage of a Covariance bounds that.
+// factorize returns the factor of a matrix, and overwrites the matrix. positive is false if rounding has made the
+// matrix indefinite. The condition is not estimated; the shrinkage of a Covariance bounds it.
 func factorize(n int, matrix []float64) (u triangle, positive bool) {
 	u = triangle{n, matrix}
 	for k := 0; k < n; k += 4 {
@@ -36,7 +35,7 @@ func factorize(n int, matrix []float64) (u triangle, positive bool) {
 				row[j] /= root
 			}
 		}
-		for i := end; i < n; i++ { // where a row is left, k … end-1 are four
+		for i := end; i < n; i++ { // if a row is left, k … end-1 are four rows
 			a, b, c, d := u.row(k, i), u.row(k+1, i), u.row(k+2, i), u.row(k+3, i)
 			subtract4(u.row(i, i), [4]float64{a[0], b[0], c[0], d[0]}, a, b, c, d)
 		}
@@ -44,7 +43,7 @@ func factorize(n int, matrix []float64) (u triangle, positive bool) {
 	return u, true
 }
 
-// subtract takes factor times a row from another.
+// subtract subtracts factor times a row from another.
 func subtract(from []float64, factor float64, row []float64) {
 	row = row[:len(from)]
 	for i := range from {
@@ -52,7 +51,7 @@ func subtract(from []float64, factor float64, row []float64) {
 	}
 }
 
-// subtract4 takes four rows, each times its factor, from another.
+// subtract4 subtracts four rows, each times its factor, from another.
 func subtract4(from []float64, factors [4]float64, a, b, c, d []float64) {
 	a, b, c, d = a[:len(from)], b[:len(from)], c[:len(from)], d[:len(from)]
 	done := 0
@@ -63,7 +62,7 @@ func subtract4(from []float64, factors [4]float64, a, b, c, d []float64) {
 	subtract4Go(from[done:], factors, a[done:], b[done:], c[done:], d[done:])
 }
 
-// subtractLeast is how many values are worth a call.
+// subtractLeast is the number of values from which on a call is worthwhile.
 const subtractLeast = 8
 
 // subtract4Go is the slow reference of subtract4: every product and every sum is rounded.
@@ -88,7 +87,7 @@ func (u triangle) solve(x []float64) {
 	}
 }
 
-// Product returns the scalar product of a and the beginning of b, summed in a fixed order.
+// Product returns the scalar product of a and the start of b, summed in a fixed order.
 func Product(a, b []float64) float64 {
 	var p, q, r, s float64
 	for b = b[:len(a)]; len(a) >= 4 && len(b) >= 4; a, b = a[4:], b[4:] {
@@ -117,16 +116,16 @@ func (u triangle) solveAll(x []float64, columns int) {
 	}
 }
 
-// inverse returns that of U'U, on and above the diagonal.
+// inverse returns the inverse of U'U, on and above the diagonal.
 func (u triangle) inverse() []float64 {
 	n := u.n
-	v := triangle{n, make([]float64, n*n)} // the inverse of U, from the last row up
+	v := triangle{n, make([]float64, n*n)} // the inverse of U, from the last row upwards
 	for i := n - 1; i >= 0; i-- {
 		of, to := u.row(i, i), v.row(i, i)
 		k := i + 1
 		for ; k+4 <= n; k += 4 {
 			f := of[k-i:]
-			// Rows k+1 … k+3 begin later than row k: what is to the left of their diagonals is 0.
+			// Rows k+1 … k+3 start later than row k: values left of their diagonals are 0.
 			subtract4(v.row(i, k), [4]float64(f), v.row(k, k), v.row(k+1, k), v.row(k+2, k), v.row(k+3, k))
 		}
 		for ; k < n; k++ {

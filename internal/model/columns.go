@@ -1,6 +1,6 @@
 package model
 
-// This file holds the form in which weights leave the program.
+// This file has the form in which weights are exported.
 
 import "iter"
 
@@ -8,17 +8,15 @@ import "iter"
 //
 //	Weights[k] z,  z = (t - Center)/Scale,  t = x, or asinh(x/Unit) if Unit is not 0,
 //
-// with +-Beyond in place of z where z lies beyond +-Clip, and nothing where Scale is
-// 0, as of a column that was always the same number. This is the form in which
-// weights leave the program: every export is made of it.
+// with +-Beyond in place of z if z is beyond +-Clip, and nothing if Scale is 0, for a column that was always the same
+// number. All exports use this form.
 type Column struct {
 	Number          uint32
 	Weights         []float64 // by output
-	Standardization           // Scale 1 and else 0 where nothing is standardized
+	Standardization           // Scale 1 and otherwise 0 if nothing is standardized
 }
 
-// Clip is the bound of a standardized value, as Column has it; 0 is none, where
-// nothing is standardized.
+// Clip is the bound of a standardized value, see Column; 0 if nothing is standardized.
 func (h *Head) Clip() float64 {
 	if h.standardizes() {
 		return ScalerClip
@@ -26,7 +24,7 @@ func (h *Head) Clip() float64 {
 	return 0
 }
 
-// Columns yields every column that has a row, in the order of the rows.
+// Columns yields all columns that have a row, in the order of the rows.
 func (m *Linear) Columns() iter.Seq[Column] {
 	return func(yield func(Column) bool) {
 		for i := range m.Rows.Len() {

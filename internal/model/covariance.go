@@ -1,7 +1,6 @@
 package model
 
-// This file holds the covariance of numeric columns, by which the values of those that
-// are known to be missing are told from the others.
+// This file has the covariance of numeric columns, with which missing values are imputed from the others.
 
 import (
 	"bytes"
@@ -14,34 +13,32 @@ import (
 	"blankout/internal/event"
 )
 
-// Covariance is that of the numeric columns of events, of their values as a score takes
-// them: through the Scaler, clipped. It is immutable and safe for concurrent use.
+// Covariance is the covariance of numeric columns, for standardized and clipped values. It is immutable and safe for
+// concurrent use.
 type Covariance struct {
 	Columns []uint32 // ascending
-	// Fields holds for each column the first field of its field's name, which an event
-	// names where it is null; 0 for a column of a sparse text format.
+	// Fields has, for each column, the first field with its field's name, which an event declares null; 0 for a column
+	// of a sparse text format.
 	Fields []uint16
 	Mean   []float64
 	Matrix []float64 // of the deviations from Mean, row by row
 
-	shrunk []float64 // Matrix with more on its diagonal, see shrink
+	shrunk []float64 // Matrix with a larger diagonal, see shrink
 
 	invert    sync.Once
-	precision []float64 // the inverse of shrunk, nil where that is not to be had
+	precision []float64 // the inverse of shrunk, or nil if it cannot be computed
 	fills     recent[*Fill]
 }
 
-// MaxCovariance bounds the columns of a Covariance. Its memory, and the time of filling
-// in for a pattern of missing columns not met before, grow with their square and cube.
+// MaxCovariance is the largest number of columns. The memory of a Covariance grows with the square of the columns, and
+// the time for a new pattern of missing columns with the cube.
 const MaxCovariance = 1024
 
-// shrinkCovariance is the share of its own variance that is added to that of each
-// column, as if noise of that size were on it. It bounds what a column that nearly
-// follows from the others can weigh.
+// shrinkCovariance is the fraction of its own variance that is added to each column's variance, as if it had noise of
+// that size. It bounds the weight of a column that is almost a function of the others.
 const shrinkCovariance = 0.001
 
-// NewCovariance returns a Covariance that owns its arguments, or an error where they are
-// not the covariance of any columns.
+// NewCovariance returns a Covariance that owns its arguments, or an error if they are not a covariance.
 func NewCovariance(columns []uint32, fields []uint16, mean, matrix []float64) (*Covariance, error) {
 	n := len(columns)
 	if n == 0 || n > MaxCovariance || len(fields) != n || len(mean) != n || len(matrix) != n*n {
@@ -68,8 +65,8 @@ func NewCovariance(columns []uint32, fields []uint16, mean, matrix []float64) (*
 	return c, nil
 }
 
-// shrink sets shrunk to C + lambda diag(C), where a column that does not vary has the
-// variance 1: it then tells nothing, and follows from nothing.
+// shrink sets shrunk to C + lambda diag(C). A constant column gets the variance 1, so that it is independent of all
+// others.
 func (c *Covariance) shrink() {
 	n := len(c.Columns)
 	c.shrunk = slices.Clone(c.Matrix)
@@ -84,10 +81,10 @@ func (c *Covariance) shrink() {
 // row returns a row of shrunk.
 func (c *Covariance) row(i int) []float64 { return c.shrunk[i*len(c.Columns):][:len(c.Columns)] }
 
-// deviation returns the deviation of a column by its place, 0 where it does not vary.
+// deviation returns the standard deviation of a column by index, 0 if it is constant.
 func (c *Covariance) deviation(i int) float64 { return math.Sqrt(c.Matrix[i*(len(c.Columns)+1)]) }
 
-// Block returns the Covariance as a block of a model's file.
+// Block returns the Covariance as a block of a model file.
 func (c *Covariance) Block() event.Block {
 	w := coder.Coder{}
 	c.state(&w)
@@ -96,8 +93,7 @@ func (c *Covariance) Block() event.Block {
 
 const blockCovariance = "covariance"
 
-// state walks the numbers of the block: columns, fields, means, and the lower triangle
-// of the matrix, row by row.
+// state codes the block: columns, fields, means, and the lower triangle of the matrix, row by row.
 func (c *Covariance) state(w *coder.Coder) {
 	w.Uint32s(&c.Columns)
 	fields := make([]uint32, len(c.Fields))
@@ -130,11 +126,11 @@ func (c *Covariance) state(w *coder.Coder) {
 	}
 }
 
-// readCovariance reads the Covariance of a model's file, nil if it has none.
+// readCovariance reads the Covariance of a model file, or nil if it has none.
 func readCovariance(blocks []event.Block) (*Covariance, error) {
 	data, err := event.FindBlock(blocks, blockCovariance)
 	if err != nil {
-		return nil, nil // it is optional
+		return nil, nil // the block is optional
 	}
 	r := coder.Read(data)
 	var c Covariance
@@ -148,17 +144,17 @@ func readCovariance(blocks []event.Block) (*Covariance, error) {
 	return out, nil
 }
 
-// Parts says by place what a Covariance's columns are in an event.
+// Parts has the role of each column of a Covariance in an event, by index.
 type Parts []byte
 
-// The parts that a column can have.
+// The roles of a column.
 const (
-	Apart    = iota // it says nothing: left out although that is not unusual, or wild
-	Observed        // what is missing is told from it
-	Filled          // it is missing
+	Apart    = iota // ignored: absent from an event that does not usually have it, or an outlier
+	Observed        // missing values are imputed from it
+	Filled          // it is missing, and is imputed
 )
 
-// Places appends to at where those of a part are, in ascending order.
+// Places appends the indices of a role to at, in ascending order.
 func (p Parts) Places(part byte, at []int) []int {
 	for i, q := range p {
 		if q == part {
@@ -168,23 +164,22 @@ func (p Parts) Places(part byte, at []int) []int {
 	return at
 }
 
-// Fill is how the missing columns m of an event follow from the observed ones o. Their
-// expectation, were the values normal, is
+// Fill imputes the missing columns m of an event from the observed ones o. For normal values their expectation is
 //
 //	mu_m + B'(x_o - mu_o),  B = C_oo^-1 C_om,
 //
-// and their covariance R = C_mm - C_mo B. With the inverse P of C, and u for all that is
-// not observed, the same is B' = -P_uu^-1 P_uo and R = P_uu^-1, of both the part of m.
-// Either needs one matrix to be factorized: the smaller one is.
+// and their covariance R = C_mm - C_mo B. With the inverse P of C, and u for all columns that are not observed, this is
+// B' = -P_uu^-1 P_uo and R = P_uu^-1, both restricted to m. Either form needs a matrix to be factorized; the smaller
+// one is used.
 type Fill struct {
 	c                *Covariance
-	observed, filled []int // places
-	unobserved       []int // u where P_uu is factorized, else nil
+	observed, filled []int // indices of columns
+	unobserved       []int // u if P_uu is factorized, else nil
 	factor           triangle
 }
 
-// Fill returns how what is missing follows, nil where nothing is missing. The Fills of the
-// patterns asked for last are kept. It may be used from several goroutines at once.
+// Fill returns the Fill for a pattern, or nil if nothing is missing. The Fills of the latest patterns are cached. It is
+// safe for concurrent use.
 func (c *Covariance) Fill(p Parts) *Fill {
 	if f, ok := c.fills.get(string(p)); ok {
 		return f
@@ -214,13 +209,13 @@ func (c *Covariance) Fill(p Parts) *Fill {
 	return c.fills.add(string(p), f, len(p)*len(p))
 }
 
-// inverse returns that of shrunk.
+// inverse returns the inverse of shrunk.
 func (c *Covariance) inverse() []float64 {
 	c.invert.Do(func() {
 		n := len(c.Columns)
 		u, positive := factorize(n, slices.Clone(c.shrunk))
 		if !positive {
-			return // then nothing is filled in by it
+			return // then the inverse is not used
 		}
 		c.precision = u.inverse()
 		for i := range n {
@@ -232,8 +227,8 @@ func (c *Covariance) inverse() []float64 {
 	return c.precision
 }
 
-// factorize factorizes the part of a positive matrix that has these places, and says
-// whether rounding has let it.
+// factorize factorizes the part of a positive definite matrix with these indices, and reports whether that is possible
+// in spite of rounding.
 func (f *Fill) factorize(matrix []float64, places []int) (positive bool) {
 	n := len(f.c.Columns)
 	part := make([]float64, 0, len(places)*len(places))
@@ -246,9 +241,8 @@ func (f *Fill) factorize(matrix []float64, places []int) (positive bool) {
 	return positive
 }
 
-// Repair turns the weights w of all columns by place into those by which the observed
-// ones stand for the missing ones as well: given what is observed, the expectation of
-// the sum of w x over both is
+// Repair converts the weights w of all columns, by index, to weights of the observed columns that include the missing
+// ones: given the observed values, the expectation of the sum of w x over both is
 //
 //	sum (w_o + extra_o) x_o + shift,
 //
@@ -261,7 +255,7 @@ func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 	return f.repairPlain(w, extra)
 }
 
-// repairPlain is Repair by C itself.
+// repairPlain is Repair with C.
 func (f *Fill) repairPlain(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [4][fewPlaces]float64
@@ -287,8 +281,8 @@ func (f *Fill) repairPlain(w, extra []float64) (shift, variance float64) {
 	return shift, max(0, variance)
 }
 
-// repairPrecise is Repair by the inverse of C: with z = P_uu^-1 w_u, 0 in place of the
-// weights of u that are not missing, extra_o = -P_ou z.
+// repairPrecise is Repair with the inverse of C: with z = P_uu^-1 w_u, where weights of u that are not missing are
+// replaced by 0, extra_o = -P_ou z.
 func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [2][fewPlaces]float64
@@ -312,10 +306,10 @@ func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
 	return shift, max(0, variance)
 }
 
-// fewPlaces is for how many numbers there is room that nobody allocates.
+// fewPlaces is the number of values up to which nothing is allocated.
 const fewPlaces = 32
 
-// solvePrecise appends P_uu^-1 times the numbers given by place to out, which is empty.
+// solvePrecise appends P_uu^-1 times the values given by index to out, which is empty.
 func (f *Fill) solvePrecise(out []float64, right func(place int) float64) []float64 {
 	for _, i := range f.unobserved {
 		out = append(out, right(i))
@@ -324,9 +318,9 @@ func (f *Fill) solvePrecise(out []float64, right func(place int) float64) []floa
 	return out
 }
 
-// products returns the product of each of these rows of a matrix like Covariance.Matrix with x,
-// which has a value for each of these columns, in the memory of out where that is large enough. Each sum runs over the columns in their order;
-// four of them run at a time.
+// products returns the product of each of these rows of a matrix like Covariance.Matrix with x, which has a value for
+// each of these columns. It uses the memory of out if that is large enough. Each sum is in the order of the columns;
+// four sums are computed at a time.
 func (f *Fill) products(out, matrix []float64, rows, columns []int, x []float64) []float64 {
 	n := len(f.c.Columns)
 	out = slices.Grow(out[:0], len(rows))[:len(rows)]
@@ -355,8 +349,7 @@ func (f *Fill) products(out, matrix []float64, rows, columns []int, x []float64)
 	return out
 }
 
-// Expect sets the missing of the values x by place to their expectation given the
-// observed ones.
+// Expect sets the missing values of x, by index, to their expectation given the observed ones.
 func (f *Fill) Expect(x []float64) {
 	c := f.c
 	var few [fewPlaces]float64
@@ -395,10 +388,9 @@ func (f *Fill) Expect(x []float64) {
 	}
 }
 
-// From returns by what the deviations of the observed columns from their means are
-// multiplied to give those to be expected of the missing ones: B', row by row, a row for
-// each missing column. It is for the many events of one pattern, for which Expect would
-// solve the same equations again.
+// From returns the factors of the observed columns' deviations from their means in the expectations of the missing
+// ones: B', with a row for each missing column. It is for many events with one pattern, for which Expect would solve
+// the same equations again.
 func (f *Fill) From() []float64 {
 	from := make([]float64, len(f.filled)*len(f.observed))
 	if len(from) == 0 {
@@ -439,7 +431,7 @@ func (f *Fill) AddResidual(weight float64, to []float64) {
 	}
 	if f.unobserved != nil {
 		r := f.factor.inverse()
-		var filled []int // their places in unobserved
+		var filled []int // their indices in unobserved
 		for a, i := range f.unobserved {
 			if _, is := slices.BinarySearch(f.filled, i); is {
 				filled = append(filled, a)

@@ -1,7 +1,6 @@
 package model
 
-// This file holds curves: what a number adds to a score where that is not in proportion
-// to the number.
+// This file has splines: what a number adds to a score beyond a linear term.
 
 import (
 	"fmt"
@@ -13,34 +12,31 @@ import (
 	"blankout/internal/event"
 )
 
-// Curves are piecewise linear functions of numeric columns (docs/mathematics.md). A
-// column's curve is a weighted sum of the hat functions of piecewise linear
-// interpolation between its knots: hat j is 1 at knot j, 0 at every other one, and
-// linear between. Beyond the first and the last knot a curve is constant. A hat is a
-// column of its own, beside the one that it is a function of, whose value it takes as the
-// event has it, before the Scaler. For any value two hats at most are not 0.
+// Curves are splines: piecewise linear functions of numeric columns (docs/mathematics.md). A spline is a weighted sum
+// of basis functions for its knots: basis function j is 1 at knot j, 0 at every other knot, and linear in between.
+// Beyond the first and the last knot a spline is constant. A basis function is a column of its own (a "hat"), in
+// addition to its source column, whose value it uses as it arrives, before standardization. At most two basis functions
+// are not 0 for any value.
 //
-// A number and its hats die together under any noise: they are one feature.
-// Curves are immutable.
+// A number and its spline columns die together under any noise: they are one feature. Curves are immutable.
 type Curves struct {
-	Columns []uint32    `json:"columns"` // that have a curve, ascending
-	Knots   [][]float64 `json:"knots"`   // of each, ascending
+	Columns []uint32    `json:"columns"` // source columns with a spline, ascending
+	Knots   [][]float64 `json:"knots"`   // of each spline, ascending
 }
 
 const (
-	// FirstHat is the first column of a hat. No event has one from here on.
+	// FirstHat is the first spline column. Events have only smaller columns.
 	FirstHat = 1 << 31
-	// MaxKnots bounds the knots of a curve. Those of curve i have the columns from
-	// FirstHat + i MaxKnots on.
+	// MaxKnots is the largest number of knots of a spline. The columns of spline i start at FirstHat + i MaxKnots.
 	MaxKnots = 64
-	// MaxCurves bounds the columns that have a curve.
+	// MaxCurves is the largest number of splines.
 	MaxCurves = 4096
-	// leastKnots is that of a curve that is no straight line. One knot makes the simplest
-	// curve, whose only hat is 1 wherever the number is there: see Present.
+	// leastKnots is the smallest number of knots of a spline that is not a straight line. A presence column has one
+	// knot, see Present.
 	leastKnots = 3
 )
 
-// NewCurves returns Curves that own their arguments, or an error where they are none.
+// NewCurves returns Curves that own their arguments, or an error if these are invalid.
 func NewCurves(columns []uint32, knots [][]float64) (*Curves, error) {
 	c := &Curves{Columns: columns, Knots: knots}
 	return c, c.check()
@@ -67,25 +63,23 @@ func (c *Curves) check() error {
 	return nil
 }
 
-// Present are the knots of a number whose presence matters beside its weight: one hat,
-// which is 1 for any value. An event that leaves the number out has neither, so that the
-// two together tell what the number's mean does not.
+// Present returns the knots of a presence column: one basis function that is 1 for any value of its number. If an event
+// does not have the number, it has neither column, so that the two together can learn an effect of presence.
 func Present() []float64 { return []float64{0} }
 
-// Seldom says whether a number that so many of the events hold, or declare unknown, is left
-// out by more than one of ten: that it is there then tells something, see Present.
+// Seldom reports whether a number is absent from more than one event in ten, so that its presence is informative. there
+// counts events that have the number or declare it missing.
 func Seldom(there, events uint64) bool { return 10*there < 9*events }
 
-// KnotsOf returns at most n knots at evenly spaced quantiles of readings, which ascend:
-// every reading that there is if they are few. It returns nil where a curve would be a
-// straight line or less.
+// KnotsOf returns at most n knots at evenly spaced quantiles of readings, which ascend. If there are few different
+// readings, all of them are knots. It returns nil if the spline would be a straight line.
 func KnotsOf(readings []float64, n int) []float64 {
 	distinct := slices.Compact(slices.Clone(readings))
 	knots := distinct
 	if len(distinct) > n {
 		knots = make([]float64, 0, n)
 		for i := range n {
-			// The quantile between order statistics, as numpy's default has it.
+			// The quantile between order statistics, as numpy computes it by default.
 			at := float64(i) * float64(len(readings)-1) / float64(n-1)
 			low := int(at)
 			q := readings[low]
@@ -103,11 +97,11 @@ func KnotsOf(readings []float64, n int) []float64 {
 	return slices.Clip(knots)
 }
 
-// Hats returns the first of the hats of curve i that are not 0 at x, as a knot's place,
-// and the values of that one and of the next; the next one's is 0 if there is none.
+// Hats returns the knot of the first basis function of spline i that is not 0 at x, and the values of that one and of
+// the next; next is 0 if there is none.
 func (c *Curves) Hats(i int, x float64) (knot int, first, next float64) {
 	knots := c.Knots[i]
-	at := 0 // where x is among them, found without guessing
+	at := 0 // branch-free search for x
 	for _, knot := range knots {
 		before := 0
 		if knot < x {
@@ -126,7 +120,7 @@ func (c *Curves) Hats(i int, x float64) (knot int, first, next float64) {
 	return at - 1, 1 - next, next
 }
 
-// At returns what a hat is at x.
+// At returns the value of a spline column at x.
 func (c *Curves) At(hat uint32, x float64) float64 {
 	curve := c.Of(hat)
 	knot, first, next := c.Hats(curve, x)
@@ -139,10 +133,10 @@ func (c *Curves) At(hat uint32, x float64) float64 {
 	return 0
 }
 
-// Hat returns the column of a hat.
+// Hat returns the column of a knot.
 func (c *Curves) Hat(curve, knot int) uint32 { return FirstHat + uint32(curve*MaxKnots+knot) }
 
-// Of returns the curve of a column or of a hat, -1 if it has none. The nil Curves has none.
+// Of returns the spline of a source column or spline column, or -1. The nil Curves has no splines.
 func (c *Curves) Of(column uint32) int {
 	if c == nil {
 		return -1
@@ -159,7 +153,7 @@ func (c *Curves) Of(column uint32) int {
 	return -1
 }
 
-// Source returns the column that a hat is a function of; any other column is its own.
+// Source returns the source column of a spline column, and any other column itself.
 func (c *Curves) Source(column uint32) uint32 {
 	if column < FirstHat || c == nil {
 		return column
@@ -167,8 +161,8 @@ func (c *Curves) Source(column uint32) uint32 {
 	return c.Columns[int(column-FirstHat)/MaxKnots]
 }
 
-// Append appends to out the hats that are not 0 of the columns of x, and of those in zeros
-// that x leaves out, in ascending order; both ascend.
+// Append appends the spline columns that are not 0, for the columns of x and for those in zeros that x does not have,
+// in ascending order; both ascend.
 func (c *Curves) Append(out, x event.Vec, zeros []uint32) event.Vec {
 	i := 0
 	for curve, column := range c.Columns {
@@ -195,8 +189,7 @@ func (c *Curves) Append(out, x event.Vec, zeros []uint32) event.Vec {
 	return out
 }
 
-// Follow marks the hats among columns, which ascend, as dead where the columns are that
-// they are functions of.
+// Follow marks the spline columns among columns, which ascend, as dead if their source columns are dead.
 func (c *Curves) Follow(columns []uint32, dead []bool) {
 	for i, column := range columns {
 		if column < FirstHat || c == nil {
@@ -207,28 +200,27 @@ func (c *Curves) Follow(columns []uint32, dead []bool) {
 	}
 }
 
-// DrawnCurve is what a number adds to the scores: lines between points. Between knots that
-// is all there is to say, unless the number has a Transform, which bends them a little.
+// DrawnCurve is what a number adds to the scores, as lines between points. It is exact unless the number has a
+// Transform, which bends the lines a little.
 type DrawnCurve struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
-	X       []float64 `json:"x"` // as events have the number, from the first knot to the last, ascending
-	// Added is by class; of two classes that the one output tells apart the second alone,
-	// what it adds to the other is the same with the sign turned.
+	X       []float64 `json:"x"` // values of the number as it arrives, from the first knot to the last, ascending
+	// Added is by class. For two classes with one output it has only the second class; the first class gains the
+	// negative.
 	Added []AddedTo `json:"added"`
 }
 
-// AddedTo is what a DrawnCurve adds to the score of a class, "" where labels are numbers.
+// AddedTo is what a DrawnCurve adds to the score of a class, which is "" for regression.
 type AddedTo struct {
 	Class string    `json:"class"`
-	Score []float64 `json:"score"` // by the places of X
+	Score []float64 `json:"score"` // by index of X
 }
 
-// bentPlaces is how many places a DrawnCurve has from one knot to the next where a
-// Transform bends the line between them.
+// bentPlaces is the number of points between knots if a Transform bends the line.
 const bentPlaces = 8
 
-// DrawnCurves yields the curves of m in the order of columns, but for those of Present.
+// DrawnCurves yields the splines of m in the order of columns, except for presence columns.
 func (m *Linear) DrawnCurves() iter.Seq[DrawnCurve] {
 	return func(yield func(DrawnCurve) bool) {
 		c := m.Scaler.Curves
@@ -272,7 +264,7 @@ func (m *Linear) DrawnCurves() iter.Seq[DrawnCurve] {
 	}
 }
 
-// withoutHats returns x without its hats, which come last.
+// withoutHats returns x without spline columns, which come last.
 func withoutHats(x event.Vec) event.Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= FirstHat {
@@ -281,8 +273,8 @@ func withoutHats(x event.Vec) event.Vec {
 	return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
 }
 
-// Namer returns a function that names columns for people, as Schema.Namer does, and hats by
-// their number and knot, as in temperature@12.5.
+// Namer returns a function that names columns for people, as Schema.Namer does, and spline columns by their number and
+// knot, as in temperature@12.5.
 func (h *Head) Namer() func(column uint32) string {
 	name, c := h.Schema.Namer(), h.Scaler.Curves
 	if c == nil {

@@ -1,6 +1,6 @@
 package model
 
-// This file says what dead features read that do not say so.
+// This file has the values of features that have died silently.
 
 import (
 	"fmt"
@@ -10,14 +10,15 @@ import (
 	"blankout/internal/event"
 )
 
-// SilentValue says what a dead number reads, among its values as they came. Everything else, a word or a category, is not
-// sent when it is dead.
+// SilentValue is the choice of the value of a dead number, in its raw unit. Words and categories are not sent when they
+// are dead.
 type SilentValue string
 
-// The kinds of silent values.
+// The choices of SilentValue.
 const (
-	// SilentAuto is SilentZero for a column of which a hundredth of the readings or more are 0, in records of which a hundredth of all
-	// numbers or more are 0; else SilentMean. Where other numbers never are 0, a 0 now and then is a value like others.
+	// SilentAuto is SilentZero for a column of which at least one reading in a hundred is 0, if at least one in a
+	// hundred of all numbers is 0; else SilentMean. If other numbers are never 0, an occasional 0 is a value like
+	// others.
 	SilentAuto SilentValue = "auto"
 	// SilentMean is the mean of the readings, before any Transform.
 	SilentMean SilentValue = "mean"
@@ -25,7 +26,7 @@ const (
 	SilentZero SilentValue = "zero"
 )
 
-// ParseSilentValue reads auto, mean or zero.
+// ParseSilentValue parses auto, mean or zero.
 func ParseSilentValue(s string) (SilentValue, error) {
 	v := SilentValue(s)
 	if v != SilentAuto && v != SilentMean && v != SilentZero {
@@ -34,10 +35,10 @@ func ParseSilentValue(s string) (SilentValue, error) {
 	return v, nil
 }
 
-// zerosOf is one of how many readings that are 0 a number reads 0 from when it is dead.
+// zerosOf is the inverse of the smallest fraction of zeros for SilentZero.
 const zerosOf = 100
 
-// Zeros counts readings of numbers, and those that were 0.
+// Zeros counts readings, and those that were 0.
 type Zeros struct{ Readings, Zeros float64 }
 
 // Add adds counts.
@@ -47,19 +48,19 @@ func (z *Zeros) Add(readings, zeros float64) {
 
 func (z Zeros) usual() bool { return zerosOf*z.Zeros >= z.Readings }
 
-// Zero says whether a number reads 0 when it is dead, given the readings of it and of all numbers.
+// Zero reports whether the value of a dead number is 0, given the readings of the number and of all numbers.
 func (v SilentValue) Zero(own, all Zeros) bool {
 	return v == SilentZero || v == SilentAuto && own.usual() && all.usual()
 }
 
-// Dead says what dead numbers read, as they come. It is immutable.
+// Dead has the values of dead numbers, in their raw unit. It is immutable.
 type Dead struct {
 	Columns []uint32  `json:"columns"` // ascending
-	Reads   []float64 `json:"reads"`   // by column
+	Reads   []float64 `json:"reads"`   // values by column
 }
 
-// Of returns what a column reads when it is dead; known is false for one that is no number, which is not sent. The nil
-// Dead knows none.
+// Of returns the value of a dead column; known is false for a column that is not a number, which is not sent. The nil
+// Dead has no columns.
 func (d *Dead) Of(column uint32) (reads float64, known bool) {
 	if d == nil {
 		return 0, false
@@ -71,8 +72,8 @@ func (d *Dead) Of(column uint32) (reads float64, known bool) {
 	return d.Reads[i], true
 }
 
-// DeadStandardized returns what a column reads when it is dead, standardized: 0 for one that is no number. A hat is that of
-// what its number reads.
+// DeadStandardized returns the standardized value of a dead column, 0 if it is not a number. The value of a spline
+// column follows from its number's.
 func (m *Linear) DeadStandardized(column uint32) float64 {
 	reads, known := m.Dead.Of(m.Scaler.Curves.Source(column))
 	if !known {
@@ -95,16 +96,16 @@ func (d *Dead) fits() bool {
 	return d == nil || len(d.Columns) == len(d.Reads) && slices.IsSorted(d.Columns)
 }
 
-// DeleteSilently is Dead.Delete of what a model knows.
+// DeleteSilently is Dead.Delete for a model.
 func DeleteSilently(m Model, e *event.Example, columns []uint32, dead []bool, left *event.Example) {
 	h := m.About()
 	h.Dead.Delete(e, h.Schema.Fields, columns, dead, m.Center, left)
 }
 
-// Delete sets left to what is left of an event, as it comes, of which some features have died silently: a number reads
-// what d knows of its column, everything else is not sent, and nothing is declared missing. columns are those of the
-// event's features as Standardized returns them, and dead says which have died. For the nil Dead a number reads the
-// center of its column. Delete keeps the memory of left.
+// Delete sets left to a copy of an event in which some features have died silently: a number has its dead value, other
+// features are absent, and nothing is declared missing. columns are those of the event's features as Standardized
+// returns them, and dead marks the dead ones. For the nil Dead a dead number has the center of its column. Delete
+// reuses the memory of left.
 func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, dead []bool, center func(column uint32) float64, left *event.Example) {
 	x := event.Vec{Index: left.Features.Index[:0], Value: left.Features.Value[:0]}
 	field, named := left.Field[:0], e.Field != nil
@@ -122,7 +123,7 @@ func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, 
 	at, n := 0, e.Features.Len()
 	for i, column := range columns {
 		if column >= FirstHat {
-			break // they follow from their numbers
+			break // spline columns follow from their numbers
 		}
 		for ; at < n && e.Features.Index[at] < column; at++ {
 			keep(at)
@@ -156,7 +157,7 @@ func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, 
 	}
 }
 
-// Center returns the number, as it comes, of which the Scaler makes 0 in a column: 0 where nothing is standardized.
+// Center returns the raw value that is standardized to 0 in a column: 0 if nothing is standardized.
 func (m *Linear) Center(column uint32) float64 {
 	row := m.Rows.Row(column)
 	if row == nil {

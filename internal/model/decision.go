@@ -1,6 +1,6 @@
 package model
 
-// This file holds what the scores of classes mean, for models and for whoever is learning one.
+// This file interprets the scores of classes, for models and learners.
 
 import (
 	"math"
@@ -9,15 +9,15 @@ import (
 	"blankout/internal/loss"
 )
 
-// Decision says what the scores of an event mean where labels are classes: which class they
-// predict, and with what probabilities. Head.Decision is that of a model.
+// Decision interprets the scores of an event for classification: which class they predict, and with what probabilities.
+// Head.Decision is that of a model.
 type Decision struct {
-	Link      *Link   // that of Head
-	Threshold float64 // that of Head
-	Pairs     bool    // that of Head
+	Link      *Link   // see Head
+	Threshold float64 // see Head
+	Pairs     bool    // see Head
 }
 
-// Decision returns what the model's scores mean.
+// Decision returns how the model's scores are interpreted.
 func (h *Head) Decision() Decision { return Decision{h.Link, h.Threshold, h.Pairs} }
 
 // Predict is Decision.Predict.
@@ -28,9 +28,8 @@ func (h *Head) Probabilities(scores, out []float64) []float64 {
 	return h.Decision().Probabilities(scores, out)
 }
 
-// Predict returns the class of an event given its scores, as the function Predict
-// does, but of two classes with one output the second one only if its
-// probability exceeds Threshold.
+// Predict returns the class of an event given its scores, as the function Predict does. For two classes with one output
+// it returns the second class only if its probability exceeds Threshold.
 func (d Decision) Predict(scores []float64) (class int) {
 	if len(scores) != 1 {
 		return Predict(scores)
@@ -41,7 +40,7 @@ func (d Decision) Predict(scores []float64) (class int) {
 	return 0
 }
 
-// Least returns the log-odds that the second of two classes must exceed for Predict to take it.
+// Least returns the log-odds above which Predict returns the second class of two.
 func (d Decision) Least() float64 {
 	if d.Threshold > 0 {
 		return math.Log(d.Threshold / (1 - d.Threshold))
@@ -49,16 +48,16 @@ func (d Decision) Least() float64 {
 	return 0
 }
 
-// Cut returns the score of one output above which Predict takes the second of two classes.
+// Cut returns the score of one output above which Predict returns the second class of two.
 func (d Decision) Cut() float64 { return d.Link.cut(d.Least()) }
 
-// Probability returns that of the second of two classes given the score of one output: the
-// logistic function of what the Link makes of it.
+// Probability returns the probability of the second class of two, given the score of one output: the logistic function
+// of the Link's result.
 func (d Decision) Probability(score float64) float64 { return sigmoid(d.Link.logOdds(score)) }
 
-// Probabilities writes the probability of every class to out, which must have
-// room for max(2, K) values. One output: Probability, and what is left for the first
-// class. More: the one-against-all probabilities divided by their sum.
+// Probabilities writes the probability of every class to out, which must have room for max(2, K) values. With one
+// output they are 1 minus Probability, and Probability. With more they are the one-against-all probabilities divided by
+// their sum.
 func (d Decision) Probabilities(scores, out []float64) []float64 {
 	if d.Pairs {
 		return append(out[:0], scores...)
@@ -92,8 +91,8 @@ func (d Decision) against(scores, out []float64) (sum float64) {
 	return sum
 }
 
-// LogLoss returns minus the logarithm of the probability of a class, with all its digits
-// however small that is. The scores are not those of Pairs.
+// LogLoss returns the negative logarithm of the probability of a class, accurately for small probabilities. Scores of
+// Pairs are not supported.
 func (d Decision) LogLoss(scores []float64, label int) float64 {
 	if len(scores) == 1 {
 		u := d.Link.logOdds(scores[0])
@@ -111,14 +110,14 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 	return math.Log(max(sum, 1e-300)) + loss.Softplus(-d.Link.logOdds(scores[label]))
 }
 
-// Judged is what scores come to at an event of a label.
+// Judged is the result of scores at a labeled event.
 type Judged struct {
-	Class       int     // as Predict has it
+	Class       int     // the predicted class
 	LogLoss     float64 // of the label
-	Probability float64 // of the second of two classes, where there is one output
+	Probability float64 // of the second class of two, if there is one output
 }
 
-// Judge returns Predict, LogLoss and Probability, to the bit, with fewer exponentials.
+// Judge returns the results of Predict, LogLoss and Probability, bit by bit, with fewer exponentials.
 func (d Decision) Judge(scores []float64, label int) (j Judged) {
 	if len(scores) != 1 {
 		return Judged{Class: d.Predict(scores), LogLoss: d.LogLoss(scores, label)}
@@ -138,8 +137,8 @@ func (d Decision) Judge(scores []float64, label int) (j Judged) {
 	return j
 }
 
-// Predict returns the class of an event given its scores: for one output class
-// 1 if the score is positive, else 0; for more the first of the largest.
+// Predict returns the class of an event given its scores. With one output it returns 1 if the score is positive, else
+// 0; with more the first of the largest scores.
 func Predict(scores []float64) (class int) {
 	if len(scores) == 1 {
 		if scores[0] > 0 {
@@ -155,9 +154,8 @@ func Predict(scores []float64) (class int) {
 	return class
 }
 
-// ClassScores turns outputs into the scores that Predict and Probabilities
-// take, in place. They are the same but for Pairs: there the scores are the
-// probabilities of the classes, coupled from those of the pairs.
+// ClassScores converts outputs to the scores that Predict and Probabilities use, in place. They only differ for Pairs,
+// where the scores are the probabilities of the classes, coupled from those of the pairs.
 func (h *Head) ClassScores(outputs []float64) []float64 {
 	if !h.Pairs {
 		return outputs

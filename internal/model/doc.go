@@ -1,7 +1,6 @@
-// Package model is what answers, frozen: a linear model and how it standardizes features,
-// bends them into curves, fills in what is missing and puts its answers apart.
+// Package model has frozen models: a linear model, and how it standardizes features, computes splines, imputes missing
+// values and explains its predictions.
 //
-// A [Linear] is a [Head], which says how scores are made, and the rows of a [Table]. The
-// learner publishes one, files and servers hold one, and every score of an event that
-// anybody is told is made here.
+// A [Linear] consists of a [Head], which defines how scores are computed, and the rows of a [Table]. The learner
+// publishes it, and files and servers hold it. Every published prediction is computed here.
 package model

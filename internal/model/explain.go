@@ -1,6 +1,6 @@
 package model
 
-// This file says what each feature adds to a score.
+// This file explains a score by the contribution of each feature.
 
 import (
 	"cmp"
@@ -12,45 +12,40 @@ import (
 	"blankout/internal/loss"
 )
 
-// Explanation takes a score apart: Score is Intercept plus Filled plus the
-// Contributions of the Terms.
+// Explanation explains a score: Score is Intercept plus Filled plus the Contributions of the Terms.
 type Explanation struct {
 	Score     float64
 	Intercept float64
-	// Filled is what filling in the missing columns adds beside the weights of the
-	// others, less what it takes away that they are not certain (see Head.Covariance).
+	// Filled is what imputation adds besides the weights of the observed columns, minus the reduction for its
+	// uncertainty (see Head.Covariance).
 	Filled float64
-	// Variance is that of the score under the model's noise.
+	// Variance is the variance of the score under the model's noise.
 	Variance float64
-	Terms    []Term // the largest contribution first, whatever its sign
+	Terms    []Term // sorted by the absolute value of their contribution, descending
 }
 
-// Term is the part of a feature in a score.
+// Term is the contribution of a feature to a score.
 type Term struct {
 	Column uint32
-	Field  uint16  // of the event's entry, 0 for one that the event leaves out
-	Raw    float64 // as the event has it
-	Value  float64 // after the Scaler
-	// Weight is the model's, and what the column is worth besides for missing ones that
-	// follow from it.
+	Field  uint16  // of the event's entry, 0 for a column that the event does not have
+	Raw    float64 // as it arrived
+	Value  float64 // standardized
+	// Weight is the model's weight, plus what the column is worth for imputed columns.
 	Weight float64
-	// Curve is what the column's curve adds beside Weight times Value.
+	// Curve is what the column's spline adds to Weight times Value.
 	Curve float64
-	// Contribution is Weight times Value plus Curve, times the factor of Head.Answer where
-	// fields are missing.
+	// Contribution is Weight times Value plus Curve, times the factor of Head.Answer if fields are missing.
 	Contribution float64
-	// Share is the feature's share of the score's variance under the model's
-	// noise, its covariance with the score; that is negative for a feature that makes up
-	// for others of its group. Without noise it is that of dropout, which at any level is
-	// the same.
+	// Share is the feature's share of the score's variance under the model's noise, its covariance with the score. It
+	// is negative for a feature that compensates for others of its group. Without noise it is that under dropout, which
+	// is the same at any rate.
 	Share float64
-	Known bool // the model has met the column
+	Known bool // the model has a row for the column
 }
 
-// Explain takes the score of class for an event apart. It is that of the class's
-// output; of two classes with one output the score of class 1, or minus that for
-// class 0; of pairs the sum of the class's margins over the others. The columns
-// that the Scaler fills in are terms too.
+// Explain explains the score of a class for an event. It is the score of the class's output; with one output for two
+// classes it is the score for class 1, and its negative for class 0; with pairs it is the sum of the class's margins
+// over the others. Columns that the Scaler fills in are terms as well.
 func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	side := m.Side(class)
 	a := m.Answer(e)
@@ -61,7 +56,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	}
 	noise, err := loss.ParseNoise(m.Noise)
 	if err != nil {
-		noise = loss.NoNoise{} // a model may name one that is not known
+		noise = loss.NoNoise{} // a model may name an unknown noise
 	}
 	c0, c1, c2 := noise.Coefficients()
 	scale := a.Scale
@@ -80,7 +75,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	of := make([]float64, len(x.Terms)) // the terms' parts of the variance
 	n, ok := noise.(loss.GroupDropout)
 	silent, _ := noise.(loss.Silent)
-	if silent.Groups { // c2 times the covariances of dropout of odds 1
+	if silent.Groups { // c2 times the covariances under dropout with odds 1
 		n = loss.GroupDropout{Groups: 0.5}
 	}
 	if ok || silent.Groups {
@@ -104,7 +99,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	for _, v := range of {
 		x.Variance += v
 	}
-	if c0 > 0 { // acts on every column, those not in the event too
+	if c0 > 0 { // acts on every column, including absent ones
 		for i := range m.Rows.Len() {
 			_, row := m.Rows.Column(i)
 			w := m.SideWeight(side, row)
@@ -129,7 +124,7 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 		a := m.Answer(e)
 		m := m.At(a)
 		var r *repair
-		var columns []uint32 // of r that are still to come
+		var columns []uint32 // the remaining columns of r
 		if a.Parts != nil {
 			r, columns = m.repaired(m.Standardized(e, event.Vec{}), a.Parts), m.Covariance.Columns
 		}
@@ -172,8 +167,8 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 	}
 }
 
-// Curve returns what the curve of this place among the Scaler's adds for a Side where its
-// column has the value x, beside the column's own weight.
+// Curve returns what spline curve adds to a score for a Side if its number has the value x, besides the number's own
+// weight.
 func (m *Linear) Curve(side []float64, curve int, x float64) (sum float64) {
 	c := m.Scaler.Curves
 	knot, first, next := c.Hats(curve, x)
@@ -188,8 +183,8 @@ func (m *Linear) Curve(side []float64, curve int, x float64) (sum float64) {
 	return sum
 }
 
-// Number returns what a numeric column adds to a score for a Side where it has the value x:
-// its weight times the standardized value, and its curve.
+// Number returns what a numeric column with the value x adds to a score for a Side: its weight times the standardized
+// value, and its spline.
 func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) {
 	if row := m.Rows.Row(column); row != nil {
 		z := x
@@ -204,7 +199,7 @@ func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) 
 	return sum
 }
 
-// SideWeight returns the weight of a row, one of m.Rows, for a Side.
+// SideWeight returns the weight of a row of m.Rows for a Side.
 func (m *Linear) SideWeight(side, row []float64) (w float64) {
 	for k, s := range side {
 		if s != 0 {
@@ -214,7 +209,7 @@ func (m *Linear) SideWeight(side, row []float64) (w float64) {
 	return w
 }
 
-// shares fills in the terms' shares of the variance, given their parts of it.
+// shares sets the terms' shares of the variance, given their parts of it.
 func (x *Explanation) shares(of []float64) {
 	total := x.Variance
 	if total == 0 {
@@ -231,7 +226,7 @@ func (x *Explanation) shares(of []float64) {
 	}
 }
 
-// Side returns by how much each output counts for a class, as Explain says.
+// Side returns the factor of each output in the score of a class, see Explain.
 func (m *Linear) Side(class int) []float64 {
 	side := make([]float64, m.Outputs)
 	switch {

@@ -1,7 +1,6 @@
 package model
 
-// This file declares as missing what an event reads in fields that are known to tell nothing:
-// those that are stuck at a value, and values that are none.
+// This file declares readings missing that carry no information: those of stuck fields, and values outside limits.
 
 import (
 	"encoding/json"
@@ -12,17 +11,16 @@ import (
 	"blankout/internal/event"
 )
 
-// Faults says which readings of numeric fields count as missing. It is the one place that decides
-// this, for learning and for predictions. It needs no memory of other events, so that every reader
-// of a model gives an event the same answer. The nil Faults has none. A Faults is immutable.
+// Faults determines which readings of numeric fields count as missing. It is the only place that decides this, for
+// learning and for predictions. It depends on no other events, so that every reader of a model computes the same
+// prediction. The nil Faults is empty. A Faults is immutable.
 type Faults struct {
-	// Stuck lists, in the order of the fields, fields that have stopped moving and at which value.
-	// A reading of another value counts.
+	// Stuck lists stuck fields and their values, in the order of the fields. A reading with another value counts.
 	Stuck []StuckField `json:"stuck,omitempty"`
-	// Limits lists, in the order of the fields, within what the readings of a field count.
+	// Limits lists the limits of fields, in the order of the fields.
 	Limits []FieldLimits `json:"limits,omitempty"`
 
-	byField []fault // by field; a field beyond them has none
+	byField []fault // by field; later fields have none
 }
 
 // StuckField is a numeric field that is stuck at a value.
@@ -31,8 +29,8 @@ type StuckField struct {
 	Value float64 `json:"value"`
 }
 
-// FieldLimits are the bounds outside of which a reading of a numeric field is missing. NoZero
-// makes a reading of exactly 0 missing, too.
+// FieldLimits has the bounds outside of which a reading of a numeric field is missing. NoZero makes a reading of
+// exactly 0 missing as well.
 type FieldLimits struct {
 	Field  uint16  `json:"field"`
 	Low    float64 `json:"low"`
@@ -40,13 +38,13 @@ type FieldLimits struct {
 	NoZero bool    `json:"no_zero,omitempty"`
 }
 
-// fault is what a Faults says of a field.
+// fault has the faults of a field.
 type fault struct {
 	stuck, limited, noZero bool
 	value, low, high       float64
 }
 
-// NewFaults returns a Faults that owns its arguments, nil if both are empty.
+// NewFaults returns a Faults that owns its arguments, or nil if both are empty.
 func NewFaults(stuck []StuckField, limits []FieldLimits) *Faults {
 	if len(stuck)+len(limits) == 0 {
 		return nil
@@ -79,7 +77,7 @@ func (f *Faults) index() (ascending bool) {
 	return ascending
 }
 
-// UnmarshalJSON reads a Faults and checks it.
+// UnmarshalJSON decodes and checks a Faults.
 func (f *Faults) UnmarshalJSON(data []byte) error {
 	type plain Faults
 	if err := json.Unmarshal(data, (*plain)(f)); err != nil {
@@ -105,7 +103,7 @@ func (f *Faults) at(id uint16, x float64) bool {
 	return t.stuck && x == t.value || t.limited && (!(x >= t.low && x <= t.high) || t.noZero && x == 0)
 }
 
-// in returns the place of the first reading of an event that counts as missing, -1 if all count.
+// in returns the index of the first reading of an event that counts as missing, or -1.
 func (f *Faults) in(e *event.Example) int {
 	if f == nil || e.Declared {
 		return -1
@@ -118,9 +116,8 @@ func (f *Faults) in(e *event.Example) int {
 	return -1
 }
 
-// Declare returns an event in which what counts as missing by Faults is null, with its products
-// with other fields left out: e itself if that changes nothing, else a copy in the memory of room.
-// It changes nothing of e.
+// Declare returns an event in which readings that count as missing by Faults are null, without their products with
+// other fields. It returns e if nothing changes, else a copy in the memory of room. It does not change e.
 func (h *Head) Declare(e, room *event.Example) *event.Example {
 	first := h.Faults.in(e)
 	if first < 0 {
@@ -130,7 +127,7 @@ func (h *Head) Declare(e, room *event.Example) *event.Example {
 	features.Index, features.Value = features.Index[:0], features.Value[:0]
 	*room = *e
 	fields := h.Schema.Fields
-	var names []string // of what has become null
+	var names []string // of fields that have become null
 	for i := first; i < len(e.Field); i++ {
 		if id := e.Field[i]; h.Faults.at(id, e.Features.Value[i]) && int(id) < len(fields) {
 			names = append(names, fields[id].Name)
@@ -148,7 +145,7 @@ func (h *Head) Declare(e, room *event.Example) *event.Example {
 	return room
 }
 
-// declared is Declare for a caller that keeps no room.
+// declared is Declare for a caller without memory.
 func (h *Head) declared(e *event.Example) *event.Example {
 	if h.Faults.in(e) < 0 {
 		return e
@@ -156,7 +153,7 @@ func (h *Head) declared(e *event.Example) *event.Example {
 	return h.Declare(e, &event.Example{})
 }
 
-// firstOfName returns the first field of the name of one: that is the one that a null names.
+// firstOfName returns the first field with the name of a field, which is the one that an event declares null.
 func firstOfName(fields []event.Field, id uint16) uint16 {
 	for first := range id {
 		if first > 0 && fields[first].Name == fields[id].Name {
@@ -166,8 +163,7 @@ func firstOfName(fields []event.Field, id uint16) uint16 {
 	return id
 }
 
-// StuckFields returns the names of the fields of an event, as it came, that hold the value at
-// which they are stuck.
+// StuckFields returns the names of the fields of an event, as it arrived, that have the value at which they are stuck.
 func (h *Head) StuckFields(e *event.Example) (names []string) {
 	if h.Faults == nil {
 		return nil

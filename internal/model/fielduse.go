@@ -1,6 +1,6 @@
 package model
 
-// This file finds out which fields events usually hold.
+// This file determines which fields events usually have.
 
 import (
 	"math"
@@ -9,28 +9,28 @@ import (
 	"blankout/internal/event"
 )
 
-// FieldUse counts by field id in how many events a field was present, and null, and
-// says which fields are usual. The zero value is ready for use and forgets nothing.
+// FieldUse counts the events in which each field was present, and null, and determines the usual fields. The zero value
+// is ready for use and forgets nothing.
 type FieldUse struct {
 	Events        uint64
 	Present, Null []uint64
-	// Memory is the number of events that are remembered: counts are halved when
-	// Events reaches twice that. 0 remembers all.
+	// Memory is the number of events that are remembered: counts are halved when Events reaches twice that. 0 remembers
+	// all.
 	Memory uint64
-	// AbsentIsZero says that nothing is missing where it is left out, see event.AbsentZero.
+	// AbsentIsZero means that absent fields are not missing, see event.AbsentZero.
 	AbsentIsZero bool
 
-	// Scratch of Review, kept so that it allocates only when something has changed.
+	// Scratch memory of Review, which allocates only if something has changed.
 	usually, usuallyNull []uint16
 	also                 [][2]uint16
-	first                map[string]uint16 // by name the first field
-	named                int               // fields in first
+	first                map[string]uint16 // the first field of each name
+	named                int               // number of fields in first
 }
 
-// usualFields bounds the ids of the fields that are counted.
+// usualFields is the number of fields that are counted.
 const usualFields = 4096
 
-// Count takes up an event of whose fields present holds those that are there.
+// Count counts an event, with the fields that are present and null.
 func (u *FieldUse) Count(present FieldSet, null []uint16) {
 	u.Events++
 	present.Each(func(id int) {
@@ -62,11 +62,11 @@ func atLeast(list []uint64, id int) []uint64 {
 	return list
 }
 
-// Review returns a Missing with the rules of was and with the fields that are usual now.
-// Where nothing has changed it returns was.
+// Review returns a Missing with the policies of was and the fields that are usual now. It returns was if nothing has
+// changed.
 func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 	u.lists(fields)
-	if u.named > len(fields) { // fields were taken back
+	if u.named > len(fields) { // fields were removed
 		u.named, u.also = 0, nil
 		clear(u.first)
 	}
@@ -90,8 +90,8 @@ func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 	return m
 }
 
-// lists sets usually to the fields that are more often present than left out, and
-// usuallyNull to those that are more often null than present.
+// lists sets usually to the fields that are more often present than absent, and usuallyNull to those that are more
+// often null than present.
 func (u *FieldUse) lists(fields []event.Field) {
 	u.usually, u.usuallyNull = u.usually[:0], u.usuallyNull[:0]
 	for id := range min(max(len(u.Present), len(u.Null)), len(fields)) {
@@ -111,14 +111,13 @@ func (u *FieldUse) lists(fields []event.Field) {
 	}
 }
 
-// maxRate bounds the rate of a group: what is left is scaled by no more than ten.
+// maxRate is the largest rate of a group, so that the rest is scaled by at most ten.
 const maxRate = 0.9
 
-// Rates returns by group (Field.Group, else the field's name) in what share of the events it
-// has been missing, at most maxRate: the mean over its fields of how often each was null or,
-// of a usual one, null or left out. A group that has never been missing is left out, and so
-// are fields that are not usual and never null: whether these are missing is not known. The
-// shares are rounded to 1/10,000.
+// Rates returns, by group (Field.Group, else the field's name), the fraction of events in which it has been missing, at
+// most maxRate: the mean over its fields of how often each was null or, for a usual field, null or absent. It leaves
+// out groups that have never been missing, and fields that are not usual and never null, whose absence has no meaning.
+// The fractions are rounded to 1/10,000.
 func (u *FieldUse) Rates(fields []event.Field) map[string]float64 {
 	type count struct {
 		group         string
@@ -126,7 +125,7 @@ func (u *FieldUse) Rates(fields []event.Field) map[string]float64 {
 		named         bool
 	}
 	var names []string
-	counts := map[string]*count{} // by name: an event names one field of several kinds
+	counts := map[string]*count{} // by name: an event has one field of several kinds
 	for id, f := range fields {
 		if f.Kind == event.Cross || f.Kind == event.Sparse {
 			continue
