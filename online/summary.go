@@ -11,7 +11,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/conformal"
 	"blankout/online/monitor"
 	"blankout/online/watch"
 )
@@ -58,10 +57,10 @@ type Summary struct {
 	// These are as in Report; Forecast is the result of Report.Forecasts.
 	Forecast      *Forecast          `json:"forecast,omitempty"`
 	LevelsByShare []string           `json:"noise_levels_by_missing,omitempty"`
-	Sets          []conformal.Report `json:"sets,omitempty"`
+	Sets          []measure.Coverage `json:"sets,omitempty"`
 	ByAge         []measure.Aged     `json:"by_staleness,omitempty"`
 	// See Report.
-	CoverageByClass []conformal.ClassReport `json:"coverage_by_class,omitempty"`
+	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
 	Drift           watch.Drift             `json:"drift"`
 	Mislabeled      uint64                  `json:"mislabeled"` // events whose label is probably wrong
 	// Only for regression. Errors are in the unit of the targets, and Forecast has root mean squared errors.

@@ -14,7 +14,6 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/internal/run"
-	"blankout/online/conformal"
 	"blankout/online/watch"
 )
 
@@ -56,7 +55,7 @@ type measured struct {
 	Reliability []reliability       `json:"reliability,omitempty"`
 	Thresholds  []measure.Threshold `json:"thresholds,omitempty"`
 	// CoverageByClass says how often the sets of each class's events have held that class.
-	CoverageByClass []conformal.ClassReport `json:"coverage_by_class,omitempty"`
+	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
 	// ByAge has the error, of classes in percent, and the loss by the age of the weights.
 	ByAge []measure.Aged `json:"by_staleness,omitempty"`
 	// Refused has by reason how many records were refused since the learner's beginning,

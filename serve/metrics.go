@@ -19,7 +19,6 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/internal/served"
-	"blankout/online/conformal"
 	"blankout/online/group"
 	"blankout/online/watch"
 	"blankout/serve/predict"
@@ -838,10 +837,10 @@ func (c *collector) view() *view {
 }
 
 // largestClasses returns the classes with the most events, at most n of those that have any, in their order.
-func largestClasses(classes []conformal.ClassReport, n int) (out []conformal.ClassReport) {
+func largestClasses(classes []measure.ClassCoverage, n int) (out []measure.ClassCoverage) {
 	least := 1.0
 	if len(classes) > n {
-		by := slices.SortedFunc(slices.Values(classes), func(a, b conformal.ClassReport) int { return cmp.Compare(b.Events, a.Events) })
+		by := slices.SortedFunc(slices.Values(classes), func(a, b measure.ClassCoverage) int { return cmp.Compare(b.Events, a.Events) })
 		least = max(least, by[n-1].Events)
 	}
 	for _, c := range classes {

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"testing"
 
-	"blankout/online/conformal"
+	"blankout/internal/measure"
 )
 
 // Of many classes those with the most events are reported, in their order and no more than asked for; those without
 // events never.
 func TestLargestClasses(t *testing.T) {
-	var classes []conformal.ClassReport
+	var classes []measure.ClassCoverage
 	for i, events := range []float64{5, 0, 7, 3, 7, 1, 3} {
-		classes = append(classes, conformal.ClassReport{Class: fmt.Sprint(i), Events: events})
+		classes = append(classes, measure.ClassCoverage{Class: fmt.Sprint(i), Events: events})
 	}
 	for n, want := range map[int]string{20: "023456", 4: "0234", 2: "24", 1: "2"} {
 		got := ""

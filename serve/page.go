@@ -19,7 +19,6 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/online"
-	"blankout/online/conformal"
 	"blankout/online/watch"
 	"blankout/stream/labels"
 )
@@ -132,7 +131,7 @@ type Report struct {
 	Classes    []class                 `json:"classes"`
 	Level      string                  `json:"noise_level"`
 	Experts    []model.Expert          `json:"experts,omitempty"`
-	Sets       []conformal.Report      `json:"sets,omitempty"`
+	Sets       []measure.Coverage      `json:"sets,omitempty"`
 	Forecast   *online.Forecast        `json:"forecast,omitempty"`
 	ByShare    []string                `json:"noise_levels_by_missing,omitempty"`
 	Drift      watch.Drift             `json:"drift"`

@@ -25,7 +25,6 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/online"
-	"blankout/online/conformal"
 	"blankout/online/watch"
 	"blankout/serve"
 )
@@ -391,9 +390,9 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 const mostClassLines = 10
 
 // classCoverage writes how often the sets of each class's events held it, the worst ones first.
-func classCoverage(out io.Writer, classes []conformal.ClassReport) {
-	classes = slices.DeleteFunc(slices.Clone(classes), func(c conformal.ClassReport) bool { return c.Events == 0 })
-	slices.SortStableFunc(classes, func(a, b conformal.ClassReport) int { return cmp.Compare(a.Recent, b.Recent) })
+func classCoverage(out io.Writer, classes []measure.ClassCoverage) {
+	classes = slices.DeleteFunc(slices.Clone(classes), func(c measure.ClassCoverage) bool { return c.Events == 0 })
+	slices.SortStableFunc(classes, func(a, b measure.ClassCoverage) int { return cmp.Compare(a.Recent, b.Recent) })
 	for i, c := range classes[:min(len(classes), mostClassLines)] {
 		name := ""
 		if i == 0 {

@@ -4,6 +4,7 @@ package conformal
 
 import (
 	"blankout/internal/coder"
+	"blankout/internal/measure"
 	"blankout/internal/model"
 )
 
@@ -194,40 +195,20 @@ func fitClasses(base, now *Cover, events float64) bool {
 	return true
 }
 
-// ClassReport is the coverage of the sets of one class's events.
-type ClassReport struct {
-	Class string `json:"class"`
-	// Events is the number of sets of events that are not masked copies, Coverage the fraction of them that contained
-	// the class, and Recent that of the latest.
-	Events   float64 `json:"events"`
-	Coverage float64 `json:"coverage"`
-	Recent   float64 `json:"recent"`
-	// ByMissing is the same by range of missing fields, including masked copies. Sizes are not measured.
-	ByMissing []Held `json:"by_missing"`
-}
-
-// Held is the coverage in a range of missing fields.
-type Held struct {
-	Range    string  `json:"missing"` // see model.RangeName
-	Events   float64 `json:"events"`
-	Coverage float64 `json:"coverage"`
-	Recent   float64 `json:"recent"`
-}
-
 // ByClass returns the coverage of each class that has sets. names are the names of the classes.
-func (c *Cover) ByClass(names []string) (out []ClassReport) {
+func (c *Cover) ByClass(names []string) (out []measure.ClassCoverage) {
 	if c == nil {
 		return nil
 	}
 	for k := range c.classes[:min(len(c.classes), len(names))] {
 		class := &c.classes[k]
-		x := ClassReport{Class: names[k]}
+		x := measure.ClassCoverage{Class: names[k]}
 		if t := &class.came; t.all.told > 0 && t.recent.told > 0 { // a damaged state may have only one of them
 			x.Events, x.Coverage, x.Recent = t.all.told, t.all.held/t.all.told, t.recent.held/t.recent.told
 		}
 		for r, s := range class.ranges {
 			if s != nil && s.faded.told > 0 && s.all.told > 0 {
-				x.ByMissing = append(x.ByMissing, Held{model.RangeName(r), s.all.told, s.all.held / s.all.told, s.faded.held / s.faded.told})
+				x.ByMissing = append(x.ByMissing, measure.RangeCoverage{Range: model.RangeName(r), Events: s.all.told, Coverage: s.all.held / s.all.told, Recent: s.faded.held / s.faded.told})
 			}
 		}
 		if x.ByMissing != nil {

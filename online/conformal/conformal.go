@@ -25,6 +25,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
+	"blankout/internal/measure"
 	"blankout/internal/model"
 )
 
@@ -449,30 +450,22 @@ func (n *counts) state(to *coder.Coder) {
 	to.Failed = to.Failed || !(n.held >= -near && n.held <= (1+near)*n.told+near && n.size >= -near && n.size <= most*max(n.sized, 0)+near)
 }
 
-// Report is the coverage of the sets of a range.
-type Report struct {
-	Range  string  `json:"missing"` // fraction of missing fields, see model.RangeName
-	Events float64 `json:"events"`  // number of sets, including masked copies
-	// Coverage is the fraction of sets that contained the label, Recent that of the latest, and Size their mean size: a
-	// number of classes, or the length of an interval.
-	Coverage float64 `json:"coverage"`
-	Recent   float64 `json:"recent"`
-	Size     float64 `json:"size"`
-
-	index int
+// Report returns the coverage in each range that has sets.
+func (c *Cover) Report() []measure.Coverage {
+	return c.reports(func(*scores) bool { return true })
 }
 
-// Report returns the coverage in each range that has sets.
-func (c *Cover) Report() (out []Report) {
+// reports returns the coverage in each range that has sets and is wanted.
+func (c *Cover) reports(wanted func(*scores) bool) (out []measure.Coverage) {
 	if c == nil {
 		return nil
 	}
 	for r := range c.ranges {
 		s := &c.ranges[r]
-		if s.faded.told == 0 || s.all.told == 0 { // a damaged state may have only one of them
+		if s.faded.told == 0 || s.all.told == 0 || !wanted(s) { // a damaged state may have only one of the two
 			continue
 		}
-		x := Report{index: r, Range: model.RangeName(r), Events: s.all.told, Coverage: s.all.held / s.all.told, Recent: s.faded.held / s.faded.told}
+		x := measure.Coverage{Range: model.RangeName(r), Events: s.all.told, Coverage: s.all.held / s.all.told, Recent: s.faded.held / s.faded.told}
 		if s.faded.sized > 0 {
 			x.Size = s.faded.size / s.faded.sized
 		}
@@ -482,14 +475,10 @@ func (c *Cover) Report() (out []Report) {
 }
 
 // Low returns the reports of ranges whose latest sets miss 1.5 times as many labels as they should.
-func (c *Cover) Low() (out []Report) {
-	for _, x := range c.Report() {
-		s := &c.ranges[x.index]
-		if n := s.faded.told / s.grown; n >= lowAfter && x.Recent < 1-1.5*c.miss {
-			out = append(out, x)
-		}
-	}
-	return out
+func (c *Cover) Low() []measure.Coverage {
+	return c.reports(func(s *scores) bool {
+		return s.faded.told/s.grown >= lowAfter && s.faded.held/s.faded.told < 1-1.5*c.miss
+	})
 }
 
 // TooLow returns a sentence about each range that Low returns.

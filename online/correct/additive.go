@@ -18,9 +18,12 @@ var curvesLanes = []string{"curves", "fast curves"}
 
 func (e *curves) Lanes() []string { return curvesLanes }
 
+// curvesFit reports whether the expert has memory for these columns.
+func curvesFit(columns []uint32, outputs int) bool { return additive.Fits(len(columns), outputs) }
+
 // Follow implements Expert.
 func (e *curves) Follow(columns []uint32, _ int) {
-	if !additive.Fits(len(columns), e.outputs) {
+	if !curvesFit(columns, e.outputs) {
 		columns = nil
 	}
 	e.Expert.Follow(columns)

@@ -8,7 +8,6 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/model"
-	"blankout/online/additive"
 	"blankout/online/encode"
 	"blankout/online/newton"
 )
@@ -16,7 +15,7 @@ import (
 // fits reports whether an expert has memory for these columns, or for the numbers among them.
 func (x *Experts) fits(columns []uint32) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstHat)
-	return newton.Fits(numbers, x.outputs) || additive.Fits(len(columns), x.outputs)
+	return newton.Fits(numbers, x.outputs) || curvesFit(columns, x.outputs)
 }
 
 // Meet updates the columns of the experts from a labeled event, before the event is learned: scales that have changed,

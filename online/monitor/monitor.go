@@ -8,7 +8,6 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/online/conformal"
 	"blankout/online/watch"
 )
 
@@ -94,8 +93,8 @@ type Report struct {
 	Baselines  watch.Baselines
 	// Sets reports the coverage of prediction sets or intervals by range of missing fields, and CoverageByClass that by
 	// class.
-	Sets            []conformal.Report
-	CoverageByClass []conformal.ClassReport
+	Sets            []measure.Coverage
+	CoverageByClass []measure.ClassCoverage
 	Health          *watch.Health // of the fields
 	// ByAge has the error and the loss by staleness of the weights.
 	ByAge []measure.Aged
