@@ -1,6 +1,6 @@
 package model
 
-// This file holds how a Linear answers an event whose missing fields are filled in.
+// This file predicts events with missing values by imputation.
 
 import (
 	"math"
@@ -11,22 +11,22 @@ import (
 	"blankout/internal/loss"
 )
 
-// repair is a Linear's weights for one pattern of missing columns.
+// repair holds a Linear's adapted weights for one pattern of missing columns.
 type repair struct {
-	extra           []float64 // by place in the Covariance and output: added to the weight
+	extra           []float64 // by index in the Covariance and output: added to the weight
 	shift, variance []float64 // by output
 }
 
-// recent keeps what was made for the patterns met last: sensors stay dead for a while.
-// The zero value is empty and ready for use, by several goroutines at once.
+// recent caches values for the latest patterns, because sensors usually stay dead for a while. The zero value is empty
+// and ready for use. It is safe for concurrent use.
 type recent[T any] struct {
 	mu    sync.Mutex
 	byKey map[string]T
-	order []string // of byKey, the one made first at next
+	order []string // of byKey, the oldest one at next
 	next  int
 }
 
-// maxRecent bounds the numbers that a recent keeps, mostRecent the patterns.
+// maxRecent is the largest number of float64 values in a recent, and mostRecent the largest number of patterns.
 const maxRecent, mostRecent = 1 << 20, 4096
 
 func (r *recent[T]) get(key string) (T, bool) {
@@ -36,8 +36,8 @@ func (r *recent[T]) get(key string) (T, bool) {
 	return v, ok
 }
 
-// add keeps what has been made for a key, of so many numbers, and returns it, or what
-// another goroutine has made meanwhile.
+// add caches a value of so many numbers for a key. It returns the value, or one that another goroutine has added in the
+// meantime.
 func (r *recent[T]) add(key string, made T, numbers int) T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,8 +58,8 @@ func (r *recent[T]) add(key string, made T, numbers int) T {
 	return made
 }
 
-// WithCovariance returns m with the Covariance by which it fills in what is missing, nil for
-// none, and ready to answer. m itself must not be used any more.
+// WithCovariance returns m with the Covariance for imputation, which may be nil, ready for predictions. m itself must
+// not be used anymore.
 func (m *Linear) WithCovariance(c *Covariance) *Linear {
 	m.Covariance = c
 	if c != nil {
@@ -72,14 +72,14 @@ func (m *Linear) WithCovariance(c *Covariance) *Linear {
 	return m
 }
 
-// WithMissing returns a copy of m that answers events that lack fields in another way.
+// WithMissing returns a copy of m with another Missing.
 func (m *Linear) WithMissing(missing *Missing) *Linear {
 	out := *m
 	out.Missing = missing
 	return &out
 }
 
-// WithFaults returns a copy of m that takes other readings as missing.
+// WithFaults returns a copy of m with other Faults.
 func (m *Linear) WithFaults(f *Faults) *Linear {
 	out := *m
 	out.Faults = f
@@ -124,18 +124,17 @@ func (m *Linear) makeRepair(p Parts) *repair {
 	return r
 }
 
-// ScoreLacking is that of Model.
+// ScoreLacking implements Model.
 func (m *Linear) ScoreLacking(x event.Vec, e *event.Example, out []float64) []float64 {
 	return m.scoreAnswer(x, m.Answer(e), out)
 }
 
-// scoreAnswer scores features as Standardized returns them as the answer says.
+// scoreAnswer scores standardized features as a says.
 func (m *Linear) scoreAnswer(x event.Vec, a Answer, out []float64) []float64 {
 	return m.ClassScores(m.outputs(x, a, out))
 }
 
-// TellParts marks as Apart, in parts, which Answer has returned, the columns whose values
-// in x tell nothing: wild ones.
+// TellParts marks outliers in x as Apart in parts, which Answer has returned.
 func (m *Linear) TellParts(x event.Vec, parts Parts) {
 	for place, value := range m.Covariance.each(x) {
 		if parts[place] == Observed && m.Covariance.wild(place, value, m.standardizes()) {
@@ -144,13 +143,13 @@ func (m *Linear) TellParts(x event.Vec, parts Parts) {
 	}
 }
 
-// AnswerOutputs writes to out what the outputs say to features as Standardized returns them,
-// answered as a says: of one output, and of one for each class, the scores.
+// AnswerOutputs writes the outputs for standardized features to out, as a says. With one output, or one per class,
+// these are the scores.
 func (m *Linear) AnswerOutputs(x event.Vec, a Answer, out []float64) []float64 {
 	return m.outputs(x, a, out)
 }
 
-// outputs writes the outputs that scoreAnswer makes the scores of.
+// outputs writes the outputs from which scoreAnswer computes the scores.
 func (m *Linear) outputs(x event.Vec, a Answer, out []float64) []float64 {
 	m = m.At(a)
 	out = out[:m.Outputs]
@@ -176,8 +175,7 @@ func (m *Linear) outputs(x event.Vec, a Answer, out []float64) []float64 {
 	return out
 }
 
-// addFilled adds to the sums over the features of an event what is expected of those that are
-// missing, and the intercepts.
+// addFilled adds the imputed values and the intercepts to the sums over an event's features.
 func (m *Linear) addFilled(x event.Vec, a Answer, r *repair, out []float64) {
 	for place, value := range m.Covariance.each(x) {
 		for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
@@ -189,13 +187,12 @@ func (m *Linear) addFilled(x event.Vec, a Answer, r *repair, out []float64) {
 	}
 }
 
-// filledVariance returns the variance of a score of which what is filled in has the variance v.
+// filledVariance returns the variance of a score, given the variance v of its imputed part.
 func (a Answer) filledVariance(v float64) float64 { return a.Shares[2] * a.Shares[2] * v }
 
-// ChanceInterval returns the bounds between which the probability of the second of two classes
-// would lie in nine of ten cases if what is filled in for an event were known. The probability
-// that is answered, which is expected over all cases, lies between them too. known is false
-// where nothing is filled in, and for other models than those of two classes with one output.
+// ChanceInterval returns the interval that would contain the probability of the second class of two in nine of ten
+// cases if the imputed values were known. It also contains the predicted probability, which is the mean over all cases.
+// known is false if nothing is imputed, and for models other than those of two classes with one output.
 func (m *Linear) ChanceInterval(e *event.Example) (low, high float64, known bool) {
 	a := m.Answer(e)
 	if a.Parts == nil || m.Outputs != 1 || m.Target() != loss.Sign {
@@ -224,13 +221,13 @@ func (m *Linear) chanceInterval(x event.Vec, a Answer) (low, high float64) {
 	return slices.Min(chances[:]), slices.Max(chances[:])
 }
 
-// repaired returns the repair for a pattern, of which it takes the wild values out.
+// repaired returns the repair for a pattern, from which it removes outliers.
 func (m *Linear) repaired(x event.Vec, p Parts) *repair {
 	m.TellParts(x, p)
 	return m.repairFor(p)
 }
 
-// each yields the places of the columns that x has, and their values.
+// each yields the indices and values of the columns that x has.
 func (c *Covariance) each(x event.Vec) func(yield func(int, float64) bool) {
 	return func(yield func(int, float64) bool) {
 		place := 0
@@ -248,8 +245,8 @@ func (c *Covariance) each(x event.Vec) func(yield func(int, float64) bool) {
 	}
 }
 
-// wild says whether a value is so unusual that no other may be told from it: it is far from
-// all that the column has had, or lies where Scaler.Clip puts such values.
+// wild reports whether a value is an outlier, from which no other value may be imputed: it is far from all earlier
+// values of the column, or is where Scaler.Clip moves outliers.
 func (c *Covariance) wild(place int, value float64, standardized bool) bool {
 	if standardized && IsWild(value) {
 		return true
@@ -257,14 +254,13 @@ func (c *Covariance) wild(place int, value float64, standardized bool) bool {
 	return math.Abs(value-c.Mean[place]) > ScalerClip*max(c.deviation(place), 1e-200)
 }
 
-// leastChance is a probability below which the mixture of loss.LogisticGaussian has too
-// few digits; widen then takes the simpler form of MacKay.
+// leastChance is the probability below which the mixture of loss.LogisticGaussian is too inaccurate; widen then uses
+// MacKay's approximation.
 const leastChance = 1e-5
 
-// widen returns the score whose probability is the one to be expected of a score of the
-// mean f and the variance v, were it normal. What was filled in is uncertain: v makes an
-// answer less certain. Where labels are numbers the score is one whose value is the one to
-// be expected: v widens its Interval instead.
+// widen returns the score that predicts the mean over normally distributed scores with mean f and variance v. Imputed
+// values are uncertain, so v moves a probability towards one half. For regression it is the score of the mean value,
+// and v also widens the interval.
 func (h *Head) widen(f, v float64) float64 {
 	if !(v > 0) {
 		return f
@@ -278,21 +274,21 @@ func (h *Head) widen(f, v float64) float64 {
 	return WidenClass(f, v)
 }
 
-// WidenCount returns the score whose value is the one to be expected of the score of a count
-// that has the mean f and the variance v.
+// WidenCount returns the score that predicts the mean count over normally distributed scores with mean f and variance
+// v.
 func WidenCount(f, v float64) float64 { return f + min(v, maxVariance)/2 }
 
-// WidenClass returns the score whose probability is the one to be expected of a score of the mean f
-// and the variance v, were it normal.
+// WidenClass returns the score that predicts the mean probability over normally distributed scores with mean f and
+// variance v.
 func WidenClass(f, v float64) float64 {
 	if !(v > 0) {
 		return f
 	}
-	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(f), v) // dE log(1 + exp(f~))/df, the expected probability
+	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(f), v) // dE log(1 + exp(f~))/df, the mean probability
 	wide := 0.0
 	if p > leastChance {
 		wide = math.Log(p / (1 - p))
-	} else { // in order, still
+	} else { // preserves the order of scores
 		wide = min(-math.Abs(f)/math.Sqrt(1+math.Pi*v/8), math.Log(leastChance)) - 1e-9*math.Abs(f)
 	}
 	return math.Copysign(wide, f)

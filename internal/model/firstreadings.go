@@ -1,7 +1,6 @@
 package model
 
-// This file decides how a numeric column is centered, scaled and transformed at first,
-// by its first readings.
+// This file determines the initial center, scale and transform of a numeric column from its first readings.
 
 import (
 	"fmt"
@@ -9,22 +8,21 @@ import (
 	"slices"
 )
 
-// Transform is what a Scaler does to the readings of a numeric column before it
-// centers and scales them.
+// Transform is what a Scaler applies to the values of a numeric column before it centers and scales them.
 type Transform string
 
 // The transforms of a Scaler.
 const (
-	// TransformAuto lets the first readings of a column choose one of the others.
+	// TransformAuto selects one of the others from the first readings.
 	TransformAuto Transform = "auto"
-	// TransformNone leaves readings as they are.
+	// TransformNone changes nothing.
 	TransformNone Transform = "none"
-	// TransformAsinh takes asinh(x/u), u being the power of two nearest to the usual
-	// size of a reading: far from 0 the logarithm, near it the reading itself.
+	// TransformAsinh is asinh(x/u), where u is the power of two nearest to the usual size of a value. It is nearly
+	// linear close to 0, and logarithmic far from it.
 	TransformAsinh Transform = "asinh"
 )
 
-// ParseTransform reads auto, none or asinh.
+// ParseTransform parses auto, none or asinh.
 func ParseTransform(s string) (Transform, error) {
 	switch t := Transform(s); t {
 	case TransformAuto, TransformNone, TransformAsinh:
@@ -34,31 +32,28 @@ func ParseTransform(s string) (Transform, error) {
 }
 
 const (
-	// FirstReadings is how many readings of a column Begin takes at most.
+	// FirstReadings is the largest number of readings that Begin uses.
 	FirstReadings = 32
-	// WildAt is where a reading beyond the clip is counted, in deviations. A share of
-	// such readings below 1/WildAt^2 leaves the deviation bounded.
+	// WildAt is the distance in deviations at which a reading beyond the clip is counted. If the fraction of such
+	// readings is below 1/WildAt^2, the deviation stays bounded.
 	WildAt = 4
-	// A reading is wild among the first ones if it is farther from their median than
-	// fence times what three quarters of them are. For normal ones that is
-	// ScalerClip deviations.
+	// One of the first readings is an outlier if it is farther from their median than fence times the distance of three
+	// quarters of them. For normal readings that is ScalerClip deviations.
 	fence = 9
-	// Readings from which on a transform may be chosen, and the gain of logarithmic
-	// likelihood, in nats a reading, that chooses it. Of 32 readings normal and
-	// uniform ones gain nothing; exponential ones and lognormal ones whose logarithm
-	// has the deviation 1 gain so much in fewer than one case of a hundred, lognormal
-	// ones of deviation 3 in 95.
+	// A transform may be selected from chooseFrom readings on, and is selected if its gain in log-likelihood is
+	// chooseAt nats per reading. For 32 readings, normal and uniform ones gain nothing. Exponential ones, and lognormal
+	// ones whose logarithm has deviation 1, gain so much in less than 1 % of cases, and lognormal ones of deviation 3
+	// in 95 %.
 	chooseFrom, chooseAt = 16, 0.7
-	// A column has no scale until leastDiffering readings differ from the usual one: the
-	// first that does may be wild.
+	// A column has no scale until leastDiffering readings differ from the usual one, because the first one may be an
+	// outlier.
 	leastDiffering = 4
 )
 
-// Begin sets the statistics of a numeric column from its first readings, at most
-// FirstReadings of n; the others of the n lie at the median of those. A minority
-// of wild readings has no say in the center, the scale and the choice of a
-// transform: they are counted as if they lay near the others. Where FirstReadings
-// are all but the same the column has no scale: more must come.
+// Begin sets the statistics of a numeric column from its first readings, at most FirstReadings of n; the others of the
+// n are at their median. A minority of outliers does not affect the center, the scale and the transform: they are
+// counted as if they were close to the others. If FirstReadings readings are almost all equal, the column has no scale
+// yet.
 func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transform) {
 	var room [FirstReadings]float64
 	x := append(room[:0], readings...)
@@ -70,7 +65,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 	}
 	unit := 0.0
 	if t == TransformAsinh || t == TransformAuto && len(x) >= chooseFrom {
-		// Heavy tails look wild. One reading in sixteen is left out at most.
+		// Heavy tails look like outliers, so at most one reading in sixteen is excluded.
 		for len(x)-(to-from) > len(x)/16 {
 			if to == len(x) || from > 0 && median-x[from-1] < x[to]-median {
 				from--
@@ -86,7 +81,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 		}
 		from, to, median = notWild(x)
 	}
-	further := n - float64(len(x)) // readings at the median
+	further := n - float64(len(x)) // number of readings at the median
 	mean, m2 := moments(x[from:to], further, median)
 	if from > 0 || to < len(x) {
 		far := WildAt * math.Sqrt(m2/(further+float64(to-from)))
@@ -98,17 +93,15 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 	s.Set(stats, n, mean, m2, unit)
 }
 
-// Set puts the statistics of a column in force that is centered and scaled: the count of
-// readings, their mean and the sum of squared deviations from it, of readings x
-// themselves, or where unit is not 0 of asinh(x/unit).
+// Set sets the statistics in force of a column that is centered and scaled: the number of readings, their mean and the
+// sum of squared deviations. They are of the values x or, if unit is not 0, of asinh(x/unit).
 func (s *Scaler) Set(stats []float64, n, mean, squares, unit float64) {
 	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, squares
 	stats[StatCenter], stats[StatInverse] = mean, packUnit(inverseScale(mean, squares/n), unit)
 }
 
-// Unit returns what a transform divides the readings of a column by, and 0 where it is
-// to leave them as they are. Readings ascend. Where there are more than
-// FirstReadings, that many are taken, evenly, so that a few wild ones do not matter.
+// Unit returns the divisor of a column's values in their transform, or 0 for no transform. readings ascend. If there
+// are more than FirstReadings, so many are selected evenly.
 func (s *Scaler) Unit(readings []float64, t Transform) float64 {
 	var room [FirstReadings]float64
 	sample := room[:0]
@@ -120,7 +113,7 @@ func (s *Scaler) Unit(readings []float64, t Transform) float64 {
 	return unitOf(stats[StatInverse])
 }
 
-// equal returns how many readings are a.
+// equal returns the number of readings that equal a.
 func equal(x []float64, a float64) (n int) {
 	for _, v := range x {
 		if v == a {
@@ -130,8 +123,7 @@ func equal(x []float64, a float64) (n int) {
 	return n
 }
 
-// notWild returns the part of ascending readings, from one to before another, that is
-// not wild, and the median.
+// notWild returns the range of ascending readings without outliers, and their median.
 func notWild(x []float64) (from, to int, median float64) {
 	median, far := Fence(x)
 	if far == 0 {
@@ -147,8 +139,8 @@ func notWild(x []float64) (from, to int, median float64) {
 	return from, to, median
 }
 
-// Fence returns the median of ascending readings, of which there must be one at least, and
-// how far from it a reading is wild among them; 0 where all are the same.
+// Fence returns the median of ascending readings, of which there must be at least one, and the distance from it at
+// which a reading is an outlier; 0 if all are equal.
 func Fence(x []float64) (median, far float64) {
 	var room [FirstReadings]float64
 	median = x[(len(x)-1)/2]
@@ -158,7 +150,7 @@ func Fence(x []float64) (median, far float64) {
 	}
 	slices.Sort(d)
 	usual := d[(3*len(d)+3)/4-1]
-	if usual == 0 { // most are the same: look at the others alone
+	if usual == 0 { // most are equal: use only the others
 		for len(d) > 0 && d[0] == 0 {
 			d = d[1:]
 		}
@@ -170,8 +162,7 @@ func Fence(x []float64) (median, far float64) {
 	return median, fence * usual
 }
 
-// moments returns the mean of x and of so many further readings at one place, and
-// the sum of their squared deviations.
+// moments returns the mean and the sum of squared deviations of x and of further readings at one value.
 func moments(x []float64, further, at float64) (mean, m2 float64) {
 	n := further
 	mean = at
@@ -187,7 +178,7 @@ func moments(x []float64, further, at float64) (mean, m2 float64) {
 // Moments returns the mean of x and the sum of squared deviations from it.
 func Moments(x []float64) (mean, m2 float64) { return moments(x, 0, 0) }
 
-// usualSize returns the power of two nearest to the median of the |x| that are not 0.
+// usualSize returns the power of two nearest to the median of |x| over the values that are not 0.
 func usualSize(x []float64) float64 {
 	var room [FirstReadings]float64
 	sizes := room[:0]
@@ -203,8 +194,7 @@ func usualSize(x []float64) float64 {
 	return math.Ldexp(1, int(math.Round(math.Log2(sizes[(len(sizes)-1)/2]))))
 }
 
-// gain returns by how much, a reading, asinh(x/u) makes readings more likely as
-// draws of a normal distribution than x does.
+// gain returns by how much asinh(x/u) increases the normal log-likelihood per reading.
 func gain(x []float64, u float64) float64 {
 	var room [FirstReadings]float64
 	t, jacobian := room[:0], 0.0
@@ -220,8 +210,7 @@ func gain(x []float64, u float64) float64 {
 	return (math.Log(squares)-math.Log(transformed))/2 + jacobian/float64(len(x))
 }
 
-// inverseScale returns what readings of a mean and variance are multiplied by, 0 if
-// they do not differ.
+// inverseScale returns the factor that standardizes readings with a mean and variance, 0 if they are equal.
 func inverseScale(mean, variance float64) float64 {
 	if sd := math.Sqrt(variance); sd > 1e-10*math.Abs(mean) && sd > 1e-200 {
 		return 1 / sd
@@ -229,9 +218,8 @@ func inverseScale(mean, variance float64) float64 {
 	return 0
 }
 
-// The inverse of the scale of a column that is transformed is stored with a minus
-// sign, and the exponent of its unit in the last bits, which makes it another number
-// by 1e-13 of it.
+// The inverse scale of a transformed column is stored with a negative sign, and with the exponent of its unit in the
+// last bits, which changes it by at most 1e-13 of its value.
 const unitBits, unitBias = 1<<11 - 1, 1 << 10
 
 func packUnit(inverse, unit float64) float64 {
@@ -242,7 +230,7 @@ func packUnit(inverse, unit float64) float64 {
 	return -math.Float64frombits(math.Float64bits(inverse)&^unitBits | uint64(exponent+unitBias))
 }
 
-// unitOf returns the unit that packUnit was given.
+// unitOf returns the unit that packUnit has stored.
 func unitOf(packed float64) float64 {
 	if packed >= 0 {
 		return 0

@@ -1,6 +1,6 @@
 package model
 
-// This file says which columns die together.
+// This file has the groups of features that die together.
 
 import (
 	"errors"
@@ -13,26 +13,23 @@ import (
 	"blankout/internal/loss"
 )
 
-// Grouping tells which features of the events of a Schema die together under
-// GroupDropout. Every feature has a unit: a group, or a pair of groups for the product
-// of two fields of different groups, which dies with either. The group of a named field
-// is Field.Group, else the field itself (its name, whatever its kinds); that of a column
-// of the anonymous field is as Schema.ColumnGroups says, without them the anonymous
-// field as a whole.
+// Grouping maps the features of a Schema to units that die together under GroupDropout. A unit is a group, or a pair of
+// groups for the product of two fields of different groups, which dies with either. The group of a named field is
+// Field.Group, else the field itself (by name, for all of its kinds). The group of a column of the anonymous field is
+// defined by Schema.ColumnGroups; without them the anonymous field is one group.
 //
-// Units are numbered from 0 in the order in which Of meets them, so that an array holds
-// what belongs to each. A Grouping follows its Schema as it grows and belongs to one
-// goroutine.
+// Units are numbered from 0 in the order in which Of sees them. A Grouping follows its growing Schema and belongs to
+// one goroutine.
 type Grouping struct {
 	schema  *event.Schema
 	fields  []int32          // unit by field id
-	columns []int32          // 1 + unit by column of the anonymous field below denseColumns, 0 for one not met
-	sparse  map[uint32]int32 // unit by column of the anonymous field from there on
+	columns []int32          // 1 + unit by column of the anonymous field below denseColumns, 0 if not seen yet
+	sparse  map[uint32]int32 // unit by larger column of the anonymous field
 	units   []unit
 	byName  map[string]int32
 }
 
-// unit is a group, a and b being -1, or the pair of the groups a and b.
+// unit is a group, with a and b equal to -1, or the pair of the groups a and b.
 type unit struct {
 	name string
 	a, b int32
@@ -43,18 +40,18 @@ func NewGrouping(s *event.Schema) *Grouping {
 	return &Grouping{schema: s, sparse: map[uint32]int32{}, byName: map[string]int32{}}
 }
 
-// Declared says whether groups are named, so that not every field is one of its own.
+// Declared reports whether there are named groups, so that some fields share a group.
 func (g *Grouping) Declared() bool {
 	return g.schema.ColumnGroups != nil || slices.ContainsFunc(g.schema.Fields, func(f event.Field) bool { return f.Group != "" })
 }
 
-// Follow gives g a later state of its Schema: the same, perhaps with more fields.
+// Follow replaces the Schema by a later state of it.
 func (g *Grouping) Follow(s *event.Schema) { g.schema = s }
 
-// ErrNoGroups says that nothing tells which features die together.
+// ErrNoGroups reports that nothing defines which features die together.
 var ErrNoGroups = errors.New("nothing says which features die together, for the examples have no fields: say which columns do, with --groups every:8 or --groups FILE (record.groups)")
 
-// Check returns ErrNoGroups if all features would be in one group for want of any fields.
+// Check returns ErrNoGroups if all features are in one group because there are no fields.
 func (g *Grouping) Check() error {
 	if g.schema.ColumnGroups == nil && len(g.schema.Fields) < 2 {
 		return ErrNoGroups
@@ -62,9 +59,8 @@ func (g *Grouping) Check() error {
 	return nil
 }
 
-// Of returns the unit of a feature in this column that came from the field of this id.
-// A field that the Schema does not have, of an event that was read under a newer one,
-// counts as the anonymous field.
+// Of returns the unit of a feature, given its field and column. A field that the Schema does not have, of an event
+// decoded under a later Schema, counts as the anonymous field.
 func (g *Grouping) Of(field uint16, column uint32) int32 {
 	if int(field) >= len(g.schema.Fields) {
 		field = 0
@@ -78,10 +74,10 @@ func (g *Grouping) Of(field uint16, column uint32) int32 {
 	return g.fields[field]
 }
 
-// Len returns how many units there are so far.
+// Len returns the number of units so far.
 func (g *Grouping) Len() int { return len(g.units) }
 
-// Pair returns the two groups of a unit that is a pair, and whether it is one.
+// Pair returns the two groups of a unit, and whether it is a pair.
 func (g *Grouping) Pair(unit int32) (a, b int32, ok bool) {
 	u := g.units[unit]
 	return u.a, u.b, u.a >= 0
@@ -90,24 +86,24 @@ func (g *Grouping) Pair(unit int32) (a, b int32, ok bool) {
 // Name returns the name of a unit.
 func (g *Grouping) Name(unit int32) string { return g.units[unit].name }
 
-// Met says whether a feature of the group of this name has been met.
+// Met reports whether Of has seen a feature of the group with this name.
 func (g *Grouping) Met(name string) bool {
 	_, ok := g.byName[name]
 	return ok
 }
 
-// Hash returns a number that depends on the name of a unit alone: whatever draws
-// random numbers from it draws the same under every Schema that knows the group.
+// Hash returns a number that depends only on the name of a unit, so that random draws from it are the same under every
+// Schema with the group.
 func (g *Grouping) Hash(unit int32) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(g.units[unit].name)) // which never fails
 	return h.Sum64()
 }
 
-// covariances returns for the parts w_d x_d of a score, of features of these units, the
-// covariance of each with the score under n; their sum is the score's variance.
+// covariances returns the covariance of each part w_d x_d of a score with the score under n, given the units of the
+// features. The sum of the covariances is the score's variance.
 func (g *Grouping) covariances(n loss.GroupDropout, units []int32, parts []float64) []float64 {
-	sum := make([]float64, g.Len()) // by group, with the pairs it is in, and by pair
+	sum := make([]float64, g.Len()) // by group, including its pairs, and by pair
 	for i, u := range units {
 		sum[u] += parts[i]
 		if a, b, pair := g.Pair(u); pair {
@@ -129,8 +125,7 @@ func (g *Grouping) covariances(n loss.GroupDropout, units []int32, parts []float
 	return out
 }
 
-// denseColumns bounds the columns that a Grouping keeps in an array: a single one may be
-// any number, and the memory follows those that there are.
+// denseColumns is the number of columns that a Grouping keeps in an array, whose memory follows the largest column.
 const denseColumns = 1 << 20
 
 func (g *Grouping) ofColumn(column uint32) int32 {
@@ -175,7 +170,7 @@ func (g *Grouping) columnName(column uint32) string {
 	return strconv.FormatUint(uint64(column)+base, 10)
 }
 
-// follow numbers the units of the Schema's fields up to the one of this id.
+// follow assigns units to the Schema's fields up to the one with this id.
 func (g *Grouping) follow(id int) {
 	for len(g.fields) <= id {
 		f := g.schema.Fields[len(g.fields)]
@@ -191,7 +186,7 @@ func (g *Grouping) follow(id int) {
 	}
 }
 
-// parents returns the names of the groups of the two fields that a cross is made of.
+// parents returns the names of the groups of the two factors of a product.
 func (g *Grouping) parents(f event.Field) (a, b string) {
 	for _, pair := range g.schema.Crosses {
 		if pair[0]+"^"+pair[1] != f.Name {
@@ -206,7 +201,7 @@ func (g *Grouping) parents(f event.Field) (a, b string) {
 		}
 		return pair[0], pair[1]
 	}
-	return f.GroupName(), f.GroupName() // of a Schema without its crosses
+	return f.GroupName(), f.GroupName() // of a Schema without its products
 }
 
 func (g *Grouping) group(name string) int32 {

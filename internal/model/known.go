@@ -1,8 +1,7 @@
 package model
 
-// This file is about records of the sparse text formats, where the Schema declares
-// that their features go missing: it finds out which columns events usually hold, and
-// says what an event lacks.
+// This file handles missing columns of sparse text formats, if the Schema declares that columns can be missing: it
+// determines which columns events usually have, and which ones an event lacks.
 
 import (
 	"slices"
@@ -10,21 +9,20 @@ import (
 	"blankout/internal/event"
 )
 
-// ColumnUse counts in how many events a column was present. The zero value is ready for
-// use and forgets nothing.
+// ColumnUse counts the events in which each column was present. The zero value is ready for use and forgets nothing.
 type ColumnUse struct {
 	Events  uint64
-	Columns []uint32 // that are counted, in ascending order
-	Present []uint64 // of each the events that held it
-	// Memory is the number of events that are remembered: counts are halved when
-	// Events reaches twice that. 0 remembers all.
+	Columns []uint32 // the counted columns, ascending
+	Present []uint64 // by column: number of events with it
+	// Memory is the number of events that are remembered: counts are halved when Events reaches twice that. 0 remembers
+	// all.
 	Memory uint64
 }
 
-// usualColumns bounds how many columns are counted.
+// usualColumns is the largest number of columns that are counted.
 const usualColumns = 4096
 
-// Count takes up an event of a Schema with these fields.
+// Count counts an event of a Schema with these fields.
 func (u *ColumnUse) Count(fields []event.Field, e *event.Example) {
 	u.Events++
 	i := 0
@@ -49,7 +47,7 @@ func (u *ColumnUse) Count(fields []event.Field, e *event.Example) {
 	u.Events /= 2
 	kept := 0
 	for i, n := range u.Present {
-		if n /= 2; n > 0 { // else another column may have the place
+		if n /= 2; n > 0 { // otherwise its place becomes free
 			u.Columns[kept], u.Present[kept] = u.Columns[i], n
 			kept++
 		}
@@ -57,8 +55,8 @@ func (u *ColumnUse) Count(fields []event.Field, e *event.Example) {
 	u.Columns, u.Present = u.Columns[:kept], u.Present[:kept]
 }
 
-// Review returns a Missing with the rules of was and with the columns that nine of ten
-// events hold. Where nothing has changed it returns was.
+// Review returns a Missing with the policies of was and the columns that nine of ten events have. It returns was if
+// nothing has changed.
 func (u *ColumnUse) Review(was *Missing) *Missing {
 	var usual []uint32
 	for i, n := range u.Present {
@@ -74,13 +72,13 @@ func (u *ColumnUse) Review(was *Missing) *Missing {
 	return &m
 }
 
-// isCross says whether entry j of an event is a product of fields.
+// isCross reports whether entry j of an event is a product of fields.
 func isCross(fields []event.Field, e *event.Example, j int) bool {
 	return j < len(e.Field) && int(e.Field[j]) < len(fields) && fields[e.Field[j]].Kind == event.Cross
 }
 
-// lackOfColumns is Lack for an event of a sparse text format: it counts features, and the Zeros as
-// such, and those are absent that events usually have.
+// lackOfColumns is Lack for an event of a sparse text format: it counts features and Zeros, and the usual columns that
+// are absent.
 func (m *Missing) lackOfColumns(fields []event.Field, e *event.Example) (k Lack) {
 	for j := range e.Features.Index {
 		if !isCross(fields, e, j) {
@@ -93,8 +91,8 @@ func (m *Missing) lackOfColumns(fields []event.Field, e *event.Example) (k Lack)
 	return k
 }
 
-// AppendZeros returns x, features of an event as Standardized returns them, with the Zeros that it leaves out
-// as the number 0, in the memory of room: so they can die as the others do. Without any it is x itself.
+// AppendZeros returns x, standardized features of an event, with the Zeros that the event does not have as the number
+// 0, so that they can die like other features. The result is in the memory of room, or is x if there are no Zeros.
 func (h *Head) AppendZeros(e *event.Example, x, room event.Vec) event.Vec {
 	m := h.Missing
 	if m == nil || len(m.Zeros) == 0 || !e.IsSparse(h.Schema.Fields) {
@@ -112,15 +110,14 @@ func (h *Head) AppendZeros(e *event.Example, x, room event.Vec) event.Vec {
 	return room
 }
 
-// absentZeros calls f with the Zeros that an event does not hold, but for those that it declares missing.
+// absentZeros calls f with the Zeros that an event does not have, except for those that it declares missing.
 func (m *Missing) absentZeros(e *event.Example, f func(column uint32)) {
 	if m != nil {
 		eachAbsent(m.Zeros, e, f)
 	}
 }
 
-// absentColumns calls f with the usual columns that an event does not hold, but for
-// those that it declares missing.
+// absentColumns calls f with the usual columns that an event does not have, except for those that it declares missing.
 func (m *Missing) absentColumns(e *event.Example, f func(column uint32)) {
 	if m != nil {
 		eachAbsent(m.Columns, e, f)
@@ -139,7 +136,7 @@ func eachAbsent(columns []uint32, e *event.Example, f func(column uint32)) {
 	}
 }
 
-// hasColumn says whether an event has a feature in a column.
+// hasColumn reports whether an event has a feature in a column.
 func hasColumn(e *event.Example, column uint32) bool {
 	_, holds := slices.BinarySearch(e.Features.Index, column)
 	return holds

@@ -1,6 +1,6 @@
 package model
 
-// This file holds the linear model.
+// This file has the linear model.
 
 import (
 	"encoding/json"
@@ -12,21 +12,19 @@ import (
 	"blankout/internal/event"
 )
 
-// Linear is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It knows
-// everything a prediction needs, so a file alone gives the same scores as the
-// learner that wrote it. A Linear is immutable and safe for concurrent use.
+// Linear is a linear model with K outputs: f_k = w_k . scale(x) + b_k. It contains everything that a prediction needs,
+// so its file gives the same scores as the learner that wrote it. A Linear is immutable and safe for concurrent use.
 type Linear struct {
 	Head
-	// Rows holds the values of every column that has any; the published weight
-	// of output k is row[Layout.Weight+k] + Layout.Average row[Layout.Lag+k].
+	// Rows has the values of all columns with weights. The published weight of output k is row[Layout.Weight+k] +
+	// Layout.Average row[Layout.Lag+k].
 	Rows *Table
 
 	repairs *recent[*repair] // see WithCovariance; nil while the weights are being learned
-	levels  []*Linear        // what level makes of Head.Levels; nil while the weights are being learned
+	levels  []*Linear        // the models of Head.Levels; nil while the weights are being learned
 }
 
-// Alone returns m without its further levels: every event is answered by the weights that
-// answer those that lack nothing.
+// Alone returns m without Head.Levels: every event is predicted with the weights for complete events.
 func (m *Linear) Alone() *Linear {
 	out := *m
 	out.Levels, out.levels = nil, nil
@@ -36,7 +34,7 @@ func (m *Linear) Alone() *Linear {
 	return &out
 }
 
-// At returns the model whose weights give an Answer.
+// At returns the model with the weights of an Answer.
 func (m *Linear) At(a Answer) *Linear {
 	switch i := a.Level; {
 	case i == 0 || i > len(m.Levels):
@@ -48,7 +46,7 @@ func (m *Linear) At(a Answer) *Linear {
 	}
 }
 
-// level returns a model with the weights of a level and none besides.
+// level returns a model with the weights of a Level alone.
 func (m *Linear) level(l Level) *Linear {
 	out := *m
 	out.Noise, out.Intercept, out.Layout = l.Noise, l.Intercept, l.Layout
@@ -59,9 +57,8 @@ func (m *Linear) level(l Level) *Linear {
 	return &out
 }
 
-// NewLinear returns a Linear of dense weights, weights[k][d] for output k and
-// column d, and one intercept for each output. Columns whose weights are all
-// zero get no row.
+// NewLinear returns a Linear with dense weights, weights[k][d] for output k and column d, and one intercept per output.
+// Columns whose weights are all zero get no row.
 func NewLinear(schema *event.Schema, loss, noise string, weights [][]float64, intercept []float64) *Linear {
 	k := len(weights)
 	m := &Linear{Head: Head{Schema: schema, Loss: loss, Noise: noise, Outputs: k, Intercept: intercept,
@@ -105,8 +102,8 @@ func (m *Linear) weight(row []float64, k int) float64 {
 	return w
 }
 
-// Compact returns the model with rows that hold mixed weights and what standardizes, and nothing else: the rows of a model
-// that is learned hold much more.
+// Compact returns the model with rows that only contain mixed weights and statistics of scales. The rows of a model
+// that is being learned contain much more.
 func (m *Linear) Compact() *Linear {
 	k := m.Layout.rowOutputs(m.Outputs)
 	out := *m
@@ -140,7 +137,7 @@ func (m *Linear) Compact() *Linear {
 	return out.WithCovariance(m.Covariance)
 }
 
-// Apart returns a model in which each score has weights of its own, m itself if they are.
+// Apart returns a model in which each score has its own weights. It returns m if that is so already.
 func (m *Linear) Apart() *Linear {
 	if m.Layout.Outputs == nil {
 		return m
@@ -187,7 +184,7 @@ func (m *Linear) Norm() float64 {
 	return math.Sqrt(sum)
 }
 
-// Score writes the scores of an event to out and returns them, as Model says.
+// Score writes the scores of an event to out and returns them. It implements Model.
 func (m *Linear) Score(e *event.Example, out []float64) []float64 {
 	e = m.declared(e)
 	a := m.Answer(e)
@@ -197,8 +194,7 @@ func (m *Linear) Score(e *event.Example, out []float64) []float64 {
 	return m.At(a).ScoreRescaled(e, a.Scale, out)
 }
 
-// ScoreRescaled writes the scores of what an event holds, every feature, after
-// the Scaler, multiplied by scale.
+// ScoreRescaled writes the scores of an event whose standardized features are multiplied by scale.
 func (m *Linear) ScoreRescaled(e *event.Example, scale float64, out []float64) []float64 {
 	e = m.declared(e)
 	out = out[:m.Outputs]
@@ -221,7 +217,7 @@ func (m *Linear) ScoreRescaled(e *event.Example, scale float64, out []float64) [
 	return m.ClassScores(out)
 }
 
-// ScoreVec scores features as Standardized returns them.
+// ScoreVec scores standardized features.
 func (m *Linear) ScoreVec(x event.Vec, out []float64) []float64 {
 	out = out[:m.Outputs]
 	clear(out)
@@ -241,8 +237,7 @@ func (m *Linear) ScoreVec(x event.Vec, out []float64) []float64 {
 // Kind is "linear".
 func (m *Linear) Kind() string { return "linear" }
 
-// EachBlock yields the blocks of the model's file: the JSON block "model", the names
-// and the rows, in the memory of Rows.
+// EachBlock yields the blocks of the model file: the JSON block "model", the names and the rows, in the memory of Rows.
 func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
 	head, err := json.Marshal(m.Head)
 	if err != nil {
@@ -261,8 +256,7 @@ func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// ReadLinear reads a Linear from the blocks of a model file or a learner's
-// checkpoint; blocks it does not know are left alone.
+// ReadLinear reads a Linear from the blocks of a model file or a learner's checkpoint. It ignores unknown blocks.
 func ReadLinear(blocks []event.Block) (*Linear, error) {
 	data, err := event.FindBlock(blocks, "model")
 	if err != nil {
@@ -284,7 +278,7 @@ func ReadLinear(blocks []event.Block) (*Linear, error) {
 	if h.Missing != nil && len(h.Missing.Levels) > 0 && (slices.Min(h.Missing.Levels) < 0 || slices.Max(h.Missing.Levels) > len(h.Levels)) {
 		return nil, fmt.Errorf("block model: levels %v for missing fields, of %d", h.Missing.Levels, len(h.Levels))
 	}
-	if f, fields := h.Faults, len(h.Schema.Fields); f != nil && len(f.byField) > fields && fields > 0 { // a model that is kept for its age has none
+	if f, fields := h.Faults, len(h.Schema.Fields); f != nil && len(f.byField) > fields && fields > 0 { // a model that is kept for staleness has no fields
 		return nil, fmt.Errorf("block model: faults of %d fields, of %d", len(f.byField), len(h.Schema.Fields))
 	}
 	if h.Sets != nil {

@@ -1,6 +1,6 @@
 package model
 
-// This file holds what probabilities scores stand for where these are no log-odds by themselves.
+// This file has the Link, which converts scores to log-odds.
 
 import (
 	"fmt"
@@ -9,14 +9,14 @@ import (
 )
 
 // Link maps a score to log-odds: a monotone function that is linear between knots, and constant beyond the first and
-// the last one. It can say what a linear score cannot, such as that one label in ten is wrong whatever the score is. A
-// nil Link is the identity.
+// the last one. It can represent what a linear score cannot, such as one wrong label in ten at any score. A nil Link is
+// the identity.
 type Link struct {
 	Scores  []float64 `json:"scores"`   // of the knots, ascending
-	LogOdds []float64 `json:"log_odds"` // at the knots, never falling
+	LogOdds []float64 `json:"log_odds"` // at the knots, not decreasing
 }
 
-// logOdds returns the log-odds that a score stands for.
+// logOdds returns the log-odds of a score.
 func (l *Link) logOdds(f float64) float64 {
 	if l == nil {
 		return f
@@ -28,7 +28,7 @@ func (l *Link) logOdds(f float64) float64 {
 	case f >= l.Scores[last]:
 		return l.LogOdds[last]
 	}
-	i, high := 0, last // i becomes the first knot that is not below
+	i, high := 0, last // i becomes the first knot that is not below the score
 	for i < high {
 		if middle := (i + high) / 2; l.Scores[middle] < f {
 			i = middle + 1
@@ -43,13 +43,13 @@ func (l *Link) logOdds(f float64) float64 {
 	return l.LogOdds[i-1] + part*(l.LogOdds[i]-l.LogOdds[i-1])
 }
 
-// Bounded returns the function that l is between two log-odds, and the nearer of these elsewhere.
+// Bounded returns l with its log-odds bounded to an interval.
 func (l *Link) Bounded(least, most float64) *Link {
 	if l == nil {
 		return &Link{Scores: []float64{least, most}, LogOdds: []float64{least, most}}
 	}
 	first, last := l.cut(least), l.cut(most)
-	if first == mostCut { // all of it is below
+	if first == mostCut { // all log-odds are below
 		return &Link{Scores: []float64{-1, 1}, LogOdds: []float64{least, least}}
 	}
 	out := &Link{}
@@ -71,7 +71,7 @@ func (l *Link) Bounded(least, most float64) *Link {
 	return out
 }
 
-// mostCut is where a score is cut that no score, or every one, is above.
+// mostCut is the cut if no score, or every score, is above it.
 const mostCut = 1e9
 
 // cut returns the score above which the log-odds are above u.
@@ -90,7 +90,7 @@ func (l *Link) cut(u float64) float64 {
 	return l.Scores[i-1] + part*(l.Scores[i]-l.Scores[i-1])
 }
 
-// Check says what is wrong with a Link that was read.
+// Check returns an error if a decoded Link is invalid.
 func (l *Link) Check() error {
 	wrong := len(l.Scores) < 2 || len(l.Scores) != len(l.LogOdds)
 	for i := 0; i < len(l.Scores) && !wrong; i++ {

@@ -1,6 +1,6 @@
 package model
 
-// This file decides what is known to be missing from an event, and what its score then is.
+// This file determines which fields of an event are missing, and how the event is then scored.
 
 import (
 	"encoding/json"
@@ -13,31 +13,30 @@ import (
 	"blankout/internal/event"
 )
 
-// MissingPolicy says what counts for how much in an event that is known to lack
-// some of its fields.
+// MissingPolicy is how an event with missing fields is scored.
 type MissingPolicy string
 
 const (
-	// MissingAuto mixes the others by the shares that the model has measured.
+	// MissingAuto mixes the other policies with weights that the learner has measured.
 	MissingAuto MissingPolicy = "auto"
-	// MissingNone lets the fields that are left count as they always do. What is
-	// missing adds nothing to a score: a standardized number is then its mean.
+	// MissingNone changes nothing for the present fields. What is missing adds nothing to a score: a standardized
+	// number is then its mean.
 	MissingNone MissingPolicy = "none"
-	// MissingRescale multiplies what is left by 1/(1 - share missing), so that it
-	// keeps its weight against the intercept.
+	// MissingRescale multiplies the present features by 1/(1 - fraction missing), so that they keep their weight
+	// against the intercept.
 	MissingRescale MissingPolicy = "rescale"
-	// MissingImpute tells the numbers that are missing from those that are left, by the
-	// model's Covariance. It leaves missing fields of other kinds as they are.
+	// MissingImpute imputes missing numbers from the present ones, with the model's Covariance. Missing fields of other
+	// kinds add nothing.
 	MissingImpute MissingPolicy = "impute"
 )
 
-// missingRules are those that a model mixes.
+// missingPolicies are the policies that a model mixes.
 var missingPolicies = [3]MissingPolicy{MissingNone, MissingRescale, MissingImpute}
 
-// MissingPolicyNames lists what ParseMissingPolicy reads.
+// MissingPolicyNames lists the names that ParseMissingPolicy accepts.
 func MissingPolicyNames() []string { return []string{"auto", "none", "rescale", "impute"} }
 
-// ParseMissingPolicy reads one of MissingPolicyNames.
+// ParseMissingPolicy parses one of MissingPolicyNames.
 func ParseMissingPolicy(s string) (MissingPolicy, error) {
 	if r := MissingPolicy(s); r == MissingAuto || slices.Contains(missingPolicies[:], r) {
 		return r, nil
@@ -45,16 +44,16 @@ func ParseMissingPolicy(s string) (MissingPolicy, error) {
 	return "", fmt.Errorf("%q: want one of %s", s, strings.Join(MissingPolicyNames(), ", "))
 }
 
-// PolicyWeights holds by rule, in the order as is, rescale, fill, what share of a score it has.
+// PolicyWeights has the weights of the policies none, rescale, impute in a score.
 type PolicyWeights [3]float64
 
-// OnePolicy returns the shares that give a rule everything.
+// OnePolicy returns the weights that select a policy.
 func OnePolicy(rule MissingPolicy) (s PolicyWeights) {
 	s[slices.Index(missingPolicies[:], rule)] = 1
 	return s
 }
 
-// Largest returns the rule with the largest share, the first of equal ones.
+// Largest returns the policy with the largest weight, the first of equal ones.
 func (s PolicyWeights) Largest() MissingPolicy {
 	best := 0
 	for i := range s {
@@ -65,8 +64,7 @@ func (s PolicyWeights) Largest() MissingPolicy {
 	return missingPolicies[best]
 }
 
-// Plain returns the shares where there is nothing to fill in: as is and rescale then count in
-// proportion to their own.
+// Plain returns the weights if nothing can be imputed: none and rescale, in proportion.
 func (s PolicyWeights) Plain() PolicyWeights {
 	if plain := s[0] + s[1]; plain > 0 {
 		return PolicyWeights{s[0] / plain, s[1] / plain, 0}
@@ -74,7 +72,7 @@ func (s PolicyWeights) Plain() PolicyWeights {
 	return PolicyWeights{1, 0, 0}
 }
 
-// valid says whether s are shares.
+// valid reports whether s are weights.
 func (s PolicyWeights) valid() bool {
 	for _, x := range s {
 		if !(x >= 0 && x <= 1) {
@@ -84,14 +82,14 @@ func (s PolicyWeights) valid() bool {
 	return math.Abs(s[0]+s[1]+s[2]-1) < 1e-6
 }
 
-// MissingBins is the number of ranges of the share of an event's fields that is
-// missing, each of which has shares of the rules: up to each of the MissingEdges, and above.
+// MissingBins is the number of ranges of the fraction of an event's fields that is missing, each with its own policy
+// weights: up to each of the MissingEdges, and above.
 const MissingBins = 6
 
-// MissingEdges are the shares at which one range ends, itself included.
+// MissingEdges are the inclusive upper ends of the ranges.
 var MissingEdges = [MissingBins - 1]float64{0.1, 0.3, 0.5, 0.7, 0.85}
 
-// MissingBin returns the range that a share is in.
+// MissingBin returns the range of a fraction.
 func MissingBin(share float64) int {
 	bin := 0
 	for _, edge := range MissingEdges {
@@ -102,10 +100,10 @@ func MissingBin(share float64) int {
 	return bin
 }
 
-// MissingPolicies holds the shares of the rules for each range of the share that is missing.
+// MissingPolicies has the policy weights of each range.
 type MissingPolicies [MissingBins]PolicyWeights
 
-// EveryRange returns the MissingPolicies that are the same at every share.
+// EveryRange returns the MissingPolicies with one policy for all ranges.
 func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 	for bin := range r {
 		r[bin] = OnePolicy(rule)
@@ -113,44 +111,40 @@ func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 	return r
 }
 
-// Missing says which fields of an event are known to be missing, and what its
-// score then is. It is the one place that decides this, for learning,
-// forecasts, validations and predictions alike.
+// Missing determines which fields of an event are missing, and how the event is then scored. It is the only place that
+// decides this, for learning, forecasts, validation and predictions.
 //
-// A field is known to be missing where it is null, or where it is a named field
-// that is left out, unless that is what it usually is. In bags of words and in the
-// sparse text formats what is left out is not said, or 0: that is never missing, but
-// where the Schema says that columns go missing (event.AbsentMissing).
+// A field is missing if it is null, or if it is a named field that is absent from this event but not usually. In bags
+// of words and sparse text formats an absent word or column is 0, so it is never missing, unless the Schema says that
+// columns can be missing (event.AbsentMissing).
 //
-// The nil Missing, of models whose file says nothing, takes every null as missing
-// and nothing else, and scores as is. A Missing is immutable.
+// The nil Missing treats every null as missing and nothing else, with the policy none. A Missing is immutable.
 type Missing struct {
-	// Policies has the weights of the policies in a score, by the fraction of the event's fields that
-	// is missing: null or left out.
+	// Policies has the policy weights by the fraction of the event's fields that is missing: null or absent.
 	Policies MissingPolicies `json:"policies"`
-	// Usual lists, in ascending order, the fields that are missing where they are
-	// left out; UsuallyNull those that are not missing where they are null.
+	// Usual lists, in ascending order, the fields that are missing if they are absent, and UsuallyNull those that are
+	// not missing if they are null.
 	Usual       []uint16 `json:"usual,omitempty"`
 	UsuallyNull []uint16 `json:"usually_null,omitempty"`
-	// Also lists fields of several kinds, as (later id, first id) of one name: one
-	// of them stands for all. An event names the first where it says null.
+	// Also lists fields with several kinds of values, as (later id, first id) of one name: one of them represents all.
+	// An event declares the first one null.
 	Also [][2]uint16 `json:"also,omitempty"`
-	// Known says that of the Schema columns go missing. Columns then lists, in ascending order, the columns of
-	// a sparse text format that are missing where they are left out.
+	// Known means that columns of the Schema can be missing. Columns then lists, in ascending order, the columns of a
+	// sparse text format that are missing if they are absent.
 	Known   bool     `json:"known,omitempty"`
 	Columns []uint32 `json:"columns,omitempty"`
-	// Zeros lists, in ascending order, the columns of a table in a sparse text format, none of the
-	// Columns, that are present and 0 where they are left out and not declared missing.
+	// Zeros lists, in ascending order, the columns of a table in a sparse text format, other than Columns, that are 0
+	// if they are absent and not declared missing.
 	Zeros []uint32 `json:"zeros,omitempty"`
-	// Levels says by range of the share that is missing, null or left out, which weights
-	// answer: 0 those of the Head itself, i those of Head.Levels[i-1]. Nil is 0 everywhere.
+	// Levels has the weights by range of the missing fraction: 0 for those of the Head, i for those of
+	// Head.Levels[i-1]. Nil means 0 for all.
 	Levels []int `json:"levels,omitempty"`
 
 	usual, usuallyNull FieldSet // the same as Usual and UsuallyNull
 }
 
-// DefaultMissingPolicies rescales at every share: that is right for weights that
-// were learned as if features went missing, until there is evidence.
+// DefaultMissingPolicies selects rescale, which is right for weights that were learned as if features went missing,
+// until there is evidence.
 func DefaultMissingPolicies() MissingPolicies { return EveryRange(MissingRescale) }
 
 // NewMissing returns a Missing that owns its arguments.
@@ -171,7 +165,7 @@ func setOf(ids []uint16) FieldSet {
 	return s
 }
 
-// UnmarshalJSON reads a Missing and checks it.
+// UnmarshalJSON decodes and checks a Missing.
 func (m *Missing) UnmarshalJSON(data []byte) error {
 	type plain Missing
 	if err := json.Unmarshal(data, (*plain)(m)); err != nil {
@@ -192,7 +186,7 @@ func (m *Missing) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// WithPolicies returns m with other rules.
+// WithPolicies returns m with other policy weights.
 func (m *Missing) WithPolicies(rules MissingPolicies) *Missing {
 	if m == nil {
 		return NewMissing(rules, nil, nil, nil)
@@ -212,7 +206,7 @@ func (m *Missing) WithLevels(levels []int) *Missing {
 	return &with
 }
 
-// WithZeros returns m with other Zeros: columns in ascending order, those of the Columns left out.
+// WithZeros returns m with other Zeros: columns in ascending order, from which it removes Columns.
 func (m *Missing) WithZeros(columns []uint32) *Missing {
 	with := *m
 	with.Zeros = nil
@@ -224,7 +218,7 @@ func (m *Missing) WithZeros(columns []uint32) *Missing {
 	return &with
 }
 
-// ReadsZero says whether a column is one of the Zeros.
+// ReadsZero reports whether a column is one of the Zeros.
 func (m *Missing) ReadsZero(column uint32) bool {
 	if m == nil {
 		return false
@@ -233,8 +227,7 @@ func (m *Missing) ReadsZero(column uint32) bool {
 	return zero
 }
 
-// Forced returns m with one rule for everything, m itself for MissingAuto. The Levels stay
-// what they are.
+// Forced returns m with one policy, or m itself for MissingAuto. The Levels stay.
 func (m *Missing) Forced(rule MissingPolicy) *Missing {
 	if rule == MissingAuto || rule == "" {
 		return m
@@ -244,27 +237,27 @@ func (m *Missing) Forced(rule MissingPolicy) *Missing {
 
 // Lack counts the fields of an event, without products of fields.
 type Lack struct {
-	Null, Absent float64 // known to be missing
-	// Named are those present whose absence would be known, Silent the others:
-	// bags of words, and the namespaces of a sparse text format. Where the Schema says
-	// that columns go missing, an event its features are counted, and not fields.
+	Null, Absent float64 // missing
+	// Named is the number of present fields that could be missing, and Silent that of others: bags of words, and the
+	// namespaces of a sparse text format. If columns can be missing, the features of an event are counted in place of
+	// fields.
 	Named, Silent float64
 }
 
-// Some says whether anything is known to be missing.
+// Some reports whether anything is missing.
 func (k Lack) Some() bool { return k.Null+k.Absent > 0 }
 
-// Share returns what share of all that could be there is missing, null or left out.
+// Share returns the fraction of all possible fields that is missing, null or absent.
 func (k Lack) Share() float64 { return (k.Null + k.Absent) / (k.Null + k.Absent + k.Named + k.Silent) }
 
-// Deleted returns what k is after a share of the named fields has become null.
+// Deleted returns k after a fraction of the named fields has become null.
 func (k Lack) Deleted(share float64) Lack {
 	k.Null += share * k.Named
 	k.Named *= 1 - share
 	return k
 }
 
-// shares returns what share of the score each rule has for an event that lacks k.
+// shares returns the policy weights for an event with these missing fields.
 func (m *Missing) shares(k Lack) PolicyWeights {
 	if m == nil || !k.Some() {
 		return PolicyWeights{1, 0, 0}
@@ -272,12 +265,12 @@ func (m *Missing) shares(k Lack) PolicyWeights {
 	return m.Policies[MissingBin(k.Share())]
 }
 
-// Fill says whether numbers are filled in at some share.
+// Fill reports whether numbers are imputed in any range.
 func (m *Missing) Fill() bool {
 	return slices.ContainsFunc(m.Policies[:], func(s PolicyWeights) bool { return s[2] > 0 })
 }
 
-// Plain returns m without filling in: the other rules then count in proportion to their shares.
+// Plain returns m without imputation: the other policies then count in proportion to their weights.
 func (m *Missing) Plain() *Missing {
 	rules := m.Policies
 	for bin := range rules {
@@ -286,24 +279,23 @@ func (m *Missing) Plain() *Missing {
 	return m.WithPolicies(rules)
 }
 
-// Fills returns what share of the score filling in has for an event that lacks k.
+// Fills returns the weight of imputation for an event with these missing fields.
 func (m *Missing) Fills(k Lack) float64 { return m.shares(k)[2] }
 
-// Scale returns what the features of an event that lacks k are multiplied by where nothing is
-// filled in: 1, or more by the share that rescaling by 1/(1 - share missing) has.
+// Scale returns the factor of an event's features without imputation: 1, increased by the weighted effect of rescaling
+// by 1/(1 - fraction missing).
 func (m *Missing) Scale(k Lack) float64 {
 	return scale(m.shares(k).Plain(), k)
 }
 
 func scale(s PolicyWeights, k Lack) float64 {
-	if present := k.Named + k.Silent; present > 0 { // without fields it is the intercept alone
+	if present := k.Named + k.Silent; present > 0 { // without fields the score is the intercept
 		return 1 + s[1]*(k.Null+k.Absent)/present
 	}
 	return 1
 }
 
-// Growth returns by what share of itself Scale grows where one more of the named fields
-// of an event that lacks k becomes null.
+// Growth returns the relative increase of Scale if one more named field becomes null.
 func (m *Missing) Growth(k Lack) float64 {
 	present := k.Named + k.Silent
 	if m == nil || present <= 0 {
@@ -311,11 +303,11 @@ func (m *Missing) Growth(k Lack) float64 {
 	}
 	rescaled := m.shares(k).Plain()[1]
 	scale := m.Scale(k)
-	return (scale - 1 + rescaled) / (scale * present) // what is lost is shared by fewer
+	return (scale - 1 + rescaled) / (scale * present) // fewer fields compensate for what is lost
 }
 
-// Lack counts the fields of an event of a Schema with these fields. It uses the
-// set given, which has room for them, and leaves the fields present in it.
+// Lack counts the fields of an event of a Schema with these fields. It overwrites present, which has room for them,
+// with the fields that are present.
 func (m *Missing) Lack(fields []event.Field, e *event.Example, present FieldSet) (k Lack) {
 	for i := range present {
 		present[i] = 0
@@ -336,7 +328,7 @@ func (m *Missing) Lack(fields []event.Field, e *event.Example, present FieldSet)
 		}
 	}
 	if len(e.Missing) == 0 && (m == nil || m.usual.within(present)) {
-		return k // the usual case: the fields present need no counting
+		return k // the usual case, in which the present fields need not be counted
 	}
 	var room [16]uint64
 	null := FieldSet(room[:]).Room(len(fields))
@@ -359,23 +351,22 @@ func (m *Missing) Lack(fields []event.Field, e *event.Example, present FieldSet)
 	return k
 }
 
-// Answer says how an event is answered that is known to lack fields.
+// Answer is how an event with missing fields is scored.
 type Answer struct {
-	// Shares are the weights of the policies, all 0 if nothing is known to be missing.
+	// Shares are the weights of the policies, all 0 if nothing is missing.
 	Shares PolicyWeights
-	// Scale is by what the features that the event holds are multiplied, over all rules.
+	// Scale is the factor of the present features, over all policies.
 	Scale float64
-	// Parts says which columns of the model's Covariance are filled in; nil if none is. What
-	// is filled in counts for the share of that rule.
+	// Parts has the columns of the model's Covariance that are imputed; nil if there are none. Imputed values count
+	// with the weight of that policy.
 	Parts Parts
-	// Level says which weights answer, see Missing.Levels.
+	// Level selects the weights, see Missing.Levels.
 	Level int
-	// Range is that of the share of the event's fields that is missing: 0 if none is, else one more
-	// than MissingBin.
+	// Range is the range of the missing fraction: 0 if nothing is missing, else one more than MissingBin.
 	Range int
 }
 
-// Policy returns the policy with the largest weight, "" if nothing is known to be missing.
+// Policy returns the policy with the largest weight, "" if nothing is missing.
 func (a Answer) Policy() MissingPolicy {
 	if a.Shares == (PolicyWeights{}) {
 		return ""
@@ -383,7 +374,7 @@ func (a Answer) Policy() MissingPolicy {
 	return a.Shares.Largest()
 }
 
-// ByRule returns the shares above 0 by rule.
+// ByPolicy returns the weights above 0 by policy.
 func (a Answer) ByPolicy() map[MissingPolicy]float64 {
 	shares := make(map[MissingPolicy]float64)
 	for i, share := range a.Shares {
@@ -394,7 +385,7 @@ func (a Answer) ByPolicy() map[MissingPolicy]float64 {
 	return shares
 }
 
-// Answer returns how an event is answered.
+// Answer returns how an event is scored.
 func (h *Head) Answer(e *event.Example) Answer {
 	e = h.declared(e)
 	if len(e.Missing)+len(e.MissingColumns) == 0 && (h.Missing == nil || len(h.Missing.Usual) == 0 && len(h.Missing.Columns) == 0) {
@@ -413,7 +404,7 @@ func (h *Head) Answer(e *event.Example) Answer {
 	return h.Missing.Answer(k, parts)
 }
 
-// Answer returns how an event is answered that lacks k, of which these parts can be filled in.
+// Answer returns how an event with these missing fields is scored; parts are the columns that can be imputed.
 func (m *Missing) Answer(k Lack, parts Parts) Answer {
 	a := Answer{Shares: m.shares(k), Parts: parts}
 	if parts == nil {
@@ -432,9 +423,9 @@ func (m *Missing) Answer(k Lack, parts Parts) Answer {
 	return a
 }
 
-// Parts says which columns of the Covariance an event holds, and which are filled in: those of
-// fields that are null, and of fields that are left out although usual. present are its fields.
-// It is nil where none is filled in, else in the memory of room where that is large enough.
+// Parts returns which columns of the Covariance an event has, and which must be imputed: those of fields that are null,
+// and of usual fields that are absent. present has its fields. The result is nil if nothing must be imputed, else in
+// the memory of room if that is large enough.
 func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
 	if parts, some := h.AllParts(e, present, room); some {
 		return parts
@@ -442,7 +433,7 @@ func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
 	return nil
 }
 
-// AllParts is Parts for a caller that wants to know of an event of which none is filled in, too.
+// AllParts is Parts for callers that also need events without imputed columns.
 func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts Parts, some bool) {
 	c, m := h.Covariance, h.Missing
 	parts = slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
@@ -460,7 +451,7 @@ func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts P
 		case id == 0 && e.LacksColumn(c.Columns[i]):
 			part = Filled
 		case id == 0 && (m == nil || !m.Known || hasColumn(e, c.Columns[i]) || m.ReadsZero(c.Columns[i])):
-			part = Observed // left out it is 0
+			part = Observed // absent means 0
 		case id == 0:
 			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual {
 				part = Filled
@@ -475,11 +466,10 @@ func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts P
 	return parts, some
 }
 
-// Delete sets left to what is left of an event of which some features have died, and to
-// what is then known to be missing. x are its features as ScoreVec takes them, field
-// those of their fields (see Example.FieldsOf), dead says which have died. A field that
-// has lost everything is null; features of a sparse text format are missing if that is
-// declared. It keeps the memory of left.
+// Delete sets left to what remains of an event when some of its features die, with what is then missing. x has its
+// features as ScoreVec takes them, field their fields (see Example.FieldsOf), and dead marks the dead ones. A field
+// that has lost all features is null; features of a sparse text format are missing if that is declared. Delete reuses
+// the memory of left.
 func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool, declared bool, left *event.Example) {
 	e = h.declared(e)
 	left.Field, left.Missing, left.MissingColumns, left.Declared = left.Field[:0], append(left.Missing[:0], e.Missing...), left.MissingColumns[:0], true
@@ -511,8 +501,7 @@ func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool
 	}
 }
 
-// Lack is that of Missing for an event under h's Schema, its fields counted in
-// any case.
+// Lack is Missing.Lack for an event under h's Schema, with its fields counted in any case.
 func (h *Head) Lack(e *event.Example) Lack {
 	e = h.declared(e)
 	var some [16]uint64
@@ -524,9 +513,8 @@ func (h *Head) Lack(e *event.Example) Lack {
 	return k
 }
 
-// MissingFields returns the names of the fields that are known to be missing
-// from an event: those that are null, and those that are usual and left out. In a sparse
-// text format they are the names of columns.
+// MissingFields returns the names of the fields that are missing from an event: null fields, and usual fields that are
+// absent. For a sparse text format they are the names of columns.
 func (h *Head) MissingFields(e *event.Example) (names []string) {
 	e = h.declared(e)
 	fields, m := h.Schema.Fields, h.Missing
@@ -559,10 +547,10 @@ func (h *Head) MissingFields(e *event.Example) (names []string) {
 // FieldSet is a set of field ids.
 type FieldSet []uint64
 
-// NewFieldSet returns an empty set with room for the ids below n.
+// NewFieldSet returns an empty set for ids below n.
 func NewFieldSet(n int) FieldSet { return make(FieldSet, (n+63)/64) }
 
-// Room returns s, or a new set, with room for the ids below n.
+// Room returns s, or a new set, for ids below n.
 func (s FieldSet) Room(n int) FieldSet {
 	if n <= 64*len(s) {
 		return s
@@ -570,9 +558,9 @@ func (s FieldSet) Room(n int) FieldSet {
 	return NewFieldSet(n)
 }
 
-// Add adds ids; those that it has no room for are left out.
+// Add adds ids; it ignores those that are too large.
 func (s FieldSet) Add(ids []uint16) {
-	if len(s) == 1 { // most streams have no more fields: a register will do
+	if len(s) == 1 { // most streams have few fields, for which a register suffices
 		w := s[0]
 		for _, id := range ids {
 			if id < 64 {
@@ -599,12 +587,12 @@ func (s FieldSet) word(i int) uint64 {
 	return 0
 }
 
-// Has says whether id is in the set.
+// Has reports whether id is in the set.
 func (s FieldSet) Has(id uint16) bool {
 	return int(id>>6) < len(s) && s[id>>6]&(1<<(id&63)) != 0
 }
 
-// within says whether all of s is in t.
+// within reports whether s is a subset of t.
 func (s FieldSet) within(t FieldSet) bool {
 	for i, w := range s {
 		if i >= len(t) || w&^t[i] != 0 {
@@ -614,7 +602,7 @@ func (s FieldSet) within(t FieldSet) bool {
 	return true
 }
 
-// outside counts what of s is not in t.
+// outside returns the number of elements of s that are not in t.
 func (s FieldSet) outside(t FieldSet) (n int) {
 	for i, w := range s {
 		if i < len(t) {
@@ -634,8 +622,8 @@ func (s FieldSet) Each(f func(id int)) {
 	}
 }
 
-// Count counts the fields of a set: those whose absence would be known, and the others.
-// Products of fields and the anonymous field count as neither.
+// Count returns the number of fields that could be missing, and of others. Products of fields and the anonymous field
+// do not count.
 func (s FieldSet) Count(fields []event.Field) (named, silent float64) {
 	for i, w := range s {
 		for ; w != 0; w &= w - 1 {

@@ -1,6 +1,6 @@
 package model
 
-// This file holds what models say where the targets are numbers.
+// This file has what models predict for regression.
 
 import (
 	"math"
@@ -9,31 +9,28 @@ import (
 	"blankout/internal/loss"
 )
 
-// Residual says how far targets have been from the values predicted for them, so that a
-// prediction can tell its interval. Where the targets are counts, both are of the
-// residuals divided by the root of the value (Pearson's): the variance of a count grows
-// with what is expected. What events lacked is not among it: the variance that a score has
-// for that (see ScoreVariance) has been taken from the squares, and Interval adds that of its event.
+// Residual is the distribution of the distances of targets from predicted values, for prediction intervals. For counts
+// both values are of residuals divided by the root of the predicted value (Pearson), because the variance of a count
+// grows with its mean. Missing fields are not included: the variance of a score for these (see ScoreVariance) has been
+// subtracted from the squares.
 type Residual struct {
 	Mean      float64 `json:"mean"`
 	Deviation float64 `json:"deviation"`
-	// ByValue is by what the deviation is multiplied at a value, nil where that is not known.
+	// ByValue is the factor of the deviation by predicted value, nil if not known.
 	ByValue *Spread `json:"by_value,omitempty"`
 }
 
-// IntervalShare is the share of targets that an interval is made to cover where Sets do not say so, and
-// intervalWidth how many deviations to either side of its middle do, were the residuals
-// normal.
+// IntervalShare is the coverage of an interval without Sets, and intervalWidth its half-width in deviations for normal
+// residuals.
 const IntervalShare, intervalWidth = 0.9, 1.6448536269514722
 
-// Value returns the number that a score predicts: the score itself or, of counts, its
-// exponential.
+// Value returns the value that a score predicts: the score or, for counts, its exponential.
 func (h *Head) Value(score float64) float64 { return ValueOf(h.Target(), score) }
 
-// Target returns what the model's labels are, Sign where they are classes.
+// Target returns the kind of the model's labels, Sign for classification.
 func (h *Head) Target() loss.Target { return loss.LabelsOf(h.Loss) }
 
-// ValueOf is Head.Value for targets of a kind.
+// ValueOf is Head.Value for a kind of targets.
 func ValueOf(t loss.Target, score float64) float64 {
 	if t == loss.Count {
 		return loss.Exp(score)
@@ -41,15 +38,15 @@ func ValueOf(t loss.Target, score float64) float64 {
 	return score
 }
 
-// Lacked is what an event lacks by what it opens of an interval.
+// Lacked is how the missing fields of an event widen an interval.
 type Lacked struct {
 	Variance float64 // of the score, see ScoreVariance
 	Range    int     // see Answer
 }
 
-// Interval returns the bounds between which the target of an event with that value lies
-// in a share Sets.Coverage of cases, or in nine of ten if residuals are normal and go on as they were; NaN
-// for a model without a Residual. by is the ScoreVariance of the event.
+// Interval returns the prediction interval of a value. It has the coverage Sets.Coverage, or nine in ten if there are
+// no Sets and residuals are normal and stationary. It is NaN for a model without a Residual. by is the ScoreVariance of
+// the event.
 func (h *Head) Interval(value float64, by Lacked) (low, high float64) {
 	if h.Residual == nil {
 		return math.NaN(), math.NaN()
@@ -61,8 +58,8 @@ func (h *Head) Interval(value float64, by Lacked) (low, high float64) {
 	return h.Residual.Interval(h.Target(), value, by.Variance, limit)
 }
 
-// Interval is Head.Interval for targets of a kind, and a limit as Sets has it: -1 is that of normal
-// residuals. It contains the value.
+// Interval is Head.Interval for a kind of targets and a limit of Sets: -1 means normal residuals. It contains the
+// value.
 func (r Residual) Interval(t loss.Target, value, v, limit float64) (low, high float64) {
 	middle, unit, deviation := r.around(t, value, v)
 	if limit < 0 {
@@ -82,7 +79,7 @@ func (r Residual) around(t loss.Target, value, v float64) (middle, unit, deviati
 	return value + unit*r.Mean, unit, math.Sqrt(deviation*deviation + r.Lacking(t, value, v))
 }
 
-// Score returns how many deviations a target is off the middle of the interval of a value.
+// Score returns the distance of a target from the middle of the interval of a value, in deviations.
 func (r Residual) Score(t loss.Target, y, value, v float64) float64 {
 	middle, unit, deviation := r.around(t, value, v)
 	if off := math.Abs(y - middle); off > 0 {
@@ -91,17 +88,17 @@ func (r Residual) Score(t loss.Target, y, value, v float64) float64 {
 	return 0
 }
 
-// Of returns the residual of a target as a Residual measures it.
+// Of returns the residual of a target in the unit of a Residual.
 func (Residual) Of(t loss.Target, y, value float64) float64 { return (y - value) / pearson(t, value) }
 
-// Unit returns what a Residual measures residuals in at a value.
+// Unit returns the unit of residuals at a value.
 func (Residual) Unit(t loss.Target, value float64) float64 { return pearson(t, value) }
 
-// maxVariance bounds that of the score of a count, whose value grows with its exponential.
+// maxVariance is the largest variance of a count's score, because the value grows with the score's exponential.
 const maxVariance = 10
 
-// Lacking returns by how much the variance v of a score raises that of a residual: of a
-// count, whose logarithm is normal, the variance is value^2 (e^v - 1).
+// Lacking returns how much the variance v of a score increases that of a residual. For a count, whose logarithm is
+// normal, the variance is value^2 (e^v - 1).
 func (Residual) Lacking(t loss.Target, value, v float64) float64 {
 	if t == loss.Count {
 		return value * math.Expm1(min(v, maxVariance))
@@ -109,10 +106,9 @@ func (Residual) Lacking(t loss.Target, value, v float64) float64 {
 	return v
 }
 
-// ScoreVariance returns the variance that the score of an event has for the numbers that
-// are known to be missing from it, where labels are numbers: what is left open by filling
-// in and, as far as the event is answered as it is, the square of what would have been filled in
-// too. It is 0 where nothing is missing, or the model has no Covariance.
+// ScoreVariance returns the variance of an event's regression score because of missing numbers: the variance of the
+// imputed values and, for the part of the prediction that does not impute, the square of what they would add. It is 0
+// if nothing is missing, or the model has no Covariance.
 func ScoreVariance(m Model, e *event.Example) Lacked {
 	linear, ok := m.(*Linear)
 	if r := m.About().Answer(e).Range; r == 0 || !ok || linear.Covariance == nil {
@@ -121,7 +117,7 @@ func ScoreVariance(m Model, e *event.Example) Lacked {
 	return linear.VarianceLacking(linear.Standardized(e, event.Vec{}), e)
 }
 
-// VarianceLacking is ScoreVariance for what ScoreLacking takes.
+// VarianceLacking is ScoreVariance for the arguments of ScoreLacking.
 func (m *Linear) VarianceLacking(x event.Vec, e *event.Example) Lacked {
 	a := m.Answer(e)
 	by := Lacked{Range: a.Range}
@@ -149,7 +145,7 @@ func (m *Linear) VarianceLacking(x event.Vec, e *event.Example) Lacked {
 	return by
 }
 
-// pearson returns what residuals at a value are measured in.
+// pearson returns the unit of residuals at a value.
 func pearson(t loss.Target, value float64) float64 {
 	if t == loss.Count {
 		return math.Sqrt(max(value, 1e-30))

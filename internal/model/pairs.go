@@ -4,18 +4,16 @@ package model
 
 import "math"
 
-// couple returns the probabilities of k classes from those of their pairs: r(i, j)
-// is that of class i given that it is i or j, r(j, i) the rest of 1. It is the
-// second method of Wu, Lin and Weng, Probability Estimates for Multi-class
-// Classification by Pairwise Coupling (2004, section 4): of all p that sum to one
-// the one that minimizes the sum over all pairs of (r(j,i) p_i - r(i,j) p_j)^2,
-// which is p'Qp with Q_ii the sum of r(j,i)^2 and Q_ij = -r(j,i) r(i,j), by their
-// algorithm 2. At the minimum every (Qp)_i is p'Qp.
+// couple returns the probabilities of k classes from those of their pairs: r(i, j) is the probability of class i given
+// that it is i or j, and r(j, i) is 1 minus that. It is the second method of Wu, Lin and Weng, Probability Estimates
+// for Multi-class Classification by Pairwise Coupling (2004, section 4), by their algorithm 2. It returns the p that
+// sums to one and minimizes the sum over all pairs of (r(j,i) p_i - r(i,j) p_j)^2. That is p'Qp, where Q_ii is the sum
+// of r(j,i)^2 and Q_ij = -r(j,i) r(i,j). At the minimum every (Qp)_i is p'Qp.
 func couple(k int, r func(i, j int) float64) []float64 {
 	const (
-		least = 1e-7 // of an r, so that Q is not singular
-		tol   = 1e-9 // of a (Qp)_i; all r are at most 1
-		most  = 1000 // rounds
+		least = 1e-7 // smallest r, so that Q is not singular
+		tol   = 1e-9 // tolerance of (Qp)_i; all r are at most 1
+		most  = 1000 // largest number of rounds
 	)
 	memory := make([]float64, k*k+2*k)
 	p, qp, q := memory[:k], memory[k:2*k], memory[2*k:]
@@ -45,7 +43,7 @@ func couple(k int, r func(i, j int) float64) []float64 {
 			break
 		}
 		for i := range k {
-			// The step along p_i, and the sum is one again.
+			// The step along p_i, after which p is normalized again.
 			row := q[i*k:][:k]
 			step := (pqp - qp[i]) / row[i]
 			pqp = (pqp + step*(step*row[i]+2*qp[i])) / ((1 + step) * (1 + step))

@@ -1,6 +1,6 @@
 package model
 
-// This file holds the standardization of features.
+// This file standardizes features.
 
 import (
 	"fmt"
@@ -11,64 +11,57 @@ import (
 	"blankout/internal/event"
 )
 
-// Scaler standardizes features before they meet the weights. Dropout noise on a
-// feature whose mean is far from zero destroys the signal (docs/mathematics.md),
-// so numeric columns are centered and scaled by their running mean and deviation,
-// those with heavy tails after a Transform; one-hot and word columns are left
-// alone. A standardized value is bounded, see Clip, so that one wild reading cannot
-// throw the weights.
+// Scaler standardizes features. Dropout noise on a feature whose mean is far from zero destroys its signal
+// (docs/mathematics.md). So numeric columns are centered and scaled by their running mean and deviation, after a
+// Transform if they have heavy tails. One-hot and word columns are not changed. A standardized value is bounded, see
+// Clip, so that one outlier cannot ruin the weights.
 //
-// The running statistics of a column are ScalerWidth values of its row, from
-// Layout.Stats on, so they travel with the model. Their places are StatCount to
-// StatInverse. The center and scale in force trail the mean and deviation: they
-// are renewed when the count has grown by a sixteenth.
+// The running statistics of a column are ScalerWidth values of its row, from Layout.Stats on, so they are part of the
+// model. Their indices are StatCount to StatInverse. The center and scale in force follow the mean and deviation with a
+// delay: they are updated when the count has grown by a sixteenth.
 type Scaler struct {
 	Mode Standardize `json:"mode,omitempty"`
-	// Dense lists in ascending order the columns of sparse text formats that
-	// count as numeric. An event without one of them has the number 0 there, unless
-	// Unfilled says that it is missing then.
+	// Dense lists, in ascending order, the columns of sparse text formats that are treated as numeric. If an event does
+	// not have one of them, it is the number 0, or missing if Unfilled is set.
 	Dense    []uint32 `json:"dense,omitempty"`
 	Unfilled bool     `json:"unfilled,omitempty"`
-	// Curves are those of numeric columns; nil is none.
+	// Curves has the splines of numeric columns; nil for none.
 	Curves *Curves `json:"curves,omitempty"`
 }
 
-// The places of a column's statistics.
+// The indices of a column's statistics.
 const (
-	StatCount   = iota // the number of observations
+	StatCount   = iota // number of observations
 	StatMean           // their mean
 	StatSquares        // the sum of their squared deviations from the mean
-	StatCenter         // what is in force: it is subtracted from a value
+	StatCenter         // in force: subtracted from a value
 	StatInverse        // 1/scale in force, negative with a Transform; 0 while there is no scale
-	ScalerWidth        // how many there are
+	ScalerWidth        // number of statistics
 )
 
-// ScalerClip bounds a standardized value.
+// ScalerClip is the largest standardized value.
 const ScalerClip = 10
 
-// Standardize says which columns a Scaler changes.
+// Standardize selects the columns that a Scaler changes.
 type Standardize string
 
 // The modes of a Scaler.
 const (
-	// StandardizeNone leaves every feature as it is.
+	// StandardizeNone changes nothing.
 	StandardizeNone Standardize = "none"
-	// StandardizeAuto centers and scales Numeric fields, and of sparse text
-	// formats the columns that are present in nine events of ten; other columns
-	// of such formats are divided by the largest |x| seen where that exceeds 1.
-	// One-hot and word columns are left alone.
+	// StandardizeAuto centers and scales numeric fields and, in sparse text formats, the columns that nine of ten
+	// events have. It divides other columns of such formats by the largest |x| if that exceeds 1. It does not change
+	// one-hot and word columns.
 	StandardizeAuto Standardize = "auto"
-	// StandardizeScale only divides, by the largest |x| seen, every column.
+	// StandardizeScale divides every column by the largest |x|.
 	StandardizeScale Standardize = "scale"
-	// StandardizeAll does so with every column. Numeric fields and columns present
-	// in nine events of ten are as in auto. Another one is the number 0 in the
-	// events that leave it out: it is divided by its deviation over all events, and
-	// what centering it would add to a score, a constant, is left to the intercept.
-	// No event is ever filled up.
+	// StandardizeAll standardizes every column. Numeric fields and columns that nine of ten events have are as in auto.
+	// Another column is the number 0 in events without it, so it is divided by its deviation over all events. It is not
+	// centered, because that would add a constant to scores, which the intercept learns.
 	StandardizeAll Standardize = "all"
 )
 
-// ParseStandardize reads auto, all, scale or none; "" is none.
+// ParseStandardize parses auto, all, scale or none; "" is none.
 func ParseStandardize(s string) (Standardize, error) {
 	switch m := Standardize(s); m {
 	case StandardizeNone, StandardizeAuto, StandardizeScale, StandardizeAll:
@@ -79,8 +72,8 @@ func ParseStandardize(s string) (Standardize, error) {
 	return "", fmt.Errorf("standardize %q: want one of auto, all, scale, none", s)
 }
 
-// Each yields the columns and values of x, 0 for the dense columns that x leaves
-// out, and the hats of both that are not 0, all in ascending order.
+// Each yields the columns and values of x, 0 for absent dense columns, and the spline columns of both that are not 0,
+// in ascending order of columns.
 func (s *Scaler) Each(x event.Vec) iter.Seq2[uint32, float64] {
 	if s.Curves != nil {
 		x = s.Columns(x, &event.Vec{})
@@ -88,7 +81,7 @@ func (s *Scaler) Each(x event.Vec) iter.Seq2[uint32, float64] {
 	return s.numbers(x)
 }
 
-// Columns returns what Each yields as lists, in the memory of room unless x itself holds it all.
+// Columns returns the sequence of Each as slices, in the memory of room unless it equals x.
 func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
 	if x = s.Fill(withoutHats(x), room); s.Curves == nil {
 		return x
@@ -103,8 +96,7 @@ func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
 	return *room
 }
 
-// Fill returns x with the dense columns that it leaves out as the number 0, in the memory of room, which holds
-// nothing else then; or x itself where it leaves out none.
+// Fill returns x with absent dense columns as the number 0, in the memory of room, or x itself if none is absent.
 func (s *Scaler) Fill(x event.Vec, room *event.Vec) event.Vec {
 	out := event.Vec{Index: room.Index[:0], Value: room.Value[:0]}
 	from, i := 0, 0
@@ -124,7 +116,7 @@ func (s *Scaler) Fill(x event.Vec, room *event.Vec) event.Vec {
 	return *room
 }
 
-// zeros returns the dense columns, which are 0 in an event that leaves them out.
+// zeros returns the dense columns that are 0 if they are absent.
 func (s *Scaler) zeros() []uint32 {
 	if s.Unfilled {
 		return nil
@@ -132,7 +124,7 @@ func (s *Scaler) zeros() []uint32 {
 	return s.Dense
 }
 
-// FieldsOf is Example.FieldsOf, where a hat is of the field that its number is of.
+// FieldsOf is Example.FieldsOf, where a spline column has the field of its number.
 func (s *Scaler) FieldsOf(e *event.Example, columns []uint32, out []uint16) []uint16 {
 	out = e.FieldsOf(columns, out)
 	for i := len(out) - 1; i >= 0 && columns[i] >= FirstHat; i-- {
@@ -143,10 +135,10 @@ func (s *Scaler) FieldsOf(e *event.Example, columns []uint32, out []uint16) []ui
 	return out
 }
 
-// numbers is Each for an x that has its hats.
+// numbers is Each for an x that already has its spline columns.
 func (s *Scaler) numbers(x event.Vec) iter.Seq2[uint32, float64] {
 	return func(yield func(uint32, float64) bool) {
-		// The body of the loop stands once, so that the compiler takes it in.
+		// The loop has a single body, so that the compiler can inline it.
 		dense := s.zeros()
 		for i := 0; i < len(x.Index) || len(dense) > 0; {
 			column, value := uint32(0), 0.0
@@ -166,13 +158,12 @@ func (s *Scaler) numbers(x event.Vec) iter.Seq2[uint32, float64] {
 	}
 }
 
-// Apply returns the standardized value of x given its column's statistics, the
-// first ScalerWidth values of the row.
+// Apply returns the standardized value of x, given its column's statistics: the first ScalerWidth values of the row.
 func (s *Scaler) Apply(stats []float64, x float64) float64 {
 	return s.Clip(stats, s.Deviations(stats, x))
 }
 
-// Deviations is Apply without the clip.
+// Deviations is Apply without Clip.
 func (s *Scaler) Deviations(stats []float64, x float64) float64 {
 	if stats[StatInverse] >= 0 {
 		return (x - stats[StatCenter]) * stats[StatInverse]
@@ -184,9 +175,8 @@ func transformedDeviations(stats []float64, x float64) float64 {
 	return (math.Asinh(x/unitOf(stats[StatInverse])) - stats[StatCenter]) * -stats[StatInverse]
 }
 
-// Clip bounds Deviations. What lies beyond +-ScalerClip is a wild reading of a
-// centered column, and counts as one at +-WildAt for a score as for the statistics;
-// of a column that is only divided it counts as the largest one.
+// Clip bounds the result of Deviations. A value beyond +-ScalerClip is an outlier. In a centered column it counts as
+// +-WildAt, both for scores and for statistics; in a column that is only divided it counts as the largest value.
 func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	if z >= -ScalerClip && z <= ScalerClip {
 		return z
@@ -194,8 +184,7 @@ func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	return math.Copysign(s.beyond(stats), z)
 }
 
-// IsWild says whether a standardized value lies where Clip puts the wild readings of a
-// centered column.
+// IsWild reports whether a standardized value is where Clip moves the outliers of a centered column.
 func IsWild(value float64) bool { return math.Abs(value) == WildAt }
 
 func (s *Scaler) beyond(stats []float64) float64 {
@@ -203,23 +192,22 @@ func (s *Scaler) beyond(stats []float64) float64 {
 	case stats[StatCenter] != 0:
 		return WildAt
 	case s.Mode == StandardizeAll:
-		return ScalerClip // where it is rare its usual value lies there
+		return ScalerClip // the usual value of a rare column
 	}
 	return 1
 }
 
-// Standardization says in numbers what Apply does: with t = x, or asinh(x/Unit) if Unit is not
-// 0, it returns z = (t - Center)/Scale, or where that lies beyond +-ScalerClip
-// +-Beyond. Scale is 0 for a column that has no scale yet, of which Apply makes 0.
+// Standardization describes Apply: with t = x, or asinh(x/Unit) if Unit is not 0, it returns z = (t - Center)/Scale, or
+// +-Beyond if that is beyond +-ScalerClip. Scale is 0 for a column without a scale, for which Apply returns 0.
 type Standardization struct {
-	Transform Transform `json:"transform,omitempty"` // asinh where Unit is not 0
+	Transform Transform `json:"transform,omitempty"` // asinh if Unit is not 0
 	Unit      float64   `json:"unit,omitempty"`
 	Center    float64   `json:"center"`
 	Scale     float64   `json:"scale"`
 	Beyond    float64   `json:"beyond,omitempty"`
 }
 
-// Standardization returns that of a column with such statistics.
+// Standardization returns the Standardization of a column with these statistics.
 func (s *Scaler) Standardization(stats []float64) Standardization {
 	f := Standardization{Center: stats[StatCenter], Unit: unitOf(stats[StatInverse]), Beyond: s.beyond(stats)}
 	if stats[StatInverse] != 0 {
@@ -231,15 +219,13 @@ func (s *Scaler) Standardization(stats []float64) Standardization {
 	return f
 }
 
-// Observe counts x, which is z Deviations from the center, into the statistics of a
-// column that is centered and scaled.
-// When that renews the center mu and scale s in force it returns the ratio s'/s
-// and the shift (mu'-mu)/s. The score w (x-mu)/s + b stays what it was if then
+// Observe adds x, which has z Deviations, to the statistics of a column that is centered and scaled. If that updates
+// the center mu and scale s in force, it returns the ratio s'/s and the shift (mu'-mu)/s. The score w (x-mu)/s + b
+// stays the same if
 //
-//	b += w shift  and  w *= ratio;
+//	b += w shift  and  w *= ratio.
 //
-// nothing moved when ratio is 1 and shift 0. A wild reading is counted as Clip has
-// it, and the weights then stay as they are.
+// A ratio of 1 and a shift of 0 mean no change. An outlier counts as Clip moves it, and the weights then stay the same.
 func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 	wild := s.Gather(stats, x, z)
 	if !Renews(stats[StatCount]) {
@@ -248,12 +234,12 @@ func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 	return renew(stats, wild)
 }
 
-// Renews says whether the n-th reading of a column renews what is in force: one of the first, and those
-// at sixteenths of the power of two below n, where all but four bits of the mantissa are 0.
+// Renews reports whether the n-th reading of a column updates the scale in force: one of the first, and those at
+// sixteenths of the power of two below n, where all but four bits of the mantissa are 0.
 func Renews(n float64) bool { return n <= FirstReadings || math.Float64bits(n)&(1<<48-1) == 0 }
 
-// Gather is Observe without renewing what is in force: for a learner that leaves that to
-// others. It says whether x is a wild reading.
+// Gather is Observe without an update of the scale in force, for a learner in a group. It reports whether x is an
+// outlier.
 func (s *Scaler) Gather(stats []float64, x, z float64) (wild bool) {
 	_ = stats[ScalerWidth-1]
 	n, inverse := stats[StatCount]+1, stats[StatInverse]
@@ -268,15 +254,14 @@ func (s *Scaler) Gather(stats []float64, x, z float64) (wild bool) {
 	return wild
 }
 
-// AddReading counts x, the n-th reading of a column, into its moments.
+// AddReading adds x, the n-th reading of a column, to its moments.
 func AddReading(stats *[ScalerWidth]float64, n, x float64) {
 	d := x - stats[StatMean]
 	mean := stats[StatMean] + d/n
 	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, stats[StatSquares]+d*(x-mean)
 }
 
-// RenewsBetween says whether Observe would renew what is in force when the count grows
-// from one number to another.
+// RenewsBetween reports whether Observe would update the scale in force when the count grows between two numbers.
 func RenewsBetween(from, to float64) bool {
 	if from < FirstReadings {
 		return to > from
@@ -284,8 +269,7 @@ func RenewsBetween(from, to float64) bool {
 	return math.Float64bits(from)>>48 != math.Float64bits(to)>>48
 }
 
-// Renew puts the mean and deviation of a column's statistics in force, and returns what
-// Observe does.
+// Renew puts the mean and deviation of a column in force, and returns the result of Observe.
 func Renew(stats []float64) (ratio, shift float64) { return renew(stats, false) }
 
 // renew puts the mean and deviation in force.
@@ -297,30 +281,28 @@ func renew(stats []float64, wild bool) (ratio, shift float64) {
 	}
 	stats[StatCenter], stats[StatInverse] = mean, renewed
 	if wild || inverse == 0 || renewed == 0 {
-		// Either w is 0 still, or its slope means nothing where x has gone.
+		// Either w is still 0, or its slope has no meaning after the change.
 		return 1, 0
 	}
 	return inverse / renewed, (mean - center) * math.Abs(inverse)
 }
 
-// Two of the statistics mean something else for a column that is only divided. It is watched
-// from a certain reading on, for watchScale readings. While it is, the other one is
-// the largest |x| within the scale, or minus the number of wild readings that have
-// come since there was one within it.
+// Two of the statistics have another meaning for a column that is only divided. It is watched from a certain reading
+// on, for watchScale readings. In the meantime the other statistic is the largest |x| within the scale, or minus the
+// number of consecutive outliers.
 const (
 	statLargest = StatMean
 	statWatched = StatSquares
 	watchScale  = 32
 	unwatched   = math.MaxFloat64
-	// A column whose scale could turn out to be too large is watched again after as many
-	// readings as it has had, at most watchEvery.
+	// A column whose scale may be too large is watched again after as many readings as it has had, at most watchEvery.
 	watchEvery = 1024
-	// lastingWild wild readings in a row are a change that lasts.
+	// lastingWild is the number of consecutive outliers that is a lasting change.
 	lastingWild = 8
 )
 
-// CountWithin is ObserveScale for the n-th reading of a column, one of size a within its scale. It does nothing and returns
-// false if the reading may change the scale.
+// CountWithin is ObserveScale for the n-th reading of a column, of absolute value a within its scale. It does nothing
+// and returns false if the reading may change the scale.
 func CountWithin(stats *[ScalerWidth]float64, n, a float64) bool {
 	if n >= stats[statWatched] {
 		if n >= stats[statWatched]+watchScale-1 {
@@ -334,14 +316,12 @@ func CountWithin(stats *[ScalerWidth]float64, n, a float64) bool {
 	return true
 }
 
-// ObserveScale counts x into the statistics of a column that is divided by the
-// largest |x| seen, or left alone while that is at most 1. It returns the ratio
-// s'/s as Observe does.
+// ObserveScale adds x to the statistics of a column that is divided by the largest |x|, or unchanged while that is at
+// most 1. It returns the ratio s'/s as Observe does.
 //
-// The scale at most doubles at a time, and not for a wild reading, which lies beyond
-// ScalerClip times the scale, unless such readings last. Where later ones show that
-// the scale is more than ScalerClip times too large it becomes the largest of them,
-// and the weights must stay as they are: shrunk is true.
+// The scale at most doubles at a time, and not for an outlier beyond ScalerClip times the scale, unless outliers last.
+// If later readings show that the scale is more than ScalerClip times too large, it becomes the largest of them, and
+// the weights must stay the same: shrunk is true.
 func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk bool) {
 	_ = stats[ScalerWidth-1]
 	n := stats[StatCount] + 1
@@ -383,8 +363,7 @@ func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk
 	return 1, shrunk
 }
 
-// watch has a column watched from a reading on, unless its scale is so small that it
-// cannot be ScalerClip times too large.
+// watch watches a column from a reading on, unless its scale is too small to be ScalerClip times too large.
 func watch(stats []float64, from float64) {
 	if stats[statLargest] = 0; stats[StatInverse]*ScalerClip >= 1 {
 		from = unwatched
@@ -392,22 +371,19 @@ func watch(stats []float64, from float64) {
 	stats[statWatched] = from
 }
 
-// Unwatch sets the statistics of a column from now on only divided, which are those
-// of another kind.
+// Unwatch sets the statistics of a column that is only divided from now on.
 func Unwatch(stats []float64) { stats[statLargest], stats[statWatched] = 0, unwatched }
 
-// ObserveSpread counts x into the statistics of a column that is the number 0 in
-// all other of total events, this one included, and is divided by its deviation
-// over all of them; by more if its usual value would lie beyond the clip else.
-// The mean and the sum of squares are those of the events that hold it. It
-// returns the ratio s'/s as Observe does.
+// ObserveSpread adds x to the statistics of a column that is divided by its deviation over all of total events,
+// including this one; it is 0 in events without it. It is divided by more if its usual value would be beyond the clip.
+// The mean and the sum of squares are those of events with the column. It returns the ratio s'/s as Observe does.
 func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64) {
 	_ = stats[ScalerWidth-1]
 	n, inverse := stats[StatCount]+1, stats[StatInverse]
 	wild := false
 	bound := float64(ScalerClip)
 	if n <= 8 {
-		bound *= ScalerClip // the deviation of so few is not known
+		bound *= ScalerClip // few readings do not determine the deviation
 	}
 	if z := x * inverse; z > bound || z < -bound {
 		x, wild = math.Copysign(ScalerClip, z)/inverse, true
@@ -426,8 +402,7 @@ func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64
 	return inverse / stats[StatInverse]
 }
 
-// SpreadInverse returns what ObserveSpread's statistics say a column is to be
-// multiplied by, 0 if it was never anything but 0.
+// SpreadInverse returns the factor of a column by the statistics of ObserveSpread, 0 if it was always 0.
 func SpreadInverse(stats []float64, total float64) float64 {
 	n, mean, m2 := stats[StatCount], stats[StatMean], stats[StatSquares]
 	deviation := math.Sqrt((m2 + mean*mean*n*(total-n)/total) / total)
@@ -438,9 +413,8 @@ func SpreadInverse(stats []float64, total float64) float64 {
 	return 0
 }
 
-// Standardized appends to out the features of an event as the weights see them:
-// every column that has a row, through the Scaler, and the dense columns that
-// the event leaves out as the number 0.
+// Standardized appends the standardized features of an event to out: all columns that have a row, and absent dense
+// columns as the number 0.
 func (m *Linear) Standardized(e *event.Example, out event.Vec) event.Vec {
 	e = m.declared(e)
 	standardizes := m.standardizes()
@@ -465,8 +439,7 @@ func (h *Head) standardizes() bool {
 	return h.Layout.Stats >= 0 && h.Scaler.Mode != StandardizeNone && h.Scaler.Mode != ""
 }
 
-// Stats returns the column's statistics that a row holds, for the Scaler's Apply;
-// nil where nothing is standardized.
+// Stats returns the column's statistics in a row, for the Scaler's Apply; nil if nothing is standardized.
 func (h *Head) Stats(row []float64) []float64 {
 	if !h.standardizes() {
 		return nil
@@ -474,8 +447,7 @@ func (h *Head) Stats(row []float64) []float64 {
 	return row[h.Layout.Stats:][:ScalerWidth]
 }
 
-// WithScaler returns m with the Scaler of another model and its statistics: m was
-// trained on what that made of the features.
+// WithScaler returns m with the Scaler and statistics of another model, on whose standardized features m was trained.
 func (m *Linear) WithScaler(of *Linear) *Linear {
 	if of.Layout.Stats < 0 {
 		return m
@@ -492,8 +464,8 @@ func (m *Linear) WithScaler(of *Linear) *Linear {
 	return out
 }
 
-// CopyStats copies the statistics of every column into its row of another Table,
-// where they begin at the given place. Without statistics it does nothing.
+// CopyStats copies the statistics of all columns to their rows of another Table, at index at. It does nothing without
+// statistics.
 func (m *Linear) CopyStats(to *Table, at int) {
 	if m.Layout.Stats < 0 {
 		return

@@ -1,6 +1,6 @@
 package model
 
-// This file holds what an answer leaves open: sets of classes, and intervals of numbers.
+// This file has prediction sets for classes, and prediction intervals for numbers.
 
 import (
 	"cmp"
@@ -11,19 +11,18 @@ import (
 	"blankout/internal/loss"
 )
 
-// SetRanges is the number of ranges of the share of an event's fields that is missing, each of which
-// has a limit of its own: that of events that lack nothing, and those of MissingBin.
+// SetRanges is the number of ranges of the missing fraction, each with its own limit: one for complete events, and
+// those of MissingBin.
 const SetRanges = 1 + MissingBins
 
-// Sets says what answers leave open so that they hold the truth in a share Coverage of cases, as
-// package online/conformal measured it.
+// Sets has the limits with which prediction sets and intervals have the given Coverage, as package online/conformal
+// measured them.
 type Sets struct {
 	Coverage float64 `json:"coverage"`
-	// Limits has by range, see Answer.Range, the most that -log p may be of a class for the class not
-	// to be excluded or, of numbers, to how many deviations an interval reaches on either side; -1 where
-	// too little is known to say. MostLimit excludes no class.
+	// Limits has, by range (see Answer.Range), the largest -log p of a class in the set or, for regression, the
+	// half-width of the interval in deviations; -1 if not known. MostLimit excludes no class.
 	Limits SetLimits `json:"limits"`
-	// Classes has the limits of each class, by its index. Those that are not there have Limits.
+	// Classes has the limits of each class, by index. Further classes have Limits.
 	Classes []SetLimits `json:"classes,omitempty"`
 }
 
@@ -38,10 +37,10 @@ func (s *Sets) of(class, r int) float64 {
 	return s.Limits[r]
 }
 
-// MostLimit is the largest of Sets.Limits.
+// MostLimit is the largest limit.
 const MostLimit = 1000
 
-// check says what is wrong with limits that were read.
+// check returns an error if decoded limits are invalid.
 func (s *Sets) check() error {
 	for _, limits := range append([]SetLimits{s.Limits}, s.Classes...) {
 		for r, limit := range limits {
@@ -53,9 +52,8 @@ func (s *Sets) check() error {
 	return nil
 }
 
-// Set returns the classes that an answer with these probabilities, whose class is the given one, does
-// not exclude, the most probable first: that class in any case. ok is false where the model does not
-// know what to exclude.
+// Set returns the prediction set for these probabilities, the most probable class first. class is the predicted class,
+// which is always in the set. ok is false if the model has no limits.
 func (h *Head) Set(a Answer, probabilities []float64, class int) (set []int, ok bool) {
 	if h.Sets == nil || h.Sets.Limits[a.Range] < 0 {
 		return nil, false
@@ -69,7 +67,7 @@ func (h *Head) Set(a Answer, probabilities []float64, class int) (set []int, ok 
 	return set, true
 }
 
-// RangeName names a range by the share of the fields that is missing: 0, or from-to.
+// RangeName returns the name of a range by its missing fraction: 0, or from-to.
 func RangeName(r int) string {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	switch {

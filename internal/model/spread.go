@@ -1,6 +1,6 @@
 package model
 
-// This file holds how far targets are from predictions at different values.
+// This file has the dependence of residuals on the predicted value.
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Spread is a piecewise linear function of a predicted value: by what the deviation of a Residual is multiplied there.
-// It is constant beyond its ends. Its mean square over the predictions is 1. A Spread is immutable; the nil Spread is 1.
+// Spread is a piecewise linear function of a predicted value: the factor of a Residual's deviation. It is constant
+// beyond its ends. Its mean square over the predictions is 1. A Spread is immutable; the nil Spread is 1.
 type Spread struct {
 	At     []float64 `json:"at"` // values, ascending
 	Factor []float64 `json:"factor"`
@@ -46,8 +46,8 @@ func (s *Spread) check() error {
 	return nil
 }
 
-// NewSpread returns the Spread of mean absolute residuals at values that ascend, each of as many predictions: the sizes
-// are brought to a mean square of 1, and none is under leastFactor. It owns its arguments.
+// NewSpread returns the Spread of mean absolute residuals at ascending values, each for equally many predictions. It
+// scales the sizes to a mean square of 1, with at least leastFactor each. It owns its arguments.
 func NewSpread(at, size []float64) *Spread {
 	square, mean := 0.0, 0.0
 	for _, x := range size {
@@ -66,5 +66,5 @@ func NewSpread(at, size []float64) *Spread {
 	return &Spread{At: at, Factor: size}
 }
 
-// leastFactor bounds how narrow intervals are where residuals have been 0.
+// leastFactor is the smallest factor, for values at which residuals have been 0.
 const leastFactor = 0.01

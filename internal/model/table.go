@@ -1,6 +1,6 @@
 package model
 
-// This file holds rows of numbers by column, found fast and copied cheaply.
+// This file has the table of rows by column.
 
 import (
 	"bytes"
@@ -17,40 +17,38 @@ import (
 	"blankout/internal/pages"
 )
 
-// Table maps columns to rows of Width float64 values. Rows are given out in
-// slots on first touch, so memory follows the columns seen (8 Width bytes and 15
-// to 26 more for each, the rows in blocks of at most 512 KB), not the columns there
-// could be. A block knows when it was last written, so that a Snapshot copies only
-// what changed. Rows that were read stay where they were read until one of their block is
-// written.
+// Table maps columns to rows of Width float64 values. A column gets a row on first touch, so memory grows with the
+// columns seen (8 Width bytes and 15 to 26 more for each, in blocks of at most 512 KB), not with the possible columns.
+// A block knows when it was last written, so that a Snapshot copies only what has changed. Rows that were read from a
+// file stay in the file's memory until one of their block is written.
 type Table struct {
 	width   int
 	perBits uint     // log2 of the rows in a block
 	index   index    // slots by column
 	columns []uint32 // by slot
 	blocks  []tableBlock
-	lent    int         // blocks whose memory is another's too
-	chunk   pages.Chunk // memory for blocks to come
-	epoch   uint64      // counts Snapshots, from 1 on
-	lazy    *lazyIndex  // of a Snapshot: stands in for index
-	reading *lazyIndex  // what Snapshots of the columns so far share
+	lent    int         // number of blocks whose memory is shared
+	chunk   pages.Chunk // memory for future blocks
+	epoch   uint64      // number of Snapshots, from 1
+	lazy    *lazyIndex  // for a Snapshot: replaces index
+	reading *lazyIndex  // shared by Snapshots of the current columns
 	latest  lookup
-	near    *[nearPlaces]uint64 // entries of the index by column modulo nearPlaces, of those looked up last
+	near    *[nearPlaces]uint64 // cache of index entries, by column modulo nearPlaces
 }
 
-// nearPlaces is how many places of columns are remembered besides the index, by columns that come again and again.
+// nearPlaces is the number of columns in the cache of the index, for columns that are in many events.
 const nearPlaces = 1 << 10
 
 type tableBlock struct {
-	rows    []float64 // 1<<perBits of them; of the last block not written those in use
-	written uint64    // the epoch of the last write; 0: the memory is another's too, and not written
+	rows    []float64 // 1<<perBits rows; for an unwritten last block only those in use
+	written uint64    // epoch of the last write; 0 if the memory is shared and unwritten
 }
 
-// lookup is the columns looked up last, and the slots found, plus one.
+// lookup has the columns looked up last, and their slots plus one.
 type lookup struct{ columns, slots []uint32 }
 
-// lazyIndex makes the index of a Snapshot when Row is first called. Snapshots, and what is derived,
-// of the same columns share one.
+// lazyIndex creates the index of a Snapshot when Row is first called. Snapshots and derived Tables of the same columns
+// share it.
 type lazyIndex struct {
 	once    sync.Once
 	columns int
@@ -63,7 +61,7 @@ func (x *lazyIndex) made(columns []uint32) *index {
 	return &x.index
 }
 
-// readers returns the index for those who read the rows that there are now.
+// readers returns the index for readers of the current rows.
 func (t *Table) readers() *lazyIndex {
 	if t.reading == nil || t.reading.columns != len(t.columns) {
 		t.reading = &lazyIndex{columns: len(t.columns)}
@@ -72,32 +70,31 @@ func (t *Table) readers() *lazyIndex {
 }
 
 const (
-	// blockBytes bounds a block; the snapshot topic sends one as one message.
+	// blockBytes is the largest size of a block; the snapshot topic has one message per block.
 	blockBytes = 1 << 19
-	// A Table of chunkFrom blocks or more allocates many of them at a time.
+	// A Table with chunkFrom blocks or more allocates many at a time.
 	chunkFrom = 4
 )
 
-// index finds the slots of columns: of the first ones, as a file numbers its
-// features, in an array; of the others, as names hash to, in an open-addressed
-// hash table at most three quarters full, in which eight neighbors share a line
-// of the cache.
+// index finds the slots of columns. Small columns, as a file numbers its features, are in an array. Others, as of
+// hashed names, are in an open-addressed hash table that is at most three quarters full, in which eight neighbors share
+// a cache line.
 type index struct {
-	low     []uint32 // by column: slot+1, 0 is none
-	entries []uint64 // column<<32 | slot+1, 0 is empty
-	shift   uint8    // 64 less the logarithm of the number of lines
+	low     []uint32 // by column: slot+1, 0 for none
+	entries []uint64 // column<<32 | slot+1, 0 for empty
+	shift   uint8    // 64 minus the logarithm of the number of lines
 	used    int
 }
 
 const maxLow = 1 << 17 // columns in index.low
 
-// home returns where a column's entry is if no other has taken its place.
+// home returns the first position for a column's entry.
 func (x *index) home(column uint32) int {
 	line := uint64(column>>3) * 0x9e3779b97f4a7c15 >> (x.shift & 63) // Fibonacci hashing
 	return int(line<<3 | uint64(column&7))
 }
 
-// slot returns the slot of a column plus one, 0 if it has none.
+// slot returns the slot of a column plus one, 0 for none.
 func (x *index) slot(column uint32) uint32 {
 	if column < uint32(len(x.low)) {
 		return x.low[column]
@@ -105,9 +102,8 @@ func (x *index) slot(column uint32) uint32 {
 	return x.hashed(column)
 }
 
-// hashed is slot for columns that are not in x.low. It is not for slot to take in,
-// which is small enough itself to be taken in by loops.
-//
+// hashed is slot for columns that are not in x.low. It is not inlined, so that slot is small enough to be inlined in
+// loops.
 
 //go:noinline
 func (x *index) hashed(column uint32) uint32 {
@@ -122,7 +118,7 @@ func (x *index) hashed(column uint32) uint32 {
 	}
 }
 
-// enter adds a column that has no slot yet.
+// enter adds a column without a slot.
 func (x *index) enter(column, slot uint32) {
 	if column < maxLow {
 		if column >= uint32(len(x.low)) {
@@ -139,7 +135,7 @@ func (x *index) enter(column, slot uint32) {
 	x.put(uint64(column)<<32 | uint64(slot+1))
 }
 
-// resize gives the index room for a power of two of entries.
+// resize resizes the index to a power of two of entries.
 func (x *index) resize(size int) {
 	old := x.entries
 	x.entries, x.shift = make([]uint64, size), uint8(64-bits.TrailingZeros(uint(size/8)))
@@ -159,7 +155,7 @@ func (x *index) put(entry uint64) {
 	x.entries[at] = entry
 }
 
-// enterAll adds the columns of slots 0, 1, … to an empty index; ok is false if one is there twice.
+// enterAll adds the columns of slots 0, 1, … to an empty index; ok is false if one is duplicated.
 func (x *index) enterAll(columns []uint32) (twice uint32, ok bool) {
 	low, size := uint32(0), 64
 	for _, column := range columns {
@@ -197,7 +193,7 @@ func (x *index) enterAll(columns []uint32) (twice uint32, ok bool) {
 	return 0, true
 }
 
-// NewTable returns an empty Table of rows of the given width.
+// NewTable returns an empty Table with rows of the given width.
 func NewTable(width int) *Table {
 	if width <= 0 || width > blockBytes/8 {
 		panic(fmt.Sprintf("blankout: a row of %d values", width))
@@ -212,11 +208,10 @@ func NewTable(width int) *Table {
 // Width returns the number of values in a row.
 func (t *Table) Width() int { return t.width }
 
-// Len returns the number of rows given out.
+// Len returns the number of rows.
 func (t *Table) Len() int { return len(t.columns) }
 
-// Bytes returns the memory that the Table holds, without the memory behind
-// its last block that has not been touched.
+// Bytes returns the memory of the Table, without the untouched memory after its last block.
 func (t *Table) Bytes() int {
 	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
 	for _, b := range t.blocks {
@@ -225,8 +220,7 @@ func (t *Table) Bytes() int {
 	return n
 }
 
-// Row returns the row of a column for reading, nil if it has none. The slice
-// stays the column's row for the life of the Table.
+// Row returns the row of a column for reading, or nil. The slice stays the column's row for the life of the Table.
 func (t *Table) Row(column uint32) []float64 {
 	if slot := t.place(column); slot != 0 {
 		return t.slot(slot - 1)
@@ -234,8 +228,8 @@ func (t *Table) Row(column uint32) []float64 {
 	return nil
 }
 
-// Find appends what Row returns of columns to rows. Memory gets to work on all of them at a time; the places of
-// columns are found in the memory of room.
+// Find appends the rows of columns, see Row, to rows. It overlaps the memory accesses of all columns. room is scratch
+// memory.
 func (t *Table) Find(columns []uint32, room *[]uint32, rows [][]float64) [][]float64 {
 	x := &t.index
 	if t.lazy != nil {
@@ -253,7 +247,7 @@ func (t *Table) Find(columns []uint32, room *[]uint32, rows [][]float64) [][]flo
 	return rows
 }
 
-// place returns 1 + the slot of a column, 0 if it has no row.
+// place returns 1 + the slot of a column, 0 for none.
 func (t *Table) place(column uint32) uint32 {
 	if t.lazy == nil {
 		return t.index.slot(column)
@@ -266,9 +260,8 @@ func (t *Table) slot(slot uint32) []float64 {
 	return t.blocks[slot>>t.perBits].rows[at : at+t.width : at+t.width]
 }
 
-// Touch returns the row of a column for writing, giving it a row of zeros if it
-// has none. The row counts as written until the next Snapshot; a row that is
-// kept and written after one must be touched again.
+// Touch returns the row of a column for writing, and creates a row of zeros if there is none. The row counts as written
+// until the next Snapshot; touch it again to write it after that.
 func (t *Table) Touch(column uint32) []float64 {
 	if slot := t.index.slot(column); slot != 0 {
 		t.write(&t.blocks[(slot-1)>>t.perBits])
@@ -277,7 +270,7 @@ func (t *Table) Touch(column uint32) []float64 {
 	return t.add(column)
 }
 
-// write notes that a block is written now. Of memory that is another's too it makes a copy.
+// write marks a block as written, and copies its memory if that is shared.
 func (t *Table) write(b *tableBlock) {
 	if b.written == 0 {
 		rows := t.blockRows()
@@ -288,7 +281,7 @@ func (t *Table) write(b *tableBlock) {
 	b.written = t.epoch
 }
 
-// TouchAll appends the rows of columns to rows, as Touch returns them.
+// TouchAll appends the rows of columns to rows, see Touch.
 func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	at := len(rows)
 	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
@@ -309,7 +302,7 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
 	inBlock := uint32(1)<<perBits - 1
 	for i, slot := range t.latest.slots[:len(out)] {
-		if slot == 0 { // then, at least
+		if slot == 0 { // or an earlier one
 			out[i] = t.Touch(columns[i])
 			blocks = t.blocks
 			continue
@@ -322,8 +315,8 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	return rows
 }
 
-// touchNear writes the rows of columns to out if all have one, and says whether they do. It is for a Table that is near:
-// each column is looked up when its row is wanted.
+// touchNear writes the rows of columns to out if all columns have one, and reports whether they do. It is for a Table
+// that is near, see isNear, and looks up each column when its row is needed.
 func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
 	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
 	inBlock := uint32(1)<<perBits - 1
@@ -349,14 +342,13 @@ func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
 	return true
 }
 
-// Slots appends the slots of columns that have rows, as Column counts them; it is
-// fastest for those of the latest TouchAll.
+// Slots appends the slots of columns that have rows, see Column. It is fastest for the columns of the latest TouchAll.
 func (t *Table) Slots(columns, out []uint32) []uint32 {
 	if !slices.Equal(columns, t.latest.columns) {
 		t.find(columns)
 	}
 	for i, slot := range t.latest.slots[:len(columns)] {
-		if slot == 0 { // then, at least
+		if slot == 0 { // or an earlier one
 			slot = t.index.slot(columns[i])
 		}
 		out = append(out, slot-1)
@@ -371,7 +363,7 @@ func (t *Table) find(columns []uint32) {
 	a.slots = t.index.places(columns, a.slots[:0])
 }
 
-// places appends to out, of each column, 1 + its slot, 0 if it has no row. It changes nothing.
+// places appends 1 + the slot of each column to out, 0 for none. It changes nothing.
 func (x *index) places(columns, out []uint32) []uint32 {
 	at, low := len(out), x.low
 	out = slices.Grow(out, len(columns))[:at+len(columns)]
@@ -385,9 +377,8 @@ func (x *index) places(columns, out []uint32) []uint32 {
 	return out
 }
 
-// Prefetch says that the rows of the columns of x, as far as there are any, are about
-// to be touched, and its values read. It changes nothing; memory gets to work on all
-// of them meanwhile. It does nothing for a Table small enough for the nearer caches.
+// Prefetch loads the rows of the columns of x, and its values, into the cache. It changes nothing, and does nothing for
+// a Table that fits the closer caches.
 func (t *Table) Prefetch(x event.Vec) {
 	if t.isNear() || x.Len() == 0 {
 		return
@@ -397,25 +388,25 @@ func (t *Table) Prefetch(x event.Vec) {
 	t.ahead(t.latest.slots)
 }
 
-// isNear says whether the rows fit the nearer caches.
+// isNear reports whether the rows fit the closer caches.
 func (t *Table) isNear() bool {
-	const small = 1 << 20 // bytes
+	const small = 1 << 20 // in bytes
 	return len(t.columns)*t.width*8 <= small
 }
 
-// ahead asks memory for the rows at places, unless they are near.
+// ahead prefetches the rows at places, unless the Table is near.
 func (t *Table) ahead(places []uint32) {
-	const lines = 4 // of a row; the processor sees by itself where a longer one goes on
+	const lines = 4 // of a row; the processor prefetches the rest of longer rows
 	if !t.isNear() && len(places) > 0 {
 		prefetch(&places[0], len(places), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
 	}
 }
 
-// together is how many rows are asked for at a time: what the nearest cache holds of long ones.
+// together is the number of rows that are prefetched at a time: what the closest cache holds of long rows.
 const together = 64
 
-// Update yields the rows of columns for writing, as Touch returns them, by place in columns. Memory
-// gets to work on many at a time. Until it ends nothing else may touch rows.
+// Update yields the rows of columns for writing, see Touch, by index in columns. It overlaps the memory accesses of
+// many columns. Until it ends nothing else may touch rows.
 func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
 	return func(yield func(int, []float64) bool) {
 		var rows [][]float64
@@ -433,9 +424,9 @@ func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
 	}
 }
 
-// Copy makes the rows of columns what they are in another Table of the same width, zeros where they
-// have none there but one here. It passes over those that done says are copied, by slot of the other,
-// and adds to them. Several may copy from one Table at a time.
+// Copy copies the rows of columns from another Table of the same width, with zeros if only t has a row. It skips
+// columns that are marked in done, by slot of the other Table, and marks the copied ones. Several Tables may copy from
+// one Table at the same time.
 func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
 	there, here, left := make([]uint32, 0, together), make([]uint32, 0, together), make([]uint32, 0, together)
 	for some := range slices.Chunk(columns, together) {
@@ -482,8 +473,8 @@ func (t *Table) add(column uint32) []float64 {
 	return t.slot(slot)
 }
 
-// blockRows returns the memory of a new block. Where there are many they lie one
-// behind the other, in large pages, of which the kernel gives what is touched.
+// blockRows returns the memory of a new block. In a large Table blocks are adjacent, in large pages that the kernel
+// allocates when they are touched.
 func (t *Table) blockRows() []float64 {
 	n := t.width << t.perBits
 	if len(t.blocks) < chunkFrom {
@@ -493,19 +484,17 @@ func (t *Table) blockRows() []float64 {
 	return unsafe.Slice((*float64)(unsafe.Pointer(&memory[0])), n)
 }
 
-// Column returns the column and the row (for reading) of slot i, 0 <= i < Len,
-// in the order of first touch.
+// Column returns the column and the row (for reading) of slot i, 0 <= i < Len, in the order of first touch.
 func (t *Table) Column(i int) (column uint32, row []float64) {
 	return t.columns[i], t.slot(uint32(i))
 }
 
-// Snapshot returns an immutable copy of the rows as they are now, safe for
-// concurrent use. prev is the latest earlier Snapshot of the same Table, or nil:
-// blocks not written since, or since they were read, are shared, the others copied. That copying
-// is all it costs; the index that Row needs is made when Row is first called.
+// Snapshot returns an immutable copy of the current rows, safe for concurrent use. prev is the latest earlier Snapshot
+// of the same Table, or nil. It shares blocks that have not been written since, and copies the others; that is its only
+// cost. The index is created when Row is first called.
 func (t *Table) Snapshot(prev *Table) *Table {
 	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
-	s.columns, s.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers() // append-only: shared
+	s.columns, s.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers() // append-only, so it is shared
 	s.blocks = make([]tableBlock, len(t.blocks))
 	for i, b := range t.blocks {
 		switch {
@@ -521,8 +510,8 @@ func (t *Table) Snapshot(prev *Table) *Table {
 	return s
 }
 
-// Derive returns a Table of other rows for the same columns, for reading: fill fills the row to,
-// of the given width and of zeros, by the row of t.
+// Derive returns a Table with other rows for the same columns, for reading. fill fills the zero row to, of the given
+// width, from a row of t.
 func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
 	d := NewTable(width)
 	d.columns, d.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers()
@@ -535,9 +524,8 @@ func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
 	return d
 }
 
-// Blocks encodes the Table as named blocks, little-endian: "columns" holds the
-// column (uint32) of each slot, "rows/0000", "rows/0001", … the rows of a fixed
-// number of slots each, the last one cut to the slots in use.
+// Blocks encodes the Table as named blocks, little-endian: "columns" has the column (uint32) of each slot, "rows/0000",
+// "rows/0001", … have the rows of a fixed number of slots each; the last one has only the slots in use.
 func (t *Table) Blocks() (blocks []event.Block) {
 	for b := range t.EachBlock() {
 		blocks = append(blocks, event.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
@@ -545,8 +533,8 @@ func (t *Table) Blocks() (blocks []event.Block) {
 	return blocks
 }
 
-// EachBlock yields what Blocks returns: a large Table is written without holding it in memory
-// a second time. The blocks share the memory of the rows, and hold until the next Touch.
+// EachBlock yields the blocks of Blocks, without a second copy of a large Table in memory. The blocks share the memory
+// of the rows, and are valid until the next Touch.
 func (t *Table) EachBlock() iter.Seq[event.Block] {
 	return func(yield func(event.Block) bool) {
 		columns := make([]byte, 0, 4*len(t.columns))
@@ -565,9 +553,9 @@ func (t *Table) EachBlock() iter.Seq[event.Block] {
 	}
 }
 
-// ReadTable reads what Blocks wrote. The blocks may be among others. Memory is
-// taken only after the rows have been seen to be there for all the columns. The Table shares
-// the memory of rows with their blocks where it can: nobody may change those.
+// ReadTable decodes the result of Blocks, which may be among other blocks. It allocates memory only after it has
+// checked that the rows of all columns exist. The Table shares the memory of rows with their blocks if possible, so
+// nobody may change the blocks.
 func ReadTable(width int, blocks []event.Block) (*Table, error) {
 	if width <= 0 || width > blockBytes/8 {
 		return nil, fmt.Errorf("rows of %d values", width)
