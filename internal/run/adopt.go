@@ -14,35 +14,34 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// Under the policy adopt the exact solution over the first N records becomes the live
-// state after N records, for N every multiple of validate.Config.Events. Learning waits
-// for it, so that the state after a number of records depends on those records alone and
-// not on how long the solver took:
+// With validate.on_solution = "adopt", the exact solution over the first N records replaces the learned state after N
+// records, for N every multiple of validate.Config.Events. Learning waits for the solution, so that the state after a
+// number of records depends on those records alone and not on the speed of the solver:
 //
-//  1. After exactly N records, wherever a batch ends, the state is frozen. It is saved,
-//     and solved for beside the loop. Meanwhile models are served and checkpoints written.
-//  2. When the solution is there, the Learner made of it takes the place of the live one.
-//     The learned state stays if the solution is not certified, is not over exactly the
-//     records that were counted in, or is not better on the newest of them. It also stays
-//     if there is no solution after validate.Config.AdoptWait.
-//  3. The decision is saved, and learning goes on once it is safe.
+//  1. After exactly N records, wherever a batch ends, the state is frozen and saved, and
+//     the solver runs on a goroutine. In the meantime models are served and checkpoints
+//     are written.
+//  2. When the solution is ready, a Learner with the solution replaces the current one. The
+//     learned state stays if the solution is not certified, is not over exactly the counted
+//     records, or is not better on the newest of them. It also stays if there is no solution
+//     after validate.Config.AdoptWait.
+//  3. The decision is saved, and learning continues once it is safe.
 //
-// A program that dies before 3 finds the state of 1 and does all of it again. One that
-// dies later goes on from the decision. This is how even a decision that depended on the
-// clock, the one after AdoptWait, is repeated by every restart.
+// A program that dies before step 3 finds the state of step 1 and repeats everything. One that dies later continues
+// from the decision. So a restart repeats even a decision that depended on the clock, the one after AdoptWait.
 
-// Adoptions is what has been decided about exact solutions.
+// Adoptions holds the decisions about exact solutions.
 type Adoptions struct {
 	// Decided is the number of records at the latest decision.
 	Decided uint64 `json:"decided"`
-	// TimedOut are those at which there was no solution in time.
+	// TimedOut lists the decisions for which there was no solution in time.
 	TimedOut []uint64 `json:"timed_out,omitempty"`
 }
 
-// blockAdoption is the block of a checkpoint that holds Adoptions, under the policy adopt.
+// blockAdoption is the checkpoint block with the Adoptions, if solutions are adopted.
 const blockAdoption = "adoption" // JSON
 
-// ReadAdoptions returns State.Adoptions of a checkpoint.
+// ReadAdoptions returns the Adoptions of a checkpoint.
 func ReadAdoptions(blocks []event.Block) (a Adoptions, err error) {
 	if _, err := event.FindBlock(blocks, blockAdoption); err != nil {
 		return a, nil
@@ -61,9 +60,9 @@ func (a *Adoptions) block() event.Block {
 // adopter is the part of a loop that adopts exact solutions.
 type adopter struct {
 	job
-	every   uint64        // records; 0: the policy is another one
-	most    time.Duration // that learning waits, 0 for as long as it takes
-	trouble string        // why there is no solution yet, "" while the solver works
+	every   uint64        // in records; 0 if solutions are not adopted
+	most    time.Duration // longest wait of learning, 0 for no limit
+	trouble string        // why there is no solution yet, "" while the solver runs
 }
 
 func (l *loop) startAdopting() error {
@@ -78,7 +77,7 @@ func (l *loop) startAdopting() error {
 	return validate.CheckAdopt(v.Learner)
 }
 
-// untilAdoption returns n, or a number of records below it after which an adoption is due.
+// untilAdoption returns n, or a smaller number of records after which an adoption is due.
 func (l *loop) untilAdoption(n int) int {
 	if every := l.adopter.every; every > 0 {
 		return int(min(uint64(n), every-(l.before+l.records)%every))
@@ -86,14 +85,14 @@ func (l *loop) untilAdoption(n int) int {
 	return n
 }
 
-// adoptIfDue waits, where an adoption is due, until it is decided and the decision is
-// saved. It returns an error if ctx ends before.
+// adoptIfDue waits, if an adoption is due, until it is decided and the decision is saved. It returns an error if ctx
+// ends before that.
 func (l *loop) adoptIfDue(ctx context.Context) error {
 	at := l.before + l.records
 	if l.adopter.every == 0 || at == 0 || at%l.adopter.every > 0 || l.Adoptions.Decided >= at {
 		return nil
 	}
-	if l.validator.running() { // it gives way, and comes afterwards
+	if l.validator.running() { // the validation is cancelled and repeated later
 		l.validator.cancel()
 		l.validation.Store(true)
 	}
@@ -119,9 +118,8 @@ type solved struct {
 	err error
 }
 
-// solve waits for the exact solution of the present state. What fails, such as reading
-// the events again, is tried again. It returns nil if none comes within the time that
-// learning may wait, and an error if ctx ends.
+// solve waits for the exact solution of the current state. It retries after errors, such as those of reading the events
+// again. It returns nil if there is no solution in time, and an error if ctx ends.
 func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 	limited, cancel := context.WithCancel(ctx)
 	if l.adopter.most > 0 {
@@ -155,13 +153,13 @@ func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 		}
 		err = l.attend(ctx, func() bool { return !l.adopter.running() })
 		if err == nil && result != nil && result.err == nil {
-			return result.Adoption, nil // it was there already, and its report says that it is adopted
+			return result.Adoption, nil // it was ready already, and its report says that it is adopted
 		}
 		return nil, err
 	}
 }
 
-// beginSolving has a goroutine find the exact solution.
+// beginSolving starts a goroutine that computes the exact solution.
 func (l *loop) beginSolving(state *frozen, take func(solved)) {
 	validator, keep, log := l.Validator, l.Runner.Report, l.log
 	begin(&l.adopter.job, func(ctx context.Context) (r solved) {
@@ -188,7 +186,7 @@ func (l *loop) endSolving(deadline context.Context) {
 	}
 }
 
-// decide takes a solution over, or leaves the learned state, nil being none in time.
+// decide adopts a solution, or keeps the learned state; nil means no solution in time.
 func (l *loop) decide(at uint64, a *validate.Adoption) error {
 	s := &l.current.Validation
 	if a != nil && a.Learner != nil {

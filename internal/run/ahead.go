@@ -10,8 +10,7 @@ import (
 	"blankout/internal/event"
 )
 
-// ahead is the reading side. Three Batches go round: one is being decoded, one waits, one
-// is being learned.
+// ahead is the reading side. It has three Batches: one is being decoded, one waits, one is being learned.
 type ahead struct {
 	filled chan filledBatch
 	free   chan *event.Batch
@@ -25,7 +24,8 @@ type filledBatch struct {
 	err error
 }
 
-// readAhead has a goroutine read a source, and decode what the contenders have otherwise; contest may be nil.
+// readAhead starts a goroutine that reads a source, and decodes what the contenders decode differently; contest may be
+// nil.
 func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahead {
 	const batches = 3
 	ctx, stop := context.WithCancel(ctx)
@@ -35,7 +35,7 @@ func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahea
 	}
 	go func() {
 		defer close(a.done)
-		own := map[*event.Batch][]columns{} // each is lent with its Batch
+		own := map[*event.Batch][]columns{} // each belongs to its Batch
 		for {
 			var b *event.Batch
 			select {
@@ -44,7 +44,7 @@ func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahea
 				return
 			}
 			err := next(ctx, source, contest, b, own)
-			a.filled <- filledBatch{b, own[b], err} // never blocks: there are as many places as Batches
+			a.filled <- filledBatch{b, own[b], err} // never blocks, because there are as many places as Batches
 			if err != nil {
 				return
 			}
@@ -53,8 +53,8 @@ func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahea
 	return a
 }
 
-// next turns a panic of a decoder into an error: it would otherwise take the
-// process down from a goroutine on which nothing can be saved.
+// next converts a panic of a decoder to an error. Otherwise the panic would end the process on a goroutine that cannot
+// save anything.
 func next(ctx context.Context, source event.Source, contest *Contest, b *event.Batch, own map[*event.Batch][]columns) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,6 +1,6 @@
 package run
 
-// This file learns a stream with several learners, and compares them.
+// This file learns a stream with several learners, and compares them (challengers).
 
 import (
 	"context"
@@ -23,12 +23,12 @@ import (
 // Champion is the name of the learner of [learner] among the contenders.
 const Champion = "learner"
 
-// Contest is several learners of one stream. Records are read once. One learner has the lead: it is
-// learned as a Learner alone, and predictions, snapshots, validations and dead letters are the
-// lead's. The others learn the same events and are compared with it.
+// Contest is a set of learners of one stream. Records are read once. One learner has the lead: it is learned like a
+// single Learner, and predictions, snapshots, validations and dead letters are those of the lead. The others learn the
+// same events and are compared with it.
 //
-// The state depends on the records alone: the others learn exactly the events that the lead has counted in, differences
-// are averaged over blocks of records, and a contender takes the lead by itself at a number of records only.
+// The state depends on the records alone: the others learn exactly the events that the lead has counted, differences
+// are averaged over blocks of records, and a contender is promoted automatically only after a number of records.
 type Contest struct {
 	Contenders []*Contender // the first is the Champion
 	Lead       int          // index of the lead
@@ -40,47 +40,47 @@ type Contender struct {
 	Fingerprint online.Fingerprint
 	Standing
 
-	// Decoder makes the columns of the contender of the bytes of a record, by Schema, where they are other than those of the
-	// Champion; else nil.
+	// Decoder decodes the contender's columns from a record's bytes, with Schema; nil if they equal those of the
+	// Champion.
 	Decoder record.Decoder
 	Schema  *event.Schema
-	// Validator validates while the contender has the lead; nil if nothing does.
+	// Validator validates while the contender has the lead; it may be nil.
 	Validator *validate.Validator
 
-	losses []eventLoss // of the events of the current part of a batch
+	losses []eventLoss // of the events in the current part of a batch
 	failed *panicError
 }
 
-// PromoteAuto is the Standing.Promote of a contender that takes the lead by itself.
+// PromoteAuto is the Standing.Promote of a contender that is promoted automatically.
 const PromoteAuto = "auto"
 
-// auto reports whether the contender takes the lead by itself.
+// auto reports whether the contender is promoted automatically.
 func (s *Standing) auto() bool { return s.Promote == PromoteAuto }
 
-// Standing is what a checkpoint keeps of a contender beside its Learner. Promote and Window are as of the run, for readers of the
-// checkpoint.
+// Standing is what a checkpoint keeps of a contender besides its Learner. Promote and Window are the current settings,
+// for readers of the checkpoint.
 type Standing struct {
 	Name    string         `json:"name"`
-	Promote string         `json:"promote"` // PromoteAuto, or another word
-	Window  uint64         `json:"window"`  // records of a window of the comparison
-	Begun   uint64         `json:"begun"`   // records before the first that it has learned
+	Promote string         `json:"promote"` // PromoteAuto, or another value
+	Window  uint64         `json:"window"`  // number of records per window of the comparison
+	Begun   uint64         `json:"begun"`   // number of records before the first one that it has learned
 	Paired  measure.Paired `json:"paired"`
 }
 
-// blockContest is the block of a checkpoint that holds savedContest. The blocks of the lead have the names that those of a
-// Learner alone have, those of the others begin with ContenderPrefix.
+// blockContest is the checkpoint block with the SavedContest. The blocks of the lead have the names of those of a
+// single Learner; those of the others begin with ContenderPrefix.
 const blockContest = "challengers"
 
-// ContenderPrefix begins the names of the blocks of a contender without the lead.
+// ContenderPrefix returns the prefix of the block names of a contender without the lead.
 func ContenderPrefix(name string) string { return "challenger/" + name + "/" }
 
-// SavedContest is what a checkpoint tells of a Contest.
+// SavedContest is the state of a Contest in a checkpoint.
 type SavedContest struct {
 	Lead     string     `json:"lead"`
 	Learners []Standing `json:"learners"` // in the order of the configuration
 }
 
-// ReadContest returns what a checkpoint tells of a Contest, of a Learner alone that it has the lead.
+// ReadContest returns the SavedContest of a checkpoint. For a single Learner, that learner has the lead.
 func ReadContest(blocks []event.Block) (SavedContest, error) {
 	s := SavedContest{Lead: Champion}
 	if _, err := event.FindBlock(blocks, blockContest); err != nil {
@@ -102,7 +102,7 @@ func (s *SavedContest) Standing(name string) (Standing, bool) {
 // lead returns the contender with the lead.
 func (c *Contest) lead() *Contender { return c.Contenders[c.Lead] }
 
-// LeadName returns the name of the contender with the lead, "" of none. It is for Runner.Answer.
+// LeadName returns the name of the contender with the lead, "" for a nil Contest. It is for Runner.Answer.
 func (c *Contest) LeadName() string {
 	if c == nil {
 		return ""
@@ -118,13 +118,13 @@ func (c *Contest) names() (names []string) {
 	return names
 }
 
-// columns are the examples of a batch as a contender with columns of its own has them.
+// columns holds the events of a batch with a contender's own columns.
 type columns struct {
 	examples []event.Example
 	schema   *event.Schema
 }
 
-// decode makes the columns of the contenders that have some of their own, by contender; to is memory.
+// decode decodes the columns of the contenders that have their own, by contender; to is scratch memory.
 func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]columns, error) {
 	if to == nil {
 		to = make([]columns, len(c.Contenders))
@@ -133,7 +133,7 @@ func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]c
 		if x.Decoder == nil {
 			continue
 		}
-		if b.Schema != nil { // classes are numbered as the Champion's
+		if b.Schema != nil { // classes have the Champion's indices
 			x.Schema.Classes, x.Schema.Joined = b.Schema.Classes, b.Schema.Joined
 		}
 		list := slices.Grow(to[i].examples[:0], len(b.Examples))[:len(b.Examples)]
@@ -162,7 +162,7 @@ func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]c
 	return to, nil
 }
 
-// seen returns the batch as contender i has it, of the examples from a number on.
+// seen returns the batch with the columns of contender i, from event from on.
 func (c *Contest) seen(i int, b *event.Batch, own []columns, from int) event.Batch {
 	v := *b
 	if c.Contenders[i].Decoder != nil {
@@ -171,21 +171,21 @@ func (c *Contest) seen(i int, b *event.Batch, own []columns, from int) event.Bat
 	return v
 }
 
-// round is a part of a batch that the contenders learn at the same time.
+// round is a part of a batch that all contenders learn at the same time.
 type round struct {
 	contest *Contest
 	lead    *Contender
-	before  uint64     // records before the part
-	taken   []chan int // how many events the lead has counted in, for each of the others
+	before  uint64     // number of records before the part
+	taken   []chan int // number of events that the lead has counted, for each of the others
 	count   int
 	working sync.WaitGroup
 }
 
-// takenEvery is after how many events the lead lets the others go on.
+// takenEvery is the number of events after which the lead signals the others.
 const takenEvery = 64
 
-// begin has a goroutine of each contender without the lead learn the events of a part, as far as the lead gets. views holds
-// the part as each contender has it, before is the number of records before it.
+// begin starts a goroutine for each contender without the lead, which learns the events of a part up to the position of
+// the lead. views has the part with each contender's columns, and before is the number of records before it.
 func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
 	r := &round{contest: c, lead: c.lead(), before: before}
 	r.lead.losses = r.lead.losses[:0]
@@ -204,8 +204,8 @@ func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
 	return r
 }
 
-// take counts in an event of the lead, and what was predicted of it, nil for nothing. One that is held out is compared with
-// nothing, for the others predict it not.
+// take counts an event of the lead, with its prediction, which may be nil. An event that is held out is not compared,
+// because the others do not predict it.
 func (r *round) take(e *event.Example, p *online.Prediction) {
 	r.lead.losses = append(r.lead.losses, comparedLoss(e, p))
 	if r.count++; r.count%takenEvery == 0 {
@@ -219,8 +219,7 @@ func (r *round) tell() {
 	}
 }
 
-// end has the others learn the last of the events that the lead has counted in, and waits for them. It then compares
-// all.
+// end lets the others learn the last events that the lead has counted, waits for them, and compares all.
 func (r *round) end() error {
 	if r.count%takenEvery > 0 {
 		r.tell()
@@ -245,7 +244,7 @@ func (r *round) end() error {
 	return nil
 }
 
-// learn learns the examples of a part up to each number that comes.
+// learn learns the events of a part up to each number that it receives.
 func (x *Contender) learn(b *event.Batch, taken <-chan int, holdout uint64) {
 	x.losses = x.losses[:0]
 	defer func() {
@@ -270,13 +269,13 @@ func (x *Contender) learn(b *event.Batch, taken <-chan int, holdout uint64) {
 	}
 }
 
-// eventLoss is the loss of a prediction that is compared, and the importance of the event.
+// eventLoss is the loss of a compared prediction, and the importance of its event.
 type eventLoss struct{ value, weight float64 }
 
 var noLoss = eventLoss{value: math.NaN()}
 
-// comparedLoss returns the loss of a prediction at its event: the log-loss of a class, the squared error of a
-// number, the deviance of a count; NaN where there is nothing to compare.
+// comparedLoss returns the loss of a prediction: the log-loss for classification, the squared error for regression, the
+// deviance for counts; NaN if there is nothing to compare.
 func comparedLoss(e *event.Example, p *online.Prediction) eventLoss {
 	switch {
 	case p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled:
@@ -295,13 +294,13 @@ type frozenContender struct {
 	*online.Snapshot
 }
 
-// frozenContest is the state of a Contest but for the lead's Learner.
+// frozenContest is the state of a Contest without the lead's Learner.
 type frozenContest struct {
 	saved  SavedContest
 	others []frozenContender
 }
 
-// freeze copies the state. Only what was written since the last copy is copied.
+// freeze copies the state. It copies only what has changed since the last copy.
 func (c *Contest) freeze() *frozenContest {
 	if c == nil {
 		return nil
@@ -316,7 +315,7 @@ func (c *Contest) freeze() *frozenContest {
 	return f
 }
 
-// blocks yields the blocks of a checkpoint that are the Contest's, with the fingerprints of the contenders by name.
+// blocks yields the checkpoint blocks of the Contest; settings has the fingerprints of the contenders by name.
 func (f *frozenContest) blocks(settings map[string]online.Fingerprint) (iter.Seq[event.Block], error) {
 	if f == nil {
 		return func(func(event.Block) bool) {}, nil
@@ -359,7 +358,7 @@ func (f *frozenContest) blocks(settings map[string]online.Fingerprint) (iter.Seq
 	}, nil
 }
 
-// NewStanding returns that of a contender which begins after so many records.
+// NewStanding returns the Standing of a contender that starts after so many records.
 func NewStanding(records uint64) Standing {
 	return Standing{Begun: records, Paired: measure.NewPaired(records)}
 }

@@ -4,5 +4,5 @@ package run
 
 import "time"
 
-// processTime returns how much of the processors' time the program has taken, 0 if unknown.
+// processTime returns the processor time of the program, 0 if not known.
 func processTime() time.Duration { return 0 }

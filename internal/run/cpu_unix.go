@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processTime returns how much of the processors' time the program has taken, 0 if unknown.
+// processTime returns the processor time of the program, 0 if not known.
 func processTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -1,7 +1,6 @@
 package run
 
-// This file deals with events that their decoder has not refused and the Learner will: there is no room for their
-// features or their class.
+// This file handles events that the Learner refuses, because it has no memory for their features or their class.
 
 import (
 	"context"
@@ -11,8 +10,8 @@ import (
 	"blankout/internal/event"
 )
 
-// refusal returns, under PolicyFail, the error of an event that the Learner will refuse. Nothing of the event has been
-// counted in then.
+// refusal returns, under PolicyFail, the error of an event that the Learner will refuse. The event has not been counted
+// then.
 func (in *Intake) refusal(b *event.Batch, e *event.Example) error {
 	if in.Refused != PolicyFail || in.Labels != nil || validate.HeldOut(b.Partition, e.Offset, in.Holdout) {
 		return nil
@@ -20,7 +19,7 @@ func (in *Intake) refusal(b *event.Batch, e *event.Example) error {
 	return refusedError(b, e, in.Learner.Refusal(e))
 }
 
-// refusedError is the error of a refusal, nil where there is none.
+// refusedError returns the error of a refusal, or nil.
 func refusedError(b *event.Batch, e *event.Example, r *event.Refusal) error {
 	if r == nil {
 		return nil
@@ -30,7 +29,7 @@ func refusedError(b *event.Batch, e *event.Example, r *event.Refusal) error {
 	return &RefusedError{b.Topic, b.Partition, e.Offset, refusal}
 }
 
-// decline counts an event that the Learner will refuse, and says whether it was one.
+// decline counts an event that the Learner will refuse, and reports whether it is one.
 func (in *Intake) decline(b *event.Batch, e *event.Example) bool {
 	r := in.Learner.Refusal(e)
 	if r == nil {
@@ -45,8 +44,8 @@ func (in *Intake) decline(b *event.Batch, e *event.Example) bool {
 	return true
 }
 
-// storeDeclined hands the events of a batch that the Learner has refused on to the dead letters. Where they are not
-// safe nothing is saved that passes them.
+// storeDeclined passes the events of a batch that the Learner has refused to the dead letters. No checkpoint passes
+// them until they are safe.
 func (in *Intake) storeDeclined(ctx context.Context, b *event.Batch) error {
 	declined := in.declined
 	in.declined = nil

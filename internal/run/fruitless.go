@@ -1,6 +1,6 @@
 package run
 
-// This file tells a run that learned from what it read from one that hardly did.
+// This file detects runs that have learned almost nothing.
 
 import (
 	"cmp"
@@ -13,21 +13,20 @@ import (
 	"blankout/online/watch"
 )
 
-// FruitlessError ends a run that has read all there is and learned nothing of it, has
-// refused more than half of it, or has found no record, as none before it has: what it holds is not what the stream is about, and no
-// checkpoint at the end takes the place of an older one.
+// FruitlessError ends a run that has read everything and learned nothing, has refused more than half of the records, or
+// has found no records although no earlier run has either. Such a run writes no final checkpoint, which could replace
+// an older one.
 type FruitlessError struct {
-	Read      uint64 // records, without those that came before and tombstones
+	Read      uint64 // number of records, without repeated ones and tombstones
 	Learned   uint64
 	Unlabeled uint64
 	RefusedBy map[event.Reason]uint64
-	First     *Sample // one that was refused; nil if none was
-	// Times says of the logs of events and labels, where these come later, what is strange about
-	// their times.
+	First     *Sample // the first refused record, or nil
+	// Times describes, for delayed labels, what is wrong with the times of events and labels.
 	Times []string
 }
 
-// NoLabels reports whether the cause is that no record had a label.
+// NoLabels reports whether the reason is that no record had a label.
 func (e *FruitlessError) NoLabels() bool {
 	return e.Unlabeled > 0 && e.Learned == 0 && 2*(e.Read-e.Unlabeled) <= e.Read
 }
@@ -61,13 +60,12 @@ func (e *FruitlessError) Error() string {
 	return text
 }
 
-// fewRecords are too few for a run that goes on from a checkpoint to be judged by: what was
-// left after a stop may be a refused record, or events whose label never came.
+// fewRecords is the number of records up to which a run that continues from a checkpoint is not judged: the rest after
+// a stop may be a refused record, or events without labels.
 const fewRecords = 10
 
-// fruitless returns a *FruitlessError if the run, which has read all there is, is one.
-// Events that wait for a label may still be learned, and where labels come later some of
-// them never do.
+// fruitless returns a *FruitlessError if the run, which has read everything, is fruitless. Events that wait for delayed
+// labels may still be learned, and some of them never are.
 func (l *loop) fruitless() error {
 	s := &l.intake.counts
 	e := &FruitlessError{Learned: s.Learned + s.HeldOut, RefusedBy: map[event.Reason]uint64{}}
@@ -89,7 +87,7 @@ func (l *loop) fruitless() error {
 		e.Unlabeled = s.Unlabeled
 	}
 	e.Read = s.Learned + s.HeldOut + s.Unlabeled + refused
-	records := uint64(0) // those that are neither learned nor at fault, as tombstones, too
+	records := uint64(0) // including those that are neither learned nor faulty, such as tombstones
 	for _, p := range l.Offsets {
 		records += p.Records
 	}

@@ -1,18 +1,17 @@
 package run
 
-// This file logs what becomes of the health of fields.
+// This file logs changes of the health of fields.
 
 import (
 	"blankout/internal/event"
 	"blankout/online"
 )
 
-// loggedAlarms is how many alarms about fields one part of a batch may put into the log.
+// loggedAlarms is the largest number of field alarms that are logged per part of a batch.
 const loggedAlarms = 10
 
-// reportHealth logs the alarms about fields that a part of a batch has raised and
-// ended, at WARN those alone that have just been raised. Those of before the
-// run were logged then.
+// reportHealth logs the field alarms that a part of a batch has raised and ended, at WARN only those that have just
+// been raised. Earlier alarms were logged by an earlier run.
 func (l *loop) reportHealth(b *event.Batch, alarms *online.Alarms) {
 	n := alarms.Changes - l.logged.Changes
 	for _, a := range alarms.Latest[:min(len(alarms.Latest), loggedAlarms)] {

@@ -1,7 +1,6 @@
 package run
 
-// This file holds what is done for each record of a stream and around it, by the loop of a
-// Runner as by a member of a group.
+// This file has the processing of records, for the loop of a Runner and for a member of a group.
 
 import (
 	"context"
@@ -26,118 +25,111 @@ import (
 	"blankout/stream/labels"
 )
 
-// Intake takes in the batches of a stream. For each, in this order:
+// Intake processes the batches of a stream. For each batch, in this order:
 //
 //  1. Admit stores the records that cannot be used.
-//  2. Learn counts all in, and learns them, or measures those that are held out.
-//  3. HandOn gives the mislabeled events among them to Mislabeled; Flush returns once they are safe.
+//  2. Learn counts all records, and learns events, or measures those that are held out.
+//  3. HandOn passes mislabeled events to Mislabeled; Flush returns once they are safe.
 //
-// A part of a batch counts as one. An Intake belongs to one goroutine. Its exported fields
-// are set before the first batch; only Learner is needed, and may be replaced between two.
+// A part of a batch counts as a batch. An Intake belongs to one goroutine. Set its exported fields before the first
+// batch; only Learner is required, and may be replaced between batches.
 type Intake struct {
 	Learner     *online.Learner
-	Refused     Policy // "" is PolicySkip
+	Refused     Policy // "" means PolicySkip
 	DeadLetters DeadLetters
 	Mislabeled  Mislabeled
 	Holdout     uint64       // see validate.HeldOut
 	Labels      *labels.Join // see Runner.Labels
 	Unnamed     bool         // see Config.Unnamed
-	Log         *slog.Logger // nil logs nothing
+	Log         *slog.Logger // nil for no log
 	Turns       Turns
 	Answer      func(e *event.Example, p *online.Prediction) error // see Runner.Answer
 
 	retry  retry               // nil tries once
-	round  *round              // of the other contenders, which follow; nil of a Learner alone
-	kept   *validate.Reservoir // of checkpoints; nil keeps none
-	sample *validate.Sample    // nil keeps none
-	recent *recentRing         // nil keeps none
+	round  *round              // of the other contenders; nil for a single Learner
+	kept   *validate.Reservoir // of checkpoints; nil for none
+	sample *validate.Sample    // nil for none
+	recent *recentRing         // nil for none
 
 	counts    Counts
 	confusion [][]float64 // see Counts
-	stored    []float64   // the prediction for the present event, which will wait for its label
+	stored    []float64   // the prediction for the current event, which will wait for its label
 
-	// The present batch lends these: labels that came late, and the mislabeled events that HandOn has
-	// not given away yet.
+	// Borrowed from the current batch: late labels, and mislabeled events that HandOn has not passed on yet.
 	late       []event.Example
 	declined   []event.Example // refused by the Learner, to be stored
 	mislabeled []mislabeledEvent
 
-	handedOn uint64 // mislabeled events
-	broken   error  // a record is half counted in: what is in memory must not be saved
-	unsafe   bool   // nor where a dead letter that it has passed could not be stored before the end
+	handedOn uint64 // number of mislabeled events passed on
+	broken   error  // a record is partly counted, so the state must not be saved
+	unsafe   bool   // a dead letter could not be stored at the end, so the state must not be saved either
 }
 
-// Progress counts the records of a partition in: a event.Position, or a group's Span.
+// Progress counts the records of a partition: an event.Position, or a group's Span.
 type Progress interface {
 	Advance(offset int64, fingerprint uint64) error
 }
 
-// Counts says what became of the records that an Intake has taken in.
+// Counts has the numbers of records that an Intake has processed, by result.
 type Counts struct {
 	Learned, Unlabeled, Refused    uint64
-	HeldOut                        uint64          // and not learned
-	Holdout                        measure.Classes // their scores as they came
-	HoldoutNumbers                 measure.Numbers // instead, where labels are numbers
-	NotFinite                      uint64          // values that were NaN or infinite, and counted as missing
+	HeldOut                        uint64          // not learned
+	Holdout                        measure.Classes // scores of held-out events
+	HoldoutNumbers                 measure.Numbers // the same for regression
+	NotFinite                      uint64          // values that were NaN or infinite, and count as missing
 	RefusedBy                      map[event.Reason]uint64
 	DeadLetters                    map[event.Reason]uint64 // those stored
-	DeadLetterFailures             uint64                  // attempts to store that failed
-	Mislabeled, MislabeledFailures uint64                  // those stored, and attempts to that failed
-	WaitingFailures                uint64                  // attempts to write down what waits for labels that failed
-	LearnTime                      time.Duration           // spent in the Learner
-	// NewestTime is the largest event time learned, NewestAge how old the newest
-	// event of the last batch was when it had been learned. Zero if events have no time.
+	DeadLetterFailures             uint64                  // failed attempts to store
+	Mislabeled, MislabeledFailures uint64                  // those stored, and failed attempts
+	WaitingFailures                uint64                  // failed attempts to store what waits for labels
+	LearnTime                      time.Duration           // time in the Learner
+	// NewestTime is the largest event time learned. NewestAge is the age of the newest event of the last batch when it
+	// had been learned. They are zero if events have no time.
 	NewestTime time.Time
 	NewestAge  time.Duration
-	// Newest is the newest usable record as it came, nil where records are not kept
-	// (record.Config.KeepValue) and where it is larger than maxNewest.
+	// Newest is the newest usable raw record. It is nil if records are not kept (record.Config.KeepValue), and for a
+	// record larger than maxNewest.
 	Newest []byte
 	// RefusedSamples and MislabeledSamples are some of the newest refused records and mislabeled events.
 	RefusedSamples, MislabeledSamples []Sample
-	// Confusion counts the events learned by their class and by the one that was predicted,
-	// where there may be more than two classes.
+	// Confusion counts the learned events by class and predicted class, if there can be more than two classes.
 	Confusion [][]float64
 }
 
-// maxNewest bounds the bytes of Counts.Newest.
+// maxNewest is the largest size of Counts.Newest in bytes.
 const maxNewest = 1 << 16
 
-// DeadLetters takes the records that cannot be used.
+// DeadLetters stores the records that cannot be used.
 type DeadLetters interface {
-	// Add takes up a refused example. After an error it was not taken, and Add
-	// may be called again with it.
+	// Add stores a refused event. After an error it was not stored, and Add may be called again.
 	Add(ctx context.Context, topic string, partition int32, e *event.Example) error
-	// Flush returns nil once everything added is safe. After an error it may be
-	// called again.
+	// Flush returns nil once everything added is safe. After an error it may be called again.
 	Flush(ctx context.Context) error
 }
 
-// Mislabeled takes the events whose label is probably wrong, see online.Config.MislabeledBelow.
-// They are learned like all others.
+// Mislabeled stores the events whose label is probably wrong, see online.Config.MislabeledBelow. They are learned like
+// all others.
 type Mislabeled interface {
-	// AddMislabeled takes up an example: the name of its class, its score for that and its
-	// influence, see watch.MislabeledEvent. After an error it was not taken, and AddMislabeled may be
-	// called again with it.
+	// AddMislabeled stores an event with the name of its class, the score of the class and the influence, see
+	// watch.MislabeledEvent. After an error it was not stored, and AddMislabeled may be called again.
 	AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error
-	// Flush returns nil once everything added is safe. After an error it may be
-	// called again.
+	// Flush returns nil once everything added is safe. After an error it may be called again.
 	Flush(ctx context.Context) error
 }
 
-// suspect names a mislabeled event among the examples of the present batch.
+// mislabeledEvent is a mislabeled event of the current batch.
 type mislabeledEvent struct {
 	index int
 	watch.MislabeledEvent
 }
 
-// retry calls try, which stores records, until it succeeds or ctx ends. about goes into the
-// log.
+// retry calls try, which stores records, until it succeeds or ctx ends. about is logged.
 type retry func(ctx context.Context, in store, try func() error, about ...any) error
 
-// store is a place where records are kept for a person to look at.
+// store is a place where records are kept for people.
 type store struct {
-	name     string  // of what is kept there
-	failures *uint64 // counts the attempts to store that failed
+	name     string  // of the kind of records
+	failures *uint64 // number of failed attempts
 }
 
 func (in *Intake) deadLetters() store {
@@ -162,10 +154,10 @@ func (in *Intake) store(ctx context.Context, where store, try func() error, abou
 	return nil
 }
 
-// unusable says whether an example is refused for what it is.
+// unusable reports whether an event was refused because of a fault.
 func unusable(e *event.Example) bool { return e.Refused != nil && e.Refused.Reason.Faulty() }
 
-// firstUnusable returns the index of the first that is unusable, -1 if none is.
+// firstUnusable returns the index of the first unusable event, or -1.
 func firstUnusable(list []event.Example) int {
 	for i := range list {
 		if unusable(&list[i]) {
@@ -175,10 +167,9 @@ func firstUnusable(list []event.Example) int {
 	return -1
 }
 
-// Admit returns how many examples of a batch are to be learned: all, or those before the
-// refused one that PolicyFail ends a run for. The refused ones among them are stored, and
-// what waits for labels is written down, before the first is learned: no checkpoint or commit
-// passes a record that is not safe.
+// Admit returns the number of events of a batch to learn: all, or those before a refused one that ends the run under
+// PolicyFail. It stores the refused ones, and what waits for labels, before the first event is learned: no checkpoint
+// or commit passes a record that is not safe.
 func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *RefusedError, err error) {
 	n = len(b.Examples)
 	if in.Unnamed {
@@ -209,7 +200,7 @@ func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *Ref
 	return n, failed, nil
 }
 
-// storeRefused stores the refused ones among examples of a batch.
+// storeRefused stores the refused events in list.
 func (in *Intake) storeRefused(ctx context.Context, b *event.Batch, list []event.Example) error {
 	first := firstUnusable(list)
 	if first < 0 {
@@ -248,7 +239,7 @@ func (in *Intake) count(to *map[event.Reason]uint64, reason event.Reason, n uint
 	(*to)[reason] += n
 }
 
-// Learn counts the first n examples of a batch in, as Admit said, and learns them.
+// Learn counts and learns the first n events of a batch, where n is the result of Admit.
 func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) error {
 	began := time.Now()
 	err := in.examples(b, n, p)
@@ -270,7 +261,7 @@ func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) 
 	now := time.Now()
 	in.counts.LearnTime += now.Sub(began)
 	for i := n - 1; i >= 0; i-- {
-		// A refused record's time may be the broker's instead of the event's.
+		// The time of a refused record may be the broker's and not the event's.
 		if e := &b.Examples[i]; e.Refused == nil {
 			in.newest(e, now)
 			break
@@ -279,7 +270,7 @@ func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) 
 	return nil
 }
 
-// newest takes down the newest usable event of a batch.
+// newest records the newest usable event of a batch.
 func (in *Intake) newest(e *event.Example, now time.Time) {
 	c := &in.counts
 	if len(e.Value) <= maxNewest {
@@ -307,20 +298,20 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
 }
 
-// Turns gives other goroutines their turn while a batch is learned: requests may have to wait behind
-// learning, and Go itself interrupts it after 10 ms only. There are none while nobody asks, for each wakes a
-// thread that looks for work: a twentieth of the processor time.
+// Turns yields to other goroutines while a batch is learned. Otherwise requests may have to wait until Go preempts
+// learning after 10 ms. It does not yield while there are no requests, because each yield wakes a thread, which would
+// cost a twentieth of the processor time.
 type Turns struct {
-	Asked *atomic.Uint64 // how often readers have asked for the model; nil where there are none
-	seen  uint64         // of Asked
-	left  int            // turns until there are none
+	Asked *atomic.Uint64 // number of requests for the model; nil if there are no readers
+	seen  uint64         // last value of Asked
+	left  int            // number of remaining turns
 }
 
-// A turn comes after yieldEvery events, a tenth of a millisecond; turnsAfter of them after the last request that
-// was seen, for the next one may be waiting unseen.
+// A turn is due after yieldEvery events, which take a tenth of a millisecond. There are turnsAfter turns after the last
+// request, because the next one may be waiting.
 const yieldEvery, turnsAfter = 64, 64
 
-// due says whether it is time for a turn after i events of a batch.
+// due reports whether a turn is due after i events of a batch.
 func (t *Turns) due(i int) bool {
 	if t.Asked == nil || i%yieldEvery != 0 {
 		return false
@@ -338,7 +329,7 @@ func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
 		if cause := recover(); cause != nil {
 			err = &panicError{b.Topic, b.Partition, b.Examples[i].Offset, cause, debug.Stack()}
 			if in.Log != nil {
-				in.Log.Error("learning panics", "err", err) // at once: what closes after it may fail, or hang
+				in.Log.Error("learning panics", "err", err) // logged at once, because closing may fail or hang
 			}
 		}
 	}()
@@ -373,8 +364,7 @@ func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
 	return nil
 }
 
-// example takes an event in whose label, if it has one, came with it, and returns what was predicted of it, nil for one
-// that is refused.
+// example processes an event that has its label, if any, and returns its prediction, or nil if it is refused.
 func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 	e := &b.Examples[i]
 	switch {
@@ -404,7 +394,7 @@ func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 	return &p
 }
 
-// answered answers an event, or nil at the end of a batch, where that is asked for.
+// answered passes an event, or nil at the end of a batch, to Answer.
 func (in *Intake) answered(e *event.Example, p *online.Prediction) error {
 	if in.Answer == nil {
 		return nil
@@ -412,13 +402,13 @@ func (in *Intake) answered(e *event.Example, p *online.Prediction) error {
 	return in.Answer(e, p)
 }
 
-// keep offers an event to the samples for validations.
+// keep offers an event to the samples for validation.
 func (in *Intake) keep(b *event.Batch, e *event.Example) {
 	in.kept.Offer(b.Topic, b.Partition, e)
 	in.sample.Offer(b.Topic, b.Partition, e)
 }
 
-// refuse counts a refused example.
+// refuse counts a refused event.
 func (in *Intake) refuse(b *event.Batch, e *event.Example) {
 	in.counts.Refused++
 	in.count(&in.counts.RefusedBy, e.Refused.Reason, 1)
@@ -426,7 +416,7 @@ func (in *Intake) refuse(b *event.Batch, e *event.Example) {
 	in.Learner.Learn(e, nil) // which counts it
 }
 
-// holdOut measures an event that is not learned, and returns what is predicted of it.
+// holdOut measures an event that is not learned, and returns its prediction.
 func (in *Intake) holdOut(e *event.Example) *online.Prediction {
 	in.counts.HeldOut++
 	p := in.Learner.Predict(e)
@@ -443,7 +433,7 @@ func (in *Intake) holdOut(e *event.Example) *online.Prediction {
 	return &p
 }
 
-// HandOn gives the mislabeled events of a batch to Mislabeled. After an error they are kept.
+// HandOn passes the mislabeled events of a batch to Mislabeled. After an error it keeps them.
 func (in *Intake) HandOn(ctx context.Context, b *event.Batch) error {
 	if len(in.mislabeled) == 0 {
 		return nil
@@ -484,12 +474,12 @@ func (in *Intake) tryFlush(ctx context.Context) error {
 	return nil
 }
 
-// Counts returns a copy of the counts so far.
+// Counts returns a copy of the counts.
 func (in *Intake) Counts() Counts {
 	c := in.counts
 	c.RefusedBy, c.DeadLetters = maps.Collect(maps.All(c.RefusedBy)), maps.Collect(maps.All(c.DeadLetters)) // not nil
 	if len(in.confusion) <= 2 {
-		return c // of two classes the Learner's own measures have it
+		return c // for two classes the Learner's measures have it
 	}
 	for _, row := range in.confusion {
 		c.Confusion = append(c.Confusion, slices.Clone(row))

@@ -1,6 +1,6 @@
 package run
 
-// This file learns events whose labels come later.
+// This file learns events with delayed labels.
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"blankout/stream/labels"
 )
 
-// join takes in an example of a joined stream. An event is predicted and waits; a label has
-// its event learned, with the features and the prediction of when that came.
+// join processes a record of a joined stream. An event is predicted and waits. A label makes its event learned, with
+// the features and the prediction from the event's arrival.
 func (in *Intake) join(b *event.Batch, e *event.Example) error {
 	j := in.Labels
 	j.Advance(b.Topic, b.Partition, e)
@@ -56,14 +56,14 @@ func (in *Intake) join(b *event.Batch, e *event.Example) error {
 	return nil
 }
 
-// learnExpired takes up an event that waited in vain.
+// learnExpired processes an event whose label did not arrive in time.
 func (in *Intake) learnExpired(b *event.Batch, w *labels.Waited) error {
 	in.Labels.SetDefault(w.Example, in.Learner.Schema())
 	return in.learnWaited(b, w)
 }
 
-// learnWaited learns an event that has waited, at a record of the batch. Of one that the Learner refuses there is no
-// dead letter: its bytes were not kept.
+// learnWaited learns an event that has waited, at a record of the batch. If the Learner refuses it there is no dead
+// letter, because its bytes were not kept.
 func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 	prior, err := online.ReadPrediction(w.Prediction)
 	if err != nil {
@@ -91,14 +91,13 @@ func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 	return nil
 }
 
-// atLearning measures the answers that a reader would have got when the events were learned.
+// atLearning returns the measures of predictions at the time when events were learned.
 func (in *Intake) atLearning() measure.Classes {
 	s := in.Labels.State()
 	return measure.Classes{Weight: s.Weight, Wrong: s.Wrong, LogLoss: s.LogLoss}
 }
 
-// storeLate hands late labels on to the dead letters, and keeps at it for as long as it
-// takes.
+// storeLate passes late labels to the dead letters, and retries as long as necessary.
 func (in *Intake) storeLate(ctx context.Context, b *event.Batch) error {
 	late := in.late
 	in.late = nil

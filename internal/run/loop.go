@@ -1,6 +1,6 @@
 package run
 
-// This file holds the loop that learns and decides when its jobs begin.
+// This file has the loop that learns and starts jobs.
 
 import (
 	"cmp"
@@ -19,26 +19,26 @@ import (
 	"blankout/online/watch"
 )
 
-// loop is the state of one Run. It belongs to the goroutine that called it.
+// loop is the state of one Run. It belongs to the goroutine that called Run.
 type loop struct {
 	*Runner
-	Validator *validate.Validator // that of the Runner, and later of the contender with the lead
+	Validator *validate.Validator // of the Runner, and later of the contender with the lead
 
 	log       *slog.Logger
 	current   Status
 	highWater map[partition]int64
-	before    uint64 // records counted in before Run began
-	records   uint64 // since then
+	before    uint64 // number of records before Run started
+	records   uint64 // number of records since then
 
 	reported   time.Time
 	unreported bool
-	first      online.Alarms // as Run began
+	first      online.Alarms // when Run started
 	logged     online.Alarms
 	warned     map[string]warned
 
 	ahead    *ahead
-	finished chan func() // what jobs come back with, to be called
-	end      func()      // ends the run, as the caller of Run may
+	finished chan func() // results of jobs, to be called
+	end      func()      // ends the run, as the caller of Run can
 
 	intake    Intake
 	saver     saver
@@ -74,16 +74,16 @@ func newLoop(r *Runner) *loop {
 	return l
 }
 
-// job is work beside learning, on a goroutine of its own, one piece at a time.
+// job is work on a goroutine of its own, one piece at a time.
 type job struct {
 	finished chan<- func()
-	cancel   context.CancelFunc // of the piece under way, or nil
+	cancel   context.CancelFunc // of the current piece, or nil
 }
 
 func (j *job) running() bool { return j.cancel != nil }
 
-// begin has a goroutine work. The result is taken over on the loop's goroutine. There is
-// a place for every job in its channel, so that none ever waits.
+// begin starts work on a goroutine. take processes the result on the loop's goroutine. The channel has a place for
+// every job, so that none ever blocks.
 func begin[T any](j *job, work func(context.Context) T, take func(T)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	j.cancel = cancel
@@ -104,15 +104,14 @@ type partition struct {
 
 var errEnough = errors.New("enough events")
 
-// reportInterval is how old a Status may be while something happens.
+// reportInterval is the largest age of a Status while something happens.
 const reportInterval = 200 * time.Millisecond
 
-// learn works through the batches until there are no more, or no more are
-// wanted. A nil error means that, any other is a failure.
+// learn processes batches until there are no more, or no more are wanted. Any error is a failure.
 func (l *loop) learn(ctx context.Context) error {
-	tick := time.NewTicker(reportInterval) // saves and reports are due without events too
+	tick := time.NewTicker(reportInterval) // saves and reports are due without events, too
 	defer tick.Stop()
-	err := l.adoptIfDue(ctx) // at the place where the run before was stopped
+	err := l.adoptIfDue(ctx) // where the last run was stopped
 	for err == nil {
 		select {
 		case <-ctx.Done():
@@ -131,7 +130,7 @@ func (l *loop) learn(ctx context.Context) error {
 				return fmt.Errorf("reading events: %w", b.err)
 			}
 			err = l.batch(ctx, b)
-			l.ahead.free <- b.Batch // never blocks: there are as many places as Batches
+			l.ahead.free <- b.Batch // never blocks, because there are as many places as Batches
 		}
 		if err == nil {
 			err = l.doWhatIsDue(ctx)
@@ -146,8 +145,7 @@ func (l *loop) learn(ctx context.Context) error {
 	return err
 }
 
-// attend waits for a condition, and does meanwhile what is due beside learning. It
-// returns an error only when ctx ends.
+// attend waits for a condition, and runs due jobs in the meantime. It returns an error only when ctx ends.
 func (l *loop) attend(ctx context.Context, until func() bool) error {
 	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()
@@ -161,14 +159,13 @@ func (l *loop) attend(ctx context.Context, until func() bool) error {
 		case take := <-l.finished:
 			take()
 		case <-tick.C:
-			l.unreported = true // how far behind it is
+			l.unreported = true // the lag has changed
 		}
 	}
 	return nil
 }
 
-// doWhatIsDue publishes, saves, validates and reports where that is due. It returns an
-// error only when ctx ends.
+// doWhatIsDue publishes, saves, validates and reports if that is due. It returns an error only when ctx ends.
 func (l *loop) doWhatIsDue(ctx context.Context) error {
 	now := time.Now()
 	if l.publisher.due(l.records, now) {
@@ -188,7 +185,7 @@ func (l *loop) doWhatIsDue(ctx context.Context) error {
 	return nil
 }
 
-// batch counts a batch in: part by part where an adoption is due within it, or one of the contenders may take the lead.
+// batch processes a batch, in parts if an adoption or an automatic promotion is due within it.
 func (l *loop) batch(ctx context.Context, b filledBatch) error {
 	for rest, done := *b.Batch, 0; ; {
 		part := rest
@@ -220,7 +217,7 @@ func (l *loop) batch(ctx context.Context, b filledBatch) error {
 	}
 }
 
-// part takes a batch or a part of one in, which begins at an index of the columns that contenders have of their own.
+// part processes a batch or a part of it, which starts at index from of the contenders' own columns.
 func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int) error {
 	var views []event.Batch
 	if l.Contest != nil {
@@ -265,7 +262,7 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	return nil
 }
 
-// position returns the place in a batch's partition at which the batch begins.
+// position returns the position of a batch's partition at the start of the batch.
 func (l *loop) position(b *event.Batch, found bool) *event.Position {
 	start := b.Next
 	if len(b.Examples) > 0 {
@@ -277,15 +274,14 @@ func (l *loop) position(b *event.Batch, found bool) *event.Position {
 			"topic", b.Topic, "partition", b.Partition, "from", position.Next, "to", start)
 		position.Next = start
 		if position.TopicID != b.TopicID {
-			position.First = start // what was before cannot be read again
+			position.First = start // earlier records cannot be read again
 		}
 	}
 	position.TopicID = cmp.Or(b.TopicID, position.TopicID)
 	return position
 }
 
-// retry calls try until it succeeds or ctx ends. Meanwhile nothing is learned, and the run
-// is not ready.
+// retry calls try until it succeeds or ctx ends. In the meantime nothing is learned, and the run is not ready.
 func (l *loop) retry(ctx context.Context, in store, try func() error, about ...any) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		err := try()
@@ -323,12 +319,12 @@ func (l *loop) reportDrift(b *event.Batch, d watch.Drift) {
 
 // warned is what has been logged about one kind of Warning.
 type warned struct {
-	on      bool   // it was among the latest Warnings
-	records uint64 // records at which it was logged last
+	on      bool   // it is a current Warning
+	records uint64 // number of records when it was last logged
 }
 
-// warn logs the Warnings that are new. One that comes and goes is logged again
-// only when twice as many records have been counted in.
+// warn logs new Warnings. A Warning that comes and goes is logged again only when twice as many records have been
+// counted.
 func (l *loop) warn(final bool) {
 	l.current.Warnings = l.Learner.Warnings(l.saver.fingerprint, final)
 	for kind, w := range l.warned {
@@ -346,18 +342,17 @@ func (l *loop) warn(final bool) {
 	}
 }
 
-// freeze copies the state as it is now. Only what was written since the last
-// copy is copied.
+// freeze copies the current state. It copies only what has changed since the last copy.
 func (l *loop) freeze() *frozen {
 	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), records: l.before + l.records}
 }
 
-// frozen is the state at one instant, which jobs get.
+// frozen is the state at one instant, for jobs.
 type frozen struct {
 	*online.Snapshot
 	offsets event.Offsets
-	records uint64         // counted in, those before Run included, and those of a round under way
-	contest *frozenContest // of a checkpoint, nil of a Learner alone
+	records uint64         // number of counted records, including those before Run and those of the current round
+	contest *frozenContest // of a checkpoint; nil for a single Learner
 }
 
 // report publishes the Status.

@@ -1,6 +1,6 @@
 package run
 
-// This file gives the lead of a Contest to another contender.
+// This file promotes a contender to the lead.
 
 import (
 	"context"
@@ -17,27 +17,27 @@ import (
 	"blankout/online"
 )
 
-// UnknownContenderError says that a Runner has no learner of a name.
+// UnknownContenderError reports that a Runner has no learner with a name.
 type UnknownContenderError struct {
 	Name  string
-	Names []string // of those that there are
+	Names []string // of the learners
 }
 
 func (e *UnknownContenderError) Error() string {
 	return fmt.Sprintf("there is no learner %.40q: want one of %q", e.Name, e.Names)
 }
 
-// promotion is the wish that a contender takes the lead. done gets nil once a checkpoint has it.
+// promotion is the request to promote a contender. done receives nil once a checkpoint has the change.
 type promotion struct {
 	name string
 	done chan<- error
 }
 
-// promotions are those that nobody has looked at yet.
+// promotions holds the requests that have not been processed.
 type promotions struct {
 	mu    sync.Mutex
 	asked []promotion
-	ended error // why none is taken any more
+	ended error // why no more are accepted
 }
 
 func (p *promotions) add(x promotion) error {
@@ -57,8 +57,8 @@ func (p *promotions) take(ended error) []promotion {
 	return asked
 }
 
-// Promote gives the lead to the contender of a name, between two batches, and returns nil once a checkpoint has
-// it. Anyone may call it while Run learns. Its error is an *UnknownContenderError for a name that there is not.
+// Promote promotes the contender with a name, between two batches, and returns nil once a checkpoint has the change.
+// Any goroutine may call it while Run learns. The error is an *UnknownContenderError for an unknown name.
 func (r *Runner) Promote(ctx context.Context, name string) error {
 	if r.Contest == nil {
 		return errors.New("there is one learner alone: [[challenger]] adds others")
@@ -78,10 +78,10 @@ func (r *Runner) Promote(ctx context.Context, name string) error {
 	}
 }
 
-// promoteAsked does what Promote asks for.
+// promoteAsked processes the requests of Promote.
 func (l *loop) promoteAsked() {
 	if l.Contest == nil || l.current.Validation.Adopting > 0 {
-		return // it comes when the decision is made
+		return // it is processed after the decision
 	}
 	asked := l.promotions.take(nil)
 	for _, p := range asked {
@@ -102,13 +102,13 @@ func answerPromotions(list []promotion, err error) {
 	}
 }
 
-// endPromotions answers those that wait at the end of a run.
+// endPromotions answers the remaining requests at the end of a run.
 func (l *loop) endPromotions(err error) {
 	answerPromotions(append(l.saver.promoting, l.promotions.take(err)...), err)
 }
 
-// untilWindow returns n, or a number of records below it after which a window ends, if a contender may take the lead
-// by itself.
+// untilWindow returns n, or a smaller number of records after which a window ends, if a contender can be promoted
+// automatically.
 func (l *loop) untilWindow(n int) int {
 	if l.Contest == nil || !slices.ContainsFunc(l.Contest.Contenders, func(x *Contender) bool { return x.auto() }) {
 		return n
@@ -119,8 +119,8 @@ func (l *loop) untilWindow(n int) int {
 	return n
 }
 
-// promoteBetter gives the lead to the best of the contenders that take it by themselves and have been better than the lead in two
-// windows, of which the latter has just ended.
+// promoteBetter promotes the best of the contenders with automatic promotion that have been better than the lead in two
+// windows, the second of which has just ended.
 func (l *loop) promoteBetter() {
 	if l.Contest == nil {
 		return
@@ -139,7 +139,7 @@ func (l *loop) promoteBetter() {
 	}
 }
 
-// promote gives the lead to a contender. No weight changes; the comparisons begin again.
+// promote promotes a contender. No weight changes; the comparisons start again.
 func (l *loop) promote(i int, why string) {
 	c, records := l.Contest, l.before+l.records
 	if i == c.Lead {
@@ -166,7 +166,7 @@ func (l *loop) promote(i int, why string) {
 	_ = failpoint.Here("run.promoted")
 }
 
-// learnWith has the loop learn with another Learner, which is the lead's.
+// learnWith makes the loop learn with another Learner, that of the lead.
 func (l *loop) learnWith(x *online.Learner) {
 	l.Learner, l.intake.Learner = x, x
 	if l.Contest != nil {
@@ -174,8 +174,8 @@ func (l *loop) learnWith(x *online.Learner) {
 	}
 }
 
-// takeValidator has the contender with the lead be validated from now on. What was kept of events is let go: its
-// columns may be others.
+// takeValidator makes the validator of the lead the current one. Kept events are discarded, because the columns may
+// differ.
 func (l *loop) takeValidator(lead *Contender) {
 	if lead.Validator == nil || l.Validator == nil {
 		return
@@ -193,7 +193,7 @@ func (l *loop) takeValidator(lead *Contender) {
 	}
 }
 
-// beginContest gives the contenders their Schemas as of now: from now on the decoder works ahead.
+// beginContest gives the contenders their current Schemas, because the decoder reads ahead from now on.
 func (l *loop) beginContest() {
 	if l.Contest == nil {
 		return
@@ -206,7 +206,7 @@ func (l *loop) beginContest() {
 	}
 }
 
-// learnPart learns the first n examples of a part with all contenders, of which views are given, else with the Learner alone.
+// learnPart learns the first n events of a part with all contenders, given their views, or with the single Learner.
 func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p Progress, views []event.Batch) error {
 	if l.Contest == nil {
 		return l.intake.Learn(ctx, b, n, p)
@@ -216,7 +216,7 @@ func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p Progress,
 	return l.intake.Learn(ctx, b, n, p)
 }
 
-// publish adds the models of the contenders to that of the lead.
+// publish adds the models of the other contenders to that of the lead.
 func (c *Contest) publish(p *Published) {
 	if c == nil {
 		return
@@ -229,7 +229,8 @@ func (c *Contest) publish(p *Published) {
 	}
 }
 
-// ContenderStatus says how a contender does. Comparisons are with the lead, by log-loss, for numbers squared error or deviance.
+// ContenderStatus is the status of a contender. It is compared with the lead, by log-loss, for regression by squared
+// error or deviance.
 type ContenderStatus struct {
 	Standing
 	Lead    bool

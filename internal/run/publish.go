@@ -1,18 +1,17 @@
 package run
 
-// This file publishes models for readers.
+// This file publishes models to readers.
 
 import (
 	"time"
 )
 
-// publisher says when readers get a new model. Copying never takes more than a twentieth
-// of the time.
+// publisher determines when readers get a new model. Copying takes at most a twentieth of the time.
 type publisher struct {
 	config *Config
-	count  uint64 // models published
-	news   bool   // something was counted in since the latest
-	next   uint64 // records at which the next is due
+	count  uint64 // number of published models
+	news   bool   // records were counted since the latest one
+	next   uint64 // number of records at which the next is due
 	last   time.Time
 	cost   time.Duration
 }
@@ -23,7 +22,7 @@ func (p *publisher) due(records uint64, now time.Time) bool {
 	return due && p.news && now.Sub(p.last) >= 20*p.cost
 }
 
-// publish hands a new model to readers.
+// publish publishes a new model.
 func (l *loop) publish() {
 	if l.unread {
 		return

@@ -1,7 +1,7 @@
 package run
 
-// This file keeps some of the newest events. With them the server answers how predictions
-// would change if a field were missing.
+// This file keeps some of the newest events, with which the server computes how predictions would change if a field
+// were missing.
 
 import (
 	"slices"
@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// The ring keeps recentEvents of the newest labeled events, in a long stream one in
-	// recentEvery of them, and none of more than recentFeatures features.
+	// The ring keeps recentEvents of the newest labeled events, in a long stream one in recentEvery of them, without
+	// events with more than recentFeatures features.
 	recentEvents, recentEvery = 512, 8
 	recentFeatures            = 2048
 )
 
-// recentRing holds them. The loop puts events in, others ask for copies.
+// recentRing holds the events. The loop adds events, and others read copies.
 type recentRing struct {
 	mu      sync.Mutex
-	events  []event.Example // the oldest is at first
+	events  []event.Example // the oldest is at index first
 	first   int
 	offered uint64
 }
 
-// offer presents an event, which is copied if it is kept.
+// offer adds a copy of an event, if the event is sampled.
 func (r *recentRing) offer(e *event.Example) {
 	if r == nil || e.Label == event.Unlabeled || !e.Usable() {
 		return
@@ -45,7 +45,7 @@ func (r *recentRing) offer(e *event.Example) {
 	r.first = (r.first + 1) % recentEvents
 }
 
-// clear lets go of all events. How many were offered stays.
+// clear discards all events, but not the number of offered events.
 func (r *recentRing) clear() {
 	if r == nil {
 		return
@@ -66,7 +66,7 @@ func (r *recentRing) put(to, e *event.Example) {
 	to.Label, to.Target, to.Weight, to.Time, to.Offset = e.Label, e.Target, e.Weight, e.Time, e.Offset
 }
 
-// Recent returns copies of some of the newest events that had a label, the oldest first.
+// Recent returns copies of some of the newest labeled events, the oldest first.
 func (r *Runner) Recent() []event.Example {
 	ring := &r.recent
 	ring.mu.Lock()

@@ -1,13 +1,11 @@
-// Package run is the loop that learns from a stream, and its jobs.
+// Package run has the loop that learns from a stream, and its jobs.
 //
-// The loop (loop.go) takes batches that are read ahead (ahead.go). What is done for each
-// record of them, and around it, is an [Intake] (intake.go), which the members of a group
-// use too. A [Contest] has further learners of the same stream, which learn beside the lead (contest.go) and may take its place
-// (promote.go). Beside it work the jobs: saving checkpoints
-// (save.go), publishing models (publish.go), validating against the exact solution
-// (validate.go), and adopting that solution (adopt.go), for which learning waits. A job
-// gets a frozen state when it begins and nothing of the loop; what it comes back with is
-// taken over on the loop's goroutine.
+// The loop (loop.go) processes batches that are read ahead (ahead.go). An [Intake] (intake.go) processes each record;
+// the members of a group use it, too. A [Contest] has more learners of the same stream, which learn in addition to the
+// lead (contest.go) and can replace it (promote.go). Jobs run on other goroutines: saving checkpoints (save.go),
+// publishing models (publish.go), validating against the exact solution (validate.go), and adopting that solution
+// (adopt.go), for which learning waits. A job gets a frozen state and nothing else of the loop. Its result is processed
+// on the loop's goroutine.
 package run
 
 import (
@@ -26,118 +24,108 @@ import (
 	"blankout/stream/labels"
 )
 
-// Runner learns from a Source until it ends or is told to stop, and keeps the
-// Learner's state and its place in the stream together in checkpoints.
+// Runner learns from a Source until it ends or is told to stop, and saves the Learner's state together with its
+// position in the stream in checkpoints.
 //
-// Two goroutines do it: one reads and decodes ahead, the caller of Run learns. A
-// third encodes and writes a checkpoint while learning goes on, a fourth validates
-// or solves; they work on copies. All are Run's and end before it returns.
+// One goroutine reads and decodes ahead, and the caller of Run learns. A third goroutine encodes and writes a
+// checkpoint while learning goes on, and a fourth validates or solves; they work on copies. All belong to Run and end
+// before it returns.
 //
-// The state after a number of events depends on those events alone: neither
-// saves, nor publishing, nor where a batch ends changes a weight. A run that is
-// killed and started again from its last checkpoint therefore ends in the same
-// state, to the bit, as one that never was (one partition; with several the
-// order in which they interleave is chance, and every record still counts once).
+// The state after a number of events depends on those events alone: saves, publishing and the boundaries of batches
+// change no weight. So a run that is killed and restarted from its last checkpoint ends in the same state, bit by bit,
+// as one that was never killed. (With several partitions their order is not determined, and every record still counts
+// once.)
 type Runner struct {
 	Config Config
 	Source event.Source
 	State
-	// Contest has further learners of the stream; nil for none. Run keeps it current. It goes without Labels.
+	// Contest has more learners of the stream; it may be nil. Run keeps it current. It does not support Labels.
 	Contest *Contest
-	Schema  *event.Schema // the one the Source's decoder adds to
-	// Fingerprint holds what gives the weights their meaning beside the Learner's
-	// own settings: how records become events. It goes into every checkpoint, and
-	// Resume compares it.
+	Schema  *event.Schema // the one to which the Source's decoder adds
+	// Fingerprint has the settings that determine the meaning of the weights besides the Learner's: how records become
+	// events. It is part of every checkpoint, and Resume compares it.
 	Fingerprint online.Fingerprint
 
-	// Save writes a checkpoint for good and returns its name and size. Nil saves
-	// nothing. It is called from a goroutine of Run's, never twice at a time.
-	// After an error learning goes on and a later save is tried, unless the error is
-	// a FinalError: it ends the run, and nothing more is saved.
+	// Save writes a checkpoint durably and returns its name and size; nil saves nothing. Run calls it on a goroutine,
+	// one call at a time. After an error learning goes on, and a later save is attempted. But a FinalError ends the
+	// run, and nothing more is saved.
 	Save func(blocks iter.Seq[event.Block]) (name string, size int64, err error)
-	// Commit tells the broker what has been saved, for its lag displays. An error
-	// is logged and nothing more. May be nil.
+	// Commit commits saved offsets to the broker, for its lag displays. An error is only logged. It may be nil.
 	Commit func(context.Context, event.Offsets) error
-	// DeadLetters is needed under the policy dead-letter.
+	// DeadLetters is required with PolicyDeadLetter.
 	DeadLetters DeadLetters
-	// Mislabeled keeps the mislabeled events, and a checkpoint passes none that is not safe
-	// there. May be nil: they are then only counted.
+	// Mislabeled stores the mislabeled events. No checkpoint passes one that is not safe there. If it is nil they are
+	// only counted.
 	Mislabeled Mislabeled
-	// Observe sees every new Status, on the goroutine of Run. May be nil.
+	// Observe receives every new Status, on the goroutine of Run. It may be nil.
 	Observe func(*Status)
-	// Validator compares the live weights with the exact solution beside learning,
-	// and says which records are held out. May be nil; without its Open there is
-	// only a holdout.
+	// Validator compares the live weights with the exact solution while learning goes on, and selects the records that
+	// are held out. It may be nil. Without its Open there is only a holdout.
 	Validator *validate.Validator
-	// Labels is set where the Source is a labels.Merge: the events wait in it for their labels.
-	// Runner does not close it. With Labels the run can neither validate by Open nor adopt, and
-	// it keeps no Mislabeled: all of these read events again or need their bytes.
+	// Labels is set if the Source is a labels.Merge, in which events wait for their labels. Runner does not close it.
+	// With Labels the run can neither validate by Open nor adopt, and has no Mislabeled: these need to read events
+	// again, or their bytes.
 	Labels *labels.Join
-	// Saved describes the checkpoint that the run goes on from: name, bytes and time.
+	// Saved describes the checkpoint from which the run continues: name, bytes and time.
 	Saved SaveStatus
-	// Report takes a finished validation, on a goroutine of Run's. May be nil.
+	// Report receives a finished validation, on a goroutine of Run. It may be nil.
 	Report func(*batch.Validation) error
-	// Answer is told what was predicted of each event before it was learned, nil for one that is refused, in their order,
-	// on the goroutine of Run, and a nil event at the end of each batch. Its slices hold until it returns. An error ends
-	// the run. It goes without Labels. May be nil.
+	// Answer receives the prediction of each event before it was learned, nil for a refused one, in order and on the
+	// goroutine of Run, and a nil event at the end of each batch. Its slices are valid until it returns. An error ends
+	// the run. It does not support Labels, and may be nil.
 	Answer func(e *event.Example, p *online.Prediction) error
-	Log    *slog.Logger // nil logs nothing
-	// FirstVersion is that of the first Model published. Versions never go
-	// back if it lies above those of all earlier runs.
+	Log    *slog.Logger // nil for no log
+	// FirstVersion is the version of the first published Model. Versions never decrease if it exceeds those of all
+	// earlier runs.
 	FirstVersion uint64
 
 	status     atomic.Pointer[Status]
 	published  atomic.Pointer[Published]
-	asked      atomic.Uint64 // how often somebody has read what is published
-	validation atomic.Bool   // one is asked for
-	promotions promotions    // those asked for
-	unread     bool          // nobody will ask for what is Published and Recent
+	asked      atomic.Uint64 // number of requests for what is published
+	validation atomic.Bool   // a validation is requested
+	promotions promotions    // requested promotions
+	unread     bool          // there are no readers of Published and Recent
 	recent     recentRing
 }
 
-// State is what a run goes on from and comes to. Run keeps it current, but for the
-// Reservoir; nobody else may use it meanwhile.
+// State is the state from which a run continues. Run keeps it current, except for the Reservoir. Nobody else may use it
+// during Run.
 type State struct {
 	Learner   *online.Learner
-	Offsets   event.Offsets // where in the stream the Learner's state belongs
-	Adoptions Adoptions     // how far exact solutions were adopted
+	Offsets   event.Offsets // position of the Learner's state in the stream
+	Adoptions Adoptions     // decisions about exact solutions
 	Reservoir []byte        // of a checkpoint, see validate.ReadReservoir
 }
 
-// Config says when Run saves, publishes and stops.
+// Config has the settings of saving, publishing and stopping.
 type Config struct {
-	// Refused is what happens to a record that cannot be used.
+	// Refused is the policy for records that cannot be used.
 	Refused Policy
-	// SaveEvents and SaveInterval say after how many records and how long a
-	// checkpoint is due; 0 switches either off. The last one, when the run ends
-	// or is stopped, comes in any case.
+	// SaveEvents and SaveInterval are the number of records and the time after which a checkpoint is due; 0 disables
+	// either. A last checkpoint is always written when the run ends or is stopped.
 	SaveEvents   uint64
 	SaveInterval time.Duration
-	// PublishEvents and PublishInterval say after how many records and how long
-	// readers get a new Model, 0 switches either off. Copying never takes more
-	// than a twentieth of the time: a large model is published less often.
+	// PublishEvents and PublishInterval are the number of records and the time after which readers get a new Model; 0
+	// disables either. Copying takes at most a twentieth of the time, so a large model is published less often.
 	PublishEvents   uint64
 	PublishInterval time.Duration
-	// Unlabeled says that events without a label are meant to have none: they count as
-	// learned. Fruitless lets a run end well however little it has learned, see
+	// Unlabeled means that events without a label are intended: they count as learned. Fruitless disables
 	// FruitlessError.
 	Unlabeled, Fruitless bool
 	// MaxEvents ends the run after that many records, 0 for no end.
 	MaxEvents uint64
-	// KeepServing says that the model is served on when the events have ended.
+	// KeepServing serves the model after the events have ended.
 	KeepServing bool
-	// Unnamed says that nobody has named the classes. Labels that are numbers may
-	// then be meant as such: see NumbersError.
+	// Unnamed means that classes are not named in the configuration, so numeric labels may be regression targets: see
+	// NumbersError.
 	Unnamed bool
-	// LabelKeep is how many checkpoints are kept: they need the events that were waiting for
-	// labels.
+	// LabelKeep is the number of checkpoints that are kept, which need the events that were waiting for labels.
 	LabelKeep int
-	// ShutdownTimeout is how long stopping may take: finishing the batch, the
-	// last save, the commit.
+	// ShutdownTimeout is the time limit of a stop: finishing the batch, the last save, the commit.
 	ShutdownTimeout time.Duration
 }
 
-// DefaultConfig returns the values of an empty configuration.
+// DefaultConfig returns the settings of an empty configuration.
 func DefaultConfig() Config {
 	return Config{
 		Refused:         PolicyDeadLetter,
@@ -148,17 +136,17 @@ func DefaultConfig() Config {
 	}
 }
 
-// Policy says what happens to a record that cannot be used.
+// Policy is the policy for records that cannot be used.
 type Policy string
 
-// The policies for refused records. They are counted under each.
+// The policies for refused records, which are always counted.
 const (
-	PolicyDeadLetter Policy = "dead-letter" // to the dead letters, and on
-	PolicySkip       Policy = "skip"        // on
+	PolicyDeadLetter Policy = "dead-letter" // store it as a dead letter, and continue
+	PolicySkip       Policy = "skip"        // continue
 	PolicyFail       Policy = "fail"        // save what came before it, and end with an error
 )
 
-// Check reports the first value that makes no sense, with its name in front.
+// Check returns an error for the first invalid setting, which it names.
 func (c Config) Check() error {
 	switch {
 	case c.Refused != PolicyDeadLetter && c.Refused != PolicySkip && c.Refused != PolicyFail:
@@ -173,8 +161,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// RefusedError ends a run under PolicyFail. The run can be continued from its
-// checkpoint once the policy is another one or the record is dealt with.
+// RefusedError ends a run under PolicyFail. The run can continue from its checkpoint once the policy is changed or the
+// record is removed.
 type RefusedError struct {
 	Topic     string
 	Partition int32
@@ -186,18 +174,17 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("%s/%d offset %d: record refused (%s): %s", e.Topic, e.Partition, e.Offset, e.Refusal.Reason, e.Refusal.Detail)
 }
 
-// FinalError is an error of Runner.Save after which no later save may be tried.
+// FinalError is an error of Runner.Save after which nothing more may be saved.
 type FinalError struct{ Err error }
 
 func (e FinalError) Error() string { return e.Err.Error() }
 func (e FinalError) Unwrap() error { return e.Err }
 
-// Run learns until the Source ends, MaxEvents have come, ctx ends, or something
-// fails. When it ends in the first three ways it saves and returns nil, within
-// ShutdownTimeout; but a *FruitlessError, and nothing is saved at the end, where it
-// hardly learned. When the Source fails, or a record under PolicyFail, it saves
-// what it has learned and returns the error. When learning itself panics the
-// state is not saved, for it may be broken, and the error names the record.
+// Run learns until the Source ends, after MaxEvents, until ctx ends, or until something fails. In the first three cases
+// it saves and returns nil, within ShutdownTimeout. If it has learned almost nothing, it saves nothing at the end and
+// returns a *FruitlessError. If the Source fails, or a record under PolicyFail, it saves what it has learned and
+// returns the error. If learning panics it does not save the state, which may be inconsistent, and the error names the
+// record.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.Config.Check(); err != nil {
 		return err
@@ -226,7 +213,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	caller := ctx
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
-	l.Learner.SetSchema(l.Learner.Schema().View()) // from now on the decoder works ahead
+	l.Learner.SetSchema(l.Learner.Schema().View()) // the decoder reads ahead from now on
 	l.beginContest()
 	l.ahead = readAhead(ctx, l.Source, l.Contest)
 	err := l.learn(ctx)

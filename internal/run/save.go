@@ -1,6 +1,6 @@
 package run
 
-// This file saves checkpoints beside learning.
+// This file saves checkpoints while learning goes on.
 
 import (
 	"context"
@@ -27,23 +27,22 @@ type saver struct {
 	save        func(iter.Seq[event.Block]) (string, int64, error)
 	commit      func(context.Context, event.Offsets) error
 	fingerprint online.Fingerprint            // of the lead
-	promoting   []promotion                   // those that no checkpoint has yet
-	settings    map[string]online.Fingerprint // the fingerprints of the contenders by name
+	promoting   []promotion                   // those that are not in a checkpoint yet
+	settings    map[string]online.Fingerprint // fingerprints of the contenders by name
 
 	status  SaveStatus
 	moved   bool   // there is something to save
-	next    uint64 // records since Run began at which the next checkpoint is due
+	next    uint64 // number of records since Run started at which the next checkpoint is due
 	last    time.Time
-	err     error  // the last save's
-	trouble string // what that means for the run, "" if it went well
+	err     error  // of the last save
+	trouble string // its consequence for the run, "" after a success
 	final   error  // a FinalError of a save: nothing more is saved
-	// urgent asks for a checkpoint at once, and after a failure at retry.
+	// urgent requests a checkpoint at once, or at retry after a failure.
 	urgent bool
-	asked  bool // the save under way was urgent
+	asked  bool // the current save was urgent
 	wait   time.Duration
 	retry  time.Time
-	// kept is what waited for labels at the checkpoints of this run that may be kept,
-	// which are keep at most.
+	// kept has the events that waited for labels at this run's checkpoints that may still exist, at most keep.
 	kept []*labels.Frozen
 	keep int
 }
@@ -58,10 +57,10 @@ func (s *saver) due(records uint64, now time.Time) bool {
 	return s.config.SaveEvents > 0 && records >= s.next || s.config.SaveInterval > 0 && now.Sub(s.last) >= s.config.SaveInterval
 }
 
-// safe says whether everything that there is to save is in a checkpoint.
+// safe reports whether everything is in a checkpoint.
 func (s *saver) safe() bool { return s.save == nil || !s.moved && !s.running() }
 
-// saveResult is what the goroutine that writes a checkpoint comes back with.
+// saveResult is the result of the goroutine that writes a checkpoint.
 type saveResult struct {
 	name   string
 	size   int64
@@ -70,8 +69,7 @@ type saveResult struct {
 	commit error
 }
 
-// beginSave copies the state and has a goroutine encode and write it. Learning
-// stands still for the copy only.
+// beginSave copies the state and starts a goroutine that encodes and writes it. Learning only waits for the copy.
 func (l *loop) beginSave() {
 	s, began := &l.saver, time.Now()
 	if s.save == nil {
@@ -94,7 +92,7 @@ func (l *loop) beginSave() {
 	}
 	pause := time.Since(began)
 	s.moved, s.last, s.next = false, began, l.records+s.config.SaveEvents
-	s.asked, s.urgent = s.urgent, false // what is learned meanwhile is not
+	s.asked, s.urgent = s.urgent, false // what is learned in the meantime is not urgent
 	s.status.Pause, s.status.PauseSum, s.status.PauseMax = pause, s.status.PauseSum+pause, max(s.status.PauseMax, pause)
 	begin(&s.job, func(context.Context) saveResult { return s.write(state, more, waiting) }, func(r saveResult) {
 		l.unreported = true
@@ -109,8 +107,8 @@ func (l *loop) beginSave() {
 	})
 }
 
-// write makes a checkpoint of a frozen state and then tells the broker.
-// It first makes safe what waits for labels, and frees afterwards what waited.
+// write writes a checkpoint of a frozen state and then commits its offsets to the broker. Before that it makes safe
+// what waits for labels, and afterwards it frees what waited.
 func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen) (r saveResult) {
 	began := time.Now()
 	var err error
@@ -134,7 +132,7 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 	}
 	r.err, r.took = err, time.Since(began)
 	if err == nil && s.commit != nil {
-		// Part of stopping too, of which it may take no more than half.
+		// Part of stopping as well, where it may take at most half of the time.
 		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, s.config.ShutdownTimeout/2))
 		defer cancel()
 		r.commit = firstError(failpoint.Here("run.commit"), func() error { return s.commit(ctx, state.offsets) })
@@ -142,8 +140,7 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 	return r
 }
 
-// letGo frees what none of the checkpoints that are kept needs, now that there is one
-// more. If it cannot, the next one tries again.
+// letGo frees what no kept checkpoint needs after a new one. If that fails, the next save retries.
 func (s *saver) letGo(saved *labels.Frozen) {
 	s.kept = append(s.kept, saved)
 	for len(s.kept) > max(s.keep, 1) {
@@ -164,13 +161,12 @@ func firstError(err error, then func() error) error {
 	return then()
 }
 
-// finish takes over how a save went.
+// finish processes the result of a save.
 func (s *saver) finish(r saveResult) {
 	st := &s.status
 	st.Took, st.TookSum, s.err = r.took, st.TookSum+r.took, r.err
 	if r.err != nil {
-		// Learning goes on: the last checkpoint is sound, and the next attempt
-		// comes when the next one is due.
+		// Learning goes on: the last checkpoint is valid, and the next attempt is made when the next one is due.
 		st.Failed++
 		s.moved, s.urgent = true, s.urgent || s.asked
 		s.wait = max(100*time.Millisecond, min(2*s.wait, 10*time.Second))
@@ -192,7 +188,7 @@ func (s *saver) finish(r saveResult) {
 	}
 }
 
-// saveAtEnd waits for a save in flight and saves what has come since.
+// saveAtEnd waits for the current save and saves what has changed since.
 func (l *loop) saveAtEnd(deadline context.Context) error {
 	var err error
 	for tried := false; ; {
@@ -218,7 +214,7 @@ func (l *loop) saveAtEnd(deadline context.Context) error {
 	}
 }
 
-// endSaving waits for a save in flight.
+// endSaving waits for the current save.
 func (l *loop) endSaving(deadline context.Context) error {
 	for l.saver.running() {
 		select {
@@ -231,7 +227,7 @@ func (l *loop) endSaving(deadline context.Context) error {
 	return nil
 }
 
-// The blocks that Run adds to the Learner's.
+// The blocks that Run adds to those of the Learner.
 const (
 	blockOffsets     = "offsets"     // JSON of event.Offsets
 	blockFingerprint = "fingerprint" // JSON of Runner.Fingerprint
@@ -243,7 +239,7 @@ func stateBlocks(s *frozen, f online.Fingerprint, settings map[string]online.Fin
 	if err != nil {
 		return nil, fmt.Errorf("encoding the offsets: %w", err)
 	}
-	fingerprint, err := json.Marshal(f) // in the order of keys
+	fingerprint, err := json.Marshal(f) // sorted by key
 	if err != nil {
 		return nil, fmt.Errorf("encoding the fingerprint: %w", err)
 	}
@@ -279,8 +275,8 @@ func stateBlocks(s *frozen, f online.Fingerprint, settings map[string]online.Fin
 	}, nil
 }
 
-// Resume makes a State of the blocks of a checkpoint. It fails with a *online.MismatchError
-// if c, or f beside it (see Runner.Fingerprint), would give the weights another meaning.
+// Resume returns the State in the blocks of a checkpoint. It returns a *online.MismatchError if c, or f (see
+// Runner.Fingerprint), would change the meaning of the weights.
 func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s State, err error) {
 	if s.Learner, err = ResumeLearner(c, f, blocks); err != nil {
 		return s, err
@@ -293,7 +289,7 @@ func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s Stat
 	return s, err
 }
 
-// ResumeLearner makes the Learner of a State: that of a checkpoint's blocks, or those of a contender (event.BlocksUnder its
+// ResumeLearner returns the Learner in the blocks of a checkpoint, or in those of a contender (event.BlocksUnder its
 // ContenderPrefix).
 func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) (*online.Learner, error) {
 	was, err := ReadFingerprint(blocks)
@@ -317,16 +313,16 @@ func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) 
 	return l, nil
 }
 
-// ReadFingerprint returns the Runner's Fingerprint of a checkpoint.
+// ReadFingerprint returns the Runner's Fingerprint in a checkpoint.
 func ReadFingerprint(blocks []event.Block) (f online.Fingerprint, err error) {
 	err = readJSON(blocks, blockFingerprint, &f)
-	for _, key := range []string{"learners", "learners_interval"} { // of several threads, whose model one goes on with
+	for _, key := range []string{"learners", "learners_interval"} { // of several threads, whose model is continued
 		delete(f, key)
 	}
 	return f, err
 }
 
-// ReadOffsets returns where in the stream a checkpoint belongs.
+// ReadOffsets returns the position of a checkpoint in the stream.
 func ReadOffsets(blocks []event.Block) (event.Offsets, error) {
 	var offsets event.Offsets
 	return offsets, readJSON(blocks, blockOffsets, &offsets)

@@ -1,7 +1,7 @@
 package run
 
-// This file keeps what the page shows of single records: samples of refused records and of
-// mislabeled events, and how often each class was predicted as which.
+// This file keeps single records for the page: samples of refused records and of mislabeled events, and the confusion
+// matrix.
 
 import (
 	"bytes"
@@ -14,23 +14,23 @@ import (
 	"blankout/online/watch"
 )
 
-// Sample shows one of the newest refused records or mislabeled events.
+// Sample is one of the newest refused records or mislabeled events.
 type Sample struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	Offset    int64  `json:"offset"`
 	Why       string `json:"why"`
-	Text      string `json:"text"` // the beginning of the record, where records are kept
+	Text      string `json:"text"` // the start of the record, if records are kept
 }
 
 const (
-	shownSamples = 20  // of the newest are kept
-	shownText    = 400 // bytes of each
-	// shownClasses bounds the classes of a confusion matrix.
+	shownSamples = 20  // number of samples
+	shownText    = 400 // length of Text in bytes
+	// shownClasses is the largest number of classes of a confusion matrix.
 	shownClasses = 50
 )
 
-// refusedSample is the Sample of a refused record.
+// refusedSample returns the Sample of a refused record.
 func refusedSample(b *event.Batch, e *event.Example) Sample {
 	value := e.Refused.Value
 	if value == nil {
@@ -39,7 +39,7 @@ func refusedSample(b *event.Batch, e *event.Example) Sample {
 	return sample(b, e, e.Refused.Error(), value)
 }
 
-// mislabeledSample is the Sample of an event whose label is doubted.
+// mislabeledSample returns the Sample of a mislabeled event.
 func mislabeledSample(b *event.Batch, e *event.Example, class string, s watch.MislabeledEvent) Sample {
 	return sample(b, e, fmt.Sprintf("labeled %s, scored %.3g for it: counts for %.2g of an event", class, s.Score, s.Influence), e.Value)
 }
@@ -49,13 +49,12 @@ func sample(b *event.Batch, e *event.Example, why string, value []byte) Sample {
 	return Sample{b.Topic, b.Partition, e.Offset, why, string(bytes.ToValidUTF8(text, []byte("\uFFFD")))}
 }
 
-// withSample returns the newest Samples, the newest first, in a list of its own: a Status
-// has the one before.
+// withSample returns the newest Samples, the newest first, in a new list, because a Status has the old one.
 func withSample(list []Sample, s Sample) []Sample {
 	return slices.Insert(slices.Clone(list[:min(len(list), shownSamples-1)]), 0, s)
 }
 
-// confuse counts an event by its class and the one that was predicted before it was learned.
+// confuse counts an event by its class and the class that was predicted before it was learned.
 func (in *Intake) confuse(e *event.Example, p *online.Prediction) {
 	classes := min(max(len(p.Scores), 2), shownClasses)
 	if e.Label < 0 || e.Label >= classes || in.Learner.Schema().Target != loss.Sign || p.Refused {

@@ -1,6 +1,6 @@
 package run
 
-// This file holds what others may know of a run.
+// This file has the status of a run.
 
 import (
 	"time"
@@ -13,49 +13,49 @@ import (
 	"blankout/stream/labels"
 )
 
-// Published is a Model handed to readers and where it belongs. It is immutable.
+// Published is a published Model and its position in the stream. It is immutable.
 type Published struct {
 	*model.Linear
-	Version uint64        // larger means published later
-	Offsets event.Offsets // how far the stream had been learned
+	Version uint64        // increases with time
+	Offsets event.Offsets // learned part of the stream
 	At      time.Time
-	// Learner is the name of the contender, "" of a Learner alone. Others are the models of the contenders without the
-	// lead at the same place.
+	// Learner is the name of the contender, "" for a single Learner. Others are the models of the contenders without
+	// the lead at the same position.
 	Learner string
 	Others  []*Published
 }
 
 // Status is what Run publishes about itself after a batch. It is immutable.
 type Status struct {
-	// NotReady says why the run is not consuming, "" if it is, and Ended where there is
-	// nothing more to consume and Config.KeepServing is set.
+	// NotReady is the reason why the run is not consuming, "" if it is. It is Ended if all events are consumed and
+	// Config.KeepServing is set.
 	NotReady               string
 	Started                time.Time
-	Counts                 // since Run began
+	Counts                 // since Run started
 	Batches                uint64
-	Suspected, DriftAlarms uint64            // counted and raised; Learner has those before Run began too
-	FieldAlarms            uint64            // raised; Learner.Health has those before Run began too
+	Suspected, DriftAlarms uint64            // numbers of mislabeled events and alarms; Learner includes those before Run
+	FieldAlarms            uint64            // number of alarms; Learner.Health includes those before Run
 	Partitions             []PartitionStatus // ordered by topic and partition
 	Save                   SaveStatus
-	Published              uint64        // Models handed to readers
-	Learner                online.Report // the Learner's
+	Published              uint64        // number of published Models
+	Learner                online.Report // of the Learner
 	Warnings               []watch.Warning
 	Validation             ValidationStatus
-	// Labels says what became of labels that come later; nil without any.
-	// AtLearning measures the answers that a reader would have got when their events were learned.
+	// Labels has the counts of delayed labels; nil if there are none. AtLearning measures predictions at the time when
+	// their events were learned.
 	Labels     *labels.Counts
 	AtLearning measure.Classes
-	// Contest compares the contenders, in the order of the configuration; nil of a Learner alone.
+	// Contest compares the contenders, in the order of the configuration; nil for a single Learner.
 	Contest []ContenderStatus
 }
 
-// PartitionStatus is how far one partition has been learned.
+// PartitionStatus is the position in one partition.
 type PartitionStatus struct {
 	event.Position
-	HighWater int64 // -1 if unknown
+	HighWater int64 // -1 if not known
 }
 
-// Lag returns how many offsets the learner is behind, -1 if that is unknown.
+// Lag returns the number of offsets that are not learned, -1 if not known.
 func (p PartitionStatus) Lag() int64 {
 	if p.HighWater < 0 {
 		return -1
@@ -63,14 +63,14 @@ func (p PartitionStatus) Lag() int64 {
 	return max(p.HighWater-p.Next, 0)
 }
 
-// SaveStatus is about checkpoints.
+// SaveStatus is the status of checkpoints.
 type SaveStatus struct {
 	Saved, Failed uint64
-	Name          string // of the last one saved
+	Name          string // of the last one
 	Bytes         int64
 	At            time.Time     // when it was saved
-	Took, TookSum time.Duration // encoding and writing, beside learning
-	// Pause is for how long learning stood still for the copy.
+	Took, TookSum time.Duration // time to encode and write, while learning goes on
+	// Pause is the time for which learning waited for the copy.
 	Pause, PauseSum, PauseMax time.Duration
 	CommitFailures            uint64
 }
@@ -78,7 +78,7 @@ type SaveStatus struct {
 // Ended is the NotReady of a run with Config.KeepServing whose events have ended.
 const Ended = "ended"
 
-// Status returns the latest Status. It may be called by anyone at any time.
+// Status returns the latest Status. Any goroutine may call it at any time.
 func (r *Runner) Status() *Status {
 	if s := r.status.Load(); s != nil {
 		return s
@@ -86,8 +86,7 @@ func (r *Runner) Status() *Status {
 	return &Status{NotReady: "not started"}
 }
 
-// Published returns the latest published Model, or nil before the first. It may
-// be called by anyone at any time.
+// Published returns the latest published Model, or nil before the first. Any goroutine may call it at any time.
 func (r *Runner) Published() *Published {
 	r.asked.Add(1)
 	return r.published.Load()

@@ -16,45 +16,42 @@ import (
 	"blankout/online/watch"
 )
 
-// Training makes passes over a finite set of events and says what came of it.
+// Training makes passes over a finite set of events and reports the result.
 type Training struct {
 	Learner *online.Learner
-	Schema  *event.Schema // the one the Source's decoder adds to
-	// Open opens the set at its beginning. It is called once if Memory holds all
-	// of the events, else for every pass and once more to evaluate. Run closes
-	// what it opened if that is an io.Closer.
+	Schema  *event.Schema // the one to which the Source's decoder adds
+	// Open opens the set at its start. It is called once if Memory suffices for all events, else for every pass and
+	// once more to evaluate. Run closes what it opened if that is an io.Closer.
 	Open   func() (event.Source, error)
 	Passes int
-	// Unnamed is Config's, and Fingerprint Runner's.
+	// Unnamed is as in Config, and Fingerprint as in Runner.
 	Unnamed     bool
 	Fingerprint online.Fingerprint
-	// Memory is for how many bytes of decoded events later passes and the
-	// evaluation may be served without Open; 0 keeps none.
+	// Memory is the number of bytes of decoded events that are kept for later passes and the evaluation; 0 keeps none.
 	Memory int64
 	// Refused is PolicySkip or PolicyFail.
 	Refused Policy
-	// Threads is how many goroutines evaluate. The result does not depend on it.
+	// Threads is the number of goroutines that evaluate. The result does not depend on it.
 	Threads int
-	// Evaluate computes Trained.Objective and Error, which costs one more look at
-	// every event: a third of the time of one pass.
+	// Evaluate computes Trained.Objective and Error, which reads every event once more and takes a third of the time of
+	// a pass.
 	Evaluate bool
-	// Observe sees how it goes, on the goroutine of Run. May be nil.
+	// Observe receives the status, on the goroutine of Run. It may be nil.
 	Observe func(pass int, s *Status)
 }
 
-// Trained is what a Training came to.
+// Trained is the result of a Training.
 type Trained struct {
-	Progressive        measure.Classes // of the first pass: every event scored before it was learned
+	Progressive        measure.Classes // of the first pass: every event is scored before it is learned
 	Learned, Unlabeled uint64
 	Refused            map[event.Reason]uint64
 	Passes             int
-	// Objective is that of the batch solvers at the published weights,
-	// |w|^2 + kappa sum loss (sum loss without a ridge), summed over the
-	// outputs; Error is the share of training events that the published weights
-	// get wrong. NaN if not evaluated.
+	// Objective is the objective of the batch solvers at the published weights, |w|^2 + kappa sum loss (sum loss
+	// without a ridge), summed over outputs. Error is the fraction of training events that the published weights
+	// predict wrongly. Both are NaN if not evaluated.
 	Objective, Error float64
-	// Where labels are numbers: the measures of the first pass, of every event before it was
-	// learned, and of the published weights at the end, nil if not evaluated.
+	// For regression: the progressive measures of the first pass, and those of the published weights at the end, nil if
+	// not evaluated.
 	ProgressiveNumbers *watch.Numbers
 	Baselines          watch.Baselines // of the first pass
 	Numbers            *measure.NumbersReport
@@ -109,7 +106,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 	return result, nil
 }
 
-// pass calls f with the events, from memory if they are all there.
+// pass calls f with the events, from memory if all are kept.
 func (t *Training) pass(kept *tape, record bool, f func(event.Source) error) error {
 	if kept.complete {
 		kept.next = 0
@@ -133,7 +130,7 @@ func (t *Training) pass(kept *tape, record bool, f func(event.Source) error) err
 func (t *Training) learn(ctx context.Context, s event.Source, pass int) (*Status, error) {
 	c := DefaultConfig()
 	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
-	c.Unnamed, c.Fruitless = t.Unnamed, true // its report counts what was refused
+	c.Unnamed, c.Fruitless = t.Unnamed, true // its report counts refused records
 	r := &Runner{Config: c, Source: s, State: State{Learner: t.Learner}, Schema: t.Schema, Fingerprint: t.Fingerprint, unread: true}
 	if t.Observe != nil {
 		r.Observe = func(s *Status) { t.Observe(pass, s) }
@@ -144,18 +141,18 @@ func (t *Training) learn(ctx context.Context, s event.Source, pass int) (*Status
 	return r.Status(), ctx.Err()
 }
 
-// tape keeps decoded batches in memory and is a Source of them. What an Example
-// is not learned from (key, time, bytes of refused records) is left out.
+// tape keeps decoded batches in memory and is a Source of them. It leaves out what is not learned of an Example (key,
+// time, bytes of refused records).
 type tape struct {
-	from     event.Source // recorded from
-	limit    int64        // bytes that may be kept
+	from     event.Source // the Source that is recorded
+	limit    int64        // largest number of bytes
 	bytes    int64
 	batches  []event.Batch
 	complete bool
 	next     int
 }
 
-// recorder is a Source that keeps what passes through it.
+// recorder is a Source that keeps the batches that it passes on.
 type recorder struct{ *tape }
 
 func (r recorder) Next(ctx context.Context, b *event.Batch) error {
@@ -203,7 +200,7 @@ func (t *tape) keep(b *event.Batch) {
 	t.bytes += int64(12*entries + 2*fields + 2*missing + 200*len(b.Examples))
 }
 
-// Next hands out the kept batches. Nobody writes to them, so they need no copy.
+// Next passes on the kept batches without a copy, because nobody writes to them.
 func (t *tape) Next(ctx context.Context, b *event.Batch) error {
 	if t.next == len(t.batches) {
 		return io.EOF

@@ -1,6 +1,6 @@
 package run
 
-// This file runs validations beside learning.
+// This file runs validations while learning goes on.
 
 import (
 	"context"
@@ -11,10 +11,9 @@ import (
 	"blankout/internal/model"
 )
 
-// Validate asks for a validation. It comes at the end of a batch, unless one is
-// under way, and at once when that ends. Anyone may call it at any time; without
-// a Validator that can read the events again, or a reservoir, it returns an error, and so where
-// Config.KeepServing goes on after the events.
+// Validate requests a validation. It starts at the end of a batch, or when the current one ends. Any goroutine may call
+// it at any time. It returns an error without a Validator that can read the events again or has a reservoir, and if the
+// events have ended with Config.KeepServing.
 func (r *Runner) Validate() error {
 	if r.Validator == nil || !r.Validator.CanRead() && r.Validator.Config.Reservoir == 0 {
 		return errors.New("this run cannot read its events again and keeps no reservoir of them, so it cannot validate")
@@ -26,20 +25,20 @@ func (r *Runner) Validate() error {
 	return nil
 }
 
-// ValidationStatus is about validations since Run began.
+// ValidationStatus is the status of validations since Run started.
 type ValidationStatus struct {
 	validate.Status
-	// Adopting is the number of records at which learning waits for the exact solution
-	// that is to be adopted, and WaitingSince since when; zero if it does not wait.
+	// Adopting is the number of records at which learning waits for an exact solution, and WaitingSince the start of
+	// the wait; zero if it does not wait.
 	Adopting     uint64
 	WaitingSince time.Time
-	Waited       time.Duration // in all, without the wait under way
+	Waited       time.Duration // in total, without the current wait
 	Adopted      uint64
 	NotAdopted   uint64 // refused: the learned state stayed
 	TimedOut     uint64 // given up after validate.Config.AdoptWait
 }
 
-// Waiting returns for how long learning has been waiting for an exact solution.
+// Waiting returns the time for which learning has been waiting for an exact solution.
 func (s *ValidationStatus) Waiting() time.Duration {
 	if s.WaitingSince.IsZero() {
 		return 0
@@ -52,7 +51,7 @@ type validator struct {
 	job
 	schedule validate.Schedule
 	auto     *validate.Auto // nil unless the schedule is "auto"
-	waiting  []subject      // due while another one was under way, the oldest first
+	waiting  []subject      // due while another one was running, the oldest first
 	exact    *model.Linear  // the latest exact solution, or nil
 }
 
@@ -62,7 +61,7 @@ type subject struct {
 	validate.Request
 }
 
-// mostWaiting bounds the subjects that wait: in number, and by the features that each holds.
+// The limits on subjects that wait: their number, and the features of each.
 const mostWaiting, mostWaitingFeatures = 16, 500_000
 
 func (l *loop) startValidating() (err error) {
@@ -86,8 +85,8 @@ func (l *loop) startValidating() (err error) {
 	return nil
 }
 
-// validateIfDue begins a validation if one is due or asked for, or has it wait for the one
-// under way. One that is asked for waits without a state, for the next to be due or free.
+// validateIfDue starts a validation if one is due or requested, or queues it behind the current one. A requested one is
+// queued without a state.
 func (l *loop) validateIfDue() {
 	v, records := &l.validator, l.before+l.records
 	if l.Validator == nil || records == 0 || l.current.Validation.Adopting > 0 {
@@ -125,7 +124,7 @@ func (l *loop) validateIfDue() {
 	}
 }
 
-// autoDue returns over how many events a validation by "auto" is due, 0 for none.
+// autoDue returns the number of events of the validation that is due by "auto", 0 for none.
 func (l *loop) autoDue() int {
 	v := &l.validator
 	if v.auto == nil || v.running() {
@@ -150,7 +149,7 @@ func (l *loop) subject() subject {
 	return s
 }
 
-// beginValidation has a goroutine validate a state.
+// beginValidation starts a goroutine that validates a state.
 func (l *loop) beginValidation(s subject) {
 	s.Earlier = l.validator.exact
 	l.current.Validation.Running, l.unreported = true, true
@@ -163,7 +162,7 @@ func (l *loop) beginValidation(s subject) {
 	}, l.finishValidation)
 }
 
-// finishValidation takes the result over.
+// finishValidation processes the result.
 func (l *loop) finishValidation(r validate.Result) {
 	l.unreported = true
 	if r.Report != nil {
@@ -175,9 +174,8 @@ func (l *loop) finishValidation(r validate.Result) {
 	l.current.Validation.Take(l.Validator.Config, r, l.log)
 }
 
-// endValidation waits for a validation under way, and makes the one that is due, if the run
-// ends because its events have ended. If the run was stopped or has failed, it gives the
-// validation up.
+// endValidation waits for the current validation, and runs the one that is due, if the run ends because its events have
+// ended. If the run was stopped or has failed, it cancels the validation.
 func (l *loop) endValidation(ctx context.Context, failed error) {
 	done := ctx.Done()
 	for {
