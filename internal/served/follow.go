@@ -1,6 +1,6 @@
 package served
 
-// This file reads a model from each place that can hold one, and follows newer ones there.
+// This file reads models from all places that can have one, and follows newer ones there.
 
 import (
 	"context"
@@ -24,29 +24,26 @@ import (
 	"blankout/stream/record"
 )
 
-// Options say how a model is asked for. The zero value will do on loopback.
+// Options configure how a model is requested. The zero value suffices on loopback.
 type Options struct {
-	Token    string        // of the server, "" if it wants none
-	Client   *http.Client  // nil is one that gives up after a minute
-	Interval time.Duration // between two looks of Follow, 0 is a second
-	MaxBytes int64         // of a model, 0 is 4 GiB
-	// Schemes open the addresses that begin with a scheme of theirs and ://, such as
-	// kafka (package served/kafka). Those of servers and files need none.
+	Token    string        // for the server, "" if it needs none
+	Client   *http.Client  // nil for one that gives up after a minute
+	Interval time.Duration // between checks of Follow; 0 means a second
+	MaxBytes int64         // largest size of a model; 0 means 4 GiB
+	// Schemes open addresses with their scheme and ://, such as kafka (package served/kafka). Addresses of servers and
+	// files need none.
 	Schemes map[string]Opener
-	// Record says how events are written if the model does not know it, as one
-	// trained from files; nil is the defaults.
+	// Record is the format of events if the model does not have it, as a model trained from files; nil means the
+	// defaults.
 	Record *record.Config
-	// Missing is the rule for missing fields that takes the place of the model's
-	// own; "" and model.MissingAuto leave it that.
+	// Missing is the missing policy that replaces the model's own; "" and model.MissingAuto keep that.
 	Missing model.MissingPolicy
-	// Wait lets Follow begin where there is no model yet, or where nobody answers.
+	// Wait lets Follow start if there is no model yet, or if the server does not answer.
 	Wait bool
-	// Updated is called with every newer model that a Follower takes up after the first
-	// that Follow waits for, by the Follower's goroutine: until it returns there is no
-	// other call, and nothing newer is read. nil tells nobody.
+	// Updated is called with every newer model after the first one of Follow, on the Follower's goroutine: until it
+	// returns there is no other call, and nothing newer is read. It may be nil.
 	Updated func(*Model)
-	// Log is told when Follow cannot look for a newer model, and when it can again;
-	// nil tells nobody.
+	// Log receives a message when Follow cannot check for a newer model, and when it can again; it may be nil.
 	Log *slog.Logger
 }
 
@@ -76,9 +73,9 @@ func (o Options) withDefaults() Options {
 
 var patient = secret.Client(nil)
 
-// keepToken is the check of a redirect, nil for that of package http, before
-// which a request to another server than the first loses its token. Package http
-// takes servers of one host for one, whatever their port.
+// keepToken returns a redirect check that removes the token from a request to another server than the first; check is
+// the original one, nil for that of package http. Package http considers servers on one host equal, whatever their
+// port.
 func keepToken(check func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(r *http.Request, via []*http.Request) error {
 		if !secret.SameOrigin(r, via) {
@@ -94,12 +91,11 @@ func keepToken(check func(*http.Request, []*http.Request) error) func(*http.Requ
 	}
 }
 
-// Opener opens the Source at an address. The Options are complete: what was left at zero
-// has its default.
+// Opener opens the Source at an address. The Options are complete: zero values have been replaced by defaults.
 type Opener func(where string, o Options) (Source, error)
 
-// Open reads a Model from where: the address of a server (http:// or https://), an address
-// of one of Options.Schemes, a file, or a directory of checkpoints.
+// Open reads a Model from where: the address of a server (http:// or https://), an address with one of Options.Schemes,
+// a file, or a directory of checkpoints.
 func Open(ctx context.Context, where string, o Options) (*Model, error) {
 	s, err := NewSource(where, o)
 	if err != nil {
@@ -109,7 +105,7 @@ func Open(ctx context.Context, where string, o Options) (*Model, error) {
 	return m, errors.Join(err, s.Close())
 }
 
-// forced is a source whose models answer by another rule for missing fields.
+// forced is a source whose models have another missing policy.
 type forced struct {
 	Source
 	rule model.MissingPolicy
@@ -125,13 +121,13 @@ func (f forced) Look(ctx context.Context) (*Model, error) {
 
 // Source is a place where newer models appear. It belongs to one goroutine.
 type Source interface {
-	// Look returns the newest model, nil if that is the one it returned last. After an
-	// error it may be called again.
+	// Look returns the newest model, or nil if it is the one that Look returned last. After an error it may be called
+	// again.
 	Look(ctx context.Context) (*Model, error)
 	Close() error
 }
 
-// NewSource returns the Source at an address that Open takes, which its caller closes.
+// NewSource returns the Source at an address that Open accepts. The caller closes it.
 func NewSource(where string, o Options) (Source, error) {
 	o = o.withDefaults()
 	s, err := sourceAt(where, o)
@@ -165,9 +161,9 @@ func sourceAt(where string, o Options) (Source, error) {
 // server is a learner's HTTP server.
 type server struct {
 	url     *url.URL
-	where   event.Address // url, for errors
+	where   event.Address // the URL, for errors
 	options Options
-	tag     string // of the model returned last
+	tag     string // of the last model
 }
 
 func (s *server) Close() error { return nil }
@@ -183,8 +179,8 @@ func (s *server) Look(ctx context.Context) (*Model, error) {
 	if s.options.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.options.Token)
 	}
-	// A transport that asks for gzip by itself also unpacks the answer, up to a
-	// thousand bytes for each that is sent; and gzip hardly makes a model smaller.
+	// A transport that requests gzip by itself also unpacks the response, up to a thousand bytes per byte sent; and
+	// gzip hardly makes a model smaller.
 	request.Header.Set("Accept-Encoding", "identity")
 	response, err := s.options.Client.Do(request)
 	if err != nil {
@@ -222,13 +218,12 @@ func (s *server) Look(ctx context.Context) (*Model, error) {
 	return m, nil
 }
 
-// file is a model file, or a directory of checkpoints of which the newest counts.
-// A writer replaces files, as checkpoint.WriteFile does: another file under the
-// name is another model.
+// file is a model file, or a directory of checkpoints, of which the newest is used. A writer replaces files, as
+// checkpoint.WriteFile does, so another file with the name is another model.
 type file struct {
 	path    string
 	options Options
-	last    os.FileInfo // of the model returned last
+	last    os.FileInfo // of the last model
 }
 
 func (s *file) Close() error { return nil }
@@ -265,7 +260,7 @@ func ReadFile(path string) (*Model, error) {
 	return Open(context.Background(), path, Options{})
 }
 
-// Follower keeps the newest model at hand.
+// Follower has the newest model.
 type Follower struct {
 	stop    context.CancelFunc
 	done    chan struct{}
@@ -274,9 +269,8 @@ type Follower struct {
 	trouble error
 }
 
-// Follow reads a model as Open does and looks for a newer one every
-// Options.Interval, until Close. If there is none to begin with it fails, or
-// with Options.Wait goes on looking.
+// Follow reads a model as Open does and checks for a newer one every Options.Interval, until Close. If there is no
+// model at first it fails, or continues to check with Options.Wait.
 func Follow(ctx context.Context, where string, o Options) (*Follower, error) {
 	o = o.withDefaults()
 	s, err := NewSource(where, o)
@@ -301,7 +295,7 @@ func Follow(ctx context.Context, where string, o Options) (*Follower, error) {
 func (f *Follower) follow(ctx context.Context, s Source, o Options, where string) {
 	tick := time.NewTicker(max(o.Interval, time.Millisecond))
 	defer tick.Stop()
-	told := "" // the trouble that the log has been told of
+	told := "" // the error that has been logged
 	for first := o.Wait; ; first = false {
 		if !first {
 			select {
@@ -324,8 +318,8 @@ func (f *Follower) follow(ctx context.Context, s Source, o Options, where string
 		newer := false
 		f.mu.Lock()
 		f.trouble = err
-		// Where several servers share an address, one may lag behind the others. A
-		// file that was never published has no version.
+		// If several servers share an address, one may lag behind the others. A file that was never published has no
+		// version.
 		if err == nil && m != nil && (f.model == nil || m.Version > f.model.Version || m.At.After(f.model.At) || m.Version == 0) {
 			f.model, newer = m, true
 		}
@@ -336,8 +330,8 @@ func (f *Follower) follow(ctx context.Context, s Source, o Options, where string
 	}
 }
 
-// Model returns the newest model read, nil before the first (see Options.Wait), and
-// the error of the last look for a newer one: the model is then as it was before.
+// Model returns the newest model, nil before the first (see Options.Wait), and the error of the last check for a newer
+// one; the model is then still the last one.
 func (f *Follower) Model() (*Model, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()

@@ -1,10 +1,9 @@
-// Package served predicts with what a learner has learned: a model that it serves or
-// saves, a model file or, by a package beside this one, a topic of snapshots
-// (served/kafka). A prediction asks nothing of a server; [Follow] keeps up with a learner
-// that goes on. Without those packages no client of Kafka becomes part of your program.
+// Package served makes predictions with a learner's model: one that a learner serves or saves, a model file or, with a
+// package next to this one, a topic of snapshots (served/kafka). A prediction needs no server; [Follow] follows the
+// newer models of a learner. Without those packages your program contains no Kafka client.
 //
-// m, err := served.Open(ctx, "http://127.0.0.1:8642", served.Options{})
-// p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
+//	m, err := served.Open(ctx, "http://127.0.0.1:8642", served.Options{})
+//	p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
 package served
 
 import (
@@ -30,28 +29,26 @@ import (
 	"blankout/stream/record"
 )
 
-// Model is a model and how its events are written. It is immutable once the
-// first prediction has been made, and safe for concurrent use.
+// Model is a model and the format of its events. It is immutable after the first prediction, and safe for concurrent
+// use.
 type Model struct {
 	model.Model
 	*model.Head               // of the Model
-	Version     uint64        // larger means published later; 0 for a file that was not published
-	Offsets     event.Offsets // how far the stream had been learned; nil if there was none
-	At          time.Time     // of publication; zero if it was not published
-	Learner     string        // its name among several of one stream; "" of one alone
-	// Record says how events are written. It comes with a snapshot or a
-	// checkpoint; a model trained from files does not know it and has the
-	// defaults. It may be set before the first prediction.
+	Version     uint64        // increases with time; 0 for a file that was not published
+	Offsets     event.Offsets // learned part of the stream; nil if there was none
+	At          time.Time     // time of publication; zero if it was not published
+	Learner     string        // name among several learners of one stream; "" for a single one
+	// Record is the format of events. A snapshot or checkpoint contains it; a model trained from files does not, and
+	// has the defaults. It may be set before the first prediction.
 	Record record.Config
-	// Recorded says that Record came with the model's file.
+	// Recorded means that the model's file contained Record.
 	Recorded bool
 
 	idle sync.Pool // of *decoder
 	name func() func(column uint32) string
 }
 
-// Blocks of a published model beside the model's own. The first two are those
-// of a checkpoint.
+// Blocks of a published model besides the model's own. The first two are also in a checkpoint.
 const (
 	blockOffsets  = "offsets"     // JSON of event.Offsets
 	blockSettings = "fingerprint" // JSON of record.Config.Settings
@@ -64,13 +61,13 @@ type snapshot struct {
 	Learner string    `json:"learner,omitempty"`
 }
 
-// New returns a Model of events written as record says.
+// New returns a Model for events in a format.
 func New(m model.Model, recordConfig record.Config) *Model {
 	head := m.About()
 	return &Model{Model: m, Head: head, Record: recordConfig, name: sync.OnceValue(head.Schema.Namer)}
 }
 
-// Decode reads a Model from the bytes of a snapshot, checkpoint or model file.
+// Decode decodes a Model from the bytes of a snapshot, checkpoint or model file.
 func Decode(data []byte) (*Model, error) {
 	file, err := checkpoint.Decode(data)
 	if err != nil {
@@ -79,8 +76,8 @@ func Decode(data []byte) (*Model, error) {
 	return FromFile(file, nil)
 }
 
-// FromFile reads a Model from a file that has been decoded. Events are written as
-// recordConfig says if the file does not know it; nil is the defaults.
+// FromFile returns the Model of a decoded file. recordConfig is the format of events if the file does not have it; nil
+// means the defaults.
 func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error) {
 	if recordConfig == nil {
 		c := record.DefaultConfig()
@@ -102,7 +99,7 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 	for name, to := range map[string]any{blockOffsets: &m.Offsets, blockSettings: &settings, blockSnapshot: &s} {
 		block, err := file.Block(name)
 		if err != nil {
-			continue // a model file has none of them, a checkpoint no snapshot
+			continue // a model file has none of them, and a checkpoint has no snapshot
 		}
 		if err := json.Unmarshal(block, to); err != nil {
 			return nil, fmt.Errorf("block %s: %w", name, err)
@@ -118,7 +115,7 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 	return m, nil
 }
 
-// Encode writes the Model as Decode reads it.
+// Encode writes the Model for Decode.
 func (m *Model) Encode(w io.Writer) error {
 	kind, blocks, err := m.Blocks()
 	if err != nil {
@@ -168,85 +165,78 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// Prediction is what a model says about an event.
+// Prediction is the prediction of a model for an event.
 type Prediction struct {
 	ID string `json:"id,omitempty"` // of the event, if it has one
-	// Value is the number predicted, where labels are numbers (loss.IsRegression), and Low
-	// and High are the bounds that nine of ten targets, or learner.coverage, lie between, if the
-	// model knows its residuals (model.Head.Interval). Where there are two classes and missing numbers
-	// are filled in, they bound Probability (model.Linear.ChanceInterval).
+	// Value is the predicted value for regression (loss.IsRegression). Low and High are the bounds of its interval with
+	// coverage 0.9, or learner.coverage, if the model has residuals (model.Head.Interval). For two classes and imputed
+	// numbers, they are the bounds of Probability (model.Linear.ChanceInterval).
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
-	// Class is what the event is predicted to be and Probability that class's; both
-	// are left out where labels are numbers.
+	// Class is the predicted class, and Probability its probability; both are absent for regression.
 	Class       string  `json:"class,omitempty"`
 	Probability float64 `json:"probability,omitempty"`
-	// Probabilities are those of all classes.
+	// Probabilities has the probabilities of all classes.
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
-	// Set lists the classes that are not excluded (model.Head.Set), the most probable first; nil where
-	// the model does not know what to exclude.
+	// Set is the prediction set (model.Head.Set), the most probable class first; nil if the model has no limits.
 	Set []string `json:"set,omitempty"`
-	// Score is that of Class, or of Value; of two classes the second's. Scores are those
-	// of all outputs: of two classes and of numbers the same one.
+	// Score is the score of Class, or of Value; with two classes it is the second's. Scores has those of all outputs:
+	// one for two classes and for regression.
 	Score  float64   `json:"score"`
 	Scores []float64 `json:"scores"`
-	// Missing names the fields that are known to be missing: null, or left out
-	// although usual. MissingPolicy is the policy with the largest weight in the scores because of that.
+	// Missing has the names of the missing fields: null, or usual and absent. MissingPolicy is the policy with the
+	// largest weight in the scores.
 	Missing       []string            `json:"missing,omitempty"`
 	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
-	// MixtureWeights are the weights of the policies in the scores, if an explanation was asked
-	// for and fields are missing.
+	// MixtureWeights are the weights of the policies in the scores, if an explanation was requested and fields are
+	// missing.
 	MixtureWeights map[model.MissingPolicy]float64 `json:"mixture_weights,omitempty"`
-	// Stuck names those among Missing that hold the value at which they are stuck (model.Faults).
+	// Stuck has the names of those fields in Missing that have the value at which they are stuck (model.Faults).
 	Stuck []string `json:"stuck,omitempty"`
-	// NoiseLevel is the noise that the weights were learned with, as loss.ParseNoise reads
-	// it but for rates of single groups, which are left out (event.ShortNoise): of a learner with noise auto the level that it had chosen.
+	// NoiseLevel is the noise with which the weights were learned, in the syntax of loss.ParseNoise, but without rates
+	// of single groups (loss.ShortNoise). For a learner with noise auto it is the level with the largest weight.
 	NoiseLevel string `json:"noise_level,omitempty"`
 	Version    uint64 `json:"version,omitempty"` // of the Model
 	Learner    string `json:"learner,omitempty"` // of the Model, among several of one stream
-	// Unseen names features of the event that the model has not seen, the first
-	// twenty of them: they count for nothing. An event of nothing else scores the
-	// intercept.
+	// Unseen has the names of up to twenty features that the model has not seen, which do not count. The score of an
+	// event with only such features is the intercept.
 	Unseen []string `json:"unseen,omitempty"`
-	// OnlyUnseen reports that the event has features and the model has seen none of them.
+	// OnlyUnseen means that the event has features, and the model has seen none of them.
 	OnlyUnseen bool `json:"-"`
-	// Explanation holds what adds most to the score of Class (of two classes the
-	// positive one's), the largest first, if that was asked for.
+	// Explanation has the largest contributions to the score of Class (with two classes that of the positive one), the
+	// largest first, if requested.
 	Explanation []Contribution `json:"explanation,omitempty"`
 }
 
-// Contribution is the part of a score that is due to one feature: its value,
-// standardized, times its weight.
+// Contribution is the contribution of one feature to a score: its standardized value times its weight.
 type Contribution struct {
-	Feature string  `json:"feature"` // as the event has it, or InterceptName
+	Feature string  `json:"feature"` // name in the event, or InterceptName
 	Value   float64 `json:"value"`
 	Weight  float64 `json:"weight"`
 	Score   float64 `json:"score"`
 }
 
-// InterceptName is what the intercept is called among features, FilledName what filling in
-// missing ones adds to a score (see event.Explanation).
+// InterceptName is the name of the intercept among features, and FilledName that of the contribution of imputation (see
+// model.Explanation).
 const InterceptName, FilledName = "(intercept)", "(imputed)"
 
-const maxUnknown = 20 // features that a Prediction names as unknown
+const maxUnknown = 20 // largest length of Prediction.Unseen
 
-// decoder works for one prediction at a time and keeps its memory.
+// decoder decodes for one prediction at a time and keeps its memory.
 type decoder struct {
 	record.Decoder
 	schema  *event.Schema
 	example event.Example
-	left    event.Example // room for Declare
-	names   *EventNames   // nil until it is needed
+	left    event.Example // scratch for Declare
+	names   *EventNames   // nil until needed
 	scores  []float64
 	chances []float64
 }
 
-// Predict decodes an event, one record as the learner's stream has them or, where those
-// are by a registry's schemas or lines of CSV, JSON with the same fields, and scores it; a label in it is
-// ignored. It names the explain features that
-// matter most, if the Model Explains. The error is a *event.Refusal if the
-// event cannot be used.
+// Predict decodes and scores an event: one record as in the learner's stream or, if that has a registry's schemas or
+// lines of CSV, JSON with the same fields. It ignores a label. It returns the explain largest contributions, if the
+// Model Explains. The error is a *event.Refusal if the event cannot be used.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return m.PredictRecord(context.Background(), record.Record{Value: event}, explain)
 }
@@ -257,8 +247,8 @@ func (m *Model) TakesJSON() bool {
 	return format == "json" || format == "csv" || m.Record.HasSchemas()
 }
 
-// PredictValue is Predict for an event that is a map or a struct, as encoding/json writes
-// it. It is for models whose events are JSON, CSV, or written by a registry's schemas.
+// PredictValue is Predict for a map or a struct, which it encodes with encoding/json. It is for models whose events are
+// JSON, CSV, or have a registry's schemas.
 func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
 	if !m.TakesJSON() {
 		format := m.Record.Format
@@ -271,8 +261,8 @@ func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
 	return m.Predict(data, explain)
 }
 
-// PredictRecord is Predict for a record with a key and a time. Where its schema must be
-// had from a registry that cannot be reached it waits until ctx ends.
+// PredictRecord is Predict for a record with a key and a time. If its schema must be fetched from a registry that does
+// not answer, it waits until ctx ends.
 func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int) (Prediction, error) {
 	if explain > 0 {
 		if err := m.Explains(); err != nil {
@@ -345,7 +335,7 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 // newDecoder returns a decoder of events and its Schema, to which it adds.
 func (m *Model) newDecoder(c record.Config) (record.Decoder, *event.Schema, error) {
 	schema := m.Schema.Clone()
-	schema.Names = nil // for people, not for predictions
+	schema.Names = nil // names are for people, not for predictions
 	c.Unlabeled = true
 	inner, err := newEventDecoder(c, schema)
 	if err != nil {
@@ -362,7 +352,7 @@ func newEventDecoder(c record.Config, s *event.Schema) (record.Decoder, error) {
 	plain.Format = "json"
 	json, err := record.NewDecoder(plain, s)
 	switch {
-	case err != nil || c.HasSchemas() && c.Registry == nil || !c.HasSchemas() && len(c.Columns) == 0: // that are not known
+	case err != nil || c.HasSchemas() && c.Registry == nil || !c.HasSchemas() && len(c.Columns) == 0: // the columns are not known
 		return json, err
 	case c.HasSchemas():
 		wire, err := record.NewDecoder(c, s)
@@ -372,11 +362,11 @@ func newEventDecoder(c record.Config, s *event.Schema) (record.Decoder, error) {
 	return &eventDecoder{json, csv, func(event []byte) bool { return event[0] == '{' }}, err
 }
 
-// eventDecoder decodes events as the stream has them, by a registry's schemas or as lines of CSV,
-// and as people and services send them, in JSON.
+// eventDecoder decodes events as in the stream, by a registry's schemas or as lines of CSV, and as people and services
+// send them, in JSON.
 type eventDecoder struct {
 	json, stream record.Decoder
-	isJSON       func(event []byte) bool // which is not empty
+	isJSON       func(event []byte) bool // event is not empty
 }
 
 func (d *eventDecoder) Decode(ctx context.Context, r record.Record, e *event.Example) error {
@@ -386,16 +376,15 @@ func (d *eventDecoder) Decode(ctx context.Context, r record.Record, e *event.Exa
 	return d.stream.Decode(ctx, r, e)
 }
 
-// Feature is a column and the field that an event fills it from, 0 if the event
-// leaves it out.
+// Feature is a column and the field of an event that it comes from, 0 if the event does not have it.
 type Feature struct {
 	Column uint32
 	Field  uint16
-	Known  bool // the model has met the column
+	Known  bool // the model has seen the column
 }
 
-// unknown returns the features of an event that the model has not seen, at most
-// maxUnknown, and whether it has met any other.
+// unknown returns at most maxUnknown features of an event that the model has not seen, and whether it has seen any
+// other.
 func (m *Model) unknown(e *event.Example) (out []Feature, known bool) {
 	known = m.EachUnseen(e, func(f Feature) {
 		if len(out) < maxUnknown {
@@ -405,8 +394,8 @@ func (m *Model) unknown(e *event.Example) (out []Feature, known bool) {
 	return out, known
 }
 
-// EachUnseen calls f for every feature of an event that the model has not seen, and returns
-// whether it has met any other. A kernel machine does not know what it has met.
+// EachUnseen calls f for every feature of an event that the model has not seen, and returns whether it has seen any
+// other. A kernel machine counts every feature as seen.
 func (m *Model) EachUnseen(e *event.Example, f func(Feature)) (known bool) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
@@ -426,16 +415,15 @@ func (m *Model) EachUnseen(e *event.Example, f func(Feature)) (known bool) {
 	return known
 }
 
-// UnseenFeaturesError says that the model has seen no feature of an event, whose score is then
-// that of no event at all.
-type UnseenFeaturesError struct{ Features []string } // by name
+// UnseenFeaturesError reports that the model has seen no feature of an event, whose score is then the intercept.
+type UnseenFeaturesError struct{ Features []string } // names
 
 func (e *UnseenFeaturesError) Error() string {
 	return "the model has seen no feature of the event: " + strings.Join(e.Features, ", ")
 }
 
-// OnlyUnseen returns an *UnseenFeaturesError if the model has seen no feature of an event of the
-// Schema s, and nil for an event without features. The error names fields, or columns without one.
+// OnlyUnseen returns an *UnseenFeaturesError if the model has seen no feature of an event of the Schema s, and nil for
+// an event without features. The error names fields, or columns without one.
 func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
 	unknown, known := m.unknown(e)
 	if known || len(unknown) == 0 {
@@ -454,31 +442,29 @@ func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
 	return out
 }
 
-// EventNames finds the names that features have in one event. A model's dictionary
-// would also know the names of other events that share their columns. It belongs
-// to one goroutine.
+// EventNames finds the names of features in one event. A model's dictionary may also have names of other events that
+// share their columns. It belongs to one goroutine.
 type EventNames struct {
 	model *Model
-	again record.Decoder // decodes an event once more, for its names alone
-	// schema is that decoder's.
+	again record.Decoder // decodes an event again, for its names
+	// schema is that decoder's Schema.
 	schema  *event.Schema
 	example event.Example
 }
 
-// NewEventNames returns an EventNames for events that are written as c says.
+// NewEventNames returns an EventNames for events in the format c.
 func (m *Model) NewEventNames(c record.Config) (*EventNames, error) {
 	n := &EventNames{model: m}
 	if c.Format == "svmlight" && m.Schema.NumericIndices {
-		return n, nil // a column's number is its name
+		return n, nil // the name of a column is its number
 	}
 	var err error
 	n.again, n.schema, err = m.newDecoder(c)
 	return n, err
 }
 
-// Of returns the names of features of an event, which value holds as a record, and
-// which was decoded by the Schema s: one for each, more where several features of the
-// event share a column, that of the Feature's field first.
+// Of returns the names of features of an event, given its record and the Schema with which it was decoded. If several
+// features of the event share a column there are several names, that of the Feature's field first.
 func (n *EventNames) Of(value []byte, s *event.Schema, features []Feature) ([][]string, error) {
 	own := map[uint32][]string{} // by column
 	if n.again != nil {
@@ -502,9 +488,8 @@ func (n *EventNames) Of(value []byte, s *event.Schema, features []Feature) ([][]
 	return names, nil
 }
 
-// nameOf returns the names of a feature of an event: its own names in the event, if
-// it has any, else its field's, if that is a number's, or those of the model's
-// dictionary. The Schema is the event's.
+// nameOf returns the names of a feature of an event: its own names in the event, if there are any, else the name of its
+// numeric field, or those in the model's dictionary. s is the event's Schema.
 func (m *Model) nameOf(f Feature, own []string, s *event.Schema) []string {
 	field := s.Fields[f.Field]
 	isNumber := field.Kind == event.Numeric
@@ -530,8 +515,7 @@ func (m *Model) nameOf(f Feature, own []string, s *event.Schema) []string {
 
 func joinNames(names []string) string { return strings.Join(names, " | ") }
 
-// PredictionOf returns what is said about an event of a Schema that has these scores.
-// The event's Value must have been kept.
+// PredictionOf returns the prediction for an event of a Schema with these scores. The event must have its Value.
 func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, names *EventNames) (Prediction, error) {
 	p, _ := m.prediction(m.Declare(e, &event.Example{}), scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
 	p.Stuck = m.StuckFields(e)
@@ -586,8 +570,8 @@ func (m *Model) prediction(e *event.Example, scores, chances []float64) (p Predi
 	return p, class
 }
 
-// Explains returns nil if the Model's scores are sums over features, so that Predict
-// can name the features that matter; else it returns an error that says why they are not.
+// Explains returns nil if the Model's scores are sums over features, so that Predict can explain them; else it returns
+// an error with the reason.
 func (m *Model) Explains() error {
 	switch _, linear := m.Model.(*model.Linear); {
 	case !linear:
@@ -598,14 +582,14 @@ func (m *Model) Explains() error {
 	return nil
 }
 
-// contribution is a Contribution that has no name yet.
+// contribution is a Contribution without a name.
 type contribution struct {
 	Contribution
 	feature   Feature
 	isFeature bool
 }
 
-// explained returns what adds most to the score of a class, by the weights m that answer e.
+// explained returns the largest contributions to the score of a class, by the weights m with which e is scored.
 func explained(m *model.Linear, e *event.Example, class, most int, filled bool) []contribution {
 	intercept := m.Intercept[0]
 	if m.Outputs == 1 {
@@ -618,7 +602,7 @@ func explained(m *model.Linear, e *event.Example, class, most int, filled bool) 
 		x := m.Explain(e, class).Filled
 		all = append(all, contribution{Contribution: Contribution{FilledName, 1, x, x}})
 	}
-	least := 0.0 // what a score must reach to be among the most
+	least := 0.0 // smallest absolute value among the largest
 	cut := func() {
 		slices.SortStableFunc(all, func(a, b contribution) int { // equal ones in the order of columns
 			return cmp.Compare(math.Abs(b.Score), math.Abs(a.Score))
@@ -631,7 +615,7 @@ func explained(m *model.Linear, e *event.Example, class, most int, filled bool) 
 			continue
 		}
 		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, Feature{t.Column, t.Field, t.Known}, true})
-		if len(all) == 2*most+1 { // an event of a million features needs no more memory than one of few
+		if len(all) == 2*most+1 { // bounds the memory for an event with many features
 			cut()
 		}
 	}
@@ -639,7 +623,7 @@ func explained(m *model.Linear, e *event.Example, class, most int, filled bool) 
 	return all
 }
 
-// className returns a class's name, its number if it has none yet.
+// className returns a class's name, or its number if it has no name yet.
 func (m *Model) className(class int) string {
 	if class < len(m.Schema.Classes) && m.Schema.Classes[class] != "" {
 		return m.Schema.Classes[class]
@@ -647,7 +631,7 @@ func (m *Model) className(class int) string {
 	return strconv.Itoa(class)
 }
 
-// IsRefused tells whether an error of Predict is about the event.
+// IsRefused reports whether an error of Predict is about the event.
 func IsRefused(err error) bool {
 	return errors.As(err, new(*event.Refusal))
 }
