@@ -1,5 +1,4 @@
-// Package coder is the binary form of state in checkpoints: one walk over the values of
-// a state writes it and reads it.
+// Package coder encodes and decodes the binary state in checkpoints: the same code encodes and decodes.
 package coder
 
 import (
@@ -7,20 +6,19 @@ import (
 	"math"
 )
 
-// Coder writes values to Out, little-endian, or under Decode reads them from In. A slice
-// carries its length as a uint32. After a read beyond the end Failed is set, and values
-// are zero.
+// Coder appends values to Out, little-endian, or reads them from In if Decode is set. A slice is preceded by its length
+// as a uint32. A read beyond the end sets Failed, and returns zeros.
 type Coder struct {
 	In, Out []byte
-	Version uint32 // of what is coded; the caller's
+	Version uint32 // of the coded state; for the caller
 	Decode  bool
 	Failed  bool
 }
 
-// Read returns a Coder that reads.
+// Read returns a Coder that decodes.
 func Read(data []byte) *Coder { return &Coder{In: data, Decode: true} }
 
-// Done says whether everything was read, and fitted.
+// Done reports whether everything was read, and valid.
 func (c *Coder) Done() bool { return !c.Failed && len(c.In) == 0 }
 
 func (c *Coder) take(n int) []byte {
@@ -81,21 +79,21 @@ func (c *Coder) Bool(p *bool) {
 // Float codes a finite number.
 func (c *Coder) Float(p *float64) {
 	v := math.Float64bits(*p)
-	if c.Uint(&v); c.Decode { // what is written may be read by others meanwhile
+	if c.Uint(&v); c.Decode { // encoded values may be read by others in the meantime
 		*p = math.Float64frombits(v)
 	}
 	x := math.Float64frombits(v)
-	c.Failed = c.Failed || x-x != 0 // nothing learned is infinite or no number
+	c.Failed = c.Failed || x-x != 0 // NaN and infinities are invalid
 }
 
-// Each codes finite numbers, one after the other.
+// Each codes finite numbers, in order.
 func (c *Coder) Each(p ...*float64) {
 	for _, p := range p {
 		c.Float(p)
 	}
 }
 
-// length codes the length of a slice of elements of the given size.
+// length codes the length of a slice whose elements have the given size.
 func (c *Coder) length(n, size int) int {
 	if !c.Decode {
 		c.Out = binary.LittleEndian.AppendUint32(c.Out, uint32(n))

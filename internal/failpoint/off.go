@@ -2,11 +2,10 @@
 
 package failpoint
 
-// Enabled tells whether the program was built with failpoints.
+// Enabled reports whether the program was built with failpoints.
 const Enabled = false
 
-// Here marks a place. It returns an error if the place is to fail, and does not
-// return if the process is to die there.
+// Here marks a place. It returns an error if the place must fail, and does not return if the process must die there.
 func Here(place string) error { return nil }
 
 // Number returns a setting that only tests change.

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// Enabled tells whether the program was built with failpoints.
+// Enabled reports whether the program was built with failpoints.
 const Enabled = true
 
 type action struct {
 	what  string // kill, error, panic, slow or memory
 	while string // the file that must exist, "" for none
-	at    int    // the arrival that counts, 0 for every one
+	at    int    // the arrival that acts, 0 for every one
 }
 
-// The state is the process's by nature: one environment, one program to kill.
+// The state belongs to the process: one environment, one program to kill.
 var (
 	actions, numbers = parse(os.Getenv("BLANKOUT_FAILPOINTS"))
 	mu               sync.Mutex
@@ -58,8 +58,7 @@ func Number(name string, usual float64) float64 {
 	return usual
 }
 
-// Here marks a place. It returns an error if the place is to fail, and does not
-// return if the process is to die there.
+// Here marks a place. It returns an error if the place must fail, and does not return if the process must die there.
 func Here(place string) error {
 	a, ok := actions[place]
 	if !ok {
@@ -86,12 +85,12 @@ func Here(place string) error {
 	case "panic":
 		panic(fmt.Sprintf("failpoint %s (arrival %d)", place, n))
 	case "memory":
-		// Nothing of it is touched: the address space is used up, not the machine.
+		// Nothing of the memory is touched, so the address space is used up and not the machine's memory.
 		for held := [][]byte(nil); ; held = append(held, make([]byte, 1<<40)) {
 		}
 	}
 	if p, err := os.FindProcess(os.Getpid()); err == nil {
 		p.Kill()
 	}
-	select {} // the signal is on its way
+	select {} // until the signal arrives
 }

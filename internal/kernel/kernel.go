@@ -1,5 +1,4 @@
-// Package kernel holds kernels and the models of kernel machines, which package batch/svm
-// trains.
+// Package kernel has kernels, and the models of kernel machines, which package batch/svm trains.
 package kernel
 
 import (
@@ -10,19 +9,17 @@ import (
 	"blankout/internal/loss"
 )
 
-// Kernel is a positive semidefinite similarity of two feature vectors. Every
-// kernel here is a function of three sums: s(x, y), s(x, x) and s(y, y), where
-// s is the scalar product or another sum over the columns, as Pair says.
-// So only columns that two vectors share cost anything.
+// Kernel is a positive semidefinite similarity of two feature vectors. Every kernel here is a function of three sums:
+// s(x, y), s(x, x) and s(y, y), where s is the scalar product or another sum over the columns, see Pair. So only
+// columns that both vectors have cost time.
 type Kernel interface {
-	// Pair returns the term of s(x, y) of a column in which the two vectors hold
-	// x and y; a column that one of them lacks has none.
+	// Pair returns the term of s(x, y) for a column with the values x and y. A column that only one vector has no term.
 	Pair(x, y float64) float64
 	// Scalar reports whether Pair is the product, so that Rows need not call it.
 	Scalar() bool
 	// Of returns k(x, y) from the sums s(x, y), s(x, x) and s(y, y).
 	Of(xy, xx, yy float64) float64
-	// String returns the kernel as people write it.
+	// String returns the kernel in the syntax of Parse.
 	String() string
 }
 
@@ -51,8 +48,8 @@ func (k Polynomial) Of(xy, _, _ float64) float64 {
 }
 func (k Polynomial) String() string { return "poly:" + strconv.Itoa(k.Degree) }
 
-// RBF is exp(-|x-y|^2/(2 Sigma^2)). Sigma 0 stands for the mean distance
-// of two different training examples, which training finds out.
+// RBF is exp(-|x-y|^2/(2 Sigma^2)). Sigma 0 means the mean distance of two different training examples, which training
+// computes.
 type RBF struct{ Sigma float64 }
 
 func (k RBF) Pair(x, y float64) float64     { return x * y }
@@ -60,10 +57,9 @@ func (k RBF) Scalar() bool                  { return true }
 func (k RBF) Of(xy, xx, yy float64) float64 { return gaussianOf(xy, xx, yy, k.Sigma) }
 func (k RBF) String() string                { return "rbf" + formatSigma(k.Sigma) }
 
-// Chi2 is exp(-d/(2 Sigma^2)) with the chi-squared distance
-// d = sum (x_d - y_d)^2/(x_d + y_d) of features that are not negative (Tran
-// 2016, section 4, for histograms). With s(x, y) = sum 2 x_d y_d/(x_d + y_d) the
-// distance is s(x, x) + s(y, y) - 2 s(x, y), as in [RBF].
+// Chi2 is exp(-d/(2 Sigma^2)) with the chi-squared distance d = sum (x_d - y_d)^2/(x_d + y_d) of nonnegative features
+// (Tran 2016, section 4, for histograms). With s(x, y) = sum 2 x_d y_d/(x_d + y_d) the distance is s(x, x) + s(y, y) -
+// 2 s(x, y), as in [RBF].
 type Chi2 struct{ Sigma float64 }
 
 func (k Chi2) Scalar() bool                  { return false }
@@ -89,7 +85,7 @@ func formatSigma(sigma float64) string {
 	return ":" + strconv.FormatFloat(sigma, 'g', -1, 64)
 }
 
-// Parse reads linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA].
+// Parse parses linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA].
 func Parse(s string) (Kernel, error) {
 	name, arg, has := strings.Cut(s, ":")
 	switch name {

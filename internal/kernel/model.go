@@ -1,6 +1,6 @@
 package kernel
 
-// This file holds the models of kernel machines and their form in a file.
+// This file has the models of kernel machines and their file format.
 
 import (
 	"cmp"
@@ -14,37 +14,36 @@ import (
 	"blankout/internal/model"
 )
 
-// Model is a model with K outputs f_k = sum_j c_jk k(x_j, scale(x)) + b_k
-// over support vectors x_j. It is a model.Model. In a file of
-// kind "kernel" it is these blocks, little-endian:
+// Model is a model with K outputs f_k = sum_j c_jk k(x_j, scale(x)) + b_k over support vectors x_j. It implements
+// model.Model. A file of kind "kernel" has these blocks, little-endian:
 //
-// model                   JSON: the Head of a model, and the kernel
-// support/columns         uint32 by compact column: the Schema's column
-// support/ends            uint32 by support vector: the end of its entries
-// support/index           uint32 by entry: its compact column
-// support/values          float64 by entry
-// support/coefficients    float64 by support vector and output
-// names …                 the Schema's dictionary, if it has one
-// columns, rows/0000 …    the Scaler's statistics, if it has any
+//	model                   JSON: the Head of a model, and the kernel
+//	support/columns         uint32 by compact column: the Schema's column
+//	support/ends            uint32 by support vector: the end of its entries
+//	support/index           uint32 by entry: its compact column
+//	support/values          float64 by entry
+//	support/coefficients    float64 by support vector and output
+//	names …                 the Schema's dictionary, if it has one
+//	columns, rows/0000 …    the Scaler's statistics, if it has any
 type Model struct {
 	model.Head
 	Kernel Kernel
-	// Vectors counts the support vectors of the dual, alpha > 0, summed over the binary problems. The
-	// model's expansion may have further examples.
+	// Vectors is the number of support vectors of the dual, alpha > 0, summed over the binary problems. The model's
+	// expansion may have more examples.
 	Vectors int
-	// Rows holds the Scaler's statistics as in model.Linear; nil without a Scaler.
+	// Rows has the Scaler's statistics as in model.Linear; nil without a Scaler.
 	Rows *model.Table
 
-	columns []uint32 // of the Schema, ascending, by compact column
-	ends    []uint32 // by support vector: of its entries
-	index   []uint32 // by entry: its compact column
+	columns []uint32 // the Schema's column by compact column, ascending
+	ends    []uint32 // end of the entries by support vector
+	index   []uint32 // compact column by entry
 	values  []float64
-	coef    []float64 // coef[j*Outputs+k] of support vector j and output k
+	coef    []float64 // coef[j*Outputs+k] for support vector j and output k
 	rows    *Rows     // the support vectors by column
 }
 
-// NewModel returns the model of these support vectors and their coefficients,
-// coef[j*outputs+k] of vector j and output k, which it owns.
+// NewModel returns the model with these support vectors and coefficients, coef[j*outputs+k] for vector j and output k,
+// which it owns.
 func NewModel(head model.Head, k Kernel, vectors []event.Vec, coef []float64) (*Model, error) {
 	m := &Model{Head: head, Kernel: k, coef: coef}
 	for _, x := range vectors {
@@ -63,7 +62,7 @@ func NewModel(head model.Head, k Kernel, vectors []event.Vec, coef []float64) (*
 	return m, m.complete()
 }
 
-// complete checks the numbers of the support vectors, and makes the index by column.
+// complete checks the support vectors, and creates the index by column.
 func (m *Model) complete() error {
 	if len(m.values) != len(m.index) || len(m.coef) != len(m.ends)*m.Outputs {
 		return fmt.Errorf("block support/values: %d values for %d entries, %d coefficients for %d support vectors and %d outputs",
@@ -104,10 +103,10 @@ func (m *Model) complete() error {
 	return nil
 }
 
-// Support returns the number of examples that the model's expansion has.
+// Support returns the number of examples in the model's expansion.
 func (m *Model) Support() int { return len(m.ends) }
 
-// String names the kernel and the number of support vectors.
+// String returns the kernel and the number of support vectors.
 func (m *Model) String() string {
 	return fmt.Sprintf("kernel model (%s, %d support vectors)", m.Kernel, m.Support())
 }
@@ -115,7 +114,7 @@ func (m *Model) String() string {
 // Kind is "kernel".
 func (m *Model) Kind() string { return "kernel" }
 
-// Score is that of model.Model.
+// Score implements model.Model.
 func (m *Model) Score(e *event.Example, out []float64) []float64 {
 	x := e.Features
 	if m.Rows != nil {
@@ -124,7 +123,7 @@ func (m *Model) Score(e *event.Example, out []float64) []float64 {
 	return m.ScoreLacking(x, e, out)
 }
 
-// Standardized is that of model.Model.
+// Standardized implements model.Model.
 func (m *Model) Standardized(e *event.Example, out event.Vec) event.Vec {
 	if m.Rows == nil {
 		return event.Vec{Index: append(out.Index, e.Features.Index...), Value: append(out.Value, e.Features.Value...)}
@@ -132,7 +131,7 @@ func (m *Model) Standardized(e *event.Example, out event.Vec) event.Vec {
 	return (&model.Linear{Head: m.Head, Rows: m.Rows}).Standardized(e, out)
 }
 
-// Center is that of model.Model.
+// Center implements model.Model.
 func (m *Model) Center(column uint32) float64 {
 	if m.Rows == nil {
 		return 0
@@ -140,15 +139,15 @@ func (m *Model) Center(column uint32) float64 {
 	return (&model.Linear{Head: m.Head, Rows: m.Rows}).Center(column)
 }
 
-// ScoreVec is that of model.Model.
+// ScoreVec implements model.Model.
 func (m *Model) ScoreVec(x event.Vec, out []float64) []float64 { return m.score(x, 1, out) }
 
-// ScoreLacking is that of model.Model.
+// ScoreLacking implements model.Model.
 func (m *Model) ScoreLacking(x event.Vec, e *event.Example, out []float64) []float64 {
 	return m.score(x, m.Answer(e).Scale, out)
 }
 
-// score is ScoreVec of features that are multiplied by scale.
+// score is ScoreVec for features that are multiplied by scale.
 func (m *Model) score(x event.Vec, scale float64, out []float64) []float64 {
 	out = out[:m.Outputs]
 	copy(out, m.Intercept)
@@ -156,8 +155,7 @@ func (m *Model) score(x event.Vec, scale float64, out []float64) []float64 {
 	return m.ClassScores(out)
 }
 
-// WithScaler returns m with the Scaler of another model and its statistics: m was
-// trained on what that made of the features.
+// WithScaler returns m with the Scaler and statistics of another model, on whose standardized features m was trained.
 func (m *Model) WithScaler(of *model.Linear) *Model {
 	if of.Layout.Stats < 0 {
 		return m
@@ -191,7 +189,7 @@ func (m *Model) EachBlock() (iter.Seq[event.Block], error) {
 	return slices.Values(out), nil
 }
 
-// listOf returns numbers as a block.
+// listOf encodes numbers as a block.
 func listOf[T uint32 | float64](list []T) []byte {
 	out, err := binary.Append(nil, binary.LittleEndian, list)
 	if err != nil {
@@ -200,7 +198,7 @@ func listOf[T uint32 | float64](list []T) []byte {
 	return out
 }
 
-// readList reads a block of numbers.
+// readList decodes a block of numbers.
 func readList[T uint32 | float64](blocks []event.Block, name string) ([]T, error) {
 	raw, err := event.FindBlock(blocks, name)
 	if err != nil {
@@ -213,7 +211,7 @@ func readList[T uint32 | float64](blocks []event.Block, name string) ([]T, error
 	return list, nil
 }
 
-// ReadModel reads what EachBlock wrote.
+// ReadModel decodes the result of EachBlock.
 func ReadModel(blocks []event.Block) (*Model, error) {
 	data, err := event.FindBlock(blocks, "model")
 	if err != nil {
@@ -260,7 +258,7 @@ func ReadModel(blocks []event.Block) (*Model, error) {
 	return m, nil
 }
 
-// add adds the sum of the support vectors, f(scale x), to out.
+// add adds the sum over the support vectors, f(scale x), to out.
 func (m *Model) add(x event.Vec, scale float64, out []float64) {
 	columns, values := make([]uint32, 0, x.Len()), make([]float64, 0, x.Len())
 	xx, from := 0.0, 0

@@ -1,8 +1,7 @@
 package kernel
 
-// Rows computes k(x, x_j) for many rows x_j at once, by an index of the rows by column:
-// only shared columns are touched, in ascending order, so that the value of a pair does
-// not depend on which of the two is x, nor on the shard it is computed in.
+// Rows computes k(x, x_j) for many rows x_j at once, with an index of the rows by column. It only reads shared columns,
+// in ascending order, so that the value of a pair depends neither on which of the two is x, nor on the shard.
 type Rows struct {
 	Kernel Kernel
 	Self   []float64 // s(x_j, x_j)
@@ -13,14 +12,14 @@ type Rows struct {
 type shard struct {
 	lo, hi int
 	start  []uint32 // by column: its entries are start[c] … start[c+1]-1
-	row    []uint32 // counted from lo
+	row    []uint32 // relative to lo
 	value  []float64
 }
 
 const shardRows = 4096
 
-// NewRows makes the index of n rows, each a list of ascending columns below the number of
-// them and its values, which may share their memory. The kernel must have its width.
+// NewRows creates the index of n rows. Each row is a list of ascending columns below columns, and its values; rows may
+// share memory. The kernel must have its width.
 func NewRows(k Kernel, n, columns int, row func(i int) ([]uint32, []float64)) *Rows {
 	r := &Rows{Kernel: k, Self: make([]float64, n)}
 	shards := min(max(n/shardRows, 1), 16)
@@ -51,11 +50,11 @@ func NewRows(k Kernel, n, columns int, row func(i int) ([]uint32, []float64)) *R
 	return r
 }
 
-// Shards returns how many parts the rows are in, which may be computed at the same time.
+// Shards returns the number of shards, which may be computed concurrently.
 func (r *Rows) Shards() int { return len(r.shards) }
 
-// Into writes k(x, x_j) for every row j of a shard to its place in out. x is given by its
-// columns, ascending, and xx = s(x, x).
+// Into writes k(x, x_j) for every row j of a shard to out[j]. x is given by its columns, ascending, and values, and xx
+// = s(x, x).
 func (r *Rows) Into(shard int, columns []uint32, values []float64, xx float64, out []float64) {
 	sh, scalar := &r.shards[shard], r.Kernel.Scalar()
 	acc := out[sh.lo:sh.hi]

@@ -1,6 +1,6 @@
 package measure
 
-// This file holds the measures of rare positives, over bins of scores.
+// This file has measures of rare positives, over bins of scores.
 
 import (
 	"math"
@@ -8,24 +8,22 @@ import (
 	"blankout/internal/loss"
 )
 
-// Binary are measures of two classes, for positives that are rare. The zero value is ready
-// for use.
+// Binary holds measures of two classes, for rare positives. The zero value is ready for use.
 type Binary struct {
-	// Confusion holds the weight of the events by true and predicted class.
+	// Confusion has the weight of events by true and predicted class.
 	Confusion [2][2]float64
-	// Scores holds the weight of the events of each class by score, in bins that
-	// are about 1/48 wide at 0 and grow with the score.
+	// Scores has the weight of the events of each class by score, in bins that are about 1/48 wide at 0 and grow with
+	// the score.
 	Scores [2][scoreBins]float64
-	// Reliability groups the events by the probability of the positive class.
+	// Reliability bins the events by the probability of the positive class.
 	Reliability [10]Bar
 }
 
 const scoreBins = 256
 
-// scoreBin returns the bin of a score f, floor(scoreBins/2 + 24 asinh(2f)) kept
-// within the bins. Its edges are known as values of exp(asinh(2|f|)), to be found
-// by the exponent and the five leading bits of the mantissa: no interval of
-// those holds two edges.
+// scoreBin returns the bin of a score f: floor(scoreBins/2 + 24 asinh(2f)), clipped to the bins. Its edges are values
+// of exp(asinh(2|f|)), found by the exponent and the five leading bits of the mantissa: no interval of these contains
+// two edges.
 func scoreBin(f float64) int {
 	z := 2 * math.Abs(f)
 	t := z + math.Sqrt(z*z+1)
@@ -44,8 +42,7 @@ func scoreBin(f float64) int {
 	return scoreBins/2 + i
 }
 
-// scoreEdges holds exp(i/24), scoreBinAt the last edge, but never edge 128, up to
-// the smallest number of each key.
+// scoreEdges has exp(i/24). scoreBinAt has the last edge up to the smallest number of each key, except edge 128.
 var scoreEdges, scoreBinAt = func() (edges [scoreBins/2 + 1]float64, at [8 << 5]uint8) {
 	for i := range edges {
 		edges[i] = loss.Exp(float64(i) / 24)
@@ -60,15 +57,14 @@ var scoreEdges, scoreBinAt = func() (edges [scoreBins/2 + 1]float64, at [8 << 5]
 	return edges, at
 }()
 
-// Add counts in an event's label and predicted class, its score and the probability of the
-// positive class.
+// Add adds an event: its label and predicted class, its weight and score, and the probability of the positive class.
 func (b *Binary) Add(label, predicted int, weight, score, probability float64) {
 	b.Confusion[label][predicted] += weight
 	b.Scores[label][scoreBin(score)] += weight
 	Bars(b.Reliability[:]).add(probability, weight, label == 1)
 }
 
-// Sums returns where every sum is.
+// Sums returns pointers to all sums.
 func (b *Binary) Sums() (all []*float64) {
 	for label := range 2 {
 		for i := range b.Confusion[label] {
@@ -85,7 +81,7 @@ func (b *Binary) Sums() (all []*float64) {
 	return all
 }
 
-// Flipped returns the measures with the other class for the positive one.
+// Flipped returns the measures with the other class as the positive one.
 func (b *Binary) Flipped() *Binary {
 	out := &Binary{}
 	for k := range 2 {
@@ -103,19 +99,17 @@ func (b *Binary) Flipped() *Binary {
 	return out
 }
 
-// Precision returns the share of the events predicted positive that are, NaN if
-// there are none.
+// Precision returns the fraction of events predicted positive that are positive, NaN if there are none.
 func (b *Binary) Precision() float64 {
 	return b.Confusion[1][1] / (b.Confusion[0][1] + b.Confusion[1][1])
 }
 
-// Recall returns the share of the positive events predicted so, NaN if there
-// are none.
+// Recall returns the fraction of positive events predicted positive, NaN if there are none.
 func (b *Binary) Recall() float64 {
 	return b.Confusion[1][1] / (b.Confusion[1][0] + b.Confusion[1][1])
 }
 
-// ranking ranks the bins, calling each, if not nil, after a bin that holds events.
+// ranking ranks the bins. It calls each, if that is not nil, after each bin with events.
 func (b *Binary) ranking(each func(bin int, r *ranking)) (r ranking) {
 	for i := scoreBins - 1; i >= 0; i-- {
 		if n, p := b.Scores[0][i], b.Scores[1][i]; n+p > 0 {
@@ -128,29 +122,28 @@ func (b *Binary) ranking(each func(bin int, r *ranking)) (r ranking) {
 	return r
 }
 
-// AUC returns the area under the ROC curve, events of one bin counting as equal;
-// NaN without events of both classes.
+// AUC returns the area under the ROC curve, where events in one bin count as equal; NaN without events of both classes.
 func (b *Binary) AUC() float64 { r := b.ranking(nil); return r.auc() }
 
-// AveragePrecision returns the area under the precision-recall curve, events of
-// one bin counting as equal; NaN without positive events.
+// AveragePrecision returns the area under the precision-recall curve, where events in one bin count as equal; NaN
+// without positive events.
 func (b *Binary) AveragePrecision() float64 { r := b.ranking(nil); return r.averagePrecision() }
 
-// CalibrationError is that of the probabilities given to the positive class.
+// CalibrationError returns the calibration error of the positive class's probabilities.
 func (b *Binary) CalibrationError() float64 { return Bars(b.Reliability[:]).CalibrationError() }
 
-// Diagram is the reliability diagram of the probabilities given to the positive class.
+// Diagram returns the reliability diagram of the positive class's probabilities.
 func (b *Binary) Diagram() []Bin { return Bars(b.Reliability[:]).Diagram() }
 
-// Threshold is what predicting the positive class from a score on would have meant.
+// Threshold has the result of predicting the positive class from a score on.
 type Threshold struct {
 	Score     float64 `json:"score"`
-	Positives float64 `json:"positives"` // events of the positive class at or above it
-	Negatives float64 `json:"negatives"` // events of the other class at or above it
+	Positives float64 `json:"positives"` // weight of the positive events with such a score
+	Negatives float64 `json:"negatives"` // weight of the other events with such a score
 }
 
-// Thresholds returns one Threshold for the lower edge of each bin that holds events, the
-// highest score first. The last holds all events.
+// Thresholds returns a Threshold for the lower edge of each bin with events, the highest score first. The last includes
+// all events.
 func (b *Binary) Thresholds() (all []Threshold) {
 	b.ranking(func(bin int, r *ranking) {
 		all = append(all, Threshold{loss.Sinh(float64(bin-scoreBins/2)/24) / 2, r.positives, r.negatives})

@@ -1,7 +1,6 @@
 package measure
 
-// This file holds measures of labels that are classes: error, log-loss, ranking and
-// calibration.
+// This file has measures of classification: error, log-loss, ranking and calibration.
 
 import (
 	"cmp"
@@ -10,15 +9,15 @@ import (
 	"slices"
 )
 
-// Classes are sums of errors and log-losses over events whose label is a class, each
-// weighted by importance. The zero value is ready for use.
+// Classes holds sums of errors and log-losses of classified events, weighted by importance. The zero value is ready for
+// use.
 type Classes struct {
 	Weight  float64
-	Wrong   float64 // of those whose class was predicted wrongly
-	LogLoss float64 // nats
+	Wrong   float64 // weight of the events that were predicted wrongly
+	LogLoss float64 // in nats
 }
 
-// Add counts in an event. What was counted before is kept by that share.
+// Add adds an event, after multiplying all sums by keep.
 func (c *Classes) Add(right bool, weight, logLoss, keep float64) {
 	wrong := weight
 	if right {
@@ -29,39 +28,37 @@ func (c *Classes) Add(right bool, weight, logLoss, keep float64) {
 	c.LogLoss = c.LogLoss*keep + weight*logLoss
 }
 
-// LogLoss returns the log-loss of an event to whose class a probability was given. One below
-// 1e-15 counts as that.
+// LogLoss returns the log-loss of an event, given the probability of its class, which is at least 1e-15.
 func LogLoss(probability float64) float64 { return -math.Log(max(probability, 1e-15)) }
 
-// Sums returns where every sum is.
+// Sums returns pointers to all sums.
 func (c *Classes) Sums() []*float64 { return []*float64{&c.Weight, &c.Wrong, &c.LogLoss} }
 
-// Error returns the share of events predicted wrongly, NaN if there are none.
+// Error returns the fraction of wrong predictions, NaN without events.
 func (c Classes) Error() float64 { return c.Wrong / c.Weight }
 
 // MeanLogLoss returns the mean log-loss in nats, NaN without events.
 func (c Classes) MeanLogLoss() float64 { return c.LogLoss / c.Weight }
 
-// Bars are the sums behind a reliability diagram, over bins of equal width of the
-// probability that was given to a class.
+// Bars has the sums of a reliability diagram, over bins of equal width of a class's probability.
 type Bars []Bar
 
-// Bar holds the sums of one bin.
+// Bar has the sums of one bin.
 type Bar struct {
 	Weight      float64
-	Probability float64 // sum of the probabilities given
-	Right       float64 // weight of the events that are of the class
+	Probability float64 // sum of the probabilities
+	Right       float64 // weight of the events of the class
 }
 
-// Bin is a bar of a reliability diagram.
+// Bin is a bin of a reliability diagram.
 type Bin struct {
-	Probability float64 `json:"probability"` // mean of what was given
-	Right       float64 `json:"right"`       // share of the events that are of the class
-	Weight      float64 `json:"weight"`      // of the events
+	Probability float64 `json:"probability"` // mean probability
+	Right       float64 `json:"right"`       // fraction of events of the class
+	Weight      float64 `json:"weight"`      // total weight of the events
 }
 
 func (b Bars) add(probability, weight float64, right bool) {
-	bar := &b[max(0, min(int(probability*float64(len(b))), len(b)-1))] // of no number: the first
+	bar := &b[max(0, min(int(probability*float64(len(b))), len(b)-1))] // NaN is in the first bin
 	bar.Weight += weight
 	bar.Probability += weight * probability
 	if right {
@@ -69,8 +66,8 @@ func (b Bars) add(probability, weight float64, right bool) {
 	}
 }
 
-// CalibrationError returns the expected calibration error: the mean distance of the
-// probability given from the share of events of the class, NaN without events.
+// CalibrationError returns the expected calibration error: the mean distance of the probability from the fraction of
+// events of the class, NaN without events.
 func (b Bars) CalibrationError() float64 {
 	off, weight := 0.0, 0.0
 	for _, bar := range b {
@@ -80,7 +77,7 @@ func (b Bars) CalibrationError() float64 {
 	return off / weight
 }
 
-// Diagram returns the bins that hold events.
+// Diagram returns the bins with events.
 func (b Bars) Diagram() (out []Bin) {
 	for _, bar := range b {
 		if p := bar.Probability / bar.Weight; Defined(p) != nil {
@@ -90,14 +87,14 @@ func (b Bars) Diagram() (out []Bin) {
 	return out
 }
 
-// ranking adds up what the order of scores says of two classes, from the highest score to
-// the lowest. Equal scores are one step.
+// ranking computes measures of the order of scores of two classes, from the highest score to the lowest. Equal scores
+// are one step.
 type ranking struct {
-	positives, negatives float64 // weight so far
+	positives, negatives float64 // weights so far
 	area, precision      float64
 }
 
-// step goes on to the next score, which so much weight of each class has.
+// step adds the weights of both classes at the next score.
 func (r *ranking) step(positives, negatives float64) {
 	r.area += negatives * (r.positives + positives/2)
 	r.positives += positives
@@ -107,54 +104,53 @@ func (r *ranking) step(positives, negatives float64) {
 	}
 }
 
-// auc is the area under the ROC curve, NaN without events of both classes.
+// auc returns the area under the ROC curve, NaN without events of both classes.
 func (r *ranking) auc() float64 { return r.area / (r.positives * r.negatives) }
 
-// averagePrecision is sum (recall_i - recall_i-1) precision_i, NaN without positives.
+// averagePrecision returns sum (recall_i - recall_i-1) precision_i, NaN without positive events.
 func (r *ranking) averagePrecision() float64 { return r.precision / r.positives }
 
-// Evaluation keeps scored examples and measures how good the scores are. Every measure
-// counts an example with its importance weight. Use NewEvaluation.
+// Evaluation keeps scored events and measures the scores, weighted by importance. Create one with NewEvaluation.
 type Evaluation struct {
-	Positive  int // the positive one of two classes
+	Positive  int // the positive class of two
 	classes   int
 	examples  int
 	sums      Classes
 	confusion [][]float64
 	outputs   int
-	scores    []float64 // by example and output
+	scores    []float64 // by event and output
 	labels    []int32
 	weights   []float64
 	bars      [15]Bar
 	sets      struct{ weight, held, size float64 }
 }
 
-// ClassesReport holds the measures of scored examples, with the names of the predict
-// command's JSON. A measure that is undefined is nil.
+// ClassesReport has the measures of scored events, with the names in the JSON of the predict command. Undefined
+// measures are nil.
 type ClassesReport struct {
 	Examples int `json:"examples"` // labeled or not
-	// Error is the share of wrong classes in percent.
+	// Error is the fraction of wrong classes in percent.
 	Error *float64 `json:"error"`
 	// LogLoss is the mean of -log P(label), in nats.
 	LogLoss *float64 `json:"log_loss"`
-	// AUC and AveragePrecision are of the positive one of two classes.
+	// AUC and AveragePrecision are those of the positive class of two.
 	AUC              *float64 `json:"auc"`
 	AveragePrecision *float64 `json:"average_precision"`
-	// MAP is the mean over the classes of the average precision of a class
-	// against all others (Tran 2016).
+	// MAP is the mean over classes of the average precision of a class against all others (Tran 2016).
 	MAP *float64 `json:"map"`
-	// CalibrationError is that of the probability of the predicted class, over 15 bins.
+	// CalibrationError is that of the predicted class's probability, over 15 bins.
 	CalibrationError *float64 `json:"calibration_error"`
-	// Coverage is the share of the sets told that held the label, SetSize their mean size in classes.
+	// Coverage is the fraction of prediction sets that contain the label, and SetSize the mean number of classes in a
+	// set.
 	Coverage *float64 `json:"coverage"`
 	SetSize  *float64 `json:"set_size"`
-	// Reliability is what CalibrationError sums up.
+	// Reliability is the diagram behind CalibrationError.
 	Reliability []Bin `json:"reliability"`
-	// Confusion[i][j] is the weight of examples of class i predicted as j.
+	// Confusion[i][j] is the weight of events of class i that were predicted as j.
 	Confusion [][]float64 `json:"confusion"`
 }
 
-// NewEvaluation returns an empty Evaluation of scores over the given number of classes.
+// NewEvaluation returns an empty Evaluation for a number of classes.
 func NewEvaluation(classes int) *Evaluation {
 	e := &Evaluation{Positive: 1, classes: classes, confusion: make([][]float64, classes)}
 	for i := range e.confusion {
@@ -163,8 +159,8 @@ func NewEvaluation(classes int) *Evaluation {
 	return e
 }
 
-// Add counts in one example: its label, negative if it has none, its weight, the scores of
-// a model, the class that the model decides on, and the probabilities of the classes.
+// Add adds an event: its label, negative if it has none, its weight, the scores of a model, the predicted class, and
+// the probabilities of the classes.
 func (e *Evaluation) Add(label int, weight float64, scores []float64, predicted int, probabilities []float64) {
 	e.examples++
 	if label < 0 {
@@ -187,7 +183,7 @@ func (e *Evaluation) Add(label int, weight float64, scores []float64, predicted 
 	e.weights = append(e.weights, weight)
 }
 
-// AddSet counts in the set of classes that an example was told.
+// AddSet adds the prediction set of an event.
 func (e *Evaluation) AddSet(label int, weight float64, set []int) {
 	if label < 0 {
 		return
@@ -199,7 +195,7 @@ func (e *Evaluation) AddSet(label int, weight float64, set []int) {
 	}
 }
 
-// Report computes the measures of all examples so far.
+// Report returns the measures of all events so far.
 func (e *Evaluation) Report() ClassesReport {
 	r := ClassesReport{Examples: e.examples}
 	if e.sums.Weight == 0 {
@@ -235,7 +231,7 @@ func (e *Evaluation) Report() ClassesReport {
 	return r
 }
 
-// ranking ranks the examples by sign times an output as a score of a class.
+// ranking ranks the events by sign times an output as the score of a class.
 func (e *Evaluation) ranking(class, output int, sign float64) (r ranking) {
 	order := make([]int32, len(e.labels))
 	for i := range order {
@@ -257,11 +253,11 @@ func (e *Evaluation) ranking(class, output int, sign float64) (r ranking) {
 	return r
 }
 
-// constantAfter is how many examples say whether a constant would have predicted better.
+// constantAfter is the number of events for a comparison with a constant prediction.
 const constantAfter = 100
 
-// WorseThanConstant says in a sentence that the class fractions of the examples themselves would have predicted them
-// better, "" where they would not. nats says that scores are log-odds: else errors are compared, and not log-losses.
+// WorseThanConstant returns a sentence if the class frequencies of the events themselves would have predicted better,
+// else "". nats means that scores are log-odds; if not, errors are compared instead of log-losses.
 func (r ClassesReport) WorseThanConstant(nats bool) string {
 	if r.Examples < constantAfter || r.LogLoss == nil || r.Error == nil {
 		return ""

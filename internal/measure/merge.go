@@ -1,10 +1,10 @@
 package measure
 
-// This file merges sums of several learners.
+// This file merges the sums of several learners.
 
 import "math"
 
-// Power returns x^n, of products alone: the same bits on every machine.
+// Power returns x^n, computed from products only, so that every machine has the same bits.
 func Power(x float64, n uint64) float64 {
 	p := 1.0
 	for ; n > 0; n >>= 1 {
@@ -16,13 +16,12 @@ func Power(x float64, n uint64) float64 {
 	return p
 }
 
-// Fade adds to a sum what an interval adds to it that went from base to now, keep being what
-// the interval leaves of what was before.
+// Fade adds to a sum what an interval from base to now has added, where keep is the decay of the interval.
 func Fade(x *float64, base, now, keep float64) {
 	*x = math.FMA(*x, keep, math.FMA(-base, keep, now))
 }
 
-// Merge is Fade of sums that lie in the same order in each.
+// Merge is Fade for sums in the same order.
 func Merge(x, base, now []*float64, keep float64) {
 	for i := range x {
 		Fade(x[i], *base[i], *now[i], keep)

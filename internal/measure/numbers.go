@@ -1,5 +1,5 @@
-// Package measure holds measures of predictions against labels, classes or numbers, for
-// learners that measure as they go and for commands that measure a file.
+// Package measure has measures of predictions against labels, for learners that measure progressively and for commands
+// that measure a file.
 package measure
 
 import (
@@ -8,22 +8,22 @@ import (
 	"blankout/internal/loss"
 )
 
-// Numbers are sums over targets that are numbers and the values predicted for them, each
-// weighted by importance. The zero value is ready for use.
+// Numbers holds sums over regression targets and their predicted values, weighted by importance. The zero value is
+// ready for use.
 type Numbers struct {
 	Weight   float64
 	Absolute float64 // of |y - value|
 	Squared  float64 // of (y - value)^2
-	Deviance float64 // of twice the loss above its least, see Deviance
+	Deviance float64 // of twice the loss above its minimum, see Deviance
 	Below    float64 // weight of the targets at or below the value
 	// Mean of the targets, and the sum of their squared differences from it.
 	Mean, Scatter float64
-	// The weight of the targets for which there was an interval, and of those within theirs.
+	// The weight of the targets with an interval, and of those within it.
 	Asked, Within float64
 }
 
-// Add counts in a target y for which a value was predicted, and the interval from low to
-// high, NaN where there was none. What was counted before is kept by that share.
+// Add adds a target y with its predicted value, and the interval from low to high, NaN if there is none, after
+// multiplying all sums by keep.
 func (n *Numbers) Add(l loss.Loss, y, weight, value, low, high, keep float64) {
 	for _, sum := range []*float64{&n.Weight, &n.Absolute, &n.Squared, &n.Deviance, &n.Below, &n.Scatter, &n.Asked, &n.Within} {
 		*sum *= keep
@@ -50,12 +50,12 @@ func (n *Numbers) Add(l loss.Loss, y, weight, value, low, high, keep float64) {
 	}
 }
 
-// Sums returns where every sum is.
+// Sums returns pointers to all sums.
 func (n *Numbers) Sums() []*float64 {
 	return []*float64{&n.Weight, &n.Absolute, &n.Squared, &n.Deviance, &n.Below, &n.Mean, &n.Scatter, &n.Asked, &n.Within}
 }
 
-// Merge adds what other has counted.
+// Merge adds the sums of other.
 func (n *Numbers) Merge(other *Numbers) {
 	if other.Weight == 0 {
 		return
@@ -73,8 +73,8 @@ func (n *Numbers) Merge(other *Numbers) {
 	n.Within += other.Within
 }
 
-// Deviance is twice what a loss without noise is above its least for the target y: the
-// squared error of linear regression, the Poisson deviance of counts.
+// Deviance returns twice the loss without noise above its minimum for the target y: the squared error of linear
+// regression, the Poisson deviance of counts.
 func Deviance(l loss.Loss, y, value float64) float64 {
 	least := 0.0
 	if bound := l.Facts().Lower; bound != nil {
@@ -87,14 +87,14 @@ func Deviance(l loss.Loss, y, value float64) float64 {
 	return max(2*(at-least), 0)
 }
 
-// MAE returns the mean absolute error, NaN without events, as the others do.
+// MAE returns the mean absolute error. It is NaN without events, like the following measures.
 func (n *Numbers) MAE() float64 { return n.Absolute / n.Weight }
 
-// RMSE returns the root of the mean squared error.
+// RMSE returns the root mean squared error.
 func (n *Numbers) RMSE() float64 { return math.Sqrt(n.Squared / n.Weight) }
 
-// R2 returns the coefficient of determination, 1 less the squared error as a share of that
-// of the targets' mean; NaN where all targets are equal.
+// R2 returns the coefficient of determination, 1 minus the squared error divided by that of the targets' mean; NaN if
+// all targets are equal.
 func (n *Numbers) R2() float64 {
 	if n.Scatter == 0 {
 		return math.NaN()
@@ -102,8 +102,8 @@ func (n *Numbers) R2() float64 {
 	return 1 - n.Squared/n.Scatter
 }
 
-// Coverage returns the share of the targets that were at or below the value, of a loss of
-// quantiles, else of those within their interval.
+// Coverage returns the fraction of targets at or below the value for a quantile loss, else of those within their
+// interval.
 func (n *Numbers) Coverage(l loss.Loss) float64 {
 	if _, quantile := l.(loss.Quantile); quantile {
 		return n.Below / n.Weight
@@ -111,15 +111,13 @@ func (n *Numbers) Coverage(l loss.Loss) float64 {
 	return n.Within / n.Asked
 }
 
-// NumbersReport holds the measures of numbers with the names that scripts rely on. What is
-// undefined is nil.
+// NumbersReport has the measures of regression with the names that scripts rely on. Undefined measures are nil.
 type NumbersReport struct {
 	MAE      *float64 `json:"mae"`
 	RMSE     *float64 `json:"rmse"`
 	R2       *float64 `json:"r2"`
 	Deviance *float64 `json:"deviance"` // mean, see Deviance
-	// Coverage is the share of the targets within their interval, of quantile:T of those at
-	// or below the value.
+	// Coverage is the fraction of targets within their interval or, for quantile:T, at or below the value.
 	Coverage *float64 `json:"coverage"`
 }
 
@@ -128,7 +126,7 @@ func (n *Numbers) Report(l loss.Loss) NumbersReport {
 	return NumbersReport{Defined(n.MAE()), Defined(n.RMSE()), Defined(n.R2()), Defined(n.Deviance / n.Weight), Defined(n.Coverage(l))}
 }
 
-// Defined returns x for a report, nil if it is infinite or no number.
+// Defined returns a pointer to x, nil if it is infinite or NaN.
 func Defined(x float64) *float64 {
 	if x-x != 0 {
 		return nil

@@ -4,33 +4,32 @@ package measure
 
 import "math"
 
-// BlockRecords is how many records of a stream make a block of Paired.
+// BlockRecords is the number of records of a block of Paired.
 const BlockRecords = 1000
 
-// Paired compares a learner with another one at the events that both predicted before they learned
-// them. Losses that follow each other depend on each other, as under drift. So the differences are
-// averaged over blocks of BlockRecords records, and the standard error is that of the means of blocks.
-// Blocks and windows begin at multiples of records, wherever a batch or a run ends: equal streams give
-// equal values.
+// Paired compares a learner with another at the events that both predicted before they learned them. Consecutive losses
+// are dependent, for example under drift, so the differences are averaged over blocks of BlockRecords records, and the
+// standard error is that of the block means. Blocks and windows start at multiples of records, independently of batches
+// and runs, so that equal streams give equal values.
 type Paired struct {
-	From  uint64     `json:"from"`  // records before the first block
-	Total Difference `json:"total"` // of all blocks
-	// Window is of the latest whole window, Before of the window before it.
+	From  uint64     `json:"from"`  // number of records before the first block
+	Total Difference `json:"total"` // over all blocks
+	// Window is over the latest whole window, and Before over the window before it.
 	Window Difference `json:"window"`
 	Before Difference `json:"before"`
 
-	// Open is the window under way, Sum and Weight are of the block under way.
+	// Open is the current window; Sum and Weight are those of the current block.
 	Open   Difference `json:"open"`
 	Sum    float64    `json:"sum"`
 	Weight float64    `json:"weight"`
-	Seen   uint64     `json:"seen"` // records so far
+	Seen   uint64     `json:"seen"` // number of records so far
 }
 
-// Difference is the mean over blocks of the loss of one learner less that of another.
+// Difference is the mean over blocks of the loss of one learner minus that of another.
 type Difference struct {
 	Blocks  uint64  `json:"blocks"`
 	Mean    float64 `json:"mean"`
-	Scatter float64 `json:"scatter"` // sum of the squared deviations from Mean
+	Scatter float64 `json:"scatter"` // sum of squared deviations from Mean
 }
 
 func (d *Difference) add(x float64) {
@@ -40,7 +39,7 @@ func (d *Difference) add(x float64) {
 	d.Scatter += off * (x - d.Mean)
 }
 
-// StandardError returns the standard error of the mean, NaN of fewer than two blocks.
+// StandardError returns the standard error of the mean, NaN for fewer than two blocks.
 func (d Difference) StandardError() float64 {
 	if d.Blocks < 2 {
 		return math.NaN()
@@ -52,14 +51,14 @@ func (d Difference) StandardError() float64 {
 // Better reports whether the loss is smaller by more than three standard errors.
 func (d Difference) Better() bool { return d.Mean+3*d.StandardError() < 0 }
 
-// NewPaired returns a comparison that begins with the first whole block after so many records.
+// NewPaired returns a comparison that starts with the first whole block after so many records.
 func NewPaired(records uint64) Paired {
 	return Paired{From: (records + BlockRecords - 1) / BlockRecords * BlockRecords, Seen: records}
 }
 
-// Add counts in the record of that number, the first being 1: the difference of the losses, and the
-// importance of the event. A difference that is not finite does not count. window is the number of
-// records of a window, a multiple of BlockRecords. Numbers ascend.
+// Add adds the record of a number, from 1: the difference of the losses, and the importance of the event. It ignores a
+// difference that is not finite. window is the number of records of a window, a multiple of BlockRecords. Numbers
+// ascend.
 func (p *Paired) Add(record uint64, difference, weight float64, window uint64) {
 	p.Advance(record-1, window)
 	if p.Seen = record; record > p.From && difference-difference == 0 {
@@ -69,7 +68,7 @@ func (p *Paired) Add(record uint64, difference, weight float64, window uint64) {
 	p.close(window)
 }
 
-// Advance counts in the records up to that number that are not in it yet, without a difference.
+// Advance adds the records up to a number without a difference.
 func (p *Paired) Advance(record, window uint64) {
 	for p.Seen < record {
 		p.Seen = min(record, p.Seen/BlockRecords*BlockRecords+BlockRecords)
@@ -97,13 +96,13 @@ func (p *Paired) close(window uint64) {
 	p.Open = Difference{}
 }
 
-// Better reports whether the learner was better in each of the latest two windows, see
-// Difference.Better, and the latter ended with the latest record.
+// Better reports whether the learner was better in each of the latest two windows, see Difference.Better, of which the
+// second ended with the latest record.
 func (p *Paired) Better(window uint64) bool {
 	return p.Seen%window == 0 && p.Before.Better() && p.Window.Better()
 }
 
-// DifferenceReport is a Difference with the names that scripts rely on. What is undefined is nil.
+// DifferenceReport is a Difference with the names that scripts rely on. Undefined values are nil.
 type DifferenceReport struct {
 	Blocks        uint64   `json:"blocks"`
 	Difference    *float64 `json:"difference"`

@@ -1,6 +1,5 @@
-// Package pages takes memory by the megabyte, in large pages where the kernel has them. What
-// is looked into at random would otherwise wait for nearly every page's address too, and what is
-// read at once for every page of 4 KB.
+// Package pages allocates memory by the megabyte, in large pages if the kernel supports them. Random access would
+// otherwise also wait for the address of nearly every page, and sequential access for every page of 4 KB.
 package pages
 
 import (
@@ -9,14 +8,15 @@ import (
 	"unsafe"
 )
 
-// chunkBytes is how much a Chunk takes at a time. Memory goes back when nobody holds any of it.
+// chunkBytes is the number of bytes that a Chunk allocates at a time. The garbage collector frees a chunk when no piece
+// of it is referenced.
 const chunkBytes = 8 << 20
 
-// Chunk gives out memory, one piece behind the other. Its zero value is ready for use.
+// Chunk allocates pieces of memory next to each other. Its zero value is ready for use.
 type Chunk struct{ spare []byte }
 
-// Bytes returns n zeros that begin at a multiple of 64 bytes, if n is larger than that. most
-// bounds what may be taken for later pieces beside them.
+// Bytes returns n zeros, aligned to 64 bytes if n is larger than that. most is the largest number of bytes to allocate
+// for later pieces.
 func (c *Chunk) Bytes(n, most int) []byte {
 	if n > chunkBytes/2 {
 		p := make([]byte, n)
@@ -32,8 +32,8 @@ func (c *Chunk) Bytes(n, most int) []byte {
 	return p
 }
 
-// Floats returns the float64 that the bytes of memory are in little-endian order, in the same
-// memory. ok is false where this machine does not hold them so.
+// Floats returns the float64 values whose little-endian bytes are in memory, without a copy. ok is false if this
+// machine is not little-endian.
 func Floats(memory []byte) (x []float64, ok bool) {
 	p := unsafe.Pointer(unsafe.SliceData(memory))
 	if len(memory)%8 != 0 || uintptr(p)%8 != 0 || !littleEndian() {
@@ -42,8 +42,8 @@ func Floats(memory []byte) (x []float64, ok bool) {
 	return unsafe.Slice((*float64)(p), len(memory)/8), true
 }
 
-// Memory returns the bytes of x in little-endian order: the same memory, or a copy where this
-// machine does not hold them so.
+// Memory returns the bytes of x in little-endian order: the same memory, or a copy if this machine is not
+// little-endian.
 func Memory(x []float64) []byte {
 	if littleEndian() {
 		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 8*len(x))

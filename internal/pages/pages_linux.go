@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Large asks the kernel for pages of 2 MB, as far as any fit in memory that has not been
-// touched. It need not grant them; without them everything is slower, and the same.
+// Large asks the kernel for pages of 2 MB in memory that has not been touched. The kernel may refuse; then everything
+// is slower and otherwise the same.
 func Large(memory []byte) {
 	const size = 2 << 20
 	from := min(len(memory), int(-uintptr(unsafe.Pointer(unsafe.SliceData(memory)))&(size-1)))

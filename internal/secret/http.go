@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Client returns what asks other services, which may be sent secrets; t may be nil. It
-// gives up after a minute, and follows no redirect to another server than the one that was
-// named: package http takes servers of one host for one, whatever their port.
+// Client returns a client for requests that may contain secrets; t may be nil. It gives up after a minute, and follows
+// no redirect to another server than the requested one. Package http considers servers on one host equal, whatever
+// their port.
 func Client(t *tls.Config) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = t
@@ -25,8 +25,7 @@ func Client(t *tls.Config) *http.Client {
 	}}
 }
 
-// SameOrigin says whether a request that was redirected goes to the server that the first
-// went to: its scheme, host and port.
+// SameOrigin reports whether a redirected request goes to the same server as the first: its scheme, host and port.
 func SameOrigin(r *http.Request, via []*http.Request) bool {
 	first := via[0].URL
 	return r.URL.Scheme == first.Scheme && strings.EqualFold(r.URL.Host, first.Host)

@@ -1,4 +1,4 @@
-// Package secret reads what must not stand in a configuration.
+// Package secret reads secrets, which must not be in a configuration.
 package secret
 
 import (
@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Read returns the secret in a file, without the newline at its end, or where no
-// file is named the one in an environment variable, "" if it is not set. A file
-// that is empty is an error: a configuration that names a file wants a secret.
+// Read returns the secret in a file, without a newline at its end. If file is "", it returns the value of an
+// environment variable, "" if that is not set. An empty file is an error, because a configuration that names a file
+// needs a secret.
 func Read(file, env string) (string, error) {
 	if file == "" {
 		if env == "" {

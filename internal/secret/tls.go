@@ -8,9 +8,8 @@ import (
 	"blankout/internal/event"
 )
 
-// TLS returns a configuration that trusts the authorities of the PEM file ca and shows the
-// certificate of the files cert and key; an empty name leaves Go's default. An error is a
-// *event.KeyError of ca_file or cert_file.
+// TLS returns a configuration with the certificate authorities of the PEM file ca and the certificate of the files cert
+// and key; an empty name means Go's default. An error is a *event.KeyError for ca_file or cert_file.
 func TLS(ca, cert, key string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
