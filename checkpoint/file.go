@@ -1,12 +1,9 @@
-// Package checkpoint guards what was learned: one file format for checkpoints,
-// models and snapshots, and a directory of such files that survives a crash at
-// any instant.
+// Package checkpoint protects what was learned: one file format for checkpoints, models and snapshots, and a directory
+// of such files that survives a crash at any instant.
 //
-// The file is a container of named blocks (see [Write] and [Decode], and the
-// table in docs/checkpoint-format.md). The packages that
-// write blocks know what they mean; this one checks every byte of them. The
-// directory is a [Store]: it has one owner, keeps the newest n files and finds the
-// newest undamaged one again.
+// A file is a container of named blocks (see [Write] and [Decode], and the table in docs/formats.md). The packages that
+// write blocks define their meaning; this package checks every byte of them. A directory is a [Store]: it has one
+// owner, keeps the newest n files and finds the newest undamaged one again.
 package checkpoint
 
 import (
@@ -29,24 +26,22 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Magic is how every file begins, Version the format that this program writes
-// and the newest it reads.
+// Magic is the start of every file. Version is the format that this program writes, and the newest that it reads.
 const (
 	Magic   = "blankout"
 	Version = 1
 )
 
-// Kind says what a file holds as a whole.
+// Kind is the kind of a file.
 type Kind string
 
 // The kinds of files.
 const (
-	Linear Kind = "linear" // a linear model, perhaps with the learner's state beside it
+	Linear Kind = "linear" // a linear model, with or without the learner's state
 	Kernel Kind = "kernel" // support vectors and their multipliers
 )
 
-// These errors say what is wrong with a file. Test for them with errors.Is; the error
-// itself says where.
+// These errors describe what is wrong with a file. Use errors.Is to check for them; the error's text has the place.
 var (
 	ErrDamaged = errors.New("damaged")                             // bytes changed or missing
 	ErrForeign = errors.New("not a blankout file")                 // another magic
@@ -57,7 +52,7 @@ var (
 type File struct {
 	Name   string // base name, for messages; "" if decoded from memory
 	Kind   Kind
-	Blocks []event.Block // in the order written; the data alias what was decoded
+	Blocks []event.Block // in the order of the file; data aliases what was decoded
 }
 
 // Block returns the data of a block.
@@ -79,14 +74,13 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Write writes a file. The blocks are asked for one after another and not kept,
-// so a caller that encodes on demand holds one encoded block at a time. Equal
-// blocks give equal bytes: there is no time, name or counter in a file.
+// Write writes a file. It requests the blocks one at a time and keeps none, so a caller that encodes on demand has one
+// encoded block in memory. Equal blocks give equal bytes: a file contains no time, name or counter.
 func Write(w io.Writer, kind Kind, blocks iter.Seq[event.Block]) error {
 	if kind != Linear && kind != Kernel {
 		return fmt.Errorf("writing a file of unknown kind %q", kind)
 	}
-	// The closing checksum sees every byte before it, the others their own part.
+	// The closing checksum covers all bytes before it, the others their own part.
 	total := xxhash.New()
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	e := &encoder{w: io.MultiWriter(buffered, total), part: crc32.New(castagnoli)}
@@ -141,18 +135,18 @@ func (e *encoder) checksum() {
 	e.part.Reset()
 }
 
-// Decode reads a file from memory. The blocks alias data. Errors are
-// ErrForeign, ErrNewer or ErrDamaged, with the place.
+// Decode decodes a file from memory. The blocks alias data. Errors are ErrForeign, ErrNewer or ErrDamaged, with the
+// place.
 func Decode(data []byte) (*File, error) {
 	d := decoder{data: data, size: len(data)}
 	return d.file()
 }
 
-// decoder reads a file and keeps the first error.
+// decoder decodes a file and keeps the first error.
 type decoder struct {
-	data  []byte    // all of it, or
-	in    io.Reader // where it comes from
-	check bool      // it is only looked whether it is sound: memory may be used again
+	data  []byte    // the whole file, or
+	in    io.Reader // its source
+	check bool      // only checks the file, so memory may be reused
 	size  int
 	at    int
 	total xxhash.Digest
@@ -216,7 +210,7 @@ func (d *decoder) file() (*File, error) {
 		if d.err != nil {
 			break
 		}
-		// The head is sound from here on, so the length can be believed.
+		// The head is valid here, so its lengths are reliable.
 		name := string(head[3 : len(head)-12])
 		length := binary.LittleEndian.Uint64(head[len(head)-12:])
 		where = fmt.Sprintf("block %q", name)
@@ -237,7 +231,7 @@ func (d *decoder) file() (*File, error) {
 	return nil, d.err
 }
 
-// closing reads the closing part, which starts with its tag at start, of a file of so many blocks.
+// closing checks the closing part, whose tag is at start, of a file with so many blocks.
 func (d *decoder) closing(start, blocks int) {
 	count := d.take(4, "the closing part")
 	want := d.total.Sum64()
@@ -259,7 +253,7 @@ func (d *decoder) fail(at int, format string, args ...any) {
 	}
 }
 
-// take returns the next n bytes, and nothing after an error.
+// take returns the next n bytes, or nil after an error.
 func (d *decoder) take(n int, where string) []byte {
 	if d.err == nil && n > d.size-d.at {
 		d.fail(d.at, "%s is cut off", where)
@@ -285,8 +279,7 @@ func (d *decoder) take(n int, where string) []byte {
 	return p
 }
 
-// memory returns n bytes to read into. Those of blocks of rows lie side by side, where a
-// model.Table can leave them.
+// memory returns n bytes to read into. Blocks of rows are adjacent, so that a model.Table can use them in place.
 func (d *decoder) memory(n int) []byte {
 	switch {
 	case n < 1<<16:
@@ -298,7 +291,7 @@ func (d *decoder) memory(n int) []byte {
 	return d.room.Bytes(n, d.size-d.at)
 }
 
-// more returns what has been taken of a part, p, and as much behind it as p says.
+// more returns p, the start of a part, followed by the rest, whose size it reads from p.
 func (d *decoder) more(p []byte, size func(p []byte) int, where string) []byte {
 	if d.err != nil {
 		return nil
@@ -321,8 +314,8 @@ func (d *decoder) sum(where string, part []byte) {
 // ReadFile reads and checks a file.
 func ReadFile(path string) (*File, error) { return readFile(osFS{}, path, false) }
 
-// readFile reads and checks a file, each block into memory of its own: nobody keeps all of a
-// large one by holding a part. The blocks of one that is only checked hold nothing.
+// readFile reads and checks a file. Each block has memory of its own, so that a reference to one does not keep a large
+// file in memory. If check is set the blocks are empty.
 func readFile(fsys fileSystem, path string, check bool) (*File, error) {
 	in, size, err := fsys.Open(path)
 	if err != nil {
@@ -338,10 +331,8 @@ func readFile(fsys fileSystem, path string, check bool) (*File, error) {
 	return f, nil
 }
 
-// WriteFile replaces the file at path: after a crash at any instant there is
-// either the old file or the new one, and once WriteFile has returned nil it is
-// the new one. It leaves nothing else behind unless the crash came in between,
-// then perhaps a file that ends in ".tmp".
+// WriteFile replaces the file at path: after a crash at any instant there is either the old file or the new one, and
+// once WriteFile has returned nil it is the new one. A crash may leave a file that ends in ".tmp", and nothing else.
 //
 // It replaces regular files only, see Target.
 func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
@@ -353,9 +344,8 @@ func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
 	return err
 }
 
-// Target returns the path that WriteFile replaces: path itself, or what it leads to if
-// it is a symbolic link. It fails if anything but a regular file is there, because
-// WriteFile would put a file in the place of a device, a pipe or a directory.
+// Target returns the path that WriteFile replaces: path, or its target if it is a symbolic link. It returns an error if
+// anything but a regular file is there, because WriteFile would replace a device, a pipe or a directory by a file.
 func Target(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -380,10 +370,10 @@ func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[event.Bl
 	return replaceFile(fsys, path, shared, func(w io.Writer) error { return Write(w, kind, blocks) })
 }
 
-// The modes of files, from which the process's umask takes bits away.
+// The modes of files, before the process's umask.
 const (
 	shared  = fs.FileMode(0o644) // models: others may predict with them
-	private = fs.FileMode(0o600) // checkpoints: they hold events
+	private = fs.FileMode(0o600) // checkpoints: they contain events
 )
 
 func replaceFile(fsys fileSystem, path string, mode fs.FileMode, write func(io.Writer) error) (size int64, err error) {
@@ -402,7 +392,7 @@ func replaceFile(fsys fileSystem, path string, mode fs.FileMode, write func(io.W
 	if err == nil {
 		err = f.Sync()
 	}
-	// Close is called in any case; its error counts only if nothing failed before.
+	// Close is always called; its error counts only if nothing failed before.
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}

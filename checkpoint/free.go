@@ -1,6 +1,6 @@
 package checkpoint
 
-// This file keeps some of the disk free for others.
+// This file keeps part of the disk free for other writers.
 
 import (
 	"errors"
@@ -10,11 +10,10 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// ErrDiskFull is the error of a Save that would have left less than
-// Store.MinFree bytes free on the disk. Nothing has been changed then.
+// ErrDiskFull is the error of a Save that would leave less than Store.MinFree bytes free. Nothing has changed then.
 var ErrDiskFull = errors.New("the disk is nearly full")
 
-// Free returns how many bytes are free for this program on the directory's disk.
+// Free returns the number of bytes that are free for this program on the directory's disk.
 func (s *Store) Free() (int64, error) {
 	free, err := s.fs.Free(s.dir)
 	if err != nil {
@@ -23,8 +22,8 @@ func (s *Store) Free() (int64, error) {
 	return free, nil
 }
 
-// room returns ErrDiskFull if writing so many bytes would leave less than MinFree.
-// A disk whose free space cannot be read counts as having room: writing will tell.
+// room returns ErrDiskFull if writing so many bytes would leave less than MinFree. If the free space is not known it
+// returns nil, and writing may fail.
 func (s *Store) room(bytes int64) error {
 	if s.MinFree <= 0 {
 		return nil
@@ -37,8 +36,8 @@ func (s *Store) room(bytes int64) error {
 		ErrDiskFull, humanize.IBytes(uint64(max(free, 0))), s.dir, humanize.IBytes(uint64(bytes)), humanize.IBytes(uint64(s.MinFree)))
 }
 
-// guarded is a Writer that looks at the disk again every few megabytes: others
-// write to it too, and a checkpoint may be larger than the one before.
+// guarded is a Writer that checks the free space again every few megabytes, because others write to the disk as well,
+// and a checkpoint may be larger than the last one.
 type guarded struct {
 	w     io.Writer
 	store *Store

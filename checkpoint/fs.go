@@ -1,7 +1,6 @@
 package checkpoint
 
-// This file holds the door to the operating system, behind which tests lose and refuse
-// data.
+// This file has the interface to the operating system, which tests replace to lose and refuse data.
 
 import (
 	"bytes"
@@ -14,23 +13,23 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// fileSystem is what a Store asks of the operating system. The tests have a
-// second one that fails, and forgets what was not synced, at any call.
+// fileSystem is what a Store needs of the operating system. Tests have a second implementation that fails, and loses
+// what was not synced, at any call.
 type fileSystem interface {
-	MkdirAll(dir string) error                      // open to the owner alone
+	MkdirAll(dir string) error                      // accessible to the owner only
 	ReadDir(dir string) (names []string, err error) // files and directories, sorted
 	ReadFile(name string) ([]byte, error)
 	Open(name string) (in io.ReadCloser, size int64, err error)
 	Create(name string, mode fs.FileMode) (file, error) // truncates
 	Rename(from, to string) error                       // replaces to
 	Remove(name string) error
-	SyncDir(dir string) error // makes creations, renames and removals in dir last
+	SyncDir(dir string) error // makes creations, renames and removals in dir durable
 	Free(dir string) (bytes int64, err error)
 }
 
 type file interface {
 	io.Writer
-	Sync() error // makes the contents last
+	Sync() error // makes the content durable
 	Close() error
 }
 
@@ -61,7 +60,7 @@ func (osFS) Open(name string) (io.ReadCloser, int64, error) {
 	if err == nil && info.Mode().IsRegular() {
 		return f, info.Size(), nil
 	}
-	data, err := io.ReadAll(f) // of a pipe nobody knows how much will come
+	data, err := io.ReadAll(f) // the size of a pipe's content is not known
 	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), errors.Join(err, f.Close())
 }
 
@@ -119,5 +118,5 @@ func firstError(err error, then func() error) error {
 	return then()
 }
 
-// notFound tells whether an error says that a file is not there.
+// notFound reports whether an error means that a file does not exist.
 func notFound(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -4,5 +4,5 @@ package checkpoint
 
 import "syscall"
 
-// noFollow opens a file and no symbolic link to one.
+// noFollow opens a file, but not through a symbolic link.
 const noFollow = syscall.O_NOFOLLOW

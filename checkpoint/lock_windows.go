@@ -1,5 +1,4 @@
 package checkpoint
 
-// noFollow would open a file and no symbolic link to one; to make a link takes a privilege
-// on Windows.
+// noFollow has no effect; on Windows creating a link needs a privilege.
 const noFollow = 0

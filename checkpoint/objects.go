@@ -1,8 +1,8 @@
 package checkpoint
 
-// This file keeps checkpoints as the objects of an S3-compatible store. A start takes the
-// prefix over from whoever had it: a machine that is gone cannot give it back. The one that
-// had it, should it still run, sees so before it writes next, and writes no more.
+// This file keeps checkpoints as objects in an S3-compatible store. A start takes the prefix from its last owner,
+// because a machine that is gone cannot release it. If the last owner still runs, it notices before its next write, and
+// writes nothing more.
 
 import (
 	"bytes"
@@ -18,20 +18,20 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// Objects are those of a store whose names begin with a prefix, by their names behind it.
+// Objects are the objects of a store whose names begin with a prefix, by the rest of their names.
 type Objects interface {
 	Where() string                                             // s3://BUCKET/PREFIX
 	List() (names []string, err error)                         // up to the next slash, sorted
-	Read(name string) (data []byte, tag string, err error)     // fs.ErrNotExist
-	Write(name string, data []byte, before string) (err error) // ErrTaken unless its tag is before, "" for none there
+	Read(name string) (data []byte, tag string, err error)     // fs.ErrNotExist if there is none
+	Write(name string, data []byte, before string) (err error) // ErrTaken unless its tag is before, "" for no object
 	Remove(name string) error
 }
 
-// ErrTaken says that an object is not what its writer took it for.
+// ErrTaken reports that an object is not the one that its writer expects.
 var ErrTaken = errors.New("another has written it")
 
-// OpenObjects is Open for the objects of a store. A learner that has the prefix already and
-// still runs is ousted, see Store.Ousted.
+// OpenObjects is Open for the objects of a store. A learner that owns the prefix and still runs loses it, see
+// Store.Ousted.
 func OpenObjects(o Objects, keep int) (*Store, error) {
 	s, err := open(&objectFS{objects: o, created: map[string]*objectFile{}}, o.Where(), keep)
 	if err != nil {
@@ -40,7 +40,7 @@ func OpenObjects(o Objects, keep int) (*Store, error) {
 	return s, s.own(func() (owner, error) { return s.takeObjects(o) })
 }
 
-// takeObjects replaces the object of the lock by one that names this process.
+// takeObjects replaces the lock object by one that identifies this process.
 func (s *Store) takeObjects(o Objects) (owner, error) {
 	there, tag, err := o.Read(lockName)
 	if err != nil && !notFound(err) {
@@ -49,7 +49,7 @@ func (s *Store) takeObjects(o Objects) (owner, error) {
 	if text := strings.TrimSpace(string(there)); text != freed {
 		s.Ousted = text
 	}
-	host, _ := os.Hostname() // for people only
+	host, _ := os.Hostname() // for people
 	l := objectLock{o, fmt.Appendf(nil, "process %d of %s since %s (%s)\n", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339), rand.Text())}
 	if err := o.Write(lockName, l.text, tag); err != nil {
 		if errors.Is(err, ErrTaken) {
@@ -60,10 +60,10 @@ func (s *Store) takeObjects(o Objects) (owner, error) {
 	return l, nil
 }
 
-// freed is what the lock holds after an orderly stop.
+// freed is the content of the lock after an orderly stop.
 const freed = "free"
 
-// objectLock is the object lock with this text.
+// objectLock is the lock object with this text.
 type objectLock struct {
 	objects Objects
 	text    []byte
@@ -92,8 +92,8 @@ func (l objectLock) Close() error {
 	return nil
 }
 
-// objectFS is the fileSystem of Objects. A file that is created is held in memory until its
-// Rename, which writes the object at once. Every call that changes something is a failpoint.
+// objectFS is the fileSystem of Objects. A created file is kept in memory until its Rename, which writes the object at
+// once. Every call that changes something is a failpoint.
 type objectFS struct {
 	objects Objects
 	created map[string]*objectFile // by name
@@ -165,7 +165,7 @@ func (o *objectFS) Remove(path string) error {
 	return o.objects.Remove(o.name(path))
 }
 
-// objectFile is what an object is to hold.
+// objectFile is the future content of an object.
 type objectFile struct{ bytes.Buffer }
 
 func (f *objectFile) Write(p []byte) (int, error) {

@@ -1,7 +1,6 @@
 package checkpoint
 
-// This file holds the directory of checkpoints: its lock, its saves, and what a start
-// loads.
+// This file has the directory of checkpoints: its lock, its saves, and what a start loads.
 
 import (
 	"cmp"
@@ -22,21 +21,19 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Store is a directory of checkpoints, or the objects of a store (OpenObjects), with one
-// owner at a time. Files are named
-// by a sequence number that only grows, so the newest has the largest name:
+// Store is a directory of checkpoints, or the objects of a store (OpenObjects), with one owner at a time. Files are
+// named by a sequence number that only grows, so the newest has the largest name:
 //
 //	checkpoint-000000000042.blankout
 //
-// One goroutine may use a Store at a time; List may be called by anyone, on a
-// directory that somebody else owns too.
+// Only one goroutine may use a Store at a time. Any goroutine may call List, also for a directory with another owner.
 type Store struct {
-	// MinFree is how many bytes a Save leaves free on the disk at least, so that
-	// others (dead letters, a broker) can go on writing. 0 lets a Save fill the disk.
+	// MinFree is the number of bytes that a Save leaves free on the disk, for other writers (dead letters, a broker). 0
+	// lets a Save fill the disk.
 	MinFree int64
 
-	// Ousted names the learner that had the objects of a store before and did not give
-	// them up, "" for none: it was killed, or it still runs and will be told at its next save.
+	// Ousted is the name of the learner that owned the objects of a store before and did not release them, "" for none.
+	// It was killed, or it still runs and gets an error at its next save.
 	Ousted string
 
 	dir   string
@@ -44,8 +41,7 @@ type Store struct {
 	fs    fileSystem
 	owner owner
 	last  int64 // size of the last checkpoint
-	// sound says of the checkpoints that this Store has written, or read to the last
-	// byte, whether they can be used.
+	// sound has the checkpoints that this Store has written or read completely, and whether they are valid.
 	sound map[string]bool
 }
 
@@ -53,20 +49,18 @@ const (
 	namePrefix = "checkpoint-"
 	nameSuffix = ".blankout"
 	lockName   = "lock"
-	// asidePrefix begins the name of a directory of SetAside; the number is the
-	// newest checkpoint's in it.
+	// asidePrefix is the prefix of a directory of SetAside, followed by the number of the newest checkpoint in it.
 	asidePrefix = "set-aside-"
 )
 
-// ErrLost is the error of every call that would change a directory that this Store no
-// longer owns, because the directory or its lock was moved or removed. Another learner
-// may be at work there.
+// ErrLost is the error of every call that would change a directory that this Store no longer owns, because the
+// directory or its lock was moved or removed. Another learner may use it.
 var ErrLost = errors.New("the directory is no longer this learner's")
 
-// ErrNone is the error of Load for a directory without any checkpoint.
+// ErrNone is the error of Load for a directory without checkpoints.
 var ErrNone = errors.New("no checkpoint")
 
-// Refusal says why a file was passed over.
+// Refusal is why a file was skipped.
 type Refusal struct {
 	Name string
 	Err  error
@@ -78,14 +72,12 @@ func (r Refusal) String() string { return r.Name + " refused: " + r.Err.Error() 
 type Saved struct {
 	Name  string
 	Bytes int64
-	// Prune is the error of removing older files; they are tried again after
-	// the next Save. The checkpoint itself is safe.
+	// Prune is the error of removing older files, which the next Save retries. The checkpoint itself is safe.
 	Prune error
 }
 
-// Open takes the directory into exclusive ownership, creating it if need be. It
-// fails if another process has it. The Store keeps the newest keep checkpoints,
-// at least one; two or more leave something to go back to.
+// Open takes exclusive ownership of the directory, and creates it if necessary. It fails if another process owns it.
+// The Store keeps the newest keep checkpoints, at least one; keep two or more to be able to go back.
 func Open(dir string, keep int) (*Store, error) {
 	s, err := open(osFS{}, dir, keep)
 	if err != nil {
@@ -96,13 +88,13 @@ func Open(dir string, keep int) (*Store, error) {
 
 // owner is the ownership of a directory.
 type owner interface {
-	// lost returns nil as long as the directory is owned, an ErrLost if it is no longer, and
-	// any other error of looking as it is.
+	// lost returns nil while the directory is owned, an ErrLost if it is no longer owned, and any other error of the
+	// check.
 	lost() error
 	Close() error
 }
 
-// own takes the directory and clears what a crash has left behind, which only its owner may.
+// own takes ownership of the directory and removes what a crash has left.
 func (s *Store) own(take func() (owner, error)) (err error) {
 	if s.owner, err = take(); err != nil {
 		return err
@@ -127,7 +119,7 @@ func open(fsys fileSystem, dir string, keep int) (*Store, error) {
 
 func (s *Store) takeLock() (owner, error) {
 	path := filepath.Join(s.dir, lockName)
-	// Whoever may write into the directory must not choose a file elsewhere to be written to.
+	// Others that may write into the directory must not be able to redirect writes to a file elsewhere.
 	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() {
 		return nil, fmt.Errorf("checkpoint directory %s: %s is no file of its own (%v): remove it, and see who has put it there", s.dir, path, there.Mode().Type())
 	}
@@ -143,12 +135,11 @@ func (s *Store) takeLock() (owner, error) {
 		}
 		return nil, fmt.Errorf("checkpoint directory %s is in use by another learner%s: stop it, or give this one a directory of its own", s.dir, owner)
 	}
-	writeOwner(path) // for the message above only
+	writeOwner(path) // only for the message above
 	return fileLock{lock, s.dir}, nil
 }
 
-// fileLock is a locked file in a directory. The directory is lost if another file is at
-// its path, or none.
+// fileLock is a locked file in a directory. The directory is lost if another file, or none, is at its path.
 type fileLock struct {
 	*flock.Flock
 	dir string
@@ -178,8 +169,7 @@ func (l fileLock) lost() error {
 		l.dir, ErrLost, path, what)
 }
 
-// owned is the fileSystem of a Store that holds the lock of its directory: before it
-// lists or changes what is there it looks whether that is still so.
+// owned is the fileSystem of a Store with a lock. Before it lists or changes anything it checks the ownership.
 type owned struct {
 	fileSystem
 	store *Store
@@ -211,8 +201,8 @@ func (o owned) Remove(name string) error {
 	return firstError(o.store.owner.lost(), func() error { return o.fileSystem.Remove(name) })
 }
 
-// The owner's process id follows the first byte of the lock file, which Windows
-// keeps others from reading while it is locked.
+// The owner's process id follows the first byte of the lock file. On Windows that byte cannot be read while it is
+// locked.
 func writeOwner(path string) {
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
@@ -256,9 +246,8 @@ func (s *Store) removeTemporary() error {
 // startsName is the file that counts the calls of NextStart.
 const startsName = "starts"
 
-// NextStart returns how often it has been called for this directory, this call
-// included: a number that grows with every start, whatever becomes of the
-// checkpoints, and fits 32 bits. It is safe on the disk before it is returned.
+// NextStart returns the number of its calls for this directory, including this call: a number that grows with every
+// start, independent of the checkpoints, and fits 32 bits. It is durable before NextStart returns.
 func (s *Store) NextStart() (uint64, error) {
 	path := join(s.dir, startsName)
 	n := uint64(0)
@@ -282,7 +271,7 @@ func (s *Store) NextStart() (uint64, error) {
 	return n, nil
 }
 
-// Close gives the directory up.
+// Close releases the directory.
 func (s *Store) Close() error {
 	if s.owner == nil {
 		return nil
@@ -290,7 +279,7 @@ func (s *Store) Close() error {
 	return s.owner.Close()
 }
 
-// join returns the name of a file in a directory, or of an object behind a prefix.
+// join returns the name of a file in a directory, or of an object with a prefix.
 func join(dir, name string) string {
 	if strings.Contains(dir, "://") {
 		return dir + "/" + name
@@ -304,7 +293,7 @@ func (s *Store) Dir() string { return s.dir }
 // List returns the names of the checkpoints in a directory, the newest first.
 func List(dir string) ([]string, error) { return list(osFS{}, dir) }
 
-// Sort returns those of names that are of checkpoints, the newest first.
+// Sort returns the names of checkpoints among names, the newest first.
 func Sort(names []string) []string {
 	names = slices.DeleteFunc(names, func(name string) bool { _, ok := sequence(name); return !ok })
 	slices.SortFunc(names, func(a, b string) int {
@@ -315,8 +304,7 @@ func Sort(names []string) []string {
 	return names
 }
 
-// Newest returns the file that a path stands for: itself, or of a directory the
-// newest checkpoint in it, by its name. The error is ErrNone if it has none.
+// Newest returns path or, for a directory, the newest checkpoint in it by name. The error is ErrNone if there is none.
 func Newest(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -373,10 +361,9 @@ func (s *Store) nextSequence() (uint64, error) {
 	return next, nil
 }
 
-// Save writes a checkpoint and removes all behind the newest sound ones. Once it has
-// returned without error the checkpoint survives a loss of power; if it fails, or the
-// process dies in it, the checkpoints before are as they were. After ErrLost every
-// later call fails too, and nothing was changed in whatever is now at the path.
+// Save writes a checkpoint and removes all but the newest valid ones. Once it has returned without error the checkpoint
+// survives a loss of power. If it fails, or the process dies in it, the earlier checkpoints are unchanged. After
+// ErrLost every later call fails as well, and nothing is changed in what is now at the path.
 func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {
@@ -400,10 +387,9 @@ func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 	return Saved{Name: name, Bytes: size, Prune: s.prune(names)}, nil
 }
 
-// prune removes checkpoints, of names from the newest to the oldest, that come after
-// one just saved. Only sound ones count towards keep: a damaged one stays until as
-// many sound ones are newer, and costs none of them its place. Whether one is sound
-// is seen by reading it, once.
+// prune removes old checkpoints after a save; names are from the newest to the oldest. Only valid ones count towards
+// keep: a damaged one stays until so many valid ones are newer. A checkpoint is read once to determine whether it is
+// valid.
 func (s *Store) prune(names []string) (err error) {
 	if len(names) < s.keep {
 		return nil
@@ -429,10 +415,9 @@ func (s *Store) prune(names []string) (err error) {
 	return err
 }
 
-// Load returns the newest checkpoint that is sound, and the newer ones it
-// refused as damaged. Its error is ErrNone if there is no checkpoint at all. A
-// file of a newer format or one that cannot be read is not passed over: going back to
-// an older one would learn again what a healthy file already holds.
+// Load returns the newest valid checkpoint, and the newer ones that are damaged. The error is ErrNone if there is no
+// checkpoint. It does not skip a file with a newer format or one that cannot be read, because an older one would learn
+// again what a valid file already contains.
 func (s *Store) Load() (*File, []Refusal, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {
@@ -457,8 +442,7 @@ func (s *Store) Load() (*File, []Refusal, error) {
 	return nil, refused, fmt.Errorf("%s: none of %d checkpoints can be used, the newest: %w", s.dir, len(refused), refused[0].Err)
 }
 
-// LoadName returns the checkpoint of that name in the directory. Later saves
-// come after the newest one all the same.
+// LoadName returns the checkpoint with a name in the directory. Later saves follow the newest one in any case.
 func (s *Store) LoadName(name string) (*File, error) {
 	if _, ok := sequence(name); !ok {
 		return nil, fmt.Errorf("checkpoint directory %s: %q is not the name of a checkpoint (they look like %s)", s.dir, name, fileName(42))
@@ -470,9 +454,8 @@ func (s *Store) LoadName(name string) (*File, error) {
 	return f, nil
 }
 
-// SetAside moves every checkpoint into a new directory beside them and returns
-// its name, "" if there were none: the next Load finds nothing, and nothing is
-// lost. The sequence goes on, so that names stay unique.
+// SetAside moves all checkpoints into a new directory next to them and returns its name, "" if there were none. The
+// next Load finds nothing, and nothing is lost. The sequence continues, so names stay unique.
 func (s *Store) SetAside() (string, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil || len(names) == 0 {

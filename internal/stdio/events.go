@@ -19,10 +19,10 @@ import (
 	"blankout/stream/record"
 )
 
-// room is memory of one request, and holds nothing from one to the next.
+// room is scratch memory for one request.
 type room struct {
 	example  event.Example
-	declared event.Example // what a model takes an event for
+	declared event.Example // the event with detected faults declared missing
 	labels   []float64
 	weights  []float64
 	values   []float64
@@ -34,10 +34,11 @@ type room struct {
 	out      []byte
 }
 
-// publishFor is for how many events at once a learner's model is published: it predicts faster than the learner.
+// publishFor is the number of events in a request from which on a learner's model is published, because it predicts
+// faster than the learner.
 const publishFor = 16
 
-// batch is the events of a request, one after another.
+// batch holds the events of a request, in order.
 type batch struct {
 	n      int
 	decode func(ctx context.Context, i int, r record.Record, e *event.Example) error
@@ -128,7 +129,7 @@ func (l *learner) batch(op byte, n int, p []byte) (b batch, err error) {
 	return b, nil
 }
 
-// one learns or predicts event i, and appends what is predicted to the answer.
+// one learns or predicts event i, and appends the prediction to the answer.
 func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *int) error {
 	r := &l.room
 	e := &r.example
@@ -140,7 +141,7 @@ func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *in
 		}
 		head.Label, head.Unlabeled = label, false
 	} else if flags&flagLearn != 0 && flags&flagLabels == 0 {
-		head.Unlabeled = false // events of JSON hold their labels themselves
+		head.Unlabeled = false // JSON events contain their labels
 	}
 	if err := b.decode(ctx, i, head, e); err != nil {
 		return err
@@ -172,7 +173,7 @@ func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *in
 	return nil
 }
 
-// ofModel appends what the model predicts.
+// ofModel appends the prediction of a model.
 func (l *learner) ofModel(flags byte, i int, came *event.Example, width *int) error {
 	r, m := &l.room, l.model
 	if flags&flagUnseen == 0 {
@@ -224,8 +225,8 @@ func (l *learner) append(flags byte, scores []float64, d model.Decision, number 
 	l.put(scores, width)
 }
 
-// put appends numbers to the answer. Events of one answer have as many as the last one: those before it, which were
-// answered when there were fewer classes, get zeros.
+// put appends numbers to the answer. All events of an answer have as many numbers as the last one: earlier ones, from
+// before a class was added, get zeros.
 func (l *learner) put(values []float64, width *int) {
 	r := &l.room
 	if was := *width; was != len(values) && was > 0 {
@@ -242,10 +243,10 @@ func (l *learner) put(values []float64, width *int) {
 	}
 }
 
-// regression says whether labels are numbers.
+// regression reports whether labels are numbers.
 func (l *learner) regression() bool { return l.schema.Target != loss.Sign }
 
-// label returns the text of the label that a number stands for.
+// label returns the text of a label, given its number.
 func (l *learner) label(x float64) ([]byte, error) {
 	if l.regression() {
 		l.room.text = strconv.AppendFloat(l.room.text[:0], x, 'g', -1, 64)
@@ -257,7 +258,7 @@ func (l *learner) label(x float64) ([]byte, error) {
 	return nil, fmt.Errorf("label %v: there are %d", x, len(l.classes))
 }
 
-// width returns how many numbers an event would be answered with.
+// width returns the number of values in the answer for an event.
 func (l *learner) width(flags byte) int {
 	switch k := len(l.schema.Classes); {
 	case flags&flagChoice != 0 && !l.regression():
@@ -271,7 +272,7 @@ func (l *learner) width(flags byte) int {
 	}
 }
 
-// answers returns what the HTTP server would answer to each line of JSON.
+// answers returns what the HTTP server would answer for each line of JSON.
 func (l *learner) answers(ctx context.Context, q request) (a answer, err error) {
 	if len(q.payload) < 8 {
 		return a, errors.New("answers without the number of features to explain")

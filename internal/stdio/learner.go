@@ -1,6 +1,6 @@
 package stdio
 
-// This file makes and saves learners, and says what there is to tell of them.
+// This file creates, saves and inspects learners.
 
 import (
 	"bytes"
@@ -29,13 +29,13 @@ import (
 	"blankout/stream/record"
 )
 
-// learner is one that learns, or a model that is predicted with.
+// learner is a learner, or a model for predictions.
 type learner struct {
 	settings []string
-	online   *online.Learner // nil of a model
+	online   *online.Learner // nil for a model
 	source   served.Source   // of a model that was opened
-	model    *served.Model   // of a learner the one of now, nil since it has learned
-	client   json.RawMessage // what a client had kept with it
+	model    *served.Model   // for a learner the current model, nil if it has learned since
+	client   json.RawMessage // what a client has stored with it
 
 	record  record.Config
 	schema  *event.Schema
@@ -43,21 +43,21 @@ type learner struct {
 	rows    []*record.Rows // by shape
 	widths  []int          // of rows, by shape
 	sparse  *record.SparseRows
-	classes [][]byte // that labels are numbers of
+	classes [][]byte // labels, by the number that a client uses
 
 	room room
 }
 
-// blockSettings is the block of a checkpoint that holds a learner's settings.
+// blockSettings is the checkpoint block with a learner's settings.
 const blockSettings = "settings"
 
 // saved is the JSON of that block.
 type saved struct {
-	Settings []string        `json:"settings"` // as opNew takes them
+	Settings []string        `json:"settings"` // in the form of opNew
 	Client   json.RawMessage `json:"client,omitempty"`
 }
 
-// parse reads a configuration from a list of settings, over base or else the defaults.
+// parse parses a configuration from a list of settings, over base or the defaults.
 func parse(base *config.Config, settings []byte) (c *config.Loaded, list []string, err error) {
 	if err := json.Unmarshal(settings, &list); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errSettings, err)
@@ -81,14 +81,14 @@ func newLearner(settings []byte) (*learner, error) {
 	return l, l.begin(s)
 }
 
-// learned returns the settings of the learner that run makes of a configuration.
+// learned returns the settings of the learner of a configuration, as the command run has them.
 func learned(c *config.Loaded) online.Config {
 	out := c.Learner.Among(c.Record.Declares(""), c.Record.Grouped())
 	out.Positive = c.Record.PositiveName()
 	return out
 }
 
-// begin makes what a learner of a Schema decodes with.
+// begin creates the decoders of a learner with a Schema.
 func (l *learner) begin(s *event.Schema) error {
 	if len(l.record.Classes) == 0 {
 		online.TakeMoreClasses(s)
@@ -96,7 +96,7 @@ func (l *learner) begin(s *event.Schema) error {
 	return l.decode(s)
 }
 
-// decode makes the decoders of events of a Schema, but for shapes.
+// decode creates the decoders of events of a Schema, except for shapes.
 func (l *learner) decode(s *event.Schema) (err error) {
 	c := l.record
 	c.Format = "json"
@@ -108,7 +108,7 @@ func (l *learner) decode(s *event.Schema) (err error) {
 	return err
 }
 
-// loadLearner goes on with a learner that was saved. Settings that are given take the place of those that it was saved with.
+// loadLearner continues with a saved learner. The given settings replace those that it was saved with.
 func loadLearner(payload []byte) (*learner, error) {
 	if len(payload) < 8 || binary.LittleEndian.Uint64(payload) > uint64(len(payload)-8) {
 		return nil, errors.New("a file with its settings is shorter than it says")
@@ -128,7 +128,7 @@ func loadLearner(payload []byte) (*learner, error) {
 		if err := json.Unmarshal(block, &was); err != nil {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
 		}
-	} else { // a checkpoint of run, which tells how records are read
+	} else { // a checkpoint of the command run, which has the format of records
 		m, err := served.FromFile(file, nil)
 		if err != nil {
 			return nil, err
@@ -153,19 +153,19 @@ func loadLearner(payload []byte) (*learner, error) {
 	return l, l.begin(l.online.Schema())
 }
 
-// Address says where the model of opOpen is.
+// Address is the place of the model for opOpen.
 type Address struct {
 	Address string `json:"address"` // a file, a directory of checkpoints, a server, or a topic or object of snapshots
 	Token   string `json:"token"`
 	Missing string `json:"missing_policy"`
-	// Settings are those of [kafka] and [s3], beside those of the environment.
+	// Settings are those of [kafka] and [s3], in addition to those in the environment.
 	Settings []string `json:"settings"`
 }
 
 var (
-	// errOpening is of a model that could not be had.
+	// errOpening is the error of a model that cannot be opened.
 	errOpening = errors.New("opening a model")
-	// errSettings is of settings that cannot be used.
+	// errSettings is the error of invalid settings.
 	errSettings = errors.New("settings")
 )
 
@@ -211,11 +211,11 @@ func (l *learner) setModel(m *served.Model) error {
 	l.model, l.record = m, m.Record
 	l.record.Unlabeled = true
 	schema := m.Schema.Clone()
-	schema.Names = nil // for people, not for predictions
+	schema.Names = nil // names are for people, not for predictions
 	return l.decode(schema)
 }
 
-// now returns the model of now.
+// now returns the current model.
 func (l *learner) now() *served.Model {
 	if l.model == nil {
 		l.model = served.New(l.online.Snapshot().Model(), l.record)
@@ -256,7 +256,7 @@ func (l *learner) addClasses(payload []byte) (a answer, err error) {
 	return jsonAnswer(append([]string{}, l.schema.Classes...))
 }
 
-// Inspection is what opInspect answers.
+// Inspection is the answer of opInspect.
 type Inspection struct {
 	Events     uint64   `json:"events"`
 	Regression bool     `json:"regression"`
@@ -268,9 +268,9 @@ type Inspection struct {
 	Noise      string   `json:"noise"`
 	Version    uint64   `json:"version,omitempty"` // of a snapshot
 	Published  string   `json:"published,omitempty"`
-	ZeroBased  bool     `json:"zero_based,omitempty"` // columns by number count from 0 in lines of svmlight
+	ZeroBased  bool     `json:"zero_based,omitempty"` // numeric columns count from 0 in lines of svmlight
 	Settings   []string `json:"settings,omitempty"`
-	// Client is what the client gave when the learner was saved.
+	// Client is what the client stored when the learner was saved.
 	Client json.RawMessage `json:"client,omitempty"`
 	// Of a learner.
 	Measures *online.Summary `json:"measures,omitempty"`
@@ -304,7 +304,7 @@ func (l *learner) inspect() (answer, error) {
 	return jsonAnswer(i)
 }
 
-// save returns a checkpoint: what run writes, the settings, and what a client wants to find again, JSON.
+// save returns a checkpoint: that of the command run, the settings, and JSON that the client stores.
 func (l *learner) save(client []byte) (a answer, err error) {
 	if l.online == nil {
 		return a, errors.New("a model that was loaded does not learn, and has no state to save: export it")
@@ -342,7 +342,7 @@ func (l *learner) save(client []byte) (a answer, err error) {
 	return answer{payload: b.Bytes()}, err
 }
 
-// export returns the model of now as a file.
+// export returns the current model as a file.
 func (l *learner) export(payload []byte) (a answer, err error) {
 	var as struct {
 		Format  string `json:"format"`

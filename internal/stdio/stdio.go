@@ -1,11 +1,11 @@
-// Package stdio answers another program that learns and predicts: frames on standard input and output, many learners in
-// one process. The Python package starts it.
+// Package stdio serves another program that learns and predicts, with frames on standard input and output and many
+// learners in one process. The Python package starts it.
 //
-// A request is a head of 16 bytes and a payload. The head is an operation and flags, a byte each, the number of a
-// learner (uint16), how many events the payload holds (uint32) and its size in bytes (uint64). An answer is a status
-// (uint32: 0, 1 for an event that is refused, 2 for any other error), how many numbers it holds for each event (uint32), a
-// size (uint64) and that payload: numbers, JSON, the bytes of a file, or the error as JSON. Numbers are little-endian; those of
-// payloads are float64 but where it is said.
+// A request is a head of 16 bytes and a payload. The head has an operation and flags, one byte each, the number of a
+// learner (uint16), the number of events in the payload (uint32) and its size in bytes (uint64). An answer has a status
+// (uint32: 0, 1 for a refused event, 2 for any other error), the number of values per event (uint32), a size (uint64)
+// and a payload of that size: numbers, JSON, the bytes of a file, or the error as JSON. Numbers are little-endian; in
+// payloads they are float64 unless stated otherwise.
 package stdio
 
 import (
@@ -26,55 +26,55 @@ import (
 	"blankout/online"
 )
 
-// Protocol counts the changes of the frames: a client asks for it first, with opHello.
+// Protocol is the version of the frames. A client requests it first, with opHello.
 const Protocol = 1
 
 // Operations. The payloads of those in lower case are JSON or files.
 const (
 	opHello   = 'h' // answer: JSON {"version": …, "protocol": …}
 	opNew     = 'n' // JSON: list of settings "section.key=value"
-	opLoad    = 'l' // a list of settings as of opNew, its size in bytes before it (uint64), and a checkpoint: a learner goes on
-	opOpen    = 'o' // JSON, see Address: a model is to be predicted with
-	opLook    = 'u' // JSON: the number that a newer model at the address of this one is to get; answer: JSON, whether there is one
-	opModel   = 'b' // the bytes of a model, checkpoint or snapshot, to be predicted with
-	opClose   = 'x' // the learner is let go
+	opLoad    = 'l' // a list of settings as for opNew, preceded by its size in bytes (uint64), and a checkpoint: continue with a learner
+	opOpen    = 'o' // JSON, see Address: open a model for predictions
+	opLook    = 'u' // JSON: the number for a newer model at the address of this one; answer: JSON, whether there is one
+	opModel   = 'b' // the bytes of a model, checkpoint or snapshot, for predictions
+	opClose   = 'x' // discard the learner
 	opShape   = 's' // JSON: names of the columns of rows; answer: JSON, the number of this shape
-	opClasses = 'c' // JSON: labels, appended to those that labels of events are numbers of; answer: JSON, the classes so far
+	opClasses = 'c' // JSON: labels, appended to the list in which event labels are indices; answer: JSON, the classes so far
 	opInspect = 'i' // answer: JSON, see Inspection
-	opSave    = 'w' // JSON that opInspect answers of what is loaded, or nothing; answer: the bytes of a checkpoint
+	opSave    = 'w' // JSON that opInspect returns later, or nothing; answer: the bytes of a checkpoint
 	opExport  = 'e' // JSON {"format": "model" | "onnx" | "json" | "text", "missing_policy": …}; answer: that file
-	opAnswers = 'a' // the number of features to explain (uint64), then lines of JSON; answer: lines of JSON, served.Prediction
+	opAnswers = 'a' // number of features to explain (uint64), then lines of JSON; answer: lines of JSON, served.Prediction
 
 	opLines  = 'J' // events are lines of JSON
 	opRows   = 'R' // the number of a shape (uint64), then rows
-	opSparse = 'S' // where each row begins (n+1 int64), columns (int64), then values
+	opSparse = 'S' // start of each row (n+1 int64), columns (int64), then values
 )
 
 // Flags of opLines, opRows and opSparse.
 const (
 	flagLearn   = 1 << iota // learn the events
-	flagAnswer              // answer what is predicted of each, before it is learned
-	flagLabels              // the payload begins with a label for each event: the number of one of opClasses, or the target; NaN for none
-	flagWeights             // then comes a weight for each event
-	flagScores              // answer scores in place of probabilities, or of value, low and high
-	flagUnseen              // answer events of which the model has seen no feature
-	flagChoice              // answer the number of the class that is decided for, in the order of opClasses
+	flagAnswer              // answer with the prediction of each event, before it is learned
+	flagLabels              // the payload begins with a label for each event: an index of opClasses, or the target; NaN for none
+	flagWeights             // followed by a weight for each event
+	flagScores              // answer with scores instead of probabilities, or of value, low and high
+	flagUnseen              // predict events of which the model has seen no feature
+	flagChoice              // answer with the index of the predicted class, in the order of opClasses
 )
 
-// maxPayload bounds a request.
+// maxPayload is the largest size of a request.
 const maxPayload = 4 << 30
 
 // Server holds the learners.
 type Server struct {
 	version  string
 	learners map[uint16]*learner
-	payload  bytes.Buffer // of the request at hand
+	payload  bytes.Buffer // of the current request
 }
 
-// New returns a Server of a program of this version.
+// New returns a Server of a program with this version.
 func New(version string) *Server { return &Server{version: version, learners: map[uint16]*learner{}} }
 
-// request is a request whose payload is borrowed, but for opLoad and opModel.
+// request is a request. Its payload is borrowed, except for opLoad and opModel.
 type request struct {
 	op, flags byte
 	learner   uint16
@@ -82,9 +82,9 @@ type request struct {
 	payload   []byte
 }
 
-// answer is what a request is answered with.
+// answer is the answer to a request.
 type answer struct {
-	width   int // numbers for each event
+	width   int // number of values per event
 	payload []byte
 }
 
@@ -123,14 +123,14 @@ func (s *Server) read(in io.Reader) (q request, err error) {
 		payload = &bytes.Buffer{}
 	}
 	payload.Reset()
-	if _, err = io.CopyN(payload, in, int64(size)); errors.Is(err, io.EOF) { // as much memory as there are bytes, whatever the head says
+	if _, err = io.CopyN(payload, in, int64(size)); errors.Is(err, io.EOF) { // allocates only as many bytes as arrive, whatever the head says
 		err = io.ErrUnexpectedEOF
 	}
 	q.payload = payload.Bytes()
 	return q, err
 }
 
-// rowError says which event of a request is refused. Those before it have been learned and are not answered.
+// rowError reports which event of a request was refused. The events before it have been learned, without an answer.
 type rowError struct {
 	Row    int          `json:"row"`
 	Reason event.Reason `json:"reason"`
@@ -145,7 +145,7 @@ type failure struct {
 	Text string `json:"text"`
 }
 
-// kindOf says what kind of error err is, "" for none that a client treats on its own.
+// kindOf returns the kind of an error, "" if clients do not distinguish it.
 func kindOf(err error) string {
 	var key *event.KeyError
 	var mismatch *online.MismatchError
@@ -233,7 +233,7 @@ func (s *Server) do(ctx context.Context, q request) (a answer, err error) {
 	return a, fmt.Errorf("unknown operation %q", q.op)
 }
 
-// add makes a learner of a number that no other has.
+// add adds a learner under a free number.
 func (s *Server) add(number uint16, make func() (*learner, error)) error {
 	if s.learners[number] != nil {
 		return fmt.Errorf("there is a learner %d", number)
@@ -245,7 +245,7 @@ func (s *Server) add(number uint16, make func() (*learner, error)) error {
 	return err
 }
 
-// look asks the source of a model for a newer one, which gets a number of its own.
+// look checks the source of a model for a newer one, which gets a number of its own.
 func (s *Server) look(ctx context.Context, l *learner, payload []byte) (a answer, err error) {
 	var number uint16
 	if err := json.Unmarshal(payload, &number); err != nil {
@@ -281,7 +281,7 @@ func jsonAnswer(of any) (a answer, err error) {
 	return a, err
 }
 
-// numbers reads n float64 from the front of p, into out's memory, and returns what is left of p.
+// numbers reads n float64 values from the start of p, into the memory of out, and returns the rest of p.
 func numbers(p []byte, n int, out []float64) (read []float64, rest []byte, err error) {
 	if n < 0 || len(p)/8 < n {
 		return nil, nil, fmt.Errorf("%d bytes where %d numbers should be", len(p), n)
@@ -293,7 +293,7 @@ func numbers(p []byte, n int, out []float64) (read []float64, rest []byte, err e
 	return read, p[8*n:], nil
 }
 
-// integers is numbers of int64.
+// integers is numbers for int64 values.
 func integers(p []byte, n int, out []int64) (read []int64, rest []byte, err error) {
 	if n < 0 || len(p)/8 < n {
 		return nil, nil, fmt.Errorf("%d bytes where %d numbers should be", len(p), n)
