@@ -51,7 +51,7 @@ type Adoption struct {
 // stream, that of each noise level, and makes a Learner of the solutions. An
 // error is of reading the events again, or of ctx.
 func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offsets) (*Adoption, error) {
-	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
+	pace := &throttle{ctx: ctx, share: v.Config.AdoptCPU, since: time.Now()}
 	r, exact, evidence, err := v.validate(ctx, RequestOf(s, at), pace)
 	switch {
 	case err != nil && (ctx.Err() != nil || errors.As(err, new(readError))):

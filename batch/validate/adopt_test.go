@@ -116,6 +116,21 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 	return l, all, at
 }
 
+// A validation rests beside learning. An adoption does not, because learning waits for it.
+func TestAdoptDoesNotRest(t *testing.T) {
+	c := online.DefaultConfig()
+	c.Noise = "dropout:0.3"
+	l, all, at := learned(t, c, 2, 1000)
+	v := validator(c, all)
+	v.Config.CPU, v.Config.AdoptMargin = validate.DefaultConfig().CPU, math.Inf(-1)
+	if r, _, err := v.Validate(t.Context(), validate.RequestOf(l.Snapshot(), at)); err != nil || r.Pause == 0 {
+		t.Errorf("a validation has rested for %v s: %v", r.Pause, err)
+	}
+	if a, err := v.Adopt(t.Context(), l.Snapshot(), at); err != nil || a.Learner == nil || a.Report.Pause > 0 {
+		t.Errorf("an adoption has rested for %v s: %v, %s", a.Report.Pause, err, a.Reason)
+	}
+}
+
 // Every rule goes on from the adopted solution: some more events leave it at most
 // twice as far from the minimum as the weights that it replaced were, or half again
 // as far as they would have gone.

@@ -27,6 +27,8 @@ type Config struct {
 	Reservoir int `toml:"-"`
 	// CPU is the share of one processor that validating beside learning may take, in (0, 1].
 	CPU float64 `toml:"-"`
+	// AdoptCPU is CPU under the policy adopt, where learning waits for the solution.
+	AdoptCPU float64 `toml:"-"`
 	// Policy is observe, alarm or adopt.
 	Policy string  `toml:"policy"`
 	MaxGap float64 `toml:"max_gap"`
@@ -74,7 +76,7 @@ const reported = 20
 
 // DefaultConfig returns the values of an empty section.
 func DefaultConfig() Config {
-	return Config{Events: AutoEvents, Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: failpoint.Number("validate.tol", 1e-6)}
+	return Config{Events: AutoEvents, Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), AdoptCPU: failpoint.Number("validate.cpu", 1), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: failpoint.Number("validate.tol", 1e-6)}
 }
 
 // Check reports the first value that makes no sense, with its name in front.
