@@ -1,6 +1,6 @@
 package batch
 
-// A Builder packs examples into the compressed rows of Data that the solvers work on.
+// This file packs events into the compressed rows of Data, on which the solvers work.
 
 import (
 	"fmt"
@@ -15,33 +15,31 @@ import (
 	"blankout/internal/model"
 )
 
-// A Builder gathers examples into Data, one by one with Add or, where they are
-// decoded by several goroutines, packed by those and put in order with AddPacked.
-// The zero value is ready for use.
+// Builder gathers events into Data: one at a time with Add or, if several goroutines decode them, packed by those and
+// added in order with AddPacked. The zero value is ready for use.
 type Builder struct {
-	Threads int // that Data may use; 0 means one
-	// Curves are those whose hats are among the columns of the examples; nil for none.
+	Threads int // largest number that Data may use; 0 means one
+	// Curves are the splines whose columns are among those of the events; nil for none.
 	Curves *model.Curves
 
 	d    Data
 	seen columnSet
 }
 
-// chunkEntries is the size of a chunk that takes one example after the other.
+// chunkEntries is the size of a chunk that is filled one event at a time.
 const chunkEntries = 1 << 18
 
-// Packed holds the features of consecutive examples as Data stores them.
+// Packed has the features of consecutive events in the form of Data.
 type Packed struct {
 	chunk *chunk
-	ends  []uint32 // of the rows in the chunk
-	bad   error    // of the row behind them
-	added bool     // the chunk, with the first row that was
+	ends  []uint32 // ends of the rows in the chunk
+	bad   error    // error of the next row
+	added bool     // the chunk was added, with its first added row
 	at    uint32   // its number then
 }
 
-// Pack copies the features of examples in and checks them, without Labels, Weights or what
-// has been refused. Many goroutines may call it at the same time. What is to be added of
-// its results must be added before Data is called.
+// Pack copies and checks the features of events, without labels, weights and refusals. Many goroutines may call it
+// concurrently. Add its results before Data is called.
 func (b *Builder) Pack(examples []event.Example) *Packed {
 	n := 0
 	for i := range examples {
@@ -57,8 +55,8 @@ func (b *Builder) Pack(examples []event.Example) *Packed {
 	return p
 }
 
-// AddPacked adds e, the example whose features are row i of p. The rows of p must come in
-// their order; any may be left out. Its errors are Add's.
+// AddPacked adds e, the event whose features are row i of p. The rows of p must be added in order; rows may be left
+// out. Its errors are those of Add.
 func (b *Builder) AddPacked(p *Packed, i int, e *event.Example) error {
 	if err := check(e); err != nil {
 		return err
@@ -78,8 +76,8 @@ func (b *Builder) AddPacked(p *Packed, i int, e *event.Example) error {
 	return nil
 }
 
-// Add copies an example in. It returns an error for an example that breaks
-// the contract of event.Example; a refused one must not come here.
+// Add adds a copy of an event. It returns an error for an event that violates the contract of event.Example, or was
+// refused.
 func (b *Builder) Add(e *event.Example) error {
 	if err := check(e); err != nil {
 		return err
@@ -99,7 +97,7 @@ func (b *Builder) Add(e *event.Example) error {
 	return nil
 }
 
-// check returns what is wrong with an example besides its features.
+// check returns an error if an event is invalid, apart from its features.
 func check(e *event.Example) error {
 	switch {
 	case e.Refused != nil:
@@ -118,8 +116,7 @@ func unusable(e *event.Example, why error) error {
 	return fmt.Errorf("example at offset %d: %w", e.Offset, why)
 }
 
-// take appends the features of an example to c, which has the room, and notes
-// their columns.
+// take appends the features of an event to c, which has the capacity, and records their columns.
 func (b *Builder) take(c *chunk, x event.Vec) error {
 	if !c.add(x) {
 		return x.Check()
@@ -128,7 +125,7 @@ func (b *Builder) take(c *chunk, x event.Vec) error {
 	return nil
 }
 
-// add adds the row of an example.
+// add adds the row of an event.
 func (b *Builder) add(e *event.Example, row rowRef) {
 	d := &b.d
 	if len(e.Field) == e.Features.Len() {
@@ -151,8 +148,8 @@ func (b *Builder) add(e *event.Example, row rowRef) {
 	}
 }
 
-// add appends a row, widening the values of the chunk as they need it. It reports
-// whether x fulfills its contract; if not, the row is not there.
+// add appends a row, and widens the values of the chunk if necessary. It returns false, without the row, if x violates
+// its contract.
 func (c *chunk) add(x event.Vec) bool {
 	at, n := len(c.index), len(x.Index)
 	if len(x.Value) != n {
@@ -212,7 +209,7 @@ func (c *chunk) addValues(x []float64) bool {
 	return true
 }
 
-// narrow sets to to x and reports whether that is exact and finite.
+// narrow copies x to to and reports whether that is exact and finite.
 func narrow(to []float32, x []float64) bool {
 	to = to[:len(x)]
 	for i, v := range x {
@@ -224,12 +221,12 @@ func narrow(to []float32, x []float64) bool {
 	return true
 }
 
-// Data returns the examples added so far and leaves the Builder empty.
+// Data returns the events added so far and empties the Builder.
 func (b *Builder) Data(schema *event.Schema) *Data {
 	d := b.d
 	d.Schema, d.curves = schema, b.Curves
 	pages := b.seen.all()
-	// rank[page][word] counts the columns seen before that word.
+	// rank[page][word] is the number of columns before that word.
 	rank := make([][]uint32, len(pages))
 	for p := range pages {
 		page := pages[p].Load()
@@ -244,8 +241,7 @@ func (b *Builder) Data(schema *event.Schema) *Data {
 			}
 		}
 	}
-	// Columns are often numbered by frequency: up to the first gap a column keeps its
-	// number.
+	// Columns are often numbered by frequency: a column before the first gap keeps its number.
 	gap := uint32(sort.Search(len(d.columns), func(c int) bool { return d.columns[c] != uint32(c) }))
 	if int(gap) < len(d.columns) {
 		Parallel(b.Threads, len(d.chunks), func(k int) {
@@ -264,8 +260,7 @@ func (b *Builder) Data(schema *event.Schema) *Data {
 	return &d
 }
 
-// columnSet is a set of columns, a bitmap in pages, to which any number of
-// goroutines may add.
+// columnSet is a set of columns, a bitmap in pages, to which any number of goroutines may add.
 type columnSet struct {
 	growing sync.Mutex
 	pages   atomic.Pointer[[]atomic.Pointer[columnPage]]
@@ -275,7 +270,7 @@ const pageBits = 16
 
 type columnPage [1 << pageBits / 64]uint64
 
-// all returns the pages, nil where there is no column.
+// all returns the pages, nil for a page without columns.
 func (s *columnSet) all() []atomic.Pointer[columnPage] {
 	if pages := s.pages.Load(); pages != nil {
 		return *pages
@@ -283,7 +278,7 @@ func (s *columnSet) all() []atomic.Pointer[columnPage] {
 	return nil
 }
 
-// page returns a page, made if there is none.
+// page returns a page, and creates it if necessary.
 func (s *columnSet) page(number uint32) *columnPage {
 	find := func() *columnPage {
 		if pages := s.all(); int(number) < len(pages) {
@@ -313,7 +308,7 @@ func (s *columnSet) page(number uint32) *columnPage {
 	return page
 }
 
-// add adds the columns of a row. Nearly all of them are there already.
+// add adds the columns of a row. Nearly all of them are in the set already.
 func (s *columnSet) add(columns []uint32) {
 	var page *columnPage
 	number := ^uint32(0) // no page

@@ -1,7 +1,7 @@
 package batch
 
-// This file holds the certificate of Expected: at any point its duality gap bounds how
-// far the point is above the minimum.
+// This file has the certificate of Expected: the duality gap at any point bounds how far its objective is above the
+// minimum.
 
 import (
 	"math"
@@ -10,30 +10,25 @@ import (
 	"blankout/internal/loss"
 )
 
-// Gap returns the duality gap of w, a bound on J(w) - min J that holds at any
-// point of a convex objective, kinks and all.
+// Gap returns the duality gap of w, a bound on J(w) - min J that holds at any point of a convex objective, including
+// kinks.
 //
-// With phi(f, p) the loss of one row as a function of its score and of
-// p = V^1/2 w, v = |p|^2, any subgradient (a, u) of it lies in the domain of
-// the conjugate phi*, and weak duality reads
+// With phi(f, p) the loss of one row as a function of its score and of p = V^1/2 w, v = |p|^2, any subgradient (a, u)
+// of it lies in the domain of the conjugate phi*, and weak duality is
 //
 //	min J >= -P*(-G) - sum m phi*(a, u),  G = sum m (a x + V^1/2 u),
 //
-// P the penalty; a free intercept adds the condition sum m a = 0. Taking
-// a = df and V^1/2 u = 2 dv V w makes G the gradient of the losses and
-// phi*(a, u) = a f + 2 dv v - phi. Then J minus the bound is a sum of terms
-// none of which is negative:
+// where P is the penalty; a free intercept adds the condition sum m a = 0. Taking a = df and V^1/2 u = 2 dv V w makes G
+// the gradient of the losses and phi*(a, u) = a f + 2 dv v - phi. Then J minus the bound is a sum of nonnegative terms:
 //
 //	gap = (1/2) |R^-1/2 (R (w - c) + G)|^2 + sum m [phi(v) - theta phi(v + eps^2) + 2 theta dv eps^2].
 //
-// eps is the smoothing: (df, dv) at v + eps^2 is still dual feasible, because
-// it is the subgradient for noise with one coordinate more. theta <= 1 belongs
-// to the free intercept: the rows whose a has the heavier sign are multiplied
-// by (sum of the lighter)/(sum of the heavier), which stays in the domain and,
-// phi* being convex, phi*(theta (a, u)) <= theta phi*(a, u) + (1-theta) phi*(0, 0), keeps
-// the bound: phi*(0, 0) = -inf phi, which is at most 0 or, of counts, what Facts.Lower
-// says. Before that the intercept is moved to its optimum, which makes theta all but 1.
-// For the hinge this is the dual point of the support vector machine.
+// eps is the smoothing: (df, dv) at v + eps^2 is still dual feasible, because it is the subgradient for noise with one
+// more coordinate. theta <= 1 is for the free intercept: the rows whose a has the heavier sign are multiplied by (sum
+// of the lighter)/(sum of the heavier). The result stays in the domain and, because phi* is convex, phi*(theta (a, u))
+// <= theta phi*(a, u) + (1-theta) phi*(0, 0) keeps the bound. Here phi*(0, 0) = -inf phi is at most 0 or, for counts,
+// what Facts.Lower returns. Before that the intercept is moved to its optimum, which makes theta almost 1. For the
+// hinge this is the dual point of the support vector machine.
 func (o *Expected) Gap(w []float64) float64 {
 	o.kink = 0
 	if !o.certifiable() {
@@ -43,9 +38,8 @@ func (o *Expected) Gap(w []float64) float64 {
 	return o.gapAtScores(w)
 }
 
-// gapAtScores returns the duality gap of w, whose scores are in o.f and o.v. It moves a
-// free intercept. The sums that it needs are the gradient at w, which ValueGrad needs
-// anyway.
+// gapAtScores returns the duality gap of w, whose scores are in o.f and o.v. It moves a free intercept. It needs the
+// sums of the gradient at w, which ValueGrad computes in any case.
 func (o *Expected) gapAtScores(w []float64) float64 {
 	if o.FreeIntercept() {
 		w[o.columns] += o.center()
@@ -58,8 +52,8 @@ func (o *Expected) gapAtScores(w []float64) float64 {
 	return gap
 }
 
-// dualPoint fills the buffers of the derivatives with the dual point of the scores, view by
-// view, and returns the smoothed losses.
+// dualPoint fills the buffers of the derivatives with the dual point of the scores, view by view, and returns the
+// smoothed losses.
 func (o *Expected) dualPoint() float64 {
 	o.curved = false
 	smoothing := o.eps * o.eps
@@ -77,7 +71,7 @@ func (o *Expected) dualPoint() float64 {
 	})
 }
 
-// smoothedSlack is view i's own part of the gap of dualPoint, for its theta.
+// smoothedSlack returns view i's own part of the gap of dualPoint, for its theta.
 func (o *Expected) smoothedSlack(i int, theta float64) float64 {
 	smoothing := o.eps * o.eps
 	if theta == 1 && smoothing == 0 {
@@ -89,18 +83,15 @@ func (o *Expected) smoothedSlack(i int, theta float64) float64 {
 	return value - theta*smooth + 2*theta*o.dv[i]*smoothing - (1-theta)*o.lower(y)
 }
 
-// stepGap returns a duality gap of w, to which t times the direction d of the last
-// Line has led, a step of Newton's method. The dual point is the gradient of the
-// losses as a full step foresees it, a = df + ff x.d. It leaves of J's gradient only
-// what the linear system left and (t-1) R d, and pays for what is not linear row by
-// row,
+// stepGap returns a duality gap of w, which is t times the direction d of the last Line from the last point, a step of
+// Newton's method. The dual point is the gradient of the losses that a full step predicts, a = df + ff x.d. Of J's
+// gradient it leaves only the residual of the linear system and (t-1) R d, and charges nonlinearity row by row,
 //
 //	gap = (1/2) |R^-1/2 (R (w - c) + sum m a x)|^2 + sum m [phi(f) + phi*(a) - a f],
 //
-// where Gap pays for it in the gradient's norm: that bound is smaller only a step
-// later. That is for losses that know their conjugate, without noise. For every other
-// convex loss it is Gap, at scores that have moved along the line instead of being
-// gathered, and +Inf where rounding shows in them.
+// while Gap charges it in the gradient's norm: that bound is smaller only one step later. This is for losses with a
+// known conjugate, without noise. For every other convex loss it is Gap, with scores that have moved along the line
+// instead of being gathered, and +Inf if rounding affects them.
 func (o *Expected) stepGap(w []float64, t float64) float64 {
 	l, ok := o.loss.(loss.Conjugate)
 	if !ok || o.noisy {
@@ -126,8 +117,8 @@ func (o *Expected) stepGap(w []float64, t float64) float64 {
 	return o.conjugateGap(w, l)
 }
 
-// conjugateGap returns the duality gap of w and the dual point in o.df for a loss
-// that knows its conjugate, without noise.
+// conjugateGap returns the duality gap of w and the dual point in o.df for a loss with a known conjugate, without
+// noise.
 func (o *Expected) conjugateGap(w []float64, l loss.Conjugate) float64 {
 	return o.dualGap(w, func(i int, theta float64) float64 {
 		y, a := o.p.Y[i], theta*o.df[i]
@@ -137,8 +128,8 @@ func (o *Expected) conjugateGap(w []float64, l loss.Conjugate) float64 {
 	})
 }
 
-// dualGap returns the duality gap of w and the dual point in o.df and o.dv. slack
-// is a view's own part of it for its theta.
+// dualGap returns the duality gap of w and the dual point in o.df and o.dv. slack returns a view's own part of it for
+// its theta.
 func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64) float64 {
 	thetaUp, thetaDown := 1.0, 1.0
 	if up, down := o.dualSums(); o.FreeIntercept() {
@@ -152,8 +143,7 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 	return o.GradientGap(r) + kink
 }
 
-// dualSums returns what the rows with a positive and with a negative df sum up to, the
-// second as a positive number.
+// dualSums returns the sums over rows with a positive and with a negative df, the second as a positive number.
 func (o *Expected) dualSums() (up, down float64) {
 	type sums struct{ up, down float64 }
 	group := make([]sums, len(o.sum.partial))
@@ -173,8 +163,7 @@ func (o *Expected) dualSums() (up, down float64) {
 	return up, down
 }
 
-// thetas returns the factors of the rows by their sign with which the dual point fits a
-// free intercept.
+// thetas returns the factors of the rows, by sign, with which the dual point is feasible for a free intercept.
 func thetas(up, down float64) (thetaUp, thetaDown float64) {
 	switch {
 	case up > down:
@@ -185,8 +174,7 @@ func thetas(up, down float64) (thetaUp, thetaDown float64) {
 	return 1, 1
 }
 
-// dualGradient writes the gradient of the losses at the dual point to r, and returns what
-// the rows' own parts sum up to.
+// dualGradient writes the gradient of the losses at the dual point to r, and returns the sum of the rows' own parts.
 func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slack func(i int, theta float64) float64) (kink float64) {
 	o.passes++
 	o.setPair(w, w)
@@ -222,8 +210,8 @@ func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slac
 	return kink
 }
 
-// move moves the scores by t along the last Line. It returns false, and the scores are of
-// no use, where a variance has fallen so far that rounding shows.
+// move moves the scores by t along the last Line. It returns false, and the scores are useless, if a variance has
+// become so small that rounding affects it.
 func (o *Expected) move(t float64) bool {
 	n := len(o.f)
 	o.cached, o.curved = false, false
@@ -246,9 +234,8 @@ func (o *Expected) GradientGap(r []float64) float64 {
 	return o.p.Penalty.GradientGap(r, o.FreeIntercept())
 }
 
-// GradientGap returns (1/2)|R^-1/2 r|^2, the part that the gradient r has in the
-// duality gap: +Inf where nothing penalizes a parameter that r asks to move, but
-// for a free intercept, the last one.
+// GradientGap returns (1/2)|R^-1/2 r|^2, the gradient's part of the duality gap. It is +Inf if r would move a parameter
+// without a penalty, except for a free intercept, which is the last parameter.
 func (p Penalty) GradientGap(r []float64, freeIntercept bool) float64 {
 	gap := 0.0
 	for d, r := range r {
@@ -268,8 +255,8 @@ func (o *Expected) FreeIntercept() bool {
 	return o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
 }
 
-// center returns the shift of all scores that minimizes the losses, found by
-// Newton's method kept inside a bracket of the slope's zero.
+// center returns the shift of all scores that minimizes the losses, found by Newton's method within a bracket of the
+// slope's zero.
 func (o *Expected) center() float64 {
 	return o.shift(zeroOf(o.slope, o.slopeSize()))
 }
@@ -289,8 +276,7 @@ func (o *Expected) slope(shift float64) float64 {
 	})
 }
 
-// slopeSize is the sum of the absolute slopes of the rows, beside which their sum is judged
-// to be small.
+// slopeSize returns the sum of the absolute slopes of the rows, relative to which their sum is considered small.
 func (o *Expected) slopeSize() float64 {
 	size := 0.0
 	for i, m := range o.m {
@@ -299,8 +285,7 @@ func (o *Expected) slopeSize() float64 {
 	return size
 }
 
-// zeroOf returns the shift at which an increasing slope is zero, as far as a slope of this
-// size can be told from zero.
+// zeroOf returns the zero of an increasing slope, as far as a slope of this size can be distinguished from zero.
 func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	at := slope(0)
 	if size == 0 {
@@ -310,7 +295,7 @@ func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	if math.Abs(at) <= small {
 		return 0
 	}
-	// Bracket the zero, then let the secant of the bracket work (Illinois).
+	// Bracket the zero, then use the secant of the bracket (Illinois).
 	step := 1e-3
 	if at > 0 {
 		step = -step
@@ -327,7 +312,7 @@ func zeroOf(slope func(shift float64) float64, size float64) float64 {
 		fb = slope(b)
 	}
 	if fb != 0 && (fa > 0) == (fb > 0) {
-		return a // one class only: the further the better
+		return a // with one class, the further the better
 	}
 	best, fbest := a, fa
 	if math.Abs(fb) < math.Abs(fa) {
@@ -352,19 +337,18 @@ func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	return best
 }
 
-// Smooth replaces every v by v + eps^2, which rounds off the kink that the
-// hinge has at v = 0. Objective values and gradients are then those of the
-// smoothed objective; Gap bounds the distance of the true one.
+// Smooth replaces every v by v + eps^2, which smooths the kink of the hinge at v = 0. Objective values and gradients
+// are then those of the smoothed objective; Gap bounds the distance of the true one.
 func (o *Expected) Smooth(eps float64) { o.eps = eps }
 
-// Kinked reports whether the losses have a kink that Smooth rounds off.
+// Kinked reports whether the losses have a kink that Smooth smooths.
 func (o *Expected) Kinked() bool { return o.facts.Kink != nil }
 
-// SmoothingGap returns what smoothing contributed to the last Gap.
+// SmoothingGap returns the contribution of smoothing to the last Gap.
 func (o *Expected) SmoothingGap() float64 { return o.kink }
 
-// OwnRounding returns the noise's root mean square in the scores of the last Gap
-// and whether it is larger than the smoothing in almost every row.
+// OwnRounding returns the root mean square of the noise in the scores of the last Gap, and whether it exceeds the
+// smoothing in almost every row.
 func (o *Expected) OwnRounding() (spread float64, unscaled bool) {
 	// sharp is the weight of the rows with less variance than smoothing.
 	sharp, variance, all := 0.0, 0.0, 0.0
@@ -378,9 +362,8 @@ func (o *Expected) OwnRounding() (spread float64, unscaled bool) {
 	return math.Sqrt(variance / all), sharp < 0.01*all
 }
 
-// Line returns J along w + t d as a function of t with its first two
-// derivatives, w being the point of the last ValueGrad with a gradient. A call
-// of that function reads no features: f is linear in t and v quadratic.
+// Line returns J along w + t d as a function of t with its first two derivatives, where w is the point of the last
+// ValueGrad with a gradient. The function reads no features, because f is linear in t and v quadratic.
 func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature float64) {
 	n := len(o.f)
 	if o.along == nil {

@@ -1,7 +1,6 @@
 package batch
 
-// This file holds dual coordinate descent, for the hinge loss without noise and for
-// well-conditioned logistic regression.
+// This file has dual coordinate descent, for the hinge loss without noise and for well-conditioned logistic regression.
 
 import (
 	"context"
@@ -11,28 +10,26 @@ import (
 	"blankout/internal/loss"
 )
 
-// coordinate minimizes the hinge loss without noise by dual coordinate descent
-// (Hsieh et al. 2008, algorithm 3): with p_n = alpha_n/m_n in [0, 1] it keeps
+// coordinate minimizes the hinge loss without noise by dual coordinate descent (Hsieh et al. 2008, algorithm 3): with
+// p_n = alpha_n/m_n in [0, 1] it keeps
 //
 //	w = c + R^-1 sum alpha_n y_n x_n
 //
-// and visits the rows in random order, minimizing the dual in one alpha_n at a time. Rows
-// whose alpha_n stays at a bound are set aside until the others are done. Nothing is
-// quicker to a few digits. (Merging equal rows into one does not help: an epoch is shorter,
-// but three times as many are needed on a9a and w8a.) A free intercept is held by a
-// proximal term rho/2 (b - b_k)^2 whose center b_k follows b, the method of multipliers for
-// sum alpha y = 0.
+// and visits the rows in random order, minimizing the dual in one alpha_n at a time. Rows whose alpha_n stays at a
+// bound are set aside until the others are done. No other method is faster to a few digits. (Merging equal rows does
+// not help: an epoch is shorter, but three times as many are needed on a9a and w8a.) A free intercept has a proximal
+// term rho/2 (b - b_k)^2 whose center b_k follows b: the method of multipliers for sum alpha y = 0.
 //
-// It returns false, and w as far as it came, where a weight is not penalized, after the
-// given number of epochs, or as soon as it is clear that these are too few.
+// It returns false, with w as far as it came, if a weight has no penalty, after the given number of epochs, or as soon
+// as it is clear that these are too few.
 func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epochs int) (done bool, err error) {
-	// With a tenth or a hundredth of that the intercept swings (measured on text).
+	// With a tenth or a hundredth of that the intercept oscillates (measured on text).
 	d := o.newDescent(100)
 	if d == nil {
 		return false, nil
 	}
 	free, bias := d.free, o.columns
-	// What a row needs lies together: rows are visited at random.
+	// The values of a row are adjacent, because rows are visited at random.
 	type row struct{ y, m, q, alpha float64 }
 	rows := make([]row, len(o.f))
 	for i := range rows {
@@ -94,7 +91,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 			continue
 		}
 		check = epoch + max(epoch/3, 4)
-		// Certify: alpha is a dual point wherever the iteration stands.
+		// Certify: alpha is a dual point at any step of the iteration.
 		copy(s.w, w)
 		o.scores(s.w)
 		if free {
@@ -122,24 +119,22 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 	return false, nil
 }
 
-// descent is the state that coordinate descent in the dual variables keeps beside
-// them: the w that they make,
+// descent is the state of coordinate descent in the dual variables: the w that they determine,
 //
 //	w = c + R^-1 sum alpha_n y_n x_n.
 //
-// A free intercept is held by a proximal term rho/2 (b - b_k)^2.
+// A free intercept has a proximal term rho/2 (b - b_k)^2.
 type descent struct {
-	q      []float64 // the squared length of every row in the metric R^-1
-	active []int32   // rows of positive weight
-	w      []float64 // the last is the intercept, 0 where there is none
-	r      float64   // the penalty where it is the same for every column, else 0
-	rho    float64   // of the intercept, 0 where there is none
+	q      []float64 // squared length of every row in the metric R^-1
+	active []int32   // rows with positive weight
+	w      []float64 // the intercept is last, 0 if there is none
+	r      float64   // the penalty if it is equal for all columns, else 0
+	rho    float64   // of the intercept, 0 if there is none
 	free   bool
 }
 
-// newDescent returns the descent's start, nil where a weight is not penalized. A
-// free intercept is held as if it were penalized stiff times as much as a column of
-// the rows' mean square.
+// newDescent returns the start of the descent, or nil if a weight has no penalty. A free intercept is penalized stiff
+// times as much as a column with the rows' mean square.
 func (o *Expected) newDescent(stiff float64) *descent {
 	columns, pen := o.columns, o.p.Penalty
 	d := &descent{q: make([]float64, len(o.f)), w: make([]float64, columns+1), free: o.FreeIntercept()}
@@ -207,8 +202,7 @@ func (d *descent) step(o *Expected, i int, a float64) {
 	}
 }
 
-// balance moves the center that holds a free intercept to it, and the intercept
-// on with it.
+// balance moves the center of a free intercept to the intercept, and extrapolates the intercept.
 func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 	if !d.free {
 		return
@@ -220,15 +214,14 @@ func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 	d.w[o.columns] += sum / d.rho
 }
 
-// logistic makes a few epochs of dual coordinate descent for the logistic loss
-// without noise (Yu, Huang & Lin 2011), from 0. With alpha_n = m_n sigma(t_n)
-// the dual is least in the one variable t_n where
+// logistic runs a few epochs of dual coordinate descent for the logistic loss without noise (Yu, Huang & Lin 2011),
+// from 0. With alpha_n = m_n sigma(t_n) the dual is minimal in one variable t_n where
 //
 //	t_n + y_n f_n + q_n (m_n sigma(t_n) - alpha_n) = 0,
 //
-// which grows with t_n. Where the rows hardly pull at each other, q_n m_n being a few at
-// most, nothing is quicker to two or three digits. It returns whether the tolerance was
-// reached. Where that would take long it gives up, and s.w is where Newton's method starts.
+// which increases in t_n. If rows are nearly independent, with q_n m_n a few at most, no other method is faster to two
+// or three digits. It returns whether the tolerance was reached. If that would take long it gives up, and Newton's
+// method starts at s.w.
 func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err error) {
 	d := o.newDescent(5)
 	if d == nil {
@@ -242,7 +235,7 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 	if !(pull <= 5*float64(len(d.active))) {
 		return false, nil
 	}
-	// What a row needs lies together: rows are visited at random.
+	// The values of a row are adjacent, because rows are visited at random.
 	type row struct{ y, m, q, alpha, logit float64 }
 	rows := make([]row, len(o.f))
 	for i := range rows {
@@ -295,8 +288,8 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 	}
 }
 
-// solveLogit returns the t at which t + c + k sigma(t) is zero, near enough, and
-// sigma(t): by Newton's method from t, kept between the bounds of the zero.
+// solveLogit returns the approximate zero t of t + c + k sigma(t), and sigma(t): by Newton's method from t, within
+// bounds of the zero.
 func solveLogit(t, c, k float64) (float64, float64) {
 	lo, hi := -c-k, -c
 	t = min(max(t, lo), hi)
@@ -313,7 +306,7 @@ func solveLogit(t, c, k float64) (float64, float64) {
 			lo = t
 		}
 		t -= h / (1 + k*p*(1-p))
-		if !(t > lo && t < hi) || math.Abs(h) > 0.5*last { // from one side of the steep middle to the other and back
+		if !(t > lo && t < hi) || math.Abs(h) > 0.5*last { // alternates between the sides of the steep middle
 			t = 0.5 * (lo + hi)
 		}
 		last = math.Abs(h)
@@ -335,14 +328,13 @@ func (o *Expected) lossAtScores() float64 {
 	})
 }
 
-// centerHinge is center for the hinge without noise, whose sum over the rows is
-// piecewise linear in the shift b of the scores: row i has its kink at
-// b_i = ell y_i - f_i and the slope grows by m_i there, from minus the weight of the
+// centerHinge is center for the hinge without noise, whose sum over the rows is piecewise linear in the shift b of the
+// scores: row i has its kink at b_i = ell y_i - f_i, where the slope grows by m_i, starting at minus the weight of the
 // positive rows. The zero is a weighted quantile of the kinks.
 func (o *Expected) centerHinge(ell float64) float64 {
 	type kink struct{ at, m float64 }
 	kinks := make([]kink, 0, len(o.m))
-	below := 0.0 // weight that must lie below the zero
+	below := 0.0 // weight that must be below the zero
 	for i, m := range o.m {
 		if m != 0 {
 			kinks = append(kinks, kink{o.p.Y[i]*ell - o.f[i], m})
@@ -351,7 +343,7 @@ func (o *Expected) centerHinge(ell float64) float64 {
 			}
 		}
 	}
-	// Quickselect: what lies left of kinks is known to lie below.
+	// Quickselect: the kinks left of the slice are known to be below.
 	for len(kinks) > 1 {
 		pivot := kinks[len(kinks)/2].at
 		left, i, right := 0.0, 0, len(kinks)

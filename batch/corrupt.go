@@ -1,7 +1,6 @@
 package batch
 
-// This file draws noisy copies of examples from the noise, in place of taking its
-// expectation.
+// This file draws noisy copies of events, in place of the noise's expectation.
 
 import (
 	"fmt"
@@ -13,21 +12,19 @@ import (
 	"blankout/internal/model"
 )
 
-// Corrupter draws noisy copies of examples. What it draws depends on the
-// seed, the number of the example and the number of the copy alone, and within
-// an example on the order of its columns, so the same example meets the same
-// mask in training, in prediction and in a file of copies.
+// Corrupter draws noisy copies of events. A draw depends only on the seed, the number of the event and the number of
+// the copy, and within an event on the order of its columns. So an event has the same mask in training, in prediction
+// and in a file of copies.
 type Corrupter struct {
 	Noise loss.Noise
 	Seed  uint64
-	// Keep leaves the survivors of dropout as they are instead of scaling them
-	// by 1/(1-q).
+	// Keep does not scale the survivors of dropout by 1/(1-q).
 	Keep bool
-	// Grouping says what a GroupDropout deletes. Whether a group dies depends on its
-	// name, not on the columns, and not on what happens to single features.
+	// Grouping has the groups of a GroupDropout. Whether a group dies depends on its name, and neither on the columns
+	// nor on single features.
 	Grouping *model.Grouping
-	// Curves are those whose hats are among the columns: noise that deletes does to them
-	// what it does to their numbers.
+	// Curves are the splines whose columns are among those of the events: noise that removes a number removes its
+	// spline columns.
 	Curves *model.Curves
 
 	pcg  rand.PCG
@@ -35,9 +32,8 @@ type Corrupter struct {
 	ones []float64 // see Dead
 }
 
-// Vec replaces the values of x, example number n's, by those of a noisy copy.
-// Entries may become zero; columns that x does not hold stay zero. field holds the ids
-// of the entries' fields, as Example.Field does; only a GroupDropout looks at it.
+// Vec replaces the values of x, of event n, by those of a noisy copy. Entries may become zero; absent columns stay
+// zero. field has the field ids of the entries, as Example.Field; only a GroupDropout uses it.
 func (c *Corrupter) Vec(x event.Vec, field []uint16, n, copy int) {
 	if c.Curves == nil {
 		c.vec(x, field, n, copy)
@@ -93,14 +89,13 @@ func (c *Corrupter) vec(x event.Vec, field []uint16, n, copy int) {
 	}
 }
 
-// deaths draws the rate at which the features or the groups of an example die.
+// deaths draws the rate at which the features or the groups of an event die.
 func deaths(n loss.Silent, r *rand.Rand) loss.GroupDropout {
 	rates := n.Rates()
 	return loss.GroupDropout{Groups: rates[r.IntN(len(rates))]}
 }
 
-// Dead says, in the memory of out, which entries of example number n Vec deletes, of
-// columns whose values are not 0.
+// Dead returns, in the memory of out, which entries of event n Vec removes, for columns whose values are not 0.
 func (c *Corrupter) Dead(columns []uint32, field []uint16, n, copy int, out []bool) []bool {
 	c.ones = c.ones[:0]
 	for range columns {
@@ -149,14 +144,13 @@ type corruption struct {
 	noise  loss.Noise
 	copies int
 	seed   uint64
-	dense  bool   // the noise acts on absent features too
-	units  *units // of noise that deletes groups
+	dense  bool   // the noise acts on absent features as well
+	units  *units // for noise that removes groups
 }
 
-// Corrupted returns copies noisy copies of every example, each of weight
-// 1/copies of the original's (Chen et al. 2014, eq. 2). Row i copies+j is copy
-// j of row i. The copies are drawn anew, the same, whenever a row is read: memory
-// does not grow with their entries.
+// Corrupted returns copies noisy copies of every event, each with 1/copies of the original's weight (Chen et al. 2014,
+// eq. 2). Row i copies+j is copy j of row i. Copies are drawn again whenever a row is read, with the same result, so
+// memory does not grow with their entries.
 func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, error) {
 	if copies < 1 || copies > 1<<16 {
 		return nil, fmt.Errorf("%d corrupted copies: want 1 to %d", copies, 1<<16)
@@ -238,7 +232,7 @@ func (c *corruption) row(d *Data, i int) Row {
 	return row
 }
 
-// silent draws row i of corrupted Data, x when it is clean, whose dead features read their dead value.
+// silent draws row i of corrupted Data, given the clean row x, where dead features have their dead value.
 func (c *corruption) silent(d *Data, i int, x Row, n loss.Silent, r *rand.Rand) Row {
 	noise := deaths(n, r)
 	mask := groupMask{c.seed, i / c.copies, i % c.copies}
@@ -261,8 +255,8 @@ func (c *corruption) silent(d *Data, i int, x Row, n loss.Silent, r *rand.Rand) 
 	return Row{Index: x.Index, f64: values}
 }
 
-// Split returns two parts of d, stratified by class: the first holds the given
-// share of every class. The draw depends on the seed alone.
+// Split returns two parts of d, stratified by class: the first has the given fraction of every class. The draw depends
+// only on the seed.
 func (d *Data) Split(share float64, seed uint64) (first, second *Data) {
 	var a, b []int
 	for _, rows := range d.byClass(seed) {

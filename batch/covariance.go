@@ -1,7 +1,7 @@
 package batch
 
-// This file estimates the covariance of the numeric columns of a training set, by which an
-// exactly trained model fills in missing numbers.
+// This file estimates the covariance of the numeric columns of a training set, with which an exactly trained model
+// imputes missing numbers.
 
 import (
 	"math"
@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// covarianceRows bounds the rows used; of more it takes an even sample.
+	// covarianceRows is the largest number of rows used, as an even sample.
 	covarianceRows = 50_000
-	// The number of EM rounds, and the work allowed in one, in columns cubed: where all rows that
-	// lack values would take more, a sample of them stands for the others.
+	// The number of EM rounds, and the largest cost of a round, in columns cubed: if all rows with missing values would
+	// cost more, a sample represents them.
 	covarianceRounds, covarianceWork, covarianceLeast = 5, 1 << 28, 200
 )
 
-// Covariance returns the covariance of the numeric columns of d, the first ones if there are more
-// than the given number: the columns of numeric fields, and those of the anonymous field that
-// nine of ten rows hold. It is nil where there are fewer than two.
+// Covariance returns the covariance of the numeric columns of d, at most so many: the columns of numeric fields, and
+// those of the anonymous field that nine of ten rows have. It returns nil for fewer than two columns.
 //
-// A row that lacks values counts with their expectation and covariance given those that it
-// holds, both under the result itself (the EM algorithm). An outlier counts as missing.
+// A row with missing values counts with their expectation and covariance given the others, both under the result itself
+// (the EM algorithm). An outlier counts as missing.
 func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covariance {
 	v := newNumericRows(p, m, d, min(columns, model.MaxCovariance))
 	n := len(v.columns)
@@ -56,7 +55,7 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 			fill   *model.Fill
 			weight float64
 		}
-		var met []*pattern // in the order of the rows, in which sums run
+		var met []*pattern // in the order of the rows, which is the order of sums
 		place := map[string]*pattern{}
 		all := whole.clone()
 		for _, i := range sample {
@@ -87,11 +86,11 @@ type numericRows struct {
 	kinds        []fieldsOf
 	rows         []int
 	columns      []uint32
-	fields       []uint16 // by place, see model.Covariance
-	own          []uint16 // by place, the numeric field itself
-	place        []int    // by compact column, -1 for others
+	fields       []uint16 // by index, see model.Covariance
+	own          []uint16 // by index: the numeric field itself
+	place        []int    // by compact column: its index, -1 for others
 	standardized bool
-	mean, reach  []float64 // by place: a value farther than reach from mean is an outlier
+	mean, reach  []float64 // by index: a value farther than reach from mean is an outlier
 
 	x     []float64
 	parts model.Parts
@@ -144,7 +143,7 @@ func newNumericRows(p *Presence, m model.Model, d *Data, most int) *numericRows 
 	return v
 }
 
-// firstFields returns by field the first one of its name.
+// firstFields returns, by field, the first field with its name.
 func firstFields(fields []event.Field) (out []int) {
 	first := map[string]int{}
 	for id, f := range fields {
@@ -156,8 +155,8 @@ func firstFields(fields []event.Field) (out []int) {
 	return out
 }
 
-// read sets x to the values of row i, and parts to which of them the row holds and which
-// are to be filled in. It reports whether the row is complete.
+// read sets x to the values of row i, and parts to which of them are present and which must be imputed. It reports
+// whether the row is complete.
 func (v *numericRows) read(i int) (whole bool) {
 	clear(v.has)
 	if len(v.p.rows.of) == v.Rows() {
@@ -189,8 +188,8 @@ func (v *numericRows) isWild(at int, x float64) bool {
 	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardized && model.IsWild(x)
 }
 
-// findWild sets reach, the distance from the mean beyond which a value is an outlier, by the
-// deviation of the values that are not yet known to be outliers.
+// findWild sets reach, the distance from the mean beyond which a value is an outlier, from the deviation of the values
+// that are not known to be outliers.
 func (v *numericRows) findWild() {
 	for range 3 {
 		m := v.apart()
@@ -202,8 +201,7 @@ func (v *numericRows) findWild() {
 	}
 }
 
-// apart returns the moments of the columns, each over the rows that hold it, as if they
-// were independent.
+// apart returns the moments of the columns, each over the rows that have it, as if they were independent.
 func (v *numericRows) apart() *moments {
 	n := len(v.columns)
 	weight, mean, squares := make([]float64, n), make([]float64, n), make([]float64, n)
@@ -229,7 +227,7 @@ func (v *numericRows) apart() *moments {
 	return m
 }
 
-// moments are the weighted sums of rows and of their products, all less a center.
+// moments holds the weighted sums of rows and of their products, all relative to a center.
 type moments struct {
 	weight               float64
 	center, sum, squares []float64 // squares is the lower triangle, row by row
@@ -260,7 +258,7 @@ func (m *moments) add(weight float64, x []float64) {
 	}
 }
 
-// covariance returns the covariance that the moments come to, nil where they have no weight.
+// covariance returns the covariance from the moments, or nil if they have no weight.
 func (m *moments) covariance(v *numericRows) *model.Covariance {
 	n := len(m.sum)
 	if !(m.weight > 0) {
@@ -279,7 +277,7 @@ func (m *moments) covariance(v *numericRows) *model.Covariance {
 	}
 	c, err := model.NewCovariance(v.columns, v.fields, mean, matrix)
 	if err != nil {
-		return nil // values that overflow
+		return nil // overflow
 	}
 	return c
 }

@@ -1,6 +1,6 @@
 package batch
 
-// This file holds the training set that every solver reads.
+// This file has the training set that every solver reads.
 
 import (
 	"blankout/internal/event"
@@ -8,70 +8,67 @@ import (
 	"blankout/internal/model"
 )
 
-// Data is a training set in compressed sparse rows. Its columns are compact:
-// columns 0 … Columns()-1 are the ones that occur in the set, in ascending order
-// of the Schema's columns; Column translates back. It is immutable and safe
-// for concurrent use; [Data.Subset] shares its memory.
+// Data is a training set in compressed sparse rows. Its columns are compact: columns 0 … Columns()-1 are those that
+// occur in the set, in ascending order of the Schema's columns; Column translates back. It is immutable and safe for
+// concurrent use; [Data.Subset] shares its memory.
 //
-// An entry takes 4 bytes where every value in its chunk is 1, 8 where all are
-// exact as float32 and 12 elsewhere.
+// An entry takes 4 bytes if every value in its chunk is 1, 8 if all are exact as float32, and 12 otherwise.
 type Data struct {
-	// Schema is the one the examples were decoded under.
+	// Schema is the Schema under which the events were decoded.
 	Schema *event.Schema
 
 	rows    []rowRef
 	chunks  []*chunk
-	columns []uint32 // compact column -> column of the Schema
+	columns []uint32 // column of the Schema by compact column
 	entries int
 
 	labels  []int32
-	targets []float64 // the labels that are numbers, nil while every one is 0
-	weights []float64 // nil while every weight is 1
+	targets []float64 // regression targets, nil while all are 0
+	weights []float64 // nil while all are 1
 	fields  columnFields
-	curves  *model.Curves // whose hats are among the columns, nil for none
-	dead    []float64     // by compact column, see SetDead; nil where all of it is 0
+	curves  *model.Curves // splines whose columns are among the columns, nil for none
+	dead    []float64     // by compact column, see SetDead; nil if all are 0
 
-	// Rows that are noisy copies of those of clean, drawn when they are read.
+	// If set, rows are noisy copies of those of clean, drawn when they are read.
 	corruption *corruption
 	clean      *Data
 }
 
 type rowRef struct{ chunk, from, n uint32 }
 
-// chunk holds the entries of consecutive rows. Without values every value is 1.
+// chunk has the entries of consecutive rows. Without values every value is 1.
 type chunk struct {
 	index []uint32
 	f32   []float32
 	f64   []float64
 }
 
-// Row is one row of Data, borrowed from it: Index[i] is a compact column and
-// At(i) the value there.
+// Row is one row of Data, borrowed from it: Index[i] is a compact column and At(i) its value.
 type Row struct {
 	Index []uint32
 	f32   []float32
 	f64   []float64
 }
 
-// Rows returns the number of examples.
+// Rows returns the number of events.
 func (d *Data) Rows() int { return len(d.rows) }
 
 // Columns returns the number of compact columns.
 func (d *Data) Columns() int { return len(d.columns) }
 
-// Column returns the Schema's column of a compact one.
+// Column returns the Schema's column of a compact column.
 func (d *Data) Column(c int) uint32 { return d.columns[c] }
 
-// Entries returns the number of stored entries of all rows.
+// Entries returns the number of stored entries.
 func (d *Data) Entries() int { return d.entries }
 
-// Curved reports whether numbers have curves.
+// Curved reports whether there are splines.
 func (d *Data) Curved() bool { return d.curves != nil }
 
-// Label returns the class of example i or event.Unlabeled.
+// Label returns the class of event i or event.Unlabeled.
 func (d *Data) Label(i int) int { return int(d.labels[i]) }
 
-// Target returns the label of example i that is a number, 0 for one without.
+// Target returns the regression target of event i, 0 if it has none.
 func (d *Data) Target(i int) float64 {
 	if d.targets == nil {
 		return 0
@@ -79,7 +76,7 @@ func (d *Data) Target(i int) float64 {
 	return d.targets[i]
 }
 
-// Weight returns the importance of example i.
+// Weight returns the importance of event i.
 func (d *Data) Weight(i int) float64 {
 	if d.weights == nil {
 		return 1
@@ -105,7 +102,7 @@ func (d *Data) Row(i int) Row {
 	return row
 }
 
-// Vec returns row i in the Schema's columns, in the memory of x.
+// Vec returns row i with the Schema's columns, in the memory of x.
 func (d *Data) Vec(i int, x event.Vec) event.Vec {
 	row := d.Row(i)
 	x = event.Vec{Index: x.Index[:0], Value: x.Value[:0]}
@@ -129,7 +126,7 @@ func (r Row) At(i int) float64 {
 	return 1
 }
 
-// Dot returns w.x. w may be longer than the columns.
+// Dot returns w.x. w may have more elements than columns.
 func (r Row) Dot(w []float64) float64 {
 	switch {
 	case r.f32 != nil:
@@ -152,7 +149,7 @@ func (r Row) Dot(w []float64) float64 {
 	return s + s1 + (s2 + s3)
 }
 
-// dotOf adds up four sums: one would wait for its own last addition.
+// dotOf computes four sums, so that additions do not wait for each other.
 func dotOf[T float32 | float64](index []uint32, values []T, w []float64) float64 {
 	var s, s1, s2, s3 float64
 	for len(index) >= 4 && len(values) >= 4 {
@@ -186,7 +183,7 @@ func (r Row) AddTo(w []float64, a float64) {
 	}
 }
 
-// without returns a copy of d that lacks some of the columns.
+// without returns a copy of d without some of the columns.
 func (d *Data) without(column func(uint32) bool) *Data {
 	var b Builder
 	var x event.Vec
@@ -202,7 +199,7 @@ func (d *Data) without(column func(uint32) bool) *Data {
 		}
 		x.Index, x.Value = x.Index[:n], x.Value[:n]
 		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
-			panic(err) // d was built of the same
+			panic(err) // d was built from the same rows
 		}
 	}
 	out := b.Data(d.Schema)
@@ -214,8 +211,7 @@ func (d *Data) without(column func(uint32) bool) *Data {
 	return out
 }
 
-// Subset returns the given rows as Data of their own, in the given order. It
-// shares entries and columns with d.
+// Subset returns the given rows, in the given order, as Data. It shares entries and columns with d.
 func (d *Data) Subset(rows []int) *Data {
 	if d.corruption != nil {
 		panic("batch: a subset of corrupted copies; corrupt the subset")

@@ -1,6 +1,6 @@
 package batch
 
-// This file finds what a feature reads when it is dead and does not say so.
+// This file determines the values of features that have died silently.
 
 import (
 	"slices"
@@ -9,15 +9,15 @@ import (
 	"blankout/internal/model"
 )
 
-// Deaths gathers the readings of numeric columns as they come, of which follows what a dead
-// feature reads. The zero value is ready for use.
+// Deaths gathers the raw readings of numeric columns, which determine the values of dead features. The zero value is
+// ready for use.
 type Deaths struct {
 	examples float64
 	columns  map[uint32]*columnReadings
-	all      *model.Zeros // of all numbers, nil where examples have come since
+	all      *model.Zeros // of all numbers, nil if events have been added since
 }
 
-// columnReadings are the readings of a column that examples hold.
+// columnReadings has the readings of a column.
 type columnReadings struct {
 	n, zeros, mean float64
 	kind           event.Kind
@@ -30,7 +30,7 @@ func (r *columnReadings) add(x float64) {
 	r.mean += (x - r.mean) / r.n
 }
 
-// Observe counts in an example as it came.
+// Observe adds an event as it arrived.
 func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 	if g.columns == nil {
 		g.columns = map[uint32]*columnReadings{}
@@ -51,7 +51,7 @@ func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 	}
 }
 
-// DeathsOf returns the readings of examples as they came, without columns that are no numbers.
+// DeathsOf returns the readings of raw events, only for numeric columns.
 func DeathsOf(d *Data) *Deaths {
 	all := make([]columnReadings, d.Columns())
 	for i := range d.Rows() {
@@ -70,12 +70,12 @@ func DeathsOf(d *Data) *Deaths {
 	return g
 }
 
-// number reports whether a column holds numbers: columns of sparse formats do if nine of ten examples hold them.
+// number reports whether a column is numeric: a column of a sparse format is if nine of ten events have it.
 func (g *Deaths) number(r *columnReadings) bool {
 	return r.kind == event.Numeric || r.kind == event.Sparse && 10*r.n >= 9*g.examples
 }
 
-// Numbers returns what the numbers read when they are dead, as they came; nil if there are none.
+// Numbers returns the raw values of dead numbers, or nil if there are no numbers.
 func (g *Deaths) Numbers(schema *event.Schema, v model.SilentValue) *model.Dead {
 	var dead model.Dead
 	for column, r := range g.columns {
@@ -93,8 +93,7 @@ func (g *Deaths) Numbers(schema *event.Schema, v model.SilentValue) *model.Dead 
 	return &dead
 }
 
-// Value returns what the feature of a column reads when it is dead, as it came: 0 for one that
-// is no number.
+// Value returns the raw value of a column's dead feature: 0 if it is not a number.
 func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue) float64 {
 	r := g.columns[column]
 	if r == nil || !g.number(r) || v == model.SilentZero {
@@ -107,11 +106,11 @@ func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue)
 	return mean
 }
 
-// zeros returns the readings of a column of numbers, and their mean.
+// zeros returns the readings of a numeric column, and their mean.
 func (g *Deaths) zeros(r *columnReadings, schema *event.Schema) (z model.Zeros, mean float64) {
 	z.Add(r.n, r.zeros)
 	mean = r.mean
-	if r.kind == event.Sparse && !schema.ColumnsGoMissing() { // left out it is 0
+	if r.kind == event.Sparse && !schema.ColumnsGoMissing() { // absent means 0
 		left := g.examples - r.n
 		z.Add(left, left)
 		mean *= r.n / g.examples
@@ -133,8 +132,8 @@ func (g *Deaths) allZeros(schema *event.Schema) model.Zeros {
 	return *g.all
 }
 
-// Apply returns d with the dead values that silent noise asks for, see SetDead. scaler is the
-// model whose Scaler has made d of the examples as they came; nil if d holds them as they came.
+// Apply returns d with the dead values for silent noise, see SetDead. scaler is the model whose Scaler has standardized
+// d; nil if d is raw.
 func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Data, error) {
 	var curves *model.Curves
 	if scaler != nil {
@@ -168,8 +167,8 @@ func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Dat
 	return d, nil
 }
 
-// left returns, by row, which columns it leaves out although its features would read something there if they
-// were dead: hats of numbers that it holds, and columns of sparse formats that are 0 where they are left out.
+// left returns a function that returns the absent columns of a row whose features would not be 0 if they were dead:
+// spline columns of numbers that it has, and columns of sparse formats that are 0 if absent.
 func (g *Deaths) left(d *Data, curves *model.Curves, dead func(column uint32) float64) func(x event.Vec) []uint32 {
 	var always []uint32
 	for column, r := range g.columns {

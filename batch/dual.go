@@ -1,7 +1,6 @@
 package batch
 
-// This file holds Newton's linear systems solved in the dual, where the rows are fewer
-// than the parameters.
+// This file solves the linear systems of Newton's method in the dual, if there are fewer rows than parameters.
 
 import (
 	"context"
@@ -14,36 +13,34 @@ import (
 //
 //	P = G + sum_n g_n x_n x_n',  G = R + sum_n 2 dv_n V_n diagonal,
 //
-// of few rows and many parameters, by Woodbury's identity: with
-// S_ij = sqrt(g_i g_j) x_i' G^-1 x_j, a matrix of the size of the rows,
+// for few rows and many parameters, by Woodbury's identity: with S_ij = sqrt(g_i g_j) x_i' G^-1 x_j, a matrix with as
+// many columns as rows,
 //
 //	P^-1 = G^-1 - G^-1 X' g^1/2 (I + S)^-1 g^1/2 X G^-1.
 //
-// Under silent noise each view of a row is a row here. I + S has no eigenvalue below 1, however small the g_n: nothing is divided by
-// them. For IRLS and without noise P is the very matrix of HessVec; otherwise
-// the Hessian's mixed terms are missing, with groups also what V_n has beside its
-// diagonal, and P is what conjugate gradients on the Hessian are preconditioned by.
+// Under silent noise each view of a row is a row here. I + S has no eigenvalue below 1, however small the g_n, because
+// nothing is divided by them. For IRLS and without noise P is the matrix of HessVec. Otherwise the Hessian's mixed
+// terms are missing and, with groups, what V_n has outside its diagonal; P then preconditions conjugate gradients on
+// the Hessian.
 type dual struct {
 	o       *Expected
 	inverse []float64 // of G, by parameter
 	root    []float64 // of g, by view
-	views   []int     // that have any
+	views   []int     // views with a positive g
 	factor  mat.Cholesky
 	exact   bool // P is the matrix of HessVec
 
 	s, t *mat.VecDense // by views
 }
 
-// maxDual is the largest number of rows for which the dual pays. Making its matrix
-// takes half their square of dot products, while conjugate gradients on the primal,
-// preconditioned by the diagonal, need some twenty to forty for each row: on
-// windows of images and of reviews the two are even at 20 rows, at 50 the dual
-// takes 1.3 times as long, at 200 two to five times.
+// maxDual is the largest number of rows for which the dual is faster. Its matrix needs half of their square of dot
+// products, while conjugate gradients on the primal, preconditioned by the diagonal, need about twenty to forty for
+// each row. On windows of images and of reviews the two are equal at 20 rows; at 50 the dual takes 1.3 times as long,
+// at 200 two to five times.
 const maxDual = 32
 
-// dual returns the inverse at the point of the last gradient, nil where it does not pay,
-// because there are as many rows as parameters, or does not exist, because a parameter is
-// neither penalized nor noisy.
+// dual returns the inverse at the point of the last gradient. It returns nil if the dual is slower, because there are
+// as many rows as parameters, or if it does not exist, because a parameter has neither penalty nor noise.
 func (o *Expected) dual() *dual {
 	if n := len(o.m); n >= o.dim || n > maxDual || o.c0 != 0 {
 		return nil
@@ -95,7 +92,7 @@ func (o *Expected) dual() *dual {
 		s.SetSym(a, a, s.At(a, a)+1)
 	}
 	if !d.factor.Factorize(s) {
-		return nil // values that are not finite; the caller finds them too
+		return nil // values that are not finite, which the caller detects as well
 	}
 	d.s, d.t = mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
 	return d
@@ -114,7 +111,7 @@ func (d *dual) apply(r, out []float64) {
 	for a, i := range d.views {
 		d.s.SetVec(a, d.root[i]*(o.dotView(i, out)+bias))
 	}
-	// The condition number was no trouble when the factor was made.
+	// The condition number was checked when the factor was computed.
 	_ = d.factor.SolveVecTo(d.t, d.s)
 	for a, i := range d.views {
 		g, row := d.root[i]*d.t.AtVec(a), o.p.Data.Row(i/len(o.views))
@@ -127,8 +124,8 @@ func (d *dual) apply(r, out []float64) {
 	}
 }
 
-// direction solves H p = -grad: at once where P is H, else by conjugate
-// gradients preconditioned by P until the residual has fallen by forcing.
+// direction solves H p = -grad: directly if P is H, else by conjugate gradients preconditioned by P until the residual
+// has decreased by forcing.
 func (d *dual) direction(ctx context.Context, grad, p []float64, forcing float64) error {
 	n := len(grad)
 	r := make([]float64, n)
@@ -153,7 +150,7 @@ func (d *dual) direction(ctx context.Context, grad, p []float64, forcing float64
 		curvature := Dot(q, hq)
 		if !(curvature > 1e-14*rz) {
 			if k == 0 {
-				copy(p, z) // downhill all the same
+				copy(p, z) // a descent direction in any case
 			}
 			return nil
 		}

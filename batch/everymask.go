@@ -1,6 +1,6 @@
 package batch
 
-// This file takes the expectation over all masks of dropout exactly, by going over them.
+// This file computes the exact expectation over all masks of dropout, by enumerating them.
 
 import (
 	"fmt"
@@ -15,15 +15,15 @@ import (
 const ExactBound = "exact"
 
 const (
-	// An event of n features has 2^n masks.
+	// An event with n features has 2^n masks.
 	mostMasked = 16
-	// mostMasks bounds the entries of all events under all masks, 12 bytes each.
+	// mostMasks is the largest number of entries of all events under all masks, 12 bytes each.
 	mostMasks = 1 << 25
 )
 
-// everyMask returns each example under every mask of dropout of the rate q, with survivors divided by
-// 1-q, and as many weights: of d, or weight in its place, times the mask's probability. of says
-// which row of d a row is made of. An example of weight 0 is left out.
+// everyMask returns each event under every mask of dropout with rate q, with survivors divided by 1-q, and as many
+// weights: those of d, or of weight, times the mask's probability. of has the row of d of each row. Events with weight
+// 0 are left out.
 func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, weights []float64, err error) {
 	if err := d.masksFit(weight); err != nil {
 		return nil, nil, nil, err
@@ -71,8 +71,8 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 	return &out, of, weights, nil
 }
 
-// unitsOf numbers, in the memory of out, what dies as one among the entries of a row: a number with
-// the hats of its curve, any other entry alone. An entry that is 0 has -1. n is how many there are.
+// unitsOf numbers, in the memory of out, what dies together among the entries of a row: a number with its spline
+// columns, any other entry alone. An entry that is 0 has -1. n is the number of units.
 func (d *Data) unitsOf(row Row, out []int) (units []int, n int) {
 	out = out[:0]
 	first := map[uint32]int{}
@@ -111,7 +111,7 @@ func (d *Data) masksFit(weight []float64) error {
 	return nil
 }
 
-// exactRate returns the rate of a noise whose masks can be gone over.
+// exactRate returns the rate of a noise whose masks can be enumerated.
 func exactRate(noise loss.Noise) (q float64, err error) {
 	switch n := noise.(type) {
 	case loss.NoNoise:

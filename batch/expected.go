@@ -1,7 +1,6 @@
 package batch
 
-// This file holds the objective that most models minimize: the regularized expected
-// loss of a linear score.
+// This file has the objective that most models minimize: the regularized expected loss of a linear score.
 
 import (
 	"context"
@@ -15,29 +14,26 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Expected is the regularized expected loss of a linear score under feature
-// noise,
+// Expected is the regularized expected loss of a linear score under feature noise,
 //
 //	J(w) = (1/2) (w-c)'R(w-c) + kappa sum_n m_n loss(y_n, f_n, v_n),
 //	f_n = w.x_n + b,  v_n = w'V_n w,  V_n = diag(Var[x~_nd]),
 //
-// with m_n the importance of example n and the intercept b as the last parameter.
-// Under noise that deletes whole groups V_n is not diagonal, see groups.go. Silent noise has
-// a row count once for each of its rates, see silent.go. The noise's
-// c0, which acts on absent features as well, adds c0 |w|^2 to every v_n; no row is ever
-// filled in. Every convex loss of the
-// table of package loss gets its gradient, its exact Hessian, the majoriser of IRLS and
-// the certificate from At and At2 alone.
+// where m_n is the importance of event n, and the intercept b is the last parameter. Under noise that removes whole
+// groups V_n is not diagonal, see groups.go. Under silent noise a row counts once for each rate, see silent.go. The
+// noise's c0, which acts on absent features as well, adds c0 |w|^2 to every v_n; no row is filled in. For every convex
+// loss in the table of package loss the gradient, the exact Hessian, the majorizer of IRLS and the certificate follow
+// from At and At2.
 type Expected struct {
 	p          Problem
-	loss, free loss.Loss // of labeled and of unlabeled rows; free is nil if those are left out
+	loss, free loss.Loss // of labeled and of unlabeled rows; free is nil if unlabeled rows are left out
 	facts      loss.Facts
-	convex     bool // under the noise at hand
+	convex     bool // under the given noise
 	columns    int
 	dim        int
-	m          []float64 // kappa times importance, by view, 0 for rows left out
+	m          []float64 // kappa times importance, by view, 0 for rows that are left out
 	eps        float64   // see Smooth
-	kink       float64   // what smoothing contributed to the last Gap
+	kink       float64   // contribution of smoothing to the last Gap
 	passes     int
 	noising
 	byRow
@@ -49,13 +45,13 @@ type Expected struct {
 type noising struct {
 	c0, c1, c2 float64 // see loss.Noise
 	noisy      bool
-	groups     *groupNoise // nil where there is no noise, or features are noisy each on its own
+	groups     *groupNoise // nil without noise, or if features are noisy independently
 	views      []view      // of every row
-	dead       []float64   // by column, what a dead feature reads; nil where all of that is 0
+	dead       []float64   // by column: value of a dead feature; nil if all are 0
 }
 
-// stride is the number of sums gathered and scattered for each column: one
-// for the score and one for its variance, if there is noise.
+// stride returns the number of sums gathered and scattered per column: one for the score and, under noise, one for its
+// variance.
 func (n *noising) stride() int {
 	if n.noisy {
 		return 2
@@ -63,8 +59,8 @@ func (n *noising) stride() int {
 	return 1
 }
 
-// byRow is what is known of each view of each row at a point, that of the last ValueGrad with a
-// gradient or of the last scores. View k of row n is at n len(views) + k.
+// byRow holds the values of each view of each row at a point, that of the last ValueGrad with a gradient or of the last
+// scores. View k of row n has index n len(views) + k.
 type byRow struct {
 	f, v, df, dv []float64
 	ff, fv, vv   []float64 // second derivatives, filled when curved
@@ -87,54 +83,50 @@ func (r *byRow) shift(by float64) float64 {
 	return by
 }
 
-// gradient is the last gradient, and the point where it is.
+// gradient is the last gradient, and its point.
 type gradient struct {
 	w         []float64
 	shrink    []float64 // by column sum_n 2 dv_n V_nd, the diagonal part of the Hessian
 	residual  []float64
-	cached    bool // residual and value are the gradient and the value there, smoothed by cachedEps
-	unscaled  bool // the last dual point needed no scaling, but for rounding
+	cached    bool // residual and value are the gradient and the value at that point, smoothed by cachedEps
+	unscaled  bool // the last dual point needed no scaling, except for rounding
 	value     float64
 	cachedEps float64
 }
 
-// workspace is where passes over the rows gather from and scatter to.
+// workspace is the memory that passes over the rows gather from and scatter to.
 type workspace struct {
-	pair       []float64 // by column (w_d, w_d^2) or what else is being gathered
-	total      []float64 // of what rows scatter
+	pair       []float64 // by column: (w_d, w_d^2) or what else is gathered
+	total      []float64 // sums over rows
 	sum        *Summer
 	denseTotal []float64
 	denseSum   *Summer
-	longest    int // row
+	longest    int // length of the longest row
 	outer      int // sum of the squared lengths of the rows
 }
 
-// Problem states what an Expected objective is made of.
+// Problem defines an Expected objective.
 type Problem struct {
 	Data *Data
-	// Y is the target of every row: -1 or +1, or a number for the regression
-	// losses. NaN marks a row without a label.
+	// Y is the target of every row: -1 or +1, or a number for regression losses. NaN marks a row without a label.
 	Y []float64
-	// Weight replaces the rows' importance unless it is nil. Rows of weight 0
-	// cost nothing.
+	// Weight replaces the rows' importance unless it is nil. Rows of weight 0 cost nothing.
 	Weight []float64
 	Loss   loss.Loss
 	Noise  loss.Noise
-	// Kappa is the factor of the losses, loss.Cost(Loss, c) in the notation of
-	// Chen et al.
+	// Kappa is the factor of the losses, loss.Cost(Loss, c) in the notation of Chen et al.
 	Kappa     float64
 	Intercept Intercept
 	Penalty   Penalty
-	// Alpha in [0, 1] is the weight of the noising penalty of rows without a
-	// label (Wager et al. 2013, section 6): with n labeled and m unlabeled
-	// examples the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
+	// Alpha in [0, 1] is the weight of the noising penalty of rows without a label (Wager et al. 2013, section 6): with
+	// n labeled and m unlabeled examples the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
 	Alpha   float64
 	Threads int
-	// Pause is called between passes over the data. May be nil.
+	// Pause is called between passes over the data. It may be nil.
 	Pause func()
 }
 
-// pass counts a pass over the data, and pauses for the one before.
+// pass counts a pass over the data, and calls Pause after the one before.
 func (o *Expected) pass() {
 	o.passes++
 	if o.p.Pause != nil {
@@ -142,12 +134,12 @@ func (o *Expected) pass() {
 	}
 }
 
-// ErrUnlabeled says that a loss can make nothing of unlabeled examples.
+// ErrUnlabeled reports that a loss does not support unlabeled events.
 var ErrUnlabeled = errors.New("unlabeled examples say nothing under this loss: leave them out (--unlabeled-weight 0), or take --loss logistic with --bound gaussian, chen or quadratic-noising")
 
-// BinaryWeights returns Kappa times the importance of every row, 0 for rows without a label, for
-// objectives whose targets are -1 or +1 and that have no use for these: unless Alpha is 0 they are
-// refused with ErrUnlabeled.
+// BinaryWeights returns Kappa times the importance of every row, 0 for rows without a label, for objectives whose
+// targets are -1 or +1 and that do not use unlabeled rows. Unless Alpha is 0 it returns ErrUnlabeled if there are such
+// rows.
 func (p *Problem) BinaryWeights() ([]float64, error) {
 	out := make([]float64, p.Data.Rows())
 	total := 0.0
@@ -174,21 +166,21 @@ func (p *Problem) BinaryWeights() ([]float64, error) {
 	return out, nil
 }
 
-// Intercept says what the last parameter is.
+// Intercept is the kind of the last parameter.
 type Intercept string
 
 // The kinds of intercept.
 const (
-	FreeIntercept      Intercept = "free"      // a parameter that no penalty holds
-	PenalizedIntercept Intercept = "penalized" // penalized like a weight
-	NoIntercept        Intercept = "none"      // there is none
+	FreeIntercept      Intercept = "free"      // a parameter without a penalty
+	PenalizedIntercept Intercept = "penalized" // with a penalty, like a weight
+	NoIntercept        Intercept = "none"      // no intercept
 )
 
-// Penalty is (1/2)(w-c)'R(w-c) with R diagonal, by parameter. A nil Center is 0.
+// Penalty is (1/2)(w-c)'R(w-c) with diagonal R, by parameter. A nil Center is 0.
 type Penalty struct{ R, Center []float64 }
 
-// Ridge returns the penalty l2 |w|^2 on columns weights and, according to its
-// kind, the intercept: R = 2 l2. The objectives of Chen et al. have l2 = 1.
+// Ridge returns the penalty l2 |w|^2 on the weights of columns and, depending on its kind, the intercept: R = 2 l2. The
+// objectives of Chen et al. have l2 = 1.
 func Ridge(columns int, l2 float64, intercept Intercept) Penalty {
 	n := columns
 	if intercept != NoIntercept {
@@ -220,9 +212,8 @@ func (p Penalty) ValueGrad(w, grad []float64) float64 {
 	return sum
 }
 
-// NewExpected returns the objective of a problem. It returns an error where
-// the problem makes no sense: a label-free penalty asked of a loss that has
-// none, Poisson noise on negative features, targets that do not fit the loss.
+// NewExpected returns the objective of a problem. It returns an error for an invalid problem: a label-free penalty for
+// a loss that has none, Poisson noise on negative features, targets that do not fit the loss.
 func NewExpected(p Problem) (*Expected, error) {
 	d := p.Data
 	o := &Expected{p: p, loss: p.Loss, columns: d.Columns(), dim: d.Columns()}
@@ -242,7 +233,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	}
 	o.c0, o.c1, o.c2 = unbiased.Coefficients()
 	if o.noisy = o.c0 != 0 || o.c1 != 0 || o.c2 != 0; !o.noisy {
-		o.groups = nil // dropout:0, as a level of auto, deletes nothing
+		o.groups = nil // dropout:0, as a level of auto, removes nothing
 	}
 	if o.c1 != 0 {
 		if i := d.FirstNegative(); i >= 0 {
@@ -298,7 +289,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	o.residual = make([]float64, o.dim)
 	o.pair = make([]float64, 2*o.columns)
 	o.shrink = make([]float64, o.columns)
-	// The last two of a partial sum are those over rows alone.
+	// The last two of a partial sum are over rows alone.
 	o.total = make([]float64, o.stride()*o.columns+2)
 	o.sum = NewSummer(d, len(o.total), p.Threads)
 	for _, r := range d.rows {
@@ -307,8 +298,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	return o, nil
 }
 
-// plainHinge returns the margin of the hinge loss without noise, 0 for
-// everything else.
+// plainHinge returns the margin of the hinge loss without noise, 0 for all other losses.
 func (o *Expected) plainHinge() float64 {
 	if o.noisy {
 		return 0
@@ -322,8 +312,7 @@ func (o *Expected) plainLogistic() bool {
 	return logistic && !o.noisy
 }
 
-// certifiable reports whether weak duality gives a bound: it needs a convex loss, whose
-// values have a lower bound.
+// certifiable reports whether weak duality gives a bound: the loss must be convex, with a lower bound.
 func (o *Expected) certifiable() bool { return o.convex }
 
 // lower returns a lower bound of the losses of a target.
@@ -360,8 +349,7 @@ func (l penaltyScaled) At2(y, f, v float64) (ff, fv, vv float64) {
 	return a + l.s*(b-a), l.s * bfv, l.s * bvv
 }
 
-// penaltyOnly is s (loss(v) - loss(0)) of a loss for which that does not
-// depend on the label.
+// penaltyOnly is s (loss(v) - loss(0)) for a loss for which that does not depend on the label.
 type penaltyOnly struct {
 	loss.Loss
 	s float64
@@ -382,7 +370,7 @@ func (l penaltyOnly) At2(_, f, v float64) (ff, fv, vv float64) {
 // Dim returns the number of parameters.
 func (o *Expected) Dim() int { return o.dim }
 
-// Passes returns how often the data have been read.
+// Passes returns the number of passes over the data.
 func (o *Expected) Passes() int { return o.passes }
 
 // target returns the loss of row n and its target.
@@ -394,7 +382,7 @@ func (o *Expected) target(n int) (loss.Loss, float64) {
 	return o.loss, y
 }
 
-// setPair prepares the gathering of sum x_d a_d, sum V_d a_d b_d and sum V_d a_d^2.
+// setPair prepares to gather sum x_d a_d, sum V_d a_d b_d and sum V_d a_d^2.
 func (o *Expected) setPair(a, b []float64) {
 	if !o.noisy {
 		copy(o.pair, a[:o.columns])
@@ -414,7 +402,7 @@ func (o *Expected) bias(w []float64) float64 {
 	return 0
 }
 
-// scores fills o.f and o.v for every row of positive weight.
+// scores fills o.f and o.v for every row with positive weight.
 func (o *Expected) scores(w []float64) {
 	o.cached = false
 	o.setPair(w, w)
@@ -439,8 +427,8 @@ func (o *Expected) scores(w []float64) {
 	})
 }
 
-// Weights returns Kappa times the importance of every row, 0 for rows left out. Under silent
-// noise it is that of each row at each rate, one after the other.
+// Weights returns Kappa times the importance of every row, 0 for rows that are left out. Under silent noise it has each
+// row at each rate in order.
 func (o *Expected) Weights() []float64 { return slices.Clone(o.m) }
 
 // Weigh replaces the Weights.
@@ -449,7 +437,7 @@ func (o *Expected) Weigh(m []float64) {
 	o.cached = false
 }
 
-// Losses returns the loss of every row at w, 0 for rows of weight 0, in the order of Weights.
+// Losses returns the loss of every row at w, 0 for rows with weight 0, in the order of Weights.
 func (o *Expected) Losses(w []float64) []float64 {
 	o.scores(w)
 	out := make([]float64, len(o.m))
@@ -462,7 +450,7 @@ func (o *Expected) Losses(w []float64) []float64 {
 	return out
 }
 
-// rowBuffer is what one goroutine needs while it reads a row.
+// rowBuffer is scratch memory of a goroutine that reads rows.
 type rowBuffer struct {
 	z    []float64 // V b of the last gather, by entry; nil without noise
 	sums *groupSums
@@ -478,8 +466,8 @@ func (o *Expected) rowBuffer() (b rowBuffer) {
 	return b
 }
 
-// gather returns the sums over row n that setPair prepared: s = x.a without what is dead in it,
-// h what that adds to a dead event's score, a'V b and a'V a.
+// gather returns the sums over row n that setPair prepared: s = x.a without dead features, h the score of dead
+// features, a'V b and a'V a.
 func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	r := o.p.Data.Row(n)
 	switch {
@@ -494,8 +482,8 @@ func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	return s, 0, t, u
 }
 
-// pull is what a row adds to a gradient: x times its features, one times a feature that never
-// dies, as the intercept, and v times V, of groups times the z of the row's last gather.
+// pull is what a row adds to a gradient: x times its features, one times a feature that never dies, such as the
+// intercept, and v times V or, with groups, times the z of the row's last gather.
 type pull struct{ x, one, v float64 }
 
 // scatter adds a pull of row n to a partial sum.
@@ -526,12 +514,12 @@ func (o *Expected) scatter(acc []float64, n int, p pull, z []float64) {
 	}
 }
 
-// unpack turns the total of what was scattered into
+// unpack converts the total of what was scattered to
 //
 //	out = sum a_n x_n + w (sum b_n V_n),
 //
-// for the intercept sum a_n, and writes sum b_n V_n to diag unless that is nil. For groups
-// out = sum a_n x_n + b_n z_n, and diag is of no use.
+// with sum a_n for the intercept, and writes sum b_n V_n to diag unless that is nil. With groups it is out = sum a_n
+// x_n + b_n z_n, and diag is not used.
 func (o *Expected) unpack(total, w, out, diag []float64) {
 	n := len(total)
 	for d := range o.columns {
@@ -626,9 +614,8 @@ func (o *Expected) curve() {
 	})
 }
 
-// Majorise makes HessVec and Diagonal use the matrix of IRLS,
-// R + kappa sum m gamma (x x' + V) with gamma = 2 dv, instead of the Hessian.
-// For the bounds of Chen et al. its quadratic lies above J and touches it.
+// Majorise makes HessVec and Diagonal use the matrix of IRLS, R + kappa sum m gamma (x x' + V) with gamma = 2 dv,
+// instead of the Hessian. For the bounds of Chen et al. its quadratic lies above J and touches it.
 func (o *Expected) Majorise(on bool) {
 	o.curved = o.curved && o.majorise == on
 	o.majorise = on
@@ -644,7 +631,7 @@ func (o *Expected) HessVec(v, out []float64) {
 	b := o.bias(v)
 	if !o.noisy || o.majorise {
 		o.pass()
-		// One sum for each column instead of two: a third of the time.
+		// One sum per column instead of two takes a third less time.
 		o.sum.Sum(o.total[:o.columns+1], func(lo, hi int, acc []float64) float64 {
 			for n := lo; n < hi; n++ {
 				if !o.bent(n) {
@@ -670,14 +657,13 @@ func (o *Expected) HessVec(v, out []float64) {
 		}
 		return
 	}
-	// Beside v_d lies w_d, so that z = V w need not be gathered or scattered on
-	// its own.
+	// w_d is adjacent to v_d, so that z = V w need not be gathered or scattered separately.
 	base := 0.0
 	if o.c0 != 0 {
 		base = o.c0 * Dot(o.w[:o.columns], v[:o.columns])
 	}
 	o.setPair(v, o.w)
-	total := o.total[:o.columns+2] // the last two are of the intercept and of c0 w
+	total := o.total[:o.columns+2] // the last two are those of the intercept and of c0 w
 	o.pass()
 	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		z := o.rowBuffer()
@@ -706,8 +692,8 @@ func (o *Expected) HessVec(v, out []float64) {
 	}
 }
 
-// Diagonal writes the diagonal of the matrix of HessVec, without the mixed
-// terms of the exact Hessian, to out: a preconditioner.
+// Diagonal writes the diagonal of the matrix of HessVec, without the mixed terms of the exact Hessian, to out: a
+// preconditioner.
 func (o *Expected) Diagonal(out []float64) {
 	o.curve()
 	if o.heat() {
@@ -768,9 +754,8 @@ func (o *Expected) Diagonal(out []float64) {
 	}
 }
 
-// heat reports whether ff is 2 dv for every row, as it is for the expectation under
-// Gaussian noise, and V_d a multiple of x_d^2: then the sum of ff x_d^2 is a multiple
-// of shrink.
+// heat reports whether ff is 2 dv for every row, as for the expectation under Gaussian noise, and V_d a multiple of
+// x_d^2: then the sum of ff x_d^2 is a multiple of shrink.
 func (o *Expected) heat() bool {
 	if o.c0 != 0 || o.c1 != 0 || o.c2 == 0 || o.groups != nil || len(o.views) > 1 {
 		return false
@@ -792,7 +777,7 @@ func Dot(a, b []float64) float64 {
 	return s
 }
 
-// WeightSize returns the size of weights that move a score by about 1.
+// WeightSize returns the size of weights that change a score by about 1.
 func (o *Expected) WeightSize() float64 {
 	size := 0.0
 	for i := range o.p.Data.Rows() {
@@ -815,7 +800,7 @@ func (o *Expected) StartSize() float64 {
 	return o.WeightSize()
 }
 
-// FirstNegative returns the first row that holds a negative value, -1 if none.
+// FirstNegative returns the first row with a negative value, -1 if there is none.
 func (d *Data) FirstNegative() int {
 	for i := range d.rows {
 		r := d.Row(i)
@@ -831,8 +816,8 @@ func (d *Data) FirstNegative() int {
 // IsConvex reports whether the objective is convex.
 func (o *Expected) IsConvex() bool { return o.convex }
 
-// direction implements director: in the dual, if that is asked for and pays, else by
-// Cholesky's method where the matrix is worth forming.
+// direction implements director: in the dual, if dual is set and that is faster, else by Cholesky's method if the
+// matrix is worth forming.
 func (o *Expected) direction(ctx context.Context, grad, p []float64, forcing float64, dual bool) (ok bool, err error) {
 	if dual {
 		if d := o.dual(); d != nil {
@@ -845,7 +830,7 @@ func (o *Expected) direction(ctx context.Context, grad, p []float64, forcing flo
 	return false, nil
 }
 
-// formable reports whether dense is worth it.
+// formable reports whether dense is faster.
 func (o *Expected) formable() bool {
 	if o.outer == 0 {
 		for _, r := range o.p.Data.rows {
@@ -855,9 +840,8 @@ func (o *Expected) formable() bool {
 	return o.dim <= 1024 && o.outer <= 50*o.p.Data.entries
 }
 
-// dense returns the matrix of HessVec, nil where conjugate gradients are the
-// quicker way: many columns, or rows so long that the sum of their outer
-// products costs more than some dozens of products with a vector.
+// dense returns the matrix of HessVec, or nil if conjugate gradients are faster: with many columns, or with rows so
+// long that the sum of their outer products costs more than some dozens of products with a vector.
 func (o *Expected) dense() *mat.SymDense {
 	if !o.formable() {
 		return nil
@@ -874,9 +858,8 @@ func (o *Expected) dense() *mat.SymDense {
 	}
 	o.pass()
 	o.setPair(o.w, o.w)
-	// A view adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The
-	// matrix takes the part of z that lies in the row's own columns, and the two
-	// vectors behind it sum what meets the rest of z, which is c0 w.
+	// A view adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The matrix takes the part of z in the row's
+	// own columns, and the two vectors after it sum the rest of z, which is c0 w.
 	o.denseSum.Sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
 		a, side := acc[:n*n], acc[n*n:]
 		var x, z, dead []float64

@@ -1,6 +1,6 @@
 package batch
 
-// This file measures how much worse predictions become if a feature, a field or a group dies.
+// This file measures how much worse predictions become without a feature, a field or a group.
 
 import (
 	"fmt"
@@ -11,23 +11,21 @@ import (
 	"blankout/internal/model"
 )
 
-// Gone is a model's error on some events with and without a part of them: a group, a field or a
-// feature that is declared missing in all of them.
-// Errors are in percent; for numbers they are the root of the mean squared error.
+// Gone has a model's errors on some events with and without a part of them: a group, a field or a feature that is
+// declared missing in all of them. Errors are in percent; for regression they are root mean squared errors.
 type Gone struct {
 	Kind   string `json:"kind"` // of Failure: group, field or feature
 	Name   string `json:"name"`
 	Events int    `json:"events"`
-	Held   int    `json:"held"`  // events that hold the part
-	Since  int64  `json:"since"` // time of the oldest event, milliseconds since 1970; 0 is unknown
+	Held   int    `json:"held"`  // number of events with the part
+	Since  int64  `json:"since"` // time of the oldest event, milliseconds since 1970; 0 if not known
 	// With and Without are the errors on these events.
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
-	// Recent are the same, span by span of the events, the oldest first.
+	// Recent has the same for consecutive spans of the events, the oldest first.
 	Recent []GoneSpan `json:"recent"`
-	// Deletions are the shares of the other features that go missing at random.
-	// ForecastWith and ForecastWithout are the errors forecast at these shares, as in
-	// Standing.Robustness.
+	// Deletions are the fractions of the other features that are missing at random. ForecastWith and ForecastWithout
+	// are the expected errors at these fractions, as in Standing.Robustness.
 	Deletions       []float64  `json:"deletions"`
 	ForecastWith    []*float64 `json:"forecast_with"`
 	ForecastWithout []*float64 `json:"forecast_without"`
@@ -36,15 +34,15 @@ type Gone struct {
 // GoneSpan is the same for a run of consecutive events.
 type GoneSpan struct {
 	Events  int     `json:"events"`
-	Until   int64   `json:"until"` // time of the last, milliseconds since 1970; 0 is unknown
+	Until   int64   `json:"until"` // time of the last event, milliseconds since 1970; 0 if not known
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
 }
 
-// goneSpans is how many spans Gone.Recent has at most.
+// goneSpans is the largest length of Gone.Recent.
 const goneSpans = 16
 
-// UnknownPartError says that no event holds a part of this name.
+// UnknownPartError reports that no event has a part with this name.
 type UnknownPartError struct {
 	Kind, Name string
 	Events     int
@@ -54,9 +52,8 @@ func (e *UnknownPartError) Error() string {
 	return fmt.Sprintf("none of %d recent events holds a %s %q", e.Events, e.Kind, e.Name)
 }
 
-// WithoutPart measures m's error on events with and without a part. The events have labels and
-// are in the order of the stream. The error is an *UnknownPartError where no event
-// holds the part.
+// WithoutPart measures m's error on events with and without a part. The events have labels and are in the order of the
+// stream. The error is an *UnknownPartError if no event has the part.
 func WithoutPart(m *model.Linear, events []event.Example, kind, name string, deletions []float64) (*Gone, error) {
 	dies, err := diesWith(&m.Head, kind, name)
 	if err != nil {
@@ -111,8 +108,8 @@ func WithoutPart(m *model.Linear, events []event.Example, kind, name string, del
 	return g, nil
 }
 
-// diesWith returns a function that reports whether a feature dies with a part. A product dies with
-// either of its fields.
+// diesWith returns a function that reports whether a feature is missing with a part. A product is missing with either
+// of its fields.
 func diesWith(h *model.Head, kind, name string) (func(field uint16, column uint32) bool, error) {
 	if kind == "feature" {
 		called := h.Namer()
@@ -148,7 +145,7 @@ func diesWith(h *model.Head, kind, name string) (func(field uint16, column uint3
 	}, nil
 }
 
-// servedError returns the error of m's answers to events.
+// servedError returns the error of m's predictions for events.
 func servedError(m *model.Linear, events []event.Example) float64 {
 	d := measured{target: m.Target()}
 	scores, cost, weight := make([]float64, max(2, m.Outputs, len(m.Schema.Classes))), 0.0, 0.0

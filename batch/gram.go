@@ -1,6 +1,6 @@
 package batch
 
-// This file reads the matrix of a kernel row by row.
+// This file computes the matrix of a kernel row by row.
 
 import (
 	"fmt"
@@ -8,13 +8,13 @@ import (
 	"blankout/internal/kernel"
 )
 
-// KernelRows computes k(x_i, x_j) of one row of a Data and all others, in parallel.
+// KernelRows computes k(x_i, x_j) for one row of a Data and all others, in parallel.
 type KernelRows struct {
 	*kernel.Rows
 	data *Data
 }
 
-// NewKernelRows makes the index of the rows. The kernel must be resolved.
+// NewKernelRows creates the index of the rows. The kernel must be resolved.
 func NewKernelRows(k kernel.Kernel, d *Data) *KernelRows {
 	var values []float64
 	return &KernelRows{kernel.NewRows(k, d.Rows(), d.Columns(), func(i int) ([]uint32, []float64) {
@@ -37,13 +37,13 @@ func (r *KernelRows) Row(i int, out []float64, threads int) {
 	Parallel(threads, r.Shards(), func(s int) { r.Into(s, row.Index, values, r.Self[i], out) })
 }
 
-// CachedGram is the matrix k(x_i, x_j) of all pairs. A row is computed when it is asked
-// for, and those used last are kept. It is not safe for concurrent use.
+// CachedGram is the matrix k(x_i, x_j) of all pairs. Rows are computed on request, and the latest ones are cached. It
+// is not safe for concurrent use.
 type CachedGram struct {
 	rows     *KernelRows
 	threads  int
 	slots    [][]float64
-	slotOf   []int32 // by row, -1 if it is not held
+	slotOf   []int32 // by row, -1 if it is not cached
 	rowOf    []int32 // by slot
 	newer    []int32 // by slot: a ring ordered by use,
 	older    []int32
@@ -51,8 +51,8 @@ type CachedGram struct {
 	computed int
 }
 
-// NewCachedGram holds as many rows of the Gram matrix as fit in cacheBytes, at
-// least two. Diagonal values that are not finite are an error.
+// NewCachedGram returns a CachedGram with as many rows as fit in cacheBytes, at least two. Diagonal values that are not
+// finite are an error.
 func NewCachedGram(k kernel.Kernel, d *Data, cacheBytes, threads int) (*CachedGram, error) {
 	n := d.Rows()
 	slots := min(max(cacheBytes/(8*max(n, 1)), 2), max(n, 2))
@@ -87,11 +87,11 @@ func (c *CachedGram) Diagonal() []float64 {
 	return out
 }
 
-// Row returns row i. It stays valid until the second next call.
+// Row returns row i. It is valid until the second next call.
 func (c *CachedGram) Row(i int) []float64 {
 	s := c.slotOf[i]
 	if s < 0 {
-		s = c.newer[c.latest] // around the ring: the one not used for longest
+		s = c.newer[c.latest] // around the ring: the least recently used slot
 		if old := c.rowOf[s]; old >= 0 {
 			c.slotOf[old] = -1
 		}
@@ -103,7 +103,7 @@ func (c *CachedGram) Row(i int) []float64 {
 		c.computed++
 	}
 	if s != c.latest {
-		// Take s out of the ring and put it before the latest.
+		// Remove s from the ring and insert it before the latest.
 		n, o := c.newer[s], c.older[s]
 		c.older[n], c.newer[o] = o, n
 		last := c.newer[c.latest]

@@ -1,22 +1,18 @@
 package batch
 
-// This file holds noise that deletes whole groups of features at once
-// (loss.GroupDropout): its variances, gradients and curvatures. The features of a
-// group vary together, so that V_n, the covariance of row n's noisy features, is not a
-// diagonal matrix:
+// This file has noise that removes whole groups of features (loss.GroupDropout): its variances, gradients and
+// curvatures. The features of a group vary together, so V_n, the covariance of row n's noisy features, is not diagonal:
 //
 //	V = sum_u rate_u x_u x_u' + diag(own_d x_d^2),
 //
-// x_u being the part of the row whose features die with the unit u. A unit is a group of
-// rate r_g, with the products that one of its fields takes part in, or the products of
-// the pair of groups a and b, of rate r_a r_b; own_d = r prod (1 + r_g) over the groups
-// that feature d dies with. V stays a sum of squares of linear maps, so that v = w'V w is
-// a squared norm and whatever holds of the losses and of the certificate holds here too.
-// What Gap says of p = V^1/2 w is true of the vector of all rate_u^1/2 w.x_u and
-// own_d^1/2 w_d x_d.
+// where x_u is the part of the row whose features die with the unit u. A unit is a group with rate r_g, including the
+// products with one of its fields, or the products of the pair of groups a and b, with rate r_a r_b; own_d = r prod (1
+// + r_g) over the groups with which feature d dies. V is still a sum of squares of linear maps, so v = w'V w is a
+// squared norm, and all properties of the losses and of the certificate hold. What Gap says of p = V^1/2 w holds for
+// the vector of all rate_u^1/2 w.x_u and own_d^1/2 w_d x_d.
 //
-// A number with a curve (model.Curves) is one feature of several columns: a unit of the
-// rate r (1 + r_g), that is part of the unit of its group, and own_d = 0.
+// A number with a spline (model.Curves) is one feature with several columns: a unit with rate r (1 + r_g), which is
+// part of the unit of its group, and own_d = 0.
 
 import (
 	"context"
@@ -30,8 +26,7 @@ import (
 	"blankout/internal/model"
 )
 
-// columnFields tells which field a column of the Schema is of: one number, 0 for the
-// anonymous field, in pages of columns.
+// columnFields has the field of each column of the Schema, 0 for the anonymous field, in pages of columns.
 type columnFields [][]uint16
 
 // fieldPage is the number of columns on a page.
@@ -44,10 +39,8 @@ func (f columnFields) of(column uint32) uint16 {
 	return 0
 }
 
-// Fields notes of which fields the columns of an example are. Add does so itself for an
-// example whose Field is set. A Scaler may add columns, so an example that has passed one
-// must be noted here as it was before. A column in which two fields meet is of the one of
-// the lower id.
+// Fields records the fields of an event's columns. Add does so for an event with Field. A Scaler may add columns, so
+// record a standardized event here as it was before. A column with two fields belongs to the one with the lower id.
 func (b *Builder) Fields(e *event.Example) {
 	for i, id := range e.Field {
 		if id == 0 {
@@ -67,7 +60,7 @@ func (b *Builder) Fields(e *event.Example) {
 	}
 }
 
-// units tells which columns of Data die together.
+// units has the columns of Data that die together.
 type units struct {
 	of   []int32    // unit by compact column
 	pair [][2]int32 // by unit: the two groups of a pair, -1 and -1 for a group
@@ -75,8 +68,7 @@ type units struct {
 	hash []uint64   // by unit, see model.Grouping.Hash
 }
 
-// units returns the units of the columns under the Schema's groups, or
-// model.ErrNoGroups.
+// units returns the units of the columns under the Schema's groups, or model.ErrNoGroups.
 func (d *Data) units() (*units, error) {
 	g := model.NewGrouping(d.Schema)
 	if err := g.Check(); err != nil {
@@ -97,15 +89,14 @@ func (d *Data) units() (*units, error) {
 	return u, nil
 }
 
-// groupNoise is GroupDropout on the columns of Data, or Dropout where they have curves.
+// groupNoise is GroupDropout on the columns of Data, or Dropout if they have splines.
 type groupNoise struct {
-	*units           // pair holds of a curve the unit of its group, and -1
+	*units           // pair has, for a spline, the unit of its group, and -1
 	rate   []float64 // by unit
-	own    []float64 // by unit, of each of its features
+	own    []float64 // by unit, for each of its features
 }
 
-// jointNoise returns a noise under which features of Data die together, nil if each is noisy
-// on its own.
+// jointNoise returns a noise under which features of Data die together, or nil if all are noisy independently.
 func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 	switch n := noise.(type) {
 	case loss.Silent:
@@ -127,10 +118,10 @@ func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 	return nil, nil
 }
 
-// ErrCurves is why a noise or an objective refuses Data with curves (Data.Curved).
+// ErrCurves is the reason why a noise or an objective does not support Data with splines (Data.Curved).
 var ErrCurves = errors.New("what becomes of curves, whose columns die together, is not known")
 
-// Bends says whether the problem of c, and with axes every one of their grid, can have curves.
+// Bends reports whether the problem of c, and with axes every problem of their grid, supports splines.
 func (c Config) Bends(axes []Axis) bool {
 	curves, err := model.NewCurves([]uint32{0}, [][]float64{model.Present()})
 	if err != nil {
@@ -158,13 +149,13 @@ func (c Config) Bends(axes []Axis) bool {
 	return true
 }
 
-// addCurves makes units of the numbers with curves, which die alone at the odds given for
-// their groups, and with these if there are any.
+// addCurves adds units for the numbers with splines, which die alone at the odds of their groups and, if there are
+// groups, with these.
 func (g *groupNoise) addCurves(d *Data, odds func(group int32) float64, groups bool) {
 	if d.curves == nil {
 		return
 	}
-	first := map[int]int32{} // unit by curve
+	first := map[int]int32{} // unit by spline
 	for c := range g.of {
 		curve := d.curves.Of(d.Column(c))
 		if curve < 0 {
@@ -206,9 +197,8 @@ func newGroupNoise(d *Data, n loss.GroupDropout) (*groupNoise, error) {
 	return g, nil
 }
 
-// features returns for every entry of a row the place of the first one of its feature, and how
-// many features there are: the hats of a curve are part of their number, which comes before
-// all hats.
+// features returns, for every entry of a row, the index of the first entry of its feature, and the number of features:
+// spline columns are part of their number, which comes before them.
 func (d *Data) features(r Row) (first []int, n int) {
 	first = make([]int, len(r.Index))
 	for j, c := range r.Index {
@@ -224,11 +214,11 @@ func (d *Data) features(r Row) (first []int, n int) {
 	return first, n
 }
 
-// groupSums is what is summed by unit while a row is read. Between rows it is zero.
+// groupSums has the sums by unit while a row is read. Between rows it is zero.
 type groupSums struct {
 	a, b []float64
 	seen []bool
-	list []int32   // of the units seen
+	list []int32   // units seen
 	in   [][]int32 // entries of the row by unit, for addTo
 }
 
@@ -245,12 +235,12 @@ func (s *groupSums) add(unit int32) {
 	}
 }
 
-// gather returns for the pairs (a_d, b_d) of p
+// gather returns, for the pairs (a_d, b_d) of p,
 //
 //	s = x.a,  t = a'V b,  u = a'V a,
 //
-// and writes V b to z by entry and, unless za is nil, V a to za. Of features that read a dead
-// value, by column, x is what is above that, and h = dead.a.
+// and writes V b to z by entry and, unless za is nil, V a to za. If features have a dead value, by column, x is
+// relative to that, and h = dead.a.
 func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s, h, t, u float64) {
 	sums.list = sums.list[:0]
 	for j, c := range r.Index {
@@ -325,7 +315,7 @@ func (g *groupNoise) variance(unit int32) float64 {
 	return v
 }
 
-// addTo adds k V of a row to the upper triangle of a matrix of n columns.
+// addTo adds k V of a row to the upper triangle of a matrix with n columns.
 func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, dead []float64, sums *groupSums) {
 	at := func(j int) float64 {
 		if dead == nil {
@@ -363,7 +353,7 @@ func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, dead []float64,
 	}
 }
 
-// groupHessVec is HessVec where features die together.
+// groupHessVec is HessVec if features die together.
 func (o *Expected) groupHessVec(v, out []float64) {
 	b := o.bias(v)
 	o.setPair(v, o.w)
@@ -395,8 +385,7 @@ func (o *Expected) groupHessVec(v, out []float64) {
 	}
 }
 
-// variances returns by column the sum over the rows of 2 dv V_dd, at the point of the
-// last gradient.
+// variances returns by column the sum over the rows of 2 dv V_dd, at the point of the last gradient.
 func (o *Expected) variances() []float64 {
 	if o.groups == nil {
 		return o.shrink
@@ -423,21 +412,20 @@ func (o *Expected) variances() []float64 {
 	return o.shrink
 }
 
-// A groupMask draws which groups die in a copy of an example: each with its probability,
-// by the seed, the numbers of example and copy and the name of the group alone.
+// groupMask draws which groups die in a copy of an event: each with its probability, depending only on the seed, the
+// numbers of event and copy, and the name of the group.
 type groupMask struct {
 	seed    uint64
 	n, copy int
 }
 
-// groupChance is with what probability the group whose name has this Hash dies.
+// groupChance is the probability that the group with a Hash dies.
 type groupChance struct {
 	hash uint64
 	q    float64
 }
 
-// dead reports whether a unit dies, given its groups: one or, of a pair, which dies with
-// either, two.
+// dead reports whether a unit dies, given its groups: one or, for a pair, which dies with either, two.
 func (m groupMask) dead(groups []groupChance) bool {
 	for _, g := range groups {
 		var pcg rand.PCG
@@ -449,7 +437,7 @@ func (m groupMask) dead(groups []groupChance) bool {
 	return false
 }
 
-// chances returns those of the groups that a unit dies with under n.
+// chances returns the probabilities of the groups with which a unit dies under n.
 func (u *units) chances(n loss.GroupDropout, unit int32) []groupChance {
 	if pair := u.pair[unit]; pair[0] >= 0 {
 		a, b := pair[0], pair[1]

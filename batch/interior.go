@@ -1,7 +1,6 @@
 package batch
 
-// This file holds the interior point method, for the hinge loss without noise where
-// columns are few.
+// This file has the interior point method, for the hinge loss without noise and few columns.
 
 import (
 	"context"
@@ -11,22 +10,19 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// interior minimizes the hinge loss without noise, the ordinary support vector
-// machine, by a primal-dual interior-point method. Its objective has kinks
-// everywhere, so smoothing it for Newton's method converges badly beyond a few
-// digits; here every row carries its dual variable p in (0, 1) and slacks
+// interior minimizes the hinge loss without noise, the ordinary support vector machine, by a primal-dual interior-point
+// method. The objective has kinks everywhere, so smoothing it for Newton's method converges poorly beyond a few digits.
+// Here every row has its dual variable p in (0, 1) and slacks
 //
 //	s = xi - z > 0,  z = ell - y f,  xi > 0,
 //
-// and Newton's method runs on the conditions
+// and Newton's method solves the conditions
 //
 //	R (w - c) = sum m p y x,  p s = mu,  (1 - p) xi = mu,  mu -> 0.
 //
-// Eliminating all but w leaves the matrix R + sum m theta x x' with
-// theta = 1/(xi/(1-p) + s/p), which is formed and factorized: the method is for few
-// columns. mu and the second-order terms are chosen by Mehrotra's predictor and
-// corrector (1992), two right-hand sides for one factorization. p is dual feasible
-// all the time and gives the certificate.
+// Eliminating all but w leaves the matrix R + sum m theta x x' with theta = 1/(xi/(1-p) + s/p), which is formed and
+// factorized, so the method is for few columns. mu and the second-order terms are chosen by Mehrotra's predictor and
+// corrector (1992), with two right sides per factorization. p is always dual feasible and gives the certificate.
 func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 	n := len(o.f)
 	buf := make([]float64, 6*n)
@@ -71,8 +67,8 @@ type interior struct {
 	s                *solver
 	o                *Expected
 	ell              float64
-	xi, slack, p, df []float64 // by row; df takes the change of z
-	// The predictor's second-order terms dp ds and dp dxi that a full step would leave behind.
+	xi, slack, p, df []float64 // by row; df has the change of z
+	// The predictor's second-order terms dp ds and dp dxi, which a full step would leave.
 	dpds, dpdxi []float64
 	step        []float64
 	mu          float64
@@ -90,7 +86,7 @@ func (t *interior) rows(f func(i int)) {
 	})
 }
 
-// mean returns the mean of f over the rows in use, summed in fixed order.
+// mean returns the mean of f over the rows in use, summed in a fixed order.
 func (t *interior) mean(f func(i int) float64) float64 {
 	count := 0.0
 	total := t.o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
@@ -110,12 +106,12 @@ func (t *interior) mean(f func(i int) float64) float64 {
 	return total / count
 }
 
-// residuals returns what row i misses the two conditions by.
+// residuals returns the residuals of the two conditions for row i.
 func (t *interior) residuals(i int) (r1, r2 float64) {
 	return t.mu - t.p[i]*t.slack[i] - t.dpds[i], t.mu - (1-t.p[i])*t.xi[i] + t.dpdxi[i]
 }
 
-// change returns how the variables of row i change with the step.
+// change returns the changes of row i's variables with the step.
 func (t *interior) change(i int) (dp, dxi, ds float64) {
 	r1, r2 := t.residuals(i)
 	dp = t.o.ff[i] * (t.df[i] - r2/(1-t.p[i]) + r1/t.p[i])
@@ -123,13 +119,11 @@ func (t *interior) change(i int) (dp, dxi, ds float64) {
 	return dp, dxi, dxi - t.df[i]
 }
 
-// solve fills step, and df with the change of z; the change of the
-// others follows from it. It returns how much of the step leaves all
-// of them positive.
+// solve fills step, and df with the change of z, from which the other changes follow. It returns how much of the step
+// keeps all variables positive.
 func (t *interior) solve() (float64, error) {
 	o := t.o
-	// The right-hand side is a gradient with p moved by what the
-	// complementarity conditions ask for.
+	// The right side is a gradient, with p moved as the complementarity conditions require.
 	t.rows(func(i int) {
 		r1, r2 := t.residuals(i)
 		t.df[i] = -o.p.Y[i] * (t.p[i] + o.ff[i]*(r1/t.p[i]-r2/(1-t.p[i])))
@@ -146,7 +140,7 @@ func (t *interior) solve() (float64, error) {
 	db := o.bias(t.step)
 	longest := make([]float64, len(o.sum.partial))
 	o.sum.Each(func(g, lo, hi int) {
-		shrink := 0.0 // the largest part of a distance to its bound that a full step uses
+		shrink := 0.0 // the largest fraction of a distance to its bound that a full step uses
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
 				a, _, _, _ := o.gather(i, rowBuffer{})
@@ -160,8 +154,7 @@ func (t *interior) solve() (float64, error) {
 	return 1 / max(slices.Max(longest), 1e-300), nil
 }
 
-// iterate makes one step of predictor and corrector. It returns how far the conditions were
-// from complementarity before.
+// iterate makes one predictor-corrector step. It returns the complementarity gap before the step.
 func (t *interior) iterate() (now float64, err error) {
 	o := t.o
 	t.rows(func(i int) {
@@ -173,7 +166,7 @@ func (t *interior) iterate() (now float64, err error) {
 	if t.factor, err = factorize(o.dense()); err != nil {
 		return 0, err
 	}
-	// Predictor: the pure Newton step, and how far it gets.
+	// Predictor: the pure Newton step, and its largest feasible length.
 	t.mu = 0
 	length, err := t.solve()
 	if err != nil {
@@ -210,8 +203,7 @@ func (t *interior) iterate() (now float64, err error) {
 	return now, nil
 }
 
-// interiorGap returns the duality gap of w and the dual point in o.df, at the
-// scores o.f, and J(w).
+// interiorGap returns the duality gap of w and the dual point in o.df, at the scores o.f, and J(w).
 func (o *Expected) interiorGap(w []float64, ell float64) (gap, value float64) {
 	gap = o.dualGap(w, func(i int, theta float64) float64 {
 		z := ell - o.p.Y[i]*o.f[i]

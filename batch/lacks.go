@@ -1,7 +1,6 @@
 package batch
 
-// This file keeps which fields events lack, and applies a model's rules for missing fields
-// when weights are measured on them.
+// This file keeps which fields events lack, and applies a model's missing policies when weights are measured on them.
 
 import (
 	"math"
@@ -11,9 +10,9 @@ import (
 	"blankout/internal/model"
 )
 
-// interned holds a value for each row and stores equal values once. Few are distinct.
+// interned has a value for each row and stores equal values once. Few are distinct.
 type interned[K comparable] struct {
-	of    []uint32 // by row, its place in kinds
+	of    []uint32 // by row: its index in kinds
 	kinds []K
 	place map[K]uint32
 }
@@ -30,23 +29,22 @@ func (l *interned[K]) add(k K) {
 	l.of = append(l.of, at)
 }
 
-// measured is the events on which weights are measured, answered by a model's rules for
-// missing fields.
+// measured has the events on which weights are measured, predicted with a model's missing policies.
 type measured struct {
 	*Data
 	lacks []model.Lack // by row
-	parts []string     // by row, model.Parts of those that are filled in; else ""
+	parts []string     // by row: model.Parts with imputed columns; else ""
 	level []int        // by row, see model.Answer
 	rules *model.Missing
-	// Missing numbers are filled in by the covariance; nil if the model has none. place says
-	// where it has each compact column, -1 for one that it does not hold.
+	// Missing numbers are imputed with the covariance; nil if the model has none. place has the index of each compact
+	// column in it, -1 for others.
 	covariance *model.Covariance
 	place      []int
-	target     loss.Target // what labels are
+	target     loss.Target // kind of labels
 }
 
-// cost returns the cost of an answer to event i: of classes 1 if it is wrong, else 0; of numbers
-// the squared error.
+// cost returns the cost of a prediction for event i: for classification 1 if it is wrong, else 0; for regression the
+// squared error.
 func (m measured) cost(i int, scores []float64) float64 {
 	if m.target != loss.Sign {
 		off := m.Target(i) - model.ValueOf(m.target, scores[0])
@@ -58,8 +56,8 @@ func (m measured) cost(i int, scores []float64) float64 {
 	return 0
 }
 
-// error turns a sum of costs over a weight of events into the error in percent or, of numbers,
-// the root of the mean squared error.
+// error converts a sum of costs and a sum of weights to the error in percent or, for regression, the root mean squared
+// error.
 func (m measured) error(cost, weight float64) float64 {
 	if m.target != loss.Sign {
 		return math.Sqrt(max(cost/weight, 0))
@@ -88,12 +86,12 @@ func (v *Evidence) measured(rows []int) measured {
 	return m
 }
 
-// fills reports whether numbers of dead fields are filled in at some share.
+// fills reports whether numbers of dead fields are imputed at some missing fraction.
 func (m measured) fills() bool {
 	return m.covariance != nil && m.rules != nil && slices.ContainsFunc(m.rules.Policies[:], func(s model.PolicyWeights) bool { return s[2] > 0 })
 }
 
-// answer returns how event i is answered.
+// answer returns how event i is scored.
 func (m measured) answer(i int) model.Answer {
 	var parts model.Parts
 	if m.parts[i] != "" {
@@ -104,11 +102,11 @@ func (m measured) answer(i int) model.Answer {
 	return a
 }
 
-// scale returns the factor by which the features of event i are multiplied.
+// scale returns the factor of the features of event i.
 func (m measured) scale(i int) float64 { return m.answer(i).Scale }
 
-// deleted returns by what the features of event i are multiplied that are left after a share of
-// them has died, and what share of the score filling in the others then has.
+// deleted returns the factor of the remaining features of event i after a fraction of them has died, and the weight of
+// imputation in its score.
 func (m measured) deleted(i int, share float64) (scale, fill float64) {
 	if share == 0 {
 		return m.scale(i), 0

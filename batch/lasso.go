@@ -1,7 +1,6 @@
 package batch
 
-// This file holds the penalty of the absolute weights, Chen et al.'s equation 1 with
-// Omega(w) = |w|_1, beside the one of their squares.
+// This file adds the L1 penalty, Chen et al.'s equation 1 with Omega(w) = |w|_1, to the L2 penalty.
 
 import (
 	"context"
@@ -11,17 +10,17 @@ import (
 	"blankout/internal/loss"
 )
 
-// lasso is a smooth Objective with l1 |w|_1 beside it, the intercept left out. It is minimized
-// by L-BFGS within one orthant after the other (Andrew & Gao 2007).
+// lasso is a smooth Objective plus l1 |w|_1, without the intercept. It is minimized by L-BFGS within one orthant after
+// another (Andrew & Gao 2007).
 type lasso struct {
 	Objective
 	l1       float64
 	weights  int     // the first parameters, without the intercept
-	largest  float64 // absolute value of the features
-	reach    float64 // 1/(kappa m), m the least importance of the rows that bound the intercept
+	largest  float64 // largest absolute value of a feature
+	reach    float64 // 1/(kappa m), where m is the least importance of the rows that bound the intercept
 	bounded  bool    // gaps are known
 	pseudo   []float64
-	lowest   float64 // no point is below
+	lowest   float64 // lower bound of the objective
 	gradient []float64
 }
 
@@ -45,7 +44,7 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 		factor = e.facts.Cost
 	}
 	kappa, _ := c.Penalization(factor)
-	// The importance of the heaviest row of either label.
+	// The importance of the heaviest row of each label.
 	var heaviest [2]float64
 	for i, y := range b.Y {
 		m := d.Weight(i)
@@ -64,13 +63,13 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 	}
 	l.reach = 1 / (kappa * min(heaviest[0], heaviest[1]))
 	if e, ok := o.(*Expected); ok {
-		l.reach *= float64(len(e.views)) // one of which is the row as it is
+		l.reach *= float64(len(e.views)) // one of which is the complete row
 	}
 	l.bounded = ok && convex.IsConvex() && d.Schema.Target == loss.Sign && !math.IsInf(l.reach, 0)
 	return l, nil
 }
 
-// ValueGrad is the value, and the gradient of the smooth part.
+// ValueGrad returns the value, and writes the gradient of the smooth part.
 func (o *lasso) ValueGrad(w, grad []float64) float64 {
 	value := o.Objective.ValueGrad(w, grad)
 	for _, x := range w[:o.weights] {
@@ -79,8 +78,8 @@ func (o *lasso) ValueGrad(w, grad []float64) float64 {
 	return value
 }
 
-// descend writes to out the derivative along which the value falls fastest, a weight of 0
-// moving to the side where it falls, and returns its norm.
+// descend writes the derivative of steepest descent to out, where a weight of 0 moves to the side where the value
+// falls, and returns its norm.
 func (o *lasso) descend(w, grad, out []float64) float64 {
 	copy(out, grad)
 	for j, x := range w[:o.weights] {
@@ -96,12 +95,12 @@ func (o *lasso) descend(w, grad, out []float64) float64 {
 	return norm2(out)
 }
 
-// gap bounds value - min J where the losses are convex and at least max(0, -y f) or its root.
-// With g the gradient of the smooth part and w* the minimum,
+// gap bounds value - min J if the losses are convex and at least max(0, -y f) or its root. With g the gradient of the
+// smooth part and w* the minimum,
 //
 //	J - J* <= sum_d (g_d w_d + l1 |w_d|) + max_d (|g_d| - l1)_+ |w*|_1 + |g_b| |b - b*|,
 //
-// |w*|_1 <= J/l1, and b* keeps the scores of a row of either label from a loss above J.
+// where |w*|_1 <= J/l1, and b* keeps the loss of a row of either label below J.
 func (o *lasso) gap(w, grad []float64, value float64) float64 {
 	if !o.bounded {
 		return math.Inf(1)
@@ -161,7 +160,7 @@ func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
 			break
 		}
 		if d, ok := o.Objective.(Diagonaler); ok && (r.Iterations == 10 || r.Iterations == 100 || r.Iterations == 300) {
-			o.ValueGrad(r.W, grad) // whose point Diagonal is of
+			o.ValueGrad(r.W, grad) // for the point of Diagonal
 			r.Passes++
 			d.Diagonal(bfgs.diag)
 			for i, v := range bfgs.diag {
@@ -173,7 +172,7 @@ func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
 		bfgs.direction(o.pseudo, norm, p)
 		for j := range o.weights {
 			if p[j]*o.pseudo[j] >= 0 {
-				p[j] = 0 // it would leave the orthant that the derivative points into
+				p[j] = 0 // it would leave the orthant of the derivative
 			}
 		}
 		r.Iterations++
@@ -194,9 +193,8 @@ func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	return r, nil
 }
 
-// search tries shorter and shorter steps along p, weights that would change their sign ending
-// at 0, until the value falls by a part of what the derivative promises, or, where rounding
-// hides that, the derivative's norm falls.
+// search tries shorter and shorter steps along p, in which weights that would change their sign become 0, until the
+// value falls by a fraction of what the derivative predicts or, if rounding hides that, the derivative's norm falls.
 func (o *lasso) search(r *Result, p, next, nextGrad []float64, value, norm float64) (to float64, ok bool) {
 	t, spare := 1.0, make([]float64, len(p))
 	for range 50 {
