@@ -10,8 +10,8 @@ import (
 	"blankout/internal/longtest"
 )
 
-// What README shows of the demo is what today's program prints, but for the rates, and
-// its table of speed is that of docs/speed.md: make speed writes both.
+// README shows what the demo prints, apart from the rates. Its errors are in the pages that it links to, and
+// its table of speed is the one of docs/speed.md: make speed writes both.
 func TestReadmeFigures(t *testing.T) {
 	longtest.NotRaced(t)
 	data, err := os.ReadFile("../README.md")
@@ -36,6 +36,34 @@ func TestReadmeFigures(t *testing.T) {
 				t.Errorf("README says %q; the demo says\n%s", line, out)
 				break
 			}
+		}
+	})
+	t.Run("figures", func(t *testing.T) {
+		_, rest, ok := strings.Cut(readme, "\n## When not to use it\n")
+		section, _, closed := strings.Cut(rest, "\n## Performance\n")
+		if !ok || !closed {
+			t.Fatal("README has no drawbacks before its section Performance")
+		}
+		link, figure := regexp.MustCompile(`\]\((docs/[a-z]+\.md)`), regexp.MustCompile(`([0-9]+\.[0-9]+) %`)
+		found := 0
+		for _, item := range strings.Split(section, "\n- ") {
+			var pages strings.Builder
+			for _, m := range link.FindAllStringSubmatch(item, -1) {
+				page, err := os.ReadFile("../" + m[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				pages.Write(page)
+			}
+			for _, m := range figure.FindAllStringSubmatch(item, -1) {
+				found++
+				if !regexp.MustCompile(`(?:^|[^0-9.])` + regexp.QuoteMeta(m[1]) + `(?:$|[^0-9.])`).MatchString(pages.String()) {
+					t.Errorf("README has %s %%, which the page that it links to has not:\n%s", m[1], item)
+				}
+			}
+		}
+		if found < 10 {
+			t.Errorf("%d figures found in README", found)
 		}
 	})
 	t.Run("speed", func(t *testing.T) {
