@@ -23,7 +23,6 @@ import (
 	"blankout/online/watch"
 	"blankout/serve/predict"
 	"blankout/stream"
-	"blankout/stream/labels"
 	"blankout/stream/registry"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -109,11 +108,11 @@ var mainMetrics = []metric{
 	{"blankout_mislabeled_failures_total", counter, nil, "Attempts to store mislabeled events that failed; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.MislabeledFailures) })},
 	{"blankout_labels_pending_events", gauge, nil, "Events that wait for a delayed label ([labels]).",
-		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
+		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
 	{"blankout_labels_oldest_seconds", gauge, nil, "How long ago, by the time of the logs, the oldest event or label within labels.max_delay came.",
-		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
+		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
 	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events of which the wait for a label is over, those before a restart included: matched, timed-out, overflowed (those of timed-out that labels.max_pending sent away), repeated (another of their id waited) or forgotten (blankout labels forget).",
-		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
+		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			emit(float64(c.Matched), "matched")
 			emit(float64(c.TimedOut), "timed-out")
 			emit(float64(c.Overflowed), "overflowed")
@@ -121,7 +120,7 @@ var mainMetrics = []metric{
 			emit(float64(c.Forgotten), "forgotten")
 		})},
 	{"blankout_labels_total", counter, []string{"outcome"}, "Labels that did more or less than match an event that waits, those before a restart included: early, corrected, repeated, late or unknown (early, and no event came).",
-		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
+		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			emit(float64(c.Early), "early")
 			emit(float64(c.Corrected), "corrected")
 			emit(float64(c.Repeated), "repeated")
@@ -129,17 +128,17 @@ var mainMetrics = []metric{
 			emit(float64(c.Unmatched), "unmatched")
 		})},
 	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "Delay of labels after their events: a bound on the quantile, within a factor of two.",
-		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) {
+		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			for _, q := range []float64{0.5, 0.9, 0.99} {
 				emit(c.Delay(q), strconv.FormatFloat(q, 'g', -1, 64))
 			}
 		})},
 	{"blankout_labels_idle_total", counter, nil, "Times since the start that a silent partition was passed over (labels.idle_timeout).",
-		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
+		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
 	{"blankout_labels_late_partitions_total", counter, nil, "Partitions added to a topic of events or labels whose first record came before one that had been taken by then: the order in which such a run learns is not that of the logs.",
-		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},
+		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},
 	{"blankout_labels_out_of_order_total", counter, nil, "Records of events and labels, those before a restart included, whose time is out of line with the records around them: they take the time of the one before.",
-		fromLabels(func(c *labels.Counts, emit func(float64, ...string)) { emit(float64(c.OutOfOrder)) })},
+		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.OutOfOrder)) })},
 	{"blankout_labels_store_failures_total", counter, nil, "Attempts to write down the events that wait for labels that failed; learning waits meanwhile.",
 		one(func(v *view) float64 { return float64(v.status.WaitingFailures) })},
 	{"blankout_labels_learning_error_ratio", gauge, nil, "Fraction of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",
@@ -712,7 +711,7 @@ func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float6
 }
 
 // fromLabels is a metric of labels that come later, where there are any.
-func fromLabels(f func(c *labels.Counts, emit func(float64, ...string))) func(*view, func(float64, ...string)) {
+func fromLabels(f func(c *run.LabelCounts, emit func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if v.status.Labels != nil {
 			f(v.status.Labels, emit)

@@ -20,7 +20,6 @@ import (
 	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/watch"
-	"blankout/stream/labels"
 )
 
 // pages is what / and /page/ serve: the page, its script, and uPlot, which draws its
@@ -146,7 +145,7 @@ type Report struct {
 	Age        *float64                `json:"newest_age_seconds"`
 	Predicting *predicting             `json:"predictions,omitempty"`
 	Places     []placeReport           `json:"snapshots,omitempty"`
-	Labels     *labels.Counts          `json:"labels,omitempty"`   // that come later
+	Labels     *run.LabelCounts        `json:"labels,omitempty"`   // that come later
 	Learners   []LearnerReport         `json:"learners,omitempty"` // several of one stream
 }
 

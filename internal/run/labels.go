@@ -13,6 +13,9 @@ import (
 	"blankout/stream/labels"
 )
 
+// LabelCounts says what became of events and delayed labels.
+type LabelCounts = labels.Counts
+
 // join processes a record of a joined stream. An event is predicted and waits. A label makes its event learned, with
 // the features and the prediction from the event's arrival.
 func (in *Intake) join(b *event.Batch, e *event.Example) error {

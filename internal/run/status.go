@@ -10,7 +10,6 @@ import (
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/watch"
-	"blankout/stream/labels"
 )
 
 // Published is a published Model and its position in the stream. It is immutable.
@@ -43,7 +42,7 @@ type Status struct {
 	Validation             ValidationStatus
 	// Labels has the counts of delayed labels; nil if there are none. AtLearning measures predictions at the time when
 	// their events were learned.
-	Labels     *labels.Counts
+	Labels     *LabelCounts
 	AtLearning measure.Classes
 	// Contest compares the contenders, in the order of the configuration; nil for a single Learner.
 	Contest []ContenderStatus
