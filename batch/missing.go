@@ -1,8 +1,8 @@
 package batch
 
-// This file finds the rule for missing fields of a model that was trained exactly, as
-// the online learner finds its own: by the log-loss of training events that lack fields
-// by themselves, and where too few do by that of events of which masks delete fields.
+// This file chooses the rule for missing fields of a batch model, as the online learner chooses its own. It compares
+// the log-loss under each rule on training events that lack fields by themselves. Where there are too few of those, it
+// deletes fields at random.
 
 import (
 	"encoding/binary"
@@ -18,26 +18,25 @@ import (
 )
 
 const (
-	// missingSample bounds how many events are measured: of those to which masks are applied, and
-	// of those that lack fields by themselves. Of more it takes an even sample.
+	// missingSample is the largest number of events that are measured, of those with deleted fields and of those that
+	// lack fields by themselves. Larger sets are sampled evenly.
 	missingSample = 4000
-	// A range of shares is measured on masks only where fewer than missingOwn training events lack
-	// fields by themselves.
+	// missingOwn is the number of training events with missing fields of their own that a range needs. With fewer,
+	// fields are deleted at random.
 	missingOwn = 100
 )
 
-// missingShares are the chances of a field to be deleted, one for each range.
+// missingShares holds the probability of deleting a field, one for each range.
 var missingShares = [model.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.78, 0.93}
 
-// Presence notes which fields the events of Data hold, and which are null. The zero
-// value is ready for use.
+// Presence records which fields the events of a Data hold, and which are null. The zero value is ready for use.
 type Presence struct {
 	rows    interned[string]
 	present model.FieldSet
 	key     []byte
 }
 
-// Add takes up the next example. Every row of the Data must have been added, or none.
+// Add records the next example. Either every row of the Data is added or none.
 func (p *Presence) Add(e *event.Example) {
 	most := uint16(0)
 	for _, id := range e.Field {
@@ -54,7 +53,7 @@ func (p *Presence) Add(e *event.Example) {
 			p.key = binary.LittleEndian.AppendUint16(p.key, uint16(id))
 		}
 	})
-	p.key = append(p.key, 0, 0) // the anonymous field ends the list of those present
+	p.key = append(p.key, 0, 0) // the anonymous field ends the list of present fields
 	for _, id := range e.Missing {
 		p.key = binary.LittleEndian.AppendUint16(p.key, id)
 	}
@@ -65,10 +64,10 @@ func (p *Presence) Add(e *event.Example) {
 	}
 }
 
-// fieldsOf is what a key of Presence stands for.
+// fieldsOf is the decoded form of a key of Presence.
 type fieldsOf struct{ present, null []uint16 }
 
-// kinds returns the distinct sets of fields that the rows have.
+// kinds returns the distinct sets of fields of the rows.
 func (p *Presence) kinds() (out []fieldsOf) {
 	for _, key := range p.rows.kinds {
 		out = append(out, parseFields(key))
@@ -89,12 +88,10 @@ func parseFields(key string) (f fieldsOf) {
 	return f
 }
 
-// Missing returns the rules by which m, which was trained on d, answers events that lack fields:
-// the rule given, or for MissingAuto the best one for each range of the share missing. It
-// is nil where no event can be known to lack a field and m has no Covariance of
-// columns that a caller may declare missing. The best rule has the least log-loss
-// or, where labels are numbers, the least of the model's loss without noise; models of numbers
-// are never rescaled.
+// Missing returns the rules by which m, trained on d, answers events with missing fields: the given rule or, for
+// MissingAuto, the best rule for each range of the missing share. It returns nil where no event can lack a field and m
+// has no Covariance whose columns a caller may declare missing.\ The best rule has the lowest log-loss. For numeric
+// labels it has the lowest loss of the model without noise, and models of numbers are never rescaled.
 func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *model.Missing {
 	fields := d.Schema.Fields
 	rules := model.DefaultMissingPolicies()
@@ -129,7 +126,7 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *mo
 	return missing.WithPolicies(t.better(rules))
 }
 
-// use counts in how many examples the fields are present, and null.
+// use counts the examples in which the fields are present, and those in which they are null.
 func (p *Presence) use(fields []event.Field) (use model.FieldUse) {
 	kinds := p.kinds()
 	set := model.NewFieldSet(len(fields))
@@ -141,9 +138,8 @@ func (p *Presence) use(fields []event.Field) (use model.FieldUse) {
 	return use
 }
 
-// Observed returns the noise loss.ObservedNoise: of groups, at the rates at which they
-// are missing from the examples of a Schema. It returns event.ErrNoRates where no field
-// can be known to be missing.
+// Observed returns loss.ObservedNoise: groups with the rates at which they are missing from the examples. It returns
+// event.ErrNoRates where no field can be missing.
 func (p *Presence) Observed(s *event.Schema) (loss.Noise, error) {
 	if err := s.CheckRates(); err != nil {
 		return nil, fmt.Errorf("noise %s: %w", loss.ObservedNoise, err)
@@ -152,20 +148,20 @@ func (p *Presence) Observed(s *event.Schema) (loss.Noise, error) {
 	return loss.GroupDropout{Rates: use.Rates(s.Fields)}, nil
 }
 
-// masker scores the events of Data as a model answers them, as they are or with a mask.
+// masker scores events of a Data as a model answers them, complete or with deleted fields.
 type masker struct {
 	*Data
 	m      model.Model
-	head   model.Head // says what an event lacks
-	of     []uint32   // by row, its place in kinds
+	head   model.Head // finds the missing fields of an event
+	of     []uint32   // by row, its index in kinds
 	kinds  []fieldsOf
 	named  bool               // fields can be missing
-	first  []int              // by field the first one of its name, which an event names where it is null
-	unit   []uint64           // by first field, the number of the unit that it dies with
-	parts  [][2]int           // by compact column, the fields that it dies with
-	own    []uint64           // by compact column of a sparse text format, the unit that it dies with
-	all    []uint32           // compact columns of a sparse text format in the Covariance
-	absent map[uint32]float64 // the scaled zero of each dense column that an event omits
+	first  []int              // by field, the first field of its name, which an event names where it is null
+	unit   []uint64           // by first field, the number of its group
+	parts  [][2]int           // by compact column, the fields whose death deletes it
+	own    []uint64           // by compact column of a sparse text format, its group
+	all    []uint32           // compact columns of a sparse text format that are in the Covariance
+	absent map[uint32]float64 // by omitted dense column, its scaled zero
 
 	dead           []bool // by first field
 	left           event.Example
@@ -181,7 +177,7 @@ func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *mas
 		absent: map[uint32]float64{}, dead: make([]bool, len(fields)),
 		scores: make([]float64, max(h.Outputs, len(d.Schema.Classes))), chance: make([]float64, max(2, len(d.Schema.Classes)))}
 	if h.Target() != loss.Sign {
-		t.ofNumbers, _ = loss.Parse(h.Loss) // Target has read it
+		t.ofNumbers, _ = loss.Parse(h.Loss) // Target has parsed this name
 	}
 	groups := model.NewGrouping(d.Schema)
 	for id, f := range fields {
@@ -218,8 +214,7 @@ func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *mas
 	return t
 }
 
-// mask draws which units die, each with the given chance. The zero mask
-// kills none.
+// mask deletes groups at random, each with the given probability. The zero mask deletes none.
 type mask struct {
 	chance float64
 	number int
@@ -234,9 +229,9 @@ func (m mask) kills(unit uint64) bool {
 	return float64(r.Uint64()>>11)/(1<<53) < m.chance
 }
 
-// delete deletes the fields and columns of event i that the mask kills and whose absence can be
-// known, a unit as a whole, and returns what the event then lacks. It sets t.left
-// to the survivors and t.x to their scaled features.
+// delete deletes the fields and columns of event i that the mask selects, whole groups at a time. It only deletes what
+// the model can know to be missing, and returns what the event then lacks. t.left holds the remaining fields and t.x
+// their scaled features.
 func (t *masker) delete(i int, by mask) model.Lack {
 	fields, row, left := t.Schema.Fields, t.Row(i), &t.left
 	clear(t.dead)
@@ -244,7 +239,7 @@ func (t *masker) delete(i int, by mask) model.Lack {
 	if t.named {
 		kind := t.kinds[t.of[i]]
 		if left.Field == nil {
-			left.Field = []uint16{} // no named field, which differs from nil, a sparse text format
+			left.Field = []uint16{} // not nil, which means a sparse text format
 		}
 		left.Missing = append(left.Missing, kind.null...)
 		for _, id := range kind.present {
@@ -261,14 +256,14 @@ func (t *masker) delete(i int, by mask) model.Lack {
 		slices.Sort(left.Missing)
 		left.Missing = slices.Compact(left.Missing)
 	}
-	// An omitted column is 0; it can be declared missing, or is missing already.
+	// An omitted column is 0. It can be declared missing, unless it already is.
 	candidates := t.all
 	if t.head.Missing.Known {
 		candidates = row.Index
 	}
 	for _, c := range candidates {
 		if t.Column(int(c)) >= model.FirstHat {
-			break // they die with their numbers
+			break // hats die with their number
 		}
 		if by.kills(t.own[c]) {
 			left.MissingColumns = append(left.MissingColumns, t.Column(int(c)))
@@ -300,8 +295,7 @@ func (t *masker) delete(i int, by mask) model.Lack {
 	return t.head.Lack(left)
 }
 
-// loss is the loss of event i as delete has left it, with every feature multiplied by
-// scale.
+// loss returns the loss of event i after delete, with every feature multiplied by scale.
 func (t *masker) loss(i int, scale float64) float64 {
 	x := t.x
 	if scale != 1 {
@@ -314,7 +308,7 @@ func (t *masker) loss(i int, scale float64) float64 {
 	return t.lossOf(i, t.m.ScoreVec(x, t.scores))
 }
 
-// lossOf returns the loss of event i at these scores: the log-loss, or, of numbers, the model's.
+// lossOf returns the loss of event i at these scores: the log-loss or, for numbers, the loss of the model.
 func (t *masker) lossOf(i int, scores []float64) float64 {
 	if t.ofNumbers != nil {
 		v, _, _ := t.ofNumbers.At(t.Target(i), scores[0], 0)
@@ -324,17 +318,16 @@ func (t *masker) lossOf(i int, scores []float64) float64 {
 	return measure.LogLoss(t.chance[t.Label(i)])
 }
 
-// masks is how many different masks are drawn for a range. They are few because each new
-// pattern of missing columns is costly to fill in: events share them.
+// masks is the number of different masks of a range. Events share a few masks because each new pattern of missing
+// columns is slow to impute.
 const masks = 64
 
-// better returns rules that give each range of the share missing to the one that is best there,
-// and leave it what it has in now where none is. Masks are drawn for the ranges in which too few
-// events are by themselves.
+// better returns the best rule for each range of the missing share. A range without a clear winner keeps its rule of
+// now. Where too few events lack fields by themselves, masks delete some.
 func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	bin := func(k model.Lack) (bin int, ok bool) {
 		if !k.Some() || k.Named+k.Silent == 0 {
-			return 0, false // it lacks nothing, or everything
+			return 0, false // the event lacks nothing, or everything
 		}
 		return model.MissingBin(k.Share()), true
 	}
@@ -386,7 +379,7 @@ func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 		}
 	}
 	sample := evenly(labeled, missingSample)
-	for first := range min(masks, len(sample)) { // event by event of one mask
+	for first := range min(masks, len(sample)) { // all events of one mask, then the next mask
 		for n := first; n < len(sample); n += masks {
 			for at, chance := range missingShares {
 				k := t.delete(sample[n], mask{chance, at*masks + first})
@@ -402,9 +395,9 @@ func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	return now
 }
 
-// Residual returns the residual (model.Residual) of m, a model of numbers that was trained on d
-// and has its rules for missing fields: its distance from the targets of d, less the variance that
-// the missing fields of these events explain. It is nil where no event can lack a field.
+// Residual returns the residual (model.Residual) of m, a model of numbers trained on d that has its missing rules. The
+// residual is the squared error on d, less the variance that missing fields explain. It is nil where no event can lack
+// a field.
 func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	if m.Missing == nil || len(p.rows.of) != d.Rows() {
 		return nil
@@ -430,23 +423,23 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	return r.all()
 }
 
-// missingRules are the rules, in the order of model.PolicyWeights.
+// missingRules holds the rules in the order of model.PolicyWeights.
 var missingRules = [len(model.PolicyWeights{})]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
 
-// missingSure is by how many standard errors another rule must be better.
+// missingSure is the number of standard errors by which another rule must be better.
 const missingSure = 2
 
-// ruleLosses holds by rule, in the order as is, rescale, fill, what events lost under it.
+// ruleLosses holds the loss of an event by rule: none, rescale, fill.
 type ruleLosses [3]float64
 
-// ruleComparison sums over events the log-loss under each rule less that as is, and the
-// squares of the differences between any two.
+// ruleComparison sums the differences in loss from the rule none, and the squares of the differences between any two
+// rules.
 type ruleComparison struct {
 	sum     ruleLosses
-	squares ruleLosses // of the differences of rescale and as is, fill and as is, fill and rescale
+	squares ruleLosses // of rescale and none, fill and none, fill and rescale
 }
 
-// add takes up an event of the given weight.
+// add adds an event of the given weight.
 func (c *ruleComparison) add(weight float64, loss ruleLosses) {
 	asIs, rescale, fill := weight*loss[0], weight*loss[1], weight*loss[2]
 	for i, d := range [3]float64{rescale - asIs, fill - asIs, fill - rescale} {
@@ -457,13 +450,12 @@ func (c *ruleComparison) add(weight float64, loss ruleLosses) {
 	}
 }
 
-// better returns the rule that has proved better than now, the best of them; now itself
-// in doubt.
+// better returns the best of the rules that are significantly better than now, or now itself.
 func (c *ruleComparison) better(now model.MissingPolicy) model.MissingPolicy {
 	at := slices.Index(missingRules[:], now)
 	best := at
 	for i := range missingRules {
-		// The pairs (0,1), (0,2), (1,2) are in the places 0, 1, 2.
+		// The pairs (0,1), (0,2), (1,2) have the indexes 0, 1, 2.
 		if d := c.sum[i] - c.sum[at]; i != at && d < -missingSure*math.Sqrt(c.squares[i+at-1]) && c.sum[i] < c.sum[best] {
 			best = i
 		}

@@ -1,7 +1,6 @@
 package batch
 
-// This file holds the penalty that the noise adds, exact and to second order, at a
-// given model.
+// This file computes the penalty that the noise adds at a given model, exactly and to second order.
 
 import (
 	"fmt"
@@ -11,27 +10,24 @@ import (
 	"blankout/internal/loss"
 )
 
-// Penalties is what the noise adds to the log-loss of a generalized linear
-// model at its weights, three ways (Wager et al. 2013, section 2), summed over
-// the labeled examples, by importance, and the outputs. Where Quadratic is far
-// from the others the expansion to second order does not hold.
+// Penalties is the penalty that noise adds to the log-loss of a generalized linear model at its weights, computed in
+// three ways (Wager et al. 2013, section 2). It is summed over labeled examples, weighted by importance, and over
+// outputs. Where Quadratic is far from the others, the second-order expansion is inaccurate.
 type Penalties struct {
 	Quadratic float64 `json:"quadratic"` // R_q = (1/2) sum A''(f) v
 	// Exact is R = sum E A(f~) - A(f) for a normal f~, in closed form.
 	Exact float64 `json:"exact"`
-	// Sampled is R by copies drawn from the noise itself, and SampledError the
-	// standard error of that. It averages A(f~) - A(f) - A'(f) (f~ - f): what is
-	// taken away has mean 0 and would otherwise drown R of confident examples.
+	// Sampled is R averaged over copies drawn from the noise itself, with its standard error SampledError. It averages
+	// A(f~) - A(f) - A'(f) (f~ - f). The last term has mean 0 and removes most of the variance.
 	Sampled      float64 `json:"sampled"`
 	SampledError float64 `json:"sampled_error"`
 	Copies       int     `json:"copies"`
 }
 
-// Penalties computes them on the data the model was trained on. The loss must
-// be linear, logistic or poisson.
+// Penalties computes them on the data that the model was trained on. The loss must be linear, logistic or poisson.
 func (f *Fit) Penalties(d *Data, noise loss.Noise, copies int, seed uint64) (*Penalties, error) {
 	var l loss.Loss                      // A(f) + A''(f) v/2 at y
-	y := 0.0                             // where y f drops out of it
+	y := 0.0                             // the y at which y f drops out
 	var exact func(f, v float64) float64 // E A(f~) - A(f)
 	switch name, _, _ := strings.Cut(f.Model.Loss, ":"); name {
 	case "linear":

@@ -1,6 +1,6 @@
 package batch
 
-// This file chooses the methods that losses without noise have of their own.
+// This file chooses special methods for losses without noise.
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"blankout/internal/loss"
 )
 
-// Minimize implements Minimizer: the hinge and, where it is well conditioned, the logistic
-// loss without noise are minimized in the dual, and what learns numbers starts from the best
-// constant, because far from all targets a loss of Huber has no curvature.
+// Minimize implements Minimizer. It minimizes the hinge loss without noise and, where it is well conditioned, the
+// logistic loss without noise in the dual. For numeric labels it starts from the best constant, because far from all
+// targets a Huber loss has no curvature.
 func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	newton := opt.Solver == Newton || opt.Solver == ""
 	if y, ok := o.constant(); ok {
@@ -29,7 +29,7 @@ func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 		}
 		return s.result(), nil
 	case newton && o.plainHinge() > 0:
-		if opt.MaxIterations == 0 && !o.formable() { // by epochs of coordinate descent, each as cheap as a gradient
+		if opt.MaxIterations == 0 && !o.formable() { // epochs of coordinate descent, each as cheap as a gradient
 			opt.MaxIterations = 10_000
 		}
 		s := newSolver(o, opt)
@@ -58,12 +58,12 @@ func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	return nil, nil
 }
 
-// hinge minimizes the hinge loss without noise: by coordinate descent and, where
-// the columns are few and that does not get close enough, by the interior point.
+// hinge minimizes the hinge loss without noise by coordinate descent. If that is not accurate enough and there are few
+// columns, it continues with the interior point method.
 func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
 	epochs := s.opt.MaxIterations
 	if o.formable() {
-		epochs = min(epochs, 300) // take about as long
+		epochs = min(epochs, 300) // takes about as long
 	}
 	start := slices.Clone(s.w)
 	done, err := s.coordinate(ctx, o, ell, epochs)
@@ -74,9 +74,9 @@ func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
 	return s.interior(ctx, o, ell)
 }
 
-// constant returns the target of all rows if they have one and it alone is the score of the minimum: the
-// losses are at least 0 and 0 there, and no penalty holds the intercept. A quantile has no curvature then, and
-// Newton's system is singular.
+// constant returns the target that all rows share, if there is one and predicting it alone is optimal: the losses are
+// at least 0 and are 0 there, and the intercept is not penalized. A quantile has no curvature then and Newton's system
+// is singular.
 func (o *Expected) constant() (y float64, ok bool) {
 	if !o.facts.Regression || o.facts.Target != loss.Real || !o.FreeIntercept() || o.p.Penalty.Center != nil || o.free != nil {
 		return 0, false

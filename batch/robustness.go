@@ -14,30 +14,27 @@ import (
 )
 
 const (
-	// The masks of an event of up to maskedFeatures features are summed one by one; where
-	// there are more features, the masks of the maskedLargest that matter most.
+	// Events with up to maskedFeatures features are forecast exactly, as a sum over all masks. With more features, the
+	// sum is over the masks of the maskedLargest that matter most.
 	maskedFeatures, maskedLargest = 12, 6
-	// Masks drawn in all, for more than two classes.
+	// sampledMasks is the total number of masks drawn for more than two classes.
 	sampledMasks = 40_000
-	// Where numbers are filled in, masks drawn times columns of the Covariance: filling in
-	// for a mask takes longer.
+	// sampledFilled is the number of masks drawn times the columns of the Covariance, where numbers are imputed.
+	// Imputing for a mask takes longer.
 	sampledFilled = 200_000
 )
 
-// robustness forecasts the error in percent if a share d of the features dies
-// at random and the model answers the event that is left, for each d of
-// deletions. Named fields that die are known to be missing, and model.Missing
-// gives the factor s of the survivors; words and the columns of sparse text die
-// unnoticed, s = 1.
+// robustness forecasts the error in percent when a share d of the features dies at random, for each d of deletions. The
+// model answers what is left of the event. If named fields die, the model knows that they are missing, and
+// model.Missing gives the factor s of the others. Words and the columns of sparse text die unnoticed, with s = 1.\
 //
-// With two classes the score of the features is then close to normal with mean
-// s (1-d) f and variance s^2 d (1-d) sum_j w_j^2 x_j^2 (docs/mathematics.md), from
-// which follows the chance that an event is predicted wrongly. The few largest parts of a score
-// are not normal: their masks are summed one by one, which is exact for events of
-// few features. With more classes, and where dead numbers are filled in, masks are drawn.
+// For two classes the score is nearly normal with mean s (1-d) f and variance s^2 d (1-d) sum_j w_j^2 x_j^2
+// (docs/mathematics.md), which gives the probability of a wrong prediction. The few largest parts of a score are not
+// normal: the forecast sums over their masks, which is exact for events with few features. With more classes, or where
+// dead numbers are imputed, masks are drawn at random.\
 //
-// Where labels are numbers the error is the root of the mean squared error, which the first
-// two moments of the score, or of a count's value, give exactly (section 14).
+// For numeric labels the error is the root mean squared error. The first two moments of the score, or of the rate of a
+// count, give it exactly (section 14).
 func (w linear) robustness(d measured, deletions []float64, rest func(row int)) []float64 {
 	switch {
 	case len(w) > 1 || d.fills():
@@ -70,8 +67,8 @@ func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
 	}
 }
 
-// parts returns, by feature of a row, what it adds to the score of one output, a number with its hats, and how
-// many features there are.
+// parts returns the contribution of each feature of a row to the score of one output, and the number of features. A
+// number and its hats are one feature.
 func (w linear) parts(d measured, row Row) (parts []float64, features int) {
 	first, features := d.features(row)
 	parts = make([]float64, len(row.Index))
@@ -81,16 +78,15 @@ func (w linear) parts(d measured, row Row) (parts []float64, features int) {
 	return parts, features
 }
 
-// groupRobustness is robustness where a share d of the units dies, by drawn masks: a
-// group dies with all of its features, and a product of two groups with either. Without
-// units every feature is its own unit.
+// groupRobustness is robustness where a share d of the groups dies, with masks drawn at random. A group dies with all
+// of its features. A product of two groups dies with either. Without groups every feature is its own group.
 func (w linear) groupRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
 	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {
 		w.forecastSampled(d, u, i, deletions, cost)
 	})
 }
 
-// averageCost returns the error that the costs, which add sums over the events, come to.
+// averageCost returns the error in percent, from costs that add sums over the events.
 func averageCost(d measured, deletions []float64, rest func(row int), add func(d measured, i int, deletions, cost []float64)) []float64 {
 	cost := make([]float64, len(deletions))
 	total := 0.0
@@ -105,7 +101,7 @@ func averageCost(d measured, deletions []float64, rest func(row int), add func(d
 	return cost
 }
 
-// forecast adds the chances that event i is predicted wrongly, two classes.
+// forecast adds the probabilities that event i is predicted wrongly, for two classes.
 func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 	b := w.intercept(d.Data, 0)
 	part, features := w.parts(d, d.Row(i))
@@ -115,14 +111,14 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 	if large > maskedFeatures {
 		large = maskedLargest
 	}
-	// The rest is close to normal, given which of the large ones survive.
+	// Given which of the large parts survive, the rest is nearly normal.
 	f, v := 0.0, 0.0
 	for _, p := range part[large:] {
 		f += p
 		v += p * p
 	}
-	var sum [1 << maskedFeatures]float64           // by mask of survivors
-	var chance, factor [maskedFeatures + 1]float64 // by how many survive
+	var sum [1 << maskedFeatures]float64           // by mask of surviving parts
+	var chance, factor [maskedFeatures + 1]float64 // by number of survivors
 	for mask := 1; mask < 1<<large; mask++ {
 		sum[mask] = sum[mask&(mask-1)] + part[bits.TrailingZeros(uint(mask))]
 	}
@@ -131,7 +127,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 			chance[s] = math.Pow(1-q, float64(s)) * math.Pow(q, float64(large-s))
 		}
 		for s := range factor[:large+1] {
-			share := q // that dies; known exactly where all masks are summed
+			share := q // the share that dies, known exactly where all masks are summed
 			if large == features && large > 0 {
 				share = 1 - float64(s)/float64(large)
 			}
@@ -153,13 +149,13 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 		if d.Label(i) != 1 {
 			below = 1 - below
 		}
-		below = max(0, min(below, 1)) // of the sum's rounding
+		below = max(0, min(below, 1)) // rounding errors of the sum
 		wrong[k] += d.Weight(i) * below
 	}
 }
 
-// forecastSampled draws masks of event i. A unit that survives a share of
-// deletions survives every smaller one, which takes noise out of the curve.
+// forecastSampled draws masks of event i. A group that survives one share of deletions survives every smaller one,
+// which makes the curve smoother.
 func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []float64) {
 	row, k := d.Row(i), len(w)
 	first, features := d.features(row)
@@ -180,8 +176,7 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	}
 	draw := newDying(i, len(row.Index))
 	luckOf := draw.luck
-	// fill adds to scores what is expected of the numbers that do not survive a share p, so many
-	// times.
+	// fill adds the expected contribution of numbers that do not survive with probability p, times the given factor.
 	fill := func(p, times float64, scores []float64) {
 		copy(parts, has)
 		for j, c := range row.Index {
@@ -238,22 +233,22 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	}
 }
 
-// dying draws which features of an event die: those whose luck is below the share that does. Features of a unit have the
-// same, and of a product of two groups that of the one that dies first.
+// dying draws which features of an event die: those whose random number is below the share. All features of a group
+// share one random number. A product of two groups takes the smaller one.
 type dying struct {
 	r       rand.PCG
 	luck    []float64 // by entry of the row
 	byGroup map[int32]float64
 }
 
-// newDying returns the draws of event i, of so many entries.
+// newDying returns the draws of event i with the given number of entries.
 func newDying(i, entries int) *dying {
 	d := &dying{luck: make([]float64, entries), byGroup: map[int32]float64{}}
 	d.r.Seed(uint64(i), 0x626c616e6b6f7574)
 	return d
 }
 
-// again draws once more; first has for each entry the first one of its feature.
+// again draws anew. first holds, for each entry, the first entry of its feature.
 func (d *dying) again(row Row, first []int, u *units) {
 	clear(d.byGroup)
 	for j, c := range row.Index {
@@ -281,8 +276,8 @@ func (d *dying) group(g int32) float64 {
 	return luck
 }
 
-// silentRobustness is groupRobustness where nobody says what died: a dead number reads what Data.SetDead says, everything
-// else is not sent, and what is left arrives, and is answered, as it is.
+// silentRobustness is groupRobustness under silent death. A dead number reads the value of Data.SetDead, other dead
+// features are absent, and the survivors keep their values.
 func (w linear) silentRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
 	k := len(w)
 	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {

@@ -1,17 +1,15 @@
 package batch
 
-// This file holds the loops over the entries of a row, each with its assembly in
-// rows_amd64.go.
+// This file implements the loops over the entries of a row. Each has an assembly version in rows_amd64.go.
 
 import (
 	"math"
 	"unsafe"
 )
 
-// The loops over the entries of a row with noise, in which Newton's method spends
-// its time. The functions here are the reference; rows_amd64.s does the same in the
-// same order with four entries at a time, to the bit. Where a product is added the
-// sum is rounded once, as math.FMA says on every machine.
+// The loops over the entries of a row with noise, where Newton's method spends its time. The functions here are the
+// reference. rows_amd64.s does the same in the same order, four entries at a time, with the same bits. Products are
+// added with one rounding, as math.FMA does on every machine.\
 //
 // x_d is a row's value and V_d = c1 x_d + c2 x_d^2 its variance.
 
@@ -60,7 +58,7 @@ func (r Row) gatherGo(n int, p, z []float64, c1, c2 float64) (s, t, u float64) {
 	return across(&ss), across(&ts), across(&us)
 }
 
-// addMixed adds a x_d + b z_d to acc_d, z by entry.
+// addMixed adds a x_d + b z_d to acc_d. z is indexed by entry.
 func (r Row) addMixed(acc, z []float64, a, b float64) {
 	n := 0
 	if hasAVX2 {
@@ -91,14 +89,14 @@ func (r Row) addPair(acc []float64, a, b, c1, c2 float64) {
 	}
 }
 
-// The kinds of values.
+// The types of values.
 const (
 	kindOnes = iota
 	kindFloat32
 	kindFloat64
 )
 
-// values returns where a row's values lie and their kind.
+// values returns the address and the type of a row's values.
 func (r Row) values() (unsafe.Pointer, int) {
 	switch {
 	case r.f32 != nil:

@@ -1,6 +1,6 @@
 package batch
 
-// This file searches a grid of settings for those that predict best.
+// This file searches a grid of settings for the best predictions.
 
 import (
 	"context"
@@ -17,47 +17,44 @@ import (
 	"blankout/internal/model"
 )
 
-// Selection is a search for the settings that predict best, by k-fold cross
-// validation or on a validation set.
+// Selection is a search for the best settings, by k-fold cross-validation or on a validation set.
 type Selection struct {
 	Folds int // at least 2; stratified by class
-	// Validation, if not nil, takes the place of the folds: every candidate is
-	// trained on all examples and measured on these. Its Schema must be the
-	// training examples', see Data.Like.
+	// Validation, if not nil, replaces the folds: every candidate is trained on all examples and measured on these.
+	// Validation must have the Schema of the training examples, see Data.Like.
 	Validation *Data
 	Grid       []Axis
-	// Deletions lists the shares of features that the held-out examples lose at
-	// random, survivors rescaled. The best settings are chosen for each on its
-	// own: what is best at 0 is seldom best at 0.7. Empty means 0 only.
+	// Deletions lists the shares of features that are deleted at random from held-out examples, with the survivors
+	// rescaled. The best settings are chosen for each share separately, because the best settings for 0 are seldom the
+	// best for 0.7. Empty means 0 only.
 	Deletions []float64
-	// Silent says that nobody knows of the deletions: features that are gone read their dead values, see
-	// Data.SetDead, and survivors are not rescaled.
+	// Silent says that deletions are unknown to the model: deleted features read their dead values (Data.SetDead) and
+	// survivors are not rescaled.
 	Silent  bool
-	Seed    uint64 // of folds and deletions
+	Seed    uint64 // of the folds and the deletions
 	Threads int
-	// Progress is told how many of the fits are done.
+	// Progress is called with the number of finished fits and of all fits.
 	Progress func(done, all int)
 }
 
-// Settings are what one family of machines is trained by, which a search varies.
+// Settings are the training settings of one kind of model, which a search varies.
 type Settings[S any] interface {
-	// With returns the settings with the one of a flag's name changed.
+	// With returns the settings with one changed, named as its flag.
 	With(key, value string) (S, error)
-	// Check returns the first thing wrong that can be told without data.
+	// Check returns the first error that can be found without data.
 	Check() error
-	// Chain returns what trains settings that differ in their cost alone on d, one
-	// after the other, each on one thread. As many chains as there are workers run at
-	// the same time and share the memory.
+	// Chain returns a function that trains on d with settings that differ only in their cost, one after the other, each
+	// on one thread. workers chains run at the same time and share the memory.
 	Chain(d *Data, workers int) func(context.Context, S) (model.Model, error)
 }
 
-// Axis is a setting, as Settings.With names it, and the values to try.
+// Axis is a setting, named as in Settings.With, and the values to try.
 type Axis struct {
 	Key    string
 	Values []string
 }
 
-// ParseAxis reads an Axis written as KEY=VALUE,VALUE,…
+// ParseAxis parses an Axis written as KEY=VALUE,VALUE,….
 func ParseAxis(text string) (Axis, error) {
 	key, list, ok := strings.Cut(text, "=")
 	if !ok || key == "" || list == "" {
@@ -66,8 +63,8 @@ func ParseAxis(text string) (Axis, error) {
 	return Axis{Key: key, Values: strings.Split(list, ",")}, nil
 }
 
-// Candidate is one point of the grid. Error, Deviation (of the folds) and LogLoss
-// go by deletion level; Error is in percent.
+// Candidate is one point of the grid. Error (in percent), Deviation (over the folds) and LogLoss are indexed by
+// deletion level.
 type Candidate struct {
 	Values    []string  `json:"values"` // by axis
 	Error     []float64 `json:"error"`
@@ -80,12 +77,12 @@ type Ranking struct {
 	Keys       []string    `json:"keys"`
 	Deletions  []float64   `json:"deletions"`
 	Candidates []Candidate `json:"candidates"`
-	// Best is the candidate with the lowest error by deletion level, of equal
-	// ones that with the lower log-loss, then the first.
+	// Best holds, by deletion level, the candidate with the lowest error. Ties go to the lower log-loss, then to the
+	// first candidate.
 	Best []int `json:"best"`
 }
 
-// Name names candidate i for people.
+// Name returns a readable name of candidate i.
 func (t *Ranking) Name(i int) string { return nameOf(t.Keys, t.Candidates[i].Values) }
 
 func nameOf(keys, values []string) string {
@@ -96,13 +93,13 @@ func nameOf(keys, values []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// With returns the settings with the one of a flag's name changed.
+// With returns the settings with one changed, named as its flag.
 func (c Config) With(key, value string) (Config, error) {
 	err := c.Set(key, value)
 	return c, err
 }
 
-// Set gives the setting of a flag's name a value.
+// Set sets the setting with the name of a flag.
 func (c *Config) Set(key, value string) error {
 	number := func(to *float64) error {
 		x, err := strconv.ParseFloat(value, 64)
@@ -132,14 +129,14 @@ func (c *Config) Set(key, value string) error {
 		c.Noise = value
 	case "level":
 		noise, _, _ := strings.Cut(c.Noise, ":")
-		if strings.Contains(c.Noise, "+group") { // a number may hold a plus as well, as 1e+3 does
+		if strings.Contains(c.Noise, "+group") { // a number may contain a plus too, as in 1e+3
 			return fmt.Errorf("level: noise %s has two of them; vary q, of features, or group", c.Noise)
 		}
 		if noise == "none" || noise == "" {
 			noise = "dropout"
 		}
 		c.Noise = noise + ":" + value
-	case "q", "group": // of noise that has the other level it stays
+	case "q", "group": // noise without the level stays as it is
 		features, groups := "", ""
 		for part := range strings.SplitSeq(c.Noise, "+") {
 			switch noise, _, _ := strings.Cut(part, ":"); noise {
@@ -176,8 +173,8 @@ type Point[S any] struct {
 	Settings S
 }
 
-// Grid returns the points of a grid, the last axis the fastest, which differ from the settings
-// first in the axes alone. The error is that of the first setting that cannot be used.
+// Grid returns the points of a grid around the first settings. The last axis varies fastest. The error is that of the
+// first invalid point.
 func Grid[S Settings[S]](first S, axes []Axis) ([]Point[S], error) {
 	keys, points := make([]string, len(axes)), []Point[S]{{Settings: first}}
 	for i, axis := range axes {
@@ -207,8 +204,8 @@ func Grid[S Settings[S]](first S, axes []Axis) ([]Point[S], error) {
 // Held is the loss of a setting on held-out examples. Tie decides between settings of equal Loss.
 type Held struct{ Loss, Tie float64 }
 
-// Least returns the index of the setting with the least loss, the first of equal ones, of those
-// that want accepts; want may be nil. It returns -1 if want accepts none.
+// Least returns the index of the setting with the lowest loss among those that want accepts. Ties go to the first. want
+// may be nil. Least returns -1 if want accepts none.
 func Least(n int, want func(i int) bool, of func(i int) Held) int {
 	best := -1
 	for i := range n {
@@ -226,11 +223,9 @@ func Least(n int, want func(i int) bool, of func(i int) Held) int {
 	return best
 }
 
-// Select tries every point of the grid, from the settings first, on d. It returns
-// the settings of each candidate beside the Ranking. Candidates that differ in their cost
-// alone are a chain: one begins where the one before ended, or shares its kernel
-// matrices. Chains run side by side; the table does not depend on how many at a
-// time.
+// Select trains every point of the grid around first on d. It returns the settings of each candidate and the Ranking.
+// Candidates that differ only in their cost form a chain: each starts from the solution of the one before or shares its
+// kernel matrices. Chains run in parallel. The ranking does not depend on the number of threads.
 func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (*Ranking, []S, error) {
 	if s.Folds < 2 && s.Validation == nil {
 		return nil, nil, fmt.Errorf("%d folds: want at least 2", s.Folds)
@@ -299,10 +294,10 @@ func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (
 	return t, settings, nil
 }
 
-// cell is what one candidate came to on one fold, by deletion level.
+// cell holds the results of one candidate on one fold, by deletion level.
 type cell struct{ err, logLoss []float64 }
 
-// chains returns the candidates that differ in their cost alone together.
+// chains groups the candidates that differ only in their cost.
 func (t *Ranking) chains() (chains [][]int) {
 	alike := func(a, b []string) bool {
 		for k, key := range t.Keys {
@@ -322,7 +317,7 @@ func (t *Ranking) chains() (chains [][]int) {
 	return chains
 }
 
-// measured fills in the means over the folds and the best candidates.
+// measured computes the means over the folds and the best candidates.
 func (t *Ranking) measured(cells []cell, folds int) {
 	for i := range t.Candidates {
 		n := &t.Candidates[i]
@@ -344,8 +339,8 @@ func (t *Ranking) measured(cells []cell, folds int) {
 	}
 }
 
-// Chain is that of Settings. Where the minimum is certified it does not depend on
-// the start, and training begins with the weights of the settings before.
+// Chain implements Settings. Training starts from the previous weights. With a certified minimum the result does not
+// depend on the start.
 func (Config) Chain(d *Data, _ int) func(context.Context, Config) (model.Model, error) {
 	var start [][]float64
 	return func(ctx context.Context, c Config) (model.Model, error) {
@@ -364,9 +359,8 @@ func (Config) Chain(d *Data, _ int) func(context.Context, Config) (model.Model, 
 	}
 }
 
-// folds cuts d into k parts, each with its share of every class, and returns
-// for each part the others, to train on, and the part itself. Unlabeled examples
-// are always trained on.
+// folds cuts d into k stratified parts. For each part it returns the others, for training, and the part itself.
+// Unlabeled examples are always in the training set.
 func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 	fold := make([]int, d.Rows())
 	next := 0
@@ -396,9 +390,8 @@ func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 	return train, test, nil
 }
 
-// measureDeleted returns the error in percent and the log-loss of a model on d after a
-// share q of its features is deleted and the others are scaled by 1/(1-q), or, if nobody knows of
-// it, left as they are.
+// measureDeleted returns the error in percent and the log-loss of a model on d after a share q of its features is
+// deleted. The survivors are scaled by 1/(1-q), or stay as they are if silent.
 func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed uint64) (err, logLoss float64) {
 	m := measure.NewEvaluation(len(d.Schema.Classes))
 	c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed, Keep: silent}
@@ -432,9 +425,8 @@ func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed u
 	return *r.Error, *r.LogLoss
 }
 
-// Like returns v, whose examples were built with d's Schema before d's classes
-// were sorted, with its labels numbered as d's are. A class that d has not is an
-// error.
+// Like returns v with its labels numbered as those of d. v was built with the Schema of d before the classes of d were
+// sorted. A class that d lacks is an error.
 func (v *Data) Like(d *Data) (*Data, error) {
 	s := *v
 	s.Schema, s.labels = d.Schema, make([]int32, len(v.labels))

@@ -1,17 +1,18 @@
 package batch
 
-// This file holds silent noise (loss.Silent): a dead feature reads some neutral value, what is
-// left arrives as it is, and how many die is one of several rates.
+// This file implements silent noise (loss.Silent). A dead feature reads its
+// dead value z, usually a neutral one. The survivors keep their values. The
+// share q of features that die is one of several rates.
 //
 // At rate q the score of such an event has the mean and the variance
 //
 //	m = b + w.z + (1-q) w.(x-z),  v = q (1-q) w'V w,
 //
-// z what its features read when they are dead, V = diag((x-z)^2) or, of groups, the sum of the
-// products of their own (x-z). Both are affine and a square of a linear map of w, as the score and
-// the variance of any row are. Each row therefore counts once for each rate, as a view of it with
-// an importance of its own, and convexity, Newton's method and the certificate are what they are
-// without. The features are read once for all views.
+// with V = diag((x-z)^2) or, for groups, the sum of the outer products of
+// their own (x-z). The mean is affine in w and the variance is a square of a
+// linear map of w, as for any other noise. So each row counts once for each
+// rate, as a view with its own importance. Convexity, Newton's method and the
+// certificate do not change. The features are read once for all views.
 
 import (
 	"errors"
@@ -21,11 +22,11 @@ import (
 	"blankout/internal/model"
 )
 
-// A view is a way to see a row: what its features x-z are multiplied by in the score, and V in
-// the variance. Noise that is not silent has one, of factors 1.
+// view is one way to see a row: the factor of its features x-z in the score and the factor of V in the variance. Noise
+// that is not silent has one view with factors 1.
 type view struct{ keep, spread float64 }
 
-// see sets the views of a noise, and what is dead, and returns the noise whose variances V are.
+// see sets the views and the dead values of a noise. It returns the noise whose variances are V.
 func (n *noising) see(d *Data, noise loss.Noise) loss.Noise {
 	n.views = []view{{1, 1}}
 	silent, ok := noise.(loss.Silent)
@@ -60,9 +61,8 @@ func silentGroups(d *Data, n loss.Silent) (*groupNoise, error) {
 	return g, nil
 }
 
-// SetDead sets what each column, of the Schema, reads when its feature is dead and does not say
-// so, in the units of the data. Only silent noise asks; it takes 0 unless it has been set. A feature
-// that an example does not hold cannot die.
+// SetDead sets the value of each column of the Schema under silent death, in the units of the data. Only silent noise
+// uses it. The default is 0. A feature that an example does not hold cannot die.
 func (d *Data) SetDead(dead func(column uint32) float64) {
 	d.dead = nil
 	for c, column := range d.columns {
@@ -75,7 +75,7 @@ func (d *Data) SetDead(dead func(column uint32) float64) {
 	}
 }
 
-// deadOf returns what SetDead set.
+// deadOf returns the function of SetDead.
 func (d *Data) deadOf() func(column uint32) float64 {
 	read := map[uint32]float64{}
 	for c, z := range d.dead {
@@ -84,14 +84,14 @@ func (d *Data) deadOf() func(column uint32) float64 {
 	return func(column uint32) float64 { return read[column] }
 }
 
-// add adds the pull of a view on its own score and variance.
+// add adds the pull of a view, given its derivatives by the score and by the variance.
 func (p *pull) add(a view, df, dv float64) {
 	p.x += a.keep * df
 	p.one += df
 	p.v += a.spread * dv
 }
 
-// apart splits the value of a column into what dies and what does not.
+// apart splits the value of a column into the part that survives and the part that dies.
 func (n *noising) apart(x float64, column uint32) (alive, dead float64) {
 	if n.dead == nil {
 		return x, 0
@@ -99,7 +99,7 @@ func (n *noising) apart(x float64, column uint32) (alive, dead float64) {
 	return x - n.dead[column], n.dead[column]
 }
 
-// gatherDead is gather of dead values by column, with V = diag((x-z)^2).
+// gatherDead is gather with dead values by column and V = diag((x-z)^2).
 func (r Row) gatherDead(p, z, dead []float64) (s, h, t, u float64) {
 	for j, c := range r.Index {
 		x := r.At(j) - dead[c]
@@ -123,13 +123,13 @@ func (o *Expected) counts(n int) bool {
 	return false
 }
 
-// eachView is Each of o.sum by views.
+// eachView calls Each of o.sum with views in place of rows.
 func (o *Expected) eachView(f func(g, lo, hi int)) {
 	n := len(o.views)
 	o.sum.Each(func(g, lo, hi int) { f(g, n*lo, n*hi) })
 }
 
-// sumViews is Sum of o.sum by views, of f alone.
+// sumViews calls Sum of o.sum with views in place of rows, for the value alone.
 func (o *Expected) sumViews(f func(lo, hi int) float64) float64 {
 	n := len(o.views)
 	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 { return f(n*lo, n*hi) })
@@ -174,8 +174,8 @@ func (o *Expected) bend(n int) (e bend) {
 	return e
 }
 
-// bentPull is the pull of a row in the Hessian's product with a vector, of which s, one and t are what gather
-// and the intercept give, but for v V times the vector.
+// bentPull returns the pull of a row in the Hessian's product with a vector, without v V times the vector. s, one and t
+// come from gather and the intercept.
 func (o *Expected) bentPull(n int, s, one, t, base float64) (p pull) {
 	for k, a := range o.views {
 		i := n*len(o.views) + k
@@ -190,7 +190,7 @@ func (o *Expected) bentPull(n int, s, one, t, base float64) (p pull) {
 	return p
 }
 
-// dot returns of w.x what dies and what does not.
+// dot returns two parts of w.x: of what survives and of what dies.
 func (o *Expected) dot(r Row, w []float64) (s, h float64) {
 	if o.dead == nil {
 		return r.Dot(w), 0
@@ -202,7 +202,7 @@ func (o *Expected) dot(r Row, w []float64) (s, h float64) {
 	return s, h
 }
 
-// addTo adds a pull without variances to acc by column, but for the intercept.
+// addTo adds a pull without variances to acc by column, without the intercept.
 func (o *Expected) addTo(r Row, acc []float64, p pull) {
 	if o.dead == nil {
 		r.AddTo(acc, p.x)
@@ -214,7 +214,7 @@ func (o *Expected) addTo(r Row, acc []float64, p pull) {
 	}
 }
 
-// seen returns the value x of a column as view i has it, without noise.
+// seen returns the value x of a column in view i, without noise.
 func (o *Expected) seen(i int, x float64, column uint32) float64 {
 	alive, dead := o.apart(x, column)
 	return o.views[i%len(o.views)].keep*alive + dead

@@ -1,6 +1,6 @@
 package batch
 
-// This file holds SMO, which solves the duals of support vector machines.
+// This file implements SMO, which solves the duals of support vector machines.
 
 import (
 	"context"
@@ -10,11 +10,10 @@ import (
 	"blankout/internal/kernel"
 )
 
-// GramRows is a symmetric positive semidefinite matrix that is read row by row:
-// a matrix in memory or a [CachedGram].
+// GramRows is a symmetric positive semidefinite matrix that is read by rows: a matrix in memory or a [CachedGram].
 type GramRows interface {
 	Len() int
-	// Row returns row i, valid until the second next call.
+	// Row returns row i. It is valid until the second next call.
 	Row(i int) []float64
 	Diagonal() []float64
 }
@@ -32,23 +31,21 @@ type DualProblem struct {
 	K         GramRows
 	P, Lo, Hi []float64
 	Intercept bool
-	// Start is where the search starts, clipped to the bounds; nil is zero.
+	// Start is the start of the search, clipped to the bounds. Nil is zero.
 	Start []float64
 
-	// Tol is the largest violation of the optimality conditions accepted, in
-	// units of the score; 0 stands for 1e-6.
+	// Tol is the largest accepted violation of the optimality conditions, in units of the score. 0 means 1e-6.
 	Tol float64
-	// GapTol is the largest relative duality gap accepted; 0 stands for 1e-6. Tol
-	// is tightened as far as it takes.
+	// GapTol is the largest accepted relative duality gap. 0 means 1e-6. Tol is tightened until the gap is reached.
 	GapTol float64
-	// NoShrinking keeps all variables in the working problem throughout.
+	// NoShrinking keeps all variables in the working problem.
 	NoShrinking bool
-	// MaxIterations bounds the steps; 0 stands for 100 n + 10^7.
+	// MaxIterations limits the steps. 0 means 100 n + 10^7.
 	MaxIterations int
 }
 
-// HingeDual returns the DualProblem of the hinge loss for labels y in {-1, +1}
-// and costs C_i >= 0, one for each example.
+// HingeDual returns the DualProblem of the hinge loss, for labels y in {-1, +1} and costs C_i >= 0, one for each
+// example.
 func HingeDual(k GramRows, y, c []float64) *DualProblem {
 	p := &DualProblem{K: k, P: y, Lo: make([]float64, len(y)), Hi: make([]float64, len(y)), Intercept: true}
 	for i, yi := range y {
@@ -67,19 +64,18 @@ type DualResult struct {
 	Intercept float64
 	// Scores are (K beta)_i + b, computed from beta afresh.
 	Scores []float64
-	// Primal and Dual bound the optimum from above and below, at these scores;
-	// Gap = Primal - Dual >= 0 but for rounding is the certificate.
+	// Primal and Dual bound the optimum from above and below, at these scores. Gap = Primal - Dual is at least 0 up to
+	// rounding and bounds the error.
 	Primal, Dual, Gap float64
-	// Violation is the largest violation of the optimality conditions left.
+	// Violation is the largest remaining violation of the optimality conditions.
 	Violation  float64
 	Iterations int
 	Converged  bool
 }
 
-// Solve runs sequential minimal optimization: two variables at a time, chosen
-// by second-order information (Fan, Chen & Lin 2005, WSS 2), with variables that
-// rest at a bound taken out of the problem (shrinking, Chang & Lin 2011, section
-// 4.2). The result is checked on the whole problem with scores computed afresh.
+// Solve runs sequential minimal optimization. Each step moves two variables, chosen by second-order information (Fan,
+// Chen & Lin 2005, WSS 2). Variables that rest at a bound leave the working problem (shrinking, Chang & Lin 2011,
+// section 4.2). The result is checked on the whole problem with recomputed scores.
 func (p *DualProblem) Solve(ctx context.Context) (*DualResult, error) {
 	s, err := newSMO(p)
 	if err != nil {
@@ -99,9 +95,8 @@ func (p *DualProblem) Solve(ctx context.Context) (*DualResult, error) {
 		}
 		s.finish(r)
 		r.Converged = r.Violation <= defaultTo(p.Tol, 1e-6) && r.Gap <= gapTol*math.Abs(r.Primal)
-		// Scores that were updated step by step drift from the true ones; what is
-		// not good enough by the true ones goes on from them. The tolerance has a
-		// floor at the rounding of the scores.
+		// Incrementally updated scores drift from the true ones. If the result is not good enough with true scores, the
+		// search continues from them. The tolerance is at least the rounding error of the scores.
 		if r.Converged || s.iterations >= s.limit || round == 20 {
 			return r, nil
 		}
@@ -120,9 +115,8 @@ func defaultTo(x, d float64) float64 {
 	return x
 }
 
-// smo is the state of the search. e[i] = P_i - (K beta)_i, for the active
-// variables only while some are shrunk; bound[i] = sum of beta_j K_ij over the
-// beta_j != 0 at a bound, from which the others' e is restored.
+// smo is the state of the search. e[i] = P_i - (K beta)_i, kept for active variables only. bound[i] is the sum of
+// beta_j K_ij over the beta_j != 0 at a bound, from which the other e are restored.
 type smo struct {
 	*DualProblem
 	diagonal   []float64
@@ -168,7 +162,7 @@ func newSMO(p *DualProblem) (*smo, error) {
 	return s, nil
 }
 
-// balance moves variables, in their order, until they sum to zero.
+// balance moves variables in order until they sum to zero.
 func (s *smo) balance() {
 	sum := 0.0
 	for _, b := range s.beta {
@@ -185,7 +179,7 @@ func (s *smo) balance() {
 	}
 }
 
-// refresh computes e and bound for all variables from beta.
+// refresh recomputes e and bound of all variables from beta.
 func (s *smo) refresh() {
 	copy(s.e, s.P)
 	clear(s.bound)
@@ -205,7 +199,7 @@ func (s *smo) refresh() {
 	}
 }
 
-// atBound returns beta_j if it is at a bound, else 0.
+// atBound returns beta_j if it is at a bound, otherwise 0.
 func (s *smo) atBound(j int) float64 {
 	if b := s.beta[j]; b == s.Lo[j] || b == s.Hi[j] {
 		return b
@@ -213,9 +207,8 @@ func (s *smo) atBound(j int) float64 {
 	return 0
 }
 
-// extremes returns the largest e of the active variables that may grow and the
-// smallest of those that may fall; at the optimum no pair of them has up > low
-// (Keerthi et al. 2001).
+// extremes returns the largest e of the active variables that may grow and the smallest e of those that may fall. At
+// the optimum up <= low (Keerthi et al. 2001).
 func (s *smo) extremes() (up, low float64) {
 	up, low = math.Inf(-1), math.Inf(1)
 	for _, i := range s.active {
@@ -229,7 +222,7 @@ func (s *smo) extremes() (up, low float64) {
 	return up, low
 }
 
-// run searches until the optimality conditions hold to tol.
+// run searches until the optimality conditions hold within tol.
 func (s *smo) run(ctx context.Context) error {
 	interval := min(len(s.beta), 1000)
 	next := interval
@@ -266,9 +259,9 @@ func (s *smo) run(ctx context.Context) error {
 	return nil
 }
 
-// stepPair moves beta_i up and beta_j down by the same amount; false means that
-// the active variables are optimal. i has the largest e of those that may grow,
-// j promises the largest gain d^2/(2a), d = e_i - e_j, a = K_ii + K_jj - 2 K_ij.
+// stepPair moves beta_i up and beta_j down by the same amount. It returns false if the active variables are optimal. i
+// has the largest e of those that may grow. j has the largest gain d^2/(2a), with d = e_i - e_j and a = K_ii + K_jj - 2
+// K_ij.
 func (s *smo) stepPair() bool {
 	i, ei, low := -1, math.Inf(-1), math.Inf(1)
 	for _, k := range s.active {
@@ -314,10 +307,9 @@ func (s *smo) stepPair() bool {
 	return true
 }
 
-// stepFree moves the variable with the largest gain by itself and the one that
-// gains most together with it, to the best point within their bounds: without
-// an intercept nothing ties them (Steinwart, Hush & Scovel 2011). One variable
-// at a time is hopeless on badly conditioned matrices.
+// stepFree moves two variables to the best point within their bounds: the one with the largest gain and the one that
+// gains most together with it. Without an intercept nothing ties the variables together (Steinwart, Hush & Scovel
+// 2011). Moving one variable at a time is too slow on badly conditioned matrices.
 func (s *smo) stepFree() bool {
 	i, best, violation := -1, 0.0, 0.0
 	for _, k := range s.active {
@@ -335,7 +327,7 @@ func (s *smo) stepFree() bool {
 	row, ei, di := s.K.Row(i), s.e[i], max(s.diagonal[i], 1e-12)
 	j := -1
 	for _, k := range s.active {
-		rest := max(s.diagonal[k]-row[k]*row[k]/di, 1e-12) // of k once i has followed
+		rest := max(s.diagonal[k]-row[k]*row[k]/di, 1e-12) // of k after i has moved
 		e := s.e[k] - row[k]*ei/di
 		if gain := e * e / rest; k != i && gain > best*1e-6 && (j < 0 || gain > best) &&
 			(e > 0 && s.beta[k] < s.Hi[k] || e < 0 && s.beta[k] > s.Lo[k]) {
@@ -364,11 +356,11 @@ func (s *smo) stepFree() bool {
 	return true
 }
 
-// moveTwo puts beta_i and beta_j where the dual is largest, the others fixed:
-// where both derivatives vanish, else on the best edge of their bounds.
+// moveTwo moves beta_i and beta_j to the maximum of the dual with the others fixed: where both derivatives vanish or on
+// the best edge of their bounds.
 func (s *smo) moveTwo(i, j int, kij float64) {
 	di, dj := max(s.diagonal[i], 1e-12), max(s.diagonal[j], 1e-12)
-	// The dual is gi x + gj y - (di x^2 + 2 kij x y + dj y^2)/2 and a constant.
+	// The dual is gi x + gj y - (di x^2 + 2 kij x y + dj y^2)/2 plus a constant.
 	gi := s.e[i] + di*s.beta[i] + kij*s.beta[j]
 	gj := s.e[j] + dj*s.beta[j] + kij*s.beta[i]
 	if det := di*dj - kij*kij; det > 1e-12*di*dj {
@@ -394,7 +386,7 @@ func (s *smo) moveTwo(i, j int, kij float64) {
 
 func clip(x, lo, hi float64) float64 { return min(max(x, lo), hi) }
 
-// moved keeps bound up with a variable that reached or left a bound.
+// moved updates bound after a variable reached or left a bound.
 func (s *smo) moved(row []float64, by float64) {
 	if by == 0 || s.NoShrinking {
 		return
@@ -404,9 +396,8 @@ func (s *smo) moved(row []float64, by float64) {
 	}
 }
 
-// shrink takes variables out that rest at a bound and would not move by the
-// present extremes. Near the optimum it starts once more from all of them, so
-// that what was taken out too early comes back.
+// shrink removes variables that rest at a bound and would not move given the present extremes. Near the optimum it
+// starts once more from all variables, to correct wrong removals.
 func (s *smo) shrink() {
 	up, low := s.extremes()
 	if !s.Intercept {
@@ -458,8 +449,8 @@ func (s *smo) unshrink() {
 	}
 }
 
-// finish fills the result from beta and e of all variables. The intercept is
-// the mean e of the free variables, or the middle of what the others allow.
+// finish computes the result from beta and e of all variables. The intercept is the mean e of the free variables, or
+// the middle of the range that the others allow.
 func (s *smo) finish(r *DualResult) {
 	b := 0.0
 	if s.Intercept {
@@ -497,8 +488,8 @@ func (s *smo) finish(r *DualResult) {
 	r.Gap = r.Primal - r.Dual
 }
 
-// SolveHinge solves |w|^2/2 + sum C_i max(0, ell - y_i f_i) over the feature space
-// of k. A penalized intercept is one more feature, of value 1.
+// SolveHinge minimizes |w|^2/2 + sum C_i max(0, ell - y_i f_i) over the feature space of k. A penalized intercept is
+// one more feature of value 1.
 func SolveHinge(ctx context.Context, k GramRows, y, cost []float64, ell float64, intercept Intercept, tol float64) (*DualResult, error) {
 	p := HingeDual(k, y, cost)
 	p.GapTol = tol
@@ -546,8 +537,8 @@ func (k *plusOne) Diagonal() []float64 {
 	return out
 }
 
-// smo solves the plain hinge with SMO and the linear kernel:
-// J = r (|w|^2/2 + sum (m/r) hinge) for the penalty r |w|^2/2.
+// smo solves the plain hinge loss with SMO and the linear kernel: J = r (|w|^2/2 + sum (m/r) hinge) for the penalty r
+// |w|^2/2.
 func (s *solver) smo(ctx context.Context, o *Expected) error {
 	ell, r := o.plainHinge(), 0.0
 	if o.columns > 0 {

@@ -1,7 +1,6 @@
 package batch
 
-// This file holds the solvers that minimize an Objective (Newton, IRLS and L-BFGS) and
-// decides which of them fits.
+// This file implements the solvers that minimize an Objective (Newton, IRLS and L-BFGS) and chooses among them.
 
 import (
 	"context"
@@ -15,11 +14,10 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Solver names a way to minimize an Objective.
+// Solver is the name of a method to minimize an Objective.
 type Solver string
 
-// The solvers. The empty one means Newton where the objective is convex and has
-// second derivatives, else LBFGS.
+// The solvers. The empty one means Newton if the objective is convex and has second derivatives, otherwise LBFGS.
 const (
 	Newton Solver = "newton" // truncated Newton with conjugate gradients
 	IRLS   Solver = "irls"   // iteratively reweighted least squares (Chen et al. 2014)
@@ -27,21 +25,20 @@ const (
 	SMO    Solver = "smo" // on the dual of the plain hinge
 )
 
-// Options say how Solve minimizes.
+// Options are the settings of Solve.
 type Options struct {
 	Solver Solver
-	// Tol stops the solver when the certified gap is at most Tol times the objective
-	// or, where there is no certificate, when the gradient's norm is at most Tol times
-	// the first one.
+	// Tol is the tolerance. The solver stops when the certified gap is at most Tol times the objective. Without a
+	// certificate it stops when the norm of the gradient is at most Tol times the first one.
 	Tol           float64
 	MaxIterations int // 0 means 1000
-	// Dual solves the linear systems of newton and irls in the dual, of the size of
-	// the rows, where those are fewer than the parameters and all of these are
-	// penalized: for a window of events against a quadratic.
+	// Dual solves the linear systems of newton and irls in the dual, whose size is the number of rows. It applies if
+	// there are fewer rows than parameters and all parameters are penalized, as for a window of events with a quadratic
+	// penalty.
 	Dual  bool
-	Start []float64 // nil means 0; not changed
-	// Starts is how many more starts, drawn at random from Seed, are tried where the
-	// objective is not convex; the best result counts.
+	Start []float64 // nil means 0; not modified
+	// Starts is the number of additional starts, drawn at random from Seed, for objectives that are not convex. The
+	// best result counts.
 	Starts int
 	Seed   uint64
 	// Progress is called after every iteration, on the solver's goroutine.
@@ -50,29 +47,28 @@ type Options struct {
 
 // Progress is the state of a solver after an iteration. Gap is +Inf while unknown.
 type Progress struct {
-	Problem, Problems int // which binary problem of how many
+	Problem, Problems int // index and number of binary problems
 	Iteration         int
 	Objective, Gap    float64
 }
 
-// Result is a minimum as far as it was found.
+// Result is the best point that a solver found.
 type Result struct {
 	W         []float64
-	Objective float64 // J(W), unsmoothed
-	// Gap bounds Objective - min J from above; +Inf where there is no
-	// certificate (the objective is not convex, or a weight is not penalized).
+	Objective float64 // J(W), without smoothing
+	// Gap is an upper bound on Objective - min J. It is +Inf without a certificate, if the objective is not convex or a
+	// weight is not penalized.
 	Gap float64
-	// Converged says that the gap is within the tolerance or, without a certificate, that the
-	// gradient has fallen by it or rounding hides what is left to gain.
+	// Converged says that the gap is within the tolerance. Without a certificate it says that the gradient has
+	// decreased by the tolerance, or that rounding hides any further gain.
 	Converged  bool
 	Iterations int
 	Passes     int // over the data
 	Seconds    float64
 }
 
-// Solve minimizes o. It returns an error where the value at the start is not
-// finite, a linear system is singular or ctx ends; a tolerance that was not
-// reached is not an error: Converged is then false.
+// Solve minimizes o. It returns an error if the value at the start is not finite, a linear system is singular or ctx
+// ends. A tolerance that is not reached is not an error: then Converged is false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	if r, ok := o.(Restarter); ok && opt.Starts > 0 {
 		if size := r.StartSize(); size > 0 {
@@ -114,7 +110,7 @@ func newSolver(o Objective, opt Options) *solver {
 	return s
 }
 
-// solve minimizes with the solver that the options name, or the one that fits.
+// solve minimizes with the chosen solver, or with the one that fits.
 func (s *solver) solve(ctx context.Context) (*Result, error) {
 	var err error
 	switch hv, ok := s.o.(HessianVector); {
@@ -156,16 +152,16 @@ func (s *solver) result() *Result {
 	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
 	r.Objective = s.o.ValueGrad(s.w, nil)
 	if f, ok := s.o.(floored); ok && r.Objective == f.floor() {
-		r.Gap, r.Converged = 0, true // nothing is below, penalized or not
+		r.Gap, r.Converged = 0, true // no point is lower
 	}
-	r.Gap += 1e-15 * math.Abs(r.Objective) // the objective's own rounding
+	r.Gap += 1e-15 * math.Abs(r.Objective) // rounding of the objective itself
 	if p, ok := s.o.(interface{ Passes() int }); ok {
 		r.Passes = p.Passes()
 	}
 	return r
 }
 
-// solveFrom solves from the start asked for and from random ones of the given size.
+// solveFrom solves from the given start and from random starts of the given size.
 func solveFrom(ctx context.Context, o Objective, opt Options, size float64) (*Result, error) {
 	starts := opt.Starts
 	opt.Starts = 0
@@ -198,7 +194,7 @@ type solver struct {
 	o         Objective
 	opt       Options
 	certifier Certifier // nil if none
-	smoother  Smoother  // nil if there is no kink
+	smoother  Smoother  // nil if there are no kinks
 	dim       int
 
 	w, grad     []float64
@@ -207,14 +203,13 @@ type solver struct {
 	best        []float64 // the point with the smallest gap
 	bestGap     float64
 	first       float64 // norm of the first gradient
-	promised    float64 // decrease, to first order, along the last direction of (quasi-)Newton
+	promised    float64 // first-order decrease along the last (quasi-)Newton direction
 	converged   bool
 	iterations  int
 	evaluations int
 }
 
-// newtonFits reports whether Newton's method is the natural choice: convex
-// with second derivatives.
+// newtonFits reports whether Newton's method applies: the objective is convex and has second derivatives.
 func (s *solver) newtonFits() bool {
 	if c, ok := s.o.(interface{ IsConvex() bool }); ok && !c.IsConvex() {
 		return false
@@ -223,17 +218,16 @@ func (s *solver) newtonFits() bool {
 	return ok
 }
 
-// done certifies the point, counts the iteration, reports the progress and returns
-// whether to stop. It lowers the smoothing when that has become the larger
-// part of the gap; changed reports that, or a moved intercept: gradients
-// from before are then of another function. step is the length of the last step
-// along the direction of Newton's method, 0 if there was none.
+// done finishes an iteration: it certifies the point, reports the progress and returns whether to stop. It also lowers
+// the smoothing once smoothing is the larger part of the gap. changed reports that, or a moved intercept: earlier
+// gradients are then of another function. step is the length of the last step along a Newton direction, 0 if there was
+// none.
 func (s *solver) done(ctx context.Context, decrease, step float64) (stop, changed bool, err error) {
 	s.gap = math.Inf(1)
 	if g, ok := s.o.(stepGapper); ok && step > 0 {
 		s.gap = g.stepGap(s.w, step)
 	}
-	// Where rounding exceeds the gap, the sum of the rows' small parts is no bound.
+	// If rounding exceeds the gap, the sum of the rows' small parts is not a bound.
 	if s.certifier != nil && (math.IsInf(s.gap, 1) || s.gap < 1e-12*math.Abs(s.value)) {
 		last := s.w[s.dim-1]
 		s.gap = s.certifier.Gap(s.w)
@@ -250,18 +244,16 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 	return false, changed, nil
 }
 
-// lowerSmoothing lowers the smoothing once it matters more than the last step did,
-// and never further than the tolerance asks for. Noise rounds the kink off as well:
-// more smoothing than there is noise is of no use, and once there is noise in nearly
-// every row no smoothing is needed, so that it may fall at once to what the tolerance
-// allows. It reports whether it changed anything.
+// lowerSmoothing lowers the smoothing once it matters more than the last step, but never below what the tolerance
+// needs. Noise smooths the kink too, so more smoothing than noise is useless. If there is noise in nearly every row, no
+// smoothing is needed and it may drop to the tolerance at once. lowerSmoothing reports whether it changed anything.
 func (s *solver) lowerSmoothing(decrease float64) bool {
 	kink, fine := s.smoother.SmoothingGap(), 0.3*s.opt.Tol*math.Abs(s.value)
 	if !(kink > fine) {
 		return false
 	}
 	if kink < 2*fine && s.gap > 10*kink {
-		return false // nearly fine, and not what keeps the gap open
+		return false // nearly fine, and smoothing does not keep the gap open
 	}
 	eps := s.eps
 	switch {
@@ -272,7 +264,7 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 	}
 	if spread, unscaled := s.smoother.OwnRounding(); unscaled {
 		eps = min(eps, s.eps*math.Sqrt(0.3*fine/kink)) // kink grows with eps^2
-	} else if spread > 0.5*s.eps { // it is not about to vanish with the weights
+	} else if spread > 0.5*s.eps { // the noise does not vanish with the weights
 		eps = min(eps, 0.3*spread)
 	}
 	if eps == s.eps {
@@ -283,8 +275,9 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 	return true
 }
 
-// raiseSmoothing raises the smoothing where that costs less than the tolerance: a kink further from all scores than the
-// smoothing reaches, as that of a quantile between outliers, has no curvature. It reports whether it changed anything.
+// raiseSmoothing raises the smoothing if that costs less than the tolerance. A kink that is farther from all scores
+// than the smoothing reaches has no curvature, as for a quantile between outliers. raiseSmoothing reports whether it
+// changed anything.
 func (s *solver) raiseSmoothing() bool {
 	const most = 1e15 // in units of the score
 	if s.smoother == nil || s.eps >= most || s.smoother.SmoothingGap() > 0.003*s.opt.Tol*math.Abs(s.value) {
@@ -295,8 +288,7 @@ func (s *solver) raiseSmoothing() bool {
 	return true
 }
 
-// stop reports the progress and returns whether s.gap is small enough or
-// the iterations are used up.
+// stop reports the progress and returns whether s.gap is small enough or the iterations are used up.
 func (s *solver) stop(ctx context.Context) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -319,11 +311,10 @@ func errNotFinite(value, norm float64) error {
 	return fmt.Errorf("the objective is %v with a gradient of norm %v: scale the features down or penalize more", value, norm)
 }
 
-// newton is truncated Newton: conjugate gradients on H p = -grad, preconditioned
-// by the diagonal, then a search along p. Smoothing makes the hinge curved
-// where the exact Hessian has no curvature at all (at w = 0), and is lowered
-// as the iterates approach. As IRLS the matrix is the majoriser, the systems
-// are solved closely and the full step is taken whenever J falls.
+// newton is truncated Newton. It solves H p = -grad by conjugate gradients with a diagonal preconditioner, then
+// searches along p. Smoothing gives the hinge curvature where the exact Hessian has none (at w = 0) and decreases as
+// the iterates approach the minimum. With irls the matrix is the majorizer, the systems are solved more accurately and
+// the full step is taken whenever J decreases.
 func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 	if s.smoother != nil {
 		s.smoother.Smooth(s.eps)
@@ -384,8 +375,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 			return err
 		}
 		if before-value <= 1e-15*math.Abs(before) {
-			// Rounding keeps the step from succeeding: try a few more times with another
-			// smoothing or a moved intercept.
+			// Rounding prevents progress. Try a few more times with another smoothing or a moved intercept.
 			if stalled++; stalled > 4 {
 				s.settle()
 				return nil
@@ -397,9 +387,9 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 	}
 }
 
-// direction solves H p = -s.grad, by the objective's own method where it has one, else by conjugate gradients until the residual has fallen by
-// the factor forcing or would, as a gradient, leave a certificate below enough.
-// diag is scratch space.
+// direction solves H p = -s.grad, by the objective's own method if it has one, otherwise by conjugate gradients. These
+// stop when the residual has decreased by the factor forcing, or is so small that as a gradient it would leave a gap
+// below enough. diag is scratch space.
 func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing, enough float64) error {
 	if d, ok := h.(director); ok {
 		if ok, err := d.direction(ctx, s.grad, p, forcing, s.opt.Dual); ok || err != nil {
@@ -420,9 +410,8 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 	if !g.FreeIntercept() {
 		return cg.solve(ctx, h, s.grad, diag, p, forcing, func(r []float64) bool { return g.GradientGap(r) <= enough })
 	}
-	// The certificate moves a free intercept to its optimum. All weights feel
-	// that, frequent features most, so it is part of the step and of the
-	// residual that is tested: k times the intercept's column of H.
+	// The certificate moves a free intercept to its optimum, which affects all weights, and those of frequent features
+	// most. So the move is part of the step and of the tested residual: k times the intercept's column of H.
 	last := s.dim - 1
 	column, moved := make([]float64, s.dim), make([]float64, s.dim)
 	clear(p)
@@ -442,8 +431,8 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 	return err
 }
 
-// search returns a step along p and the value there. s.grad and s.value are
-// the gradient and value at s.w, the point of the last ValueGrad.
+// search returns a step along p and the value there. s.grad and s.value are the gradient and value at s.w, the point of
+// the last ValueGrad.
 func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 	slope := Dot(s.grad, p)
 	if l, ok := s.o.(Liner); ok {
@@ -465,8 +454,8 @@ func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 	return 0, s.value
 }
 
-// searchLine finds a step with phi below phi(0) and a slope at most a tenth of
-// the first. Every evaluation is cheap, so it spends several to find a long step.
+// searchLine finds a step with phi below phi(0) and a slope of at most a tenth of the first. Evaluations are cheap, so
+// it spends several to find a long step.
 func searchLine(phi func(t float64) (value, slope, curvature float64), value0, slope0 float64, fullStep bool) (t, value float64) {
 	lo, slopeLo := 0.0, slope0
 	hi, slopeHi := math.Inf(1), 0.0
@@ -487,7 +476,7 @@ func searchLine(phi func(t float64) (value, slope, curvature float64), value0, s
 		}
 		switch {
 		case math.IsInf(hi, 1):
-			// The next step is where the secant of the slopes leads, at most four times as far.
+			// The next step follows the secant of the slopes, to at most four times the distance.
 			next := 4 * t
 			if slopeLo > slope0 {
 				next = min(next, t*slope0/(slope0-slopeLo))
@@ -506,13 +495,13 @@ func searchLine(phi func(t float64) (value, slope, curvature float64), value0, s
 	return best, bestValue
 }
 
-// cg is the conjugate gradient method for one system after the other. It holds
-// its buffers and the last directions of the system before.
+// cg is the conjugate gradient method for a sequence of systems. It owns its buffers and the last directions of the
+// previous system.
 type cg struct {
 	r, z, d, hd []float64
-	near        bool // the matrix is much the same as the one before
+	near        bool // the matrix is similar to the previous one
 	past, now   []conjugate
-	keep        int // so many directions
+	keep        int // number of kept directions
 	along       []float64
 }
 
@@ -522,7 +511,7 @@ type conjugate struct {
 	inverse float64 // 1/d'Hd
 }
 
-// newCG returns the method for n unknowns. What it keeps of a system is at most 64 MB.
+// newCG returns the method for n unknowns. It keeps at most 64 MB of a previous system.
 func newCG(n int) *cg {
 	b := make([]float64, 4*n)
 	return &cg{r: b[:n], z: b[n : 2*n], d: b[2*n : 3*n], hd: b[3*n:], keep: min(8, (1<<21)/max(n, 1))}
@@ -552,7 +541,7 @@ func (c *cg) precondition(diag []float64) {
 	}
 }
 
-// remember keeps c.d and c.hd among the last directions.
+// remember adds c.d and c.hd to the kept directions.
 func (c *cg) remember(inverse float64) {
 	if c.keep == 0 {
 		return
@@ -571,9 +560,8 @@ func (c *cg) remember(inverse float64) {
 	c.now = append(c.now, q)
 }
 
-// solve finds p with H p = -grad until the residual, in the norm of the
-// preconditioner, has fallen by the factor forcing or done, which may be nil, is
-// content with it. A direction without curvature ends it.
+// solve finds p with H p = -grad. It stops when the residual, in the norm of the preconditioner, has decreased by the
+// factor forcing, when done accepts it (done may be nil), or at a direction without curvature.
 func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64, forcing float64, done func(r []float64) bool) error {
 	c.past, c.now = c.now, nil
 	if !c.near {
@@ -626,7 +614,7 @@ func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64
 	return nil
 }
 
-// solveDense solves a p = -grad by Cholesky's method.
+// solveDense solves a p = -grad by Cholesky decomposition.
 func solveDense(a *mat.SymDense, grad, p []float64) error {
 	c, err := factorize(a)
 	if err != nil {
@@ -635,14 +623,14 @@ func solveDense(a *mat.SymDense, grad, p []float64) error {
 	return solveFactored(c, grad, p)
 }
 
-// singularError is a linear system of so many unknowns without a solution.
+// singularError is the number of unknowns of a linear system without a solution.
 type singularError int
 
 func (n singularError) Error() string {
 	return fmt.Sprintf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalizes it, or values differ too much in size", int(n))
 }
 
-// factorize returns Cholesky's factor of a, which it may nudge.
+// factorize returns the Cholesky factor of a. It may nudge a.
 func factorize(a *mat.SymDense) (*mat.Cholesky, error) {
 	var c mat.Cholesky
 	if !c.Factorize(a) && !(nudge(a) && c.Factorize(a)) {
@@ -665,9 +653,8 @@ func solveFactored(c *mat.Cholesky, grad, p []float64) error {
 	return nil
 }
 
-// nudge adds a rounding error's worth to the diagonal of a matrix that is
-// singular within rounding: far from all margins a free intercept has hardly
-// any curvature. nudge leaves a matrix without any alone and returns false.
+// nudge adds a rounding error to the diagonal of a matrix that is singular within rounding. Far from all margins a free
+// intercept has hardly any curvature. nudge returns false for a zero matrix and does not change it.
 func nudge(a *mat.SymDense) bool {
 	n := a.SymmetricDim()
 	largest, smallest := 0.0, math.Inf(1)
@@ -680,8 +667,8 @@ func nudge(a *mat.SymDense) bool {
 	return smallest > 0
 }
 
-// lbfgs is the limited-memory BFGS method (Nocedal & Wright 2006, algorithm
-// 7.5) with a line search for the Wolfe conditions.
+// lbfgs is the limited-memory BFGS method (Nocedal & Wright 2006, algorithm 7.5) with a line search for the Wolfe
+// conditions.
 func (s *solver) lbfgs(ctx context.Context) error {
 	if s.smoother != nil {
 		s.smoother.Smooth(s.eps)
@@ -710,10 +697,9 @@ func (s *solver) lbfgs(ctx context.Context) error {
 			return nil
 		}
 		if d, ok := s.o.(Diagonaler); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
-			// Features differ in frequency by orders of magnitude: where that slows it
-			// down, the inverse Hessian is built up from that of the diagonal. This is not
-			// done from the beginning, because that led to worse minima of objectives
-			// that are not convex.
+			// Features differ in frequency by orders of magnitude. If that slows L-BFGS down, the inverse Hessian is
+			// built from the inverse diagonal. Doing so from the beginning led to worse minima of objectives that are
+			// not convex.
 			eval()
 			d.Diagonal(curvature.diag)
 			for i, v := range curvature.diag {
@@ -763,17 +749,17 @@ func (s *solver) lbfgs(ctx context.Context) error {
 	}
 }
 
-// settle ends where rounding lets no step succeed, or the iterations are used up. An objective without a certificate has
-// converged there if the directions promised no more than the last of twelve digits: the
-// tolerance asks for a gradient that is beyond the precision of the objective.
+// settle ends the search if rounding prevents progress or the iterations are used up. An objective without a
+// certificate has converged if the directions promised less than the last of twelve digits: the tolerance then asks for
+// a gradient beyond the precision of the objective.
 func (s *solver) settle() {
 	if math.IsInf(s.gap, 1) && s.promised <= 1e-12*math.Abs(s.value) {
 		s.converged = true
 	}
 }
 
-// curvature is what L-BFGS remembers of the Hessian: its last steps s, with the changes of the
-// gradient y and rho = 1/s.y, and the diagonal from which the rest is built up.
+// curvature is L-BFGS's memory of the Hessian: the last steps s with the changes of the gradient y, rho = 1/s.y, and
+// the diagonal that completes them.
 type curvature struct {
 	pairs []struct {
 		s, y []float64
@@ -782,7 +768,7 @@ type curvature struct {
 	diag []float64
 }
 
-// direction writes minus the inverse Hessian times grad, whose norm is given, to p.
+// direction writes minus the inverse Hessian times grad to p. norm is the norm of grad.
 func (c *curvature) direction(grad []float64, norm float64, p []float64) {
 	for i, g := range grad {
 		p[i] = -g
@@ -812,8 +798,7 @@ func (c *curvature) direction(grad []float64, norm float64, p []float64) {
 	}
 }
 
-// remember takes up a step and the change of the gradient, unless the curvature along it is
-// lost in rounding.
+// remember stores a step and the change of the gradient, unless rounding hides the curvature along it.
 func (c *curvature) remember(to, from, gradTo, gradFrom []float64) {
 	const memory = 10
 	s, y := make([]float64, len(to)), make([]float64, len(to))
@@ -833,8 +818,8 @@ func (c *curvature) remember(to, from, gradTo, gradFrom []float64) {
 	}{s, y, 1 / sy})
 }
 
-// wolfe searches along p for a point that satisfies the strong Wolfe
-// conditions (c1 = 1e-4, c2 = 0.9) and leaves it, its gradient and s.value.
+// wolfe searches along p for a point that satisfies the strong Wolfe conditions (c1 = 1e-4, c2 = 0.9). It leaves the
+// point, its gradient and s.value.
 func (s *solver) wolfe(p, next, grad []float64) bool {
 	slope0 := Dot(s.grad, p)
 	if !(slope0 < 0) {
@@ -850,7 +835,7 @@ func (s *solver) wolfe(p, next, grad []float64) bool {
 		s.evaluations++
 		slope := Dot(grad, p)
 		switch {
-		case !(value <= s.value+1e-4*t*slope0+1e-15*math.Abs(s.value)): // but for rounding
+		case !(value <= s.value+1e-4*t*slope0+1e-15*math.Abs(s.value)): // up to rounding
 			hi = t
 		case slope < 0.9*slope0:
 			lo = t

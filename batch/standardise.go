@@ -12,24 +12,22 @@ import (
 	"blankout/internal/model"
 )
 
-// Standardizer fits a model.Scaler to a whole training set. The Scaler of an exact solution
-// does not move afterwards. The zero value is ready for use.
+// Standardizer fits a model.Scaler to a whole training set. The Scaler does not change afterwards. The zero value is
+// ready for use.
 type Standardizer struct {
-	// Transform is the transform of numeric fields, "" standing for auto; FieldTransform
-	// overrides it by the field's name.
+	// Transform is the transform of numeric fields. "" means auto. FieldTransform overrides it by field name.
 	Transform      model.Transform
 	FieldTransform map[string]model.Transform
-	// Presence gives a numeric column that more than one in ten of the examples leave
-	// out, null not counted as left out, one hat that is 1 wherever the number is there
-	// (model.Present).
+	// Presence adds a presence hat (model.Present) to each numeric column that more than one in ten examples omit. The
+	// hat is 1 where the number is present. null does not count as omitted.
 	Presence bool
 
 	fields map[uint32]uint16 // of columns that are not Sparse
-	nulls  []uint64          // by field, examples in which it is null
+	nulls  []uint64          // by field, the number of examples in which it is null
 }
 
-// Observe notes the fields of an example's columns, and those that are null in it.
-// Examples without fields need not be observed.
+// Observe records the fields of an example's columns, and those that are null in it. Examples without fields need not
+// be observed.
 func (s *Standardizer) Observe(e *event.Example, schema *event.Schema) {
 	for _, field := range e.Missing {
 		for int(field) >= len(s.nulls) {
@@ -48,7 +46,7 @@ func (s *Standardizer) Observe(e *event.Example, schema *event.Schema) {
 	}
 }
 
-// transformOf is the Transform of a field.
+// transformOf returns the Transform of a field.
 func (s *Standardizer) transformOf(f event.Field) model.Transform {
 	if t, ok := s.FieldTransform[f.Name]; ok {
 		return t
@@ -56,12 +54,12 @@ func (s *Standardizer) transformOf(f event.Field) model.Transform {
 	return cmp.Or(s.Transform, model.TransformAuto)
 }
 
-// transformSample bounds how many readings of a column, taken evenly, choose its transform.
+// transformSample is the largest number of readings of a column, evenly sampled, that choose its transform.
 const transformSample = 4096
 
-// begin returns two numbers for each compact column: the divisor in the transform of a numeric
-// field, 0 where there is no transform; and, of a column that may be
-// centered, the distance beyond which a reading is an outlier. n holds the counts of readings.
+// begin returns two numbers for each compact column. units is the divisor inside the transform of a numeric field, 0
+// without a transform. reach is the distance beyond which a reading is an outlier, for columns that may be centered. n
+// holds the counts of readings.
 func (s *Standardizer) begin(d *Data, scaler *model.Scaler, n []float64) (units []float64, reach reaches) {
 	units, reach = make([]float64, len(n)), reaches{make([]float64, len(n)), make([]float64, len(n))}
 	transforms, samples, met := make([]model.Transform, len(n)), make([][]float64, len(n)), make([]int, len(n))
@@ -105,15 +103,13 @@ func (s *Standardizer) begin(d *Data, scaler *model.Scaler, n []float64) (units 
 	return units, reach
 }
 
-// maxFilled bounds the entries of a set whose zeros are stored.
+// maxFilled is the largest number of entries of a set whose zeros are stored.
 const maxFilled = 1 << 28
 
-// Fit returns d as the Scaler makes it, and the Scaler with its statistics as a
-// model without outputs. The treatment of columns is that of the streaming
-// learner in the end (see model.StandardizeAuto and the modes beside it), with
-// the statistics of all of d: numeric ones over the examples that have them, of the
-// transformed readings without outliers (see reaches),
-// dense columns of sparse formats with absent values as 0. StandardizeAll takes
+// Fit returns d as transformed by the Scaler, and the Scaler with its statistics as a model without outputs. Columns
+// are treated as the online learner treats them in the end (see model.StandardizeAuto and the other modes), with the
+// statistics of all of d. For numeric columns these are over the examples that have them, of the transformed readings
+// without outliers (see reaches). For dense columns of sparse formats absent values count as 0. StandardizeAll treats
 // every column that is not numeric as dense.
 func (s *Standardizer) Fit(d *Data, mode model.Standardize) (*Data, *model.Linear, error) {
 	n := make([]float64, d.Columns())
@@ -150,14 +146,14 @@ func (s *Standardizer) Fit(d *Data, mode model.Standardize) (*Data, *model.Linea
 	return b.Data(d.Schema), m, nil
 }
 
-// readings are the statistics of columns: how many there are, their mean, the sum of their
-// squared deviations and the largest size, and whether all are 1.
+// readings holds the statistics of columns: the number of readings, their mean, the sum of their squared deviations,
+// the largest size, and whether all are 1.
 type readings struct {
 	n, mean, m2, largest []float64
 	ones                 []bool
 }
 
-// add counts in a reading of a column.
+// add adds a reading of a column.
 func (r *readings) add(c int, x float64) {
 	r.n[c]++
 	delta := x - r.mean[c]
@@ -165,8 +161,8 @@ func (r *readings) add(c int, x float64) {
 	r.m2[c] += delta * (x - r.mean[c])
 }
 
-// readingsOf returns the statistics of the transformed readings. As in the streaming
-// learner an outlier counts as if it lay at the bound that the other readings set.
+// readingsOf returns the statistics of the transformed readings. As in the online learner, an outlier counts as a
+// reading at the bound that the other readings set.
 func readingsOf(d *Data, units []float64, reach reaches) *readings {
 	size := d.Columns()
 	r := &readings{make([]float64, size), make([]float64, size), make([]float64, size), make([]float64, size), slices.Repeat([]bool{true}, size)}
@@ -202,8 +198,7 @@ func readingsOf(d *Data, units []float64, reach reaches) *readings {
 	return r
 }
 
-// treat decides how each column is treated and writes its statistics to m. It returns which
-// columns are numeric.
+// treat decides how each column is treated and writes its statistics to m. It returns which columns are numeric.
 func (s *Standardizer) treat(d *Data, m *model.Linear, r *readings, units []float64) (numeric []bool, err error) {
 	mode := m.Scaler.Mode
 	total := float64(d.Rows())
@@ -220,7 +215,7 @@ func (s *Standardizer) treat(d *Data, m *model.Linear, r *readings, units []floa
 			numeric[c] = true
 			if dense && !m.Scaler.Unfilled {
 				m.Scaler.Dense = append(m.Scaler.Dense, column)
-				// The zeros that are not stored.
+				// Add the zeros that are not stored.
 				r.m2[c] += r.mean[c] * r.mean[c] * r.n[c] * (total - r.n[c]) / total
 				r.mean[c] *= r.n[c] / total
 				r.n[c] = total
@@ -239,7 +234,7 @@ func (s *Standardizer) treat(d *Data, m *model.Linear, r *readings, units []floa
 	return numeric, nil
 }
 
-// seldom reports whether many examples omit the numeric column c, which n of them hold.
+// seldom reports whether many examples omit the numeric column c, which n examples hold.
 func (s *Standardizer) seldom(d *Data, c int, n float64) bool {
 	there := uint64(n)
 	if field := int(s.fields[d.Column(c)]); field < len(s.nulls) {
@@ -248,8 +243,8 @@ func (s *Standardizer) seldom(d *Data, c int, n float64) bool {
 	return model.Seldom(there, uint64(d.Rows()))
 }
 
-// findPresence gives the Scaler of m a hat of presence (model.Present) for each numeric column that
-// many examples omit; n holds the counts of readings.
+// findPresence adds a presence hat (model.Present) to the Scaler of m for each numeric column that many examples omit.
+// n holds the counts of readings.
 func (s *Standardizer) findPresence(d *Data, m *model.Linear, n []float64, numeric []bool) {
 	curves := &model.Curves{}
 	for c := range n {

@@ -1,7 +1,6 @@
 package batch
 
-// This file adds up over the rows on several threads, with the same result for any
-// number of them.
+// This file sums over the rows on several threads. The result is the same for any number of threads.
 
 import (
 	"cmp"
@@ -12,34 +11,31 @@ import (
 	"sync/atomic"
 )
 
-// A Summer adds up a function of the rows of Data on several threads. The
-// rows are cut into groups that depend on the data alone, every group adds up
-// on its own and the groups are added in order: the result is the same to the
-// bit for any number of threads. It owns its buffers and is not safe for
-// concurrent use.
+// Summer sums a function of the rows of Data on several threads. The rows are cut into groups that depend only on the
+// data. Every group has its own partial sum, and the partial sums are added in order, so results have the same bits for
+// any number of threads. A Summer owns its buffers and is not safe for concurrent use.
 type Summer struct {
-	bounds  []int // group g is rows bounds[g] … bounds[g+1]-1
+	bounds  []int // group g consists of the rows bounds[g] … bounds[g+1]-1
 	partial [][]float64
 	scalar  []float64
 	threads int
 }
 
-// maxGroups bounds the threads that can take part; a group makes at least
-// four additions for every coordinate of its partial sum, so that adding the
-// groups up costs little.
+// maxGroups limits the threads that can take part. A group makes at least four additions for every coordinate of its
+// partial sum, so that adding the partial sums costs little.
 const maxGroups = 32
 
-// NewSummer prepares sums of dim coordinates. threads < 1 means one.
+// NewSummer prepares sums with dim coordinates. threads < 1 means one.
 func NewSummer(d *Data, dim, threads int) *Summer {
 	return newSummerOf(d, d.entries, dim, threads)
 }
 
-// newSummerOf is NewSummer for that many additions instead of one for each entry.
+// newSummerOf is NewSummer for a given number of additions, instead of one for each entry.
 func newSummerOf(d *Data, additions, dim, threads int) *Summer {
 	groups := min(max(additions/(4*dim+1), 1), maxGroups, max(d.Rows(), 1))
 	s := &Summer{threads: min(max(threads, 1), groups), partial: make([][]float64, groups), scalar: make([]float64, groups)}
 	s.bounds = make([]int, 1, groups+1)
-	// A row weighs its entries and a constant for the loss.
+	// The work of a row is that of its entries plus a constant for the loss.
 	const perRow = 16
 	total, have, g := d.entries+perRow*d.Rows(), 0, 1
 	for i, r := range d.rows {
@@ -63,9 +59,8 @@ func (s *Summer) Each(f func(g, lo, hi int)) {
 	Parallel(s.threads, len(s.partial), func(g int) { f(g, s.bounds[g], s.bounds[g+1]) })
 }
 
-// Sum calls f for every group of rows lo … hi-1 with an acc of zeros to add
-// to, writes the total of the acc to out (nil: acc is nil too) and returns the
-// total of f's values. out may be shorter than dim; so is acc then.
+// Sum calls f for every group of rows lo … hi-1, with a zeroed acc to add to. It writes the total of the acc to out and
+// returns the total of the values of f. If out is nil, so is acc. out may be shorter than dim; acc is as short.
 func (s *Summer) Sum(out []float64, f func(lo, hi int, acc []float64) float64) float64 {
 	s.Each(func(g, lo, hi int) {
 		var acc []float64
@@ -96,9 +91,8 @@ func (s *Summer) Sum(out []float64, f func(lo, hi int, acc []float64) float64) f
 	return total
 }
 
-// Each calls f(0) … f(n-1) on up to the given number of threads and waits. An error
-// ends the context of the other calls. Each returns the first error that is not
-// just a call told to stop because of another; failing that, the first.
+// Each calls f(0) … f(n-1) on up to the given number of threads and waits. An error cancels the context of the other
+// calls. Each returns the first error that is not just such a cancellation, or else the first error.
 func Each(ctx context.Context, threads, n int, f func(ctx context.Context, i int) error) error {
 	errs := make([]error, n)
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,6 +1,6 @@
 package batch
 
-// This file holds t-logistic regression: its objective, its priors and its theta-steps.
+// This file implements t-logistic regression: its objective, its priors and its theta-steps.
 
 import (
 	"context"
@@ -22,14 +22,14 @@ import (
 type TLogistic struct {
 	loss  loss.TLogistic
 	data  *Expected // the losses alone
-	theta *Expected // the convex step, its weights and penalty rewritten
+	theta *Expected // the convex step, with rewritten weights and penalty
 	prior tPrior
 }
 
-// Prior names a prior of the weights of t-logistic regression.
+// Prior is the name of a prior of t-logistic regression.
 type Prior string
 
-// The priors. Both leave a free intercept alone.
+// The priors. Both exclude a free intercept.
 const (
 	// StudentPrior is sum log(r_j)/(t-1), r_j = 1 + (t-1)(lt w_j^2/2 + gt), the
 	// Student-t density with (3-t)/(t-1) degrees of freedom and scale 2/lam
@@ -39,9 +39,8 @@ const (
 	L2Prior Prior = "l2"
 )
 
-// NewTLogistic returns the objective of a problem whose Loss is a
-// loss.TLogistic. The Problem's Penalty is not used; lam > 0 is the
-// strength of the prior (for L2Prior 0 is allowed).
+// NewTLogistic returns the objective of a problem whose Loss is a loss.TLogistic. It ignores the Problem's Penalty. lam
+// > 0 is the strength of the prior. L2Prior also allows 0.
 func NewTLogistic(p Problem, prior Prior, lam float64) (*TLogistic, error) {
 	loss, ok := p.Loss.(loss.TLogistic)
 	if !ok {
@@ -69,7 +68,7 @@ func NewTLogistic(p Problem, prior Prior, lam float64) (*TLogistic, error) {
 	return nil, fmt.Errorf("prior %q: want student or l2", prior)
 }
 
-// tPrior holds a prior's constants.
+// tPrior holds the constants of a prior.
 type tPrior struct {
 	kind       Prior
 	t, lam     float64
@@ -88,8 +87,8 @@ func newTPrior(kind Prior, t, lam float64) tPrior {
 	return p
 }
 
-// at returns the prior of one weight, its derivative and the curvature of the
-// parabola that touches it there from above (2/lam w^2 itself for L2Prior).
+// at returns the prior of one weight, its derivative, and the curvature of the parabola that touches it there from
+// above (lam/2 w^2 itself for L2Prior).
 func (p *tPrior) at(w float64) (value, slope, curvature float64) {
 	if p.kind == L2Prior {
 		return 0.5 * p.lam * w * w, p.lam * w, p.lam
@@ -98,7 +97,7 @@ func (p *tPrior) at(w float64) (value, slope, curvature float64) {
 	return math.Log(r) / (p.t - 1), p.slope * w / r, p.slope / r
 }
 
-// held returns the number of parameters that the prior is about.
+// held returns the number of parameters under the prior.
 func (o *TLogistic) held() int {
 	if o.data.p.Intercept == PenalizedIntercept {
 		return o.data.dim
@@ -109,7 +108,7 @@ func (o *TLogistic) held() int {
 // Dim implements Objective.
 func (o *TLogistic) Dim() int { return o.data.dim }
 
-// Passes returns how often the data have been read.
+// Passes returns the number of passes over the data so far.
 func (o *TLogistic) Passes() int { return o.data.passes + o.theta.passes }
 
 // ValueGrad implements Objective.
@@ -125,9 +124,8 @@ func (o *TLogistic) ValueGrad(w, grad []float64) float64 {
 	return value
 }
 
-// Influences returns xi_n = 1/l_n in (0, 1] of every example at w, NaN where
-// the example has no label or no weight: the smaller, the less the example
-// counted. A small one marks a suspected wrong label.
+// Influences returns xi_n = 1/l_n in (0, 1] of every example at w, NaN for examples without a label or weight. An
+// example with a small influence counted little: its label may be wrong.
 func (o *TLogistic) Influences(w []float64) []float64 {
 	of, n := o.influences(w), len(o.data.views)
 	xi := make([]float64, len(of)/n)
@@ -137,7 +135,7 @@ func (o *TLogistic) Influences(w []float64) []float64 {
 	return xi
 }
 
-// influences are the influences of every view of every example.
+// influences returns the influences of every view of every example.
 func (o *TLogistic) influences(w []float64) []float64 {
 	o.data.scores(w)
 	xi := make([]float64, len(o.data.m))
@@ -150,8 +148,8 @@ func (o *TLogistic) influences(w []float64) []float64 {
 	return xi
 }
 
-// Influences returns the influences of the rows of d, see [TLogistic.Influences],
-// by output. d and c are those that f was trained with, c without Copies.
+// Influences returns the influences of the rows of d by output, see [TLogistic.Influences]. d and c are those of the
+// training, c without Copies.
 func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
@@ -183,9 +181,8 @@ func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 // StartSize implements Restarter.
 func (o *TLogistic) StartSize() float64 { return o.data.WeightSize() }
 
-// Minimize implements Minimizer. It runs the majorise-minimize scheme, which converges
-// at a linear rate; from the point where a step gains less than a millionth, L-BFGS is
-// faster.
+// Minimize implements Minimizer. The majorize-minimize scheme converges linearly. Once a step gains less than a
+// millionth, L-BFGS is faster and takes over.
 func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	if opt.Solver != "" {
 		return nil, nil
@@ -221,7 +218,7 @@ func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) 
 			break
 		}
 	}
-	// The tolerance is relative to the gradient at the start of it all.
+	// The tolerance is relative to the gradient at the very start.
 	o.ValueGrad(w, grad)
 	tol := opt.Tol * first
 	if now := norm2(grad); now > 0 {
@@ -239,7 +236,7 @@ func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) 
 	return r, nil
 }
 
-// majorise sets the theta-step's weights and penalty for the tangents at w.
+// majorise sets the weights and the penalty of the theta-step for the tangents at w.
 func (o *TLogistic) majorise(w []float64) {
 	for i, xi := range o.influences(w) {
 		o.theta.m[i] = 0

@@ -1,7 +1,6 @@
 package batch
 
-// This file goes from a Config and Data to a certified linear model, and makes binary
-// problems of several classes.
+// This file trains a linear model on Data from a Config, and splits several classes into binary problems.
 
 import (
 	"cmp"
@@ -22,90 +21,86 @@ import (
 	"blankout/internal/model"
 )
 
-// Config says what Train solves. Flags and the configuration file carry the same names.
+// Config holds the settings of Train. Flags and the configuration file use the same names.
 type Config struct {
-	// Loss is hinge, logistic, quadratic, linear, poisson or one of the Estimators; Bound is gaussian (the default), chen or
-	// quadratic-noising where the loss has a choice. Loss may name the bound too,
-	// as loss.Parse reads it; then Bound is "".
+	// Loss is hinge, logistic, quadratic, linear, poisson or one of the Estimators. Bound is gaussian (the default),
+	// chen or quadratic-noising, for losses that have a choice. Loss may include the bound, as parsed by loss.Parse.
+	// Then Bound is "".
 	Loss, Bound string
 	Ell         float64 // margin of the hinge, unless Loss names one
-	Noise       string  // as loss.ParseNoise reads it
-	// Cost is c of Chen et al.: the penalty is |w|^2 and the losses carry the
-	// factor loss.Cost. A non-negative L2 replaces that by L2 |w|^2 and losses
-	// of factor 1.
+	Noise       string  // as parsed by loss.ParseNoise
+	// Cost is c of Chen et al.: the penalty is |w|^2 and the losses are multiplied by loss.Cost. A non-negative L2
+	// takes its place: the penalty is L2 |w|^2 and the losses are multiplied by 1.
 	Cost float64
 	L2   float64
-	// L1 adds L1 |w|_1, the intercept left out. With an L2 of 0 and an L1 of 1/(2c) that is
-	// Chen et al.'s equation 1 with the norm |w|_1, divided by 2c.
+	// L1 adds L1 |w|_1, without the intercept. With an L2 of 0 and an L1 of 1/(2c) the objective is Chen et al.'s
+	// equation 1 with the norm |w|_1, divided by 2c.
 	L1        float64
 	Intercept Intercept
-	// Multiclass is ovr (one class against the rest) or ovo (every pair).
+	// Multiclass is ovr (one class against the rest) or ovo (every pair of classes).
 	Multiclass string
 	Solver     Solver
 	Tol        float64
-	// Alpha weighs the noising penalty of unlabeled examples, see Problem.
+	// Alpha is the weight of the noising penalty of unlabeled examples, see Problem.
 	Alpha float64
-	// Copies replaces the expectation by that many corrupted copies of every
-	// example; 0 means the expectation.
+	// Copies replaces the expectation by that many corrupted copies of every example. 0 means the expectation.
 	Copies        int
 	Seed          uint64 // of the copies
 	MaxIterations int
 	Threads       int
-	Prior         string // of t-logistic: student or l2
-	Starts        int    // random starts after the one from zero, of losses that are not convex
-	// Estimators are the losses beside those of package loss: estimators.All().
+	Prior         string // of t-logistic regression: student or l2
+	Starts        int    // number of random starts after the one from zero, for losses that are not convex
+	// Estimators are the losses that package loss does not have: estimators.All().
 	Estimators []Estimator `toml:"-"`
 	Hooks      `toml:"-"`
 }
 
-// Hooks are what Train calls while it solves. Any may be nil.
+// Hooks are the callbacks of Train. Any may be nil.
 type Hooks struct {
 	// Progress is called from several goroutines, one call at a time.
 	Progress func(Progress)
-	// Pause is called between passes over the data, on the solving goroutines: a
-	// place to wait, so that others get the processor.
+	// Pause is called between passes over the data, on the solving goroutines. It may wait, to leave the processor to
+	// others.
 	Pause func()
 }
 
-// DefaultConfig returns logistic regression without noise, to a certified gap of
-// a millionth of the objective.
+// DefaultConfig returns the settings of logistic regression without noise, solved to a certified relative gap of 1e-6.
 func DefaultConfig() Config {
 	return Config{Loss: "logistic", Ell: 1, Noise: "none", Cost: 1, L2: -1, Intercept: FreeIntercept,
 		Multiclass: "ovr", Tol: 1e-6, Threads: 1, Prior: "student"}
 }
 
-// Fit is what Train found: a model and how exact it is.
+// Fit is the result of Train: a model and its accuracy.
 type Fit struct {
 	Solution
 	Model    *model.Linear
 	Problems []*Result // one for each output
 }
 
-// Solution is what training says of the problem that it solved, whatever the model.
-// Objective, Gap, Iterations and Passes are sums over the binary problems.
+// Solution describes a solved problem, for any kind of model. Objective, Gap, Iterations and Passes are sums over the
+// binary problems.
 type Solution struct {
 	Objective  float64
-	Gap        float64 // +Inf where there is no certificate
+	Gap        float64 // +Inf without a certificate
 	Converged  bool
 	Iterations int
 	Passes     int // over the data
 	Seconds    float64
 }
 
-// Subproblem is one of the problems that a task with several classes is made of.
+// Subproblem is one of the binary problems of a task with several classes.
 type Subproblem struct {
-	Positive, Negative int // classes; Negative is -1 for all others
+	Positive, Negative int // class indexes; Negative is -1 for all other classes
 	Y                  []float64
-	Weight             []float64 // nil: the data's own
+	Weight             []float64 // nil means the weights of the data
 }
 
-// Train solves the problem of c on d. It returns an error where the data or c
-// make no sense, naming what is wrong.
+// Train solves the problem of c on d. It returns an error that names the cause where the data or c are invalid.
 func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
 	return TrainFrom(ctx, d, c, nil)
 }
 
-// TrainFrom is Train from a start for each problem; nil is zero.
+// TrainFrom is Train with a start for each problem. Nil is zero.
 func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, error) {
 	begin := time.Now()
 	noise, err := loss.ParseNoise(c.Noise)
@@ -131,7 +126,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 		unit = newTargetUnit(problems[0].Y, d.Weight, l, c.Intercept)
 		unit.in(problems[0].Y)
 	}
-	// Problems share nothing but the data, so threads go to problems first.
+	// The problems share only the data, so threads go to problems first.
 	workers := min(max(c.Threads, 1), len(problems))
 	c.Threads = max(c.Threads/workers, 1)
 	results := make([]*Result, len(problems))
@@ -184,7 +179,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 	return f, nil
 }
 
-// Check returns the first thing wrong with c that can be told without data.
+// Check returns the first error in c that can be found without data.
 func (c Config) Check() error {
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
@@ -205,8 +200,8 @@ func (c Config) Check() error {
 	return err
 }
 
-// MeasureNumbers measures the values of the model for the labeled examples, whose labels
-// are numbers, and has the model know its residuals. The intervals are those of these.
+// MeasureNumbers measures the model's predictions for the labeled examples, whose labels are numbers. It stores their
+// residuals in the model, for its prediction intervals.
 func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 	l, err := loss.Parse(f.Model.Loss)
 	if err != nil {
@@ -229,7 +224,7 @@ func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 	return sums, nil
 }
 
-// values yields the labeled examples, and what the model predicts for them.
+// values yields the labeled examples and the model's predictions for them.
 func (f *Fit) values(d *Data) iter.Seq2[int, float64] {
 	r := f.Problems[0]
 	return func(yield func(int, float64) bool) {
@@ -248,15 +243,15 @@ func (f *Fit) values(d *Data) iter.Seq2[int, float64] {
 	}
 }
 
-// residuals sums up a model.Residual.
+// residuals accumulates a model.Residual.
 type residuals struct {
 	model.Residual
 	weight, squares float64
-	lacking         float64   // sum of what of the squares is for what events lack
-	values, offs    []float64 // of the examples that lack nothing
+	lacking         float64   // sum of the squares that missing fields explain
+	values, offs    []float64 // of the complete examples
 }
 
-// add counts in a target and the value that was predicted with a score of the variance v.
+// add adds a target and its prediction. v is the variance of the score.
 func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 	if weight == 0 {
 		return
@@ -272,7 +267,7 @@ func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 	}
 }
 
-// all is nil if what was added has no weight.
+// all returns the residual, or nil if the total weight is 0.
 func (r *residuals) all() *model.Residual {
 	if r.weight == 0 {
 		return nil
@@ -283,11 +278,12 @@ func (r *residuals) all() *model.Residual {
 }
 
 const (
-	// The residuals of an exact model are told apart in spreadBins bins of values, of leastInBin examples at least.
+	// Residuals of an exact model are measured separately in spreadBins bins of predictions, with at least leastInBin
+	// examples each.
 	spreadBins, leastInBin = 8, 50
 )
 
-// spread returns how far targets are from values, by value.
+// spread returns the size of the residuals by prediction.
 func (r *residuals) spread() *model.Spread {
 	n := len(r.values)
 	if n < spreadBins*leastInBin {
@@ -306,15 +302,14 @@ func (r *residuals) spread() *model.Spread {
 			sum += math.Abs(r.offs[i] - r.Mean)
 		}
 		if len(at) > 0 && !(middle > at[len(at)-1]) {
-			continue // many values are equal
+			continue // many predictions are equal
 		}
 		at, size = append(at, middle), append(size, sum/float64(len(in)))
 	}
 	return model.NewSpread(at, size)
 }
 
-// TrainError returns the share of the labeled examples, by weight, that the
-// model gets wrong.
+// TrainError returns the weighted share of labeled examples that the model classifies wrongly.
 func (f *Fit) TrainError(d *Data) float64 {
 	scores := make([]float64, len(f.Problems))
 	wrong, total := 0.0, 0.0
@@ -337,8 +332,8 @@ func (f *Fit) TrainError(d *Data) float64 {
 	return wrong / total
 }
 
-// Penalization returns the factor of the losses and the weight of |w|^2: the one place
-// where the conventions of the papers meet. factor is loss.Facts.Cost.
+// Penalization returns the factor of the losses and the weight of |w|^2. Only this function knows the conventions of
+// the papers. factor is loss.Facts.Cost.
 func (c Config) Penalization(factor float64) (kappa, l2 float64) {
 	if c.L2 >= 0 {
 		return 1, c.L2
@@ -346,19 +341,19 @@ func (c Config) Penalization(factor float64) (kappa, l2 float64) {
 	return factor * c.Cost, 1
 }
 
-// Estimator is a loss that is an objective of its own and no expectation: the name before a
-// colon, and the bounds that it has; "" stands for the default.
+// Estimator is a loss with its own objective instead of an expectation. It has the part of its name before a colon and
+// its bounds. "" is the default bound.
 type Estimator struct {
 	Name   string
-	Level  bool // a number must stand behind the name
+	Level  bool // a number must follow the name
 	Bounds []string
-	// New gets a Problem whose Kappa and Penalty are those of |w|^2 + c sum loss, or of the
-	// L2 asked for.
+	// New returns the objective. The Kappa and Penalty of its Problem are those of |w|^2 + c sum loss, or of the given
+	// L2.
 	New func(p Problem, level string, c Config) (Objective, error)
 }
 
-// tLogisticLoss is the Estimator that every Config knows, because learners have its loss too.
-// The prior's strength lam is that of lam/2 |w|^2: 2 where the penalty is |w|^2.
+// tLogisticLoss is the Estimator that every Config knows, because the online learner has this loss too. The strength
+// lam of the prior is that of lam/2 |w|^2, so it is 2 where the penalty is |w|^2.
 var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{"", "chen"}, New: func(p Problem, level string, c Config) (Objective, error) {
 	t, err := strconv.ParseFloat(level, 64)
 	if err != nil || !finite(t) {
@@ -373,8 +368,8 @@ var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{
 	return NewTLogistic(p, Prior(c.Prior), 2*l2)
 }}
 
-// LossNames returns what Config.Loss may begin with: the table of package loss, the
-// estimators and those of kernels. A colon at the end asks for a number.
+// LossNames returns the valid beginnings of Config.Loss: the losses of package loss, the estimators and the losses of
+// kernels. Those that end in a colon need a number.
 func LossNames(estimators []Estimator) []string {
 	var names []string
 	for _, name := range loss.Names() {
@@ -395,12 +390,11 @@ func LossNames(estimators []Estimator) []string {
 	return append(names, "dropsvm")
 }
 
-// LossName returns the loss with its bound and margin, as loss.Parse
-// reads it.
+// LossName returns the loss with its bound and margin, as parsed by loss.Parse.
 func (c Config) LossName() (string, error) {
 	name := c.Loss
 	first, _, named := strings.Cut(name, ":")
-	// The expectation of the quadratic loss is exact, by whatever name it is asked for.
+	// The expectation of the quadratic loss is exact under all of these names.
 	exact := c.Bound == "gaussian" || c.Bound == "mcf" && first == "quadratic" || c.Bound == "quadratic-noising" && first == "linear"
 	bounds := loss.Bounds(first)
 	if c.Bound != "" && (len(bounds) > 1 || !exact) {
@@ -422,14 +416,14 @@ func (c Config) LossName() (string, error) {
 	return name + ":" + strconv.FormatFloat(c.Ell, 'g', -1, 64), nil
 }
 
-// estimator returns the Estimator that Loss with Bound is, and the level behind the name of
-// the loss; nil where Expected is the objective.
+// estimator returns the Estimator of Loss and Bound, and the level after the name of the loss. It returns nil where
+// Expected is the objective.
 func (c Config) estimator() (own *Estimator, level string, err error) {
 	first, level, _ := strings.Cut(c.Loss, ":")
 	for _, o := range append([]Estimator{tLogisticLoss}, c.Estimators...) {
 		switch {
 		case o.Name != first:
-		case slices.Contains(o.Bounds, c.Bound), o.Bounds[0] == "" && c.Bound == "gaussian": // the default may be named
+		case slices.Contains(o.Bounds, c.Bound), o.Bounds[0] == "" && c.Bound == "gaussian": // the default may be given explicitly
 			return &o, level, nil
 		case o.Bounds[0] == "":
 			return nil, "", fmt.Errorf("loss %s has no bound %s", first, c.Bound)
@@ -438,8 +432,7 @@ func (c Config) estimator() (own *Estimator, level string, err error) {
 	return nil, "", nil
 }
 
-// objective returns what builds the objective of a binary problem, and the
-// name of the loss that the model carries.
+// objective returns a function that builds the objective of a binary problem, and the name of the loss for the model.
 func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Config) (Objective, error), name string, err error) {
 	switch {
 	case !(c.Cost > 0) || math.IsInf(c.Cost, 0):
@@ -472,7 +465,7 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 	if own != nil {
 		name := c.Loss
 		if slices.Contains(loss.Names(), own.Name) && own.Bounds[0] != "" {
-			name += ":" + c.Bound // the loss of that name is another one
+			name += ":" + c.Bound // this name means another loss
 		}
 		return func(d *Data, b Subproblem, c Config) (Objective, error) {
 			return own.New(c.Problem(d, b, nil, noise), level, c)
@@ -487,7 +480,7 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 	}, l.String(), nil
 }
 
-// exact is objective under the bound exact.
+// exact is objective for the bound exact.
 func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (Objective, error), name string, err error) {
 	q, err := exactRate(noise)
 	if err != nil {
@@ -507,7 +500,7 @@ func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (
 		return nil, "", err
 	}
 	name = l.String()
-	if l.Facts().Target == loss.Sign { // a name of a loss of numbers is read again
+	if l.Facts().Target == loss.Sign { // the model parses the name of a loss of numbers
 		base, rest, _ := strings.Cut(name, ":")
 		if _, margin, ok := strings.Cut(rest, ":"); ok {
 			rest = ":" + margin
@@ -522,8 +515,7 @@ func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (
 	}, name, nil
 }
 
-// expectation returns the loss whose expectation c minimizes. It returns an error where the
-// loss is an Estimator.
+// expectation returns the loss whose expectation c minimizes, or an error if the loss is an Estimator.
 func (c Config) expectation() (loss.Loss, error) {
 	own, _, err := c.estimator()
 	if err != nil {
@@ -550,10 +542,10 @@ func (c Config) Problem(d *Data, b Subproblem, l loss.Loss, noise loss.Noise) Pr
 		Intercept: c.Intercept, Penalty: Ridge(d.Columns(), l2, c.Intercept), Alpha: c.Alpha, Threads: c.Threads, Pause: c.Pause}
 }
 
-// ErrNothing says that no example has a label and a weight.
+// ErrNothing means that no example has a label and a positive weight.
 var ErrNothing = errors.New("no labeled example of positive weight: nothing to learn from")
 
-// Subproblems cuts the task into binary problems.
+// Subproblems splits the task into binary problems.
 func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 	classes := d.Schema.Classes
 	switch numbers := loss.IsRegression(c.Loss); {
@@ -626,8 +618,7 @@ func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 	return out, nil
 }
 
-// signs returns 1 for the examples of a class, -1 for those of others and NaN for
-// the unlabeled.
+// signs returns 1 for examples of the class, -1 for those of other classes and NaN for unlabeled ones.
 func (d *Data) signs(positive int) []float64 {
 	y := make([]float64, d.Rows())
 	for i := range y {
@@ -643,7 +634,7 @@ func (d *Data) signs(positive int) []float64 {
 	return y
 }
 
-// model makes the model of one result for each output.
+// model builds a model from one result for each output.
 func (c Config) model(d *Data, results []*Result, loss string) *model.Linear {
 	k := len(results)
 	m := &model.Linear{Head: model.Head{Schema: d.Schema, Loss: loss, Noise: c.Noise, Outputs: k,
@@ -672,9 +663,9 @@ func (c Config) model(d *Data, results []*Result, loss string) *model.Linear {
 	return m
 }
 
-// SortClasses returns d with its classes in ascending order, of numbers where
-// all are numbers: of two labels the larger is then the positive one. The
-// Schema is a copy that knows exactly the classes that occur. Numbers are left alone.
+// SortClasses returns d with its classes in ascending order, numeric where all are numbers. So of two labels the larger
+// is the positive class. The returned Schema is a copy with exactly the classes that occur. Numeric labels are not
+// changed.
 func (d *Data) SortClasses() *Data {
 	if d.Schema.Target != loss.Sign {
 		return d
@@ -721,8 +712,8 @@ func (d *Data) SortClasses() *Data {
 	return &s
 }
 
-// Rarer returns the first of two classes if it is the rarer one of the first n labeled
-// examples and they are no usual pair, whose larger one is positive; else "".
+// Rarer returns the first of two classes if it is the rarer one among the first n labeled examples. It returns "" for
+// usual pairs such as 0 and 1, whose larger class is positive.
 func (d *Data) Rarer(n int) string {
 	classes, count := d.Schema.Classes, [2]int{}
 	if len(classes) != 2 || event.UsualPair(classes[0], classes[1]) {
@@ -739,10 +730,10 @@ func (d *Data) Rarer(n int) string {
 	return ""
 }
 
-// Unlabel returns d with no example labeled.
+// Unlabel returns d with all labels removed.
 func (d *Data) Unlabel() *Data { return d.UnlabelFrom(0) }
 
-// UnlabelFrom returns d with no example labeled from the given row on.
+// UnlabelFrom returns d with the labels removed from the given row on.
 func (d *Data) UnlabelFrom(row int) *Data {
 	s := *d
 	s.labels = slices.Clone(d.labels)

@@ -1,6 +1,6 @@
 package batch
 
-// This file measures targets in a unit of their own while a regression is solved.
+// This file scales the targets of a regression while it is solved.
 
 import (
 	"math"
@@ -9,20 +9,20 @@ import (
 	"blankout/internal/loss"
 )
 
-// targetUnit is what the targets of a regression are measured in while it is solved: (y - center)/scale. The penalty,
-// the tolerance and D of huber then do not depend on what the data count in, so that the solution for a y + b is a times
-// that for y, plus b. Of counts the center is 0 and the scale their mean.
+// targetUnit standardizes the targets of a regression while it is solved: (y - center)/scale. So the penalty, the
+// tolerance and the threshold of huber do not depend on the unit of the data, and the solution for a y + b is a times
+// the solution for y, plus b. For counts the center is 0 and the scale is their mean.
 type targetUnit struct {
 	target        loss.Target
 	center, scale float64
-	squared       bool // the loss is homogeneous of degree 2 in the targets, else of degree 1
+	squared       bool // the loss is homogeneous of degree 2 in the targets, otherwise of degree 1
 }
 
-// unitClip bounds how many deviations from the median a target counts, as online/regression does.
+// unitClip is the largest number of deviations from the median that a target counts, as in online/regression.
 const unitClip = 8
 
-// newTargetUnit returns the unit of the labels y, NaN for none, with these weights, for a loss. Without a free
-// intercept the center is 0, and the scale of counts 1: nothing could take them back.
+// newTargetUnit returns the unit of the labels y (NaN for none) with these weights, for a loss. Without a free
+// intercept the center is 0 and the scale of counts is 1, because nothing could undo the shift.
 func newTargetUnit(y []float64, weight func(i int) float64, l loss.Loss, intercept Intercept) targetUnit {
 	facts := l.Facts()
 	_, quadratic := l.(loss.Linear)
@@ -79,14 +79,14 @@ func medianOf(list []float64) float64 {
 	return list[(n-1)/2]/2 + list[n/2]/2
 }
 
-// in replaces targets by those in the unit.
+// in converts targets to the unit, in place.
 func (u targetUnit) in(y []float64) {
 	for i := range y {
 		y[i] = (y[i] - u.center) / u.scale
 	}
 }
 
-// weightsIn returns parameters, of which the last is the intercept if there is one, in the unit.
+// weightsIn returns parameters converted to the unit. The last is the intercept, if there is one.
 func (u targetUnit) weightsIn(w []float64, columns int) []float64 {
 	if u.target == loss.Count {
 		w = slices.Clone(w)
@@ -105,7 +105,7 @@ func (u targetUnit) weightsIn(w []float64, columns int) []float64 {
 	return out
 }
 
-// back gives a solution in the unit back in the targets' own.
+// back converts a solution from the unit to the original targets.
 func (u targetUnit) back(r *Result, columns int) {
 	if u.target == loss.Count {
 		if len(r.W) > columns {

@@ -1,7 +1,6 @@
 package batch
 
-// This file compares a live model with the exact solution of its
-// problem.
+// This file compares a live model with the exact solution of its problem.
 
 import (
 	"cmp"
@@ -20,90 +19,87 @@ import (
 	"blankout/internal/model"
 )
 
-// Validation says how far a live model is from the exact solution of the
-// problem it works on, over the same events seen through the same Scaler, and
-// how both bear deletions. Errors are in percent, log-losses in nats; undefined numbers
-// are nil, never NaN. Where labels are numbers, objectives are in the unit in which the
-// targets are learned (ValidateConfig.Unit), weights in that of the targets, and the error
-// of a forecast or failure is the root of the mean squared error, in the targets' unit.
+// Validation is the distance of a live model from the exact solution of its problem, on the same events with the same
+// Scaler, and the robustness of both. Errors are in percent and log-losses in nats. Undefined numbers are nil, never
+// NaN.\
+//
+// For numeric labels, objectives are in the unit in which the targets are learned (ValidateConfig.Unit) and weights in
+// the unit of the targets. The error of a forecast or failure is the root mean squared error, in the unit of the
+// targets.
 type Validation struct {
-	// The caller, which reads the events and keeps the report, sets ID and the fields up to Pause,
-	// except for Time, Events and Seconds.
+	// The caller reads the events and stores the report. It sets ID and the fields up to Pause, except for Time, Events
+	// and Seconds.
 	ID       string    `json:"id,omitempty"`
 	Time     time.Time `json:"time"`
-	Events   int       `json:"events"`       // labeled, in the exact problem
-	Records  uint64    `json:"records"`      // the live model's place in the stream
-	Read     uint64    `json:"records_read"` // records of those that were read again
+	Events   int       `json:"events"`       // labeled events in the exact problem
+	Records  uint64    `json:"records"`      // position of the live model in the stream
+	Read     uint64    `json:"records_read"` // number of Records that were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
-	// Source is log; or reservoir, a uniform sample, where the log has been deleted; or sample,
-	// one that the learner has kept: see ValidateConfig.Halves.
+	// Source is log, reservoir or sample. A reservoir is a uniform sample, used where the log has been deleted. A
+	// sample is one that the learner keeps in memory: see ValidateConfig.Halves.
 	Source string `json:"source"`
-	// Window says that the exact problem was meant to be about the last events
-	// only, Verified that it holds exactly the events that were learned: counts
-	// and sums of fingerprints agree.
+	// Window says that the exact problem covers only the last events, by configuration. Verified says that it covers
+	// exactly the learned events: counts and sums of fingerprints agree.
 	Window   bool          `json:"window"`
 	Verified bool          `json:"verified"`
 	Offsets  event.Offsets `json:"offsets,omitempty"`
-	Seconds  float64       `json:"seconds"`       // solving and measuring
-	Reading  float64       `json:"read_seconds"`  // reading the events again
-	Pause    float64       `json:"pause_seconds"` // waiting, to leave the processor to others
+	Seconds  float64       `json:"seconds"`       // spent solving and measuring
+	Reading  float64       `json:"read_seconds"`  // spent reading the events again
+	Pause    float64       `json:"pause_seconds"` // spent waiting, to leave the processor to others
 
-	// ByAge has what answers lose by the age of the weights, of the whole stream: errors in percent, or
-	// mean absolute. The caller has it.
+	// ByAge holds the losses of predictions by the age of the weights, over the whole stream: errors in percent, or
+	// mean absolute errors. The caller sets it.
 	ByAge []measure.Aged `json:"by_staleness,omitempty"`
 
-	// Summary says for people how far live is from exact, and what adopting that would change.
+	// Summary says in a sentence how far the live weights are from the exact ones, and what adopting those would
+	// change.
 	Summary string `json:"summary"`
-	// Alarm says for people why the live weights are far worse than what can be had of the same events, whatever
-	// the policy; "" if they are not.
+	// Alarm says in a sentence why the live weights are far worse than the exact ones. "" if they are not. It does not
+	// depend on the policy.
 	Alarm string `json:"alarm,omitempty"`
 
 	Loss     string  `json:"loss"`
 	Noise    string  `json:"noise"`
-	Cost     float64 `json:"c"` // null as 0: no penalty
+	Cost     float64 `json:"c"` // null means 0: no penalty
 	Features int     `json:"features"`
 	Classes  int     `json:"classes"`
 
 	Live  Standing `json:"live"`
 	Exact Standing `json:"exact"`
-	// Certificate bounds Exact.Objective - minimum, nil where there is none.
+	// Certificate is an upper bound on Exact.Objective - minimum, nil where there is none.
 	Certificate *float64 `json:"certificate"`
 	Converged   bool     `json:"converged"`
-	// Gap is Live.Objective - Exact.Objective, RelativeGap that in units of
-	// Exact.Objective.
+	// Gap is Live.Objective - Exact.Objective. RelativeGap is Gap / Exact.Objective.
 	Gap         float64  `json:"gap"`
 	RelativeGap *float64 `json:"relative_gap"`
-	// GapError is the standard error of RelativeGap, of two classes or more on the halves of a
-	// sample; 0 where the gap is that of all events.
+	// GapError is the standard error of RelativeGap, for classes on the halves of a sample. It is 0 where the gap is
+	// over all events.
 	GapError float64 `json:"relative_gap_error,omitempty"`
-	// Distance is |w_live - w_exact|, Cosine that of the angle between them. Both
-	// leave the intercepts out.
+	// Distance is |w_live - w_exact|. Cosine is the cosine of the angle between them. Both ignore the intercepts.
 	Distance    float64      `json:"distance"`
 	Cosine      *float64     `json:"cosine"`
 	Differences []Difference `json:"differences"`
 
-	// MeasuredOn is holdout, or learned where no event was held out, or sample. The standing's
-	// measures, the robustness and the failures are of those events.
+	// MeasuredOn is holdout, or learned if no event was held out, or sample. Standing, robustness and failures are
+	// measured on those events.
 	MeasuredOn string `json:"measured_on"`
-	Holdout    int    `json:"holdout"` // events held out
-	// Newest compares on the newest of the events held out, or learned: where the
-	// stream drifts, what is best over all of it need not be best there. Nil with
-	// fewer than two events.
+	Holdout    int    `json:"holdout"` // number of held-out events
+	// Newest compares on the newest of the held-out or learned events. In a drifting stream the best model over all
+	// events is not always the best there. Nil with fewer than two events.
 	Newest *Newest `json:"newest"`
-	// Deletions are the shares of the features, deleted at random, of
-	// Standing.Robustness. The survivors count as the model's rule for missing features
-	// says: as in predictions.
+	// Deletions are the shares of features that are deleted at random, for Standing.Robustness. The survivors are
+	// scaled by the model's rule for missing features, as in predictions.
 	Deletions []float64 `json:"deletions"`
 	// Failures are the single points of failure, the worst of each kind first.
 	Failures []Failure `json:"failures"`
 
-	// Adopted says that the exact solution became the live state, NotAdopted why it
-	// did not under a policy that wants it to.
+	// Adopted says that the exact solution has replaced the live weights. NotAdopted says why it has not, under a
+	// policy that adopts.
 	Adopted    bool   `json:"adopted"`
 	NotAdopted string `json:"not_adopted,omitempty"`
 }
 
-// summary is Summary.
+// summary returns the text of Summary.
 func (v *Validation) summary() string {
 	gap, side := "", "above"
 	if v.RelativeGap != nil {
@@ -133,11 +129,12 @@ func (v *Validation) summary() string {
 		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], digits(from[0], 4), digits(to[0], 4), digits(n.StandardError, 2), measures[1], digits(from[1], 4), digits(to[1], 4))
 }
 
-// Beyond these the live weights are far worse than the exact ones: a gap that is as large as the objective, a log-loss of
-// so many times the exact one and so many nats more.
+// Above these limits the live weights are far worse than the exact ones: the gap is as large as the objective, and the
+// log-loss is this many times the exact one and this many nats more.
 const alarmGap, alarmTimes, alarmNats = 1, 1.5, 0.1
 
-// alarm is Alarm. Where the newest events say that the live weights are better the stream has moved on, and they are right.
+// alarm returns the text of Alarm. If the live weights are better on the newest events, the stream has drifted and
+// there is no alarm.
 func (v *Validation) alarm() string {
 	if v.Newest != nil && v.Newest.Better == "live" {
 		return ""
@@ -155,18 +152,17 @@ func (v *Validation) alarm() string {
 	return "the live weights are far from what can be had of the same events: " + strings.Join(parts, "; ")
 }
 
-// digits writes x with so many significant digits, and with an exponent only from 1e15 on and below 1e-6.
+// digits formats x with n significant digits. It uses an exponent only from 1e15 on and below 1e-6.
 func digits(x float64, n int) string {
 	text := strconv.FormatFloat(x, 'g', n, 64)
 	if size := math.Abs(x); size >= 1e15 || size < 1e-6 || math.IsNaN(size) {
 		return text
 	}
-	rounded, _ := strconv.ParseFloat(text, 64) // what FormatFloat has written is a number
+	rounded, _ := strconv.ParseFloat(text, 64) // FormatFloat's output is a valid number
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// percent writes the size of a share in percent: two digits of it, at most four behind the point,
-// and never an exponent.
+// percent formats the size of a share in percent with two significant digits, at most four decimals and no exponent.
 func percent(share float64) string {
 	x, decimals := 100*math.Abs(share), 4
 	for least := 1e-2; decimals > 0 && x >= least; least *= 10 {
@@ -175,24 +171,23 @@ func percent(share float64) string {
 	return strconv.FormatFloat(x, 'f', decimals, 64)
 }
 
-// Newest is the comparison on the newest of the events: a fifth of those that a
-// Validation measures on, but 100 at least and 2,000 at most.
+// Newest compares on the newest events: a fifth of those that a Validation measures on, at least 100 and at most 2,000.
 type Newest struct {
 	Events     int    `json:"events"`
 	MeasuredOn string `json:"measured_on"` // holdout or learned
-	Since      int64  `json:"since"`       // time of the oldest, milliseconds since 1970
+	Since      int64  `json:"since"`       // time of the oldest event, in milliseconds since 1970
 	Live       Loss   `json:"live"`
 	Exact      Loss   `json:"exact"`
-	// Gain is by how much the exact solution's mean log-loss is below the live one's, of
-	// numbers its deviance (measure.Deviance: of squared the squared error, of absolute twice
-	// the absolute one), StandardError that of this mean of differences by event.
+	// Gain is the mean log-loss of the live model minus that of the exact solution. For numbers it uses
+	// measure.Deviance: the squared error for squared, twice the absolute error for absolute. StandardError is that of
+	// the mean of the differences by event.
 	Gain          float64 `json:"gain"`
 	StandardError float64 `json:"standard_error"`
-	// Better is exact or live where Gain exceeds StandardError, else neither.
+	// Better is exact or live where |Gain| exceeds StandardError, otherwise neither.
 	Better string `json:"better"`
 }
 
-// String says which is better, for people.
+// String says which is better, in a sentence.
 func (n *Newest) String() string {
 	on := map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn]
 	better := map[string]string{"exact": "the exact solution is better", "live": "the live weights are better"}[n.Better]
@@ -204,102 +199,100 @@ func (n *Newest) String() string {
 		n.Events, on, cmp.Or(better, "neither is better by more than chance"), n.Live.LogLoss, n.Exact.LogLoss, n.StandardError, n.Live.Error, n.Exact.Error)
 }
 
-// Loss is how far off a model's predictions of some events are. Error and LogLoss are of
-// classes, and 0 where labels are numbers.
+// Loss measures the predictions of a model for some events. Error and LogLoss are of classes, and 0 for numeric labels.
 type Loss struct {
 	Error   float64    `json:"error"`
 	LogLoss float64    `json:"log_loss"`
 	Numbers *OfNumbers `json:"numbers,omitempty"`
 }
 
-// OfNumbers are the measures of predictions of numbers, in the targets' unit.
+// OfNumbers measures predictions of numbers, in the unit of the targets.
 type OfNumbers struct {
 	MAE      float64 `json:"mae"`
 	RMSE     float64 `json:"rmse"`
 	Deviance float64 `json:"deviance"` // mean of measure.Deviance
 }
 
-// Standing is one side of a Validation.
+// Standing is one side of a Validation: the live or the exact model.
 type Standing struct {
-	// Objective is that of the level alone (ValidateConfig.Level), on its own problem; the measures
-	// below it are those of what answers, and of an exact solution that has all columns.
+	// Objective is that of the level alone (ValidateConfig.Level), on its own problem. The measures below it are those
+	// of the model that answers, and of an exact solution with all columns.
 	Objective        float64   `json:"objective"`
 	Norm             float64   `json:"norm"` // |w|
 	Intercept        []float64 `json:"intercept"`
 	Error            *float64  `json:"error"`
 	LogLoss          *float64  `json:"log_loss"`
 	CalibrationError *float64  `json:"calibration_error"`
-	AUC              *float64  `json:"auc"` // of two classes
+	AUC              *float64  `json:"auc"` // for two classes
 	AveragePrecision *float64  `json:"average_precision"`
-	// Reliability is the diagram of the probabilities given to the predicted class.
+	// Reliability is the reliability diagram of the probabilities of the predicted class.
 	Reliability []measure.Bin `json:"reliability"`
-	// NumbersReport is of labels that are numbers; the measures of classes are nil then.
+	// NumbersReport is for numeric labels. The measures of classes are nil then.
 	*measure.NumbersReport
-	Robustness []*float64 `json:"robustness"` // expected error by deletion
-	// GroupRobustness is the same by the share of the groups of features that die. It is
-	// left out where no groups are named and the noise is not of groups.
+	Robustness []*float64 `json:"robustness"` // forecast error by deletion
+	// GroupRobustness is the same by the share of feature groups that die. It is left out if no groups are named and
+	// the noise has no groups.
 	GroupRobustness []*float64 `json:"group_robustness,omitempty"`
-	// SilentRobustness and SilentGroupRobustness are the same where nobody says what died: dead numbers read what the live
-	// model says, and answers are those to whole events.
+	// SilentRobustness and SilentGroupRobustness are the same under silent death. Dead numbers read the values of the
+	// live model, and the model answers as if the events were complete.
 	SilentRobustness      []*float64 `json:"silent_robustness"`
 	SilentGroupRobustness []*float64 `json:"silent_group_robustness,omitempty"`
 }
 
-// Difference is a feature whose weights differ.
+// Difference is a feature whose live and exact weights differ.
 type Difference struct {
 	Feature string  `json:"feature"`
-	Class   string  `json:"class"` // whose weight it is
+	Class   string  `json:"class"` // class of the weight
 	Live    float64 `json:"live"`
 	Exact   float64 `json:"exact"`
 }
 
-// Failure is the error if a feature, field or group dies for good: if its contribution to the
-// score becomes zero in every event.
+// Failure is the error if a feature, field or group dies for good: its contribution to the score is then zero in every
+// event.
 type Failure struct {
 	Kind  string  `json:"kind"` // feature, field or group
 	Name  string  `json:"name"`
-	Share float64 `json:"fraction"` // of the events that hold it
-	Live  float64 `json:"live"`     // error if it dies
-	Rise  float64 `json:"rise"`     // Live less the error now, in percentage points
+	Share float64 `json:"fraction"` // of the events, that hold it
+	Live  float64 `json:"live"`     // error after its death
+	Rise  float64 `json:"rise"`     // Live minus the present error, in percentage points
 	Exact float64 `json:"exact"`
 }
 
-// ValidateConfig says what Validate does.
+// ValidateConfig holds the settings of Validate.
 type ValidateConfig struct {
-	// Config is the exact problem: loss, noise and penalty of the live model.
-	// Multiclass and Copies are ignored.
+	// Config is the exact problem: the loss, noise and penalty of the live model. Multiclass and Copies are ignored.
 	Config
 	Deletions []float64 // in [0, 1)
-	Top       int       // how many differences, and failures of each kind, are reported
-	// Sample bounds the events, taken evenly, on which robustness and failures are measured.
+	Top       int       // number of reported differences, and of reported failures of each kind
+	// Sample is the largest number of events on which robustness and failures are measured. Larger sets are sampled
+	// evenly.
 	Sample int
-	// Halves says that the events learned and those held out are two halves of a sample, which
-	// the live model has learned. The exact solution suits its half too well and the other too
-	// badly, by as much: objectives are the means of both.
+	// Halves says that learned and held-out events are two halves of one sample, which the live model has learned. The
+	// exact solution overfits its half and is worse on the other by the same amount. Therefore objectives are the means
+	// of both halves.
 	Halves bool
-	// OwnHoldout leaves the events of Evidence.Aside out of Validation.Newest.
+	// OwnHoldout excludes the events of Evidence.Aside from Validation.Newest.
 	OwnHoldout bool
-	// Level has the weights whose objective is compared with the least one, where the live model
-	// mixes them with others; nil is the live model itself. Foreign says which columns only those
-	// others have: the least objective is that of the problem without them. It may be nil.
+	// Level has the weights whose objective is compared with the minimum, for a live model that mixes noise levels. Nil
+	// is the live model itself. Foreign reports the columns that only other levels have: the minimum is that of the
+	// problem without them. It may be nil.
 	Level   *model.Linear
 	Foreign func(column uint32) bool
-	// Start is an earlier exact solution of the same learner; the solver starts
-	// there if that is better than the live weights. May be nil.
+	// Start is an earlier exact solution of the same learner. The solver starts there if that is better than the live
+	// weights. It may be nil.
 	Start *model.Linear
-	// Unit is what the live learner measures its targets in, where they are numbers.
+	// Unit is the unit in which the live learner learns numeric targets.
 	Unit Unit
 }
 
-// Unit is what targets that are numbers are measured in while they are learned: real ones as
-// (y - Center)/Scale, counts as y/Scale. Those beyond Low and High, in their own unit, are
-// learned as those. The zero value is their own unit, without bounds.
+// Unit is the unit in which numeric targets are learned: real ones as (y - Center)/Scale, counts as y/Scale. Targets
+// outside of Low and High, in their own unit, are clipped. The zero value changes nothing.
 type Unit struct {
 	Center, Scale float64
 	Low, High     float64
 }
 
-// DefaultValidateConfig returns the values that a report has.
+// DefaultValidateConfig returns the default settings of a report.
 func DefaultValidateConfig() ValidateConfig {
 	c := ValidateConfig{Config: DefaultConfig(), Top: 20, Sample: 10_000}
 	for i := range 10 {
@@ -308,12 +301,11 @@ func DefaultValidateConfig() ValidateConfig {
 	return c
 }
 
-// Evidence gathers the events that a live model has learned from, and others
-// that it has not, as its Scaler shows them.
+// Evidence collects the events that a live model has learned, and held-out events, as its Scaler transforms them.
 type Evidence struct {
 	live    *model.Linear
 	builder Builder
-	data    *Data // of everything, once it is complete
+	data    *Data // all events, once complete
 	rows    int
 	learned []int
 	heldOut []int // includes aside
@@ -321,8 +313,8 @@ type Evidence struct {
 	times   []int64 // by row, milliseconds
 	x       event.Vec
 	lacks   interned[model.Lack]
-	parts   interned[string] // model.Parts of the events that are filled in
-	levels  []int            // that answer, by row: see model.Answer
+	parts   interned[string] // model.Parts of imputed events
+	levels  []int            // by row, the level that answers: see model.Answer
 }
 
 // NewEvidence returns empty Evidence about a live model.
@@ -330,28 +322,26 @@ func NewEvidence(live *model.Linear) *Evidence {
 	return &Evidence{live: live, builder: Builder{Curves: live.Scaler.Curves}}
 }
 
-// Learned copies in an event that the live model has learned, importance being
-// its weight times that of its class. Unlabeled and refused events must not
-// come here.
+// Learned copies an event that the live model has learned. importance is its weight times the weight of its class. Do
+// not pass unlabeled or rejected events.
 func (v *Evidence) Learned(e *event.Example, importance float64) error {
 	v.learned = append(v.learned, v.rows)
 	return v.add(e, importance)
 }
 
-// HeldOut copies in an event that the live model has not learned.
+// HeldOut copies an event that the live model has not learned.
 func (v *Evidence) HeldOut(e *event.Example) error {
 	v.heldOut = append(v.heldOut, v.rows)
 	return v.add(e, e.Weight)
 }
 
-// Aside copies in an event that is no part of the live model's stream.
+// Aside copies an event that does not belong to the live model's stream.
 func (v *Evidence) Aside(e *event.Example) error {
 	v.aside = append(v.aside, v.rows)
 	return v.HeldOut(e)
 }
 
-// Unlabeled copies in an event without a label that the live model has met.
-// Only EachLearned has a use for it.
+// Unlabeled copies an event without a label that the live model has processed. Only EachLearned uses it.
 func (v *Evidence) Unlabeled(e *event.Example) error { return v.add(e, e.Weight) }
 
 func (v *Evidence) add(e *event.Example, importance float64) error {
@@ -369,12 +359,11 @@ func (v *Evidence) add(e *event.Example, importance float64) error {
 	return v.builder.Add(&event.Example{Features: v.x, Label: e.Label, Target: e.Target, Weight: importance, Offset: e.Offset})
 }
 
-// linear is a linear scorer of Data: by output the weights of the compact
-// columns, then the intercept.
+// linear is a linear scorer of Data. It holds, by output, the weights of the compact columns and then the intercept.
 type linear [][]float64
 
-// ErrOneClass says that the events are not of two classes, or that all numbers are equal, so
-// that there is nothing to tell apart.
+// ErrOneClass means that the events have fewer than two classes or that all numbers are equal, so that there is nothing
+// to learn.
 var (
 	ErrOneClass = errors.New("only one class has been learned: nothing to tell apart")
 	errOneValue = fmt.Errorf("every number that has been learned is the same (%w)", ErrOneClass)
@@ -383,11 +372,10 @@ var (
 // Outputs returns the number of outputs of the live model.
 func (v *Evidence) Outputs() int { return v.live.Outputs }
 
-// LearnedData returns the events that the live model has learned; there can be no more from here
-// on.
+// LearnedData returns the events that the live model has learned. No events can be added afterwards.
 func (v *Evidence) LearnedData() *Data { return v.all().Subset(v.learned) }
 
-// all returns the events gathered; there can be no more from here on.
+// all returns all collected events. No events can be added afterwards.
 func (v *Evidence) all() *Data {
 	if v.data == nil {
 		v.data = v.builder.Data(v.live.Schema)
@@ -395,8 +383,8 @@ func (v *Evidence) all() *Data {
 	return v.data
 }
 
-// alone returns the same events without the columns that are foreign to a level of the live model:
-// Evidence about that level's own problem. It is v where they have none of those.
+// alone returns the same events without the columns that are foreign to a level of the live model, as Evidence about
+// that level's own problem. It returns v if there are no such columns.
 func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) *Evidence {
 	all := v.all()
 	if foreign == nil || !slices.ContainsFunc(all.columns, foreign) {
@@ -406,10 +394,9 @@ func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) 
 		aside: v.aside, times: v.times, lacks: v.lacks, parts: v.parts, levels: v.levels}
 }
 
-// EachLearned calls f with the events learned, the unlabeled ones included, in
-// the order in which they came: class, importance as their weight, and standardized
-// features with their fields, which are valid during the call.
-// There can be no more events from here on.
+// EachLearned calls f with the learned and unlabeled events in the order of the stream. An event has its class, its
+// importance as weight, and standardized features with their fields, valid during the call. No events can be added
+// afterwards.
 func (v *Evidence) EachLearned(f func(e *event.Example)) {
 	d := v.all()
 	var e event.Example
@@ -433,17 +420,16 @@ func (v *Evidence) EachLearned(f func(e *event.Example)) {
 type Exact struct {
 	*model.Linear
 	Live, Objective float64 // of the live and of the exact weights
-	Gap             float64 // bounds Objective - minimum, infinite where nothing does
+	Gap             float64 // upper bound on Objective - minimum, +Inf if unknown
 	Converged       bool
 	Iterations      int
 	live, weights   linear // by output
 	loss            string
 }
 
-// Exact solves the exact problem on the learned events, of which live may be
-// another model than the one that NewEvidence was given if its Schema, Scaler
-// and statistics are the same. No more events can come from here on. Errors are
-// ErrOneClass, of the configuration and of ctx.
+// Exact solves the exact problem on the learned events. live may differ from the model of NewEvidence if it has the
+// same Schema, Scaler and statistics. No events can be added afterwards. Errors are ErrOneClass, of the configuration,
+// or of ctx.
 func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConfig) (*Exact, error) {
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
@@ -504,8 +490,8 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 	return e, nil
 }
 
-// solveOutputs solves the problem of every output, from its weights now or, where those are
-// better, from earlier ones, which may be nil.
+// solveOutputs solves the problem of every output. It starts from its present weights or from earlier ones (which may
+// be nil), whichever is better.
 func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateConfig, objective func(k int) (Objective, error)) (*Exact, error) {
 	e := &Exact{Converged: true, weights: make(linear, len(now))}
 	solved := 0
@@ -515,7 +501,7 @@ func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateC
 			return nil, err
 		}
 		if o == nil {
-			// A class that has not appeared, or the only one: nothing to tell apart.
+			// A class that has not appeared, or is the only one: nothing to learn.
 			e.weights[k] = make([]float64, len(now[k]))
 			copy(e.weights[k][d.Columns():], now[k][d.Columns():])
 			continue
@@ -543,8 +529,8 @@ func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateC
 	return e, nil
 }
 
-// onHalves makes the objectives the means of those of two halves of the events, over the
-// outputs that both of them can tell apart.
+// onHalves replaces the objectives by the means of those of two halves of the events. It uses the outputs that both
+// halves can learn.
 func (e *Exact) onHalves(halves [2]*Data, now linear, objective func(d *Data, k int) (Objective, error)) error {
 	e.Live, e.Objective = 0, 0
 	told := false
@@ -570,9 +556,8 @@ func (e *Exact) onHalves(halves [2]*Data, now linear, objective func(d *Data, k 
 	return nil
 }
 
-// Validate solves the exact problem on the learned events and compares. It
-// returns the exact solution too, whose model has the live one's Scaler. No more
-// events can come from here on. Errors are as of Exact.
+// Validate solves the exact problem on the learned events and compares. It also returns the exact solution, as a model
+// with the live Scaler. No events can be added afterwards. Errors are as for Exact.
 func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation, *Exact, error) {
 	begin := time.Now()
 	rest := func(i int) {
@@ -667,8 +652,8 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	return r, solution, nil
 }
 
-// byLevel returns what of gives for the weights of m, which are w; where m answers events that
-// lack a share of their fields by another level, what of gives for the weights of that.
+// byLevel returns the result of of for the weights w of m. At shares of missing fields that m answers with another
+// level, it uses the weights of that level.
 func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(w linear) []float64) (out []*float64) {
 	d := v.all()
 	known := m.Missing != nil && (m.Missing.Known || slices.ContainsFunc(m.Schema.Fields, func(f event.Field) bool { return f.Kind.Named() }))
@@ -710,7 +695,7 @@ func (v *Evidence) groups(d *Data, noise string) (*units, error) {
 	return d.units()
 }
 
-// defined is x for JSON: nil where it is no number.
+// defined returns x for JSON: nil if it is not a finite number.
 func defined(x float64) *float64 {
 	if !finite(x) {
 		return nil
@@ -718,11 +703,11 @@ func defined(x float64) *float64 {
 	return &x
 }
 
-// weights returns a model's weights of the columns of d.
+// weights returns the weights of a model for the columns of d.
 func (v *Evidence) weights(d *Data, m *model.Linear, c Config) linear {
 	w := make(linear, m.Outputs)
 	n := d.Columns()
-	if c.Intercept != NoIntercept || m.Target() != loss.Sign { // a unit of numbers has a center
+	if c.Intercept != NoIntercept || m.Target() != loss.Sign { // the unit of numbers has a center
 		n++
 	}
 	for k := range w {
@@ -737,8 +722,7 @@ func (v *Evidence) weights(d *Data, m *model.Linear, c Config) linear {
 	return w
 }
 
-// outside returns the penalty of the live model's weights of columns that no
-// event of d holds: those of the exact solution are zero.
+// outside returns the penalty of the live weights whose columns no event of d holds. The exact weights are zero there.
 func (v *Evidence) outside(d *Data, live *model.Linear, c Config) float64 {
 	l2 := 1.0
 	if c.L2 >= 0 {
@@ -761,8 +745,8 @@ func eachOutside(live *model.Linear, d *Data, f func(w float64)) {
 	}
 }
 
-// againstTheRest returns the problem of output k of a model with so many of
-// them; ok is false if the labels do not have both sides.
+// againstTheRest returns the problem of output k of a model with the given number of outputs. ok is false if the labels
+// are all on one side.
 func (d *Data) againstTheRest(k, outputs int) (p Subproblem, ok bool) {
 	positive := k
 	if outputs == 1 {
@@ -778,7 +762,7 @@ func (d *Data) againstTheRest(k, outputs int) (p Subproblem, ok bool) {
 	return p, least < most
 }
 
-// compare fills in what the weights have to say.
+// compare fills in the comparison of the weights.
 func (v *Evidence) compare(r *Validation, d *Data, live, exact linear, c ValidateConfig) {
 	var ll, ee, le, distance float64
 	var order []Difference
@@ -815,8 +799,7 @@ func (v *Evidence) class(k int) string {
 	return ""
 }
 
-// model returns weights as a model with the live one's Scaler and its
-// statistics.
+// model returns the weights as a model with the live Scaler and its statistics.
 func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss string) *model.Linear {
 	head := live.Alone().Head
 	k := len(w)
@@ -840,8 +823,8 @@ func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss stri
 	return m
 }
 
-// decided returns a scorer whose score of one output is positive where m predicts
-// the positive class: what deletion does to predictions depends on the threshold.
+// decided returns a scorer whose score for one output is positive where m predicts the positive class. The effect of
+// deletions on predictions depends on the threshold.
 func (w linear) decided(d *Data, m *model.Linear) linear {
 	cut := m.Decision().Cut()
 	if len(w) != 1 || cut == 0 {
@@ -853,7 +836,7 @@ func (w linear) decided(d *Data, m *model.Linear) linear {
 	return linear{out}
 }
 
-// scores writes to out what a model with these weights answers to event i.
+// scores writes the scores of a model with these weights for event i to out.
 func (w linear) scores(d measured, i int, out []float64) []float64 {
 	row, scale := d.Row(i), d.scale(i)
 	for k := range w {
@@ -862,8 +845,7 @@ func (w linear) scores(d measured, i int, out []float64) []float64 {
 	return out
 }
 
-// answers writes to out what m, which has these weights, answers to event i: where the event
-// lacks numbers that m fills in, filled in.
+// answers writes the scores of m, which has these weights, for event i to out. Numbers that m imputes are imputed.
 func (w linear) answers(d measured, i int, m *model.Linear, out []float64) []float64 {
 	if d.parts[i] == "" && (d.level[i] == 0 || m.Levels == nil) {
 		return w.scores(d, i, out)
@@ -918,11 +900,11 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *model.Linear,
 	return r
 }
 
-// compareOn compares on some of the events; nil where they have no weight.
+// compareOn compares on the given rows. It returns nil if they have no weight.
 func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution *model.Linear, u *unit) *Newest {
 	d := v.measured(rows)
 	r := &Newest{Events: len(rows), Better: "neither"}
-	// What is adopted goes on with the live model's map of scores to probabilities.
+	// An adopted model keeps the live calibration of probabilities.
 	adopted := *solution
 	adopted.Link = v.live.Link
 	scores, chances := make([]float64, len(live)), make([]float64, max(2, len(live)))
@@ -990,7 +972,7 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 	return r
 }
 
-// evenly returns at most n of the rows, taken evenly; all of them if n is 0.
+// evenly returns at most n of the rows, evenly sampled, or all of them if n is 0.
 func evenly(rows []int, n int) []int {
 	if n <= 0 || len(rows) <= n {
 		return rows
@@ -1002,12 +984,11 @@ func evenly(rows []int, n int) []int {
 	return out
 }
 
-// failures returns what the death of each feature, named field and group does
-// to the error, the worst first.
+// failures returns the effect of the death of each feature, named field and group on the error, the worst first.
 func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(row int)) []Failure {
 	name := v.live.Namer()
 	fields := v.live.Schema.Fields
-	part := make([]int, d.Columns()) // field of a column, 0 if it has no name
+	part := make([]int, d.Columns()) // field of a column, 0 without a name
 	for j := range part {
 		if id := int(d.fields.of(d.curves.Source(d.Column(j)))); id < len(fields) {
 			part[j] = id
@@ -1015,7 +996,7 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	}
 	factors := v.live.Schema.Factors()
 	var groups []string
-	groupOf := make([]int, len(fields)) // 1 + index of groups
+	groupOf := make([]int, len(fields)) // 1 + index of the group
 	for id, f := range fields {
 		if f.Group == "" {
 			continue
@@ -1051,27 +1032,27 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 			return [2]int{cmp.Or(f[0], -1), cmp.Or(f[1], -1)}
 		}, func(i int) string { return fields[i].Name })
 	}
-	numbers := map[uint32]int{} // of the compact columns, those of their numbers
+	numbers := map[uint32]int{} // by column, the compact columns of its number
 	kind("feature", d.Columns(), func(c int) [2]int {
 		column := d.Column(c)
 		if column < model.FirstHat {
 			numbers[column] = c
 		} else if of, ok := numbers[d.curves.Source(column)]; ok {
-			c = of // a row has it before its hats
+			c = of // in a row it comes before its hats
 		}
 		return [2]int{c, c}
 	}, func(i int) string { return name(d.Column(i)) })
 	return out
 }
 
-// losses is the weight of the events, what they cost (see measured.cost), and by part the
-// weight of those that hold it and how much the cost grows without it.
+// losses holds the weight of the events, their cost (see measured.cost), and by part the weight of the events that hold
+// it and the increase of the cost without it.
 type losses struct {
 	total, cost  float64
 	held, growth []float64
 }
 
-// error returns the error without part i, with all parts for i < 0.
+// error returns the error without part i, or with all parts if i < 0.
 func (l *losses) error(d measured, i int) float64 {
 	if i < 0 {
 		return d.error(l.cost, l.total)
@@ -1079,9 +1060,8 @@ func (l *losses) error(d measured, i int) float64 {
 	return d.error(l.cost+l.growth[i], l.total)
 }
 
-// without finds out what happens to the error when a part of the columns dies; of names the
-// parts that a column belongs to. A negative number is no part; a part that is named twice
-// counts once.
+// without measures the error when a part of the columns dies. of returns the parts of a column. A negative number is no
+// part. A part that is named twice counts once.
 func (w linear) without(d measured, parts int, of func(column int) [2]int, rest func(row int)) losses {
 	l := losses{held: make([]float64, parts), growth: make([]float64, parts)}
 	k := len(w)
@@ -1102,7 +1082,7 @@ func (w linear) without(d measured, parts int, of func(column int) [2]int, rest 
 				if p < 0 || side == 1 && p == belongs[0] {
 					continue
 				}
-				if !slices.Contains(seen[max(0, len(seen)-1):], p) { // neighbors mostly
+				if !slices.Contains(seen[max(0, len(seen)-1):], p) { // mostly neighbors
 					seen = append(seen, p)
 				}
 				for o := range w {

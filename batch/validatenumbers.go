@@ -1,6 +1,6 @@
 package batch
 
-// This file validates models whose labels are numbers, in the unit in which they learn.
+// This file validates models with numeric labels, in the unit in which they learn.
 
 import (
 	"math"
@@ -14,10 +14,10 @@ import (
 type unit struct {
 	Unit
 	target loss.Target
-	loss   loss.Loss // for targets and values in their own unit
+	loss   loss.Loss // for targets and predictions in their own unit
 }
 
-// unit returns what the live model measures its targets in, nil where labels are classes.
+// unit returns the unit in which the live model learns its targets, nil for classes.
 func (v *Evidence) unit(c ValidateConfig) *unit {
 	target := v.live.Target()
 	if target == loss.Sign {
@@ -30,11 +30,11 @@ func (v *Evidence) unit(c ValidateConfig) *unit {
 	if u.Low == u.High {
 		u.Low, u.High = math.Inf(-1), math.Inf(1)
 	}
-	u.loss, _ = loss.Parse(v.live.Loss) // Target has read it
+	u.loss, _ = loss.Parse(v.live.Loss) // Target has parsed this name
 	return u
 }
 
-// standardLoss names the loss for targets and values in the unit.
+// standardLoss returns the name of the loss for targets and predictions in the unit.
 func (u *unit) standardLoss() string {
 	if h, ok := u.loss.(loss.Huber); ok {
 		return loss.Huber{D: h.D / u.Scale}.String()
@@ -42,7 +42,7 @@ func (u *unit) standardLoss() string {
 	return u.loss.String()
 }
 
-// slope is what weights are multiplied by from the unit to the targets' own.
+// slope returns the factor of weights from the unit to the original targets.
 func (u *unit) slope() float64 {
 	if u.target == loss.Count {
 		return 1
@@ -50,7 +50,7 @@ func (u *unit) slope() float64 {
 	return u.Scale
 }
 
-// shift is the intercept, in the targets' own unit, of the score 0 in u.
+// shift returns the intercept, for the original targets, of the score 0 in u.
 func (u *unit) shift() float64 {
 	if u.target == loss.Count {
 		return math.Log(u.Scale)
@@ -58,7 +58,7 @@ func (u *unit) shift() float64 {
 	return u.Center
 }
 
-// problem returns the targets in the unit; ok is false if all are equal.
+// problem returns the targets in the unit. ok is false if all are equal.
 func (u *unit) problem(d *Data) (p Subproblem, ok bool) {
 	p = Subproblem{Positive: 0, Negative: -1, Y: make([]float64, d.Rows())}
 	least, most := math.Inf(1), math.Inf(-1)
@@ -79,8 +79,8 @@ func (u *unit) problem(d *Data) (p Subproblem, ok bool) {
 	return p, least < most
 }
 
-// standard returns weights for targets in the unit, of columns of d and, unless there is
-// none, the intercept. With a nil unit they are the same.
+// standard returns the weights for targets in the unit, for the columns of d and the intercept, if there is one. A nil
+// unit does not change them.
 func (u *unit) standard(d *Data, own linear, c Config) linear {
 	if u == nil {
 		return own
@@ -97,7 +97,7 @@ func (u *unit) standard(d *Data, own linear, c Config) linear {
 	return out
 }
 
-// own is the inverse of standard. The result has an intercept, for the unit has a center.
+// own is the inverse of standard. The result has an intercept, because the unit has a center.
 func (u *unit) own(d *Data, standard linear) linear {
 	out := make(linear, len(standard))
 	for k, w := range standard {
@@ -109,7 +109,7 @@ func (u *unit) own(d *Data, standard linear) linear {
 	return out
 }
 
-// measureNumbers measures the values that weights predict, in the targets' unit.
+// measureNumbers measures the predictions of the weights, in the unit of the targets.
 func (w linear) measureNumbers(d measured, m *model.Linear, u *unit, rest func(row int)) *measure.NumbersReport {
 	var sums measure.Numbers
 	scores := make([]float64, 1)
@@ -123,7 +123,7 @@ func (w linear) measureNumbers(d measured, m *model.Linear, u *unit, rest func(r
 	return &r
 }
 
-// residual returns what is left of the targets of the events, nil if they have no weight.
+// residual returns the residuals of the events, nil if they have no weight.
 func (e *Exact) residual(u *unit, d measured) *model.Residual {
 	var r residuals
 	scores := make([]float64, 1)

@@ -1,7 +1,7 @@
 package batch
 
-// This file finds outliers, such as 1e30 in one example of a hundred, so that they do not
-// decide the scale of the other readings.
+// This file finds outliers, such as 1e30 in one example of a hundred, so that they do not determine the scale of a
+// column.
 
 import (
 	"math"
@@ -10,24 +10,21 @@ import (
 	"blankout/internal/model"
 )
 
-// unknownReach is the multiple of a column's geometric mean beyond which a reading is an
-// outlier where the column has too few readings to tell. It is large, because a word may well
-// occur a dozen times in an event.
+// unknownReach is a multiple of the geometric mean of a column. Beyond it a reading is an outlier if the column has too
+// few readings to tell. It is large because a word may well occur a dozen times in an event.
 const unknownReach = model.ScalerClip * model.ScalerClip
 
-// mostWild is the largest share of a column's readings that can be outliers: where more lie
-// beyond a gap, the gap belongs to the distribution.
+// mostWild is the largest share of outliers. If more readings lie beyond a gap, the gap belongs to the distribution.
 const mostWild = 0.05
 
-// reaches holds, by compact column, the center of the transformed readings and the distance from
-// it beyond which a reading is an outlier. far is 0 until that is known.
+// reaches holds, by compact column, the center of the transformed readings and the distance beyond which a reading is
+// an outlier. far is 0 while unknown.
 type reaches struct{ center, far []float64 }
 
-// grow extends far to the farthest reading within model.ScalerClip times far, until no
-// reading is left there. A long tail has no gap of that size. Readings beyond such a gap are
-// outliers, unless they are more than mostWild of all; far becomes +Inf where there are none.
-// A column whose far is unknown begins with unknownReach times the geometric mean of
-// the distances that are not 0.
+// grow extends far to the farthest reading within model.ScalerClip times far, until no reading remains there. A long
+// tail has no gap of that size. Readings beyond such a gap are outliers, unless they are more than mostWild of all. far
+// becomes +Inf if there are no outliers. For a column with unknown far, grow begins with unknownReach times the
+// geometric mean of the nonzero distances.
 func (r reaches) grow(d *Data, units []float64) {
 	each := func(f func(c int, distance float64)) {
 		for i := range d.Rows() {
@@ -88,12 +85,12 @@ func (r reaches) grow(d *Data, units []float64) {
 	}
 }
 
-// wildest is the multiple of its usual size at which Wildest names a reading.
+// wildest is the multiple of its usual size at which Wildest reports a reading.
 const wildest = 1e4
 
-// Wildest names the column whose largest |x| is the most times its usual one, which is the
-// geometric mean of those that are not 0; ok says that it is more than ten thousand times
-// that. Such readings decide what is learned of data that is not standardized.
+// Wildest returns the column whose largest |x| is the largest multiple of its usual size, the geometric mean of its
+// nonzero |x|. ok is true if that multiple is above ten thousand. Such readings dominate a model of data that is not
+// standardized.
 func (d *Data) Wildest() (column uint32, largest, usual float64, ok bool) {
 	most, least := make([]float64, d.Columns()), make([]float64, d.Columns())
 	for i := range d.Rows() {

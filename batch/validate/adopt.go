@@ -16,12 +16,11 @@ import (
 	"blankout/online"
 )
 
-// CheckAdopt reports why a Learner of this configuration cannot adopt exact
-// solutions, nil if it can.
+// CheckAdopt returns why a Learner of this configuration cannot adopt exact solutions, or nil if it can.
 func CheckAdopt(c online.Config) error {
 	l, err := loss.Parse(c.Loss)
 	if err != nil {
-		return nil // the learner's own check says so
+		return nil // the learner's own check reports this
 	}
 	switch {
 	case c.Optimizer == "arow":
@@ -36,20 +35,19 @@ func CheckAdopt(c online.Config) error {
 	return nil
 }
 
-// Adoption is the outcome of Validator.Adopt.
+// Adoption is the result of Validator.Adopt.
 type Adoption struct {
-	// Learner is at the place that was asked for, with the exact solution as its
-	// iterate and its average. Nil if it cannot be: Report.NotAdopted says why.
+	// Learner is at the requested position, with the exact solution as its iterate and its average. It is nil if
+	// nothing is adopted: Report.NotAdopted says why.
 	Learner *online.Learner
 	Report  *batch.Validation // nil if there is nothing to compare with
-	Exact   *model.Linear     // of the level that is published
-	Reason  string            // as Report.NotAdopted
+	Exact   *model.Linear     // of the published level
+	Reason  string            // same as Report.NotAdopted
 	Kept    bool              // the live weights are as good: nothing went wrong
 }
 
-// Adopt solves the exact problem of a Learner frozen at the given place of its
-// stream, that of each noise level, and makes a Learner of the solutions. An
-// error is of reading the events again, or of ctx.
+// Adopt solves the exact problem, for each noise level, of a Learner that is frozen at the given position of its
+// stream. It builds a Learner from the solutions. Errors are from reading the events again, or from ctx.
 func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offsets) (*Adoption, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.AdoptCPU, since: time.Now()}
 	r, exact, evidence, err := v.validate(ctx, RequestOf(s, at), pace)
@@ -68,7 +66,7 @@ func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offs
 	if !r.Verified {
 		return refuse("%d of the %d records learned could be read again", r.Read, r.Records)
 	}
-	// What is best over the whole stream may be worse for what comes, if it drifts.
+	// If the stream drifts, the best model over all of it may be worse for coming events.
 	switch n := r.Newest; {
 	case math.IsInf(v.Config.AdoptMargin, -1):
 	case n == nil:

@@ -13,40 +13,38 @@ import (
 	"blankout/online"
 )
 
-// Config is the section [validate] of the configuration: how a run
-// compares its live model with the exact solution. config/blankout.toml says what each
-// key means; the comments here say what a program needs beyond that.
+// Config is the section [validate] of the configuration: how a run compares its live model with the exact solution.
+// config/blankout.toml explains each key. The comments here add what a program needs.
 type Config struct {
-	// Holdout is k of HeldOut.
+	// Holdout is the k of HeldOut.
 	Holdout      uint64 `toml:"holdout"`
 	Events       Events `toml:"events"`
 	HoldoutTopic string `toml:"holdout_topic"`
 	Window       uint64 `toml:"window"`
-	// Reservoir is the size of a Reservoir: so many events are kept for when the log holds less
-	// than half of what is to be read; 0 keeps none.
+	// Reservoir is the size of a Reservoir in events. It replaces the log when the log holds less than half of the
+	// events. 0 means no reservoir.
 	Reservoir int `toml:"-"`
-	// CPU is the share of one processor that validating beside learning may take, in (0, 1].
+	// CPU is the share of one processor that validation may use beside learning, in (0, 1].
 	CPU float64 `toml:"-"`
 	// AdoptCPU is CPU under the policy adopt, where learning waits for the solution.
 	AdoptCPU float64 `toml:"-"`
 	// Policy is observe, alarm or adopt.
 	Policy string  `toml:"policy"`
 	MaxGap float64 `toml:"max_gap"`
-	// AdoptMargin is by how many standard errors the log-loss of an exact solution must be
-	// lower on the newest events (batch.Newest) to be adopted; -Inf adopts always.
+	// AdoptMargin is the number of standard errors by which an exact solution must have a lower log-loss on the newest
+	// events (batch.Newest) to be adopted. -Inf adopts always.
 	AdoptMargin float64       `toml:"-"`
 	AdoptWait   time.Duration `toml:"adopt_wait"`
 	Tol         float64       `toml:"-"`
 }
 
-// Events says when a learner validates: after every so many records, 0 never, or as Auto
-// decides.
+// Events is the interval between validations in records. 0 means never, AutoEvents as Auto decides.
 type Events uint64
 
 // AutoEvents is "auto".
 const AutoEvents Events = math.MaxUint64
 
-// MarshalTOML writes "auto" or the number, as TOML has them.
+// MarshalTOML writes "auto" or a number.
 func (n Events) MarshalTOML() ([]byte, error) {
 	if n == AutoEvents {
 		return []byte(`"auto"`), nil
@@ -54,7 +52,7 @@ func (n Events) MarshalTOML() ([]byte, error) {
 	return strconv.AppendUint(nil, uint64(n), 10), nil
 }
 
-// UnmarshalTOML reads what MarshalTOML writes.
+// UnmarshalTOML parses what MarshalTOML writes.
 func (n *Events) UnmarshalTOML(value any) error {
 	switch v := value.(type) {
 	case int64:
@@ -71,15 +69,15 @@ func (n *Events) UnmarshalTOML(value any) error {
 	return fmt.Errorf(`%v: want "auto", or a number of records, 0 for never`, value)
 }
 
-// reported is how many features a report lists.
+// reported is the number of features in a report.
 const reported = 20
 
-// DefaultConfig returns the values of an empty section.
+// DefaultConfig returns the settings of an empty section.
 func DefaultConfig() Config {
 	return Config{Events: AutoEvents, Window: 1_000_000, Reservoir: 1000, CPU: failpoint.Number("validate.cpu", 0.5), AdoptCPU: failpoint.Number("validate.cpu", 1), Policy: "observe", MaxGap: 0.1, AdoptMargin: failpoint.Number("validate.adopt_margin", 1), AdoptWait: 10 * time.Minute, Tol: failpoint.Number("validate.tol", 1e-6)}
 }
 
-// Check reports the first value that makes no sense, with its name in front.
+// Check returns an error for the first invalid value, with its key.
 func (c Config) Check() error {
 	switch {
 	case c.Holdout == 1:
@@ -98,8 +96,8 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Fingerprint returns what of c gives weights their meaning: which records are
-// held out, and which exact solutions are adopted.
+// Fingerprint returns the settings that define the meaning of the weights: which records are held out and which exact
+// solutions are adopted.
 func (c Config) Fingerprint() online.Fingerprint {
 	f := online.Fingerprint{}
 	if c.Holdout > 0 {
@@ -114,8 +112,7 @@ func (c Config) Fingerprint() online.Fingerprint {
 	return f
 }
 
-// As returns c with what a Fingerprint says of such settings. Other settings are made
-// to fit them.
+// As returns c with the settings of a Fingerprint. Settings that depend on them are adjusted.
 func (c Config) As(f online.Fingerprint) (Config, error) {
 	if text := f["holdout"]; text != "" {
 		var err error
@@ -138,6 +135,5 @@ func (c Config) As(f online.Fingerprint) (Config, error) {
 	return c, c.Check()
 }
 
-// adoptText is how a Fingerprint tells after how many records, and to which gap,
-// solutions are adopted.
+// adoptText is the part of a Fingerprint for the interval of adoptions and the gap of the solutions.
 const adoptText = "after every %d records, to %g"

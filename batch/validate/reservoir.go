@@ -1,6 +1,6 @@
 package validate
 
-// This file holds the sample of events that checkpoints carry.
+// This file implements the sample of events that checkpoints carry.
 
 import (
 	"cmp"
@@ -13,24 +13,22 @@ import (
 	"blankout/internal/event"
 )
 
-// Reservoir is a uniform sample of the labeled events met, for validations when
-// the log no longer holds them: those whose place in the stream has the smallest
-// hash. So it depends on which events there were and on nothing else, neither
-// their order nor restarts; every event has the same chance, held-out ones too.
+// Reservoir is a uniform sample of the labeled events, for validations when the log no longer holds them. It keeps the
+// events whose position in the stream has the smallest hash. So it depends only on the set of events, not on their
+// order or on restarts. Every event has the same chance, held-out events too.\
 //
-// It takes up at most limit bytes, but for their slices: where the events are too large for that
-// those of the largest hashes go, as they do where there are too many, and a single one of more
-// than a sixteenth is not kept.
+// The features take up at most limit bytes. If there are too many events, or they are too large, those with the largest
+// hashes are removed. A single event of more than a sixteenth of limit is not kept.
 type Reservoir struct {
 	size   int
 	limit  int
-	events kept   // a heap, the largest hash first
-	bytes  int    // of their features
+	events kept   // a heap with the largest hash first
+	bytes  int    // size of their features
 	met    uint64 // labeled events offered
-	below  uint64 // the smallest hash of an event that had to go; none from there on is kept
+	below  uint64 // smallest hash of a removed event; only events with smaller hashes are kept
 }
 
-// ReservoirBytes bounds a Reservoir.
+// ReservoirBytes is the limit of a Reservoir.
 const ReservoirBytes = 24 << 20
 
 type keptEvent struct {
@@ -53,10 +51,10 @@ func (k *kept) Pop() any {
 	return x
 }
 
-// bytes is what the features of an event take up.
+// bytes returns the size of the features of an event.
 func (k *keptEvent) bytes() int { return 12*len(k.Features.Index) + 2*len(k.Field) }
 
-// Offer presents an event, which is copied if it is kept. A nil Reservoir keeps none.
+// Offer offers an event. It is copied if it is kept. A nil Reservoir keeps nothing.
 func (r *Reservoir) Offer(topic string, partition int32, e *event.Example) {
 	if r == nil || r.size == 0 || e.Label == event.Unlabeled || !e.Usable() {
 		return
@@ -79,7 +77,7 @@ func (r *Reservoir) Offer(topic string, partition int32, e *event.Example) {
 	r.shrink()
 }
 
-// shrink takes out events until the others fit.
+// shrink removes events until the rest fits.
 func (r *Reservoir) shrink() {
 	for len(r.events) > r.size || r.bytes > r.limit {
 		k := heap.Pop(&r.events).(keptEvent)
@@ -88,7 +86,7 @@ func (r *Reservoir) shrink() {
 	}
 }
 
-// Events returns the events of the sample in the order of time. They are shared.
+// Events returns the events of the sample ordered by time. The caller must not change them.
 func (r *Reservoir) Events() []event.Example {
 	out := make([]event.Example, len(r.events))
 	for i := range out {
@@ -100,8 +98,8 @@ func (r *Reservoir) Events() []event.Example {
 	return out
 }
 
-// Encode returns the block "reservoir": the same for the same events in any order, nil
-// where none is to be kept.
+// Encode returns the block "reservoir". The same events in any order give the same bytes. Encode returns nil if no
+// events are to be kept.
 func (r *Reservoir) Encode() []byte {
 	if r == nil || r.size == 0 {
 		return nil
@@ -118,7 +116,7 @@ func (r *Reservoir) Encode() []byte {
 		sorted[i].code(c)
 		numbers = numbers || sorted[i].Target != 0
 	}
-	if numbers { // older programs kept none of them
+	if numbers { // older programs did not store them
 		for i := range sorted {
 			c.Float(&sorted[i].Target)
 		}
@@ -151,9 +149,8 @@ func (k *keptEvent) code(c *coder.Coder) {
 	}
 }
 
-// NewReservoir returns a Reservoir of at most size events that goes on with what
-// Encode has written, nil for nothing. What it has turned away is lost: it keeps no event of a
-// larger hash from then on.
+// NewReservoir returns a Reservoir of at most size events that continues from the result of Encode, or starts empty for
+// nil. It never keeps an event with a larger hash than a removed one.
 func NewReservoir(size int, data []byte) (*Reservoir, error) {
 	r := &Reservoir{size: size, limit: ReservoirBytes, below: math.MaxUint64}
 	if data == nil || size == 0 {
@@ -173,7 +170,7 @@ func NewReservoir(size int, data []byte) (*Reservoir, error) {
 		r.events = append(r.events, k)
 		r.bytes += k.bytes()
 	}
-	if !c.Failed && len(c.In) > 0 { // labels that are numbers
+	if !c.Failed && len(c.In) > 0 { // numeric labels
 		for i := 0; i < n && !c.Failed; i++ {
 			var target float64
 			if c.Float(&target); i < len(r.events) {
@@ -189,10 +186,10 @@ func NewReservoir(size int, data []byte) (*Reservoir, error) {
 	return r, nil
 }
 
-// BlockReservoir is the block of a checkpoint that holds the reservoir.
+// BlockReservoir is the name of the checkpoint block with the reservoir.
 const BlockReservoir = "reservoir"
 
-// ReadReservoir returns what Encode wrote into a checkpoint, nil if it has none.
+// ReadReservoir returns the result of Encode in a checkpoint, nil if it has none.
 func ReadReservoir(blocks []event.Block) []byte {
 	data, err := event.FindBlock(blocks, BlockReservoir)
 	if err != nil {
@@ -201,7 +198,7 @@ func ReadReservoir(blocks []event.Block) []byte {
 	return data
 }
 
-// mix is the finalizer of Steele, Lea and Flood's SplitMix64.
+// mix is the finalizer of SplitMix64 (Steele, Lea and Flood).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

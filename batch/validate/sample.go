@@ -1,6 +1,6 @@
 package validate
 
-// This file holds the sample of events that validations by "auto" are over.
+// This file implements the sample of events for validations by "auto".
 
 import (
 	"encoding/binary"
@@ -10,10 +10,9 @@ import (
 	"blankout/internal/event"
 )
 
-// Sample is a uniform sample of the labeled events that it was offered: those whose place in
-// the stream has a hash below a threshold, which falls so that they fit into its bytes. It
-// lives in memory alone and begins anew with every program. Its events lie packed in chunks,
-// which are only appended to: a copy that Freeze has made goes on to see what there was.
+// Sample is a uniform sample of the labeled events offered: those whose position in the stream has a hash below a
+// threshold. The threshold decreases so that the sample fits into its bytes. A Sample is only in memory and starts
+// empty with every process. Its events are packed in append-only chunks, so a copy made by Freeze keeps its contents.
 type Sample struct {
 	limit     int // bytes of all chunks
 	bytes     int
@@ -22,17 +21,17 @@ type Sample struct {
 	kept      int
 }
 
-// SampleBytes bounds a Sample of a learner. While a validation works on a copy, what has been
-// let go since, and what a smaller threshold leaves of it, are in memory too: 64 MiB in all.
+// SampleBytes is the limit of a learner's Sample. While a validation works on a copy, removed events and the remainder
+// of a halved sample are in memory too: 64 MiB in all.
 const SampleBytes = 24 << 20
 
 const chunkBytes = 256 << 10
 
-// NewSample returns an empty Sample that takes up at most so many bytes. It keeps one event in
-// four at most: more than autoShare pays for.
+// NewSample returns an empty Sample of at most limit bytes. It keeps at most one event in four, which is more than
+// autoShare pays for.
 func NewSample(limit int) *Sample { return &Sample{limit: limit, threshold: math.MaxUint64 / 4} }
 
-// Len returns the number of events kept.
+// Len returns the number of kept events.
 func (s *Sample) Len() int {
 	if s == nil {
 		return 0
@@ -40,7 +39,7 @@ func (s *Sample) Len() int {
 	return s.kept
 }
 
-// Offer presents an event, which is copied if it is kept. A nil Sample keeps none.
+// Offer offers an event. It is copied if it is kept. A nil Sample keeps nothing.
 func (s *Sample) Offer(topic string, partition int32, e *event.Example) {
 	if s == nil || e.Label == event.Unlabeled || !e.Usable() || e.Weight == 0 {
 		return
@@ -60,7 +59,7 @@ func (s *Sample) Offer(topic string, partition int32, e *event.Example) {
 	s.kept++
 }
 
-// room makes sure that the last chunk has room for so many bytes, if there may be one.
+// room ensures that the last chunk has size free bytes. It returns false if there is no room for another chunk.
 func (s *Sample) room(size int) bool {
 	if n := len(s.chunks); n > 0 && cap(s.chunks[n-1])-len(s.chunks[n-1]) >= size {
 		return true
@@ -73,7 +72,7 @@ func (s *Sample) room(size int) bool {
 	return true
 }
 
-// halve lets go of the upper half of the hashes.
+// halve removes the upper half of the hashes.
 func (s *Sample) halve() {
 	old := s.chunks
 	s.threshold, s.chunks, s.bytes, s.kept = s.threshold/2, nil, 0, 0
@@ -98,7 +97,7 @@ func (s *Sample) Freeze() *Sample {
 	return &c
 }
 
-// draw returns about n of the events, packed, in the order in which they came.
+// draw returns about n packed events in the order of arrival.
 func (s *Sample) draw(n int) (events [][]byte) {
 	below := s.threshold
 	if n < s.kept {
@@ -116,7 +115,7 @@ func (s *Sample) draw(n int) (events [][]byte) {
 	return events
 }
 
-// A packed event is its size, its hash, six numbers, four lengths and its lists.
+// A packed event consists of its size, its hash, six numbers, four lengths and its lists.
 const packedHead = 4 + 8 + 4 + 5*8 + 4*4
 
 func packedBytes(e *event.Example) int {
@@ -160,7 +159,7 @@ func packedPlace(b []byte) (partition int32, offset int64) {
 	return int32(binary.LittleEndian.Uint32(b[12:])), int64(binary.LittleEndian.Uint64(b[48:]))
 }
 
-// unpack makes e the event that pack wrote, in e's own lists.
+// unpack decodes an event that pack wrote into e, reusing e's slices.
 func unpack(b []byte, e *event.Example) {
 	le := binary.LittleEndian
 	number := func(i int) uint64 { return le.Uint64(b[16+8*i:]) }
@@ -190,7 +189,7 @@ func unpack(b []byte, e *event.Example) {
 	}
 }
 
-// placeHash is the hash of an event's place in the stream.
+// placeHash returns the hash of an event's position in the stream.
 func placeHash(topic string, partition int32, offset int64) uint64 {
 	hash := uint64(14695981039346656037) // FNV-1a of the topic
 	for i := range len(topic) {

@@ -1,7 +1,7 @@
 package validate
 
-// This file holds what everyone who validates beside learning decides in the same way:
-// when the next validation is due, and what became of the last.
+// This file decides when the next validation is due and keeps the status of the last one. All kinds of runs that
+// validate beside learning share it.
 
 import (
 	"context"
@@ -15,24 +15,24 @@ import (
 	"blankout/internal/model"
 )
 
-// Status is about the validations of a learner since it began.
+// Status describes the validations of a learner since it began.
 type Status struct {
 	Running      bool
 	Done, Failed uint64
-	Last         *batch.Validation // nil before the first; shared, never changed
-	// Alarm is set while the last one's Validation.Alarm is and, under the policy alarm, while its gap is too large.
+	Last         *batch.Validation // nil before the first; shared, must not be modified
+	// Alarm is true if the last report has an alarm or, under the policy alarm, a gap above the limit.
 	Alarm bool
 }
 
-// Result is what Validator.Validate has returned, on its way to the learner's goroutine.
+// Result is a result of Validator.Validate on its way to the learner's goroutine.
 type Result struct {
 	Report *batch.Validation
 	Exact  *model.Linear
 	Err    error
 }
 
-// Keep gives a report an ID, in the order of time, and hands it to keep, if that is not nil.
-// It only logs an error: no report decides anything.
+// Keep gives a report an ID, in order of time, and passes it to keep, if that is not nil. Errors are only logged,
+// because nothing depends on stored reports.
 func Keep(v *batch.Validation, keep func(*batch.Validation) error, log *slog.Logger) {
 	v.ID = fmt.Sprintf("%s-%012d", v.Time.Format("20060102T150405.000Z"), v.Records)
 	if keep == nil {
@@ -43,7 +43,7 @@ func Keep(v *batch.Validation, keep func(*batch.Validation) error, log *slog.Log
 	}
 }
 
-// Take counts a finished validation, and logs what it found.
+// Take records and logs a finished validation.
 func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 	s.Running = false
 	if r.Report != nil {
@@ -71,27 +71,26 @@ func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 	}
 }
 
-// Schedule says when a validation is due by a number Config.Events, in records since the
-// learner first began. Auto is that of AutoEvents.
+// Schedule decides when a validation is due for a numeric Config.Events, in records since the learner first began. Auto
+// is the schedule of AutoEvents.
 type Schedule struct {
 	config Config
-	at     uint64 // records at which the next is due, 0 for none
+	at     uint64 // records at which the next validation is due, 0 for none
 }
 
-// NewSchedule returns the Schedule of a learner that has counted in so many records.
+// NewSchedule returns the Schedule of a learner with the given number of records.
 func NewSchedule(c Config, records uint64) Schedule {
 	s := Schedule{config: c}
 	s.Begun(records)
 	return s
 }
 
-// Due says whether a validation is due.
+// Due reports whether a validation is due.
 func (s *Schedule) Due(records uint64) bool {
 	return s.at > 0 && records >= s.at
 }
 
-// Begun puts the next validation after the one that begins now: at the next multiple of
-// Config.Events.
+// Begun sets the next validation, at the next multiple of Config.Events, after one has begun.
 func (s *Schedule) Begun(records uint64) {
 	if n := uint64(s.config.Events); n > 0 && s.config.Events != AutoEvents && s.config.Policy != "adopt" {
 		s.at = (records/n + 1) * n

@@ -1,6 +1,5 @@
-// Package validate computes the exact solution of a Learner's problem over the same
-// events, read again or kept in a reservoir, and says how far the live model is from
-// it. It gets a frozen state and never touches the Learner.
+// Package validate computes the exact solution of a Learner's problem on the same events, read again or kept in a
+// sample, and reports how far the live model is from it. It works on a frozen state and never touches the Learner.
 package validate
 
 import (
@@ -19,8 +18,8 @@ import (
 	"blankout/online"
 )
 
-// HeldOut says whether a record belongs to the holdout of one in k. It depends
-// on where the record lies alone, so everybody agrees on it at any time.
+// HeldOut reports whether a record belongs to the holdout of one record in k. It depends only on the position of the
+// record, so every process agrees on it.
 func HeldOut(partition int32, offset int64, k uint64) bool {
 	if k == 0 {
 		return false
@@ -28,62 +27,59 @@ func HeldOut(partition int32, offset int64, k uint64) bool {
 	return mix(uint64(offset)+uint64(partition)<<48)%k == 0
 }
 
-// Validator solves the problem that a Learner works on exactly, over the events
-// that it has learned, read again.
+// Validator solves the exact problem of a Learner on the events that it has learned.
 type Validator struct {
 	Config  Config
 	Learner online.Config // of the Learner
-	// Exact takes the exact expectation over all masks of dropout (batch.ExactBound) in place of
-	// the bound that was learned under.
+	// Exact minimizes the exact expectation over all dropout masks (batch.ExactBound) instead of the bound that the
+	// Learner uses.
 	Exact bool
-	// Open opens the Learner's stream once more, each partition at its Position.
-	// Events decode under s, which is the caller's. Validate closes the Source if
-	// it is an io.Closer.
+	// Open opens the Learner's stream again, each partition at its Position. Events are decoded with s, which the
+	// caller owns. Validate closes the Source if it is an io.Closer.
 	Open func(ctx context.Context, s *event.Schema, from event.Offsets) (event.Source, error)
-	// OpenJoined does it where labels come later than their events, with each partition's end
-	// at its Position of to. Open is nil then.
+	// OpenJoined is Open for labels that come later than their events. Each partition ends at its Position in to. Open
+	// is nil then.
 	OpenJoined func(ctx context.Context, s *event.Schema, from, to event.Offsets) (Joined, error)
-	// OpenHoldout opens Config.HoldoutTopic, to its present end, as Open does. Nil
-	// where there is none.
+	// OpenHoldout opens Config.HoldoutTopic as Open does, up to its present end. It is nil without such a topic.
 	OpenHoldout func(ctx context.Context, s *event.Schema) (event.Source, error)
-	// Reports are those of earlier runs, the newest first: Auto goes on from them.
+	// Reports are the reports of earlier runs, newest first. Auto continues from them.
 	Reports []*batch.Validation
-	// Progress may be nil.
+	// may be nil
 	Progress func(batch.Progress)
 }
 
-// Joined is events with their labels, and the records that they are made of. It is a
-// *labels.Joined; Validate closes it.
+// Joined yields events with their labels, and the records that they consist of. It is a *labels.Joined. Validate closes
+// it.
 type Joined interface {
 	Records(context.Context, *event.Batch) error
 	Settled(f func(partition int32, e *event.Example) error) error
 	io.Closer
 }
 
-// Request says what is validated.
+// Request says what to validate.
 type Request struct {
 	Live      *model.Linear
-	Level     *model.Linear            // online.Snapshot.Levels, whose distance to the exact solution is told; nil is Live
+	Level     *model.Linear            // online.Snapshot.Levels: the level to compare with the exact solution; nil means Live
 	Foreign   func(column uint32) bool // online.Snapshot.Foreign; may be nil
 	Unit      batch.Unit               // online.Snapshot.Unit of the same state
 	ByAge     []measure.Aged           // online.Snapshot.ByAge, for the report
-	At        event.Offsets            // its place in the stream
-	Labeled   uint64                   // events that got a label by there, where labels come later
-	Reservoir []byte                   // as of ReadReservoir; may be nil
-	Earlier   *model.Linear            // the exact solution of the time before; may be nil
-	// Sample takes the place of the log and of Reservoir, with about Most of its events. Half of
-	// them are solved for, the rest measured on. May be nil.
+	At        event.Offsets            // its position in the stream
+	Labeled   uint64                   // number of events labeled by then, if labels come later
+	Reservoir []byte                   // result of ReadReservoir; may be nil
+	Earlier   *model.Linear            // the previous exact solution; may be nil
+	// Sample replaces the log and Reservoir, with about Most of its events. Half of them are learned and the other half
+	// is measured. It may be nil.
 	Sample *Sample
 	Most   int
 }
 
-// RequestOf returns a request to validate a state, which is at that place in the stream.
+// RequestOf returns a request to validate a state at the given position in the stream.
 func RequestOf(s *online.Snapshot, at event.Offsets) Request {
 	levels, largest := s.Levels()
 	return Request{Live: s.Model(), Level: levels[largest], Foreign: s.Foreign, Unit: s.Unit(), ByAge: s.ByAge(), At: at}
 }
 
-// Validate compares a live model with the exact solution, which it returns too.
+// Validate compares a live model with the exact solution, and also returns that.
 func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation, *model.Linear, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
 	r, exact, _, err := v.validate(ctx, s, pace)
@@ -96,7 +92,7 @@ func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation,
 func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
 	c := v.Problem(s)
 	c.Progress, c.Pause = v.Progress, pace.rest
-	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends where it ends today
+	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends at its present end
 	if s.Sample != nil {
 		c.Halves, c.Deletions, c.Sample = true, nil, 1000
 	}
@@ -120,18 +116,17 @@ func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*b
 	return r, exact, got.evidence, nil
 }
 
-// gathered is the evidence of a validation and where it comes from.
+// gathered is the evidence of a validation and its source.
 type gathered struct {
 	evidence *batch.Evidence
 	source   string // log or reservoir
-	window   bool   // records were left out on purpose
+	window   bool   // records were skipped by configuration
 	read     uint64 // records
-	verified bool   // they are those that were counted in
+	verified bool   // they are the learned records
 }
 
-// gather reads the records that were learned, from the log or, if that holds
-// less than half of those that it is to give, from the reservoir, and those of
-// the holdout topic.
+// gather reads the learned records and those of the holdout topic. It reads from the log or, if the log holds less than
+// half of them, from the reservoir.
 func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gathered, error) {
 	schema := s.Live.Schema.Clone()
 	if s.Sample != nil {
@@ -158,7 +153,7 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 			}
 			e := k.Example
 			if !HeldOut(k.partition, e.Offset, v.Config.Holdout) {
-				e.Weight *= float64(sample.met) / float64(n) // each stands for so many
+				e.Weight *= float64(sample.met) / float64(n) // each event represents this many
 			}
 			if err := v.present(got.evidence, schema, HeldOut(k.partition, e.Offset, v.Config.Holdout), &e); err != nil {
 				return nil, fmt.Errorf("the reservoir: %w", err)
@@ -178,8 +173,8 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 	return got, ctx.Err()
 }
 
-// gatherSample takes the events from the sample. Each stands for as many as make up the events
-// learned. Those held out are in the half that is measured on.
+// gatherSample takes the events from the sample. Their weights add up to the number of learned events. Held-out events
+// are in the half that is measured.
 func (v *Validator) gatherSample(ctx context.Context, s Request, schema *event.Schema, pace *throttle) (*gathered, error) {
 	got := &gathered{evidence: batch.NewEvidence(s.Live), source: fromSample}
 	events := s.Sample.draw(s.Most)
@@ -211,10 +206,10 @@ func (v *Validator) gatherSample(ctx context.Context, s Request, schema *event.S
 	return got, ctx.Err()
 }
 
-// CanRead says whether events can be read again.
+// CanRead reports whether events can be read again.
 func (v *Validator) CanRead() bool { return v.Open != nil || v.OpenJoined != nil }
 
-// readHoldout presents the holdout topic's events, at most Window of them.
+// readHoldout adds the events of the holdout topic, at most Window of them.
 func (v *Validator) readHoldout(ctx context.Context, schema *event.Schema, evidence *batch.Evidence, pace *throttle) (err error) {
 	source, err := v.OpenHoldout(ctx, schema)
 	if err != nil {
@@ -244,7 +239,7 @@ func (v *Validator) readHoldout(ctx context.Context, schema *event.Schema, evide
 	return nil
 }
 
-// problem returns the batch problem of what a model of the Learner minimizes.
+// problem returns the batch problem of a model of the Learner.
 func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, reported, "l2"
@@ -257,15 +252,15 @@ func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
 	return c
 }
 
-// read presents the records before the subject's place to the evidence. It
-// returns how many it was to find.
+// read adds the records before the position of the request to the evidence. It returns the number of records that
+// should exist.
 func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, got *gathered, pace *throttle) (wanted uint64, err error) {
 	at, total := s.At, uint64(0)
 	for _, p := range at {
 		total += p.Records
 	}
 	got.window = v.Config.Window > 0 && total > v.Config.Window
-	skip := uint64(0) // events whose label came later: of these all are read, for labels to meet them
+	skip := uint64(0) // with later labels all events are read, so that labels find them
 	if v.OpenJoined != nil {
 		if got.window = v.Config.Window > 0 && s.Labeled > v.Config.Window; got.window {
 			skip = s.Labeled - v.Config.Window
@@ -280,7 +275,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 	for i := range counted {
 		p := &counted[i]
 		if p.Next = p.First; !whole {
-			// Each partition gives in proportion.
+			// Each partition contributes in proportion.
 			last := float64(at[i].Records) / float64(total) * float64(v.Config.Window)
 			p.Next = max(p.First, at[i].Next-int64(math.Ceil(last)))
 		}
@@ -312,7 +307,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			break // the log is shorter than it was: the coverage says so
+			break // the log has become shorter: Coverage shows it
 		} else if err != nil {
 			return 0, readError{fmt.Errorf("reading the events again: %w", err)}
 		}
@@ -347,7 +342,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 	return wanted, ctx.Err()
 }
 
-// open opens the records to read again; settled is nil where labels come with their events.
+// open opens the records to read again. settled is nil if labels come with their events.
 func (v *Validator) open(ctx context.Context, s *event.Schema, from, to event.Offsets) (next func(context.Context, *event.Batch) error,
 	closer io.Closer, settled func(func(int32, *event.Example) error) error, err error) {
 	if v.OpenJoined != nil {
@@ -389,17 +384,17 @@ func (v *Validator) importance(s *event.Schema, e *event.Example) float64 {
 	return 1
 }
 
-// throttle holds a goroutine to a share of a processor's time.
+// throttle limits a goroutine to a share of a processor's time.
 type throttle struct {
 	ctx    context.Context
 	share  float64
-	since  time.Time // working since
+	since  time.Time // start of the present work
 	waited time.Duration
 }
 
-// rest waits as long as the work since the last rest demands.
+// rest waits as long as the work since the last rest requires.
 func (t *throttle) rest() {
-	const least = 2 * time.Millisecond // shorter waits are inexact
+	const least = 2 * time.Millisecond // shorter waits are inaccurate
 	busy := time.Since(t.since)
 	if t.share >= 1 || busy < least || t.ctx.Err() != nil {
 		return
@@ -415,12 +410,12 @@ func (t *throttle) rest() {
 	t.waited += t.since.Sub(begin)
 }
 
-// readError is one of reading the events again.
+// readError is an error while reading the events again.
 type readError struct{ error }
 
 func (e readError) Unwrap() error { return e.error }
 
-// Problem returns the exact problem of what a Learner's model minimizes.
+// Problem returns the exact problem of a Learner's model.
 func (v *Validator) Problem(s Request) batch.ValidateConfig {
 	c := v.problem(&s.Live.Head)
 	c.Level, c.Foreign, c.Start, c.Unit = s.Level, s.Foreign, s.Earlier, s.Unit
