@@ -71,7 +71,7 @@ func TestFeatures(t *testing.T) {
 	for _, want := range []string{
 		`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="new-values"} 0`, `blankout_field_alarms{kind="mean"} 0`, `blankout_field_alarms{kind="deviation"} 0`,
 		`blankout_field_alarms_total 1`, `blankout_field_missing_ratio{field="vibration",span="now"} 1`, fmt.Sprintf(`blankout_field_alarm_error_ratio{field="vibration",side="after"} %v`, *a.ErrorAfter/100),
-		"# HELP blankout_field_missing_ratio Share of the events in which the field is null, left out or of another kind than usual",
+		"# HELP blankout_field_missing_ratio Fraction of events in which the field is null, omitted or of an unusual kind",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics lack %s", want)

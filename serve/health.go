@@ -12,27 +12,27 @@ import (
 )
 
 var fieldMetrics = []metric{
-	{"blankout_field_alarms", gauge, []string{"kind"}, "Alarms about fields that are on, by kind: missing, new-values, mean, deviation or stuck; /v1/features says which fields.",
+	{"blankout_field_alarms", gauge, []string{"kind"}, "Current alarms about fields: missing, new-values, mean, deviation or stuck; /v1/features names the fields.",
 		alarmsByKind},
-	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised.",
+	{"blankout_field_alarms_total", counter, nil, "Alarms about fields raised since the start.",
 		one(func(v *view) float64 { return float64(v.status.FieldAlarms) })},
-	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Share of the events in which the field is null, left out or of another kind than usual: now or usual.",
+	{"blankout_field_missing_ratio", gauge, []string{"field", "span"}, "Fraction of events in which the field is null, omitted or of an unusual kind: now or usual.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.Missing, emit) })},
-	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Share of the field's values that were never or hardly seen before: now or usual.",
+	{"blankout_field_new_values_ratio", gauge, []string{"field", "span"}, "Fraction of the field's values that are new or rare: now or usual.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) { spans(f.NewValues, emit) })},
-	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "By how many of its usual deviations the mean of the field differs from the usual one.",
+	{"blankout_field_mean_shift_deviations", gauge, []string{"field"}, "Difference between the field's mean and its usual mean, in usual deviations.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			if f.Mean != nil {
 				emit(f.Mean.Change)
 			}
 		})},
-	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual one.",
+	{"blankout_field_deviation_ratio", gauge, []string{"field"}, "Deviation of the field divided by its usual deviation.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			if f.Deviation != nil {
 				emit(f.Deviation.Change)
 			}
 		})},
-	{"blankout_field_stuck", gauge, []string{"field"}, "1 for a numeric field that has stopped moving; learner.stuck says whether it counts as missing.",
+	{"blankout_field_stuck", gauge, []string{"field"}, "1 for a numeric field that has stopped changing; it counts as missing if learner.stuck says so.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			for _, a := range f.Alarms {
 				if a.Kind == watch.AlarmStuck {
@@ -40,7 +40,7 @@ var fieldMetrics = []metric{
 				}
 			}
 		})},
-	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before events began to lack the field, and as many of them lack it: before or after.",
+	{"blankout_field_alarm_error_ratio", gauge, []string{"field", "side"}, "Error forecast before the field went missing, and with it missing: before or after.",
 		ofField(func(f *watch.FieldHealth, emit func(float64, ...string)) {
 			for _, a := range f.Alarms {
 				if a.ErrorAfter != nil {

@@ -72,14 +72,14 @@ var metrics = slices.Concat(mainMetrics, fieldMetrics)
 var mainMetrics = []metric{
 	{"blankout_build_info", gauge, []string{"version", "go"}, "1, labeled with the version of the program and of Go.",
 		func(v *view, emit func(float64, ...string)) { emit(1, v.version, runtime.Version()) }},
-	{"blankout_ready", gauge, nil, "1 if events are being consumed, 0 if not (/readyz says why).",
+	{"blankout_ready", gauge, nil, "1 if events are being consumed, else 0 (/readyz gives the reason).",
 		one(func(v *view) float64 {
 			if v.notReady != "" {
 				return 0
 			}
 			return 1
 		})},
-	{"blankout_events_total", counter, []string{"outcome"}, "Records counted in by what became of them: learned, unlabeled, held-out, refused, or passed over (tombstones, and events that came before).",
+	{"blankout_events_total", counter, []string{"outcome"}, "Records counted by outcome: learned, unlabeled, held-out, refused, or passed (tombstones and repeated events).",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Learned), "learned")
 			emit(float64(v.status.Unlabeled), "unlabeled")
@@ -93,25 +93,25 @@ var mainMetrics = []metric{
 			emit(float64(v.status.Refused-passed), "refused")
 			emit(float64(passed), "passed")
 		}},
-	{"blankout_not_finite_values_total", counter, nil, "Values of records that were NaN or infinite; they count as missing (record.nan).",
+	{"blankout_not_finite_values_total", counter, nil, "Values that were NaN or infinite; they count as missing (record.nan).",
 		one(func(v *view) float64 { return float64(v.status.NotFinite) })},
-	{"blankout_refused_total", counter, []string{"reason"}, "Records that could not be used or were passed over, by reason.",
+	{"blankout_refused_total", counter, []string{"reason"}, "Records refused or passed over, by reason.",
 		byReason(func(v *view) map[event.Reason]uint64 { return v.status.RefusedBy })},
 	{"blankout_dead_letters_total", counter, []string{"reason"}, "Refused records stored as dead letters, by reason.",
 		byReason(func(v *view) map[event.Reason]uint64 { return v.status.DeadLetters })},
-	{"blankout_dead_letter_failures_total", counter, nil, "Attempts to store dead letters that failed; learning waits for them.",
+	{"blankout_dead_letter_failures_total", counter, nil, "Failed attempts to store dead letters; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.DeadLetterFailures) })},
-	{"blankout_mislabeled_total", counter, nil, "Events learned whose label is probably wrong (learner.mislabeled_below).",
+	{"blankout_mislabeled_total", counter, nil, "Learned events with a probably wrong label (learner.mislabeled_below).",
 		one(func(v *view) float64 { return float64(v.status.Suspected) })},
-	{"blankout_mislabeled_stored_total", counter, nil, "Mislabeled stored in their topic or file.",
+	{"blankout_mislabeled_stored_total", counter, nil, "Mislabeled events stored in their topic or file.",
 		one(func(v *view) float64 { return float64(v.status.Mislabeled) })},
-	{"blankout_mislabeled_failures_total", counter, nil, "Attempts to store mislabeled events that failed; learning waits for them.",
+	{"blankout_mislabeled_failures_total", counter, nil, "Failed attempts to store mislabeled events; learning waits for them.",
 		one(func(v *view) float64 { return float64(v.status.MislabeledFailures) })},
 	{"blankout_labels_pending_events", gauge, nil, "Events that wait for a delayed label ([labels]).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Pending)) })},
-	{"blankout_labels_oldest_seconds", gauge, nil, "How long ago, by the time of the logs, the oldest event or label within labels.max_delay came.",
+	{"blankout_labels_oldest_seconds", gauge, nil, "Age, by the time of the logs, of the oldest event or label within labels.max_delay.",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Age) / 1000) })},
-	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events of which the wait for a label is over, those before a restart included: matched, timed-out, overflowed (those of timed-out that labels.max_pending sent away), repeated (another of their id waited) or forgotten (blankout labels forget).",
+	{"blankout_labels_events_total", counter, []string{"outcome"}, "Events that no longer wait for a label, including before a restart: matched, timed-out, overflowed (timed out because of labels.max_pending), repeated (another event with the id waited) or forgotten (blankout labels forget).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			emit(float64(c.Matched), "matched")
 			emit(float64(c.TimedOut), "timed-out")
@@ -119,7 +119,7 @@ var mainMetrics = []metric{
 			emit(float64(c.RepeatedEvents), "repeated")
 			emit(float64(c.Forgotten), "forgotten")
 		})},
-	{"blankout_labels_total", counter, []string{"outcome"}, "Labels that did more or less than match an event that waits, those before a restart included: early, corrected, repeated, late or unknown (early, and no event came).",
+	{"blankout_labels_total", counter, []string{"outcome"}, "Labels that did not simply match a waiting event, including before a restart: early, corrected, repeated, late or unknown (early without an event).",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			emit(float64(c.Early), "early")
 			emit(float64(c.Corrected), "corrected")
@@ -127,35 +127,35 @@ var mainMetrics = []metric{
 			emit(float64(c.Late), "late")
 			emit(float64(c.Unmatched), "unmatched")
 		})},
-	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "Delay of labels after their events: a bound on the quantile, within a factor of two.",
+	{"blankout_labels_delay_seconds", gauge, []string{"quantile"}, "Delay of labels after their events: an upper bound of the quantile, within a factor of two.",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) {
 			for _, q := range []float64{0.5, 0.9, 0.99} {
 				emit(c.Delay(q), strconv.FormatFloat(q, 'g', -1, 64))
 			}
 		})},
-	{"blankout_labels_idle_total", counter, nil, "Times since the start that a silent partition was passed over (labels.idle_timeout).",
+	{"blankout_labels_idle_total", counter, nil, "Silent partitions that were no longer waited for (labels.idle_timeout), since the start.",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.Idle)) })},
-	{"blankout_labels_late_partitions_total", counter, nil, "Partitions added to a topic of events or labels whose first record came before one that had been taken by then: the order in which such a run learns is not that of the logs.",
+	{"blankout_labels_late_partitions_total", counter, nil, "Added partitions with records older than those already taken. The order of learning then differs from the logs.",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.LatePartitions)) })},
-	{"blankout_labels_out_of_order_total", counter, nil, "Records of events and labels, those before a restart included, whose time is out of line with the records around them: they take the time of the one before.",
+	{"blankout_labels_out_of_order_total", counter, nil, "Records of events and labels with a time out of line with their neighbors, including before a restart. They take the time of the record before.",
 		fromLabels(func(c *run.LabelCounts, emit func(float64, ...string)) { emit(float64(c.OutOfOrder)) })},
-	{"blankout_labels_store_failures_total", counter, nil, "Attempts to write down the events that wait for labels that failed; learning waits meanwhile.",
+	{"blankout_labels_store_failures_total", counter, nil, "Failed attempts to store waiting events; learning waits meanwhile.",
 		one(func(v *view) float64 { return float64(v.status.WaitingFailures) })},
-	{"blankout_labels_learning_error_ratio", gauge, nil, "Fraction of events that would have been predicted wrongly as they were learned; blankout_progressive_error_ratio has what they were predicted when they came.",
+	{"blankout_labels_learning_error_ratio", gauge, nil, "Fraction of events predicted wrongly at the time of learning; blankout_progressive_error_ratio counts predictions at arrival.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Labels != nil && v.status.Learner.Numbers == nil {
 				emit(v.status.AtLearning.Error())
 			}
 		}},
-	{"blankout_challenger_lead", gauge, []string{"learner"}, "1 for the learner that has the lead, 0 for the others ([[challenger]]).",
+	{"blankout_challenger_lead", gauge, []string{"learner"}, "1 for the learner with the lead, else 0 ([[challenger]]).",
 		byLearner(func(r *LearnerReport) *float64 { x := flag(r.Lead); return &x })},
-	{"blankout_challenger_events", gauge, []string{"learner"}, "Events that each of several learners has learned.",
+	{"blankout_challenger_events", gauge, []string{"learner"}, "Events learned by each learner.",
 		byLearner(func(r *LearnerReport) *float64 { x := float64(r.Events); return &x })},
-	{"blankout_challenger_log_loss", gauge, []string{"learner", "span"}, "Mean log-loss of events before they were learned, of each of several learners: of all, or lately (window).",
+	{"blankout_challenger_log_loss", gauge, []string{"learner", "span"}, "Mean log-loss of each learner before an event was learned: total or recent (window).",
 		byLearnerSpan(func(r *LearnerReport) (total, window *float64) { return r.LogLoss, r.RecentLogLoss })},
-	{"blankout_challenger_rmse", gauge, []string{"learner", "span"}, "The same of regression: root of the mean squared error.",
+	{"blankout_challenger_rmse", gauge, []string{"learner", "span"}, "Root mean squared error of each learner, for regression: total or recent (window).",
 		byLearnerSpan(func(r *LearnerReport) (total, window *float64) { return r.RMSE, r.RecentRMSE })},
-	{"blankout_challenger_difference", gauge, []string{"learner", "span"}, "Loss of a learner less that of the lead at the same events, by blocks of 1,000 records: log-loss, for regression squared error or deviance. Of all, or of the latest whole window.",
+	{"blankout_challenger_difference", gauge, []string{"learner", "span"}, "Loss of a learner minus the lead's on the same events, over blocks of 1,000 records: log-loss, squared error or deviance. Total, or of the latest whole window.",
 		byLearnerSpan(func(r *LearnerReport) (total, window *float64) {
 			if r.Compared == nil {
 				return nil, nil
@@ -175,21 +175,21 @@ var mainMetrics = []metric{
 		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) { emit(float64(s.Bytes)) })},
 	{"blankout_fetches_total", counter, nil, "Fetch responses received from brokers.",
 		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) { emit(float64(s.Fetches)) })},
-	{"blankout_fetch_retries_total", counter, []string{"cause"}, "Fetches that were tried again, by cause.",
+	{"blankout_fetch_retries_total", counter, []string{"cause"}, "Fetches that were retried, by cause.",
 		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) {
 			for cause, n := range s.Retries {
 				emit(float64(n), cause)
 			}
 		})},
-	{"blankout_partition_offset", gauge, []string{"topic", "partition"}, "Offset of the first record that is not learned yet.",
+	{"blankout_partition_offset", gauge, []string{"topic", "partition"}, "Offset of the first record that has not been learned.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Next) })},
 	{"blankout_partition_high_water_offset", gauge, []string{"topic", "partition"}, "Offset of the partition's end.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.HighWater) })},
-	{"blankout_partition_lag_records", gauge, []string{"topic", "partition"}, "Offsets between what is learned and the partition's end; in a group of the partitions that this member learns.",
+	{"blankout_partition_lag_records", gauge, []string{"topic", "partition"}, "Offsets between the learned position and the partition's end; in a group only this member's partitions.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Lag()) })},
-	{"blankout_partition_records", gauge, []string{"topic", "partition"}, "Records counted in, those before a restart included.",
+	{"blankout_partition_records", gauge, []string{"topic", "partition"}, "Records counted, including before a restart.",
 		byPartition(func(p run.PartitionStatus) float64 { return float64(p.Records) })},
-	{"blankout_failing_partitions", gauge, nil, "Partitions that cannot be read now and are tried again.",
+	{"blankout_failing_partitions", gauge, nil, "Partitions that cannot be read now and are being retried.",
 		fromSource(func(s *stream.ConsumerStats, emit func(float64, ...string)) {
 			n := 0.0
 			for _, p := range s.Partitions {
@@ -199,43 +199,43 @@ var mainMetrics = []metric{
 			}
 			emit(n)
 		})},
-	{"blankout_registry_waiting_seconds", gauge, nil, "For how long a record has been waiting for its schema; 0 if none does.",
+	{"blankout_registry_waiting_seconds", gauge, nil, "Time that a record has been waiting for its schema; 0 if none waits.",
 		fromRegistry(func(s registry.Status) float64 {
 			if s.Since.IsZero() {
 				return 0
 			}
 			return time.Since(s.Since).Seconds()
 		})},
-	{"blankout_registry_schemas", gauge, nil, "Schemas that the registry has given.",
+	{"blankout_registry_schemas", gauge, nil, "Schemas received from the registry.",
 		fromRegistry(func(s registry.Status) float64 { return float64(s.Schemas) })},
 	{"blankout_registry_failures_total", counter, nil, "Requests that the schema registry did not answer with a schema.",
 		fromRegistry(func(s registry.Status) float64 { return float64(s.Failures) })},
 	{"blankout_newest_event_timestamp_seconds", gauge, nil, "Event time of the newest event learned, in Unix time.",
 		one(func(v *view) float64 { return unix(v.status.NewestTime) })},
-	{"blankout_newest_event_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch, from its event time to when it had been learned.",
+	{"blankout_newest_event_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch, from its event time until it was learned.",
 		one(func(v *view) float64 {
 			if v.status.NewestTime.IsZero() {
 				return math.NaN()
 			}
 			return v.status.NewestAge.Seconds()
 		})},
-	{"blankout_learner_events", gauge, nil, "Events the state was learned from, those before a restart included.",
+	{"blankout_learner_events", gauge, nil, "Events learned, including before a restart.",
 		func(v *view, emit func(float64, ...string)) {
 			if !v.status.Started.IsZero() { // before, the state is not known
 				emit(float64(v.status.Learner.Events))
 			}
 		}},
-	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or over the recent window.",
+	{"blankout_progressive_log_loss_nats", gauge, []string{"span"}, "Mean log-loss of events scored before they were learned: total or recent.",
 		bySpan(measure.Classes.MeanLogLoss)},
-	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Fraction of events predicted wrongly before they were learned: total or over the recent window.",
+	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Fraction of events predicted wrongly before they were learned: total or recent.",
 		bySpan(measure.Classes.Error)},
-	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Fraction of sampled events predicted wrongly by stale weights, that many events old to a tenth, and at the same events by the current weights.",
+	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Fraction of sampled events predicted wrongly by weights about age events old, and on the same events by current weights.",
 		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
-	{"blankout_stale_log_loss_nats", gauge, []string{"age", "weights"}, "Mean log-loss of these answers.",
+	{"blankout_stale_log_loss_nats", gauge, []string{"age", "weights"}, "Mean log-loss of these predictions.",
 		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.LogLoss, r.FreshLogLoss })},
-	{"blankout_stale_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these answers, in the target's own unit; regression.",
+	{"blankout_stale_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these predictions, in the target's unit; regression.",
 		byAge(true, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
-	{"blankout_stale_excess_nats", gauge, []string{"age"}, "Log-loss of weights that are that many events old, less that of the class frequencies: above 0 such weights are of no use to their readers.",
+	{"blankout_stale_excess_nats", gauge, []string{"age"}, "Log-loss of weights about age events old, minus the class frequencies' log-loss. Weights above 0 are useless to readers.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Learner.ByAge {
 				if r.LogLoss != nil && r.ConstantLogLoss != nil {
@@ -247,29 +247,29 @@ var mainMetrics = []metric{
 		ofTwo((*measure.Binary).AUC)},
 	{"blankout_progressive_average_precision_ratio", gauge, nil, "Area under the precision-recall curve of events scored before they were learned; two classes.",
 		ofTwo((*measure.Binary).AveragePrecision)},
-	{"blankout_progressive_precision_ratio", gauge, nil, "Fraction of the events predicted positive (learner.threshold) that were; two classes.",
+	{"blankout_progressive_precision_ratio", gauge, nil, "Fraction of events predicted positive (learner.threshold) that were positive; two classes.",
 		ofTwo((*measure.Binary).Precision)},
-	{"blankout_progressive_recall_ratio", gauge, nil, "Fraction of the positive events that were predicted so; two classes.",
+	{"blankout_progressive_recall_ratio", gauge, nil, "Fraction of positive events that were predicted positive; two classes.",
 		ofTwo((*measure.Binary).Recall)},
-	{"blankout_progressive_calibration_error_ratio", gauge, nil, "Mean distance of the probability given to the positive class from how often it was right; two classes.",
+	{"blankout_progressive_calibration_error_ratio", gauge, nil, "Mean distance between the predicted probability of the positive class and its frequency; two classes.",
 		ofTwo((*measure.Binary).CalibrationError)},
-	{"blankout_progressive_absolute_error", gauge, []string{"span"}, "Mean absolute error of events predicted before they were learned, in the target's own unit; regression.",
+	{"blankout_progressive_absolute_error", gauge, []string{"span"}, "Mean absolute error of events predicted before they were learned, in the target's unit; regression.",
 		ofNumbers((*measure.Numbers).MAE)},
-	{"blankout_progressive_root_mean_squared_error", gauge, []string{"span"}, "Root of the mean squared error of events predicted before they were learned, in the target's own unit; regression.",
+	{"blankout_progressive_root_mean_squared_error", gauge, []string{"span"}, "Root mean squared error of events predicted before they were learned, in the target's unit; regression.",
 		ofNumbers((*measure.Numbers).RMSE)},
-	{"blankout_progressive_baseline_absolute_error", gauge, nil, "Mean absolute error of predicting the mean of the targets so far instead; regression.",
+	{"blankout_progressive_baseline_absolute_error", gauge, nil, "Mean absolute error of predicting the mean target so far; regression.",
 		func(v *view, emit func(float64, ...string)) {
 			if mean := v.status.Learner.Baselines.Report(true).MeanMAE; v.status.Learner.Numbers != nil && mean != nil {
 				emit(*mean)
 			}
 		}},
-	{"blankout_progressive_last_label_absolute_error", gauge, nil, "Mean absolute error of predicting the last label instead; regression.",
+	{"blankout_progressive_last_label_absolute_error", gauge, nil, "Mean absolute error of predicting the last label; regression.",
 		func(v *view, emit func(float64, ...string)) {
 			if last := v.status.Learner.Baselines.Report(true).LastMAE; v.status.Learner.Numbers != nil && last != nil {
 				emit(*last)
 			}
 		}},
-	{"blankout_progressive_last_label_error_ratio", gauge, nil, "Fraction of the labeled events whose class is not that of the one before; classes.",
+	{"blankout_progressive_last_label_error_ratio", gauge, nil, "Error of predicting the last label; classes.",
 		func(v *view, emit func(float64, ...string)) {
 			if last := v.status.Learner.Baselines.Report(false).LastError; v.status.Learner.Numbers == nil && last != nil {
 				emit(*last / 100)
@@ -279,21 +279,21 @@ var mainMetrics = []metric{
 		one(func(v *view) float64 { return float64(v.status.Learner.Features) })},
 	{"blankout_weight_norm", gauge, nil, "Euclidean norm of the published weights.",
 		one(func(v *view) float64 { return v.norm })},
-	{"blankout_models_published_total", counter, nil, "Models handed to readers.",
+	{"blankout_models_published_total", counter, nil, "Models published to readers.",
 		one(func(v *view) float64 { return float64(v.status.Published) })},
-	{"blankout_model_version", gauge, nil, "Version of the model that readers get; it never goes back, restarts included.",
+	{"blankout_model_version", gauge, nil, "Version of the published model; it never decreases, also across restarts.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.model != nil {
 				emit(float64(v.model.Version))
 			}
 		}},
-	{"blankout_model_age_seconds", gauge, nil, "Time since the model that readers get was published.",
+	{"blankout_model_age_seconds", gauge, nil, "Time since the model was published.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.model != nil && !v.model.At.IsZero() {
 				emit(time.Since(v.model.At).Seconds())
 			}
 		}},
-	{"blankout_model_staleness_records", gauge, nil, "Records counted in since the model that readers get was published.",
+	{"blankout_model_staleness_records", gauge, nil, "Records counted since the model was published.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.model == nil || !v.learns {
 				return
@@ -307,49 +307,49 @@ var mainMetrics = []metric{
 			}
 			emit(max(since, 0))
 		}},
-	{"blankout_predict_requests_total", counter, []string{"outcome"}, "Requests for predictions: answered, failed (the request was wrong, or its client went away or let the answer wait) or turned-away (too many at once).",
+	{"blankout_predict_requests_total", counter, []string{"outcome"}, "Prediction requests: answered, failed (a bad request, or the client disconnected or read too slowly) or turned-away (too many at once).",
 		func(v *view, emit func(float64, ...string)) { v.requests.outcomes(emit) }},
-	{"blankout_predict_requests_active", gauge, nil, "Requests for predictions that are being answered or wait for that.",
+	{"blankout_predict_requests_active", gauge, nil, "Prediction requests in progress or waiting.",
 		one(func(v *view) float64 { return v.requests.active })},
-	{"blankout_model_requests_total", counter, []string{"outcome"}, "Requests for the model's file or weights, those not counted that already had it: answered, failed (the client went away or let the answer wait) or turned-away (too many at once).",
+	{"blankout_model_requests_total", counter, []string{"outcome"}, "Requests for the model's file or weights, except by clients that already had it: answered, failed (the client disconnected or read too slowly) or turned-away (too many at once).",
 		func(v *view, emit func(float64, ...string)) { v.sent.outcomes(emit) }},
-	{"blankout_model_requests_active", gauge, nil, "Requests for the model that are being answered or wait for that.",
+	{"blankout_model_requests_active", gauge, nil, "Requests for the model in progress or waiting.",
 		one(func(v *view) float64 { return v.sent.active })},
 	{"blankout_http_connections", gauge, nil, "Open connections to the HTTP server.", one(func(v *view) float64 { return v.open })},
-	{"blankout_http_connections_closed_total", counter, nil, "Idle connections closed because there were more than 1,024 or a quarter of the process's descriptors.",
+	{"blankout_http_connections_closed_total", counter, nil, "Idle connections closed because more than 1,024, or a quarter of the process's descriptors, were open.",
 		one(func(v *view) float64 { return v.closed })},
 	{"blankout_predictions_total", counter, []string{"outcome"}, "Predictions acknowledged by the topic of predictions: scored, or refused because the event cannot be used.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			emit(float64(s.Scored), "scored")
 			emit(float64(s.Refused), "refused")
 		})},
-	{"blankout_prediction_ready", gauge, nil, "1 if the events of predict.topic are being scored, 0 if not (/readyz says why).",
+	{"blankout_prediction_ready", gauge, nil, "1 if the events of predict.topic are being scored, else 0 (/readyz gives the reason).",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(flag(s.Trouble == "")) })},
-	{"blankout_prediction_lag_records", gauge, []string{"topic", "partition"}, "Offsets between what has been read for scoring and the partition's end.",
+	{"blankout_prediction_lag_records", gauge, []string{"topic", "partition"}, "Offsets between the position read for scoring and the partition's end.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			for _, p := range s.Partitions {
 				emit(float64(p.Lag), p.Topic, strconv.Itoa(int(p.Partition)))
 			}
 		})},
-	{"blankout_prediction_age_seconds", gauge, nil, "End-to-end age of the newest event of the last batch scored, from its timestamp to when its prediction was acknowledged.",
+	{"blankout_prediction_age_seconds", gauge, nil, "End-to-end age of the newest event of the last scored batch, from its timestamp until its prediction was acknowledged.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			if s.Scored > 0 {
 				emit(s.NewestAge.Seconds())
 			}
 		})},
-	{"blankout_prediction_model_version", gauge, nil, "Version of the model that the last predictions were made with.",
+	{"blankout_prediction_model_version", gauge, nil, "Version of the model of the last predictions.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.Version)) })},
-	{"blankout_prediction_staleness_seconds", gauge, nil, "Age of that model when they were made.",
+	{"blankout_prediction_staleness_seconds", gauge, nil, "Age of that model at the time of the predictions.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			if !s.At.IsZero() {
 				emit(s.Age.Seconds())
 			}
 		})},
-	{"blankout_prediction_failures_total", counter, nil, "Failures to read events to score or to write predictions; all were tried again.",
+	{"blankout_prediction_failures_total", counter, nil, "Failures to read events to score or to write predictions; all were retried.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.Failures)) })},
-	{"blankout_prediction_commit_failures_total", counter, nil, "Commits of the offsets of predictions that failed; a restart would repeat some predictions.",
+	{"blankout_prediction_commit_failures_total", counter, nil, "Failed commits of prediction offsets; a restart would repeat some predictions.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(float64(s.CommitFailures)) })},
-	{"blankout_snapshots_total", counter, []string{"place", "outcome"}, "Snapshots handed on, to the topic, the file or the object: published or failed.",
+	{"blankout_snapshots_total", counter, []string{"place", "outcome"}, "Snapshots for the topic, the file or the object: published or failed.",
 		byPlace(func(p destinationView, emit func(float64, ...string)) {
 			emit(float64(p.published), p.name, "published")
 			emit(float64(p.failed), p.name, "failed")
@@ -362,31 +362,31 @@ var mainMetrics = []metric{
 				emit(time.Since(p.when).Seconds(), p.name)
 			}
 		})},
-	{"blankout_expert_weight", gauge, []string{"expert"}, "Mixture weights of events with no missing field: of noise levels, which sum to 1, and of the corrections of their mixture.",
+	{"blankout_expert_weight", gauge, []string{"expert"}, "Mixture weights of complete events: of noise levels, which sum to 1, and of the corrections of their mixture.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, e := range v.status.Learner.Experts {
 				emit(e.Share, e.Name)
 			}
 		}},
-	{"blankout_coverage_ratio", gauge, []string{"missing"}, "Fraction of the latest sets of classes, or intervals of regression, that held the label, by the fraction of an event's fields that is missing; learner.coverage is the aim.",
+	{"blankout_coverage_ratio", gauge, []string{"missing"}, "Fraction of the latest sets or intervals that contained the label, by the missing fraction; the target is learner.coverage.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Learner.Sets {
 				emit(r.Recent, r.Range)
 			}
 		}},
-	{"blankout_class_coverage_ratio", gauge, []string{"class"}, "Fraction of the latest sets of events of a class, as they came, that held it; of the 20 classes with the most events.",
+	{"blankout_class_coverage_ratio", gauge, []string{"class"}, "Fraction of the latest sets of a class's events that contained it, for the 20 classes with the most events.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, c := range largestClasses(v.status.Learner.CoverageByClass, 20) {
 				emit(c.Recent, c.Class)
 			}
 		}},
-	{"blankout_set_size", gauge, []string{"missing"}, "Mean number of classes in these sets or, for regression, mean distance of low and high.",
+	{"blankout_set_size", gauge, []string{"missing"}, "Mean number of classes in these sets; for regression the mean distance between low and high.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Learner.Sets {
 				emit(r.Size, r.Range)
 			}
 		}},
-	{"blankout_forecast_error_ratio", gauge, []string{"loss", "deleted"}, "Expected error of the predictions if that fraction of the features goes missing, declared or silent.",
+	{"blankout_forecast_error_ratio", gauge, []string{"loss", "deleted"}, "Expected error if that fraction of the features goes missing, declared or silently.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Learner.Numbers != nil {
 				return // these are root mean squared errors, no shares
@@ -404,7 +404,7 @@ var mainMetrics = []metric{
 		}},
 	{"blankout_drift_alarms_total", counter, nil, "Alarms of the drift detector.",
 		one(func(v *view) float64 { return float64(v.status.DriftAlarms) })},
-	{"blankout_drift_excess_nats", gauge, nil, "How far the drift detector's sum is above its lowest point; an alarm comes at 50.",
+	{"blankout_drift_excess_nats", gauge, nil, "Height of the drift detector's sum above its lowest point; 50 raises an alarm.",
 		one(func(v *view) float64 { return v.status.Learner.Drift.Excess })},
 	{"blankout_drift_event", gauge, nil, "Number of the event that raised the latest drift alarm.",
 		ofAlarm(func(d watch.Drift, emit func(float64, ...string)) { emit(float64(d.Event)) })},
@@ -413,7 +413,7 @@ var mainMetrics = []metric{
 			emit(d.Before, "before")
 			emit(d.After, "after")
 		})},
-	{"blankout_warning", gauge, []string{"kind"}, "1 while there is a warning of this kind: no-labels, refused, stray-label, label-spelling, mixed-kinds, numbers-as-text, one-class, no-rate, none-declared, low-coverage, odd-time, worse-when-stale, worse-than-prior or worse-than-last; the log and the page say more.",
+	{"blankout_warning", gauge, []string{"kind"}, "1 while a warning of this kind is in force (docs/operate.md lists the kinds).",
 		func(v *view, emit func(float64, ...string)) {
 			for _, kind := range watch.WarningKinds {
 				emit(flag(slices.ContainsFunc(v.status.Warnings, func(w watch.Warning) bool { return w.Kind == kind })), kind)
@@ -426,33 +426,33 @@ var mainMetrics = []metric{
 			emit(float64(v.status.Save.Saved), "saved")
 			emit(float64(v.status.Save.Failed), "failed")
 		}},
-	{"blankout_checkpoint_seconds_total", counter, nil, "Time spent encoding and writing checkpoints, while learning goes on.",
+	{"blankout_checkpoint_seconds_total", counter, nil, "Time spent encoding and writing checkpoints, in parallel with learning.",
 		one(func(v *view) float64 { return v.status.Save.TookSum.Seconds() })},
 	{"blankout_checkpoint_last_seconds", gauge, nil, "Time the last checkpoint took.",
 		one(func(v *view) float64 { return v.status.Save.Took.Seconds() })},
-	{"blankout_checkpoint_pause_seconds_total", counter, nil, "Time that learning stood still for checkpoints.",
+	{"blankout_checkpoint_pause_seconds_total", counter, nil, "Time that learning paused for checkpoints.",
 		one(func(v *view) float64 { return v.status.Save.PauseSum.Seconds() })},
-	{"blankout_checkpoint_pause_last_seconds", gauge, nil, "Time that learning stood still for the last checkpoint.",
+	{"blankout_checkpoint_pause_last_seconds", gauge, nil, "Time that learning paused for the last checkpoint.",
 		one(func(v *view) float64 { return v.status.Save.Pause.Seconds() })},
-	{"blankout_checkpoint_pause_max_seconds", gauge, nil, "The longest that learning stood still for a checkpoint.",
+	{"blankout_checkpoint_pause_max_seconds", gauge, nil, "The longest pause of learning for a checkpoint.",
 		one(func(v *view) float64 { return v.status.Save.PauseMax.Seconds() })},
 	{"blankout_checkpoint_bytes", gauge, nil, "Size of the last checkpoint.",
 		one(func(v *view) float64 { return float64(v.status.Save.Bytes) })},
-	{"blankout_checkpoint_disk_free_bytes", gauge, nil, "Bytes free on the disk of the checkpoints; below checkpoint.min_free and the size of one none is saved.",
+	{"blankout_checkpoint_disk_free_bytes", gauge, nil, "Free bytes on the disk of the checkpoints. A checkpoint is saved only if checkpoint.min_free stays free.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.diskFree >= 0 {
 				emit(float64(v.diskFree))
 			}
 		}},
-	{"blankout_checkpoint_timestamp_seconds", gauge, nil, "When the last checkpoint was saved, in Unix time.",
+	{"blankout_checkpoint_timestamp_seconds", gauge, nil, "Unix time of the last saved checkpoint.",
 		one(func(v *view) float64 { return unix(v.status.Save.At) })},
-	{"blankout_commit_failures_total", counter, nil, "Offset commits that failed; only lag displays are affected.",
+	{"blankout_commit_failures_total", counter, nil, "Failed offset commits; only lag displays are affected.",
 		one(func(v *view) float64 { return float64(v.status.Save.CommitFailures) })},
-	{"blankout_holdout_log_loss_nats", gauge, nil, "Mean log-loss of held-out events, scored as they came.",
+	{"blankout_holdout_log_loss_nats", gauge, nil, "Mean log-loss of held-out events, scored on arrival.",
 		one(func(v *view) float64 { return v.status.Holdout.MeanLogLoss() })},
-	{"blankout_holdout_error_ratio", gauge, nil, "Fraction of held-out events since the start predicted wrongly.",
+	{"blankout_holdout_error_ratio", gauge, nil, "Fraction of held-out events since the start that were predicted wrongly.",
 		one(func(v *view) float64 { return v.status.Holdout.Error() })},
-	{"blankout_holdout_root_mean_squared_error", gauge, nil, "Root of the mean squared error of held-out events, predicted as they came, in the target's own unit; regression.",
+	{"blankout_holdout_root_mean_squared_error", gauge, nil, "Root mean squared error of held-out events, predicted on arrival, in the target's unit; regression.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Learner.Numbers != nil {
 				emit(v.status.HoldoutNumbers.RMSE())
@@ -463,63 +463,63 @@ var mainMetrics = []metric{
 			emit(float64(v.status.Validation.Done), "done")
 			emit(float64(v.status.Validation.Failed), "failed")
 		}},
-	{"blankout_adoptions_total", counter, []string{"outcome"}, "Exact solutions under validate.policy adopt: adopted, refused because they were not certified, not over all records or not better on the newest events, or timed_out because there was none within validate.adopt_wait.",
+	{"blankout_adoptions_total", counter, []string{"outcome"}, "Exact solutions under validate.policy adopt: adopted, refused (not certified, not over all records, or not better on the newest events) or timed_out (validate.adopt_wait).",
 		func(v *view, emit func(float64, ...string)) {
 			emit(float64(v.status.Validation.Adopted), "adopted")
 			emit(float64(v.status.Validation.NotAdopted), "refused")
 			emit(float64(v.status.Validation.TimedOut), "timed_out")
 		}},
-	{"blankout_adopting_records", gauge, nil, "Number of records at which learning waits for the exact solution that is to be adopted, 0 if it does not wait.",
+	{"blankout_adopting_records", gauge, nil, "Record count at which learning waits for an exact solution, 0 if it does not wait.",
 		one(func(v *view) float64 { return float64(v.status.Validation.Adopting) })},
 	{"blankout_adoption_wait_seconds", gauge, nil, "Time that learning has been waiting for that solution, 0 if it does not wait.",
 		one(func(v *view) float64 { return v.status.Validation.Waiting().Seconds() })},
-	{"blankout_adoption_wait_seconds_total", counter, nil, "Time that learning has waited for exact solutions, the wait under way included.",
+	{"blankout_adoption_wait_seconds_total", counter, nil, "Time that learning has waited for exact solutions, including the current wait.",
 		one(func(v *view) float64 { return (v.status.Validation.Waited + v.status.Validation.Waiting()).Seconds() })},
-	{"blankout_validation_running", gauge, nil, "1 while a validation is under way.",
+	{"blankout_validation_running", gauge, nil, "1 during a validation.",
 		one(func(v *view) float64 { return flag(v.status.Validation.Running) })},
-	{"blankout_validation_alarm", gauge, nil, "1 while the last validation found the live weights far from what can be had of the same events or, under validate.policy alarm, a gap above max_gap.",
+	{"blankout_validation_alarm", gauge, nil, "1 if the last validation found the live weights far from the exact ones or, under validate.policy alarm, a gap above max_gap.",
 		one(func(v *view) float64 { return flag(v.status.Validation.Alarm) })},
-	{"blankout_validation_gap_ratio", gauge, nil, "Objective of the live weights less that of the exact ones, in units of the latter, at the last validation.",
+	{"blankout_validation_gap_ratio", gauge, nil, "Live objective minus exact objective, relative to the exact one, at the last validation.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(gaugeOf(r.RelativeGap)) })},
 	{"blankout_validation_objective", gauge, []string{"side"}, "Objective at the last validation: live or exact.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
 			emit(r.Live.Objective, "live")
 			emit(r.Exact.Objective, "exact")
 		})},
-	{"blankout_validation_certificate", gauge, nil, "Bound on how far the exact objective is above the minimum.",
+	{"blankout_validation_certificate", gauge, nil, "Upper bound of the exact objective's distance to the minimum.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(gaugeOf(r.Certificate)) })},
 	{"blankout_validation_error_ratio", gauge, []string{"side"}, "Fraction of the measured events predicted wrongly at the last validation: live or exact.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
 			emit(gaugeOf(r.Live.Error)/100, "live")
 			emit(gaugeOf(r.Exact.Error)/100, "exact")
 		})},
-	{"blankout_validation_root_mean_squared_error", gauge, []string{"side"}, "Root of the mean squared error on the measured events at the last validation, in the target's own unit: live or exact; regression.",
+	{"blankout_validation_root_mean_squared_error", gauge, []string{"side"}, "Root mean squared error on the measured events at the last validation, in the target's unit: live or exact; regression.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) {
 			if live, exact := r.Live.NumbersReport, r.Exact.NumbersReport; live != nil && exact != nil {
 				emit(gaugeOf(live.RMSE), "live")
 				emit(gaugeOf(exact.RMSE), "exact")
 			}
 		})},
-	{"blankout_validation_coverage_ratio", gauge, nil, "Fraction of the counted records that the last validation could read again.",
+	{"blankout_validation_coverage_ratio", gauge, nil, "Fraction of the counted records that the last validation read again.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Coverage) })},
-	{"blankout_validation_seconds", gauge, nil, "Time the last validation took, reading and waiting included.",
+	{"blankout_validation_seconds", gauge, nil, "Duration of the last validation, including reading and waiting.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(r.Reading + r.Seconds) })},
-	{"blankout_validation_timestamp_seconds", gauge, nil, "When the last validation was made, in Unix time.",
+	{"blankout_validation_timestamp_seconds", gauge, nil, "Unix time of the last validation.",
 		ofLast(func(r *batch.Validation, emit func(float64, ...string)) { emit(unix(r.Time)) })},
-	{"blankout_group_members", gauge, []string{"state"}, "Members of the group as this one knows it: learning, or standby for want of a partition.",
+	{"blankout_group_members", gauge, []string{"state"}, "Members known to this one: learning, or standby without a partition.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.group != nil {
 				emit(float64(v.group.Members-v.group.Standby), "learning")
 				emit(float64(v.group.Standby), "standby")
 			}
 		}},
-	{"blankout_group_generation", gauge, nil, "Generation of the consumer group that this member is in.",
+	{"blankout_group_generation", gauge, nil, "Generation of this member's consumer group.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Generation) })},
 	{"blankout_group_partitions", gauge, nil, "Partitions that this member learns.",
 		fromGroup(func(s *group.Status) float64 { return float64(len(s.Partitions)) })},
-	{"blankout_group_commit_log_lag_records", gauge, nil, "Commits in the commit log that this member has not applied yet.",
+	{"blankout_group_commit_log_lag_records", gauge, nil, "Commits in the commit log that this member has not applied.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Lag) })},
-	{"blankout_group_commits_total", counter, []string{"outcome"}, "Commits in the commit log that this member knows of, by all members, those before the start included: accepted, or the reason for which they were rejected.",
+	{"blankout_group_commits_total", counter, []string{"outcome"}, "Commits of all members in the commit log, including before the start: accepted, or the reason of rejection.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.group == nil {
 				return
@@ -536,19 +536,19 @@ var mainMetrics = []metric{
 				emit(float64(v.group.Refused), "rejected")
 			}
 		}},
-	{"blankout_group_delta_bytes_total", counter, nil, "Bytes of chunks that this member has written.",
+	{"blankout_group_delta_bytes_total", counter, nil, "Bytes of chunks written by this member.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaBytes) })},
 	{"blankout_group_delta_rows_total", counter, nil, "Rows in these chunks.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.DeltaRows) })},
-	{"blankout_group_reprocessed_events_total", counter, nil, "Events that this member has learned for nothing: their commit was not accepted, or could not be made.",
+	{"blankout_group_reprocessed_events_total", counter, nil, "Events that this member must learn again, because their commit was not accepted or not possible.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Reprocessed) })},
-	{"blankout_group_commit_seconds_total", counter, nil, "Time that learning stood still for this member's commits: from the cut of what was learned until the group's model held it.",
+	{"blankout_group_commit_seconds_total", counter, nil, "Time that learning paused for this member's commits, until the group's model contained them.",
 		fromGroup(func(s *group.Status) float64 { return s.Commit })},
-	{"blankout_group_sync_seconds_total", counter, nil, "Time that learning stood still for becoming equal to the group's model.",
+	{"blankout_group_sync_seconds_total", counter, nil, "Time that learning paused to sync with the group's model.",
 		fromGroup(func(s *group.Status) float64 { return s.Sync })},
-	{"blankout_group_snapshot_mismatch_total", counter, nil, "Snapshots of the group whose bytes were others than those that this member came to, since its start.",
+	{"blankout_group_snapshot_mismatch_total", counter, nil, "Snapshots of the group that differ from this member's bytes, since its start.",
 		fromGroup(func(s *group.Status) float64 { return float64(s.Mismatches) })},
-	{"blankout_group_peer_commits_behind", gauge, []string{"member"}, "How many commits the commit log had got since what the latest commit of each member built on: how old the model was that it learned with.",
+	{"blankout_group_peer_commits_behind", gauge, []string{"member"}, "Commits in the log since the base of each member's latest commit: the age of the model that it learned with.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.group != nil {
 				for _, p := range v.group.Peers {
@@ -556,14 +556,14 @@ var mainMetrics = []metric{
 				}
 			}
 		}},
-	{"blankout_group_skipped_offsets_total", counter, nil, "Offsets that the group has passed over, as blankout group skip told it to, since its beginning.",
+	{"blankout_group_skipped_offsets_total", counter, nil, "Offsets that the group has skipped by blankout group skip.",
 		fromGroup(func(s *group.Status) (n float64) {
 			for _, g := range s.Skipped {
 				n += float64(g.To - g.From)
 			}
 			return n
 		})},
-	{"blankout_group_snapshot_timestamp_seconds", gauge, nil, "When this member came to the latest snapshot, in Unix time.",
+	{"blankout_group_snapshot_timestamp_seconds", gauge, nil, "Unix time at which this member reached the latest snapshot.",
 		fromGroup(func(s *group.Status) float64 { return unix(s.SnapshotAt) })},
 }
 

@@ -210,7 +210,7 @@ func (p *program) configCheck() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "Say what is wrong with a configuration; exit 2 if anything is",
+		Short: "Check a configuration; exit 2 if it has errors",
 		Long: `check reads a configuration as run does, the files and passwords that it names
 included, and says what is wrong with it. Without -f, and without a blankout.toml here,
 there must be settings in the environment or by --set: the defaults alone need no check.
@@ -263,7 +263,7 @@ nothing that lasts, and may spoil everything else.`,
 		},
 	}
 	flags.addHere(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "what was read, and is in order, as one JSON object on standard output")
+	c.Flags().BoolVar(&asJSON, "json", false, "the checked configuration as one JSON object on standard output")
 	c.Flags().StringVar(&sample, "sample", "", "read the first events of `FILE` and name fields that look like a time or an id")
 	return c
 }

@@ -88,9 +88,9 @@ func (d *dataFlags) add(c *cobra.Command) {
 	f.StringVar(&d.flags.ID, "id", "", "`FIELD` of JSON and CSV that names the record: its key, no feature")
 	f.StringSliceVar(&d.flags.Drop, "drop", nil, "`FIELD,…` that are not features")
 	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices count from 0")
-	f.StringVar(&d.flags.Absent, "absent", d.flags.Absent, "what an example means by a field that it leaves out: auto, zero or missing\nauto: of JSON a usual field is missing, an index of svmlight, VW or images is 0; zero: a number of\nJSON is 0; missing: an index that examples usually hold is missing, and --missing-policy answers")
+	f.StringVar(&d.flags.Absent, "absent", d.flags.Absent, "meaning of an absent field: auto, zero or missing\nauto: a usual field of JSON is missing, an index of svmlight, VW or images is 0; zero: a number of\nJSON is 0; missing: a usual index is missing, too")
 	_ = c.RegisterFlagCompletionFunc("absent", cobra.FixedCompletions([]string{event.AbsentAuto, event.AbsentZero, event.AbsentMissing}, cobra.ShellCompDirectiveNoFileComp))
-	f.Var(groupsFlag{&d.flags}, "groups", "the features that fail together: every:N, or `FILE` with a line for each group\nevery:N takes columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name,\nthen fields or columns, as in sensor1 1-8,17")
+	f.Var(groupsFlag{&d.flags}, "groups", "features that fail together: every:N, or `FILE` with a line for each group\nevery:N groups columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name,\nthen fields or columns, as in sensor1 1-8,17")
 	f.StringVar(&d.refused, "refused", "fail", "a record that cannot be used: fail, or skip and count it")
 	d.settings.add(c)
 	if !d.learns {

@@ -44,7 +44,7 @@ func (o *deadLetterFlags) add(c *cobra.Command) {
 func (p *program) deadLetters() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "dead-letters",
-		Short:   "Look at records that were refused, and send them again",
+		Short:   "List refused records and send them again",
 		Example: "  blankout dead-letters list\n  blankout dead-letters replay --reason label",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },

@@ -35,7 +35,7 @@ func (o *explainFlags) add(c *cobra.Command) {
 	f.StringVar(&o.form, "explain", "", "write what each feature adds to the score, as text or json")
 	f.Lookup("explain").NoOptDefVal = "text"
 	f.StringVar(&o.class, "class", "", "explain the score of the class `NAME` [the positive one of two, else the one predicted]")
-	f.IntVar(&o.top, "top", 20, "list so many features of an explanation, those that count most; 0 is all")
+	f.IntVar(&o.top, "top", 20, "list this many features of an explanation, the most important first; 0 is all")
 	_ = c.RegisterFlagCompletionFunc("explain", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -149,7 +149,7 @@ names and groups are the model's.`,
 	f.StringVar(&o.deletes[1], "delete-groups", "", "short for --noise group:`D`; with --delete for dropout:D+group:D")
 	f.IntVar(&o.copies, "copies", 1, "copies of every example")
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
-	f.Uint64Var(&o.seed, "seed", 0, "of the masks")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of the masks")
 	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
 	f.BoolVar(&o.json, "json", false, "the numbers of examples and copies as JSON on standard output; -o names a file")
 	return c

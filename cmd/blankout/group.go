@@ -244,7 +244,7 @@ func (w *writerSnapshots) turn(ctx context.Context) error {
 func (p *program) groupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "group",
-		Short:   "Look after a group of learners",
+		Short:   "Inspect and repair a group of learners",
 		Long:    `group holds what is done with a group of learners, which run --group makes, from outside.`,
 		Example: "  blankout group verify fraud -f blankout.toml\n  blankout group skip fraud events/0 150 -f blankout.toml",
 		Args:    noArgs,
@@ -259,7 +259,7 @@ func (p *program) groupSkip() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "skip NAME TOPIC/PARTITION OFFSET",
-		Short: "Have a group pass over records that were deleted before it learned them",
+		Short: "Skip records that were deleted before a group learned them",
 		Long: `skip has the group of a NAME go on at OFFSET of a partition of its events, where it has not
 come to yet: for retention, or a hand, has deleted the records that it would learn next, and
 its members end with an error that names this command. What lies before is not learned. The

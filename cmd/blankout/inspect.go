@@ -38,7 +38,7 @@ func (p *program) inspect() *cobra.Command {
 	var settings configFlags
 	c := &cobra.Command{
 		Use:   "inspect [-m] FILE",
-		Short: "Tell what a checkpoint, model or snapshot holds",
+		Short: "Show the contents of a checkpoint, model or snapshot",
 		Long: `inspect verifies a file and tells what is in it: where in the stream it belongs,
 what was learned how from how many events, and the features that weigh most. Of
 a checkpoint directory it takes the newest file.
@@ -106,10 +106,10 @@ the group has come, which member has committed what, and what was refused.`,
 	}
 	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, as without -m")
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
-	c.Flags().IntVar(&weights, "weights", 10, "so many of the largest weights of each class")
+	c.Flags().IntVar(&weights, "weights", 10, "show this many of the largest weights of each class")
 	c.Flags().StringVar(&curves, "curves", "", "draw the splines of numeric fields instead, an SVG file each in the directory `DIR`")
-	c.Flags().BoolVar(&features, "features", false, "the health of the fields instead: what is missing or has moved, the worst first")
-	c.Flags().StringVar(&group, "group", "", "the commit log of the group of this `NAME` instead of a file")
+	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead, the worst first")
+	c.Flags().StringVar(&group, "group", "", "show the commit log of the group `NAME` instead of a file")
 	settings.add(c)
 	return c
 }

@@ -16,7 +16,7 @@ import (
 func (p *program) labelsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "labels",
-		Short:   "Look after events that wait for their labels",
+		Short:   "Manage events that wait for their labels",
 		Example: "  blankout labels forget order-17",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -25,7 +25,7 @@ func (p *program) labelsCommand() *cobra.Command {
 	var asJSON bool
 	forget := &cobra.Command{
 		Use:   "forget ID…",
-		Short: "Take away events that wait for their labels",
+		Short: "Delete events that wait for their labels",
 		Long: `forget takes the features of waiting events away, from the files too, and nothing is
 learned of them: their labels are counted as forgotten. An id stays until the wait
 of its event is over.

@@ -123,14 +123,14 @@ Predictions and the other measures are silent ones, with --declared declared one
 	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\nto .csv and .jsonl with probabilities")
 	f.Float64Var(&o.remove, "delete", 0, "delete each feature with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "delete each group of features with probability `D`")
-	f.BoolVar(&o.declared, "declared", false, "predict with what is deleted declared missing, for --missing-policy")
-	f.BoolVar(&o.rescale, "rescale", false, "drop what is deleted, and multiply the surviving features by 1/(1-D)")
+	f.BoolVar(&o.declared, "declared", false, "declare the deleted features missing, for --missing-policy")
+	f.BoolVar(&o.rescale, "rescale", false, "drop the deleted features, and multiply the others by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
-	f.StringVar(&o.unknown, "unseen", "refuse", "an example of which the model has seen no feature: refuse, or answer\nanswer scores it as one without features")
+	f.StringVar(&o.unknown, "unseen", "refuse", "an example without a known feature: refuse, or answer\nanswer scores it like an example without features")
 	f.BoolVar(&o.unlabeled, "unlabeled", false, "the examples have no labels")
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
-	f.Uint64Var(&o.seed, "seed", 0, "of the deletions")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of the deletions")
 	f.BoolVar(&o.json, "json", false, "the measures as one JSON object on standard output")
 	return c
 }
@@ -429,7 +429,7 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 
 // addMissingFlag adds --missing-policy, which says in every command the same.
 func addMissingFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone scores what is left, rescale multiplies that by 1/(1 - fraction missing),\nimpute estimates numbers from other fields, auto mixes")
+	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone scores the fields that are left, rescale multiplies the score by\n1/(1 - fraction missing), impute estimates them, auto mixes")
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 

@@ -86,7 +86,7 @@ JSON Schema (.json), which is registered as TOPIC-value with the registry of [re
 	f.StringVar(&o.schema, "schema", "", "write by the schema in `FILE`: .avsc, .proto or .json")
 	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second (0: as fast as it goes)")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
-	f.BoolVar(&o.create, "create", false, "create the topic if there is none")
+	f.BoolVar(&o.create, "create", false, "create the topic if it does not exist")
 	f.BoolVar(&o.json, "json", false, "the number of records as one JSON object on standard output")
 	return c
 }

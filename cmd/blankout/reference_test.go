@@ -121,6 +121,7 @@ func referenceFlags() string {
 				return
 			}
 			value, usage := pflag.UnquoteUsage(f)
+			usage = strings.Replace(usage, "\n", "; ", 1) // after the first line, which --help shows alone
 			text := "--" + f.Name
 			if f.Shorthand != "" {
 				text = "-" + f.Shorthand + ", " + text

@@ -108,24 +108,24 @@ then only answers requests for predictions.`,
 	f := c.Flags()
 	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` instead of topics; - is standard input\nalso .gz, .zst, .parquet, or kafka://HOST:PORT/TOPIC as of train")
 	f.StringVar(&o.labels, "labels", "", "`FILE` of delayed labels of the events of -d")
-	f.String("id", "", "`FIELD` by which events and labels are joined [record.id, labels.id]")
-	f.BoolVar(&o.reset, "reset", false, "start afresh; existing checkpoints are moved to set-aside-N")
-	f.StringVar(&o.from, "from", "", "go on from this `CHECKPOINT` instead of the newest")
+	f.String("id", "", "`FIELD` that joins events and labels [record.id, labels.id]")
+	f.BoolVar(&o.reset, "reset", false, "start again; existing checkpoints are moved to set-aside-N")
+	f.StringVar(&o.from, "from", "", "continue from this `CHECKPOINT` instead of the newest")
 	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after `N` records")
-	f.BoolVar(&o.untilEnd, "until-end", false, "end where the topic ends now")
+	f.BoolVar(&o.untilEnd, "until-end", false, "stop at the current end of the topic")
 	f.BoolVar(&o.serve, "serve", false, "with -d: serve the page, metrics and the model while it learns")
-	f.BoolVar(&o.serveOn, "keep-serving", false, "serve, also after the events have ended, until a signal")
+	f.BoolVar(&o.serveOn, "keep-serving", false, "continue to serve after the events have ended, until a signal")
 	f.StringVar(&o.refused, "refused", "fail", "a run that learned nothing, or refused more than half: fail or skip\nfail saves no checkpoint at the end and exits with 3, skip saves it")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` to learn from [kafka.topics]")
-	f.StringVar(&o.group, "group", "", "learn one model together with all who give this `NAME` [group.name]")
+	f.StringVar(&o.group, "group", "", "learn one model together with all members of the group `NAME` [group.name]")
 	f.StringVar(&o.fromGroup, "from-group", "", "with --group: a new group begins with the state of the stopped group `NAME`")
 	for _, l := range settingFlags {
 		first, more, _ := strings.Cut(l.usage, "\n")
 		f.String(l.name, "", strings.TrimSuffix(first+" ["+l.key+"]\n"+more, "\n"))
 	}
 	f.BoolVar(&o.predict, "predict-only", false, "learn nothing: score predict.topic by the model of predict.model")
-	f.BoolVar(&o.answers, "answers", false, "with -d: write what is predicted of each event before it is learned, a line each")
+	f.BoolVar(&o.answers, "answers", false, "with -d: write the prediction of each event before it is learned, a line each")
 	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
 	return c
 }
@@ -133,8 +133,8 @@ then only answers requests for predictions.`,
 // settingFlags are the flags that mean the same as those of train.
 var settingFlags = []struct{ name, key, usage string }{
 	{"loss", "learner.loss", "`LOSS`, as logistic, squared or poisson\n" + valuesUsage(loss.Names())},
-	{"noise", "learner.noise", "`NOISE` to stand, as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
-	{"expected-missing", "learner.expected_missing", "expect a fraction `D` of features declared missing\nof loss that nothing declares see --silent-missing"},
+	{"noise", "learner.noise", "`NOISE` to tolerate, as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
+	{"expected-missing", "learner.expected_missing", "expect a fraction `D` of features declared missing\nfor silent loss see --silent-missing"},
 	{"expected-missing-groups", "learner.expected_missing_groups", "expect a fraction `D` of groups declared missing"},
 	{"silent-missing", "learner.silent_missing", "expect a fraction `D` of features to die silently"},
 	{"missing-policy", "learner.missing_policy", "missing `POLICY`: auto, none, rescale or impute"},

@@ -58,7 +58,7 @@ func (p *program) simulate() *cobra.Command {
 	o.fit.Estimators = estimators.All()
 	c := &cobra.Command{
 		Use:   "simulate -m MODEL[,MODEL…] -d FILE [--nightmare NIGHTMARE] [-o DIR]",
-		Short: "Replay recorded events with features dying, and draw what happens",
+		Short: "Replay recorded events while features die, and plot the errors",
 		Long: `simulate lets models and learners meet recorded events in nightmares: features that
 die, drift or turn noisy. With -o it writes results.json, results.csv, results.md and figures
 (PNG and SVG) of the error against the level of the nightmare and over time.
@@ -121,11 +121,11 @@ out from FILE that are deleted in the same way.`,
 	f.StringVar(&o.deletes[1], "delete-groups", "", "`D,…`: short for --nightmare groups:D,…")
 	f.StringArrayVar(&o.groups, "group", nil, "`NAME=COLUMNS`: name columns of a sparse format, as in sensor1=1-8,17-24")
 	f.BoolVar(&o.declared, "declared", false, "show the declared curve alone")
-	f.BoolVar(&o.rescale, "rescale", false, "a further curve: drop the dead, and multiply the survivors by 1/(fraction left)")
+	f.BoolVar(&o.rescale, "rescale", false, "add a curve: drop dead features, and multiply the others by 1/(fraction left)")
 	addMissingFlag(c, &o.missing)
-	f.IntVar(&o.replay.Repeat, "repeat", 5, "draw what is random `R` times; two or more give confidence bands")
-	f.Uint64Var(&o.replay.Seed, "seed", 0, "of everything random")
-	f.IntVar(&o.replay.Bins, "bins", 50, "stretches of the stream in the error over time")
+	f.IntVar(&o.replay.Repeat, "repeat", 5, "`R` random draws; two or more give confidence bands")
+	f.Uint64Var(&o.replay.Seed, "seed", 0, "seed of all random choices")
+	f.IntVar(&o.replay.Bins, "bins", 50, "number of intervals in the error over time")
 	f.IntVar(&o.maxEvents, "max-events", 0, "take the first `N` events only")
 	f.StringArrayVar(&o.learn, "learn", nil, "a learner, with `KEY=VALUE …` of [learner] changed\nas in --learn=noise=none; alone: with none changed")
 	f.Lookup("learn").NoOptDefVal = " "

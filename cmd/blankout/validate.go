@@ -112,7 +112,7 @@ file wants the same file with -d; one whose labels came later that of the labels
 	f.StringVarP(&o.model, "model", "m", "", "`CHECKPOINT`, or the newest one of a directory")
 	f.StringVarP(&o.data, "data", "d", "", "the events' `FILE`, or kafka://…, for a checkpoint learned from one")
 	f.StringVar(&o.labels, "labels", "", "the `FILE` of their labels, for a checkpoint learned with --labels")
-	f.String("id", "", "`FIELD` by which events and labels are joined [record.id, labels.id]")
+	f.String("id", "", "`FIELD` that joins events and labels [record.id, labels.id]")
 	addMissingFlag(c, &o.missing)
 	f.StringVar(&o.bound, "bound", "", "`exact`: over all masks of dropout, in place of the bound learned under")
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
