@@ -429,7 +429,7 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 
 // addMissingFlag adds --missing-policy, which says in every command the same.
 func addMissingFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone scores the fields that are left, rescale multiplies the score by\n1/(1 - fraction missing), impute estimates them, auto mixes")
+	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone omits the missing fields, rescale multiplies the score by\n1/(1 - fraction missing), impute estimates them, auto mixes")
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 

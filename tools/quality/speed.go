@@ -81,8 +81,8 @@ func (c *comparison) speed() error {
 	}
 	fmt.Fprintf(c.w, `# Speed
 
-Made by %[1]s in %[2]d minutes on %[3]d cores (%[4]s). Times are medians of %[5]d runs in turn; processor
-time says more than wall clock where other programs share the cores.
+Made by %[1]s in %[2]d minutes on %[3]d cores (%[4]s). Times are medians of %[5]d runs in turn.
+Prefer processor time to wall clock if other programs share the cores.
 
 ## Compared with Vowpal Wabbit
 

@@ -125,9 +125,9 @@ func (c *comparison) works() (m, rates measured, err error) {
 func writeWorks(w io.Writer, m, rates measured) {
 	fmt.Fprint(w, `## What an event costs
 
-Processor time of a JSON event of 11 features, and what it is to that of `+"`json.Valid`"+` of such an event in the same
-round, which another machine has alike: `+"`.ci/run`"+` says what is more than 5 % above this column. The stages are
-`+"`go test -run xxx -bench Event ./stream`"+`, one goroutine; the others are whole processes.
+Processor time of a JSON event of 11 features, also as a multiple of the time that `+"`json.Valid`"+` takes for such an
+event in the same round. That multiple is comparable between machines; `+"`.ci/run`"+` reports rows that exceed it by over
+5 %. The stages are `+"`go test -run xxx -bench Event ./stream`"+`, one goroutine; the others are whole processes.
 
 | work | ns | / json.Valid |
 |---|---|---|
@@ -138,8 +138,8 @@ round, which another machine has alike: `+"`.ci/run`"+` says what is more than 5
 	fmt.Fprint(w, `
 ## A topic compared with a consumer that only counts
 
-`+"`go test -run xxx -bench Consume ./stream`"+` reads a topic of such events from a broker in another process by
-kafka-go's `+"`Client.Fetch`"+`, counting only, and by the learner's own ways; rates by the wall clock:
+`+"`go test -run xxx -bench Consume ./stream`"+` reads a topic of such events from a broker in another process. The
+reference counts events with kafka-go's `+"`Client.Fetch`"+`; rates are by the wall clock:
 
 | way | rate / Client.Fetch |
 |---|---|
