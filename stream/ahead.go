@@ -1,6 +1,6 @@
 package stream
 
-// This file reads and decodes a file ahead of its reader.
+// This file reads and decodes a file ahead of its caller.
 
 import (
 	"context"
@@ -11,17 +11,16 @@ import (
 	"blankout/stream/record"
 )
 
-// pipeline reads and decodes a File in goroutines of its own: one reads, and where
-// lines can be decoded apart from each other others decode, block by block. Next
-// gives the blocks out in the order of the file, so that nothing depends on the
-// number of threads.
+// pipeline reads and decodes a File in its own goroutines. One goroutine reads. Where lines can be decoded
+// independently, others decode block by block. Next returns the blocks in the order of the file, so the result does not
+// depend on the number of threads.
 type pipeline struct {
-	free, ready chan *block // to fill, and in the order of the file
-	work        chan *block // to decode
+	free, ready chan *block // empty blocks, and filled ones in the order of the file
+	work        chan *block // blocks to decode
 	stop        chan struct{}
-	cancel      func() // a read of standard input
+	cancel      func() // cancels a read of standard input
 	done        sync.WaitGroup
-	held        *block // by the caller of Next
+	held        *block // block that the caller of Next uses
 	err         error
 }
 
@@ -31,28 +30,25 @@ type block struct {
 	bytes []byte
 	err   error
 
-	packed any // what pack has made of the examples
-	// For lines that are decoded apart.
+	packed any // result of pack for the examples
+	// For lines that are decoded independently.
 	lines   record.Lines // in bytes
 	records []record.Record
-	labels  [][]byte // nil for a refused record
+	labels  [][]byte // nil for a rejected record
 	index   []uint32 // of all examples
 	value   []float64
 	decoded chan struct{}
 }
 
-// blockLines bounds the lines of a block that are decoded apart.
+// blockLines is the largest number of lines in a block that is decoded independently.
 const blockLines = 1 << 10
 
-// Ahead makes the File read and decode in goroutines of its own, a few batches
-// ahead of Next: svmlight with numeric indices on the given number of threads,
-// other formats on one. The Schema then grows while a batch is being learned: a
-// caller must read the Batch's Schema and not the one that the File adds to. Close
-// ends the goroutines.
+// Ahead makes the File read and decode in its own goroutines, a few batches ahead of Next. svmlight with numeric
+// indexes uses the given number of threads, other formats use one. The Schema grows while a batch is being learned, so
+// callers must use the Schema of the Batch, not that of the File. Close ends the goroutines.\
 //
-// A pack that is not nil is called in those goroutines, several at the same time, with
-// the Examples of each Batch; Packed returns what it has returned. The Examples have no
-// Labels yet, and one whose Label cannot be used is refused afterwards.
+// If pack is not nil, these goroutines call it with the Examples of each Batch, several at the same time. Packed
+// returns its result. The Examples have no Labels then. An Example whose Label is invalid is rejected afterwards.
 func (f *File) Ahead(threads int, pack func([]event.Example) any) {
 	threads = max(threads, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -135,8 +131,8 @@ func (a *pipeline) next(ctx context.Context, f *File, b *event.Batch) error {
 	return nil
 }
 
-// decode decodes all of k's lines except their labels. The entries of all examples
-// lie one behind the other: they take four bytes at least, 1:1 and a space.
+// decode decodes all lines of k except their labels. The entries of all examples are stored one after the other. An
+// entry takes at least four bytes, as in 1:1 and a space.
 func (f *File) decode(k *block, d *record.Svmlight, s *record.Scanner) {
 	s.Set(k.lines)
 	most := len(k.lines.Text)/4 + k.lines.Count
@@ -172,6 +168,5 @@ func (f *File) decodeLabels(k *block) {
 	f.complete(&k.batch, k.lines.First+int64(k.lines.Count))
 }
 
-// Packed returns what the function given to Ahead has made of the Examples that Next
-// returned last.
+// Packed returns the result of Ahead's pack for the Examples of the last Next.
 func (f *File) Packed() any { return f.pipeline.held.packed }

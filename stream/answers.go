@@ -1,6 +1,6 @@
 package stream
 
-// This file checks the answers of brokers before kafka-go decodes them.
+// This file checks responses of brokers before kafka-go decodes them.
 
 import (
 	"bytes"
@@ -14,34 +14,33 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// maxAnswer bounds all answers of brokers except those to fetches, which are checked
-// where they are read.
+// maxAnswer is the largest size of any response except fetch responses, which are checked where they are read.
 const maxAnswer = 16 << 20
 
-// checkedConn is a connection to a broker whose answers are sound before kafka-go
-// reads them: it makes room for as many elements as an answer says it has, so that
-// 14 bytes may ask for 100 GB. An answer is read whole, in memory that grows with
-// what comes, and decoded once by kmsg, which accepts no length beyond the answer's end.
+// checkedConn is a connection to a broker that checks responses before kafka-go reads them. kafka-go allocates as many
+// elements as a response claims to have, so 14 bytes may request 100 GB. checkedConn reads the whole response, into
+// memory that grows with the received bytes, and decodes it once with kmsg, which accepts no length beyond the end of
+// the response.
 type checkedConn struct {
 	net.Conn
 
-	// These are about what is written: the request's header, and what is left of it.
+	// State of writing: the bytes of the request's header so far, and the remaining length.
 	header []byte
 	left   int
 
 	mu      sync.Mutex
-	asked   []asked // requests without an answer yet
-	trusted bool    // nothing is checked any more
+	asked   []asked // requests without a response yet
+	trusted bool    // no more checks
 
-	// These are about what is read.
-	answer  bytes.Buffer // checked, and not yet given out
-	through int          // bytes of the answer that are given out as they come
+	// State of reading: checked bytes that are not yet returned.
+	answer  bytes.Buffer // checked, not yet returned
+	through int          // remaining bytes of a response that is passed through
 }
 
-// asked is a request by its kind.
+// asked is the kind of a request.
 type asked struct{ key, version int16 }
 
-// Write notes what is asked for.
+// Write records the kind of each request.
 func (c *checkedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	for b := b[:n]; len(b) > 0; {
@@ -66,7 +65,7 @@ func (c *checkedConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Read gives out the next bytes of answers that are sound.
+// Read returns the next bytes of valid responses.
 func (c *checkedConn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return c.Conn.Read(b)
@@ -87,7 +86,7 @@ func (c *checkedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// next reads the start of an answer, and all of it if it is to be checked.
+// next reads the start of a response, and all of it if it is to be checked.
 func (c *checkedConn) next() error {
 	var size [4]byte
 	if _, err := io.ReadFull(c.Conn, size[:]); err != nil {
@@ -111,10 +110,10 @@ func (c *checkedConn) next() error {
 		c.through = max(n, 0)
 		return nil
 	case key == protocol.SaslHandshake && a.version == 0:
-		c.trusted = true // what follows has no headers (brokers before Kafka 1.0)
+		c.trusted = true // no headers follow (brokers before Kafka 1.0)
 		return nil
 	case looksLikeTLS(size):
-		return nil // of a broker that wants TLS: kafka-go says so
+		return nil // from a broker that expects TLS: kafka-go reports it
 	case n < 4 || n > maxAnswer:
 		return fmt.Errorf("an answer of %d bytes to a request of %v", n, key)
 	default:
@@ -131,10 +130,10 @@ func (c *checkedConn) next() error {
 	}
 }
 
-// looksLikeTLS tells an alert of TLS from the length of an answer.
+// looksLikeTLS reports whether the length of a response is in fact a TLS alert.
 func looksLikeTLS(size [4]byte) bool { return size[0] == 0x15 && size[1] == 3 && size[2] <= 4 }
 
-// check decodes an answer, which begins with the correlation id.
+// check decodes a response, which begins with the correlation ID.
 func (a asked) check(body []byte) error {
 	response := kmsg.ResponseForKey(a.key)
 	if response == nil {

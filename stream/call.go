@@ -1,8 +1,8 @@
 package stream
 
-// Requests that kafka-go does not have, or encodes in a way that brokers refuse, are
-// encoded here by kmsg, and go over kafka-go's connections like all others: kafka-go
-// finds the broker to ask, a group's coordinator or a partition's leader.
+// This file sends requests that kafka-go lacks, or that it encodes in a way that brokers reject. kmsg encodes them.
+// They use kafka-go's connections like all others, because kafka-go finds the right broker: a group's coordinator or a
+// partition's leader.
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// call is a request of a fixed version and its response. Whom it is for is said by the
-// types that embed it. It implements protocol.RawExchanger.
+// call is a request of a fixed version and its response. The types that embed it name the recipient. It implements
+// protocol.RawExchanger.
 type call struct {
 	request  kmsg.Request
 	response kmsg.Response
@@ -35,7 +35,7 @@ func (x *call) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	}
 	response := x.request.ResponseKind()
 	c := cursor{b: body}
-	c.int32() // correlation id
+	c.int32() // correlation ID
 	if response.IsFlexible() {
 		c.tags()
 	}
@@ -80,7 +80,7 @@ func (x *leaderCall) Broker(c protocol.Cluster) (protocol.Broker, error) {
 func askGroup[R kmsg.Response](ctx context.Context, k *cluster, group string, request kmsg.Request) (r R, err error) {
 	x := &groupCall{call{request: request}, group}
 	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
-		return r, err // x may still be written to
+		return r, err // a goroutine may still write to x
 	}
 	return x.response.(R), nil
 }

@@ -1,11 +1,10 @@
 package stream
 
-// A commit log is a topic in which several writers keep one history, the same for all
-// readers. Its partition 0 holds commits, whose order counts; the others hold chunks,
-// which commits refer to by their places. A chunk is acknowledged before the commit is
-// written, so a reader of the commit finds its chunks, or knows for certain that they are
-// gone; that is the same for every reader, or an error. Nothing expires by itself; Trim
-// deletes what a snapshot makes superfluous (snapshots.go).
+// A commit log is a topic in which several writers keep one history that all readers see alike. Partition 0 holds
+// commits, whose order counts. The other partitions hold chunks, which commits refer to by their places. A chunk is
+// acknowledged before its commit is written, so a reader of the commit either finds the chunks or knows for certain
+// that they are gone, like every other reader. Nothing expires by itself. Trim deletes what a snapshot has made
+// unnecessary (snapshots.go).
 
 import (
 	"context"
@@ -26,23 +25,22 @@ import (
 type CommitLogConfig struct {
 	ConnectConfig
 	Topic string
-	// Create makes the topic where it is missing: with retention.ms = -1 and without unclean
-	// leader elections, and with min.insync.replicas = 2 where the brokers keep three
-	// copies or more of it.
+	// Create creates the topic if it does not exist, with retention.ms = -1 and without unclean leader elections. If
+	// the brokers keep three or more replicas, it also sets min.insync.replicas = 2.
 	Create bool
-	// Partitions of a created topic that hold chunks.
+	// Partitions is the number of partitions with chunks, for a created topic.
 	Partitions int
-	// DeliveryTimeout bounds the tries for one record.
+	// DeliveryTimeout limits the retries for one record.
 	DeliveryTimeout time.Duration
-	Log             *slog.Logger // nil: no log
+	Log             *slog.Logger // nil means no log
 }
 
-// DefaultCommitLogConfig returns the defaults.
+// DefaultCommitLogConfig returns the default settings.
 func DefaultCommitLogConfig() CommitLogConfig {
 	return CommitLogConfig{ConnectConfig: DefaultConnectConfig(), Create: true, Partitions: 8, DeliveryTimeout: 2 * time.Minute}
 }
 
-// Place is where a record of a commit log is.
+// Place is the position of a record in a commit log.
 type Place struct {
 	Partition int32
 	Offset    int64
@@ -53,10 +51,10 @@ type CommitLog struct {
 	config   CommitLogConfig
 	producer *Producer
 	id       string
-	turn     int // of the partitions that hold chunks
+	turn     int // next partition for a chunk
 }
 
-// TrimmedError says that something of a commit log is no longer there: a snapshot holds it.
+// TrimmedError says that records of a commit log have been deleted, because a snapshot holds their content.
 type TrimmedError struct {
 	Topic string
 	Place
@@ -67,7 +65,7 @@ func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("%s/%d: offset %d has been trimmed, the log starts at %d: go on from the newest snapshot", e.Topic, e.Partition, e.Offset, e.Start)
 }
 
-// OpenCommitLog connects, and makes the topic where that is allowed.
+// OpenCommitLog connects, and creates the topic if allowed.
 func OpenCommitLog(ctx context.Context, c CommitLogConfig) (*CommitLog, error) {
 	if c.Partitions < 1 {
 		return nil, event.KeyErrorf("partitions", "partitions %d, want at least 1 for chunks", c.Partitions)
@@ -93,11 +91,11 @@ func OpenCommitLog(ctx context.Context, c CommitLogConfig) (*CommitLog, error) {
 	return l, nil
 }
 
-// ID returns the brokers' id of the topic, "" where they give none.
+// ID returns the topic ID, or "" if the brokers have none.
 func (l *CommitLog) ID() string { return l.id }
 
-// AppendChunk writes a chunk and returns its place once it is acknowledged. After an
-// error it may be there nevertheless, which does no harm: nothing refers to it.
+// AppendChunk writes a chunk and returns its place once it is acknowledged. After an error the chunk may still have
+// been written. That is harmless, because nothing refers to it.
 func (l *CommitLog) AppendChunk(ctx context.Context, data []byte) (Place, error) {
 	partition := int32(1 + l.turn%(len(l.producer.numbers)-1))
 	l.turn++
@@ -111,8 +109,8 @@ func (l *CommitLog) AppendChunk(ctx context.Context, data []byte) (Place, error)
 	return Place{partition, offset}, nil
 }
 
-// AppendCommit writes a commit and returns its offset once it is acknowledged, -1 if the
-// brokers do not say. After an error it may be there nevertheless, or come to be.
+// AppendCommit writes a commit and returns its offset once it is acknowledged, or -1 if the brokers do not report it.
+// After an error the commit may still have been written, or be written later.
 func (l *CommitLog) AppendCommit(ctx context.Context, data []byte) (offset int64, err error) {
 	if offset, err = l.producer.Append(ctx, 0, Message{Value: data}); err != nil {
 		return -1, fmt.Errorf("writing a commit: %w", err)
@@ -120,17 +118,17 @@ func (l *CommitLog) AppendCommit(ctx context.Context, data []byte) (offset int64
 	return offset, nil
 }
 
-// Partitions returns the number of partitions, that of the commits included.
+// Partitions returns the number of partitions, including that of the commits.
 func (l *CommitLog) Partitions() int { return len(l.producer.numbers) }
 
-// End returns the offset that follows the last commit.
+// End returns the offset after the last commit.
 func (l *CommitLog) End(ctx context.Context) (int64, error) {
 	ends, err := l.producer.cluster.offsets(ctx, l.config.Topic, []int32{0}, kafka.LastOffset, false)
 	return ends[0], err
 }
 
-// Trim deletes the records before an offset of each partition, by number; 0 and less
-// deletes none. Records that are deleted stay deleted.
+// Trim deletes the records before an offset in each partition, by partition number. 0 or less deletes nothing. Deleted
+// records do not come back.
 func (l *CommitLog) Trim(ctx context.Context, before []int64) error {
 	k := l.producer.cluster
 	for partition, offset := range before {
@@ -169,8 +167,7 @@ func (l *CommitLog) Trim(ctx context.Context, before []int64) error {
 	return nil
 }
 
-// LogRange returns the offsets that the log of a partition of a topic holds: start <= offset
-// < end.
+// LogRange returns the offsets of the records in a partition: start <= offset < end.
 func LogRange(ctx context.Context, c ConnectConfig, topic string, partition int32, log *slog.Logger) (start, end int64, err error) {
 	k, err := connect(ctx, c, []string{topic}, log)
 	if err != nil {
@@ -193,14 +190,14 @@ func LogRange(ctx context.Context, c ConnectConfig, topic string, partition int3
 	return starts[partition], ends[partition], err
 }
 
-// Close ends the connections. A record whose writing has failed is given up.
+// Close closes the connections. It gives up a record whose writing has failed.
 func (l *CommitLog) Close() error {
-	_ = l.producer.Close() // its error is about that record, and was reported
+	_ = l.producer.Close() // the error is about that record and has been reported
 	return nil
 }
 
-// CommitLogReader reads the commits of a commit log in their order, and chunks by their places.
-// It belongs to one goroutine; those of its Reader end with Close.
+// CommitLogReader reads the commits of a commit log in order, and chunks by their places. It belongs to one goroutine.
+// Close ends the goroutines of its Reader.
 type CommitLogReader struct {
 	config   CommitLogConfig
 	topic    string
@@ -208,14 +205,14 @@ type CommitLogReader struct {
 	reader   *Reader
 	wait     time.Duration
 	unpack   unpacker
-	readOnly bool // and writes nothing
+	readOnly bool // writes nothing
 
-	partitions []int32 // as far as known
+	partitions []int32 // known so far
 }
 
-// ReadCommitLog reads a commit log from an offset on. id is what CommitLog.ID returned when that
-// offset was learned, "" if unknown. Under toEnd the reader ends where the commit log ends now.
-// The error is a *TrimmedError where the commits from there on are not all there.
+// ReadCommitLog reads a commit log from an offset on. id is the CommitLog.ID of the time when that offset was stored,
+// or "" if unknown. With toEnd the reader stops at the present end of the commit log. The error is a *TrimmedError if
+// some commits from there on have been deleted.
 func ReadCommitLog(ctx context.Context, c CommitLogConfig, id string, from int64, toEnd bool) (*CommitLogReader, error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = c.ConnectConfig, []string{c.Topic}, []int32{0}, c.Log
@@ -229,7 +226,7 @@ func ReadCommitLog(ctx context.Context, c CommitLogConfig, id string, from int64
 	return &CommitLogReader{config: c, readOnly: toEnd, topic: c.Topic, id: r.ids[c.Topic], reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
 }
 
-// trimmed makes a *TrimmedError of an offset before the log's start.
+// trimmed makes a *TrimmedError from an offset before the start of the log.
 func trimmed(err error) error {
 	var out *OffsetOutOfRangeError
 	if errors.As(err, &out) && out.Offset < out.Start {
@@ -238,9 +235,8 @@ func trimmed(err error) error {
 	return err
 }
 
-// Next returns the next commits, none at the first call, and waits for them as
-// Reader.Next does. The error is a *TrimmedError where they have been trimmed, io.EOF at
-// the end of a reader that has one.
+// Next returns the next commits and waits for them as Reader.Next does. The first call returns none. The error is a
+// *TrimmedError if the commits have been deleted, or io.EOF at the end of a reader with toEnd.
 func (r *CommitLogReader) Next(ctx context.Context) ([]record.Record, error) {
 	b, err := r.reader.Next(ctx)
 	if err != nil {
@@ -253,10 +249,10 @@ func (r *CommitLogReader) Next(ctx context.Context) ([]record.Record, error) {
 	return b.Records, nil
 }
 
-// ID returns the brokers' id of the topic that is read, "" where they give none.
+// ID returns the ID of the topic, or "" if the brokers have none.
 func (r *CommitLogReader) ID() string { return r.id }
 
-// Lag returns the number of commits in the commit log that Next has not returned yet.
+// Lag returns the number of commits that Next has not returned yet.
 func (r *CommitLogReader) Lag() int64 {
 	lag := int64(0)
 	for _, p := range r.reader.Stats().Partitions {
@@ -265,20 +261,19 @@ func (r *CommitLogReader) Lag() int64 {
 	return lag
 }
 
-// Failing says why the commit log cannot be read, "" while it can be.
+// Failing returns why the commit log cannot be read, or "" while it can be.
 func (r *CommitLogReader) Failing() string {
 	s := r.reader.Stats()
 	return s.Failing()
 }
 
-// Chunk returns the record at a place, which is the caller's; nil if there is none and
-// never will be. What is in the way of that answer is tried again until ctx ends. The
-// error is a *TrimmedError for what lies before the start of the log.
+// Chunk returns the record at a place, which the caller owns. It returns nil if there is no such record and never will
+// be. It retries until it knows, or until ctx ends. The error is a *TrimmedError for places before the start of the
+// log.\
 //
-// That nothing is there is said for certain: a broker that was held up, and does not know
-// yet that others lead the partition, ends it too early. So an empty record is written
-// behind a place that seems to be past the end, which no such broker acknowledges. A reader
-// to the end writes nothing; it asks again for RequestTimeout.
+// A broker that was paused may not know that another broker leads the partition now, and report an end that is too
+// early. So before it says that a place is past the end, Chunk writes an empty record after it, which such a broker
+// does not acknowledge. A reader with toEnd writes nothing. It asks again for RequestTimeout instead.
 func (r *CommitLogReader) Chunk(ctx context.Context, at Place) (data []byte, err error) {
 	k := r.reader.cluster
 	if at.Offset < 0 || at.Partition < 1 {
@@ -307,10 +302,10 @@ func (r *CommitLogReader) Chunk(ctx context.Context, at Place) (data []byte, err
 	return data, err
 }
 
-// past holds what a reader knows of a place that seems to lie past the end of its partition.
+// past holds what a reader knows about a place that seems to be past the end of its partition.
 type past struct {
 	began time.Time
-	end   int64 // of the partition, for certain; -1: unknown
+	end   int64 // certain end of the partition, -1 if unknown
 }
 
 func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]byte, error) {
@@ -346,7 +341,7 @@ func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]b
 		}
 		records, err := r.unpack.unpack(batch.codec(), batch.records)
 		if err != nil {
-			return nil, nil // nor will it unpack for others
+			return nil, nil // no other reader can unpack it either
 		}
 		one := recordReader{rest: records, left: batch.count}
 		var raw rawRecord
@@ -357,7 +352,7 @@ func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]b
 			}
 			if batch.base+int64(raw.offsetDelta) == at.Offset {
 				if batch.codec() == 0 && raw.value != nil {
-					return slices.Clip(raw.value), nil // of an answer that nobody else reads
+					return slices.Clip(raw.value), nil // of a response that nobody else reads
 				}
 				return append([]byte{}, raw.value...), nil
 			}
@@ -369,9 +364,8 @@ func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]b
 	return nil, r.outside(ctx, at, seems)
 }
 
-// outside decides about a place where the log has nothing: before its start the record was
-// trimmed, behind its end there is none. A record that has appeared by now is asked for
-// again.
+// outside decides about a place without a record: before the start of the log the record was deleted, after the end
+// there is none. If a record has appeared meanwhile, it is requested again.
 func (r *CommitLogReader) outside(ctx context.Context, at Place, seems *past) error {
 	k, one := r.reader.cluster, []int32{at.Partition}
 	starts, err := k.offsets(ctx, r.topic, one, kafka.FirstOffset, false)
@@ -399,8 +393,8 @@ func (r *CommitLogReader) outside(ctx context.Context, at Place, seems *past) er
 	return kafka.OffsetNotAvailable
 }
 
-// mark writes an empty record to a partition and returns its offset, -1 if it is unknown:
-// what was acknowledged before lies before it.
+// mark writes an empty record to a partition and returns its offset, or -1 if unknown. Everything acknowledged earlier
+// lies before it.
 func (r *CommitLogReader) mark(ctx context.Context, partition int32) (offset int64, err error) {
 	c := DefaultProducerConfig()
 	c.ConnectConfig, c.Topic, c.Log, c.DeliveryTimeout = r.config.ConnectConfig, r.topic, r.config.Log, r.config.DeliveryTimeout
@@ -409,11 +403,11 @@ func (r *CommitLogReader) mark(ctx context.Context, partition int32) (offset int
 		return -1, err
 	}
 	offset, err = p.Append(ctx, partition, Message{})
-	_ = p.Close() // its error is about that record, and was reported
+	_ = p.Close() // the error is about that record and has been reported
 	return offset, err
 }
 
-// Close ends all reading.
+// Close stops reading.
 func (r *CommitLogReader) Close() error {
 	if r.unpack.zstd != nil {
 		r.unpack.zstd.Close()

@@ -1,9 +1,8 @@
 package stream
 
-// How a Kafka cluster is reached: addresses, TLS, SASL, deadlines, and what is
-// done when a connection fails. kafka-go's Transport keeps connections and routes
-// requests to partition leaders; a cluster adds what it lacks: the true cause of
-// an error, giving up addresses that died, and an end to every connection.
+// This file connects to a Kafka cluster: addresses, TLS, SASL, timeouts and the handling of failed connections.
+// kafka-go's Transport keeps connections and routes requests to partition leaders. The type cluster adds the true cause
+// of an error, dropping dead addresses, and closing every connection.
 
 import (
 	"context"
@@ -31,39 +30,39 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
-// ConnectConfig says how a cluster is reached.
+// ConnectConfig holds the settings of a connection to a cluster.
 type ConnectConfig struct {
 	Brokers []string `toml:"brokers"` // host:port of one or more brokers to ask first
-	// RequestTimeout bounds every call to a broker, connecting included.
+	// RequestTimeout limits every call to a broker, including connecting.
 	RequestTimeout time.Duration `toml:"request_timeout"`
-	// ConnectTimeout bounds the wait for a first answer while brokers are not up.
+	// ConnectTimeout limits the wait for a first response while brokers start.
 	ConnectTimeout time.Duration `toml:"connect_timeout"`
-	// MetadataInterval is how old the knowledge of leaders and partitions may
-	// get. It also bounds one question for it, so it should not be below 1 s.
+	// MetadataInterval is the largest age of the known leaders and partitions. It also limits one request for them, so
+	// it should be at least 1 s.
 	MetadataInterval time.Duration `toml:"-"`
 	TLS              TLSConfig     `toml:"tls"`
 	SASL             SASLConfig    `toml:"sasl"`
 }
 
-// TLSConfig says whether and how connections are encrypted. File names are of PEM files.
+// TLSConfig says whether and how connections are encrypted. Files are in PEM format.
 type TLSConfig struct {
 	Enabled  bool   `toml:"enabled"`
-	CAFile   string `toml:"ca_file"`   // who may sign the brokers' certificates; "": the system's authorities
+	CAFile   string `toml:"ca_file"`   // certificate authorities of the brokers; "" means those of the system
 	CertFile string `toml:"cert_file"` // the client's own certificate, with KeyFile
 	KeyFile  string `toml:"key_file"`  //
 
-	ServerName string `toml:"server_name"` // name expected in the certificate; "": the address dialled
+	ServerName string `toml:"server_name"` // expected name in the certificate; "" means the dialed address
 }
 
-// SASLConfig says how the client authenticates itself. The password never
-// stands in the configuration: it is read from a file or from the environment.
+// SASLConfig says how the client authenticates. The password is read from a file or from the environment, never from
+// the configuration.
 type SASLConfig struct {
 	Mechanism    string `toml:"mechanism"`     // "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER"
-	Username     string `toml:"username"`      // of OAUTHBEARER the client's id, and the password its secret
+	Username     string `toml:"username"`      // for OAUTHBEARER the client ID; the password is the client secret
 	PasswordEnv  string `toml:"-"`             // name of an environment variable
-	PasswordFile string `toml:"password_file"` // a file; a newline at its end is dropped
-	// For OAUTHBEARER: who gives tokens, by whom its certificate may be signed ("": the
-	// system's authorities), what the tokens are for, and what the broker is told beside.
+	PasswordFile string `toml:"password_file"` // path of a file; a final newline is dropped
+	// For OAUTHBEARER: the token endpoint, the authorities of its certificate ("" means those of the system), the scope
+	// of the tokens, and extensions for the broker.
 	TokenURL    event.Address     `toml:"token_url"`
 	TokenCAFile string            `toml:"token_ca_file"`
 	Scopes      []string          `toml:"scopes"`
@@ -81,8 +80,8 @@ func DefaultConnectConfig() ConnectConfig {
 	}
 }
 
-// check reports the first setting that cannot be used, without reading a file or
-// a secret: a configuration may be checked where those are not.
+// check returns an error for the first invalid setting. It reads no file or secret, so a configuration can be checked
+// where those are missing.
 func (c *ConnectConfig) check() error {
 	if len(c.Brokers) == 0 {
 		return event.KeyErrorf("brokers", "brokers: none given")
@@ -107,8 +106,7 @@ func (c *ConnectConfig) check() error {
 	return c.SASL.check()
 }
 
-// CheckSecrets reads the password and the certificates, and reports the first thing
-// wrong with them.
+// CheckSecrets reads the password and the certificates, and returns the first error.
 func (c *ConnectConfig) CheckSecrets() error {
 	if _, err := c.TLS.Load(); err != nil {
 		return err
@@ -140,7 +138,7 @@ func (c *SASLConfig) check() error {
 	return c.checkOAuth()
 }
 
-// Load reads the files; nil if TLS is not enabled.
+// Load reads the files. It returns nil if TLS is not enabled.
 func (c *TLSConfig) Load() (*tls.Config, error) {
 	if !c.Enabled {
 		return nil, nil
@@ -181,10 +179,10 @@ func (c *SASLConfig) load() (sasl.Mechanism, error) {
 	return scram.Mechanism(algorithm, c.Username, password)
 }
 
-// cluster is a connection to a Kafka cluster, safe for concurrent use.
+// cluster is a connection to a Kafka cluster. It is safe for concurrent use.
 type cluster struct {
 	addr      net.Addr
-	names     string // the brokers asked first, for messages
+	names     string // the configured brokers, for messages
 	transport *kafka.Transport
 	client    *kafka.Client
 	timeout   time.Duration
@@ -193,12 +191,11 @@ type cluster struct {
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
-	epoch  int // how often the idle connections were given up
+	epoch  int // number of times that idle connections were dropped
 	closed bool
 }
 
-// connect prepares a cluster and waits for its first answer. topics limits
-// the metadata that is kept.
+// connect prepares a cluster and waits for its first response. topics limits the metadata that is kept.
 func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Logger) (*cluster, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -252,8 +249,8 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	return k, nil
 }
 
-// speaksHTTP asks an address. A server of HTTP does not answer a broker's request, of which
-// it awaits the end of a line.
+// speaksHTTP reports whether an HTTP server listens at an address. An HTTP server does not answer a broker request,
+// because it waits for the end of a line.
 func speaksHTTP(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
@@ -280,8 +277,7 @@ func (c trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// dial connects, under TLS if that is configured, and checks the answers; the Transport need
-// not wrap the connection again.
+// dial connects, with TLS if configured, and checks the responses. The Transport need not wrap the connection again.
 func (k *cluster) dial(ctx context.Context, network, address string, tlsConfig *tls.Config) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -305,7 +301,7 @@ func (k *cluster) dial(ctx context.Context, network, address string, tlsConfig *
 	return &checkedConn{Conn: tracked}, nil
 }
 
-// close ends every connection, also those with a request under way.
+// close closes every connection, even during a request.
 func (k *cluster) close() {
 	k.stop()
 	k.transport.CloseIdleConnections()
@@ -317,17 +313,16 @@ func (k *cluster) close() {
 	}
 }
 
-// now returns the epoch to hand to forget after a failure.
+// now returns the epoch to pass to forget after a failure.
 func (k *cluster) now() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.epoch
 }
 
-// forget gives up idle connections and cached metadata, so that the next call
-// asks where the leaders are. Without it the Transport keeps dead addresses for
-// seconds. epoch is what now returned before the failed call: of several callers
-// that fail together only the first forgets, and the others find fresh connections.
+// forget drops idle connections and cached metadata, so that the next call asks for the leaders again. Without it the
+// Transport keeps dead addresses for seconds. epoch is the result of now before the failed call. If several callers
+// fail together, only the first one forgets, and the others find fresh connections.
 func (k *cluster) forget(epoch int) {
 	k.mu.Lock()
 	first := epoch == k.epoch
@@ -340,9 +335,8 @@ func (k *cluster) forget(epoch int) {
 	}
 }
 
-// cause returns the true cause of a failed call. The Transport answers "topic
-// not found" whatever has happened while it has no metadata; asking
-// for the metadata itself brings the cause to light.
+// cause returns the true cause of a failed call. Without metadata the Transport reports "topic not found" for any
+// cause. Requesting the metadata itself reveals the cause.
 func (k *cluster) cause(ctx context.Context, err error) error {
 	var code kafka.Error
 	if ctx.Err() != nil || errors.As(err, &code) && code != kafka.UnknownTopicOrPartition && code != kafka.Unknown {
@@ -354,7 +348,7 @@ func (k *cluster) cause(ctx context.Context, err error) error {
 	return err
 }
 
-// permanent tells whether an error is one that another try cannot mend.
+// permanent reports whether retrying cannot fix an error.
 func permanent(err error) bool {
 	var code kafka.Error
 	if errors.As(err, &code) {
@@ -364,7 +358,7 @@ func permanent(err error) bool {
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
-	var alert *net.OpError // how crypto/tls reports what the other side complains about
+	var alert *net.OpError // an error that the other side reports through crypto/tls
 	return errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
 		errors.As(err, &record) || errors.As(err, &alert) && alert.Op == "remote error"
 }
@@ -374,11 +368,10 @@ const (
 	lastBackoff  = 2 * time.Second
 )
 
-// backoff sleeps before try number attempt (from 1) is repeated, a little
-// longer each time; it returns false when ctx ends first.
+// backoff sleeps before retry number attempt (from 1), a little longer each time. It returns false if ctx ends first.
 func backoff(ctx context.Context, attempt int) bool {
 	d := min(firstBackoff<<min(attempt-1, 10), lastBackoff)
-	d += rand.N(d / 4) // many clients must not come back in step
+	d += rand.N(d / 4) // many clients must not retry in step
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -389,8 +382,8 @@ func backoff(ctx context.Context, attempt int) bool {
 	}
 }
 
-// retry calls f until it succeeds, fails for good, or ctx ends. The error then is ctx's,
-// besides that of f.
+// retry calls f until it succeeds, fails permanently or ctx ends. In the last case the error is that of ctx, with that
+// of f.
 func (k *cluster) retry(ctx context.Context, doing string, f func() error) error {
 	var before error
 	for attempt := 1; ; attempt++ {
@@ -400,14 +393,14 @@ func (k *cluster) retry(ctx context.Context, doing string, f func() error) error
 			return nil
 		}
 		if err = k.cause(ctx, err); ctx.Err() != nil && before != nil {
-			err = before // says more than that the time is up
+			err = before // more informative than the timeout
 		}
 		before = err
 		if permanent(err) {
 			return fmt.Errorf("%s: %w", doing, explain(err))
 		}
 		k.forget(epoch)
-		if logged(attempt) && ctx.Err() == nil { // a stop is no failure
+		if logged(attempt) && ctx.Err() == nil { // stopping is not a failure
 			k.log.Warn(doing, "attempt", attempt, "err", explain(err))
 		}
 		if !backoff(ctx, attempt) {
@@ -416,10 +409,10 @@ func (k *cluster) retry(ctx context.Context, doing string, f func() error) error
 	}
 }
 
-// logged thins out the log lines of a failure that lasts: attempts 1, 2, 4, 8, …
+// logged limits the log lines of a lasting failure to attempts 1, 2, 4, 8, ….
 func logged(attempt int) bool { return attempt&(attempt-1) == 0 }
 
-// explain adds to an error what a person can do about it.
+// explain adds a hint for the user to an error.
 func explain(err error) error {
 	var authority x509.UnknownAuthorityError
 	var record tls.RecordHeaderError
@@ -438,9 +431,8 @@ func explain(err error) error {
 	return err
 }
 
-// partitions returns the partitions of a topic in ascending order. It asks
-// again for a moment when the topic is not there, for brokers learn of a new
-// topic one after the other.
+// partitions returns the partitions of a topic in ascending order. It retries for a moment if the topic is missing,
+// because brokers learn of a new topic one after the other.
 func (k *cluster) partitions(ctx context.Context, topic string) ([]int32, error) {
 	for attempt := 1; ; attempt++ {
 		epoch := k.now()
@@ -487,8 +479,8 @@ func (e *TopicMissingError) Error() string {
 	return fmt.Sprintf("topic %q does not exist on %s: create it, or set create_topics = true", e.Topic, e.Brokers)
 }
 
-// createTopic creates a topic unless it exists, with the brokers' default number
-// of replicas and, beside their default settings, those given as NAME=VALUE.
+// createTopic creates a topic unless it exists, with the brokers' default number of replicas. settings, as NAME=VALUE,
+// override the brokers' default settings.
 func (k *cluster) createTopic(ctx context.Context, topic string, partitions int, settings []string) error {
 	var entries []kafka.ConfigEntry
 	for _, s := range settings {
@@ -514,14 +506,13 @@ func (k *cluster) createTopic(ctx context.Context, topic string, partitions int,
 	return nil
 }
 
-// ensureTopic returns the partitions of a topic, creating it where allowed.
+// ensureTopic returns the partitions of a topic, and creates it first if allowed.
 func (k *cluster) ensureTopic(ctx context.Context, topic string, create bool, partitions int) ([]int32, error) {
 	found, _, err := k.makeTopic(ctx, topic, create, partitions)
 	return found, err
 }
 
-// makeTopic is ensureTopic with settings for a topic that it creates, and says whether it
-// created it.
+// makeTopic is ensureTopic with settings for a new topic. It also returns whether it created the topic.
 func (k *cluster) makeTopic(ctx context.Context, topic string, create bool, partitions int, settings ...string) (found []int32, created bool, err error) {
 	found, err = k.partitions(ctx, topic)
 	var missing *TopicMissingError
@@ -536,7 +527,7 @@ func (k *cluster) makeTopic(ctx context.Context, topic string, create bool, part
 	return found, true, err
 }
 
-// twoCopies is ProducerConfig.TwoCopies.
+// twoCopies applies ProducerConfig.TwoCopies.
 func (k *cluster) twoCopies(ctx context.Context, topic string) error {
 	return k.retry(ctx, "setting min.insync.replicas of topic "+topic, func() error {
 		m, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
@@ -565,9 +556,8 @@ func (k *cluster) twoCopies(ctx context.Context, topic string) error {
 	})
 }
 
-// offsets asks for the offset at a time (ms, or kafka.FirstOffset,
-// kafka.LastOffset) of each partition. A time after the last record's gives -1.
-// With committed set, the end is the last stable offset.
+// offsets returns the offset at a time (in ms, or kafka.FirstOffset or kafka.LastOffset) of each partition. A time
+// after the last record gives -1. With committed, the end is the last stable offset.
 func (k *cluster) offsets(ctx context.Context, topic string, partitions []int32, at int64, committed bool) (map[int32]int64, error) {
 	out := make(map[int32]int64, len(partitions))
 	err := k.retry(ctx, "asking for offsets of topic "+topic, func() error {

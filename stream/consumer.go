@@ -1,9 +1,8 @@
-// Package stream brings records from where they lie: it consumes them from Kafka topics
-// and reads them from files, produces them to topics, and keeps those that were refused.
+// Package stream reads and writes records: it consumes Kafka topics, reads files, produces to topics and stores
+// rejected records.\
 //
-// A source ([File], [Consumer]) fills a event.Batch through a record.Decoder, which
-// knows the format. A record that cannot be used is data, not an error: it travels in
-// the Batch as an Example with Refused set.
+// A source ([File], [Consumer]) fills an event.Batch through a record.Decoder, which knows the format. A record that
+// cannot be used is not an error: it is an Example with Refused set.
 package stream
 
 import (
@@ -27,48 +26,44 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// ConsumerConfig says what is read from a Kafka cluster and from where on: the section
-// [kafka] of the configuration. config/blankout.toml says what each key means; the
-// comments here say what a program needs beyond that.
+// ConsumerConfig says what to read from a Kafka cluster and where to start: the section [kafka] of the configuration.
+// config/blankout.toml explains each key. The comments here add what a program needs.
 type ConsumerConfig struct {
 	ConnectConfig
 	Topics          []string `toml:"topics"`
 	UnlabeledTopics []string `toml:"unlabeled_topics"`
-	Partitions      []int32  `toml:"partitions"` // of every topic; none means all, new ones included
-	// Only names the partitions that are read, of any of the topics, where it is not nil;
-	// Partitions does not count then.
+	Partitions      []int32  `toml:"partitions"` // of every topic; empty means all, including new ones
+	// Only lists the partitions to read, of any of the topics. If it is not nil, Partitions is ignored.
 	Only []TopicPartition `toml:"-"`
-	// Start is where a partition without a stored offset begins: "earliest",
-	// "latest", "timestamp:" and a time as of RFC 3339, or "offset:" and a number.
-	// Partitions that are added to a topic later are read from their beginning.
+	// Start is the start of a partition without a stored offset: "earliest", "latest", "timestamp:" with an RFC 3339
+	// time, or "offset:" with a number. Partitions that are added to a topic later are read from their beginning.
 	Start string `toml:"start"`
-	// ReadUncommitted reads the records of aborted transactions too.
+	// ReadUncommitted also reads the records of aborted transactions.
 	ReadUncommitted bool `toml:"-"`
-	// OutOfRange applies to all partitions of a topic that has been deleted and
-	// created anew since its offsets were stored.
+	// OutOfRange also applies to all partitions of a topic that was deleted and recreated since its offsets were
+	// stored.
 	OutOfRange string `toml:"out_of_range"`
-	// CheckTopicID compares the topic's id with that of the stored Position.
+	// CheckTopicID compares the topic ID with that of the stored Position.
 	CheckTopicID bool          `toml:"check_topic_id"`
-	MaxBytes     int32         `toml:"-"` // of one fetch
-	MaxWait      time.Duration `toml:"-"` // for new records, in one fetch
+	MaxBytes     int32         `toml:"-"` // size of one fetch
+	MaxWait      time.Duration `toml:"-"` // for new records in one fetch
 	Prefetch     int           `toml:"-"` // fetches of a partition that may wait to be read
-	BatchRecords int           `toml:"-"` // at most this many in one Batch
-	// DedupWindow is how many offsets back repeated records are looked for; 0 disables it.
+	BatchRecords int           `toml:"-"` // most records in one Batch
+	// DedupWindow is the number of offsets in which repeated records are detected. 0 disables detection.
 	DedupWindow      int64 `toml:"dedup_window"`
 	CreateTopics     bool  `toml:"create_topics"`
 	CreatePartitions int   `toml:"-"` // of a created topic
-	// UntilEnd ends the stream where each partition ended when the Consumer
-	// was made (unless ReadUncommitted, at its last stable offset).
+	// UntilEnd stops at the end that each partition has when the Consumer is created: the last stable offset, unless
+	// ReadUncommitted.
 	UntilEnd bool `toml:"-"`
-	// Before ends every partition before this offset, or where UntilEnd ends it if
-	// that comes first; 0 sets no bound. It goes with UntilEnd.
+	// Before stops every partition before this offset, or at the end of UntilEnd if that comes first. 0 means no limit.
+	// It requires UntilEnd.
 	Before int64 `toml:"-"`
 
-	Log *slog.Logger `toml:"-"` // nil: no log
+	Log *slog.Logger `toml:"-"` // nil means no log
 }
 
-// DefaultConsumerConfig returns the defaults: everything there is, fail rather
-// than lose a record.
+// DefaultConsumerConfig returns the default settings: read everything, and fail rather than lose a record.
 func DefaultConsumerConfig() ConsumerConfig {
 	return ConsumerConfig{
 		ConnectConfig:    DefaultConnectConfig(),
@@ -83,7 +78,7 @@ func DefaultConsumerConfig() ConsumerConfig {
 	}
 }
 
-// Check reports the first setting that cannot be used.
+// Check returns an error for the first invalid setting.
 func (c *ConsumerConfig) Check() error {
 	if err := c.ConnectConfig.check(); err != nil {
 		return err
@@ -110,7 +105,7 @@ func (c *ConsumerConfig) Check() error {
 	return nil
 }
 
-// wanted returns the partitions of a topic that are read; some is false for all of them.
+// wanted returns the partitions of a topic to read. some is false if all are read.
 func (c *ConsumerConfig) wanted(topic string) (partitions []int32, some bool) {
 	if c.Only == nil {
 		return c.Partitions, len(c.Partitions) > 0
@@ -133,12 +128,12 @@ func (c *ConsumerConfig) startOffset() (n int64, ok bool) {
 	return n, err == nil && n >= 0
 }
 
-// allTopics returns the topics, unlabeled ones included, in order.
+// allTopics returns the sorted topics, including those of unlabeled events.
 func (c *ConsumerConfig) allTopics() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabeledTopics))))
 }
 
-// startTime returns Start as ListOffsets takes it, the earliest for an offset.
+// startTime returns Start as a ListOffsets timestamp. For an offset it returns the earliest.
 func (c *ConsumerConfig) startTime() (int64, error) {
 	if _, ok := c.startOffset(); ok {
 		return kafka.FirstOffset, nil
@@ -159,44 +154,41 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 	return 0, event.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
 }
 
-// Consumer is a Source of events from Kafka topics. Its goroutines, one for each
-// partition and one that looks for new partitions, end with Close.
+// Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition and one that looks for new
+// partitions. Close ends them.\
 //
-// It delivers every record of a partition once and in offset order, from the
-// stored offset on: over gaps that compaction has left, without transaction
-// markers, without aborted records (under read_committed). Leaders that move,
-// brokers that restart, hang or drop connections are tried again for ever, with
-// a log line and counted in Stats. What another try cannot mend ends the stream
-// with an error from Next: an *OffsetOutOfRangeError or *TopicRecreatedError (under
-// the policy "fail"), a *CorruptBatchError, missing permission.
+// It delivers every record of a partition once and in offset order, from the stored offset on. It skips gaps left by
+// compaction, transaction markers, and aborted records (under read_committed). It retries forever when leaders move or
+// brokers restart, hang or drop connections. Retries are logged and counted in Stats. Next returns an error for what
+// retries cannot fix: an *OffsetOutOfRangeError or *TopicRecreatedError (under the policy "fail"), a
+// *CorruptBatchError, or a missing permission.
 type Consumer struct {
 	config  ConsumerConfig
-	topics  []string          // unlabeled ones included, in order
-	ids     map[string]string // of topics, as they were at first
+	topics  []string          // sorted, including those of unlabeled events
+	ids     map[string]string // of the topics at the start
 	cluster *cluster
 	schema  *event.Schema
 	log     *slog.Logger
 
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
-	watching bool          // for new partitions and topics made anew
-	filled   chan *fetched // by all fetchers, first come first served: fair
+	watching bool          // for new partitions and recreated topics
+	filled   chan *fetched // shared by all fetchers, in order of arrival, so it is fair
 
 	mu       sync.Mutex
-	fetchers []*fetcher // ordered by topic and partition
+	fetchers []*fetcher // sorted by topic and partition
 	retries  map[string]uint64
 
 	fetches, bytes, records atomic.Uint64
 
 	// The fields below belong to the caller of Next.
 	decoding decoding
-	active   int // partitions whose end has not been reached, under UntilEnd
+	active   int // number of partitions that have not reached their end, under UntilEnd
 	ended    error
 }
 
-// NewConsumer connects, finds the topics' partitions, and starts reading: at
-// from where it has a Position, else at config.Start. decoder runs on the
-// goroutine that calls Next; schema is the one it was made with.
+// NewConsumer connects, finds the partitions of the topics and starts reading: at the Position in from if there is one,
+// otherwise at config.Start. The goroutine that calls Next runs decoder. schema is the one that decoder was made with.
 func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Decoder, schema *event.Schema, from event.Offsets) (*Consumer, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -212,7 +204,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 		cluster:  k,
 		schema:   schema,
 		log:      k.log,
-		filled:   make(chan *fetched, 1024), // more partitions than that wait their turn
+		filled:   make(chan *fetched, 1024), // more partitions wait their turn
 		retries:  map[string]uint64{},
 		ids:      map[string]string{},
 		decoding: decoding{decoder: decoder, most: config.BatchRecords, log: k.log, unpack: unpacker{limit: maxUnpacked}},
@@ -242,7 +234,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 	return c, nil
 }
 
-// start makes the fetchers of a topic's partitions, each at its first offset.
+// start creates the fetchers of a topic's partitions, each at its first offset.
 func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) ([]*fetcher, error) {
 	k := c.cluster
 	partitions, err := k.ensureTopic(ctx, topic, c.config.CreateTopics, c.config.CreatePartitions)
@@ -286,8 +278,8 @@ func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) 
 			return nil, err
 		}
 	}
-	// A topic that was read before may have got partitions since: those are
-	// read from their beginning, or records would be lost under "latest".
+	// A topic that was read before may have new partitions. They are read from their beginning, because "latest" would
+	// lose records.
 	begun := slices.ContainsFunc(from, func(p event.Position) bool { return p.Topic == topic })
 	var fetchers []*fetcher
 	for _, p := range partitions {
@@ -351,10 +343,9 @@ func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, high
 	return f
 }
 
-// certainEnd returns the end of a partition, of which a broker has said that it is end. An
-// end before next, up to where records have been read, is asked for again until
-// RequestTimeout has passed: a broker that was held up, and does not know yet that others
-// lead the partition, ends it too early.
+// certainEnd returns the true end of a partition. end is what a broker has reported. A broker that was paused may not
+// know that another broker leads the partition, and report an end that is too early. If end is before next, up to where
+// records have been read, certainEnd asks again until RequestTimeout has passed.
 func (c *Consumer) certainEnd(ctx context.Context, topic string, partition int32, next, end int64) (int64, error) {
 	began := time.Now()
 	for attempt := 1; end < next && time.Since(began) < c.config.RequestTimeout; attempt++ {
@@ -373,8 +364,7 @@ func (c *Consumer) certainEnd(ctx context.Context, topic string, partition int32
 	return end, nil
 }
 
-// inRange applies the policy for an offset outside the log. It returns the
-// offset to go on at.
+// inRange applies the policy for an offset outside of the log. It returns the offset to continue at.
 func (c *Consumer) inRange(topic string, partition int32, next, start, end int64) (int64, error) {
 	if start <= next && next <= end {
 		return next, nil
@@ -382,7 +372,7 @@ func (c *Consumer) inRange(topic string, partition int32, next, start, end int64
 	return c.move(start, end, &OffsetOutOfRangeError{Topic: topic, Partition: partition, Offset: next, Start: start, End: end})
 }
 
-// move returns the offset to go on at by the policy; under "fail" that is err.
+// move returns the offset to continue at by the policy. Under "fail" it returns err.
 func (c *Consumer) move(start, end int64, err error) (int64, error) {
 	to := start
 	switch c.config.OutOfRange {
@@ -397,8 +387,8 @@ func (c *Consumer) move(start, end int64, err error) (int64, error) {
 	return to, nil
 }
 
-// recreated tells whether a topic of another id is another topic. One of the ids may be
-// unknown, because the checkpoint or the broker is an old one.
+// recreated reports whether a topic with another ID is another topic. One of the IDs may be unknown if the broker is
+// old.
 func (c *Consumer) recreated(was, is string) bool {
 	return c.config.CheckTopicID && was != "" && is != "" && was != is
 }
@@ -418,9 +408,8 @@ func (c *Consumer) find(topic string, partition int32) (int, bool) {
 	})
 }
 
-// watch takes up partitions that are added to the topics, and has the fetchers of
-// a topic look whether it is still the same one when its id has changed. While nothing
-// is taken from the Consumer it asks where the partitions end.
+// watch starts reading partitions that are added to the topics. When the ID of a topic changes, it makes the fetchers
+// check whether it is still the same topic. While nobody calls Next, it asks for the ends of the partitions.
 func (c *Consumer) watch(ctx context.Context) {
 	tick := time.NewTicker(c.config.MetadataInterval)
 	defer tick.Stop()
@@ -437,7 +426,7 @@ func (c *Consumer) watch(ctx context.Context) {
 		records = c.records.Load()
 		ids, err := c.cluster.topicIDs(ctx, c.topics)
 		if err != nil {
-			continue // the fetchers meet the same trouble and report it
+			continue // the fetchers meet the same error and report it
 		}
 		c.mu.Lock()
 		for _, f := range c.fetchers {
@@ -453,7 +442,7 @@ func (c *Consumer) watch(ctx context.Context) {
 			}
 			m, err := c.cluster.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 			if err != nil || len(m.Topics) != 1 {
-				continue // the fetchers meet the same trouble and report it
+				continue // the fetchers meet the same error and report it
 			}
 			var added []int32
 			c.mu.Lock()
@@ -483,8 +472,8 @@ func (c *Consumer) watch(ctx context.Context) {
 	}
 }
 
-// findEnds asks where the partitions end. A fetcher learns that by fetching, but it does
-// not fetch while nobody takes what it has.
+// findEnds asks for the ends of the partitions. A fetcher learns them by fetching, but it does not fetch while nobody
+// takes its results.
 func (c *Consumer) findEnds(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.MetadataInterval)
 	defer cancel()
@@ -508,14 +497,12 @@ func (c *Consumer) findEnds(ctx context.Context) {
 	}
 }
 
-// Next fills b with the next records of some partition, at most
-// config.BatchRecords of them, and waits for the first one if need be. Partitions
-// take turns, a fetch each. b shares no memory with the Consumer: a caller that
-// uses several Batches in turn may read ahead while it learns.
+// Next fills b with the next records of one partition, at most config.BatchRecords, and waits for the first record if
+// necessary. Partitions take turns, one fetch each. b shares no memory with the Consumer, so a caller with several
+// Batches may read ahead while it learns.\
 //
-// The first Batch of every partition has no examples and states where it starts.
-// Under UntilEnd Next returns io.EOF after the last record. It returns the
-// context's error when that ends first, and nothing is lost then. Any other error
+// The first Batch of every partition has no examples and states where the partition starts. Under UntilEnd, Next
+// returns io.EOF after the last record. If ctx ends first, Next returns its error, and nothing is lost. Any other error
 // is final and is returned again.
 func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 	d := &c.decoding
@@ -546,7 +533,7 @@ func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 	b.Topic, b.TopicID, b.Partition, b.HighWater, b.Reset = f.topic, cur.topicID, f.partition, cur.highWater, cur.reset
 	b.Examples = b.Examples[:0]
 	if cur.reset && f.repeated != nil {
-		f.repeated = &repeated{window: f.repeated.window} // what was before is another log's
+		f.repeated = &repeated{window: f.repeated.window} // earlier records belong to another log
 	}
 	next, err := d.read(ctx, b, cur)
 	if err != nil && len(b.Examples) == 0 {
@@ -558,36 +545,34 @@ func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 	f.delivered.Store(b.Next)
 	if d.index == len(cur.batches) {
 		d.current = nil
-		f.free <- cur // has room: cur came from there
+		f.free <- cur // has room, because cur came from there
 	}
 	return nil
 }
 
-// ConsumerStats counts what a Consumer has done since it was made.
+// ConsumerStats counts the work of a Consumer since its creation.
 type ConsumerStats struct {
-	Fetches, Bytes uint64 // responses and their bytes
-	Records        uint64 // handed out by Next, refused ones included
-	// Retries counts by cause: connection, timeout, not-leader, no-leader,
-	// unknown-partition, broker-error, corrupt-batch, offset-out-of-range, end-before-offset,
-	// offset-reset (a policy applied).
+	Fetches, Bytes uint64 // number of responses and their bytes
+	Records        uint64 // returned by Next, including rejected ones
+	// Retries counts retries by cause: connection, timeout, not-leader, no-leader, unknown-partition, broker-error,
+	// corrupt-batch, offset-out-of-range, end-before-offset, offset-reset (a policy was applied).
 	Retries    map[string]uint64
-	Partitions []PartitionStats // ordered by topic and partition
+	Partitions []PartitionStats // sorted by topic and partition
 }
 
 // PartitionStats is the state of one partition.
 type PartitionStats struct {
 	Topic     string
 	Partition int32
-	Next      int64 // offset after the last record handed out by Next
-	HighWater int64 // the partition's end
+	Next      int64 // offset after the last record returned by Next
+	HighWater int64 // end of the partition
 	Lag       int64 // HighWater - Next, at least 0
-	// Failing is the cause of the retries that are under way, as in Retries; ""
-	// while the partition can be read.
+	// Failing is the cause of the present retries, as in Retries. It is "" while the partition can be read.
 	Failing string
 }
 
-// Failing says which partition cannot be read, why, and how many others neither; "" while
-// all can be.
+// Failing returns which partition cannot be read, why, and how many others cannot either. It returns "" while all can
+// be read.
 func (s *ConsumerStats) Failing() string {
 	failing, first := 0, ""
 	for _, p := range s.Partitions {
@@ -603,7 +588,7 @@ func (s *ConsumerStats) Failing() string {
 	return first
 }
 
-// Stats returns the counters. It may be called from any goroutine.
+// Stats returns the counters. Any goroutine may call it.
 func (c *Consumer) Stats() ConsumerStats {
 	s := ConsumerStats{Fetches: c.fetches.Load(), Bytes: c.bytes.Load(), Records: c.records.Load()}
 	c.mu.Lock()
@@ -620,8 +605,8 @@ func (c *Consumer) Stats() ConsumerStats {
 	return s
 }
 
-// Commit stores offsets with the brokers under a group's name, where lag
-// displays look for them. The Consumer itself never reads them.
+// Commit stores offsets in the brokers under a consumer group, for tools that display lag. The Consumer itself never
+// reads them.
 func (c *Consumer) Commit(ctx context.Context, group string, offsets event.Offsets) error {
 	if len(offsets) == 0 {
 		return nil
@@ -630,7 +615,7 @@ func (c *Consumer) Commit(ctx context.Context, group string, offsets event.Offse
 	for _, p := range offsets {
 		topics[p.Topic] = append(topics[p.Topic], kafka.OffsetCommit{Partition: int(p.Partition), Offset: p.Next})
 	}
-	// A new cluster makes the topic of offsets with the first commit, and elects who keeps it.
+	// A new cluster creates the offsets topic and elects its coordinator with the first commit.
 	for attempt := 1; ; attempt++ {
 		err := c.commit(ctx, group, topics)
 		if !isAny(err, kafka.NotCoordinatorForGroup, kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress) || !backoff(ctx, attempt) {
@@ -658,7 +643,7 @@ func (c *Consumer) commit(ctx context.Context, group string, topics map[string][
 	return nil
 }
 
-// Close ends all reading and waits until it has ended. Next must not be under way.
+// Close stops reading and waits for all goroutines. Next must not be running.
 func (c *Consumer) Close() error {
 	c.cancel()
 	c.cluster.close()

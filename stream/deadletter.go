@@ -1,6 +1,6 @@
 package stream
 
-// This file keeps refused records and mislabeled events in a topic or a file.
+// This file stores rejected records and mislabeled events in a topic or a file.
 
 import (
 	"cmp"
@@ -20,43 +20,43 @@ import (
 	"blankout/internal/event"
 )
 
-// DeadLetterConfig says where records are kept: in a topic or in a file.
+// DeadLetterConfig says where dead letters are stored: in a topic or in a file.
 type DeadLetterConfig struct {
 	Topic string `toml:"topic"`
 	File  string `toml:"file"`
 }
 
-// DeadLetters keeps refused records, with their bytes and the reason, for a
-// person to look at and to send again. It delivers at least once: what was
-// added before a Flush that returned nil is stored; what was added after it may
-// be added again by a restarted program. It belongs to one goroutine.
+// DeadLetters stores rejected records, with their bytes and the reason, for a
+// person to inspect and to send again. It delivers at least once: everything
+// added before a Flush that returned nil is stored. What was added later may be
+// added again by a restarted process. It belongs to one goroutine.
 //
-// In a topic a dead letter is the record's value as it came, keyed
-// topic/partition/offset, with the headers reason, detail, topic, partition,
+// In a topic a dead letter is the original value of the record. Its key is
+// topic/partition/offset. Its headers are reason, detail, topic, partition,
 // offset, time (ms) and, if the record had one, key. Its own timestamp is the
-// present, so that a retention time counts from here. Batches are packed by gzip,
-// which leaves some ten bytes of all that. In a file it is a line
+// present, so retention counts from here. Batches are compressed with gzip,
+// which leaves about ten bytes of all headers. In a file it is a line
 //
 //	{"topic":"t","partition":0,"offset":7,"time":1700000000000,"reason":"syntax","detail":"…","key":"…","value":"…"}
 //
 // with key and value in base64.
 //
-// Where a letter is too large for its topic, or larger than 32 MiB anywhere, the longer
-// of value and key is cut until the letter is taken. Then the header (in a file the
-// number) truncated says how many bytes the value had, and truncated_key the same of the
-// key.
+// A letter that is too large for its topic, or larger than 32 MiB, is cut: the
+// longer of value and key becomes shorter until the letter is accepted. Then
+// the header (in a file the number) truncated holds the original size of the
+// value, and truncated_key that of the key.
 //
-// Mislabeled, events that were learned although their label is probably wrong, are
-// kept in the same way in a place of their own: label, score and influence
-// stand where a dead letter has reason and detail.
+// Mislabeled events were learned although their label is probably wrong. They
+// are stored in the same way in another place. They have label, score and
+// influence in place of reason and detail.
 type DeadLetters struct {
 	what     string // for errors
 	producer *Producer
 
 	file    *os.File
 	name    string
-	pending []byte // lines, or what is left of one, that are not in the file yet
-	dirty   bool   // the file holds lines that are not synced, or are not where its name is
+	pending []byte // lines, or the rest of one, that are not in the file yet
+	dirty   bool   // the file has lines that are not synced, or is no longer at its path
 	safe    int64  // bytes of the file that an earlier Flush has stored
 	log     *slog.Logger
 }
@@ -66,8 +66,7 @@ func OpenMislabeled(ctx context.Context, c DeadLetterConfig, connection ConnectC
 	return openLetters(ctx, "mislabeled events", c, connection, log)
 }
 
-// OpenDeadLetters connects to the topic, which must exist, or opens the file,
-// to which it appends.
+// OpenDeadLetters connects to the topic, which must exist, or opens the file for appending.
 func OpenDeadLetters(ctx context.Context, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
 	return openLetters(ctx, "dead letters", c, connection, log)
 }
@@ -81,8 +80,8 @@ func openLetters(ctx context.Context, what string, c DeadLetterConfig, connectio
 	}
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log = connection, c.Topic, log
-	config.DeliveryTimeout = connection.RequestTimeout // then the caller of Flush reports the error and tries again
-	// The headers of one letter are nearly those of the next. Every broker takes gzip.
+	config.DeliveryTimeout = connection.RequestTimeout // the caller of Flush reports the error and retries
+	// The headers of consecutive letters are similar. Every broker accepts gzip.
 	config.Compression, config.Shrink = "gzip", shrinkLetter
 	p, err := NewProducer(ctx, config)
 	if err != nil {
@@ -97,7 +96,7 @@ func openLetterFile(what, name string, log *slog.Logger) (*DeadLetters, error) {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	d := &DeadLetters{what: what, file: f, name: name, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
-	// A crash may have left half a line; what follows must not be joined to it.
+	// A crash may have left half a line. The next line must not be joined to it.
 	if info, err := f.Stat(); err == nil && info.Size() > 0 {
 		d.safe = info.Size()
 		var last [1]byte
@@ -108,35 +107,33 @@ func openLetterFile(what, name string, log *slog.Logger) (*DeadLetters, error) {
 	return d, nil
 }
 
-// Letter is a record that is kept, and why.
+// Letter is a stored record and the reason why it is stored.
 type Letter struct {
-	Topic     string       `json:"topic"` // or the file's name
+	Topic     string       `json:"topic"` // or the name of the file
 	Partition int32        `json:"partition"`
-	Offset    int64        `json:"offset"` // in a file the number of the line, from 0
+	Offset    int64        `json:"offset"` // in a file the line number, from 0
 	Time      int64        `json:"time"`   // of the record, in milliseconds since the Unix epoch; 0 if unknown
 	Reason    event.Reason `json:"reason,omitempty"`
 	Detail    string       `json:"detail,omitempty"`
 	*MislabeledEvent
-	Truncated    int    `json:"truncated,omitempty"`     // bytes that Value had before it was cut
-	TruncatedKey int    `json:"truncated_key,omitempty"` // the same of Key
+	Truncated    int    `json:"truncated,omitempty"`     // size of Value before it was cut
+	TruncatedKey int    `json:"truncated_key,omitempty"` // size of Key before it was cut
 	Key          []byte `json:"key,omitempty"`
 	Value        []byte `json:"value"`
 }
 
-// maxLetterBytes bounds the value and the key of a letter: a request to a broker
-// may have 100 MB.
+// maxLetterBytes is the largest size of the value and of the key of a letter. A request to a broker may have 100 MB.
 const maxLetterBytes = 32 << 20
 
-// MislabeledEvent is what a letter says of an event whose label is probably wrong.
+// MislabeledEvent is the part of a letter about an event whose label is probably wrong.
 type MislabeledEvent struct {
 	Label     string  `json:"label"`
 	Score     float64 `json:"score"`
 	Influence float64 `json:"influence"`
 }
 
-// Add takes up a refused example of a partition (or of a file: its name and 0).
-// An error says that the dead letters cannot be stored for now; e was then not
-// taken, and Add may be tried again.
+// Add adds a rejected example of a partition (for a file: its name and 0). An error means that dead letters cannot be
+// stored at present. e was not added then, and Add may be called again.
 func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e *event.Example) error {
 	r := e.Refused
 	if r == nil {
@@ -145,9 +142,8 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Reason: r.Reason, Detail: r.Detail, Key: e.Key, Value: r.Value})
 }
 
-// AddMislabeled takes up an event that was learned but whose label is probably
-// wrong, as Add does a refused one: with that label, its score before it was
-// learned and its influence instead of a reason and a detail.
+// AddMislabeled adds a learned event whose label is probably wrong. It stores that label, the score before learning and
+// the influence in place of a reason and a detail. Errors are as for Add.
 func (d *DeadLetters) AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error {
 	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, MislabeledEvent: &MislabeledEvent{label, score, influence}, Key: e.Key, Value: e.Value})
 }
@@ -178,7 +174,7 @@ func (d *DeadLetters) add(ctx context.Context, l *Letter) error {
 	return nil
 }
 
-// message is the letter as it stands in a topic.
+// message returns the letter as a message for a topic.
 func (l *Letter) message() Message {
 	m := Message{Key: fmt.Appendf(nil, "%s/%d/%d", l.Topic, l.Partition, l.Offset), Value: l.Value}
 	header := func(key string, value []byte) { m.Headers = append(m.Headers, Header{key, value}) }
@@ -206,8 +202,8 @@ func (l *Letter) message() Message {
 	return m
 }
 
-// shrinkLetter halves the value of a letter in a topic, or its header key if that is
-// longer, and says in a header how long it was.
+// shrinkLetter halves the value of a letter in a topic, or its header key if that is longer, and adds a header with the
+// original size.
 func shrinkLetter(m *Message) bool {
 	cut, name := &m.Value, "truncated"
 	for i := range m.Headers {
@@ -237,8 +233,7 @@ func (d *DeadLetters) write() error {
 	return nil
 }
 
-// Flush returns nil when everything added is stored: acknowledged by the
-// topic's brokers, or synced to disk.
+// Flush returns nil once everything added is stored: acknowledged by the brokers of the topic, or synced to disk.
 func (d *DeadLetters) Flush(ctx context.Context) error {
 	if d.producer != nil {
 		if err := d.producer.Flush(ctx); err != nil {
@@ -267,8 +262,8 @@ func (d *DeadLetters) Flush(ctx context.Context) error {
 	return nil
 }
 
-// inPlace reports whether the file is still the one that its name leads to: somebody may have
-// removed or renamed it, or its directory.
+// inPlace reports whether the path still leads to the open file. Someone may have removed or renamed it, or its
+// directory.
 func (d *DeadLetters) inPlace() (bool, error) {
 	info, err := d.file.Stat()
 	if err != nil {
@@ -285,8 +280,8 @@ func (d *DeadLetters) inPlace() (bool, error) {
 	return true, nil
 }
 
-// again makes the file again, with its directory, and writes there what no Flush has stored yet.
-// After an error it may be called again.
+// again recreates the file, with its directory, and writes what no Flush has stored yet. After an error it may be
+// called again.
 func (d *DeadLetters) again() error {
 	lost, err := io.ReadAll(io.NewSectionReader(d.file, d.safe, math.MaxInt64-d.safe))
 	if err != nil {
@@ -308,8 +303,7 @@ func (d *DeadLetters) again() error {
 	return old.Close()
 }
 
-// Close frees the file or the connections. What was not flushed is lost; then
-// it returns an error.
+// Close closes the file or the connections. It returns an error if something was not flushed, which is lost then.
 func (d *DeadLetters) Close() error {
 	if d.producer != nil {
 		return d.producer.Close()

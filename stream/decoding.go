@@ -1,6 +1,6 @@
 package stream
 
-// This file takes fetched batches of records apart and decodes them.
+// This file splits fetched batches into records and decodes them.
 
 import (
 	"context"
@@ -13,24 +13,22 @@ import (
 	"blankout/stream/record"
 )
 
-// decoding makes Examples of what fetchers bring, and remembers where it is in that. It
-// belongs to the caller of Consumer.Next.
+// decoding turns fetched batches into Examples and remembers its position. It belongs to the caller of Consumer.Next.
 type decoding struct {
 	decoder record.Decoder
-	most    int // examples of a Batch
+	most    int // most examples in a Batch
 	log     *slog.Logger
 
-	current *fetched // nil: the next is to be taken
+	current *fetched // nil: take the next one
 	index   int      // batch of current that is being read
 	reader  recordReader
 	unpack  unpacker
-	open    bool  // reader is in the middle of batch at
-	last    int64 // offset of the last record handed out of batch at
+	open    bool  // reader is in the middle of that batch
+	last    int64 // offset of the last record returned from that batch
 }
 
-// read decodes records of cur into b until one of them ends, and returns the
-// offset that follows. An error is the decoder's: the record at that offset comes
-// again the next time.
+// read decodes records of cur into b until either is full or used up, and returns the next offset. An error is that of
+// the decoder. The record at that offset is decoded again the next time.
 func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next int64, err error) {
 	for ; d.index < len(cur.batches); d.index++ {
 		batch := &cur.batches[d.index]
@@ -65,7 +63,7 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 			if offset < cur.first {
 				continue
 			}
-			if offset >= cur.next { // beyond the end asked for
+			if offset >= cur.next { // beyond the requested end
 				break
 			}
 			r := record.Record{Key: raw.key, Value: raw.value, Offset: offset, Time: batch.firstTime + raw.timeDelta, Unlabeled: cur.from.unlabeled, Headers: raw.headers}
@@ -82,7 +80,7 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 					refuseRepeated(e, fmt.Sprintf("offset %d has the same key", before))
 				}
 			}
-			if offset < cur.wanted { // read for the window only
+			if offset < cur.wanted { // read only to detect repeated records
 				b.Examples = b.Examples[:len(b.Examples)-1]
 			}
 		}
@@ -91,7 +89,7 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 	return cur.next, nil
 }
 
-// extend adds an example to b, keeping the memory of the one that was there.
+// extend adds an example to b, reusing the memory of an earlier one.
 func extend(b *event.Batch) *event.Example {
 	n := len(b.Examples)
 	if n < cap(b.Examples) {
@@ -110,7 +108,7 @@ func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) 
 		return nil, err
 	}
 	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
-	// b gets its own copy of what still borrows the fetched bytes.
+	// b copies what still borrows the fetched bytes.
 	if e.Key != nil {
 		e.Key = append(key, e.Key...)
 	}
@@ -123,14 +121,14 @@ func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) 
 	return e, nil
 }
 
-// packedBatch begins the detail of a refused batch, whose records nobody can separate.
+// packedBatch begins the detail of a rejected batch, whose records cannot be separated.
 const packedBatch = "record batch"
 
-// refuse hands on a batch, or what is left of it, that cannot be taken apart. It becomes
-// one refused example at offset, with the bytes as they came.
+// refuse delivers a batch, or the rest of one, that cannot be split. It becomes one rejected example at offset, with
+// the original bytes.
 func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
 	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {
-		return // read for the window of duplicates only
+		return // read only to detect repeated records
 	}
 	if offset >= batch.next || offset >= cur.next {
 		d.log.Error("the end of a record batch cannot be read", "topic", cur.from.topic, "partition", cur.from.partition,
@@ -150,7 +148,7 @@ func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offs
 	}}
 }
 
-// close frees what unpacks batches.
+// close frees the decompressors.
 func (d *decoding) close() {
 	if d.unpack.zstd != nil {
 		d.unpack.zstd.Close()

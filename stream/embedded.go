@@ -1,6 +1,6 @@
 package stream
 
-// This file holds a broker inside the process, for the demo and tests.
+// This file runs a broker inside the process, for the demo and for tests.
 
 import (
 	"errors"
@@ -11,22 +11,21 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// EmbeddedConfig says what an embedded broker holds.
+// EmbeddedConfig holds the settings of an embedded broker.
 type EmbeddedConfig struct {
-	Topics  map[string]int32 // topics to make where they are missing, each with its number of partitions
-	DataDir string           // keeps topics and committed offsets here; "": in memory
-	Port    int              // on the loopback interface; 0: any free one
+	Topics  map[string]int32 // topics to create if they are missing, with their numbers of partitions
+	DataDir string           // directory for topics and committed offsets; "" keeps them in memory
+	Port    int              // on the loopback interface; 0 means any free port
 }
 
-// Embedded is a Kafka broker inside the process, on the loopback interface: for
-// the demo, for tests and for trying things out. It speaks the real protocol,
-// but it is not Kafka: one node, and with a DataDir what is acknowledged is
-// written to disk but not synced.
+// Embedded is a Kafka broker inside the process, on the loopback interface, for the demo and for tests. It speaks the
+// real protocol, but it is not Kafka: it has one node, and with a DataDir acknowledged records are written but not
+// synced to disk.
 type Embedded struct {
 	cluster *kfake.Cluster
 }
 
-// StartEmbedded starts a broker. Its goroutines end with Close.
+// StartEmbedded starts a broker. Close ends its goroutines.
 func StartEmbedded(c EmbeddedConfig) (*Embedded, error) {
 	options := []kfake.Opt{kfake.Ports(c.Port), kfake.ClusterID("blankout")}
 	if c.DataDir != "" {
@@ -54,8 +53,8 @@ func StartEmbedded(c EmbeddedConfig) (*Embedded, error) {
 	return &Embedded{cluster}, nil
 }
 
-// Brokers returns the address to connect to, as ConnectConfig.Brokers takes it.
+// Brokers returns the address to connect to, for ConnectConfig.Brokers.
 func (e *Embedded) Brokers() []string { return slices.Clone(e.cluster.ListenAddrs()) }
 
-// Close stops the broker and, with a DataDir, syncs it to disk.
+// Close stops the broker and syncs the DataDir to disk, if there is one.
 func (e *Embedded) Close() { e.cluster.Close() }

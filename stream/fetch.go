@@ -1,9 +1,8 @@
 package stream
 
-// Reading one partition: a fetcher asks its leader for record batches and hands
-// them on, and keeps going through whatever a cluster does to it. Fetch requests
-// take kafka-go's raw path: kafka-go routes and connects, the response is read
-// into a buffer of ours and decoded in place (5 times the rate of its Reader).
+// This file reads one partition. A fetcher requests record batches from the leader and passes them on, and continues
+// through all temporary failures of a cluster. Fetch requests use kafka-go's raw path: kafka-go routes and connects,
+// and the response is read into our own buffer and decoded in place, five times as fast as with its Reader.
 
 import (
 	"cmp"
@@ -21,13 +20,12 @@ import (
 	"github.com/segmentio/kafka-go/protocol/fetch"
 )
 
-// maxResponse bounds a fetch response. A broker sends at least one whole batch
-// however large, so this is also the largest batch that can be read.
+// maxResponse is the largest fetch response. A broker sends at least one whole batch of any size, so this is also the
+// largest batch that can be read.
 const maxResponse = 256 << 20
 
-// fetchExchange is one fetch request and its response, of one partition. It
-// implements protocol.RawExchanger. body belongs to the connection until
-// RoundTrip has returned something else than the context's error.
+// fetchExchange is one fetch request and its response, for one partition. It implements protocol.RawExchanger. body
+// belongs to the connection until RoundTrip returns, and stays with it if RoundTrip returns the context's error.
 type fetchExchange struct {
 	request fetch.Request
 	version int16
@@ -63,7 +61,7 @@ func (x *fetchExchange) Broker(c protocol.Cluster) (protocol.Broker, error) {
 	return x.request.Broker(c)
 }
 
-// Required remembers the version agreed on with the broker.
+// Required stores the version negotiated with the broker.
 func (x *fetchExchange) Required(versions map[protocol.ApiKey]int16) bool {
 	x.version = versions[protocol.Fetch]
 	return true
@@ -84,8 +82,8 @@ func (x *fetchExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) 
 	if n < 4 || n > maxResponse {
 		return nil, fmt.Errorf("fetch response of %d bytes", n)
 	}
-	// A broker may send one batch larger than it was asked for, and may say so without
-	// sending it: what is beyond twice the request gets room as it comes.
+	// A broker may send one batch larger than requested, or claim to. Beyond twice the requested size, memory grows
+	// only with received bytes.
 	for read := 0; ; {
 		end := min(n, max(2*int(x.request.MaxBytes)+1<<16, 2*read))
 		if cap(x.body) < end {
@@ -99,7 +97,7 @@ func (x *fetchExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) 
 	}
 }
 
-// fetchResponse is a parsed response; records and aborted borrow its bytes.
+// fetchResponse is a parsed response. records and aborted borrow its bytes.
 type fetchResponse struct {
 	code         kafka.Error
 	highWater    int64
@@ -110,20 +108,19 @@ type fetchResponse struct {
 	throttleTime time.Duration
 }
 
-// abortedTransaction says that what the producer wrote from an offset on, up to
-// its next abort marker, was aborted.
+// abortedTransaction says that the records of a producer from an offset up to its next abort marker were aborted.
 type abortedTransaction struct{ producer, first int64 }
 
 var errResponse = errors.New("fetch response that ends too early")
 
-// parse reads the response in x.body, which must be about one partition.
+// parse parses the response in x.body, which must be about one partition.
 func (x *fetchExchange) parse(r *fetchResponse) error {
 	c := cursor{b: x.body}
-	c.int32() // correlation id
+	c.int32() // correlation ID
 	r.throttleTime = time.Duration(c.int32()) * time.Millisecond
 	if x.version >= 7 {
 		r.code = kafka.Error(c.int16())
-		c.int32() // session id
+		c.int32() // session ID
 		if r.code != 0 {
 			return c.err()
 		}
@@ -159,7 +156,7 @@ func (x *fetchExchange) parse(r *fetchResponse) error {
 	return nil
 }
 
-// cursor reads big-endian values; past the end it yields zeros and fails.
+// cursor reads big-endian values. Past the end it returns zeros and sets failed.
 type cursor struct {
 	b      []byte
 	failed bool
@@ -203,32 +200,31 @@ func (c *cursor) err() error {
 	return nil
 }
 
-// fetched is what a fetcher hands on: batches of records that follow each other,
-// or only the news that its partition's position has moved. It goes back to its
-// fetcher's free list when it has been read.
+// fetched is the result of a fetch: consecutive batches of records, or only a new position of the partition. After
+// reading it goes back to its fetcher's free list.
 type fetched struct {
 	from      *fetcher
 	exchange  *fetchExchange // owns the bytes that batches borrow
 	response  fetchResponse
 	batches   []recordBatch // to be delivered, in offset order
-	topicID   string        // of the topic they are from, "" if unknown
-	first     int64         // records below it are not wanted
-	wanted    int64         // records below it are not delivered
+	topicID   string        // of the topic, "" if unknown
+	first     int64         // records before it are not wanted
+	wanted    int64         // records before it are not delivered
 	next      int64
 	highWater int64
-	reset     bool // next may lie below what was handed on before
-	last      bool // the partition's end, as asked for, has been reached
+	reset     bool // next may be before earlier positions
+	last      bool // the requested end of the partition has been reached
 	err       error
 }
 
-// OffsetOutOfRangeError says that the offset to continue at is not in the log:
-// records were deleted before they were read, or the topic is another one.
+// OffsetOutOfRangeError says that the next offset is not in the log: records were deleted before they were read, or the
+// topic is another one.
 type OffsetOutOfRangeError struct {
 	Topic      string
 	Partition  int32
-	Offset     int64 // wanted
+	Offset     int64 // the wanted offset
 	Start, End int64 // the log holds Start <= offset < End
-	// Advice is what can be done about it, "" for what a learner alone can do.
+	// Advice says what the user can do about it. It is "" for what a learner alone can do.
 	Advice string
 }
 
@@ -241,8 +237,7 @@ func (e *OffsetOutOfRangeError) Error() string {
 		cmp.Or(e.Advice, "set out_of_range to earliest or latest to go on there, or start afresh with --reset"))
 }
 
-// CorruptBatchError says that a broker keeps sending bytes that are not the
-// record batch that was written.
+// CorruptBatchError says that a broker repeatedly sends an invalid record batch.
 type CorruptBatchError struct {
 	Topic     string
 	Partition int32
@@ -257,36 +252,35 @@ func (e *CorruptBatchError) Error() string {
 
 func (e *CorruptBatchError) Unwrap() error { return e.Err }
 
-// corruptTries is how often a corrupt batch is fetched again: bytes may be
-// damaged on the way, but a damaged file stays so.
+// corruptTries is the number of times that a corrupt batch is fetched again. Bytes may be damaged in transit, but a
+// damaged file stays damaged.
 const corruptTries = 3
 
 // fetcher reads one partition, in a goroutine of its Consumer.
 type fetcher struct {
 	consumer  *Consumer
-	unlabeled bool // whatever the records say
+	unlabeled bool // no record has a label
 	topic     string
-	topicID   string // of the topic that next belongs to, "" if unknown
+	topicID   string // of the topic that next refers to, "" if unknown
 	partition int32
 	next      int64 // offset to fetch
-	wanted    int64 // offset to deliver from; those before are for repeated
-	end       int64 // stop here; -1: never
+	wanted    int64 // first offset to deliver; earlier records are read for repeated
+	end       int64 // end of reading; -1 means never
 	maxBytes  int32
-	moved     bool          // by policy, away from the stored offset
-	free      chan *fetched // its buffers that nobody reads
+	moved     bool          // moved from the stored offset by the policy
+	free      chan *fetched // buffers that nobody reads
 
-	repeated *repeated // of Next's caller; nil finds none
+	repeated *repeated // belongs to the caller of Next; nil detects nothing
 
 	// Other goroutines read and set these.
-	delivered atomic.Int64 // next offset, as far as Next has handed out
+	delivered atomic.Int64 // next offset, as far as Next has returned records
 	highWater atomic.Int64
-	suspect   atomic.Bool            // whether the topic is still the same one
-	failing   atomic.Pointer[string] // cause of the retries under way, nil: none
+	suspect   atomic.Bool            // check whether the topic is still the same
+	failing   atomic.Pointer[string] // cause of the present retries, nil for none
 }
 
-// run fetches until the context ends, the end is reached or an error is final.
-// Before any record it hands on where it starts: that can be stored even if the
-// partition stays silent.
+// run fetches until ctx ends, the end is reached or an error is final. Before any record it passes on the start
+// position, which can be stored even if no record ever comes.
 func (f *fetcher) run(ctx context.Context) {
 	for first := true; ; first = false {
 		var buf *fetched
@@ -312,7 +306,7 @@ func (f *fetcher) run(ctx context.Context) {
 	}
 }
 
-// fill fetches until there is something to hand on.
+// fill fetches until there is something to pass on.
 func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 	buf.topicID, buf.batches, buf.wanted, buf.reset, buf.last, buf.err = f.topicID, buf.batches[:0], f.wanted, false, false, nil
 	corrupt := 0
@@ -323,7 +317,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		}
 		epoch := f.consumer.cluster.now()
 		err := f.fetch(ctx, buf)
-		if err == nil && (f.suspect.Load() || attempt > 1) { // what comes back may be another topic
+		if err == nil && (f.suspect.Load() || attempt > 1) { // after a failure the topic may be another one
 			err = f.sameTopic(ctx)
 		}
 		var code kafka.Error
@@ -351,9 +345,9 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			if moved {
 				return
 			}
-			continue // nothing new within MaxWait
+			continue // no records within MaxWait
 		case errors.Is(err, kafka.OffsetOutOfRange) && f.next < f.wanted:
-			f.next = f.wanted // the log has lost the window of duplicates, and no more
+			f.next = f.wanted // only the window of duplicates is no longer in the log
 			continue
 		case errors.Is(err, kafka.OffsetOutOfRange), errors.As(err, &anew):
 			moved, err := f.outOfRange(ctx)
@@ -368,7 +362,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 				return
 			}
 			f.consumer.retried("offset-out-of-range")
-			if !backoff(ctx, attempt) { // the log moved while it was asked about
+			if !backoff(ctx, attempt) { // the log moved during the request
 				buf.err = ctx.Err()
 				return
 			}
@@ -409,7 +403,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 	}
 }
 
-// retryLabel names the broker's errors in the retry counter.
+// retryLabel returns the name of a broker error in the retry counter.
 func retryLabel(code kafka.Error) string {
 	switch code {
 	case kafka.UnknownTopicOrPartition:
@@ -430,14 +424,14 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 	}
 	x := buf.exchange
 	if cap(x.body) > 2*int(f.maxBytes)+1<<16 {
-		x.body = nil // was for a batch larger than a fetch asks for
+		x.body = nil // it was for a batch larger than the requested size
 	}
 	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait, !c.config.ReadUncommitted)
 	ctx, cancel := context.WithTimeout(ctx, c.config.MaxWait+c.config.RequestTimeout)
 	defer cancel()
 	if _, err := c.cluster.transport.RoundTrip(ctx, c.cluster.addr, x); err != nil {
-		// The connection may still be writing into the exchange's buffer, and
-		// after a canceled context it does: never touch it again.
+		// The connection may still write into the buffer of the exchange, and does so after a canceled context. Never
+		// touch it again.
 		buf.exchange = nil
 		return err
 	}
@@ -452,16 +446,15 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 	return nil
 }
 
-// scan walks the headers of the fetched batches, checks them, picks those to
-// deliver and moves the position. It returns whether the position has moved; the
-// error is a *CorruptBatchError about the batch at the position.
+// scan checks the headers of the fetched batches, selects those to deliver and moves the position. It returns whether
+// the position has moved. The error is a *CorruptBatchError about the batch at the position.
 func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	r := &buf.response
 	f.highWater.Store(r.highWater)
 	buf.first, buf.highWater = f.next, r.highWater
 	committed := !f.consumer.config.ReadUncommitted
-	aborted := r.aborted // ordered by first offset
-	var aborting []int64 // producers whose records are being dropped
+	aborted := r.aborted // sorted by first offset
+	var aborting []int64 // producers whose records are being skipped
 	next, partial := f.next, false
 	for rest := r.records; len(rest) > 0; {
 		var batch recordBatch
@@ -472,19 +465,19 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 				return false, f.corrupt(fmt.Errorf("record batch of more than %d bytes", f.maxBytes))
 			}
 			partial = true
-			break // cut to size: the rest comes with the next fetch
+			break // cut off by the broker: the rest comes with the next fetch
 		}
 		if err == nil && batch.base < next && batch.next > next && next != f.next {
 			err = fmt.Errorf("record batch [%d, %d) begins before the end of the one before it, %d", batch.base, batch.next, next)
 		}
 		if err != nil {
 			if len(buf.batches) > 0 || next > f.next {
-				break // hand on what is good, then meet the error again
+				break // pass on the good part, then meet the error again
 			}
 			return false, f.corrupt(err)
 		}
 		if batch.next <= next {
-			continue // wholly before the offset asked for
+			continue // entirely before the requested offset
 		}
 		if f.end >= 0 && batch.base >= f.end {
 			next = f.end // a gap up to the end
@@ -540,7 +533,7 @@ func contains(ids []int64, id int64) bool {
 	return false
 }
 
-// grow asks for more bytes when not even one batch fitted.
+// grow requests more bytes if not even one batch fitted.
 func (f *fetcher) grow() bool {
 	if f.maxBytes >= maxResponse/2 {
 		return false
@@ -553,8 +546,7 @@ func (f *fetcher) corrupt(err error) error {
 	return &CorruptBatchError{Topic: f.topic, Partition: f.partition, Offset: f.next, Err: err}
 }
 
-// sameTopic returns a *TopicRecreatedError if the topic is not the one that was
-// being read.
+// sameTopic returns a *TopicRecreatedError if the topic is not the one that was read before.
 func (f *fetcher) sameTopic(ctx context.Context) error {
 	f.suspect.Store(false)
 	ids, err := f.consumer.cluster.topicIDs(ctx, []string{f.topic})
@@ -572,9 +564,8 @@ func (f *fetcher) sameID(is string) error {
 	return &TopicRecreatedError{Topic: f.topic, Partition: f.partition, Offset: f.next, Was: f.topicID, Is: is}
 }
 
-// outOfRange asks where the log begins and ends, and whether it is still that of
-// the same topic, and applies the policy. It returns false if the offset is in
-// range by now.
+// outOfRange asks for the start and end of the log, checks that the topic is the same, and applies the policy. It
+// returns false if the offset is in range by now.
 func (f *fetcher) outOfRange(ctx context.Context) (moved bool, err error) {
 	c := f.consumer
 	one := []int32{f.partition}

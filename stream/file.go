@@ -22,10 +22,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// File is the source that reads a file, or standard input, through a record.Decoder.
-// The offset of an example is the number of the line it starts in, from 0 (of an
-// idx pair, of the image); blank lines, comments and a CSV header count and are
-// stepped over. The methods but Progress are for one goroutine.
+// File is a source that reads a file or standard input through a record.Decoder. The offset of an example is the number
+// of its first line, from 0 (in an idx pair, of its image). Blank lines, comments and a CSV header count but are
+// skipped. The methods are for one goroutine, except Progress.
 type File struct {
 	config  record.Config
 	records *Records
@@ -33,23 +32,21 @@ type File struct {
 	decoder record.Decoder
 	schema  *event.Schema
 
-	block    block // without reading ahead
+	block    block // used without reading ahead
 	pipeline *pipeline
 }
 
-// batchExamples bounds a Batch, which ends earlier where no more lines were read ahead.
+// batchExamples is the largest number of examples in a Batch. A Batch is smaller if no more lines have been read ahead.
 const batchExamples = 512
 
-// OpenFile opens a file of records for learning: plain or compressed by gzip or
-// zstd, "-" for standard input. The format is c.Format or told by the name; that
-// of a name with images-idx3 is the MNIST pair of that file and the one with
-// labels-idx1. Decoding adds to s.
+// OpenFile opens a file of records for learning: plain or compressed by gzip or zstd, or "-" for standard input. The
+// format is c.Format, or else follows from the file name. A name with images-idx3 is the MNIST pair of that file and
+// the one with labels-idx1. Decoding adds to s.
 func OpenFile(path string, c record.Config, s *event.Schema) (*File, error) {
 	return OpenFileContext(context.Background(), path, c, s)
 }
 
-// OpenFileContext opens a file as OpenFile does. It waits for the first bytes of
-// standard input until ctx ends.
+// OpenFileContext is OpenFile that waits for the first bytes of standard input until ctx ends.
 func OpenFileContext(ctx context.Context, path string, c record.Config, s *event.Schema) (*File, error) {
 	records, err := openRecords(ctx, path, c)
 	if err != nil {
@@ -63,29 +60,26 @@ func OpenFileContext(ctx context.Context, path string, c record.Config, s *event
 	return f, nil
 }
 
-// Progress returns how many bytes of the file, as it lies on disk, have been
-// read, and its size, -1 if that is unknown. It may be called by any goroutine.
+// Progress returns the number of bytes read and the size of the file, as stored on disk. The size is -1 if unknown. Any
+// goroutine may call it.
 func (f *File) Progress() (read, size int64) { return f.records.Progress() }
 
-// Skip moves to the record of the given offset, or the first that follows it:
-// where a Position says that learning goes on. It must come before Next.
+// Skip moves to the record at the given offset, or to the first one after it. It must be called before Next.
 func (f *File) Skip(offset int64) error {
 	_, _, err := f.scanner.Skip(0, offset)
 	return err
 }
 
-// ReplacedError says that a file does not begin with the records that were learned from a file
-// of its name.
+// ReplacedError says that a file does not begin with the records that were learned from a file of its name.
 type ReplacedError struct{ Name string }
 
 func (e *ReplacedError) Error() string {
 	return e.Name + ": it does not begin with the records that were learned from a file of this name: it has been replaced or changed; give the new file another name, or start afresh with --reset"
 }
 
-// Resume moves to where the file's Position in from says that learning goes on, if
-// there is one. A Position under another spelling of the file's name, ./g of g,
-// is the file's as well; the furthest counts, and its spelling stays the name of
-// the Batches. It must come before Next.
+// Resume moves to the Position of the file in from, if there is one. A Position under another spelling of the path,
+// such as ./g for g, counts too. The furthest Position wins, and its spelling stays the name of the Batches. Resume
+// must be called before Next.
 func (f *File) Resume(from event.Offsets) error {
 	var found *event.Position
 	for i, p := range from {
@@ -104,17 +98,16 @@ func (f *File) Resume(from event.Offsets) error {
 	return err
 }
 
-// Place names a record by its offset: file and line, or the number of the object.
+// Place returns a readable position of a record: file and line, or the number of the object.
 func (f *File) Place(offset int64) string { return f.scanner.Place(offset) }
 
-// Held returns the number of the last line, from 1, if it was left because it may
-// still be written (see record.Config.Growing), else 0. It may be called after Close.
+// Held returns the number of the last line, from 1, if it was not read because it may still be written (see
+// record.Config.Growing). Otherwise it returns 0. It may be called after Close.
 func (f *File) Held() int64 { return f.scanner.Held() }
 
-// Next fills b with the next examples; after the last it returns io.EOF. Other
-// errors name file and line; what was read before them has been returned. b
-// shares no memory with the File: a caller that uses several Batches in turn may
-// read ahead while it learns. After Ahead it is borrowed until the next call.
+// Next fills b with the next examples. After the last it returns io.EOF. Other errors name file and line, and
+// everything before them has been returned. b shares no memory with the File, so a caller with several Batches may read
+// ahead while it learns. After Ahead, b is borrowed until the next call.
 func (f *File) Next(ctx context.Context, b *event.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -131,13 +124,12 @@ func (f *File) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// fill reads and decodes the next batch into k. With copied set its examples
-// borrow nothing of k.bytes.
+// fill reads and decodes the next batch into k. With copied, its examples do not borrow k.bytes.
 func (f *File) fill(ctx context.Context, k *block, copied bool) {
 	s := f.scanner
 	examples := k.batch.Examples[:0]
 	k.err = nil
-	if !copied { // else nobody borrows the buffer: it is read to its end first
+	if !copied { // otherwise nobody borrows the buffer and it is used up first
 		k.bytes = s.Move(k.bytes)
 	}
 	var r record.Record
@@ -177,8 +169,7 @@ func (f *File) fill(ctx context.Context, k *block, copied bool) {
 	f.complete(&k.batch, s.Line())
 }
 
-// complete says of a batch, whose records end before line next, where it is from
-// and what the Schema knows.
+// complete sets the origin of a batch whose records end before line next, and its copy of the Schema.
 func (f *File) complete(b *event.Batch, next int64) {
 	*b = event.Batch{
 		Topic: f.scanner.Name, Examples: b.Examples, Next: next, HighWater: -1, Schema: f.schema.View(),
@@ -193,13 +184,13 @@ func (f *File) seal(r *record.Record, e *event.Example) {
 	}
 }
 
-// place adds file and line to a refusal.
+// place adds file and line to a rejection.
 func (f *File) place(e *event.Example) {
 	e.Refused.Detail = fmt.Sprintf("%s: %s", f.Place(e.Offset), e.Refused.Detail)
 }
 
-// Close ends reading ahead and closes the file. A read of standard input that is
-// under way when its context ends goes on in the background until there is input.
+// Close stops reading ahead and closes the file. A read of standard input that is running when its context ends
+// continues in the background until there is input.
 func (f *File) Close() error {
 	if f.pipeline != nil {
 		close(f.pipeline.stop)
@@ -209,8 +200,7 @@ func (f *File) Close() error {
 	return f.records.Close()
 }
 
-// Records reads the records of a file as they are, to produce them into a topic.
-// An idx pair gives svmlight lines.
+// Records reads the undecoded records of a file, to produce them into a topic. An idx pair gives svmlight lines.
 type Records struct {
 	path    string
 	scanner *record.Scanner
@@ -257,7 +247,7 @@ func openRecords(ctx context.Context, path string, c record.Config) (*Records, e
 	return r, nil
 }
 
-// readUntil has reads end with ctx from now on.
+// readUntil makes reads end with ctx from now on.
 func (r *Records) readUntil(ctx context.Context) {
 	if r.pump != nil {
 		r.pump.ctx = ctx
@@ -266,9 +256,8 @@ func (r *Records) readUntil(ctx context.Context) {
 	r.ctx.Store(&ctx)
 }
 
-// SourceName returns the name of a file as a source of events: its path without what
-// says nothing, as in ./g, and what is not UTF-8 in it as \xff, since names go into
-// checkpoints and metrics. Standard input is called stdin.
+// SourceName returns the name of a file as a source of events: its cleaned path, with invalid UTF-8 written as \xff,
+// because names are stored in checkpoints and metrics. Standard input is stdin.
 func SourceName(path string) string {
 	if path == "-" {
 		return "stdin"
@@ -290,7 +279,7 @@ func SourceName(path string) string {
 	return name.String()
 }
 
-// open finds out the compression by the first bytes and the format by the name.
+// open detects the compression by the first bytes and the format by the name.
 func (r *Records) open(file io.Reader, c record.Config) error {
 	in := bufio.NewReaderSize(&counter{file, r}, 1<<16)
 	text, unzip, err := decompress(in)
@@ -324,7 +313,7 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 	return err
 }
 
-// startsParquet says whether a Parquet file follows.
+// startsParquet reports whether a Parquet file follows.
 func startsParquet(in *bufio.Reader, text io.Reader) bool {
 	if text != io.Reader(in) {
 		return false
@@ -381,21 +370,19 @@ func (l labels) Close() error {
 	return l.file.Close()
 }
 
-// Record returns how the file's records are written, as its name and header tell. The
-// format of images is "".
+// Record returns the format of the file's records, from its name and header. The format of images is "".
 func (f *File) Record() record.Config { return f.scanner.Config() }
 
 // Place is File.Place.
 func (r *Records) Place(offset int64) string { return r.scanner.Place(offset) }
 
-// Holds reports whether the File is that of a path.
+// Holds reports whether the File is the one at path.
 func (f *File) Holds(path string) bool { return SourceName(f.records.path) == SourceName(path) }
 
-// Columns returns the names of the columns of CSV, by the header or the configuration.
+// Columns returns the column names of CSV, from the header or the configuration.
 func (r *Records) Columns() []string { return r.scanner.Columns() }
 
-// Unnamed returns the numbers, from 1, of the columns of CSV whose name in the header
-// is empty. They are no features.
+// Unnamed returns the numbers, from 1, of the CSV columns without a name in the header. They are not features.
 func (f *File) Unnamed() (numbers []int) {
 	for i, name := range f.scanner.Columns() {
 		if name == "" {
@@ -405,8 +392,8 @@ func (f *File) Unnamed() (numbers []int) {
 	return numbers
 }
 
-// decompress returns a reader of what in holds, by its first bytes gzip, zstd or
-// plain, and what frees it.
+// decompress returns a reader of the content of in, which its first bytes show to be gzip, zstd or plain, and a
+// function that frees the reader.
 func decompress(in *bufio.Reader) (io.Reader, func(), error) {
 	magic, err := in.Peek(4)
 	if err != nil && err != io.EOF {
@@ -429,7 +416,7 @@ func decompress(in *bufio.Reader) (io.Reader, func(), error) {
 	return in, func() {}, nil
 }
 
-// counter counts what is read of a file, and ends with the context of the Records.
+// counter counts the bytes read from a file. It ends with the context of the Records.
 type counter struct {
 	r  io.Reader
 	of *Records
@@ -455,16 +442,16 @@ func (c *counterAt) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// pump reads in a goroutine, so that waiting for input that may never come ends
-// with the context. Close ends the goroutine once no read is under way.
+// pump reads in a goroutine, so that waiting for input ends with the context. Close ends the goroutine once no read is
+// running.
 type pump struct {
 	ctx   context.Context // of the next Read
 	in    io.Reader
 	ask   chan struct{}
 	got   chan error
-	asked bool // an answer is due
+	asked bool // a result is due
 	bytes [1 << 16]byte
-	rest  []byte // of bytes, not yet given out
+	rest  []byte // of bytes, not yet returned
 	n     int    // bytes that the goroutine has read
 }
 
@@ -476,7 +463,7 @@ func (p *pump) run() {
 	}
 }
 
-// Read reads what has come, or waits for it until the context ends.
+// Read returns received bytes, or waits for some until the context ends.
 func (p *pump) Read(b []byte) (int, error) {
 	for len(p.rest) == 0 {
 		if !p.asked {
@@ -515,6 +502,6 @@ func (r *Records) Close() error {
 	return r.file.Close()
 }
 
-// Next reads the next record; after the last it returns io.EOF. Its bytes are
-// valid until the next call. A line of more than max_bytes is an error.
+// Next reads the next record. After the last it returns io.EOF. The bytes are valid until the next call. A line of more
+// than max_bytes is an error.
 func (r *Records) Next(out *record.Record) error { return r.scanner.Next(out) }

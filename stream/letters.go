@@ -17,8 +17,7 @@ import (
 	"blankout/stream/record"
 )
 
-// Letters reads the letters of a topic, to its present end, or of a file. It belongs to
-// one goroutine.
+// Letters reads the letters of a topic, up to its present end, or of a file. It belongs to one goroutine.
 type Letters struct {
 	reader *Reader
 	batch  RawBatch
@@ -30,7 +29,7 @@ type Letters struct {
 	line  int64
 }
 
-// LetterError says that what stands at a place is no letter. What follows can be read.
+// LetterError says that a record is not a letter. The following ones can be read.
 type LetterError struct {
 	Place string // file:line or topic/partition/offset
 	Why   string
@@ -38,11 +37,10 @@ type LetterError struct {
 
 func (e *LetterError) Error() string { return e.Place + ": " + e.Why }
 
-// maxLetterLine bounds a line of a file of letters: value and key in base64, and the rest.
+// maxLetterLine is the longest line of a file of letters: value and key in base64, and the rest.
 const maxLetterLine = 3 * maxLetterBytes
 
-// OpenLetters opens the letters of a file, of standard input or of topics; of the Input
-// its Where and Kafka count.
+// OpenLetters opens the letters of a file, of standard input or of topics. It uses only Where and Kafka of the Input.
 func OpenLetters(ctx context.Context, in Input) (*Letters, error) {
 	if in.isTopic() {
 		c, err := in.consumer()
@@ -70,8 +68,8 @@ func OpenLetters(ctx context.Context, in Input) (*Letters, error) {
 	return l, nil
 }
 
-// Next returns the next letter, and io.EOF after the last. A *LetterError is of one place
-// only; any other error is final. The letters of one partition come in their order.
+// Next returns the next letter, or io.EOF after the last. A *LetterError is about one record. Any other error is final.
+// The letters of one partition are in order.
 func (l *Letters) Next(ctx context.Context) (*Letter, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -82,7 +80,7 @@ func (l *Letters) Next(ctx context.Context) (*Letter, error) {
 	for l.lines.Scan() {
 		l.line++
 		if len(l.lines.Bytes()) == 0 {
-			continue // what a crash has left behind a whole line
+			continue // the rest of a line that a crash has cut
 		}
 		letter := &Letter{}
 		if err := json.Unmarshal(l.lines.Bytes(), letter); err != nil {
@@ -179,7 +177,7 @@ func letterOf(r record.Record) (*Letter, error) {
 	return l, nil
 }
 
-// clone copies a key or a value: nil is null, which is not the empty one.
+// clone copies a key or a value. nil is null, which differs from an empty one.
 func clone(b []byte) []byte {
 	if b == nil {
 		return nil
@@ -187,7 +185,7 @@ func clone(b []byte) []byte {
 	return append([]byte{}, b...)
 }
 
-// Partial says why a letter does not hold the record as it came, "" if it does.
+// Partial returns why a letter does not hold the original record, or "" if it does.
 func (l *Letter) Partial() string {
 	switch {
 	case l.Truncated > 0 || l.TruncatedKey > 0:
@@ -200,7 +198,7 @@ func (l *Letter) Partial() string {
 	return ""
 }
 
-// Close ends reading.
+// Close stops reading.
 func (l *Letters) Close() error {
 	if l.reader != nil {
 		return l.reader.Close()

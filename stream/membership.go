@@ -1,14 +1,15 @@
 package stream
 
-// A place in a Kafka consumer group: the brokers share out partitions among the members
-// and notice those that have died. Nothing else is asked of them: where a partition is
-// read from and what is done with its records is the caller's.
+// A member of a Kafka consumer group: the brokers share the partitions among
+// the members and notice members that have died. Nothing else is asked of
+// them. Where to start in a partition and what to do with its records is up to
+// the caller.
 //
-// kafka-go has two ways into a group. Its ConsumerGroup gives no user data, no static
-// members, and cannot say who else is there; the requests of its Client are not encoded
-// as brokers of Kafka 2.4 and later want them (SyncGroup from version 4 on). So the four
-// requests are made by kmsg, in the last versions before the flexible ones, which all
-// brokers since Kafka 2.3 take:
+// kafka-go has two ways to join a group. Its ConsumerGroup has no user data and
+// no static members, and cannot tell who else is there. Its Client encodes the
+// requests in a way that brokers since Kafka 2.4 reject (SyncGroup from version
+// 4 on). So kmsg encodes the four requests, in the last versions before the
+// flexible ones, which all brokers since Kafka 2.3 accept:
 //
 //	JoinGroup 5  ->  SyncGroup 3  ->  Heartbeat 3 … until a rebalance  ->  JoinGroup 5 …  ->  LeaveGroup 3
 
@@ -30,33 +31,32 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// MembershipConfig says which group is joined and how its members are watched.
+// MembershipConfig says which group to join and how its members are watched.
 type MembershipConfig struct {
 	ConnectConfig
 	Group  string
-	Topics []string // whose partitions are shared out
-	// CreateTopics creates those that do not exist, with CreatePartitions each.
+	Topics []string // their partitions are shared among the members
+	// CreateTopics creates missing topics, with CreatePartitions each.
 	CreateTopics     bool
 	CreatePartitions int
-	// Instance makes the member a static one of this name: it keeps its partitions when
-	// it leaves and is back within SessionTimeout. "" is a member like any other.
+	// Instance makes the member a static one with this name: it keeps its partitions if it leaves and comes back within
+	// SessionTimeout. "" makes it an ordinary member.
 	Instance string
-	// SessionTimeout is how long brokers wait for a heartbeat before they give a
-	// member's partitions to others, and how long a member goes on without an answer.
-	// Brokers take 6 s and more unless group.min.session.timeout.ms says otherwise.
+	// SessionTimeout is the time without a heartbeat after which brokers give a member's partitions to others. It is
+	// also the time that a member continues without a response. Brokers accept 6 s and more, unless
+	// group.min.session.timeout.ms says otherwise.
 	SessionTimeout time.Duration
-	// RebalanceTimeout is how long members have to come back when partitions are shared
-	// out anew.
+	// RebalanceTimeout is the time that members have to rejoin in a rebalance.
 	RebalanceTimeout time.Duration
-	Log              *slog.Logger // nil: no log
+	Log              *slog.Logger // nil means no log
 }
 
-// DefaultMembershipConfig returns the defaults.
+// DefaultMembershipConfig returns the default settings.
 func DefaultMembershipConfig() MembershipConfig {
 	return MembershipConfig{ConnectConfig: DefaultConnectConfig(), SessionTimeout: 10 * time.Second, RebalanceTimeout: 30 * time.Second}
 }
 
-// Check reports the first setting that cannot be used.
+// Check returns an error for the first invalid setting.
 func (c *MembershipConfig) Check() error {
 	switch {
 	case c.Group == "":
@@ -73,18 +73,17 @@ func (c *MembershipConfig) Check() error {
 	return nil
 }
 
-// Why a Generation ends.
+// The reasons why a Generation ends.
 var (
-	// ErrRebalance says that partitions are shared out anew: there is time, half of
-	// RebalanceTimeout, to finish what is under way, and then Next.
+	// ErrRebalance means that the group rebalances. The member has half of RebalanceTimeout to finish its work before
+	// it calls Next.
 	ErrRebalance = errors.New("the group shares out its partitions anew")
-	// ErrSession says that the group has given the member up, or that no broker has
-	// answered for SessionTimeout, after which the group will do so: the partitions belong
-	// to others.
+	// ErrSession means that the group has removed the member, or is about to because no broker has answered for
+	// SessionTimeout. The partitions belong to others.
 	ErrSession = errors.New("the group has given this member up")
 )
 
-// TopicPartition names a partition.
+// TopicPartition identifies a partition.
 type TopicPartition struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
@@ -97,10 +96,10 @@ func (p TopicPartition) compare(q TopicPartition) int {
 // Generation is the time between two rebalances.
 type Generation struct {
 	ID         int32
-	Member     string           // the id that the group has given this member
-	Partitions []TopicPartition // of this member, in order; none: it stands by
-	Members    int              // of the group
-	Standby    int              // of them without a partition
+	Member     string           // member ID in the group
+	Partitions []TopicPartition // partitions of this member, sorted; a standby member has none
+	Members    int              // number of members of the group
+	Standby    int              // number of members without a partition
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -108,36 +107,35 @@ type Generation struct {
 	rest   context.CancelFunc // ends the heartbeats
 }
 
-// Done is closed when the Generation ends. Heartbeats go on until Next or Leave, so that
-// the member may finish what it holds.
+// Done is closed when the Generation ends. Heartbeats continue until Next or Leave, so that the member can finish its
+// work.
 func (g *Generation) Done() <-chan struct{} { return g.ctx.Done() }
 
-// Err returns ErrRebalance or ErrSession, or another error after which Next fails too,
-// once Done is closed; nil before.
+// Err returns ErrRebalance, ErrSession or another error after which Next fails too, once Done is closed. It returns nil
+// before.
 func (g *Generation) Err() error { return context.Cause(g.ctx) }
 
-// Membership is a place in a group. It belongs to one goroutine; a second one, from Next
-// to the following Next or Leave, sends the heartbeats.
+// Membership is a membership in a group. It belongs to one goroutine. Between Next and the following Next or Leave a
+// second goroutine sends heartbeats.
 type Membership struct {
 	config  MembershipConfig
 	cluster *cluster
-	id      string // that the group has given; "" before, and after it gave the member up
+	id      string // assigned by the group; "" before the first join and after a removal
 	current *Generation
-	owned   []TopicPartition // of the Generation before, which the group may give again
-	known   map[string]int   // partitions of each topic, when this member shared them out
+	owned   []TopicPartition // of the previous Generation, to be assigned again
+	known   map[string]int   // partitions of each topic when this member assigned them
 }
 
-// groupProtocol names the way in which partitions are shared out: programs that do it
-// otherwise are refused by the brokers under the same group name.
+// groupProtocol names the assignment strategy. Brokers reject members of the same group with another one.
 const groupProtocol = "blankout-sticky"
 
-// shares is what the member that shares out the partitions tells the others.
+// shares is the data that the assigning member sends to the others.
 type shares struct {
 	Members int `json:"members"`
 	Standby int `json:"standby"`
 }
 
-// NewMembership connects. Next joins.
+// NewMembership connects. Next joins the group.
 func NewMembership(ctx context.Context, config MembershipConfig) (*Membership, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -156,9 +154,8 @@ func NewMembership(ctx context.Context, config MembershipConfig) (*Membership, e
 	return &Membership{config: config, cluster: k}, nil
 }
 
-// Next gives up the Generation there is and returns the next one. It tries until ctx ends
-// or an error is final: no permission, another program in the group, a static member of
-// the same name.
+// Next gives up the present Generation and returns the next one. It retries until ctx ends or an error is final: no
+// permission, another kind of program in the group, or a static member of the same name.
 func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 	m.endGeneration()
 	doing := "joining group " + m.config.Group
@@ -174,12 +171,12 @@ func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 		switch {
 		case ctx.Err() != nil:
 			if before != nil {
-				err = before // says more than that the time is up
+				err = before // more informative than the timeout
 			}
 			return nil, fmt.Errorf("%s: %w", doing, explainGroup(err))
 		case errors.Is(err, kafka.MemberIDRequired):
-			continue // with the id that it came with
-		case errors.Is(err, kafka.RebalanceInProgress), errors.Is(err, kafka.IllegalGeneration): // another member came in between
+			continue // join with the received member ID
+		case errors.Is(err, kafka.RebalanceInProgress), errors.Is(err, kafka.IllegalGeneration): // another member joined in between
 		case errors.Is(err, kafka.UnknownMemberId):
 			m.id = ""
 		default:
@@ -199,7 +196,7 @@ func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 	}
 }
 
-// explainGroup adds to an error of a group what a person can do about it.
+// explainGroup adds a hint for the user to an error of a group.
 func explainGroup(err error) error {
 	switch {
 	case errors.Is(err, kafka.InconsistentGroupProtocol):
@@ -214,7 +211,7 @@ func explainGroup(err error) error {
 	return explain(err)
 }
 
-// join does one JoinGroup and one SyncGroup, and begins the heartbeats.
+// join does one JoinGroup and one SyncGroup, and starts the heartbeats.
 func (m *Membership) join(ctx context.Context) (*Generation, error) {
 	c := &m.config
 	request := kmsg.NewPtrJoinGroupRequest()
@@ -224,7 +221,7 @@ func (m *Membership) join(ctx context.Context) (*Generation, error) {
 	protocol := kmsg.NewJoinGroupRequestProtocol()
 	protocol.Name, protocol.Metadata = groupProtocol, m.subscription()
 	request.Protocols = []kmsg.JoinGroupRequestProtocol{protocol}
-	wait, cancel := context.WithTimeout(ctx, c.RebalanceTimeout+c.RequestTimeout) // the answer waits for the other members
+	wait, cancel := context.WithTimeout(ctx, c.RebalanceTimeout+c.RequestTimeout) // the response waits for the other members
 	joined, err := askGroup[*kmsg.JoinGroupResponse](wait, m.cluster, c.Group, request)
 	cancel()
 	if err != nil {
@@ -246,7 +243,7 @@ func (m *Membership) join(ctx context.Context) (*Generation, error) {
 			return nil, err
 		}
 	}
-	wait, cancel = context.WithTimeout(ctx, c.RebalanceTimeout+c.RequestTimeout) // for the member that shares out
+	wait, cancel = context.WithTimeout(ctx, c.RebalanceTimeout+c.RequestTimeout) // for the assigning member
 	synced, err := askGroup[*kmsg.SyncGroupResponse](wait, m.cluster, c.Group, ready)
 	cancel()
 	if err != nil {
@@ -274,7 +271,7 @@ func (m *Membership) instance() *string {
 	return &m.config.Instance
 }
 
-// subscription says what this member reads and has read in the Generation before.
+// subscription returns the topics of this member and its partitions in the previous Generation.
 func (m *Membership) subscription() []byte {
 	s := kmsg.NewConsumerMemberMetadata()
 	s.Version, s.Topics = 1, m.config.Topics
@@ -293,7 +290,7 @@ func (m *Membership) subscription() []byte {
 	return s.AppendTo(nil)
 }
 
-// share shares out the partitions of the topics that exist now.
+// share assigns the present partitions of the topics.
 func (m *Membership) share(ctx context.Context, members []kmsg.JoinGroupResponseMember) ([]kmsg.SyncGroupRequestGroupAssignment, error) {
 	owned := map[string][]TopicPartition{}
 	for _, member := range members {
@@ -346,10 +343,9 @@ func (m *Membership) share(ctx context.Context, members []kmsg.JoinGroupResponse
 	return out, nil
 }
 
-// sticky shares out partitions evenly: numbers differ by one at most. A member keeps what
-// it owned as far as that allows, the first of its partitions first, and of two that
-// claim the same one the first in the order of ids. The result, each share in order,
-// depends on nothing but the arguments.
+// sticky assigns partitions evenly: the numbers differ by at most one. As far as that allows, a member keeps the first
+// of its partitions. If two claim the same one, the lower member ID wins. The result is sorted and depends only on the
+// arguments.
 func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string][]TopicPartition {
 	all = slices.Clone(all)
 	slices.SortFunc(all, TopicPartition.compare)
@@ -373,7 +369,7 @@ func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string]
 			}
 		}
 	}
-	// The members that own most get the shares that are larger by one.
+	// The members with the most partitions get the larger shares.
 	slices.SortStableFunc(members, func(a, b string) int { return len(keeps[b]) - len(keeps[a]) })
 	least, larger := len(all)/len(members), len(all)%len(members)
 	quota := func(i int) int {
@@ -406,7 +402,7 @@ func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string]
 	return keeps
 }
 
-// read takes over what was shared out to this member.
+// read parses the partitions that were assigned to this member.
 func (g *Generation) read(assignment []byte) error {
 	var a kmsg.ConsumerMemberAssignment
 	if err := a.ReadFrom(assignment); err != nil {
@@ -426,10 +422,9 @@ func (g *Generation) read(assignment []byte) error {
 	return nil
 }
 
-// keepAlive sends heartbeats until ctx ends or the group has given the member up, and
-// ends the Generation when it is over: also by the member's own clock, when no heartbeat
-// that was sent within SessionTimeout has been answered. The member that shared out the
-// partitions also looks for new ones.
+// keepAlive sends heartbeats until ctx ends or the group has removed the member. It ends the Generation when it is
+// over, also by the member's own clock: when no heartbeat sent within SessionTimeout has been answered. The assigning
+// member also looks for new partitions.
 func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string, known map[string]int, beat time.Time) {
 	c := &m.config
 	interval := c.SessionTimeout / 4
@@ -474,7 +469,7 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 				m.cluster.log.Warn("no answer to a heartbeat", "group", c.Group, "attempt", attempt, "err", err)
 			}
 			m.cluster.forget(epoch)
-			due.Reset(interval / 8) // a connection that has broken is made anew
+			due.Reset(interval / 8) // a broken connection is replaced
 		}
 		if known != nil && time.Since(checked) >= c.MetadataInterval {
 			checked = time.Now()
@@ -485,22 +480,22 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 	}
 }
 
-// grown tells whether a topic has more partitions than were shared out.
+// grown reports whether a topic has more partitions than were assigned.
 func (m *Membership) grown(ctx context.Context, known map[string]int) bool {
 	ctx, cancel := context.WithTimeout(ctx, m.config.SessionTimeout/4)
 	defer cancel()
 	metadata, err := m.cluster.client.Metadata(ctx, &kafka.MetadataRequest{Topics: m.config.Topics})
 	if err != nil {
-		return false // the next heartbeat meets the same trouble and reports it
+		return false // the next heartbeat meets the same error and reports it
 	}
 	return slices.ContainsFunc(metadata.Topics, func(t kafka.Topic) bool { return len(t.Partitions) > known[t.Name] })
 }
 
-// endGeneration ends the heartbeats and waits for that.
+// endGeneration stops the heartbeats and waits for their goroutine.
 func (m *Membership) endGeneration() {
 	if g := m.current; g != nil {
 		if errors.Is(g.Err(), ErrSession) {
-			m.owned = nil // others have it
+			m.owned = nil // others have them
 		}
 		g.rest()
 		g.beats.Wait()
@@ -509,9 +504,9 @@ func (m *Membership) endGeneration() {
 	}
 }
 
-// Leave gives up the Generation and the place in the group, so that others need not wait
-// for SessionTimeout, and ends the connections. A static member keeps its place. The
-// error is about the brokers having been told; the Membership is over in any case.
+// Leave gives up the Generation and leaves the group, so that others need not wait for SessionTimeout, and closes the
+// connections. A static member stays in the group. The error says that the brokers could not be told. The Membership
+// ends in any case.
 func (m *Membership) Leave(ctx context.Context) error {
 	m.endGeneration()
 	defer m.cluster.close()
@@ -532,7 +527,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 			err = kafka.Error(r.ErrorCode)
 		}
 		switch {
-		case err == nil, errors.Is(err, kafka.UnknownMemberId): // the coordinator knew
+		case err == nil, errors.Is(err, kafka.UnknownMemberId): // the coordinator knew it
 			return nil
 		case permanent(err), ctx.Err() != nil:
 			return fmt.Errorf("leaving group %s: %w; the others wait for its session to end", m.config.Group, err)

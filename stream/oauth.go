@@ -1,7 +1,7 @@
 package stream
 
-// OAUTHBEARER: a client gets a token from an authority by its id and secret (the client
-// credentials of RFC 6749, section 4.4) and shows it to the broker (RFC 7628).
+// OAUTHBEARER: a client requests a token from an authority with its ID and secret (client credentials, RFC 6749,
+// section 4.4) and sends it to the broker (RFC 7628).
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 
 const oauthBearer = "OAUTHBEARER"
 
-// checkOAuth checks what only OAUTHBEARER has.
+// checkOAuth checks the settings that only OAUTHBEARER has.
 func (c *SASLConfig) checkOAuth() error {
 	if c.Mechanism != oauthBearer {
 		switch {
@@ -67,12 +67,11 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// oauth is the sasl.Mechanism OAUTHBEARER. It asks for a token when the one it has is
-// about to expire.
+// oauth is the sasl.Mechanism OAUTHBEARER. It requests a new token when the present one is about to expire.
 type oauth struct {
 	config     clientcredentials.Config
 	client     *http.Client
-	extensions string // as the first message has them
+	extensions string // in the format of the first message
 
 	mu    sync.Mutex
 	token *oauth2.Token
@@ -86,7 +85,7 @@ func (c *SASLConfig) loadOAuth(password string) (sasl.Mechanism, error) {
 		return nil, event.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file: %w", key.Err)
 	}
 	asks := secret.Client(t)
-	asks.Transport.(*http.Transport).DisableKeepAlives = true // tokens are asked for once in a while
+	asks.Transport.(*http.Transport).DisableKeepAlives = true // token requests are rare
 	o := &oauth{
 		config: clientcredentials.Config{ClientID: c.Username, ClientSecret: password, TokenURL: string(c.TokenURL), Scopes: c.Scopes},
 		client: asks,
@@ -104,7 +103,7 @@ func (c *SASLConfig) loadOAuth(password string) (sasl.Mechanism, error) {
 
 func (o *oauth) Name() string { return oauthBearer }
 
-// Start returns the first message of RFC 7628, section 3.1.
+// Start returns the first message (RFC 7628, section 3.1).
 func (o *oauth) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -128,9 +127,8 @@ type oauthSession struct {
 	refused   string
 }
 
-// Next takes the broker's answer. An empty one accepts the token; any other says why the token
-// is refused, and must be acknowledged (RFC 7628, section 3.2.3) before the broker ends the
-// connection.
+// Next handles the response of the broker. An empty one accepts the token. Any other explains the rejection and must be
+// acknowledged (RFC 7628, section 3.2.3) before the broker closes the connection.
 func (s *oauthSession) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
 	if len(challenge) == 0 && s.refused == "" {
 		return true, nil, nil
@@ -140,7 +138,7 @@ func (s *oauthSession) Next(_ context.Context, challenge []byte) (bool, []byte, 
 	}
 	s.refused = event.Printable(string(challenge))
 	s.mechanism.mu.Lock()
-	if s.mechanism.token == s.token { // it may have been taken back before its time
+	if s.mechanism.token == s.token { // the token may have been revoked early
 		s.mechanism.token = nil
 	}
 	s.mechanism.mu.Unlock()

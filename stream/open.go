@@ -1,7 +1,7 @@
 package stream
 
-// Everything that reads events opens them here, whatever they are: a file, standard
-// input, a stretch of a topic, or the topics of a configuration.
+// This file opens every kind of event source: a file, standard input, a range of a topic, or the topics of a
+// configuration.
 
 import (
 	"cmp"
@@ -18,25 +18,25 @@ import (
 	"blankout/stream/record"
 )
 
-// Input says where events are and how they are read.
+// Input says where events are and how to read them.
 type Input struct {
 	// Where is a file (see OpenFile), - for standard input, or
-	// kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET, which is read to its
-	// present end; "" is the topics of Kafka.
+	// kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET, which is read to its present end. "" means the
+	// topics of Kafka.
 	Where  string
 	Record record.Config
-	// Format is the format of events where neither Record nor a file's name gives one. If it is
-	// "" too, records of a topic are JSON.
+	// Format is the format of events if neither Record nor the file name has one. If it is "" too, records of a topic
+	// are JSON.
 	Format string
-	// Defer, if it is set, makes the decoder of a function that makes that of the records
-	// for a Schema: for a caller that decodes them later.
+	// Defer, if not nil, builds the decoder from a function that builds the usual one for a Schema. It is for callers
+	// that decode later.
 	Defer func(of func(*event.Schema) (record.Decoder, error)) (record.Decoder, error)
-	// Kafka says how topics are read. For an address it gives everything but the broker and which
-	// records of which topic.
+	// Kafka says how to read topics. For an address in Where it gives everything except the broker, the topic and the
+	// range.
 	Kafka ConsumerConfig
 }
 
-// Opened is a Source that was opened: a File, or a Consumer.
+// Opened is an open Source: a File or a Consumer.
 type Opened interface {
 	event.Source
 	Close() error
@@ -49,9 +49,8 @@ func (e *AddressError) Error() string {
 	return fmt.Sprintf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", event.Address(e.Address), e.Why)
 }
 
-// Open opens the events, from where the Positions say that learning goes on; nil is
-// the beginning. Standard input always begins with what comes next. Open waits for its
-// first bytes until ctx ends. Decoding adds to s.
+// Open opens the events, from the Positions of from, or from the beginning if from is nil. Standard input always
+// continues with its next bytes. Open waits for its first bytes until ctx ends. Decoding adds to s.
 func (in Input) Open(ctx context.Context, s *event.Schema, from event.Offsets) (Opened, error) {
 	if !in.isTopic() {
 		if record.FormatOf(in.Where) == "" {
@@ -92,15 +91,15 @@ func (in Input) Open(ctx context.Context, s *event.Schema, from event.Offsets) (
 	return consumer, nil
 }
 
-// Partition is an Input of one partition, or of a file.
+// Partition is an Input of one partition or of a file.
 type Partition struct {
 	Input
-	Topic  string // or the file's name
+	Topic  string // or the name of the file
 	Number int32
 }
 
-// Partitions returns an Input for each partition of the topics as they are now, ordered
-// by topic and partition; of a file itself. It creates topics if Kafka says so.
+// Partitions returns an Input for each present partition of the topics, sorted by topic and partition. For a file it
+// returns the file. It creates topics if Kafka allows it.
 func (in Input) Partitions(ctx context.Context) ([]Partition, error) {
 	if !in.isTopic() {
 		return []Partition{{in, SourceName(in.Where), 0}}, nil
@@ -120,9 +119,8 @@ func (in Input) Partitions(ctx context.Context) ([]Partition, error) {
 	return in.partitions(ctx, c, k)
 }
 
-// Watch calls found with what Partitions returns, every metadata_interval until ctx ends.
-// It creates no topic. When the brokers cannot be asked it waits: whoever reads the
-// partitions meets the same trouble and reports it.
+// Watch calls found with the result of Partitions every metadata_interval until ctx ends. It creates no topics. While
+// brokers do not answer, it waits: the readers of the partitions meet the same error and report it.
 func (in Input) Watch(ctx context.Context, found func([]Partition)) {
 	c, err := in.consumer()
 	if err != nil || !in.isTopic() {
@@ -182,8 +180,7 @@ func (in Input) partitions(ctx context.Context, c ConsumerConfig, k *cluster) ([
 
 func (in Input) isTopic() bool { return in.Where == "" || strings.HasPrefix(in.Where, "kafka://") }
 
-// Holds reports whether the Batches of the Input can be of this topic, a file's name
-// for that of a file.
+// Holds reports whether the Batches of the Input can have this topic, or the name of this file.
 func (in Input) Holds(topic string) bool {
 	if !in.isTopic() {
 		return SourceName(topic) == SourceName(in.Where)
@@ -192,7 +189,7 @@ func (in Input) Holds(topic string) bool {
 	return err == nil && (slices.Contains(kafka.Topics, topic) || slices.Contains(kafka.UnlabeledTopics, topic))
 }
 
-// consumer returns how the topic of the address is read, or those of Kafka.
+// consumer returns the settings of the topic of the address, or those of Kafka.
 func (in Input) consumer() (ConsumerConfig, error) {
 	c := in.Kafka
 	if in.Where == "" {
@@ -223,7 +220,7 @@ func (in Input) consumer() (ConsumerConfig, error) {
 		case "from", "to":
 			n, err := strconv.ParseInt(value, 10, 64)
 			switch {
-			case value == "": // as in the pattern of the help: no bound
+			case value == "": // as in the pattern of the help: no limit
 			case err != nil || n < 0:
 				return bad(key + " " + value)
 			case key == "from":

@@ -19,12 +19,12 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// parquetMagic is what a Parquet file begins, and ends, with.
+// parquetMagic is the start and the end of a Parquet file.
 var parquetMagic = []byte("PAR1")
 
 // ParquetError says that a Parquet file cannot be read.
 type ParquetError struct {
-	Row int64 // the first that cannot be, from 1; 0 for the whole file
+	Row int64 // the first invalid row, from 1; 0 for the whole file
 	Err error
 }
 
@@ -39,12 +39,10 @@ func (e *ParquetError) Unwrap() error { return e.Err }
 
 var errParquetStream = errors.New("one is read from its end: name the file itself, uncompressed (its columns are compressed already)")
 
-// parquetLines writes the rows of a Parquet file as lines of JSON, so that whatever reads
-// events reads these: the number of a line is that of its row. Nulls, and numbers that are
-// none, are null, groups are objects, lists arrays and maps objects. A timestamp is in
-// milliseconds since 1970, a date in days, a decimal its number. Bytes that are no text are
-// written as hexadecimal digits where their length is fixed, and as they are where it is
-// not.
+// parquetLines converts the rows of a Parquet file to lines of JSON, for all readers of events. The line number is the
+// row number. Nulls and NaN become null, groups objects, lists arrays and maps objects. A timestamp is in milliseconds
+// since 1970, a date in days, and a decimal is its number. Binary values become hexadecimal digits if their length is
+// fixed, and otherwise stay as they are.
 type parquetLines struct {
 	file   io.ReaderAt
 	size   int64
@@ -54,16 +52,15 @@ type parquetLines struct {
 	leaves []*parquet.Column
 	rows   parquet.Rows // of the present group, nil before and after
 	read   [64]parquet.Row
-	ready  []parquet.Row // of read, not yet lines
-	row    int64         // of the next one
+	ready  []parquet.Row // read, not yet converted
+	row    int64         // number of the next row
 	line   []byte
-	rest   []byte // of line
-	most   int    // bytes of a line: a longer one ends behind them
-	end    int    // where in line the present one may end
+	rest   []byte // unread part of line
+	most   int    // largest line in bytes: longer ones are cut
+	end    int    // where the present line may end
 }
 
-// openParquet reads what the end of a file says about it. It cuts a row that makes a line of
-// more than most bytes to most+1.
+// openParquet reads the footer of a file. It cuts a row that makes a line of more than most bytes to most+1.
 func openParquet(file io.ReaderAt, size int64, most int) (p *parquetLines, err error) {
 	defer func() {
 		if err != nil {
@@ -85,14 +82,14 @@ func openParquet(file io.ReaderAt, size int64, most int) (p *parquetLines, err e
 	return p, nil
 }
 
-// whole makes an error of a panic of the package parquet, which trusts what a file says.
+// whole turns a panic of the parquet package, which trusts the file, into an error.
 func whole(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("its bytes do not fit together: %v", r)
 	}
 }
 
-// Read gives the next bytes of the lines.
+// Read returns the next bytes of the lines.
 func (p *parquetLines) Read(b []byte) (n int, err error) {
 	for len(p.rest) == 0 {
 		if err := p.fill(); errors.Is(err, io.EOF) {
@@ -106,7 +103,7 @@ func (p *parquetLines) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// columnLeaves appends the columns below c that hold values, in the order of the file.
+// columnLeaves appends the columns below c that hold values, in file order.
 func columnLeaves(to []*parquet.Column, c *parquet.Column) []*parquet.Column {
 	if c.Leaf() {
 		return append(to, c)
@@ -117,8 +114,7 @@ func columnLeaves(to []*parquet.Column, c *parquet.Column) []*parquet.Column {
 	return to
 }
 
-// fill makes lines of the next rows: many may share one long value, so that they are few
-// where lines are long.
+// fill converts the next rows. Many rows may share one long value, so it converts few rows if lines are long.
 func (p *parquetLines) fill() (err error) {
 	defer whole(&err)
 	if len(p.ready) > 0 {
@@ -146,7 +142,7 @@ func (p *parquetLines) fill() (err error) {
 	return err
 }
 
-// write makes lines of rows that are ready, of one at least.
+// write converts ready rows, at least one.
 func (p *parquetLines) write() error {
 	p.line = p.line[:0]
 	for len(p.ready) > 0 && len(p.line) < 1<<16 {
@@ -182,7 +178,7 @@ var (
 	errLongLine = errors.New("the row is longer than max_bytes")
 )
 
-// leaves returns how many columns a field has.
+// leaves returns the number of columns of a field.
 func leaves(f parquet.Field) (n int) {
 	if f.Leaf() {
 		return 1
@@ -193,8 +189,8 @@ func leaves(f parquet.Field) (n int) {
 	return n
 }
 
-// appendGroup writes the fields of a group, whose columns' values are given, as an object.
-// repetition and definition are the levels of the group (Melnik et al. 2010, Dremel).
+// appendGroup writes the fields of a group as an object, given the values of their columns. repetition and definition
+// are the levels of the group (Melnik et al. 2010, Dremel).
 func (p *parquetLines) appendGroup(to []byte, fields []parquet.Field, columns [][]parquet.Value, repetition, definition int) (_ []byte, err error) {
 	to = append(to, '{')
 	for i, f := range fields {
@@ -245,8 +241,8 @@ func (p *parquetLines) appendField(to []byte, f parquet.Field, columns [][]parqu
 	return append(to, ']'), err
 }
 
-// eachElement cuts the columns of a repeated field into its elements: one begins where the
-// repetition level is the field's.
+// eachElement splits the columns of a repeated field into its elements. An element begins where the repetition level is
+// that of the field.
 func eachElement(columns [][]parquet.Value, repetition int, f func(first bool, element [][]parquet.Value) error) error {
 	element := make([][]parquet.Value, len(columns))
 	for first := true; len(columns[0]) > 0; first = false {
@@ -272,7 +268,7 @@ func eachElement(columns [][]parquet.Value, repetition int, f func(first bool, e
 	return nil
 }
 
-// appendValue writes a field that is there.
+// appendValue writes a field that is present.
 func (p *parquetLines) appendValue(to []byte, f parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
 	if f.Leaf() {
 		return p.appendLeaf(to, f.Type(), columns[0][0])
@@ -294,7 +290,7 @@ func (p *parquetLines) appendValue(to []byte, f parquet.Field, columns [][]parqu
 				return p.appendMap(to, inner, columns, repetition, definition)
 			}
 		}
-	} else if _, list := logical.(*format.ListType); list && len(fields) == 1 && fields[0].Repeated() { // of two levels, as old writers have it
+	} else if _, list := logical.(*format.ListType); list && len(fields) == 1 && fields[0].Repeated() { // two levels, from old writers
 		return p.appendField(to, fields[0], columns, repetition, definition)
 	}
 	return p.appendGroup(to, fields, columns, repetition, definition)
@@ -400,8 +396,8 @@ func appendScalar(to []byte, t parquet.Type, v parquet.Value) []byte {
 	}
 }
 
-// appendFloat writes a number. NaN becomes null, which is missing; an infinity becomes a
-// number so large that readers refuse it, and say so.
+// appendFloat writes a number. NaN becomes null, which is missing. An infinity becomes a number so large that readers
+// reject it.
 func appendFloat(to []byte, x float64, bits int) []byte {
 	switch {
 	case math.IsNaN(x):
@@ -414,8 +410,8 @@ func appendFloat(to []byte, x float64, bits int) []byte {
 	return strconv.AppendFloat(to, x, 'g', -1, bits)
 }
 
-// appendText writes a string as encoding/json does, without a copy of it; bytes in a row
-// that are not UTF-8 become one sign for that.
+// appendText writes a string as encoding/json does, without copying it. Consecutive bytes of invalid UTF-8 become one
+// replacement character.
 func appendText[T string | []byte](to []byte, s T) []byte {
 	to = append(to, '"')
 	damaged := false
@@ -437,7 +433,7 @@ func appendText[T string | []byte](to []byte, s T) []byte {
 		damaged = r == utf8.RuneError && n == 1
 		switch {
 		case damaged && was:
-		case r == '\u2028' || r == '\u2029': // which JavaScript takes for ends of lines
+		case r == '\u2028' || r == '\u2029': // JavaScript takes them for line ends
 			to = fmt.Appendf(to, `\u%04x`, r)
 		default:
 			to = utf8.AppendRune(to, r)
@@ -452,7 +448,7 @@ const (
 	escapes = "\"\\bfnrt"
 )
 
-// appendDecimal writes an integer, big-endian where it is bytes, as it is with a scale.
+// appendDecimal writes an integer, big-endian if it consists of bytes, with a decimal scale.
 func appendDecimal(to []byte, v parquet.Value, scale int) []byte {
 	var x big.Int
 	switch v.Kind() {
@@ -470,8 +466,7 @@ func appendDecimal(to []byte, v parquet.Value, scale int) []byte {
 	return fmt.Appendf(x.Append(to, 10), "e%d", -scale)
 }
 
-// int96Milliseconds converts a timestamp of old writers: nanoseconds of the day, and the Julian
-// day.
+// int96Milliseconds converts a timestamp of old writers: nanoseconds of the day and the Julian day.
 func int96Milliseconds(t deprecated.Int96) int64 {
 	var b [12]byte
 	for i, word := range t {
@@ -481,7 +476,7 @@ func int96Milliseconds(t deprecated.Int96) int64 {
 	return (int64(t[2])-epoch)*day + floor(int64(binary.LittleEndian.Uint64(b[:8])), 1e6)
 }
 
-// floor is the quotient of x and y > 0, rounded down.
+// floor returns the quotient of x and y > 0, rounded down.
 func floor(x, y int64) int64 {
 	q := x / y
 	if x%y < 0 {

@@ -1,7 +1,7 @@
 package stream
 
-// This file looks through what a Parquet file says of itself before the package parquet
-// makes room for it: otherwise the lengths in a damaged file could ask for all memory.
+// This file checks the metadata of a Parquet file before the parquet package allocates memory for it. Otherwise the
+// lengths in a damaged file could request all memory.
 
 import (
 	"encoding/binary"
@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	maxParquetPage   = 1 << 28 // bytes, of its values
-	maxParquetValues = 1 << 26 // in a page
+	maxParquetPage   = 1 << 28 // size of its values in bytes
+	maxParquetValues = 1 << 26 // number of values in a page
 	maxParquetFooter = 1 << 28
-	// maxParquetRoom bounds the memory that the pages of a group of rows take beside
-	// usualRoom times their bytes in the file: one page of each column is in memory at a time.
+	// maxParquetRoom limits the memory of the pages of a row group beyond usualRoom times their bytes in the file. One
+	// page of each column is in memory at a time.
 	maxParquetRoom = 1 << 28
 	usualRoom      = 64
-	// parquetValueBytes is what a value of a row takes: one row may hold all of a page.
+	// parquetValueBytes is the memory for a value of a row. One row may hold a whole page.
 	parquetValueBytes = 24
 )
 
-// checkFooter checks the description of a file at its end.
+// checkFooter checks the footer of a file.
 func checkFooter(file io.ReaderAt, size int64) error {
 	var end [8]byte
 	if size < int64(2*len(parquetMagic)+4) {
@@ -49,7 +49,7 @@ func checkFooter(file io.ReaderAt, size int64) error {
 	return (&compact{data: footer}).skipStruct(0, nil)
 }
 
-// checkPages checks the heads of the pages of a group of rows.
+// checkPages checks the page headers of a row group.
 func checkPages(file io.ReaderAt, size int64, group *format.RowGroup, columns []*parquet.Column) error {
 	if len(columns) != len(group.Columns) {
 		return errLevels
@@ -67,7 +67,7 @@ func checkPages(file io.ReaderAt, size int64, group *format.RowGroup, columns []
 		if at < 0 || length < 0 || at > size || length > size-at {
 			return fmt.Errorf("column %v: %d bytes at %d are beyond the file", m.PathInSchema, length, at)
 		}
-		each := int64(4) // an index of a value in the dictionary
+		each := int64(4) // index of a value in the dictionary
 		if columns[i].MaxRepetitionLevel() > 0 {
 			each = parquetValueBytes
 		}
@@ -82,14 +82,14 @@ func checkPages(file io.ReaderAt, size int64, group *format.RowGroup, columns []
 	return nil
 }
 
-// checkColumn checks the pages that lie from at to end, of values that take so many bytes
-// each. room is what their largest takes in memory above usualRoom times its bytes.
+// checkColumn checks the pages from at to end, whose values take each bytes. room is the memory of the largest page
+// beyond usualRoom times its bytes.
 func checkColumn(file io.ReaderAt, at, end, each int64, codec format.CompressionCodec) (room int64, err error) {
 	var buffer []byte
 	dictionary := int64(0)
 	for at < end {
 		var head pageHead
-		for n := int64(256); ; n *= 8 { // few heads are longer
+		for n := int64(256); ; n *= 8 { // few headers are longer
 			n = min(n, end-at)
 			buffer = slices.Grow(buffer[:0], int(n))[:n]
 			if _, err := file.ReadAt(buffer, at); err != nil {
@@ -121,11 +121,11 @@ func checkColumn(file io.ReaderAt, at, end, each int64, codec format.Compression
 	return room + dictionary, nil
 }
 
-// openPage unpacks a page by the codec of its column, none where it is not packed. A page
-// unpacked by LZ4 would take memory until there is none, if it is damaged.
+// openPage decompresses a page by the codec of its column. It is nil for uncompressed pages. A damaged LZ4 page would
+// take memory without limit.
 var openPage = map[format.CompressionCodec]func(io.Reader) (io.Reader, func(), error){
 	format.Uncompressed: nil,
-	format.Snappy:       nil, // says its length first
+	format.Snappy:       nil, // the length comes first
 	format.Gzip: func(r io.Reader) (io.Reader, func(), error) {
 		z, err := gzip.NewReader(r)
 		return z, func() {}, err
@@ -142,8 +142,8 @@ var openPage = map[format.CompressionCodec]func(io.Reader) (io.Reader, func(), e
 
 var errPageSize = errors.New("it unpacks to more bytes than it says")
 
-// checkPage unpacks a page, without keeping it, to see that it is no longer than its head
-// says: the package parquet takes the memory that it asks for.
+// checkPage decompresses a page, without storing it, to check that it is no longer than its header says. The parquet
+// package allocates that much.
 func checkPage(file io.ReaderAt, at int64, head pageHead, codec format.CompressionCodec) error {
 	if head.levels < 0 || head.levels > min(head.compressed, head.size) {
 		return errThrift
@@ -177,15 +177,15 @@ func checkPage(file io.ReaderAt, at int64, head pageHead, codec format.Compressi
 	return nil
 }
 
-// pageHead is what the head of a page says of the room it needs.
+// pageHead is the part of a page header about sizes.
 type pageHead struct {
 	kind                     int64 // 2 is a dictionary
 	size, compressed, values int64
-	levels                   int64 // bytes in front that are never packed
+	levels                   int64 // uncompressed bytes at the start
 	packed                   bool
 }
 
-// see takes a number of the head: path is the ids of its field and those around it.
+// see receives a number of the header. path holds the IDs of its field and of the enclosing ones.
 func (p *pageHead) see(path []int64, x int64) {
 	switch {
 	case len(path) == 1 && path[0] == 1:
@@ -198,7 +198,7 @@ func (p *pageHead) see(path []int64, x int64) {
 		p.size = x
 	case len(path) == 1 && path[0] == 3:
 		p.compressed = x
-	case len(path) == 2 && path[1] == 1 && (path[0] == 5 || path[0] == 7 || path[0] == 8): // data, dictionary, data of version 2
+	case len(path) == 2 && path[1] == 1 && (path[0] == 5 || path[0] == 7 || path[0] == 8): // data, dictionary, data version 2
 		p.values = x
 	}
 }
@@ -230,8 +230,7 @@ func (c *compact) varint() (uint64, error) {
 	return x, nil
 }
 
-// skipStruct passes a struct and tells see, unless it is nil, the integers and truth values
-// in it.
+// skipStruct skips a struct. It passes its integers and booleans to see, unless see is nil.
 func (c *compact) skipStruct(depth int, see func(path []int64, x int64), path ...int64) error {
 	if depth > maxThriftDepth {
 		return errors.New("it is nested too deeply")
@@ -265,7 +264,7 @@ func (c *compact) skipStruct(depth int, see func(path []int64, x int64), path ..
 
 func (c *compact) skipValue(kind byte, depth int, see func([]int64, int64), path []int64) error {
 	switch kind {
-	case 1, 2, 3: // truth values of a list, bytes
+	case 1, 2, 3: // booleans of a list, bytes
 		return c.skip(1)
 	case 4, 5, 6:
 		x, err := c.varint()
@@ -309,7 +308,7 @@ func (c *compact) skipValue(kind byte, depth int, see func([]int64, int64), path
 	return fmt.Errorf("there is no type %d", kind)
 }
 
-// skipEach passes n times a value of each kind, of which each takes a byte at least.
+// skipEach skips n times a value of each kind. Each value takes at least one byte.
 func (c *compact) skipEach(n uint64, depth int, kinds ...byte) error {
 	for range n {
 		for _, kind := range kinds {

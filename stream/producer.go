@@ -19,34 +19,34 @@ import (
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
 )
 
-// ProducerConfig says where and how records are written.
+// ProducerConfig says where and how to write records.
 type ProducerConfig struct {
 	ConnectConfig
 	Topic       string  `toml:"topic"`
 	Compression string  `toml:"compression"` // none, gzip, snappy, lz4 or zstd
-	BatchBytes  int     `toml:"batch_bytes"` // of records, unpacked, in one request; brokers refuse more than 1 MB by default
-	Rate        float64 `toml:"rate"`        // at most so many records a second; 0: as fast as it goes
-	// Linger is how long a record may wait for others while Rate holds them back.
+	BatchBytes  int     `toml:"batch_bytes"` // uncompressed size of the records in one request; brokers reject more than 1 MB by default
+	Rate        float64 `toml:"rate"`        // most records a second; 0 means no limit
+	// Linger is the longest time that a record waits for others while Rate limits the speed.
 	Linger time.Duration `toml:"linger"`
-	// DeliveryTimeout bounds the tries for one batch.
+	// DeliveryTimeout limits the retries for one batch.
 	DeliveryTimeout  time.Duration `toml:"delivery_timeout"`
 	CreateTopics     bool          `toml:"create_topics"`
 	CreatePartitions int           `toml:"create_partitions"` // of a created topic
 	TopicSettings    []string      `toml:"-"`                 // of a created topic, as cleanup.policy=compact
-	// TwoCopies gives a created topic min.insync.replicas = 2 where the brokers keep
-	// three copies of it or more: with fewer, writing would end when one broker does.
+	// TwoCopies sets min.insync.replicas = 2 for a created topic if the brokers keep three or more replicas. With
+	// fewer, writing would stop when one broker stops.
 	TwoCopies bool `toml:"-"`
-	// Shrink makes a record smaller that is too large for the topic, and reports whether it
-	// could. Without it such a record is an error.
+	// Shrink makes a record smaller that is too large for the topic, and reports whether it could. If Shrink is nil,
+	// such a record is an error.
 	Shrink func(*Message) bool `toml:"-"`
 
-	// Progress is called after each acknowledged batch with the numbers of
-	// records acknowledged so far and of the bytes of their keys and values.
+	// Progress is called after each acknowledged batch with the number of acknowledged records so far and the bytes of
+	// their keys and values.
 	Progress func(records, bytes uint64) `toml:"-"`
-	Log      *slog.Logger                `toml:"-"` // nil: no log
+	Log      *slog.Logger                `toml:"-"` // nil means no log
 }
 
-// DefaultProducerConfig returns the defaults.
+// DefaultProducerConfig returns the default settings.
 func DefaultProducerConfig() ProducerConfig {
 	return ProducerConfig{
 		ConnectConfig:    DefaultConnectConfig(),
@@ -58,7 +58,7 @@ func DefaultProducerConfig() ProducerConfig {
 	}
 }
 
-// Check reports the first setting that cannot be used.
+// Check returns an error for the first invalid setting.
 func (c *ProducerConfig) Check() error {
 	if _, err := c.codec(); err != nil {
 		return err
@@ -90,23 +90,22 @@ func (c *ProducerConfig) codec() (int16, error) {
 	return 0, nil
 }
 
-// Message is a record to be written. Its bytes may be reused after Write.
+// Message is a record to write. Its bytes may be reused after Write.
 type Message struct {
 	Key, Value []byte // nil is null
-	Time       int64  // milliseconds since the Unix epoch; 0: now
+	Time       int64  // milliseconds since the Unix epoch; 0 means now
 	Headers    []Header
 }
 
-// Header is a named value that travels beside a record.
+// Header is a named value of a record.
 type Header struct {
 	Key   string
 	Value []byte
 }
 
-// Producer writes records to a topic: in batches, acknowledged by all in-sync
-// replicas. It is idempotent: brokers drop a batch that a lost answer made it send
-// again, so what is acknowledged is in the log once, as long as the topic is not
-// deleted and created anew meanwhile. It belongs to one goroutine and starts none.
+// Producer writes records to a topic: in batches, acknowledged by all in-sync replicas. It is idempotent: brokers drop
+// a batch that was sent again after a lost response. So acknowledged records are in the log once, unless the topic is
+// deleted and recreated meanwhile. A Producer belongs to one goroutine and starts none.
 type Producer struct {
 	config     ProducerConfig
 	cluster    *cluster
@@ -115,27 +114,27 @@ type Producer struct {
 	epoch      int16
 	numbers    []int // of the partitions
 	partitions []outgoing
-	keyless    int // partition that records without a key go to, for now
-	most       int // batch_bytes, or less where the topic does not take as much
+	keyless    int // present partition for records without a key
+	most       int // batch_bytes, or less if the topic does not accept as much
 
-	started time.Time // of the rate
+	started time.Time // start of the rate
 	written uint64    // by Write
 	records uint64    // acknowledged
 	bytes   uint64
 }
 
-// outgoing is what waits to be written to a partition.
+// outgoing holds what waits to be written to a partition.
 type outgoing struct {
 	batch    batchWriter
-	rest     []Message // to be written after batch: the topic did not take all in one
+	rest     []Message // to be written after batch, because the topic did not accept all in one
 	bytes    uint64    // of batch
 	since    time.Time // when its first record came
 	sequence int32
-	packed   []byte // the batch as it is sent, once it has been tried; nil before
-	last     int64  // offset of the first record of the batch that was acknowledged last, -1 if unknown
+	packed   []byte // the encoded batch after the first try; nil before
+	last     int64  // offset of the first record of the last acknowledged batch, -1 if unknown
 }
 
-// NewProducer connects, finds the topic's partitions and gets a producer id.
+// NewProducer connects, finds the topic's partitions and gets a producer ID.
 func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -168,8 +167,8 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 	return p, nil
 }
 
-// identifyExchange asks for a producer id without a transaction, which
-// kafka-go's own call cannot: it looks for the coordinator of the transaction "".
+// identifyExchange requests a producer ID without a transaction. kafka-go's own call cannot: it looks for the
+// coordinator of the transaction "".
 type identifyExchange struct{ version int16 }
 
 func (x *identifyExchange) ApiKey() protocol.ApiKey { return protocol.InitProducerId }
@@ -205,10 +204,9 @@ func (p *Producer) identify(ctx context.Context) error {
 	return err
 }
 
-// Write adds a record: to the partition that Kafka's default partitioner picks
-// for its key (murmur2), without a key to one after the other, a batch each. A
-// full batch is sent when the next record comes; Flush sends the rest. After an
-// error m was not taken, and what was taken before is kept: Write or Flush try again.
+// Write adds a record. Its partition is that of Kafka's default partitioner for its key (murmur2). Records without a
+// key go to one partition after the other, a batch each. A full batch is sent with the next record. Flush sends the
+// rest. After an error m was not added, and everything added before is kept: call Write or Flush again.
 func (p *Producer) Write(ctx context.Context, m Message) error {
 	i := p.keyless
 	if m.Key != nil {
@@ -249,7 +247,7 @@ func (p *Producer) write(ctx context.Context, i int, m Message) error {
 	return nil
 }
 
-// size returns about as many bytes as m takes in a batch.
+// size returns the approximate size of m in a batch.
 func (m *Message) size() int {
 	size := len(m.Key) + len(m.Value) + 32
 	for _, h := range m.Headers {
@@ -263,7 +261,7 @@ func (out *outgoing) add(m Message) {
 	out.bytes += uint64(len(m.Key) + len(m.Value))
 }
 
-// refill makes the next batch from rest: at most the given number of bytes, or one record.
+// refill moves the next batch from rest: at most most bytes, or one record.
 func (out *outgoing) refill(most int) {
 	out.batch.reset()
 	out.packed, out.bytes = nil, 0
@@ -276,8 +274,7 @@ func (out *outgoing) refill(most int) {
 	out.rest = out.rest[n:]
 }
 
-// pace waits until Rate allows the next record, and sends what would otherwise
-// wait longer than Linger.
+// pace waits until Rate allows the next record. It sends what would otherwise wait longer than Linger.
 func (p *Producer) pace(ctx context.Context) error {
 	if p.config.Rate == 0 {
 		return nil
@@ -307,9 +304,9 @@ func (p *Producer) pace(ctx context.Context) error {
 	}
 }
 
-// Append writes a record to a partition at once, behind what waits to be written there,
-// and returns its offset; -1 if the brokers do not say, because they had acknowledged it
-// long before. After an error the record may be there, or come to be, nevertheless.
+// Append writes a record to a partition at once, after the waiting ones, and returns its offset. It returns -1 if the
+// brokers do not report the offset, because they had acknowledged the record long before. After an error the record may
+// still have been written, or be written later.
 func (p *Producer) Append(ctx context.Context, partition int32, m Message) (offset int64, err error) {
 	i := slices.Index(p.numbers, int(partition))
 	if i >= 0 && p.partitions[i].batch.count > 0 {
@@ -334,8 +331,8 @@ func (p *Producer) Partitions() (out []int32) {
 	return out
 }
 
-// AppendAll writes records to a partition at once, behind what waits to be written there, and returns the offset of the
-// first one; -1 if the brokers do not say. After an error some of them may be there, or come to be, nevertheless.
+// AppendAll writes records to a partition at once, after the waiting ones, and returns the offset of the first one, or
+// -1 if the brokers do not report it. After an error some of them may still have been written, or be written later.
 func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Message) (offset int64, err error) {
 	i := slices.Index(p.numbers, int(partition))
 	if i < 0 {
@@ -365,7 +362,7 @@ func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Me
 	return offset, nil
 }
 
-// Flush sends what has been written and returns when all of it is acknowledged.
+// Flush sends all added records and returns once they are acknowledged.
 func (p *Producer) Flush(ctx context.Context) error {
 	for i := range p.partitions {
 		if p.partitions[i].batch.count > 0 {
@@ -377,8 +374,8 @@ func (p *Producer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// send sends the batch of a partition until it is acknowledged: in parts, and single
-// records smaller than they were, where the topic does not take it for its size.
+// send sends the batch of a partition until it is acknowledged. If it is too large for the topic, send splits it, and
+// shrinks single records.
 func (p *Producer) send(ctx context.Context, i int) error {
 	out := &p.partitions[i]
 	for {
@@ -399,8 +396,8 @@ func (p *Producer) send(ctx context.Context, i int) error {
 	}
 }
 
-// divide makes something smaller of a batch that the topic does not take: half of
-// its records, or of a single one what Shrink leaves of it.
+// divide makes a batch smaller that is too large for the topic: it halves the records, or shrinks a single one by
+// Shrink.
 func (p *Producer) divide(out *outgoing) bool {
 	messages := out.batch.messages()
 	if len(messages) > 1 {
@@ -413,9 +410,8 @@ func (p *Producer) divide(out *outgoing) bool {
 	return true
 }
 
-// sendBatch sends a batch as it is. Where the brokers have lost count of what this
-// producer wrote, because the topic was created anew or its log was truncated, it
-// goes on under a new id.
+// sendBatch sends a batch. If the brokers have lost the state of this producer, because the topic was recreated or its
+// log truncated, it continues with a new producer ID.
 func (p *Producer) sendBatch(ctx context.Context, i int) error {
 	err := p.try(ctx, i)
 	if p.id < 0 || !errors.Is(err, kafka.OutOfOrderSequenceNumber) && !errors.Is(err, kafka.UnknownProducerId) {
@@ -431,8 +427,8 @@ func (p *Producer) sendBatch(ctx context.Context, i int) error {
 	return p.try(ctx, i)
 }
 
-// try sends a batch under the present id. One that has been tried keeps its bytes
-// and its sequence number, so that a broker that has it already knows it.
+// try sends a batch with the present producer ID. A batch that has been tried keeps its bytes and its sequence number,
+// so that a broker recognizes it.
 func (p *Producer) try(ctx context.Context, i int) error {
 	out := &p.partitions[i]
 	partition := p.numbers[i]
@@ -475,7 +471,7 @@ func (p *Producer) try(ctx context.Context, i int) error {
 		out.sequence = int32((int64(out.sequence) + int64(out.batch.count)) & (1<<31 - 1))
 	}
 	out.batch.reset()
-	// The memory is not reused: after a timeout a connection may still be reading it.
+	// The memory is not reused: after a timeout a connection may still read it.
 	out.packed, out.bytes = nil, 0
 	if i == p.keyless {
 		p.keyless = (p.keyless + 1) % len(p.partitions)
@@ -486,17 +482,16 @@ func (p *Producer) try(ctx context.Context, i int) error {
 	return nil
 }
 
-// Acknowledged returns the number of records that are safely written.
+// Acknowledged returns the number of acknowledged records.
 func (p *Producer) Acknowledged() uint64 { return p.records }
 
-// TopicID returns the brokers' id of the topic, "" where they give none. A topic
-// that is created anew has another one. It asks until there is an answer or ctx ends.
+// TopicID returns the topic ID, or "" if the brokers have none. A recreated topic has another ID. TopicID retries until
+// there is a response or ctx ends.
 func (p *Producer) TopicID(ctx context.Context) (string, error) {
 	return p.cluster.topicID(ctx, p.config.Topic)
 }
 
-// Close ends the connections. It returns an error if records are left that
-// were never acknowledged; Flush first.
+// Close closes the connections. It returns an error if some records were never acknowledged. Call Flush first.
 func (p *Producer) Close() error {
 	p.cluster.close()
 	left := 0

@@ -14,8 +14,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Reader is a Consumer of records as they come, with keys and values undecoded.
-// It is for callers that pass records on, or keep other things than events in a topic.
+// Reader is a Consumer of undecoded records. It is for callers that pass records on, or that store something other than
+// events in a topic.
 type Reader struct {
 	*Consumer
 	raw   raw
@@ -34,18 +34,17 @@ func NewReader(ctx context.Context, config ConsumerConfig, from event.Offsets) (
 	return r, nil
 }
 
-// RawBatch holds records of one partition, in offset order, valid until the Reader's
-// next call.
+// RawBatch holds records of one partition, in offset order. They are valid until the next call of the Reader.
 type RawBatch struct {
 	Topic     string
 	Partition int32
 	Records   []record.Record
-	// Refused are batches, or what is left of them, that cannot be taken apart:
-	// an Example with the offset and the cause for each. Their records are lost.
+	// Refused holds batches, or the rest of some, that cannot be split: an Example with offset and cause for each.
+	// Their records are lost.
 	Refused   []event.Example
-	Next      int64 // the offset that follows
-	HighWater int64 // the partition's end
-	Reset     bool  // what came before is from another place, see event.Batch
+	Next      int64 // the next offset
+	HighWater int64 // end of the partition
+	Reset     bool  // earlier records belong to another log, see event.Batch
 }
 
 // Next returns the next records, as Consumer.Next does.
@@ -64,10 +63,10 @@ func (r *Reader) Next(ctx context.Context) (RawBatch, error) {
 	return out, nil
 }
 
-// raw is a record.Decoder that keeps copies of the records.
+// raw is a record.Decoder that stores copies of the records.
 type raw struct {
 	records []record.Record
-	bytes   []byte // that their keys and values are in; append-only until reset
+	bytes   []byte // memory of keys and values; append-only until reset
 }
 
 func (d *raw) Decode(_ context.Context, r record.Record, e *event.Example) error {
@@ -79,15 +78,15 @@ func (d *raw) Decode(_ context.Context, r record.Record, e *event.Example) error
 
 func (d *raw) keep(b []byte) []byte {
 	if b == nil {
-		return nil // null, which is not the empty one
+		return nil // null, which differs from an empty one
 	}
 	at := len(d.bytes)
 	d.bytes = append(d.bytes, b...)
 	return d.bytes[at:len(d.bytes):len(d.bytes)]
 }
 
-// Committed returns the offsets that Consumer.Commit has stored for a group with
-// the brokers, of the partitions that have one.
+// Committed returns the offsets that Consumer.Commit has stored in the brokers for a group, for the partitions that
+// have one.
 func Committed(ctx context.Context, c ConnectConfig, group string, topics []string, log *slog.Logger) (event.Offsets, error) {
 	k, err := connect(ctx, c, topics, log)
 	if err != nil {
@@ -110,7 +109,7 @@ func Committed(ctx context.Context, c ConnectConfig, group string, topics []stri
 				return err
 			}
 			if errors.Is(r.Error, kafka.GroupIdNotFound) {
-				return nil // it has committed nothing
+				return nil // nothing is committed
 			}
 			if r.Error != nil {
 				return r.Error

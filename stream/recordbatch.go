@@ -38,41 +38,40 @@ import (
 
 const (
 	batchHeader = 61
-	batchPrefix = 12 // base offset and length, which the length does not count
-	batchCRC    = 21 // where the checksummed bytes begin
+	batchPrefix = 12 // base offset and length, which the length does not include
+	batchCRC    = 21 // start of the checksummed bytes
 
 	flagLogAppendTime = 1 << 3
 	flagTransactional = 1 << 4
 	flagControl       = 1 << 5
 )
 
-// maxUnpacked bounds what one record batch may unpack to in a Consumer, so that
-// a hostile batch cannot take the memory. Brokers limit a batch to 1 MB packed.
+// maxUnpacked is the largest uncompressed size of a record batch in a Consumer, so that a malicious batch cannot use up
+// the memory. Brokers limit a compressed batch to 1 MB.
 const maxUnpacked = 64 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// recordBatch is one batch; records borrows the bytes it was parsed from.
+// recordBatch is one batch. records borrows the bytes that it was parsed from.
 type recordBatch struct {
-	base, next int64 // offsets of the batch, base inclusive, next exclusive
+	base, next int64 // offsets of the batch: base inclusive, next exclusive
 	firstTime  int64
 	maxTime    int64
 	producer   int64
 	count      int32
 	attributes int16
-	records    []byte // as sent: compressed by codec()
+	records    []byte // as sent, compressed by codec()
 }
 
 func (b *recordBatch) codec() int8         { return int8(b.attributes & 7) }
 func (b *recordBatch) control() bool       { return b.attributes&flagControl != 0 }
 func (b *recordBatch) transactional() bool { return b.attributes&flagTransactional != 0 }
 
-// errPartialBatch says that the bytes end before the batch does: brokers cut a response to size
-// like that.
+// errPartialBatch means that the bytes end before the batch does. Brokers cut responses to size like that.
 var errPartialBatch = errors.New("record batch cut off")
 
-// parseBatch reads the batch at the start of b and returns the bytes after it.
-// The checksum is verified before anything behind it is used.
+// parseBatch parses the batch at the start of b and returns the bytes after it. It verifies the checksum before it uses
+// anything after it.
 func parseBatch(b []byte) (batch recordBatch, rest []byte, err error) {
 	if len(b) < 17 {
 		return batch, b, errPartialBatch
@@ -108,8 +107,8 @@ func parseBatch(b []byte) (batch recordBatch, rest []byte, err error) {
 	return batch, rest, nil
 }
 
-// aborts tells whether a control batch marks the end of an aborted transaction
-// (its only record's key is a version and a type, 0 abort, 1 commit).
+// aborts reports whether a control batch marks the end of an aborted transaction. The key of its only record is a
+// version and a type: 0 is abort, 1 is commit.
 func (b *recordBatch) aborts() bool {
 	r := recordReader{rest: b.records, left: b.count}
 	var rec rawRecord
@@ -117,15 +116,15 @@ func (b *recordBatch) aborts() bool {
 	return ok && err == nil && len(rec.key) >= 4 && binary.BigEndian.Uint16(rec.key[2:]) == 0
 }
 
-// rawRecord is one record; its bytes are borrowed, a nil key or value is null.
+// rawRecord is one record. Its bytes are borrowed. A nil key or value is null.
 type rawRecord struct {
 	offsetDelta int32
 	timeDelta   int64
 	key, value  []byte
-	headers     []byte // their number and they themselves, unread
+	headers     []byte // number of headers and the unparsed headers
 }
 
-// recordReader walks the unpacked records of a batch.
+// recordReader iterates over the uncompressed records of a batch.
 type recordReader struct {
 	rest []byte
 	left int32
@@ -133,7 +132,7 @@ type recordReader struct {
 
 var errRecord = errors.New("record with a length that does not fit its batch")
 
-// next reads one record; it returns false at the end of the batch.
+// next reads one record. It returns false at the end of the batch.
 func (r *recordReader) next(rec *rawRecord) (bool, error) {
 	if r.left == 0 {
 		return false, nil
@@ -165,10 +164,10 @@ func (r *recordReader) next(rec *rawRecord) (bool, error) {
 	return true, nil
 }
 
-// parseHeaders takes the headers of a record apart; their values borrow b.
+// parseHeaders parses the headers of a record. Their values borrow b.
 func parseHeaders(b []byte) ([]Header, error) {
 	count, n := varint(b)
-	if n <= 0 || count < 0 || count > int64(len(b)) { // a header takes two bytes at least
+	if n <= 0 || count < 0 || count > int64(len(b)) { // a header takes at least two bytes
 		return nil, errRecord
 	}
 	b = b[n:]
@@ -187,9 +186,9 @@ func parseHeaders(b []byte) ([]Header, error) {
 	return headers, nil
 }
 
-// varint reads a zigzag varint; n <= 0 says that b does not begin with one.
+// varint reads a zigzag varint. n <= 0 means that b does not begin with one.
 func varint(b []byte) (v int64, n int) {
-	// One and two bytes hold everything up to 8191: nearly all there is.
+	// One or two bytes hold everything up to 8191, nearly all numbers here.
 	if len(b) > 1 {
 		if b[0] < 0x80 {
 			return int64(b[0]>>1) ^ -int64(b[0]&1), 1
@@ -213,13 +212,11 @@ func varbytes(b []byte) (field, rest []byte, ok bool) {
 	return b[:length:length], b[length:], true
 }
 
-// unpacker decompresses the records of a batch into memory that it owns and
-// reuses: what it returns is valid until its next call. gzip and lz4 go through
-// kafka-go's codecs. Snappy and zstd are unpacked straight from the bytes:
-// kafka-go's snappy trusts the lengths in the data with an allocation of up to
-// 4 GB, and its zstd has no bound on its window.
+// unpacker decompresses the records of a batch into its own memory, valid until the next call. gzip and lz4 use
+// kafka-go's codecs. Snappy and zstd are decompressed directly: kafka-go's snappy trusts the length in the data and may
+// allocate 4 GB, and its zstd has no limit on the window.
 type unpacker struct {
-	limit  int // of bytes that one batch may unpack to
+	limit  int // largest uncompressed size of a batch
 	out    []byte
 	source bytes.Reader
 	zstd   *zstd.Decoder
@@ -237,7 +234,7 @@ func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
 		u.out, err = appendSnappy(u.out, src, u.limit)
 	case compress.Zstd:
 		if u.zstd == nil {
-			// One decoder, used by one goroutine, starts none of its own.
+			// With a concurrency of 1 it starts no goroutines.
 			u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(u.limit)))
 			if err != nil {
 				return nil, err
@@ -258,7 +255,7 @@ func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
 	return u.out, err
 }
 
-// appendAll appends what r yields, up to a length of limit.
+// appendAll appends the bytes of r, up to a length of limit.
 func appendAll(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	for {
 		if len(dst) == cap(dst) {
@@ -277,9 +274,8 @@ func appendAll(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// xerialHeader opens snappy data that the Java client's library has cut into
-// frames, each with its length (4 bytes, big endian) before it; the magic is
-// followed by two versions of 4 bytes. Other clients send one bare block.
+// xerialHeader starts snappy data that the Java client's library has cut into frames, each preceded by its length (4
+// bytes, big-endian). Two version numbers of 4 bytes follow the header. Other clients send one bare block.
 var xerialHeader = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 func appendSnappy(dst, src []byte, limit int) ([]byte, error) {
@@ -323,8 +319,8 @@ func appendSnappyBlock(dst, src []byte, limit int) ([]byte, error) {
 	return dst[:len(dst)+n], nil
 }
 
-// batchWriter builds a record batch, record by record. Its zero value is empty
-// and ready; memory is kept from one batch to the next.
+// batchWriter builds a record batch, record by record. The zero value is an empty batch. Memory is reused from batch to
+// batch.
 type batchWriter struct {
 	records   []byte
 	scratch   []byte
@@ -409,16 +405,16 @@ func appendVarbytes(b, field []byte) []byte {
 	return append(binary.AppendVarint(b, int64(len(field))), field...)
 }
 
-// batchOrigin is what a batch says about where it stands and who wrote it.
+// batchOrigin holds the position, flags and producer of a batch.
 type batchOrigin struct {
 	base       int64
 	attributes int16 // codec and flags
-	producer   int64 // -1: not idempotent
+	producer   int64 // -1 if not idempotent
 	epoch      int16
 	sequence   int32
 }
 
-// appendTo appends the batch to dst, packed with the codec of the attributes.
+// appendTo appends the batch to dst, compressed with the codec of the attributes.
 func (w *batchWriter) appendTo(dst []byte, o batchOrigin) ([]byte, error) {
 	start := len(dst)
 	dst = append(dst, make([]byte, batchHeader)...)

@@ -1,6 +1,6 @@
 package stream
 
-// This file finds events that a producer wrote twice.
+// This file detects events that a producer wrote twice.
 
 import (
 	"blankout/internal/event"
@@ -8,16 +8,15 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// repeated finds the events of a partition that a producer has written twice: those
-// with the key (or id) of another one at most window offsets before. What it finds
-// depends on the partition's records alone; a Consumer that starts in the middle
-// reads the window before its start again.
+// repeated detects events of a partition that a producer has written twice: their key (or ID) is that of another event
+// at most window offsets before. The result depends only on the records of the partition, because a Consumer that
+// starts in the middle reads the window before its start again.\
 //
 // It takes about 56 bytes for each of the last window records that has a key.
 type repeated struct {
 	window int64
 	last   map[uint64]int64 // offset by the hash of the key
-	queue  []keyAt          // in the order of offsets
+	queue  []keyAt          // sorted by offset
 	from   int              // entries before it have left the window
 }
 
@@ -26,8 +25,7 @@ type keyAt struct {
 	offset int64
 }
 
-// of returns the offset of the latest record within the window that has the key,
-// or -1, and remembers this one.
+// of returns the offset of the latest record within the window with the same key, or -1, and stores this one.
 func (r *repeated) of(key []byte, offset int64) int64 {
 	if r.last == nil {
 		r.last = map[uint64]int64{}
@@ -53,7 +51,7 @@ func (r *repeated) of(key []byte, offset int64) int64 {
 	return before
 }
 
-// refuseRepeated makes a refused example of an example, which keeps its key.
+// refuseRepeated turns an example into a rejected one, which keeps its key.
 func refuseRepeated(e *event.Example, detail string) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing, e.Value = e.Field[:0], e.Missing[:0], nil

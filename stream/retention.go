@@ -10,7 +10,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// RetentionError says that the brokers delete, in time, what a topic must keep for ever.
+// RetentionError says that the brokers will delete records that a topic must keep.
 type RetentionError struct {
 	Topic, Key, Value string // the setting of the topic
 	Want              string
@@ -21,9 +21,8 @@ func (e *RetentionError) Error() string {
 		"(kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name %s --add-config %s=%s)", e.Topic, e.Key, e.Value, e.Key, e.Want, e.Topic, e.Key, e.Want)
 }
 
-// CheckRetention asks the brokers whether they keep for ever what is in the topics of a
-// ledger and of its bases. The error is a *RetentionError where they do not. Where they do
-// not let this user ask, the log says so and the error is nil.
+// CheckRetention asks the brokers whether they keep the records of a commit log and of its snapshots forever. The error
+// is a *RetentionError if they do not. If this user may not ask, CheckRetention logs that and returns nil.
 func CheckRetention(ctx context.Context, c ConnectConfig, ledger, bases string, log *slog.Logger) error {
 	k, err := connect(ctx, c, []string{ledger, bases}, log)
 	if err != nil {
@@ -57,7 +56,7 @@ func CheckRetention(ctx context.Context, c ConnectConfig, ledger, bases string, 
 	return nil
 }
 
-// settings returns settings of a topic that are in force.
+// settings returns the effective settings of a topic.
 func (k *cluster) settings(ctx context.Context, topic string, names ...string) (map[string]string, error) {
 	found := map[string]string{}
 	err := k.retry(ctx, "asking for the settings of topic "+topic, func() error {

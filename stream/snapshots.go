@@ -1,17 +1,18 @@
 package stream
 
-// Snapshots are states that a commit log comes to, kept in a compacted topic beside it, so that a
-// reader need not begin at the commit log's beginning and what lies before can be deleted.
-// The topic has one partition and these records:
+// Snapshots are states of a commit log, stored in a compacted topic. A reader
+// can start from the newest one, and commits before it can be deleted. The topic
+// has one partition with these records:
 //
 //	key                  value
 //	snapshot/OFFSET/NUMBER   a piece of the snapshot
-//	snapshot/OFFSET          JSON of baseHead, after all its pieces
+//	snapshot/OFFSET          JSON of snapshotHead, after all its pieces
 //
-// OFFSET is the commit log's offset that follows the last commit in the snapshot, as 20 digits.
-// Every writer writes the same bytes under the same keys, for a snapshot depends on the
-// commit log alone: two that write at a time do no harm. One that is late writes an old base,
-// which readers pass over, and deletes older ones only.
+// OFFSET is the offset after the last commit in the snapshot, as 20 digits.
+// Every writer writes the same bytes under the same keys, because a snapshot
+// depends only on the commit log. So two writers at the same time do no harm. A
+// late writer writes an old snapshot, which readers skip, and deletes only older
+// ones.
 
 import (
 	"context"
@@ -30,12 +31,12 @@ import (
 	"blankout/stream/record"
 )
 
-// maxBasePiece bounds a record of a snapshot: brokers refuse more than 1 MB by default.
+// maxSnapshotPiece is the largest record of a snapshot. Brokers reject more than 1 MB by default.
 const maxSnapshotPiece = 900_000
 
 // GroupSnapshot is the state of a group at an offset of its commit log.
 type GroupSnapshot struct {
-	Offset int64 // that follows the last commit in it
+	Offset int64 // offset after the last commit in it
 	Data   []byte
 }
 
@@ -43,7 +44,7 @@ type snapshotHead struct {
 	Format int    `json:"format"` // 1
 	Bytes  int    `json:"bytes"`
 	Pieces int    `json:"pieces"`
-	Hash   string `json:"sha256"` // of all bytes, in hex
+	Hash   string `json:"sha256"` // of all bytes, in hexadecimal digits
 }
 
 func snapshotKey(offset int64) string { return fmt.Sprintf("snapshot/%020d", offset) }
@@ -56,18 +57,17 @@ func pieceKey(offset int64, number int) string {
 type SnapshotConfig struct {
 	ConnectConfig
 	Topic  string
-	Create bool         // the topic, compacted and as safe as the commit log's, where it is missing
-	Log    *slog.Logger // nil: no log
+	Create bool         // create the topic if it is missing, compacted and as safe as that of the commit log
+	Log    *slog.Logger // nil means no log
 }
 
-// SnapshotTopic writes snapshots and reads them. It belongs to one goroutine and has none between
-// calls.
+// SnapshotTopic writes and reads snapshots. It belongs to one goroutine and has none between calls.
 type SnapshotTopic struct {
 	config   SnapshotConfig
 	producer *Producer
 }
 
-// OpenSnapshots connects, and makes the topic where that is allowed.
+// OpenSnapshots connects, and creates the topic if allowed.
 func OpenSnapshots(ctx context.Context, c SnapshotConfig) (*SnapshotTopic, error) {
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log, config.CreateTopics = c.ConnectConfig, c.Topic, c.Log, c.Create
@@ -79,17 +79,17 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig) (*SnapshotTopic, error
 	return &SnapshotTopic{c, p}, nil
 }
 
-// baseRecords is what the topic holds of a snapshot.
-type baseRecords struct {
-	offset int64 // offset of the latest record
+// snapshotRecords holds the records of a snapshot in the topic.
+type snapshotRecords struct {
+	offset int64 // offset of the last record
 	head   *snapshotHead
 	pieces map[int][]byte
 }
 
 var errBaseFormat = errors.New("it has format")
 
-// sound says what is wrong with the records, nil if they are a snapshot.
-func (b *baseRecords) sound() error {
+// sound returns what is wrong with the records, or nil if they are a complete snapshot.
+func (b *snapshotRecords) sound() error {
 	switch {
 	case b.head == nil:
 		return errors.New("its head is missing")
@@ -111,8 +111,8 @@ func (b *baseRecords) sound() error {
 	return nil
 }
 
-// data returns the bytes of a sound base.
-func (b *baseRecords) data() ([]byte, error) {
+// data returns the bytes of a complete snapshot.
+func (b *snapshotRecords) data() ([]byte, error) {
 	if err := b.sound(); err != nil {
 		return nil, err
 	}
@@ -123,18 +123,18 @@ func (b *baseRecords) data() ([]byte, error) {
 	return data, nil
 }
 
-// read returns what the topic holds, by offset, and what is wrong with the first record
-// that is no snapshot's, or nil: such records are passed over, and logged.
-func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*baseRecords, foreign error, err error) {
+// read returns the snapshots in the topic, by offset. foreign describes the first record that does not belong to a
+// snapshot, or is nil. Such records are logged and skipped.
+func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*snapshotRecords, foreign error, err error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = t.config.ConnectConfig, []string{t.config.Topic}, []int32{0}, t.config.Log
-	config.UntilEnd, config.OutOfRange = true, "earliest" // compaction may move the log's start past us
+	config.UntilEnd, config.OutOfRange = true, "earliest" // compaction may move the start of the log past our position
 	r, err := NewReader(ctx, config, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer r.Close()
-	found = map[int64]*baseRecords{}
+	found = map[int64]*snapshotRecords{}
 	records := 0
 	none := func(offset int64, err error) {
 		if records++; foreign == nil {
@@ -150,7 +150,7 @@ func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*baseRecords,
 			return nil, nil, err
 		}
 		for i := range b.Records {
-			if err := addBase(found, &b.Records[i]); err != nil {
+			if err := addSnapshot(found, &b.Records[i]); err != nil {
 				none(b.Records[i].Offset, err)
 			}
 		}
@@ -164,8 +164,8 @@ func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*baseRecords,
 	return found, foreign, nil
 }
 
-// addBase adds a record. After an error about a snapshot's head that snapshot has none.
-func addBase(found map[int64]*baseRecords, r *record.Record) error {
+// addSnapshot adds a record. After an error about its header a snapshot has none.
+func addSnapshot(found map[int64]*snapshotRecords, r *record.Record) error {
 	parts := strings.Split(string(r.Key), "/")
 	isBase, offset, number := len(parts) == 2 || len(parts) == 3, int64(0), -1
 	if isBase = isBase && parts[0] == "snapshot"; isBase {
@@ -181,7 +181,7 @@ func addBase(found map[int64]*baseRecords, r *record.Record) error {
 	}
 	b := found[offset]
 	if b == nil {
-		b = &baseRecords{pieces: map[int][]byte{}}
+		b = &snapshotRecords{pieces: map[int][]byte{}}
 		found[offset] = b
 	}
 	b.offset = r.Offset
@@ -205,9 +205,8 @@ func addBase(found map[int64]*baseRecords, r *record.Record) error {
 	return err
 }
 
-// Newest returns the newest snapshot that is complete and that sound, if it is not nil, finds
-// nothing wrong with; nil if there is none, and no other record either. What is passed over
-// is logged.
+// Newest returns the newest complete snapshot that sound accepts. sound may be nil. It returns nil if the topic is
+// empty. Skipped snapshots are logged.
 func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*GroupSnapshot) error) (*GroupSnapshot, error) {
 	found, foreign, err := t.read(ctx)
 	if err != nil {
@@ -234,7 +233,7 @@ func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*GroupSnapshot) e
 	return nil, nil
 }
 
-// All returns the snapshots that are complete, in the order of offsets.
+// All returns the complete snapshots, sorted by offset.
 func (t *SnapshotTopic) All(ctx context.Context) ([]GroupSnapshot, error) {
 	found, _, err := t.read(ctx)
 	if err != nil {
@@ -249,10 +248,9 @@ func (t *SnapshotTopic) All(ctx context.Context) ([]GroupSnapshot, error) {
 	return all, nil
 }
 
-// Write writes a snapshot, reads it back, and then deletes those before it except for the
-// newest of them. It returns the offset of that one, 0 if there is none: everything before
-// what both snapshots hold may be trimmed. After an error the newest snapshot is the one before,
-// or this one.
+// Write writes a snapshot, reads it back, and deletes all earlier ones except the newest of them. It returns the offset
+// of that one, or 0 if there is none: everything before what both snapshots hold may be trimmed. After an error the
+// newest snapshot is the previous one or this one.
 func (t *SnapshotTopic) Write(ctx context.Context, b *GroupSnapshot) (before int64, err error) {
 	fail := func(err error) (int64, error) { return 0, fmt.Errorf("writing snapshot %d: %w", b.Offset, err) }
 	sum := sha256.Sum256(b.Data)
@@ -305,8 +303,8 @@ func (t *SnapshotTopic) Write(ctx context.Context, b *GroupSnapshot) (before int
 	return before, nil
 }
 
-// remove deletes a snapshot: its head first, so that no reader takes what is left for one.
-func (t *SnapshotTopic) remove(ctx context.Context, offset int64, b *baseRecords) error {
+// remove deletes a snapshot: its header first, so that no reader takes the rest for one.
+func (t *SnapshotTopic) remove(ctx context.Context, offset int64, b *snapshotRecords) error {
 	if b.head != nil {
 		if err := t.producer.WriteTo(ctx, 0, Message{Key: []byte(snapshotKey(offset))}); err != nil {
 			return err
@@ -320,7 +318,7 @@ func (t *SnapshotTopic) remove(ctx context.Context, offset int64, b *baseRecords
 	return nil
 }
 
-// Close ends the connections. It gives up what could not be written; Write has reported that.
+// Close closes the connections. Anything that could not be written has been reported by Write.
 func (t *SnapshotTopic) Close() error {
 	_ = t.producer.Close()
 	return nil

@@ -1,9 +1,8 @@
 package stream
 
-// A topic that is deleted and made anew has the name of the old one and other
-// records, at the same offsets. What tells them apart is the id that brokers give
-// a topic (since Kafka 2.8). kafka-go asks for metadata in versions without ids,
-// so the request is written here.
+// A deleted and recreated topic has the same name but other records at the same offsets. Only the topic ID that brokers
+// assign (since Kafka 2.8) differs. kafka-go requests metadata in versions without IDs, so this file encodes the
+// request.
 
 import (
 	"bytes"
@@ -17,34 +16,33 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// The versions of Metadata requests that are written here; they differ in a byte.
+// The versions of Metadata requests that are encoded here. They differ in one byte.
 const (
-	metadataIDs  = 10 // the first with ids
+	metadataIDs  = 10 // the first with IDs
 	metadataLast = 12
 )
 
-// maxMetadata bounds the answer about the ids of a few topics and all brokers.
+// maxMetadata is the largest response about the IDs of a few topics and all brokers.
 const maxMetadata = 16 << 20
 
-// topicIDs asks for the ids of topics. It implements protocol.RawExchanger.
+// topicIDs requests the IDs of topics. It implements protocol.RawExchanger.
 type topicIDs struct {
 	names []string
-	ids   map[string]string // those of names that the broker knows; none from an old broker
+	ids   map[string]string // IDs of the known topics; empty from an old broker
 }
 
 func (x *topicIDs) ApiKey() protocol.ApiKey { return protocol.Metadata }
 
 func (x *topicIDs) Required(map[protocol.ApiKey]int16) bool { return true }
 
-// RawExchange asks for the versions first: what kafka-go knows of them ends where
-// its own do.
+// RawExchange asks for the supported versions first, because kafka-go knows only those that it uses.
 func (x *topicIDs) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	body, err := exchange(rw, protocol.ApiVersions, 0, nil)
 	if err != nil {
 		return nil, err
 	}
 	c := cursor{b: body}
-	c.int32() // correlation id
+	c.int32() // correlation ID
 	version := int16(0)
 	code := kafka.Error(c.int16())
 	for n := c.int32(); n > 0 && !c.failed; n-- {
@@ -65,14 +63,14 @@ func (x *topicIDs) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	request := []byte{0} // no tagged fields in the header
 	request = binary.AppendUvarint(request, uint64(len(x.names)+1))
 	for _, name := range x.names {
-		request = append(request, make([]byte, 16)...) // asked for by name
+		request = append(request, make([]byte, 16)...) // requested by name
 		request = binary.AppendUvarint(request, uint64(len(name)+1))
 		request = append(request, name...)
 		request = append(request, 0)
 	}
-	request = append(request, 0, 0, 0) // create none, no list of permissions, no tagged fields
+	request = append(request, 0, 0, 0) // no topic creation, no permissions, no tagged fields
 	if version == metadataIDs {
-		request = append(request, 0) // nor the cluster's permissions
+		request = append(request, 0) // no permissions of the cluster
 	}
 	if body, err = exchange(rw, protocol.Metadata, version, request); err != nil {
 		return nil, err
@@ -86,7 +84,7 @@ func exchange(rw io.ReadWriter, key protocol.ApiKey, version int16, body []byte)
 	b := binary.BigEndian.AppendUint32(nil, uint32(2+2+4+2+len(client)+len(body)))
 	b = binary.BigEndian.AppendUint16(b, uint16(key))
 	b = binary.BigEndian.AppendUint16(b, uint16(version))
-	b = binary.BigEndian.AppendUint32(b, 1) // correlation id: one request at a time
+	b = binary.BigEndian.AppendUint32(b, 1) // correlation ID: one request at a time
 	b = binary.BigEndian.AppendUint16(b, uint16(len(client)))
 	b = append(append(b, client...), body...)
 	if _, err := rw.Write(b); err != nil {
@@ -105,11 +103,11 @@ func exchange(rw io.ReadWriter, key protocol.ApiKey, version int16, body []byte)
 	return answer.Bytes(), err
 }
 
-// parse reads a Metadata response as far as the topics' ids.
+// parse parses a Metadata response up to the IDs of the topics.
 func (x *topicIDs) parse(body []byte) error {
 	x.ids = map[string]string{}
 	c := cursor{b: body}
-	c.int32() // correlation id
+	c.int32() // correlation ID
 	c.tags()
 	c.int32()                                       // throttle time
 	for n := c.uvarint(); n > 1 && !c.failed; n-- { // brokers
@@ -119,7 +117,7 @@ func (x *topicIDs) parse(body []byte) error {
 		c.compact()
 		c.tags()
 	}
-	c.compact() // cluster id
+	c.compact() // cluster ID
 	c.int32()   // controller
 	for n := c.uvarint(); n > 1 && !c.failed; n-- {
 		code := kafka.Error(c.int16())
@@ -138,7 +136,7 @@ func (x *topicIDs) parse(body []byte) error {
 		c.int32() // permissions
 		c.tags()
 		if code == 0 && id != nil && string(id) != string(make([]byte, 16)) {
-			x.ids[name] = base64.RawURLEncoding.EncodeToString(id) // as Kafka's tools show it
+			x.ids[name] = base64.RawURLEncoding.EncodeToString(id) // in the format of Kafka's tools
 		}
 	}
 	return c.err()
@@ -155,7 +153,7 @@ func (c *cursor) uvarint() uint64 {
 	return x
 }
 
-// compact reads a string or bytes with their length plus one in front, 0 for null.
+// compact reads a string or bytes, preceded by their length plus one, or by 0 for null.
 func (c *cursor) compact() []byte {
 	n := c.uvarint()
 	if n == 0 {
@@ -164,7 +162,7 @@ func (c *cursor) compact() []byte {
 	return c.take(int(min(n-1, maxMetadata)))
 }
 
-// tags steps over tagged fields.
+// tags skips tagged fields.
 func (c *cursor) tags() {
 	for n := c.uvarint(); n > 0 && !c.failed; n-- {
 		c.uvarint()
@@ -172,19 +170,18 @@ func (c *cursor) tags() {
 	}
 }
 
-// topicIDs returns the ids of those of the topics that exist; brokers before
-// Kafka 2.8 give none.
+// topicIDs returns the IDs of those topics that exist. Brokers before Kafka 2.8 have none.
 func (k *cluster) topicIDs(ctx context.Context, topics []string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	x := &topicIDs{names: topics}
 	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
-		return nil, err // x may still be written to
+		return nil, err // a goroutine may still write to x
 	}
 	return x.ids, nil
 }
 
-// topicID returns the id of a topic that exists, and asks until there is an answer.
+// topicID returns the ID of a topic that exists. It retries until there is a response.
 func (k *cluster) topicID(ctx context.Context, topic string) (id string, err error) {
 	err = k.retry(ctx, "asking for the id of topic "+topic, func() error {
 		ids, err := k.topicIDs(ctx, []string{topic})
@@ -194,13 +191,12 @@ func (k *cluster) topicID(ctx context.Context, topic string) (id string, err err
 	return id, err
 }
 
-// TopicRecreatedError says that a topic was deleted and created anew since its offsets were
-// stored.
+// TopicRecreatedError says that a topic was deleted and recreated since its offsets were stored.
 type TopicRecreatedError struct {
 	Topic     string
 	Partition int32
-	Offset    int64  // wanted, of the old topic
-	Was, Is   string // the topics' ids
+	Offset    int64  // the wanted one, in the old topic
+	Was, Is   string // the old and the new topic ID
 }
 
 func (e *TopicRecreatedError) Error() string {
