@@ -182,8 +182,8 @@ func TestHealthDrift(t *testing.T) {
 		{"mean falls", func(s *synthetic.Sensors) { s.Shift = -1.5 }, 2500, "mean", 47, 1, " of its deviations"},
 		{"deviation", func(s *synthetic.Sensors) { s.Scale = 2 }, 2500, "deviation", 3.6, 0.6, " since 2023-11-15T2"},
 		{"deviation falls", func(s *synthetic.Sensors) { s.Scale = 0.01 }, 4000, "deviation", 0, 0.5, "deviation of c is "},
-		{"stuck", func(s *synthetic.Sensors) { s.Scale = 0 }, 51, "stuck", 50, 0, "c reads 50 since 2023-11-15T20:26:40Z: stuck, and missing where it reads that (found after 50 repeats; usually 0 % of"},
-		{"new values", func(s *synthetic.Sensors) { s.Words = 100 }, 1000, "new-values", 0.85, 0.15, "word has values never or hardly seen before in "},
+		{"stuck", func(s *synthetic.Sensors) { s.Scale = 0 }, 51, "stuck", 50, 0, "c reads 50 since 2023-11-15T20:26:40Z: stuck, and this value counts as missing (after 50 repeats; usually 0 % of"},
+		{"new values", func(s *synthetic.Sensors) { s.Words = 100 }, 1000, "new-values", 0.85, 0.15, "word has new or rare values in "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := steady.restored()

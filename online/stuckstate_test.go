@@ -47,7 +47,7 @@ func TestStuckRestored(t *testing.T) {
 			t.Fatalf("step %d: %+v and %+v", n, a, b)
 		}
 	}
-	if got := alarmTexts(l); len(got) != 2 || !strings.HasPrefix(got[0], "raised: b reads 0 since ") || !strings.HasPrefix(got[1], "ended: as usual again: b moves since ") {
+	if got := alarmTexts(l); len(got) != 2 || !strings.HasPrefix(got[0], "raised: b reads 0 since ") || !strings.HasPrefix(got[1], "ended: back to normal: b varies again since ") {
 		t.Errorf("%q", got)
 	}
 }
@@ -80,14 +80,14 @@ func TestStuckSetting(t *testing.T) {
 	if h := off.Report().Health; h.Raised != 0 || off.model().Faults != nil {
 		t.Errorf("off: %+v", h)
 	}
-	if h := l.Report().Health; h.Alarms != 1 || !strings.Contains(h.Fields[0].Alarms[0].Text, "missing where it reads that") || *h.Fields[0].Alarms[0].Value != 0.125 || l.model().Faults == nil {
+	if h := l.Report().Health; h.Alarms != 1 || !strings.Contains(h.Fields[0].Alarms[0].Text, "this value counts as missing") || *h.Fields[0].Alarms[0].Value != 0.125 || l.model().Faults == nil {
 		t.Errorf("missing: %+v", h.Fields[0])
 	}
 	for how, faults := range map[string]bool{"missing": true, "log": false, "off": false} {
 		again := l.restoredWith(with(how))
 		if alarms := again.Report().Health.Alarms; (again.model().Faults != nil) != faults || alarms != map[string]int{"missing": 1, "log": 1, "off": 0}[how] {
 			t.Errorf("%s: faults %+v, %d alarms", how, again.model().Faults, alarms)
-		} else if alarms > 0 && strings.Contains(again.Report().Health.Fields[0].Alarms[0].Text, "missing where") != faults {
+		} else if alarms > 0 && strings.Contains(again.Report().Health.Fields[0].Alarms[0].Text, "counts as missing") != faults {
 			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
 		}
 	}

@@ -134,9 +134,9 @@ func TestUsualKinds(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	for i, c := range []struct{ name, value, comes, says string }{
-		{"text", `"%.2f EUR"`, "categorical", "amount comes as text and is missing as a number in 100 % of the events since 2026-01-01T"},
-		{"array", `["%.0f"]`, "words", "amount comes as an array of words and is missing as a number in 100 % of the events since "},
-		{"truth value", "true", "boolean", "amount comes as true or false and is missing as a number in 100 % of the events since "},
+		{"text", `"%.2f EUR"`, "categorical", "amount arrives as text and is missing as a number in 100 % of the events since 2026-01-01T"},
+		{"array", `["%.0f"]`, "words", "amount arrives as an array of words and is missing as a number in 100 % of the events since "},
+		{"truth value", "true", "boolean", "amount arrives as true or false and is missing as a number in 100 % of the events since "},
 		{"null", "null", "null", "; it is null"},
 		{"left out", "", "left out", "; it is left out"},
 	} {
@@ -176,7 +176,7 @@ func TestUsualKinds(t *testing.T) {
 			}
 			p.amount = number
 			p.feed(3000)
-			if told := p.told(); len(told) != 2 || !strings.HasPrefix(told[1], "ended: as usual again: ") {
+			if told := p.told(); len(told) != 2 || !strings.HasPrefix(told[1], "ended: back to normal: ") {
 				t.Errorf("%q", told)
 			}
 		})
@@ -205,7 +205,7 @@ func TestUsualMixture(t *testing.T) {
 		if share == 1 {
 			p.amount = number
 			p.feed(1024)
-			if a := p.one("amount", "missing"); a.Comes != "numeric" || !strings.Contains(a.Text, "amount comes as a number and is missing as text in 100 % of the events since ") {
+			if a := p.one("amount", "missing"); a.Comes != "numeric" || !strings.Contains(a.Text, "amount arrives as a number and is missing as text in 100 % of the events since ") {
 				t.Errorf("%+v", a)
 			}
 		}
@@ -227,14 +227,14 @@ func TestUsualRareField(t *testing.T) {
 	p.feed(9000)
 	a := p.one("discount", "missing")
 	t.Log(a.Event-a.SinceEvent, a.Text)
-	if int64(a.SinceEvent) > died || int64(a.SinceEvent) < died-600 || a.Comes != "no more" || math.Abs(a.Usual-math.Pow(0.98, 64)) > 0.05 || !strings.Contains(a.Text, "discount comes no more since 2026-01-02T03:4") {
+	if int64(a.SinceEvent) > died || int64(a.SinceEvent) < died-600 || a.Comes != "no more" || math.Abs(a.Usual-math.Pow(0.98, 64)) > 0.05 || !strings.Contains(a.Text, "discount absent since 2026-01-02T03:4") {
 		t.Errorf("%+v", a)
 	}
 	p.feed(10_000)
 	p.one("discount", "missing")
 	p.discount = 0.02
 	p.feed(2000)
-	if told := p.told(); len(told) != 2 || !strings.Contains(told[1], ": as usual again: discount comes since 2026-01-02T0") {
+	if told := p.told(); len(told) != 2 || !strings.Contains(told[1], ": back to normal: discount present since 2026-01-02T0") {
 		t.Errorf("%q", told)
 	}
 
@@ -394,7 +394,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 		}
 	}
 	told := p.told()
-	if len(told) != 5 || !strings.Contains(told[0], "comes as text") || !strings.Contains(told[2], "; it is null") || !strings.Contains(told[4], "comes no more") {
+	if len(told) != 5 || !strings.Contains(told[0], "arrives as text") || !strings.Contains(told[2], "; it is null") || !strings.Contains(told[4], "absent since") {
 		t.Fatalf("%q", told)
 	}
 	// With others.

@@ -139,7 +139,7 @@ func TestStreamWarnings(t *testing.T) {
 			e.Label = 0
 			return e
 		}, 2, true, []string{watch.WarnOneClass}, "every label of 2 events is"},
-		{"no labels", unlabeled, 1000, false, []string{watch.WarnUnlabeled}, `none of 1000 events has had a label, so nothing has been learned: record.label = "target" names no field that they have`},
+		{"no labels", unlabeled, 1000, false, []string{watch.WarnUnlabeled}, `none of 1000 events had a label, so nothing was learned: no event has the field record.label = "target"`},
 		{"not yet", unlabeled, 999, false, nil, ""},
 		{"at the end", unlabeled, 3, true, []string{watch.WarnUnlabeled}, "none of 3 events"},
 		{"one label", func(r *rand.Rand, i int) *event.Example {
@@ -187,7 +187,7 @@ func TestStreamWarnings(t *testing.T) {
 			}
 			return e
 		}, 2000, false, []string{watch.WarnRefused, watch.WarnStrayLabel}, `the label "c0" of 1 of`},
-		{"a class of one event", one, 300, true, []string{watch.WarnStrayLabel}, `class "c0" has one example of 300: is it a class?`},
+		{"a class of one event", one, 300, true, []string{watch.WarnStrayLabel}, `class "c0" has one example of 300; to exclude it`},
 		{"one event of few", one, 99, true, nil, ""},
 		{"one event, and more to come", one, 9999, false, nil, ""},
 		{"one event of many", one, 10000, false, []string{watch.WarnStrayLabel}, `class "c0" has one example of 10000`},

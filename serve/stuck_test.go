@@ -63,7 +63,7 @@ func TestStuck(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	_, text, _ := call(t, "GET", url+"/v1/features", "")
-	for _, want := range []string{`"kind":"stuck","state":"raised"`, `"value":2.5`, `vibration reads 2.5 since 2023-11-14T23:03:20Z: stuck, and missing where it reads that (found after 50 repeats; usually 0 % of its readings repeat the one before)`, `"repeats":0`} {
+	for _, want := range []string{`"kind":"stuck","state":"raised"`, `"value":2.5`, `vibration reads 2.5 since 2023-11-14T23:03:20Z: stuck, and this value counts as missing (after 50 repeats; usually 0 % of its values repeat the one before)`, `"repeats":0`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s lacks %s", text, want)
 		}

@@ -38,7 +38,7 @@ func TestCrashWithStore(t *testing.T) {
 		}
 		l.env = keys
 		l.finish(t)
-		if strings.Contains(point, "kill") && !strings.Contains(l.log(), "another learner had the checkpoints") && point != "checkpoint.create=kill@1" {
+		if strings.Contains(point, "kill") && !strings.Contains(l.log(), "another learner owned the checkpoints") && point != "checkpoint.create=kill@1" {
 			t.Errorf("%s: nobody was told of the learner that was killed\n%s", point, l.log())
 		}
 		if err := os.MkdirAll(l.checkpoints(), 0o700); err != nil {

@@ -148,7 +148,7 @@ func TestStopWithoutDeadLetterTopic(t *testing.T) {
 	if err := command.Wait(); err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, l.log())
 	}
-	said("dead letters could not be stored; the next start reads their records again")
+	said("dead letters cannot be stored; the next start reads their records again")
 	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "dead"); err != nil {
 		t.Fatal(err)
 	}

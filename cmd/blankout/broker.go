@@ -17,10 +17,9 @@ func (p *program) broker() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "broker",
 		Short: "Run a small Kafka broker in memory, for tutorials and tests",
-		Long: `broker runs a broker of one node that speaks Kafka's protocol, until SIGINT or
-SIGTERM. It is for tutorials and tests: it listens on the loopback interface alone,
-asks for no password, and keeps everything in memory, so that its topics are gone when
-it ends. Its address is the one line on standard output.`,
+		Long: `broker runs a one-node broker with Kafka's protocol until SIGINT or SIGTERM. It is for
+tutorials and tests: it listens only on the loopback interface, requires no password and
+keeps its topics in memory. It prints its address on standard output.`,
 		Example: "  blankout broker --address 127.0.0.1:0",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -30,11 +29,11 @@ it ends. Its address is the one line on standard output.`,
 			}
 			broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Port: port})
 			if err != nil {
-				return fmt.Errorf("broker: %s: %w (--address names another one; port 0 is any free one)", address, err)
+				return fmt.Errorf("broker: %s: %w (choose another with --address; port 0 takes a free port)", address, err)
 			}
 			defer broker.Close()
 			at := broker.Brokers()[0]
-			p.note(fmt.Sprintf("a Kafka broker for tutorials and tests runs at %s until Ctrl-C; it is in memory: its topics are gone when it ends", at))
+			p.note(fmt.Sprintf("a Kafka broker for tutorials and tests runs at %s until Ctrl-C; its topics are in memory and end with it", at))
 			fmt.Fprintln(p.stdout, at)
 			<-c.Context().Done()
 			return nil
@@ -51,7 +50,7 @@ func loopbackPort(address string) (int, error) {
 		return 0, err
 	}
 	if host != "localhost" && host != "127.0.0.1" {
-		return 0, fmt.Errorf("host %q: want 127.0.0.1 or localhost, since the broker asks nobody for a password", host)
+		return 0, fmt.Errorf("host %q: want 127.0.0.1 or localhost, because the broker requires no password", host)
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {

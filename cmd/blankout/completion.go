@@ -64,7 +64,7 @@ func (p *program) completion() *cobra.Command {
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{fmt.Errorf("completion wants one shell: bash, zsh, fish or powershell")}
+				return usageError{fmt.Errorf("completion: name one shell: bash, zsh, fish or powershell")}
 			}
 			return nil
 		},

@@ -119,13 +119,13 @@ func (p *program) configInit() *cobra.Command {
 	var set []string
 	c := &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "Write a complete configuration with every key explained (to blankout.toml; - is standard output)",
+		Short: "Write a configuration with every key explained (to blankout.toml; - is standard output)",
 		Long: `init writes a configuration with every key explained.
 
-With --from-file or --from-topic it reads the first events there and drafts a short one:
-how they are written, the classes, the rarer of two last, the kind of each field with its
-range and how often it is missing, and what looks like an id or a time, which is dropped.
---set says what the draft cannot know, such as record.label=fraud.`,
+With --from-file or --from-topic it reads the first events and drafts a short configuration:
+the format, the classes (the rarer of two last), and each field with its kind, its range and
+how often it is missing. It drops fields that look like an id or a time. --set adds what the
+draft cannot know, such as record.label=fraud.`,
 		Example: "  blankout config init\n  blankout config init service.toml\n  blankout config init -\n" +
 			"  blankout config init draft.toml --from-file events.jsonl --set record.label=fraud\n" +
 			"  blankout config init - --from-topic payments --set record.label=fraud",
@@ -145,7 +145,7 @@ range and how often it is missing, and what looks like an id or a time, which is
 			case fromFile != "" && fromTopic != "":
 				return usageError{errors.New("config init: --from-file and --from-topic exclude each other")}
 			case !drafting && len(set) > 0:
-				return usageError{errors.New("config init: --set goes with --from-file or --from-topic; the keys of a template are its defaults")}
+				return usageError{errors.New("config init: --set needs --from-file or --from-topic")}
 			case drafting:
 				flags := configFlags{set: set}
 				if fromTopic != "" && !strings.HasPrefix(fromTopic, "kafka://") {
@@ -191,9 +191,9 @@ range and how often it is missing, and what looks like an id or a time, which is
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
-	c.Flags().StringVar(&fromFile, "from-file", "", "draft it from the first events of `FILE`")
-	c.Flags().StringVar(&fromTopic, "from-topic", "", "draft it from the first events of `TOPIC`, or of kafka://HOST:PORT/TOPIC")
-	c.Flags().StringArrayVar(&set, "set", nil, "with these: one setting, as in --set record.label=fraud (`KEY=VALUE`)")
+	c.Flags().StringVar(&fromFile, "from-file", "", "draft from the first events of `FILE`")
+	c.Flags().StringVar(&fromTopic, "from-topic", "", "draft from the first events of `TOPIC` or kafka://HOST:PORT/TOPIC")
+	c.Flags().StringArrayVar(&set, "set", nil, "for a draft: one setting, as in --set record.label=fraud (`KEY=VALUE`)")
 	return c
 }
 
@@ -210,14 +210,13 @@ func (p *program) configCheck() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check",
-		Short: "Check a configuration; exit 2 if it has errors",
-		Long: `check reads a configuration as run does, the files and passwords that it names
-included, and says what is wrong with it. Without -f, and without a blankout.toml here,
-there must be settings in the environment or by --set: the defaults alone need no check.
+		Short: "Check a configuration; exit with 2 if it has an error",
+		Long: `check reads a configuration as run does, with the files and passwords that it names, and
+reports every error. Without -f or a blankout.toml in this directory, give settings in the
+environment or with --set.
 
-With --sample it also reads the first events of a file by the configuration, counts the
-classes and names the fields that look like a time or an id: as a feature such a field teaches
-nothing that lasts, and may spoil everything else.`,
+With --sample it also reads the first events of a file, counts the classes and names fields
+that look like a time or an id. Such fields harm the model if they are features.`,
 		Example: "  blankout config check -f blankout.toml\n  blankout config check -f blankout.toml --sample events.jsonl\n" +
 			"  blankout config check -f blankout.toml --json",
 		Args: noArgs,
@@ -248,13 +247,13 @@ nothing that lasts, and may spoil everything else.`,
 			p.warnOfClasses(classes, l.Learner)
 			switch given := result.Given; {
 			case result.Sample != nil && len(result.Sample.Warnings) > 0 && (flags.file != "" || len(given) > 0):
-				p.note("the configuration can be read; see the warnings about the sample")
+				p.note("the configuration is valid; see the warnings about the sample")
 			case flags.file != "":
-				p.note("the configuration is in order")
+				p.note("the configuration is valid")
 			case len(given) > 0:
-				p.note("no file was read (-f names one); the defaults with " + strings.Join(given, ", ") + " are in order")
+				p.note("no file was read (name one with -f); the defaults with " + strings.Join(given, ", ") + " are valid")
 			case sample == "":
-				return usageError{errors.New("config check: nothing was read: name a file with -f, or settings with --set or in the environment")}
+				return usageError{errors.New("config check: nothing to check: name a file with -f, or give settings with --set or in the environment")}
 			}
 			if asJSON {
 				return json.NewEncoder(p.stdout).Encode(result)
@@ -263,7 +262,7 @@ nothing that lasts, and may spoil everything else.`,
 		},
 	}
 	flags.addHere(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "the checked configuration as one JSON object on standard output")
+	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object on standard output")
 	c.Flags().StringVar(&sample, "sample", "", "read the first events of `FILE` and name fields that look like a time or an id")
 	return c
 }
@@ -272,7 +271,7 @@ nothing that lasts, and may spoil everything else.`,
 // noise auto. It says nothing of the 100 that are the default of record.max_classes.
 func (p *program) warnOfClasses(n int, c online.Config) {
 	if n > record.DefaultMaxClasses && c.Noise == "auto" && !loss.IsRegression(c.Loss) {
-		p.warn(fmt.Sprintf("%s: noise auto learns each at several levels, in two to three times the time and memory of one level, such as noise none or dropout:0.3", plural(n, "class")))
+		p.warn(fmt.Sprintf("%s: noise auto learns each at several noise levels, with two to three times the time and memory of one level such as none or dropout:0.3", plural(n, "class")))
 	}
 }
 
@@ -288,7 +287,7 @@ func (p *program) configShow() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show",
-		Short: "Print the configuration in force and where each value came from; secrets are not shown",
+		Short: "Print the configuration in force and the source of each value, without secrets",
 		Example: "  blankout config show -f blankout.toml\n  blankout config show --set learner.noise=dropout:0.3\n" +
 			"  blankout config show -f blankout.toml --json",
 		Args: noArgs,

@@ -107,13 +107,13 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 	r.State, err = run.Resume(learners[lead].config, r.Fingerprint, blocks)
 	switch {
 	case err != nil && renamed:
-		return fmt.Errorf("challenger %s has the lead, and the configuration has no [[challenger]] of that name: bring it back, promote another one before it goes, or give its settings to [learner]: %w", saved.Lead, err)
+		return fmt.Errorf("challenger %s is the leader, but the configuration has no [[challenger]] of that name: add it again, promote another learner first, or copy its settings to [learner]: %w", saved.Lead, err)
 	case err != nil && lead > 0:
-		return fmt.Errorf("challenger %s: %w; under another name it begins anew", saved.Lead, err)
+		return fmt.Errorf("challenger %s: %w; give it another name to start it again", saved.Lead, err)
 	case err != nil:
 		return err
 	case renamed:
-		log.Info("the learner of [learner] goes on as the challenger that had the lead, whose settings it has", "challenger", saved.Lead)
+		log.Info("[learner] continues the challenger that was the leader, because it has the same settings", "challenger", saved.Lead)
 	}
 	records := uint64(0)
 	for _, p := range r.Offsets {
@@ -127,16 +127,16 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 			continue
 		}
 		if all[i], err = run.ResumeLearner(learners[i].config, learners[i].fingerprint, under); err != nil {
-			return fmt.Errorf("challenger %s: %w; under another name it begins anew", learners[i].name, err)
+			return fmt.Errorf("challenger %s: %w; give it another name to start it again", learners[i].name, err)
 		}
 	}
 	for _, was := range saved.Learners {
 		if i := slices.IndexFunc(learners, func(x contender) bool { return x.name == was.Name }); i < 0 && was.Name != saved.Lead || i >= 0 && i == lead && renamed {
-			log.Warn("a learner of the checkpoint is let go: the configuration does not have it any more", "challenger", was.Name)
+			log.Warn("a learner of the checkpoint is removed: it is no longer in the configuration", "challenger", was.Name)
 		}
 	}
 	if all[0] == nil {
-		return errors.New("the checkpoint holds challengers, and not the learner of [learner]")
+		return errors.New("the checkpoint contains challengers but not the learner of [learner]")
 	}
 	if r.Schema = all[0].Schema(); len(learners) == 1 {
 		return nil
@@ -153,7 +153,7 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 			if all[i], err = online.New(x.config, x.schema(r.Schema)); err != nil {
 				return fmt.Errorf("challenger %s: %w", x.name, err)
 			}
-			log.Info("a challenger begins", "challenger", x.name, "records", records)
+			log.Info("a challenger starts", "challenger", x.name, "records", records)
 			standing = run.NewStanding(records)
 		} else if !known { // of a checkpoint of one learner alone
 			standing.Paired = run.NewStanding(records).Paired
@@ -319,7 +319,7 @@ func printLearners(out io.Writer, list []serve.LearnerReport) {
 	if list[0].MAE != nil {
 		first, second = "MAE", "RMSE"
 	}
-	fmt.Fprintln(out, "\nlearners of the stream: loss less that of the lead, with its standard error")
+	fmt.Fprintln(out, "\nlearners of the stream: loss minus the leader's, with its standard error")
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "learner\tevents\t%s\t%s\tdifference\tlatest window\twindow before\n", first, second)
 	for _, x := range list {

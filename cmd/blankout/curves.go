@@ -39,7 +39,7 @@ func drawCurves(m *model.Linear, dir string) (n int, err error) {
 		n++
 	}
 	if n == 0 {
-		return 0, errors.New("the model has no curves; train --solver online and run learn curves of numeric fields by default")
+		return 0, errors.New("the model has no splines; run and train --solver online learn them for numeric fields by default")
 	}
 	return n, nil
 }

@@ -81,20 +81,20 @@ func (d *dataFlags) add(c *cobra.Command) {
 		}
 		noted[text] = true
 	}
-	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples; - is standard input\nsvmlight, VW, CSV, JSON lines or MNIST images, plain, .gz or .zst, or Parquet;\nor kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
-	f.StringVar(&d.flags.Format, "format", "", "json, svmlight, vw or csv, where the file's name does not tell")
+	f.StringArrayVarP(&d.paths, "data", "d", nil, "`FILE` of examples; - is standard input\nsvmlight, VW, CSV, JSON lines, MNIST images (also .gz or .zst), Parquet,\nor kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET")
+	f.StringVar(&d.flags.Format, "format", "", "json, svmlight, vw or csv (default: by the file's name)")
 	f.StringVar(&d.flags.Label, "label", d.flags.Label, "`FIELD` of JSON and CSV that holds the class")
 	f.StringVar(&d.flags.Weight, "weight", "", "`FIELD` of JSON and CSV that holds the importance")
-	f.StringVar(&d.flags.ID, "id", "", "`FIELD` of JSON and CSV that names the record: its key, no feature")
-	f.StringSliceVar(&d.flags.Drop, "drop", nil, "`FIELD,…` that are not features")
-	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices count from 0")
-	f.StringVar(&d.flags.Absent, "absent", d.flags.Absent, "meaning of an absent field: auto, zero or missing\nauto: a usual field of JSON is missing, an index of svmlight, VW or images is 0; zero: a number of\nJSON is 0; missing: a usual index is missing, too")
+	f.StringVar(&d.flags.ID, "id", "", "`FIELD` of JSON and CSV that holds the record's id; not a feature")
+	f.StringSliceVar(&d.flags.Drop, "drop", nil, "comma-separated `FIELD,…` that are not features")
+	f.BoolVar(&d.flags.ZeroBased, "zero-based", false, "svmlight indices start at 0")
+	f.StringVar(&d.flags.Absent, "absent", d.flags.Absent, "meaning of an absent field: auto, zero or missing\nauto: a usual JSON field is missing, an index of svmlight, VW or images is 0; zero: a JSON number is 0;\nmissing: a usual index is missing, see --missing-policy")
 	_ = c.RegisterFlagCompletionFunc("absent", cobra.FixedCompletions([]string{event.AbsentAuto, event.AbsentZero, event.AbsentMissing}, cobra.ShellCompDirectiveNoFileComp))
-	f.Var(groupsFlag{&d.flags}, "groups", "features that fail together: every:N, or `FILE` with a line for each group\nevery:N groups columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name,\nthen fields or columns, as in sensor1 1-8,17")
-	f.StringVar(&d.refused, "refused", "fail", "a record that cannot be used: fail, or skip and count it")
+	f.Var(groupsFlag{&d.flags}, "groups", "features that fail together: every:N, or `FILE` with a line for each group\nevery:N takes columns 1 to N, N+1 to 2N and so on of svmlight and images; a line is a name, then fields or\ncolumns, as in sensor1 1-8,17")
+	f.StringVar(&d.refused, "refused", "fail", "on an unusable record: fail, or skip and count it")
 	d.settings.add(c)
 	if !d.learns {
-		f.Lookup("config").Usage = "configuration `FILE`: its [record] and [registry] say how records are read"
+		f.Lookup("config").Usage = "configuration `FILE` with [record] and [registry], how to read records"
 		f.Lookup("set").Usage = "one setting of [record], as in --set record.text=body (`KEY=VALUE`)"
 	}
 }
@@ -109,7 +109,7 @@ func (g groupsFlag) Set(text string) error {
 	if every, ok := strings.CutPrefix(text, "every:"); ok {
 		n, err := strconv.ParseUint(every, 10, 31)
 		if err != nil || n < 1 {
-			return fmt.Errorf("want a number of columns behind every:, as in every:8, not %q", every)
+			return fmt.Errorf("want a number of columns after every:, as in every:8, not %q", every)
 		}
 		g.record.Groups, g.record.GroupEvery = nil, uint32(n)
 		return nil
@@ -137,8 +137,8 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 		"id":         " (default: the model's)",
 		"drop":       " (default: the model's)",
 		"groups":     " (default: the model's)",
-		"absent":     "; the model's is in force",
-		"zero-based": "; the model's policy is in force",
+		"absent":     "; the model's value applies",
+		"zero-based": "; the model's policy applies",
 	} {
 		f := c.Flags().Lookup(name)
 		f.Usage += usage
@@ -156,7 +156,7 @@ func (d *dataFlags) flagFor(set string) string {
 	if flag = strings.ReplaceAll(flag, "_", "-"); !learner || !d.has(flag) {
 		return ""
 	}
-	return fmt.Sprintf("; the flag for that is --%s=%s", flag, value)
+	return fmt.Sprintf("; use the flag --%s=%s", flag, value)
 }
 
 // override takes the settings of the flags that were given over into record.
@@ -191,7 +191,7 @@ func (d *dataFlags) resolve(m *served.Model) error {
 	}
 	for _, set := range d.settings.set {
 		if !d.learns && !(d.trains && strings.HasPrefix(set, "learner.")) && !strings.HasPrefix(set, "record.") && !strings.HasPrefix(set, "registry.") && !(d.join.labels != "" && strings.HasPrefix(set, "labels.")) {
-			return usageError{fmt.Errorf("--set %s: this command takes the settings of [record] and [registry] only, as in --set record.text=body%s", set, d.flagFor(set))}
+			return usageError{fmt.Errorf("--set %s: this command accepts only settings of [record] and [registry], as in --set record.text=body%s", set, d.flagFor(set))}
 		}
 	}
 	settings := d.settings
@@ -236,10 +236,10 @@ func (d *dataFlags) resolve(m *served.Model) error {
 		return usageError{fmt.Errorf("%s %d: the model's names hash to 2^%d columns", how, d.record.Bits, m.Schema.Bits)}
 	}
 	if how := said("zero-based"); how != "" && d.record.ZeroBased != m.Schema.ZeroBased {
-		return usageError{fmt.Errorf("%s=%t: the model's indices count from %d", how, d.record.ZeroBased, map[bool]int{false: 1}[m.Schema.ZeroBased])}
+		return usageError{fmt.Errorf("%s=%t: the model's indices start at %d", how, d.record.ZeroBased, map[bool]int{false: 1}[m.Schema.ZeroBased])}
 	}
 	if how := said("absent"); how != "" && d.record.Absent != cmp.Or(m.Schema.Absent, event.AbsentAuto) {
-		return usageError{fmt.Errorf("%s %s: the model has learned %s", how, d.record.Absent, cmp.Or(m.Schema.Absent, event.AbsentAuto))}
+		return usageError{fmt.Errorf("%s %s: the model was trained with %s", how, d.record.Absent, cmp.Or(m.Schema.Absent, event.AbsentAuto))}
 	}
 	return nil
 }
@@ -269,12 +269,12 @@ func (p *program) sayReadAs(m *served.Model, further ...string) {
 	also := ""
 	if len(further) > 0 {
 		slices.Sort(further)
-		also = fmt.Sprintf(", its other settings (%s) are in force", strings.Join(further, ", "))
+		also = fmt.Sprintf(", its other settings (%s) apply", strings.Join(further, ", "))
 	}
 	if len(own)+len(further) == 0 {
 		return
 	}
-	fmt.Fprintf(p.stderr, "events are read by the model's own record settings (%s)%s; flags override them\n", cmp.Or(strings.Join(own, ", "), "the defaults"), also)
+	fmt.Fprintf(p.stderr, "events are read with the model's record settings (%s)%s; flags override them\n", cmp.Or(strings.Join(own, ", "), "the defaults"), also)
 }
 
 // open opens one path.
@@ -301,10 +301,10 @@ func (d *dataFlags) open(ctx context.Context, path string, s *event.Schema) (str
 // unnamedColumns says what becomes of the columns of CSV without a name.
 func unnamedColumns(numbers []int) string {
 	if len(numbers) == 1 {
-		return fmt.Sprintf("column %d has no name in the header and is left out, as an index of the rows", numbers[0])
+		return fmt.Sprintf("column %d has no name in the header and is ignored, as a row index", numbers[0])
 	}
 	list := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(numbers), "[]")), ", ")
-	return fmt.Sprintf("columns %s have no name in the header and are left out", list)
+	return fmt.Sprintf("columns %s have no name in the header and are ignored", list)
 }
 
 // each calls f for every example of the paths. A record that cannot be used is
@@ -339,7 +339,7 @@ func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *event.Sch
 
 // errNoRecord says that there is nothing to read.
 func errNoRecord(paths []string) error {
-	return refusedError{fmt.Errorf("%s: no event was read", strings.Join(paths, ", "))}
+	return refusedError{fmt.Errorf("%s: contains no event", strings.Join(paths, ", "))}
 }
 
 // errNoLabel returns an error if records were read and none had a label.
@@ -347,7 +347,7 @@ func (d *dataFlags) errNoLabel(read, labeled int) error {
 	if read == 0 || labeled > 0 || d.record.Unlabeled || d.join.labels != "" || !slices.ContainsFunc(d.paths, func(path string) bool { return namesLabel(d.record, path) }) {
 		return nil
 	}
-	return usageError{fmt.Errorf("none of %s has a label: is %q the field that holds it (--label)?", plural(read, "record"), d.record.Label)}
+	return usageError{fmt.Errorf("none of %s has a label in field %q: name the label's field with --label", plural(read, "record"), d.record.Label)}
 }
 
 func (d *dataFlags) eachOf(ctx context.Context, path string, s *event.Schema, f func(in *packedBatch, i int, place func() string) error) (err error) {
@@ -398,7 +398,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *event.Schema, f 
 			}
 			if t := d.tally; t.read-t.refused >= 1000 && t.labeled == 0 && !t.warned && !d.record.Unlabeled {
 				t.warned = true
-				d.warn(fmt.Sprintf("none of the first %s has a label: is %q the field that holds it (--label)?", plural(t.read-t.refused, "record"), d.record.Label))
+				d.warn(fmt.Sprintf("none of the first %s has a label in field %q: name the label's field with --label", plural(t.read-t.refused, "record"), d.record.Label))
 			}
 			switch err := f(&b, i, place); {
 			case is[*fs.PathError](err):
@@ -427,7 +427,7 @@ func (d *dataFlags) tell() {
 	if t.refused == 0 {
 		return
 	}
-	text := fmt.Sprintf("%s of %s refused and skipped (%.3g %%), the first: %s", humanize.Comma(int64(t.refused)), plural(t.read, "record"), 100*float64(t.refused)/float64(t.read), event.Printable(t.first))
+	text := fmt.Sprintf("%s of %s refused and skipped (%.3g %%), first reason: %s", humanize.Comma(int64(t.refused)), plural(t.read, "record"), 100*float64(t.refused)/float64(t.read), event.Printable(t.first))
 	if 20*t.refused > t.read {
 		d.warn(text)
 	} else {

@@ -36,9 +36,9 @@ type deadLetterFlags struct {
 func (o *deadLetterFlags) add(c *cobra.Command) {
 	o.settings.addHere(c)
 	f := c.Flags()
-	f.StringVarP(&o.data, "data", "d", "", "`FILE` of dead letters, or kafka://HOST:PORT/TOPIC; - is standard input\ninstead of those of [dead_letter]")
-	f.StringSliceVar(&o.reasons, "reason", nil, "only those refused for `REASON,…`, as syntax or label")
-	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
+	f.StringVarP(&o.data, "data", "d", "", "`FILE` of dead letters, or kafka://HOST:PORT/TOPIC; - is standard input\n(default: those of [dead_letter])")
+	f.StringSliceVar(&o.reasons, "reason", nil, "only records refused for `REASON,…`, such as syntax or label")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 }
 
 func (p *program) deadLetters() *cobra.Command {
@@ -59,9 +59,9 @@ func (p *program) deadLettersList() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters, counted by reason",
-		Long: `list counts the dead letters of [dead_letter] by their reasons, and shows the newest
-records of them, with their places, times and bytes. A letter that a
-crash had stored twice is counted once. Mislabeled are listed in the same way with -d.`,
+		Long: `list counts the dead letters of [dead_letter] by reason and shows the newest ones with
+their offset, time and bytes. It counts a letter once if a crash stored it twice. Use -d
+to list mislabeled events.`,
 		Example: "  blankout dead-letters list\n  blankout dead-letters list -d checkpoints/dead-letters.jsonl --reason syntax -n 5\n  blankout dead-letters list --json",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -85,14 +85,13 @@ func (p *program) deadLettersReplay() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "replay",
 		Short: "Send refused records again",
-		Long: `replay writes the records of dead letters to the partitions that they came from, or
-with --to to another topic, with their bytes, keys and times; headers they had are not
-kept. With -o it writes them into a file instead, a line each, without keys and times.
+		Long: `replay writes the records of dead letters to their original partitions, or to another
+topic with --to. Bytes, keys and times are kept; headers are not. With -o it writes one
+line a record to a file, without keys and times.
 
-It asks nothing, and the dead letters stay where they are: a second replay sends them
-again. A letter that a crash had stored twice is sent once. Records of which a letter
-holds only a part, and with -o those that are no line of text, are left out and named;
-the exit code is then 3.`,
+The dead letters remain: a second replay sends them again. A letter that a crash stored
+twice is sent once. replay skips and names records that a letter holds only in part and,
+with -o, records that are not one line of text. The exit code is then 3.`,
 		Example: "  blankout dead-letters replay --reason label\n  blankout dead-letters replay --to again --json\n" +
 			"  blankout dead-letters replay -d checkpoints/dead-letters.jsonl -o again.jsonl",
 		Args: noArgs,
@@ -108,8 +107,8 @@ the exit code is then 3.`,
 	}
 	o.add(c)
 	f := c.Flags()
-	f.StringVar(&to, "to", "", "write to `TOPIC`, by key, instead of where the records came from")
-	f.StringVarP(&out, "output", "o", "", "write the records into `FILE`, a line each (- is standard output)")
+	f.StringVar(&to, "to", "", "write to `TOPIC`, partitioned by key, instead of the original partitions")
+	f.StringVarP(&out, "output", "o", "", "write the records to `FILE`, a line each (- is standard output)")
 	return c
 }
 
@@ -245,13 +244,13 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 		return err
 	}
 	if to != "" && to == l.DeadLetter.Topic {
-		return usageError{fmt.Errorf("--to %s: that is the topic of the dead letters themselves", to)}
+		return usageError{fmt.Errorf("--to %s: this is the topic of the dead letters; choose another", to)}
 	}
 	n := replayed{Replayed: map[string]int{}, LeftOut: map[string]int{}}
 	var file *resultFile
 	if out != "" {
 		if out != "-" && out == cmp.Or(o.data, l.DeadLetters().File) {
-			return usageError{fmt.Errorf("-o %s: that is the file of the dead letters themselves", out)}
+			return usageError{fmt.Errorf("-o %s: this is the file of the dead letters; choose another", out)}
 		}
 		if file, err = p.create(out); err != nil {
 			return err
@@ -272,7 +271,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 			c := stream.DefaultProducerConfig()
 			c.ConnectConfig, c.Topic, c.Log = connection, topic, p.logger(p.newScreen(0))
 			if producer, err = stream.NewProducer(ctx, c); err != nil {
-				return fmt.Errorf("%w (--to TOPIC and -o FILE write records elsewhere than to where they came from)", err)
+				return fmt.Errorf("%w (choose another target with --to TOPIC or -o FILE)", err)
 			}
 			producers[topic] = producer
 		}
@@ -291,7 +290,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	n.letterCount, err = o.each(ctx, p, &l.Config, func(l *stream.Letter) error {
 		why := l.Partial()
 		if l.MislabeledEvent != nil {
-			why = "it may be mislabeled, and was learned"
+			why = "it may be mislabeled and has been learned"
 		}
 		line := l.Value
 		if why == "" && file != nil {
@@ -300,7 +299,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 		switch {
 		case why != "":
 			n.LeftOut[why]++
-			fmt.Fprintf(p.stderr, "warning: %s/%d offset %d is left out: %s\n", event.Printable(l.Topic), l.Partition, l.Offset, why)
+			fmt.Fprintf(p.stderr, "warning: %s/%d offset %d is skipped: %s\n", event.Printable(l.Topic), l.Partition, l.Offset, why)
 			return nil
 		case file == nil:
 			return produce(l)
@@ -313,7 +312,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 		err = errors.Join(err, producers[topic].Flush(ctx))
 	}
 	if err != nil {
-		return fmt.Errorf("%w (some records may have been written; none is taken away from the dead letters)", err)
+		return fmt.Errorf("%w (some records may have been written; all dead letters remain)", err)
 	}
 	if !p.quiet {
 		for _, where := range slices.Sorted(maps.Keys(n.Replayed)) {
@@ -349,9 +348,9 @@ func asLine(value []byte) (line []byte, why string) {
 	}
 	switch {
 	case len(bytes.TrimSpace(value)) == 0:
-		return nil, "it is empty, and no line of a file"
+		return nil, "it is empty, so it cannot be a line of a file"
 	case bytes.ContainsAny(value, "\r\n") || strings.ContainsRune(string(value), 0) || !utf8.Valid(value):
-		return nil, "it is no line of text"
+		return nil, "it is not one line of text"
 	}
 	return value, ""
 }

@@ -42,17 +42,17 @@ func (p *program) demo() *cobra.Command {
 	d := demo{program: p}
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Learn from real events in an embedded broker, and see what happens when features go missing",
-		Long: `demo starts a Kafka broker inside the process, produces 8,000 labeled sentences
-about films into a topic, learns from them event by event, stops half way and
-goes on from its checkpoint, and then deletes words from 2,000 others. It needs
-nothing and leaves nothing behind, unless --keep says so.`,
+		Short: "Learn from real events in an embedded broker and test the model with missing features",
+		Long: `demo starts a Kafka broker inside the process and produces 8,000 labeled sentences about
+films. It learns them one by one, with a stop and a restart from the checkpoint half way.
+Then it deletes words from 2,000 other sentences and measures the error. It needs no setup
+and leaves no files, unless you give --keep.`,
 		Example: "  blankout demo\n  blankout demo --short\n  blankout demo --short --keep kept\n  blankout demo --short --json",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return d.run(c.Context()) },
 	}
-	c.Flags().BoolVar(&d.short, "short", false, "a fifth of the events")
-	c.Flags().BoolVar(&d.json, "json", false, "at the end, one JSON object on standard output")
+	c.Flags().BoolVar(&d.short, "short", false, "use a fifth of the events")
+	c.Flags().BoolVar(&d.json, "json", false, "write one JSON object to standard output at the end")
 	c.Flags().StringVar(&d.keep, "keep", "", "keep the checkpoints in `DIR`")
 	return c
 }
@@ -90,7 +90,7 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	defer store.Close()
 	if _, _, err := store.Load(); !errors.Is(err, checkpoint.ErrNone) {
-		return usageError{fmt.Errorf("demo: --keep %s holds checkpoints already: name an empty directory", dir)}
+		return usageError{fmt.Errorf("demo: --keep %s already contains checkpoints: name an empty directory", dir)}
 	}
 
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{demoTopic: 1}})
@@ -106,8 +106,8 @@ func (d *demo) run(ctx context.Context) error {
 
 	c := online.DefaultConfig()
 	c.SilentMissing = 0.5
-	d.say("\nLearning, each sentence once, as if its words went missing at random. How many is\n"+
-		"chosen meanwhile, to suit a user who expects to lose %.0f %% of them later:", 100*c.SilentMissing)
+	d.say("\nLearning each sentence once, as if words went missing at random. The learner chooses\n"+
+		"how many, for a user who expects to lose %.0f %% of them later:", 100*c.SilentMissing)
 	half := len(d.events) / 2
 	if _, err := d.learn(ctx, broker, store, c, uint64(half)); err != nil {
 		return fmt.Errorf("demo: %w", err)
@@ -208,9 +208,9 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 	if d.json {
 		out.Reset(d.stderr) // what is for people
 	}
-	fmt.Fprintf(out, "\nEach of the %s sentences was judged before it was learned from:\nerror %s %%\n",
+	fmt.Fprintf(out, "\nEach of the %s sentences was predicted before it was learned:\nerror %s %%\n",
 		humanize.Comma(int64(metrics.Events)), percent(100*metrics.Total.Error()))
-	fmt.Fprintf(out, "\nWords that say most:\n")
+	fmt.Fprintf(out, "\nWords with the largest weights:\n")
 	for _, list := range largestWeights(m, 9) {
 		var words []string
 		for _, w := range list {
@@ -230,14 +230,14 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 		return fmt.Errorf("demo: %w", err)
 	}
 	levels := []float64{0, .3, .5, .7, .8, .9}
-	fmt.Fprintf(out, "\nNow words are deleted from %s sentences it has not seen; error in %%:\n  %-35s", humanize.Comma(int64(len(d.test))), "fraction of the words deleted")
+	fmt.Fprintf(out, "\nError in %% on %s new sentences with words deleted:\n  %-35s", humanize.Comma(int64(len(d.test))), "fraction of the words deleted")
 	for _, level := range levels {
 		fmt.Fprintf(out, "%5.0f %%", 100*level)
 	}
 	for _, row := range []struct {
 		name  string
 		model *model.Linear
-	}{{fmt.Sprint("learned with silent_missing = ", c.SilentMissing), m}, {"the same, with every key at default", untouched}, {"the same, learned with no noise", plain}} {
+	}{{fmt.Sprint("learned with silent_missing = ", c.SilentMissing), m}, {"with every key at its default", untouched}, {"learned without noise", plain}} {
 		fmt.Fprintf(out, "\n  %-35s", row.name)
 		examples, err := d.decode(ctx, d.test, row.model.Schema)
 		if err != nil {
@@ -256,12 +256,12 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 	}
 
 	position, _ := r.Offsets.Lookup(demoTopic, 0)
-	fmt.Fprintf(out, "\n\nThe last checkpoint holds the weights of %s words and the next offset, %s, in one file.\n",
+	fmt.Fprintf(out, "\n\nThe last checkpoint holds the weights of %s words and the next offset, %s.\n",
 		humanize.Comma(int64(m.Rows.Len())), humanize.Comma(position.Next))
 	if d.keep != "" {
-		fmt.Fprintf(out, "Look into it: blankout inspect %s%c%s\n", store.Dir(), os.PathSeparator, r.Status().Save.Name)
+		fmt.Fprintf(out, "Inspect it: blankout inspect %s%c%s\n", store.Dir(), os.PathSeparator, r.Status().Save.Name)
 	}
-	fmt.Fprintf(out, "On your own topic: blankout config init, edit [kafka] and [record], blankout run -f blankout.toml\n")
+	fmt.Fprintf(out, "For your own topic: blankout config init, edit [kafka] and [record], blankout run -f blankout.toml\n")
 	if err := out.Flush(); err != nil || !d.json {
 		return err
 	}

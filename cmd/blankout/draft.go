@@ -52,9 +52,9 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	if s.records == s.refused {
 		why := "there is none"
 		if s.refused > 0 {
-			why = "all are refused, the first because of " + event.Printable(s.first)
+			why = "all are refused, the first for " + event.Printable(s.first)
 		}
-		return nil, refusedError{fmt.Errorf("%s: no event can be read: %s; --set record.format=FORMAT says how they are written", name, why)}
+		return nil, refusedError{fmt.Errorf("%s: no event can be read: %s; set the format with --set record.format=FORMAT", name, why)}
 	}
 	format := c.Format
 	if named := record.FormatOf(where); named != "" {
@@ -63,7 +63,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 	var out bytes.Buffer
 	line := func(text string, args ...any) { fmt.Fprintf(&out, text+"\n", args...) }
 	line("# A draft from the first events of %s: %s.", event.Printable(name), s)
-	line("# Every other key is explained by: blankout config init -")
+	line("# To see every other key: blankout config init -")
 	line("")
 	line("[kafka]")
 	note := ""
@@ -98,7 +98,7 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 	switch {
 	case c.Unlabeled || format == "svmlight" || format == "vw":
 	case s.labeled == 0:
-		line("label = %s  # NO EVENT HAS IT: name the field that holds the class%s", quote(c.Label), s.labelFields("; it could be "))
+		line("label = %s  # NO EVENT HAS IT: name the label's field%s", quote(c.Label), s.labelFields("; it could be "))
 	default:
 		line("label = %s", quote(c.Label))
 	}
@@ -106,7 +106,7 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 	switch {
 	case len(names) == 0 || s.numbers():
 	case len(names) > draftClasses:
-		line("# THE LABEL HAS %d DIFFERENT VALUES: name the field that holds the class", len(names))
+		line("# THE LABEL HAS %d DIFFERENT VALUES: name the label's field", len(names))
 	case len(names) == 2:
 		line("classes = %s  # the positive one last", quoted(names...))
 	case len(names) > 2:
@@ -125,7 +125,7 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 		line("thousands = %s", quote(n.Thousands))
 	}
 	if text := s.fields.leftOut(s.schema, s.records-s.refused); text != "" || c.Absent == event.AbsentZero {
-		line("# %s", cmp.Or(text, "numbers that are left out are 0"))
+		line("# %s", cmp.Or(text, "absent numbers are 0"))
 		line("absent = %s", quote(event.AbsentZero))
 	}
 	drop, notes := s.fieldNotes()

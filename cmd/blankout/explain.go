@@ -32,10 +32,10 @@ type explainFlags struct {
 
 func (o *explainFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.form, "explain", "", "write what each feature adds to the score, as text or json")
+	f.StringVar(&o.form, "explain", "", "write each feature's contribution to the score, as text or json")
 	f.Lookup("explain").NoOptDefVal = "text"
-	f.StringVar(&o.class, "class", "", "explain the score of the class `NAME` [the positive one of two, else the one predicted]")
-	f.IntVar(&o.top, "top", 20, "list this many features of an explanation, the most important first; 0 is all")
+	f.StringVar(&o.class, "class", "", "explain the score of class `NAME` [the positive of two classes, else the predicted class]")
+	f.IntVar(&o.top, "top", 20, "list this many features, the largest contributions first; 0 lists all")
 	_ = c.RegisterFlagCompletionFunc("explain", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -44,9 +44,9 @@ func (o *explainFlags) check() error {
 	case o.form != "" && o.form != "text" && o.form != "json":
 		return usageError{fmt.Errorf("--explain=%q: want text or json", o.form)}
 	case o.top < 0:
-		return usageError{fmt.Errorf("--top %d: want a number that is not negative", o.top)}
+		return usageError{fmt.Errorf("--top %d: want 0 or more", o.top)}
 	case o.class != "" && o.form == "":
-		return usageError{errors.New("--class names the class of --explain: give both")}
+		return usageError{errors.New("--class needs --explain")}
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func newExplainer(out io.Writer, m *served.Model, s *event.Schema, d *dataFlags,
 	x := &explainer{flags: o, model: linear, schema: s, class: -1, names: namer{model: m, data: d}, out: bufio.NewWriter(out)}
 	if o.class != "" {
 		if loss.IsRegression(m.Loss) {
-			return nil, usageError{fmt.Errorf("--class %q: the model is of regression and has no classes", o.class)}
+			return nil, usageError{fmt.Errorf("--class %q: this is a regression model without classes", o.class)}
 		}
 		if x.class = m.Schema.FindClass(o.class); x.class < 0 {
 			return nil, usageError{fmt.Errorf("--class %q: the model's classes are %s", o.class, event.ClassList(m.Schema.Classes))}
@@ -221,14 +221,14 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 func whyPolicy(h *model.Head, e *event.Example) string {
 	k, m, a := h.Lack(e), h.Missing, h.Answer(e)
 	if m == nil {
-		return "the model's file has no missing policy"
+		return "the model has no missing policy"
 	}
 	var why []string
 	all := k.Null + k.Absent + k.Named + k.Silent
 	for _, part := range []struct {
 		missing float64
 		what    string
-	}{{k.Null, "null"}, {k.Absent, "left out although usual"}} {
+	}{{k.Null, "null"}, {k.Absent, "absent although usual"}} {
 		if part.missing > 0 {
 			why = append(why, fmt.Sprintf("%g of %g fields %s", part.missing, all, part.what))
 		}
@@ -240,10 +240,10 @@ func whyPolicy(h *model.Head, e *event.Example) string {
 		}
 	}
 	if len(shares) > 1 {
-		why = append(why, "weights of the policies "+strings.Join(shares, ", "))
+		why = append(why, "policy weights "+strings.Join(shares, ", "))
 	}
 	if a.Level > 0 {
-		why = append(why, fmt.Sprintf("the model answers events that lack so much by the weights of %s", h.NoiseOf(a)))
+		why = append(why, fmt.Sprintf("at this missing fraction the model uses the weights of %s", h.NoiseOf(a)))
 	}
 	return strings.Join(why, "; ")
 }
@@ -299,18 +299,18 @@ func (x *explanation) print(w io.Writer) {
 	}
 	t.Flush()
 	if len(x.Missing) > 0 {
-		how := fmt.Sprintf("what is left counts %.4g times", x.Factor)
+		how := fmt.Sprintf("the score of the other fields is multiplied by %.4g", x.Factor)
 		if x.Filled != 0 {
-			how += ", and for the numbers that follow from it"
+			how += ", and for the numbers computed from it"
 		}
 		fmt.Fprintf(w, "  missing: %s\n", event.Printable(strings.Join(x.Missing, ", ")))
 		if len(x.Stuck) > 0 {
 			fmt.Fprintf(w, "  stuck: %s\n", event.Printable(strings.Join(x.Stuck, ", ")))
 		}
 		if x.Features == 0 && x.Filled == 0 {
-			fmt.Fprintln(w, "  nothing of the event is left that the model knows: the intercept alone answers")
+			fmt.Fprintln(w, "  the model knows no feature of the event: the score is the intercept")
 		} else {
-			fmt.Fprintf(w, "  answered by %s, %s: %s\n", x.MissingPolicy, how, x.Why)
+			fmt.Fprintf(w, "  scored by policy %s, %s: %s\n", x.MissingPolicy, how, x.Why)
 		}
 	}
 	fmt.Fprintln(w)

@@ -29,14 +29,13 @@ func (p *program) export() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export -m MODEL --format json|text|onnx",
 		Short: "Write a linear model as JSON, as text or as an ONNX graph",
-		Long: `export writes every weight of a linear model, checkpoint or snapshot. As text it
-is a line for each feature: its name, or its column, the weight of each output,
-center and scale; as JSON one object that holds everything a score is made of. In
-both a feature's part of a score is weight (x - center)/scale. As onnx it is a
-graph for ONNX runtimes, with an input for each field, or one array of columns by
-number. What such a graph cannot say, such as fields of words, is refused by name; of a
-model that imputes missing fields the graph has the policies none and rescale
-alone, with a warning.`,
+		Long: `export writes every weight of a linear model, checkpoint or snapshot. text is a line for
+each feature with its name or column, the weight of each output, center and scale. json
+is one object with everything that a score needs. A feature adds weight (x - center)/scale.
+
+onnx is a graph for ONNX runtimes, with an input for each field or one array of numbered
+columns. export refuses a model that ONNX does not support, for instance with text fields.
+The graph of a model that imputes has only the policies none and rescale; export warns.`,
 		Example: "  blankout export -m model --format text\n  blankout export -m model --format json -o model.json\n  blankout export -m model --format onnx --missing-policy rescale -o model.onnx",
 		Args:    noArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -47,7 +46,7 @@ alone, with a warning.`,
 			if !slices.Contains(export.Formats, format) {
 				err = fmt.Errorf("--format %q: want one of %s", format, strings.Join(export.Formats, ", "))
 			} else if err == nil && rule != model.MissingAuto && format != "onnx" {
-				err = fmt.Errorf("--missing-policy %s: %s holds weights, and no answers; only onnx does", rule, format)
+				err = fmt.Errorf("--missing-policy %s: needs --format onnx; %s contains only weights", rule, format)
 			}
 			if err != nil {
 				return usageError{fmt.Errorf("export: %w", err)}
@@ -61,7 +60,7 @@ alone, with a warning.`,
 	f := c.Flags()
 	f.StringVarP(&modelFile, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
 	f.StringVar(&format, "format", "text", "json, text or onnx")
-	f.StringVar(&missing, "missing-policy", "auto", "of onnx, the missing `POLICY`: none, rescale or auto")
+	f.StringVar(&missing, "missing-policy", "auto", "missing `POLICY` of the onnx graph: none, rescale or auto")
 	f.StringVarP(&out, "output", "o", "-", "`FILE` to write (- is standard output)")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Formats, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions([]string{"auto", "none", "rescale"}, cobra.ShellCompDirectiveNoFileComp))
@@ -110,12 +109,11 @@ func (p *program) corrupt() *cobra.Command {
 	var o corruptFlags
 	c := &cobra.Command{
 		Use:   "corrupt -d FILE --noise dropout:Q --copies M -o FILE",
-		Short: "Write explicitly corrupted copies of examples",
-		Long: `corrupt writes noisy copies of every example as svmlight, for learners that know
-no noise. Dropout leaves the survivors as they are unless --rescale multiplies
-them by 1/(1-Q). The masks of the first copies are those of predict --delete with
-the same seed. With -m examples are read as the model's events were, and columns,
-names and groups are the model's.`,
+		Short: "Write corrupted copies of examples",
+		Long: `corrupt writes noisy copies of every example as svmlight, for other learners. Dropout does
+not change the survivors; --rescale multiplies them by 1/(1-Q). The first copies have the
+masks of predict --delete with the same seed. With -m, corrupt reads examples with the
+settings, columns, names and groups of a model.`,
 		Example: "  blankout corrupt -d train.svm --noise dropout:0.5 --copies 10 --rescale --seed 1 -o copies.svm\n" +
 			"  blankout corrupt -d train.svm --noise dropout:0.5 --copies 3 -o copies.svm --json\n" +
 			"  blankout corrupt -d sensors.svm --groups every:2 --delete 0.1 --delete-groups 0.5 -o deleted.svm\n" +
@@ -124,13 +122,13 @@ names and groups are the model's.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			noise, err := o.parseNoise(c.Flags().Changed("noise"))
 			if err == nil && o.json && o.out == "-" {
-				err = errors.New("--json and the copies cannot both go to standard output: name a file with -o")
+				err = errors.New("--json and the copies cannot both use standard output: name a file with -o")
 			}
 			if err == nil && (o.copies < 1 || o.copies > 1<<16) {
 				err = fmt.Errorf("--copies %d: want 1 to %d", o.copies, 1<<16)
 			}
 			if c0, _, _ := coefficients(noise); err == nil && c0 != 0 {
-				err = fmt.Errorf("noise %v acts on every absent feature too; a sparse file cannot hold that", noise)
+				err = fmt.Errorf("noise %v also changes absent features, which a sparse file cannot hold: use dropout, group or poisson", noise)
 			}
 			if err != nil {
 				return usageError{fmt.Errorf("corrupt: %w", err)}
@@ -143,7 +141,7 @@ names and groups are the model's.`,
 	}
 	o.data.addForModel(c)
 	f := c.Flags()
-	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory, whose events these are")
+	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory, whose record settings apply")
 	f.StringVar(&o.noise, "noise", "dropout:0.5", "dropout:Q, group:Q, dropout:Q+group:Q or poisson")
 	f.StringVar(&o.deletes[0], "delete", "", "short for --noise dropout:`D`")
 	f.StringVar(&o.deletes[1], "delete-groups", "", "short for --noise group:`D`; with --delete for dropout:D+group:D")
@@ -151,7 +149,7 @@ names and groups are the model's.`,
 	f.BoolVar(&o.scale, "rescale", false, "multiply the survivors of dropout by 1/(1-Q)")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the masks")
 	f.StringVarP(&o.out, "output", "o", "-", "`FILE` to write (- is standard output)")
-	f.BoolVar(&o.json, "json", false, "the numbers of examples and copies as JSON on standard output; -o names a file")
+	f.BoolVar(&o.json, "json", false, "the numbers of examples and copies as JSON on standard output; needs -o")
 	return c
 }
 
@@ -167,7 +165,7 @@ func (o *corruptFlags) parseNoise(named bool) (loss.Noise, error) {
 	case len(parts) == 0:
 		return loss.ParseNoise(o.noise)
 	case named:
-		return nil, errors.New("--delete and --delete-groups are short for a --noise: give one or the other")
+		return nil, errors.New("--delete and --delete-groups stand for a --noise: give either them or --noise")
 	}
 	return loss.ParseNoise(strings.Join(parts, "+"))
 }
@@ -235,7 +233,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 	n := 0
 	err = o.data.each(c.Context(), o.data.paths, schema, func(e *event.Example) error {
 		if e.Weight != 1 {
-			return fmt.Errorf("the importance %v of an example has no place in svmlight", e.Weight)
+			return fmt.Errorf("an example has importance %v, which svmlight cannot hold", e.Weight)
 		}
 		if grouped {
 			if err := corrupter.Grouping.Check(); err != nil {
@@ -245,12 +243,12 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 		label := "0"
 		switch numbers := schema.Target != loss.Sign; {
 		case numbers && e.Label < 0:
-			return unusable{errors.New("no label: svmlight would have it be the number 0")}
+			return unusable{errors.New("no label: svmlight would read it as the number 0")}
 		case numbers:
 			label = strconv.FormatFloat(e.Target, 'g', -1, 64)
 		case e.Label >= 0:
 			if label = schema.Classes[e.Label]; !isSvmlightLabel(label) {
-				return unusable{fmt.Errorf("class %q: svmlight has no label with a space, a colon, a comma or #, and none that is empty or not finite; rename it, or skip it with --refused skip", label)}
+				return unusable{fmt.Errorf("class %q: svmlight labels cannot be empty, infinite or contain a space, colon, comma or #: rename the class, or skip it with --refused skip", label)}
 			}
 		}
 		for _, v := range e.Features.Value {

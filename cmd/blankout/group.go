@@ -50,7 +50,7 @@ func newMember(c *config.Config, log *slog.Logger) *group.Member {
 func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config) error {
 	for flag, given := range map[string]bool{"--data": o.data != "", "--labels": o.labels != "", "--reset": o.reset, "--from": o.from != "", "--max-events": o.maxEvents > 0} {
 		if given {
-			return usageError{fmt.Errorf("run --group: %s is of a learner that is alone: the state of a group is in its topics", flag)}
+			return usageError{fmt.Errorf("run --group: %s belongs to a single learner, but a group keeps its state in topics: name another directory", flag)}
 		}
 	}
 	screen := p.newScreen(10 * time.Second)
@@ -66,7 +66,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 		return fmt.Errorf("run: %w", err)
 	}
 	if len(foreign) > 0 {
-		log.Warn("files among the reports are none, they are left alone", "files", foreign)
+		log.Warn("some files in the reports directory are not reports; they are ignored", "files", foreign)
 	}
 	m.Report = reports.Add
 	s := &service{}
@@ -188,7 +188,7 @@ func (w *writerSnapshots) check(ctx context.Context) error {
 	}
 	// A learner that is alone counts its starts in the upper half of a version.
 	if version>>32 > 0 {
-		return usageError{fmt.Errorf("snapshots: version %d, which is there, is of a learner that is alone, and no version of the group would be larger: give the group another [snapshot] topic, file or object", version)}
+		return usageError{fmt.Errorf("snapshots: version %d was published by a single learner, and the group cannot exceed it: give the group another [snapshot] topic, file or object", version)}
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (w *writerSnapshots) start() (stop func() error) {
 		for ctx.Err() == nil {
 			if s := w.member.Status(); s != nil && s.Writer {
 				if err := w.turn(ctx); err != nil {
-					w.log.Error("snapshots cannot be published; it is tried again", "err", err)
+					w.log.Error("snapshots cannot be published; trying again", "err", err)
 				}
 			}
 			select {
@@ -245,7 +245,7 @@ func (p *program) groupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "group",
 		Short:   "Inspect and repair a group of learners",
-		Long:    `group holds what is done with a group of learners, which run --group makes, from outside.`,
+		Long:    `group inspects and repairs a group of learners that run --group started.`,
 		Example: "  blankout group verify fraud -f blankout.toml\n  blankout group skip fraud events/0 150 -f blankout.toml",
 		Args:    noArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -259,17 +259,16 @@ func (p *program) groupSkip() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "skip NAME TOPIC/PARTITION OFFSET",
-		Short: "Skip records that were deleted before a group learned them",
-		Long: `skip has the group of a NAME go on at OFFSET of a partition of its events, where it has not
-come to yet: for retention, or a hand, has deleted the records that it would learn next, and
-its members end with an error that names this command. What lies before is not learned. The
-commit log takes it down, so that all members, those that start later too, pass over it at the
-same place; inspect --group, /v1/group and a metric tell it ever after. Members that have
-ended are to be started again.`,
+		Short: "Make a group skip records that were deleted before it learned them",
+		Long: `skip makes the group NAME continue at OFFSET of a partition of its events. Use it if retention
+deleted the records that the group would learn next; its members then stop with an error that
+names this command. Earlier records are not learned. The skip is in the commit log, so all
+members make it at the same point, and inspect --group, /v1/group and a metric report it.
+Start the stopped members again.`,
 		Example: "  blankout group skip fraud events/0 150 -f blankout.toml",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 3 {
-				return usageError{fmt.Errorf("%s wants NAME TOPIC/PARTITION OFFSET, not %d arguments", c.CommandPath(), len(args))}
+				return usageError{fmt.Errorf("%s: want NAME TOPIC/PARTITION OFFSET, not %d arguments", c.CommandPath(), len(args))}
 			}
 			return nil
 		},
@@ -296,7 +295,7 @@ ended are to be started again.`,
 			if asJSON {
 				return json.NewEncoder(p.stdout).Encode(gap)
 			}
-			_, err = fmt.Fprintf(p.stdout, "group %s passes over %s: %s records at most are not learned\n", event.Printable(args[0]), event.Printable(gap.String()), humanize.Comma(gap.To-gap.From))
+			_, err = fmt.Fprintf(p.stdout, "group %s skips %s: at most %s records are not learned\n", event.Printable(args[0]), event.Printable(gap.String()), humanize.Comma(gap.To-gap.From))
 			return err
 		},
 	}
@@ -311,10 +310,10 @@ func (p *program) groupVerify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "verify [NAME]",
 		Short: "Apply a group's commit log again and compare its snapshots",
-		Long: `verify applies the commit log of the group again, from its beginning or the oldest base, and
-compares every snapshot behind that, byte for byte, with what the commit log comes to. It ends
-with 3 if one differs. The configuration is that of the members, who may go on meanwhile.
-Without NAME it is the group of group.name.`,
+		Long: `verify applies the commit log of the group again, from its beginning or its oldest snapshot,
+and compares every later snapshot with the result, byte for byte. The exit code is 3 if one
+differs. Use the configuration of the members, which may continue to run. NAME defaults to
+group.name.`,
 		Example: "  blankout group verify fraud -f blankout.toml",
 		Args:    oneGroup,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -339,7 +338,7 @@ Without NAME it is the group of group.name.`,
 // oneGroup accepts the name of a group, or none: then it is group.name of the configuration.
 func oneGroup(c *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usageError{fmt.Errorf("%s takes one group, not %d", c.CommandPath(), len(args))}
+		return usageError{fmt.Errorf("%s: want one group, not %d", c.CommandPath(), len(args))}
 	}
 	return nil
 }
@@ -352,7 +351,7 @@ func (f *configFlags) loadGroup(name []string) (*config.Loaded, error) {
 	}
 	l, err := f.load(flags...)
 	if err == nil && l.Config.Group.Name == "" {
-		err = usageError{errors.New("which group? Give its NAME, or set group.name")}
+		err = usageError{errors.New("name the group, or set group.name")}
 	}
 	return l, err
 }
@@ -393,19 +392,19 @@ func (p *program) printGroup(r *group.Report, asJSON bool) error {
 			rejected += fmt.Sprintf(" (%s %d)", reason, m.RejectedFor[reason])
 		}
 		if n := m.RejectedFor[group.ReasonSettings]; n > 0 {
-			rejected += ", its settings are others than the group's"
+			rejected += ", its settings differ from the group's"
 		}
 		fmt.Fprintf(w, "member\t%s: %d commits accepted, %s, %s events, the last at %d\n", m.Member, m.Accepted, rejected, humanize.Comma(int64(m.Events)), m.Last)
 	}
 	for _, b := range r.Snapshots {
-		same := "as the commit log comes to"
+		same := "equals the commit log's result"
 		if !b.Same {
-			same = "NOT what the commit log comes to"
+			same = "DIFFERS from the commit log's result"
 		}
 		fmt.Fprintf(w, "base\t%d: %s, %s\n", b.Offset, humanize.IBytes(uint64(b.Bytes)), same)
 	}
 	for _, g := range r.Skipped {
-		fmt.Fprintf(w, "passed over\t%s: %s records at most, not learned\n", event.Printable(g.String()), humanize.Comma(g.To-g.From))
+		fmt.Fprintf(w, "skipped\t%s: at most %s records, not learned\n", event.Printable(g.String()), humanize.Comma(g.To-g.From))
 	}
 	for _, at := range r.Positions {
 		fmt.Fprintf(w, "partition\t%s/%d: %s records up to offset %d, fingerprints %016x\n", event.Printable(at.Topic), at.Partition, humanize.Comma(int64(at.Records)), at.Next, at.Sum)

@@ -38,7 +38,7 @@ func printFeatures(out *bufio.Writer, h *watch.Health) {
 		fmt.Fprintln(out)
 	}
 	if len(h.Fields) == 0 {
-		fmt.Fprintf(out, "no field is watched: after %s events nothing is usual yet, or the events have no named fields\n", humanize.Comma(int64(h.Events)))
+		fmt.Fprintf(out, "no field is monitored: %s events are too few, or the events have no named fields\n", humanize.Comma(int64(h.Events)))
 		return
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -64,7 +64,7 @@ func printFeatures(out *bufio.Writer, h *watch.Health) {
 		}
 	}
 	if len(never) > 0 {
-		fmt.Fprintf(out, "\nnever found when stuck, as they nearly always repeat the reading before, or have two values only: %s\n", strings.Join(never, ", "))
+		fmt.Fprintf(out, "\nnot monitored for being stuck, because they usually repeat a value or have only two values: %s\n", strings.Join(never, ", "))
 	}
 	if len(h.Changes) > 0 {
 		fmt.Fprintln(out, "\nthe latest alarms raised and ended")

@@ -55,7 +55,7 @@ func TestHealthOfFields(t *testing.T) {
 			t.Errorf("inspect --features lacks %q: %s", want, out)
 		}
 	}
-	if !strings.Contains(out, "\nnever found when stuck, as they nearly always repeat the reading before, or have two values only: version (99.98 %)\n") {
+	if !strings.Contains(out, "\nnot monitored for being stuck, because they usually repeat a value or have only two values: version (99.98 %)\n") {
 		t.Errorf("inspect --features: %s", out)
 	}
 	var i struct{ Health *watch.Health }
@@ -64,7 +64,7 @@ func TestHealthOfFields(t *testing.T) {
 		t.Errorf("inspect --json: %v %s", err, out)
 	}
 	_, log = blankout(append(run, "3000")...)
-	if strings.Contains(log, dead) || strings.Count(log, "as usual again: vibration missing in 0 % since 2023-11-14T23:5") != 1 {
+	if strings.Contains(log, dead) || strings.Count(log, "back to normal: vibration missing in 0 % since 2023-11-14T23:5") != 1 {
 		t.Errorf("the log: %s", log)
 	}
 	if out, _ = blankout("inspect", "checkpoints"); strings.Contains(out, "\nalarm ") {

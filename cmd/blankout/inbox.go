@@ -32,15 +32,15 @@ func checkInbox(c *config.Config, o *runFlags) error {
 	case o.predict:
 		return errors.New("http.learn: --predict-only learns nothing")
 	case o.data != "":
-		return errors.New("http.learn: -d FILE is learned alone; leave one of them out")
+		return errors.New("http.learn: a run with -d learns only that file: remove -d or http.learn")
 	case c.Group.Name != "":
-		return errors.New("http.learn: a member of a group takes no events over HTTP: produce them to a topic of the group")
+		return errors.New("http.learn: a group member does not accept events over HTTP: produce them to a topic of the group")
 	case c.HTTP.Address == "":
-		return errors.New("http.learn: there is no http.address that events could come to")
+		return errors.New("http.learn: set http.address, where events arrive")
 	case learnsInbox(c, o.data) && c.Checkpoint.Objects():
-		return errors.New("http.learn: events are kept on disk beside the checkpoints, which are objects: name a topic for them (kafka.topics), or a directory of checkpoints")
+		return errors.New("http.learn: events are stored next to the checkpoints, which must then be on disk: set kafka.topics, or a local checkpoint.directory")
 	case learnsInbox(c, o.data) && len(c.Labels.Topics) > 0:
-		return errors.New("http.learn: labels that come later are joined with events of a topic: name one (kafka.topics)")
+		return errors.New("http.learn: delayed labels need events in a topic: set kafka.topics")
 	}
 	return nil
 }

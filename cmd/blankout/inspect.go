@@ -39,12 +39,11 @@ func (p *program) inspect() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect [-m] FILE",
 		Short: "Show the contents of a checkpoint, model or snapshot",
-		Long: `inspect verifies a file and tells what is in it: where in the stream it belongs,
-what was learned how from how many events, and the features that weigh most. Of
-a checkpoint directory it takes the newest file.
+		Long: `inspect verifies a file and shows its contents: offsets, settings, the number of events and
+the features with the largest weights. For a directory it takes the newest checkpoint.
 
-With --group it reads the commit log of a group of learners instead, and reports how far
-the group has come, which member has committed what, and what was refused.`,
+With --group it reads the commit log of a group of learners instead. It reports the group's
+progress, the commits of each member and the refused commits.`,
 		Example: "  blankout inspect checkpoints\n" +
 			"  blankout inspect checkpoints --weights 3\n" +
 			"  blankout inspect checkpoints --features\n" +
@@ -59,7 +58,7 @@ the group has come, which member has committed what, and what was refused.`,
 				return nil
 			}
 			if len(args) != 1 || group != "" {
-				return usageError{errors.New("inspect wants one file, or a directory of checkpoints, or --group NAME")}
+				return usageError{errors.New("inspect: name one file, a directory of checkpoints, or --group NAME")}
 			}
 			return nil
 		},
@@ -80,7 +79,7 @@ the group has come, which member has committed what, and what was refused.`,
 			}
 			if curves != "" {
 				if i.model == nil {
-					return fmt.Errorf("inspect --curves: %s: a kernel model has no curves", i.File)
+					return fmt.Errorf("inspect --curves: %s: a kernel model has no splines", i.File)
 				}
 				n, err := drawCurves(i.model, curves)
 				if err != nil {
@@ -95,7 +94,7 @@ the group has come, which member has committed what, and what was refused.`,
 			out := bufio.NewWriter(p.stdout)
 			if features {
 				if i.Health == nil {
-					return fmt.Errorf("inspect --features: %s: this is no checkpoint: nothing tells the health of fields", i.File)
+					return fmt.Errorf("inspect --features: %s: this is not a checkpoint; only checkpoints contain the health of fields", i.File)
 				}
 				printFeatures(out, i.Health)
 			} else {
@@ -106,10 +105,10 @@ the group has come, which member has committed what, and what was refused.`,
 	}
 	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, as without -m")
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
-	c.Flags().IntVar(&weights, "weights", 10, "show this many of the largest weights of each class")
-	c.Flags().StringVar(&curves, "curves", "", "draw the splines of numeric fields instead, an SVG file each in the directory `DIR`")
-	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead, the worst first")
-	c.Flags().StringVar(&group, "group", "", "show the commit log of the group `NAME` instead of a file")
+	c.Flags().IntVar(&weights, "weights", 10, "number of largest weights to list for each class")
+	c.Flags().StringVar(&curves, "curves", "", "draw the splines of numeric fields instead, one SVG file each in directory `DIR`")
+	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead: what is missing or has drifted, the worst first")
+	c.Flags().StringVar(&group, "group", "", "show the commit log of group `NAME` instead of a file")
 	settings.add(c)
 	return c
 }
@@ -258,7 +257,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 
 // print writes what a file holds for people; draw adds bars of text to curves.
 func (i *inspection) print(out *bufio.Writer, draw bool) {
-	fmt.Fprintf(out, "%s: %s, %s, every checksum right\n", i.File, i.Kind, humanize.IBytes(uint64(i.Bytes)))
+	fmt.Fprintf(out, "%s: %s, %s, all checksums valid\n", i.File, i.Kind, humanize.IBytes(uint64(i.Bytes)))
 	switch i.Kind {
 	case checkpoint.Kernel:
 		fmt.Fprintf(out, "learned       from %s events: %s, loss %s, kernel %s\n", humanize.Comma(int64(i.Events)), i.Trained, i.Loss, i.Kernel)
@@ -348,7 +347,7 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		fmt.Fprintf(out, "drift         %s, the latest at event %s: log-loss %.4g, %.4g before\n", plural(int(s.Drift.Alarms), "alarm"), humanize.Comma(int64(s.Drift.Event)), s.Drift.After, s.Drift.Before)
 	}
 	if s.LevelsByShare != nil {
-		fmt.Fprintf(out, "missing       events that lack fields are answered by %s\n", answeredBy(s.LevelsByShare))
+		fmt.Fprintf(out, "missing       events with missing fields are scored by %s\n", answeredBy(s.LevelsByShare))
 	}
 	if len(s.Experts) > 1 {
 		var levels, corrections []string
@@ -363,7 +362,7 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		}
 		fmt.Fprintf(out, "experts       %s\n", strings.Join(levels, ", "))
 		if len(corrections) > 0 {
-			fmt.Fprintf(out, "              their mixture is corrected by %s; not corrected %.1f %%\n", strings.Join(corrections, ", "), 100*max(1-corrected, 0))
+			fmt.Fprintf(out, "              their mixture is corrected by %s; uncorrected %.1f %%\n", strings.Join(corrections, ", "), 100*max(1-corrected, 0))
 		}
 	}
 	for i, x := range s.Sets {
@@ -401,7 +400,7 @@ func classCoverage(out io.Writer, classes []measure.ClassCoverage) {
 		fmt.Fprintf(out, "%-13s of %s events of %s %.1f %% of the sets hold it, lately %.1f %%\n", name, humanize.Comma(int64(c.Events)), printable([]string{c.Class})[0], 100*c.Coverage, 100*c.Recent)
 	}
 	if n := len(classes) - mostClassLines; n > 0 {
-		fmt.Fprintf(out, "%-13s and %d more classes, of which more sets hold the class\n", "", n)
+		fmt.Fprintf(out, "%-13s and %d more classes with higher coverage\n", "", n)
 	}
 }
 
@@ -420,9 +419,9 @@ func ageLine(r measure.Aged) string {
 	}
 	events := humanize.Comma(int64(r.Events))
 	if r.Age == 0 {
-		return fmt.Sprintf("weights no event old: %s, at %s events", told(r.Error, r.LogLoss, r.Deviance), events)
+		return fmt.Sprintf("current weights: %s, at %s events", told(r.Error, r.LogLoss, r.Deviance), events)
 	}
-	return fmt.Sprintf("weights %s events old: %s, at %s events; none old at the same: %s", humanize.Comma(int64(r.Age)),
+	return fmt.Sprintf("weights %s events old: %s, at %s events; current weights there: %s", humanize.Comma(int64(r.Age)),
 		told(r.Error, r.LogLoss, r.Deviance), events, told(r.FreshError, r.FreshLogLoss, r.FreshDeviance))
 }
 
@@ -432,7 +431,7 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, dec
 	if s.NumbersSummary != nil {
 		measured, format = "RMSE", "\t%.4g"
 	}
-	fmt.Fprintf(out, "\nforecast of the %s when a fraction of the %s goes missing\n", measured, what)
+	fmt.Fprintf(out, "\nforecast of the %s if a fraction of the %s goes missing\n", measured, what)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for d := range online.ForecastPoints {
 		fmt.Fprintf(t, "\t%d %%", 10*d)

@@ -42,11 +42,11 @@ func joins(c *config.Config, o runFlags) bool { return o.labels != "" || len(c.L
 func checkJoin(c *config.Config, o runFlags) error {
 	switch {
 	case o.data != "" && o.labels == "":
-		return usageError{fmt.Errorf("-d %s: labels are delayed (labels.topics): name their file with --labels", o.data)}
+		return usageError{fmt.Errorf("-d %s: labels are delayed (labels.topics): name the labels' file with --labels", o.data)}
 	case o.data == "" && o.labels != "":
 		return usageError{fmt.Errorf("--labels %s: name the file of the events with -d", o.labels)}
 	case o.data == "-" || o.labels == "-":
-		return usageError{errors.New("events and labels that are joined cannot come from standard input")}
+		return usageError{errors.New("delayed labels need files or topics, not standard input")}
 	}
 	if err := c.CheckJoin(); err != nil {
 		return usageError{fmt.Errorf("[labels] %w", err)}
@@ -66,7 +66,7 @@ func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log 
 		}
 	}
 	if info, err := os.Stat(directory); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		log.Warn("others can look into the directory of the events that wait for labels: chmod 700 keeps them out", "directory", directory, "mode", info.Mode().Perm().String())
+		log.Warn("other users can read the directory of events that wait for labels: chmod 700 prevents it", "directory", directory, "mode", info.Mode().Perm().String())
 	}
 	j, err := labels.Open(c.Labels, directory, from)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log 
 // openJoined opens the events and their labels, from where the checkpoint left them.
 func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, consuming *atomic.Pointer[consumers], asked *atomic.Pointer[record.Config], log *slog.Logger) error {
 	if o.data != "" && c.Record.Time == "" {
-		log.Warn("files do not say when a record came: all events come before all labels, and none waits too long. Name the field that holds the time with record.time")
+		log.Warn("files have no arrival times: all events precede all labels, and no wait expires. Name the field of the time with record.time")
 	}
 	events := inputOf(c, o.data)
 	events.Record.Unlabeled, events.Record.Growing = true, true // the next run goes on where this one ends
@@ -157,7 +157,7 @@ func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events,
 // sayLate is a Lane's Late.
 func sayLate(log *slog.Logger, p stream.Partition) func() {
 	return func() {
-		log.Warn("a partition that was added has records older than what has been learned: they are learned next, and this run is not repeated to the byte", "topic", p.Topic, "partition", p.Number)
+		log.Warn("a new partition has records older than the learned ones: they are learned next, so a repeated run will differ", "topic", p.Topic, "partition", p.Number)
 	}
 }
 
@@ -167,7 +167,7 @@ func sayOdd(log *slog.Logger, p stream.Partition) func(offset, time int64) {
 	n := 0
 	return func(offset, at int64) {
 		if n++; n&(n-1) == 0 {
-			log.Warn("a record's time is out of line with the records around it: it takes the time of the one before; look at the clock of who wrote it",
+			log.Warn("a record's time is out of order: it gets the time of the record before; check the clock of its writer",
 				"topic", p.Topic, "partition", p.Number, "offset", offset, "time", time.UnixMilli(at).UTC(), "out_of_order", n)
 		}
 	}
@@ -248,7 +248,7 @@ func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err er
 			lane, opened, err := openLane(ctx, a.schema, nil, p, i == 1)
 			if err != nil {
 				if ctx.Err() == nil {
-					a.log.Warn("a partition that was added cannot be read yet", "topic", p.Topic, "partition", p.Number, "err", err)
+					a.log.Warn("a new partition cannot be read yet", "topic", p.Topic, "partition", p.Number, "err", err)
 				}
 				continue
 			}
@@ -274,7 +274,7 @@ type joinFlags struct {
 }
 
 func (j *joinFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of delayed labels, joined with the events of -d by --id\nan event gets the last label within labels.max_delay")
+	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of delayed labels, joined with the events of -d by --id\nsee [labels]; an event gets the last label within labels.max_delay")
 }
 
 // openJoined opens events and their labels, joined.
@@ -282,15 +282,15 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 	c := d.joined
 	switch {
 	case len(d.paths) > 1:
-		return nil, usageError{errors.New("--labels: the labels are those of one -d")}
+		return nil, usageError{errors.New("--labels needs exactly one -d")}
 	case path == "-" || d.join.labels == "-":
-		return nil, usageError{errors.New("events and labels that are joined cannot come from standard input")}
+		return nil, usageError{errors.New("delayed labels need files or topics, not standard input")}
 	}
 	if err := c.Check(); err != nil {
 		return nil, usageError{fmt.Errorf("[labels] %w", err)}
 	}
 	if d.record.Time == "" {
-		d.say("files do not say when a record came: all events come before all labels, and none waits too long. Name the field that holds the time with --set record.time=FIELD")
+		d.say("files have no arrival times: all events precede all labels, and no wait expires. Name the field of the time with --set record.time=FIELD")
 	}
 	events := stream.Input{Where: path, Record: d.record, Format: d.format, Kafka: stream.DefaultConsumerConfig()}
 	events.Record.Unlabeled = true
@@ -331,15 +331,15 @@ func (p *program) sayJoined(c *labels.Counts) {
 	if c == nil {
 		return
 	}
-	text := fmt.Sprintf("%s got a label, %s none within the wait, %s still in it", plural(int(c.Matched), "event"), humanize.Comma(int64(c.TimedOut)), humanize.Comma(int64(c.Pending)))
+	text := fmt.Sprintf("%s got a label, %s got none in time, %s still wait", plural(int(c.Matched), "event"), humanize.Comma(int64(c.TimedOut)), humanize.Comma(int64(c.Pending)))
 	if n := c.Corrected; n > 0 {
 		text += fmt.Sprintf("; %s corrected an earlier one", plural(int(n), "label"))
 	}
 	if n := c.Late + c.Unmatched; n > 0 {
-		text += fmt.Sprintf("; %s came late or for no event", plural(int(n), "label"))
+		text += fmt.Sprintf("; late or unmatched: %s", plural(int(n), "label"))
 	}
 	if n := c.OutOfOrder; n > 0 {
-		text += fmt.Sprintf("; the time of %s is out of line with the records around: they took the time of the one before", plural(int(n), "record"))
+		text += fmt.Sprintf("; the time of %s is out of order: they got the time of the record before", plural(int(n), "record"))
 	}
 	fmt.Fprintln(p.stderr, text)
 }

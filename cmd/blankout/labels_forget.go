@@ -26,13 +26,11 @@ func (p *program) labelsCommand() *cobra.Command {
 	forget := &cobra.Command{
 		Use:   "forget ID…",
 		Short: "Delete events that wait for their labels",
-		Long: `forget takes the features of waiting events away, from the files too, and nothing is
-learned of them: their labels are counted as forgotten. An id stays until the wait
-of its event is over.
+		Long: `forget deletes the features of waiting events, also from the files. They are not learned, and
+their labels are counted as forgotten. An id remains until the wait of its event ends.
 
-The learner must be stopped. Only events up to its newest checkpoint are here: what
-came after is read from the topic again, which is where to delete it. What was
-learned of an event before, if it had a label, stays learned.`,
+Stop the learner first. forget sees events up to the newest checkpoint. Later events are read
+from the topic again, so delete them there. An event that was already learned stays learned.`,
 		Example: "  blankout labels forget order-17\n  blankout labels forget order-17 --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, ids []string) error {
@@ -43,7 +41,7 @@ learned of an event before, if it had a label, stays learned.`,
 		},
 	}
 	settings.addHere(forget)
-	forget.Flags().BoolVar(&asJSON, "json", false, "the result as one JSON object on standard output")
+	forget.Flags().BoolVar(&asJSON, "json", false, "write the result as one JSON object to standard output")
 	c.AddCommand(forget)
 	return c
 }
@@ -61,7 +59,7 @@ func (p *program) forget(settings *configFlags, ids []string, asJSON bool) (err 
 	defer func() { err = errors.Join(err, store.Close()) }()
 	file, _, err := store.Load()
 	if errors.Is(err, checkpoint.ErrNone) {
-		return fmt.Errorf("%s holds no checkpoint: nothing waits", store.Dir())
+		return fmt.Errorf("%s contains no checkpoint, so no event waits", store.Dir())
 	}
 	if err != nil {
 		return err
@@ -71,7 +69,7 @@ func (p *program) forget(settings *configFlags, ids []string, asJSON bool) (err 
 		return refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 	}
 	if !ok {
-		return usageError{fmt.Errorf("%s is of a learner whose labels are not delayed", file.Name)}
+		return usageError{fmt.Errorf("%s belongs to a learner without delayed labels", file.Name)}
 	}
 	join, err := labels.Open(c.Labels, c.LabelsDirectory(), state)
 	if err != nil {

@@ -59,7 +59,7 @@ func (a *lineAnswers) add(e *event.Example, p *online.Prediction) error {
 	case e.Refused != nil:
 		line.Error = e.Refused.Error()
 	case p == nil || p.Refused:
-		line.Error = "the learner has no room for its columns or its class (learner.max_memory)"
+		line.Error = "its columns or class do not fit in learner.max_memory"
 	case a.schema.Target != loss.Sign:
 		line.Value = measure.Defined(p.Value)
 	default:

@@ -46,35 +46,32 @@ func (p *program) predict() *cobra.Command {
 	var o predictFlags
 	c := &cobra.Command{
 		Use:   "predict -m MODEL -d FILE [-o FILE]",
-		Short: "Score examples with a model and measure how good the scores are",
-		Long: `predict scores every example with a model, checkpoint or snapshot, and measures the scores
-of those that have labels. A directory of checkpoints stands for its newest.
+		Short: "Score examples with a model and measure its accuracy",
+		Long: `predict scores every example with a model, checkpoint or snapshot, and measures the
+labeled ones. For a directory of checkpoints it takes the newest.
 
-With -o it writes a line for each example: the predicted class and the scores or, for
-regression, the value and the interval that is to cover nine of ten. A file named .csv
-gets a row of id, class and probabilities, or value, low and high; one named .jsonl
-the predictions of the HTTP server.
+-o writes a line for each example: the predicted class and the scores or, for regression,
+the value and its interval. A file named .csv gets rows of id, class and probabilities, or
+value, low and high. A file named .jsonl gets the predictions of the HTTP server.
 
-Of classes it measures error, log-loss, AUC, average precision, calibration and confusion,
-of regression MAE, RMSE, R2, deviance and how many targets lie between low and high.
+Measures of classes are error, log-loss, AUC, average precision, calibration and confusion.
+Measures of regression are MAE, RMSE, R2, deviance and the coverage of the intervals.
 
-The model's file contains how events are read (label, id, categorical and dropped fields);
--f replaces that by [record] of a configuration, and --set and flags override either.
---refused skip counts records that cannot be used and goes on. An example of which the
-model has seen no feature is one of them, unless --unseen answer is given.
+The model contains its record settings (label, id, categorical and dropped fields). -f
+replaces them by [record] of a configuration; --set and flags override both.
+--refused skip counts unusable records and continues. An example without a feature that the
+model knows is unusable, unless you give --unseen answer.
 
---explain writes instead, for each feature of an example: its name, its value after
-standardizing, its weight, what it adds to the score, and its part of the score's
-variance under the model's noise. The score would lose what a feature adds if the
-feature were missing. Features that share a column are one line with all their names.
---explain=json writes an object a line.
+--explain writes a line for each feature instead: name, standardized value, weight,
+contribution to the score, and fraction of the score's variance under the model's noise.
+Without the feature the score would lose its contribution. Features that share a column
+share a line. --explain=json writes one object for each example.
 
---delete D deletes each feature of each example with probability D, --delete-groups D each
-group of features. Both ways are measured: declared, where the deleted ones are declared
-missing and --missing-policy, or the model's own policy, answers; silent, where a deleted number
-reads its neutral value, its mean or 0, everything else is not sent, and nothing is declared.
-Predictions and the other measures are silent ones, with --declared declared ones; with
---rescale the deleted ones are dropped and the survivors multiplied by 1/(1-D).`,
+--delete D deletes each feature with probability D, --delete-groups D each group. predict
+measures both kinds of loss. Declared: the deleted features are missing, and the missing
+policy applies. Silent: a deleted number reads its mean or 0, other features are absent, and
+nothing is declared. Predictions and other measures are silent, or declared with --declared.
+--rescale drops the deleted features and multiplies the survivors by 1/(1-D).`,
 		Example: "  blankout predict -m model -d test.svm\n" +
 			"  blankout predict -m checkpoints -d events.jsonl --explain --max-events 3\n" +
 			"  blankout predict -m model -d test.svm --delete 0.5 --rescale --seed 7 --json\n" +
@@ -94,17 +91,17 @@ Predictions and the other measures are silent ones, with --declared declared one
 				return usageError{fmt.Errorf("predict: --unseen %q: want refuse or answer", o.unknown)}
 			}
 			if o.declared && o.rescale {
-				return usageError{errors.New("predict: --declared lets the model's missing policy answer, --rescale does not: give one of them, or --missing-policy rescale")}
+				return usageError{errors.New("predict: --declared uses the model's missing policy and --rescale does not: give one, or --missing-policy rescale")}
 			}
 			if o.maxEvents < 0 {
-				return usageError{fmt.Errorf("predict: --max-events %d: want a number that is not negative", o.maxEvents)}
+				return usageError{fmt.Errorf("predict: --max-events %d: want 0 or more", o.maxEvents)}
 			}
 			if err := o.explain.check(); err != nil {
 				return fmt.Errorf("predict: %w", err)
 			}
 			if o.explain.form != "" {
 				if o.remove > 0 || o.groups > 0 {
-					return usageError{errors.New("predict: --explain is of the examples as they are: give it without --delete and --delete-groups")}
+					return usageError{errors.New("predict: --explain excludes --delete and --delete-groups")}
 				}
 				o.out = cmp.Or(o.out, "-")
 				if !c.Flags().Changed("unseen") {
@@ -120,25 +117,25 @@ Predictions and the other measures are silent ones, with --declared declared one
 	o.data.addForModel(c)
 	f := c.Flags()
 	f.StringVarP(&o.model, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints")
-	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\nto .csv and .jsonl with probabilities")
+	f.StringVarP(&o.out, "output", "o", "", "write classes and scores to `FILE`; - is standard output\n.csv and .jsonl also get probabilities")
 	f.Float64Var(&o.remove, "delete", 0, "delete each feature with probability `D`")
 	f.Float64Var(&o.groups, "delete-groups", 0, "delete each group of features with probability `D`")
-	f.BoolVar(&o.declared, "declared", false, "declare the deleted features missing, for --missing-policy")
-	f.BoolVar(&o.rescale, "rescale", false, "drop the deleted features, and multiply the others by 1/(1-D)")
+	f.BoolVar(&o.declared, "declared", false, "declare deleted features missing, see --missing-policy")
+	f.BoolVar(&o.rescale, "rescale", false, "drop deleted features and multiply the others by 1/(1-D)")
 	addMissingFlag(c, &o.missing)
-	f.StringVar(&o.unknown, "unseen", "refuse", "an example without a known feature: refuse, or answer\nanswer scores it like an example without features")
+	f.StringVar(&o.unknown, "unseen", "refuse", "on an example without known features: refuse, or answer\nanswer scores it as an example without features")
 	f.BoolVar(&o.unlabeled, "unlabeled", false, "the examples have no labels")
 	f.IntVar(&o.maxEvents, "max-events", 0, "stop after `N` examples; 0 is all")
 	o.explain.add(c)
 	f.Uint64Var(&o.seed, "seed", 0, "seed of the deletions")
-	f.BoolVar(&o.json, "json", false, "the measures as one JSON object on standard output")
+	f.BoolVar(&o.json, "json", false, "write the measures as one JSON object to standard output")
 	return c
 }
 
 // sayLacking tells a person how the examples that are known to lack fields were answered.
 func (p *program) sayLacking(rules map[model.MissingPolicy]int) {
 	if lacking := rules[model.MissingNone] + rules[model.MissingRescale] + rules[model.MissingImpute]; lacking > 0 {
-		fmt.Fprintf(p.stderr, "%-20s %s of them %s known to lack fields; %s rescaled, %s imputed\n", "missing", humanize.Comma(int64(lacking)), map[bool]string{true: "is", false: "are"}[lacking == 1],
+		fmt.Fprintf(p.stderr, "%-20s %s had fields declared missing; %s rescaled, %s imputed\n", "missing", plural(lacking, "example"),
 			humanize.Comma(int64(rules[model.MissingRescale])), humanize.Comma(int64(rules[model.MissingImpute])))
 	}
 }
@@ -252,7 +249,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		p.sayNames(read.Schema)
 	}
 	if seen.onlyUnseen > 0 && seen.familiar == 0 {
-		p.warn(fmt.Sprintf("no feature of the model occurs in any of %s: is it the data of another model?", plural(seen.onlyUnseen, "example")))
+		p.warn(fmt.Sprintf("none of %s has a feature of the model: check that model and data belong together", plural(seen.onlyUnseen, "example")))
 	}
 	unmetReport := unmet.report(schema)
 	p.warnOfUnseen(unmetReport, unmet.examples)
@@ -310,7 +307,7 @@ func (p *program) sayNames(s *event.Schema) {
 	}
 	full := ""
 	if s.Names.Full() {
-		full = ", and has room for no more"
+		full = ", and is full"
 	}
 	fmt.Fprintf(p.stderr, "the model's dictionary holds %s names, of which %s share a column%s\n", humanize.Comma(int64(s.Names.Len())), humanize.Comma(int64(s.Collisions())), full)
 }
@@ -327,10 +324,10 @@ func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a m
 // sayUnlabeled tells a person of examples that had no label.
 func (p *program) sayUnlabeled(seen *examined, o *predictFlags) {
 	if seen.zeros > 0 && !p.quiet {
-		fmt.Fprintln(p.stderr, "every label is 0, which is none of the model's classes: the examples are taken as unlabeled")
+		fmt.Fprintln(p.stderr, "every label is 0, which is not a class of the model: the examples count as unlabeled")
 	}
 	if seen.n > 0 && seen.zeros+seen.labeled == 0 && !o.data.record.Unlabeled {
-		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing can be measured; --unlabeled says that this is meant\n", plural(seen.n, "example"), o.data.record.Label)
+		fmt.Fprintf(p.stderr, "warning: none of %s has a label (--label is %q), so nothing is measured; give --unlabeled if that is intended\n", plural(seen.n, "example"), o.data.record.Label)
 	}
 }
 
@@ -353,7 +350,7 @@ func (x *examined) take(e *event.Example, schema *event.Schema) error {
 	case e.Label >= x.known && e.Label != x.zero:
 		name := schema.Classes[e.Label]
 		if !event.IsZero(name) {
-			return unusable{fmt.Errorf("label %.40q is none of the model's classes %s (--unlabeled passes over every label)", name, event.ClassList(classes))}
+			return unusable{fmt.Errorf("label %.40q is not one of the model's classes %s (--unlabeled ignores labels)", name, event.ClassList(classes))}
 		}
 		x.zero = e.Label
 		fallthrough
@@ -364,16 +361,16 @@ func (x *examined) take(e *event.Example, schema *event.Schema) error {
 		x.labeled++
 	}
 	if x.zeros > 0 && x.labeled > 0 {
-		return fmt.Errorf("label 0 is none of the model's classes %s, and examples have labels: only files of nothing but 0 are unlabeled (--unlabeled passes over every label)", event.ClassList(classes))
+		return fmt.Errorf("label 0 is not one of the model's classes %s, although other examples have labels (--unlabeled ignores labels)", event.ClassList(classes))
 	}
 	if err := x.model.OnlyUnseen(e, schema); err == nil {
 		x.familiar++
 	} else {
 		if x.onlyUnseen++; x.familiar == 0 {
-			err = fmt.Errorf("%w; no feature of the model occurs in the data so far: is it of another model?", err)
+			err = fmt.Errorf("%w; no example so far has a feature of the model: check that model and data belong together", err)
 		}
 		if x.refuse {
-			return unusable{fmt.Errorf("%w (--unseen answer scores it as an event of no features)", err)}
+			return unusable{fmt.Errorf("%w (--unseen answer scores it as an event without features)", err)}
 		}
 	}
 	x.n++
@@ -408,7 +405,7 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 	show("mAP", r.MAP, "")
 	show("calibration error", r.CalibrationError, "")
 	if r.Coverage != nil {
-		fmt.Fprintf(w, "%-20s %.2f %% of sets hold the label, mean size %.2f\n", "coverage", 100**r.Coverage, *r.SetSize)
+		fmt.Fprintf(w, "%-20s %.2f %% of sets contain the label, mean size %.2f\n", "coverage", 100**r.Coverage, *r.SetSize)
 	}
 	if len(classes) > 12 {
 		return
@@ -429,14 +426,14 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 
 // addMissingFlag adds --missing-policy, which says in every command the same.
 func addMissingFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone omits the missing fields, rescale multiplies the score by\n1/(1 - fraction missing), impute estimates them, auto mixes")
+	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone scores the other fields, rescale multiplies by 1/(1 - fraction),\nimpute estimates missing numbers, auto mixes the policies")
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // forceMissing has a model answer events that lack fields by a rule, but for auto.
 func forceMissing(m *served.Model, rule model.MissingPolicy) error {
 	if rule == model.MissingImpute && m.Head.Covariance == nil {
-		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns to impute from")}
+		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns, which imputation needs")}
 	}
 	m.Missing = m.Missing.Forced(rule)
 	return nil

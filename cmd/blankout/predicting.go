@@ -40,10 +40,10 @@ func (s *service) openSnapshots(ctx context.Context, c *config.Config, model fun
 	s.close = append(s.close, snapshots.Close)
 	if there := snapshots.Version(); there >= s.runner.FirstVersion {
 		if there>>32 == math.MaxUint32 {
-			return nil, fmt.Errorf("snapshots: no version can be larger than %d, which is there: give this learner another topic or file", there)
+			return nil, fmt.Errorf("snapshots: version %d is the largest possible: give this learner another topic, file or object", there)
 		}
 		s.runner.FirstVersion = (there>>32 + 1) << 32
-		log.Warn("the snapshots there are newer than this checkpoint directory's; versions go on above theirs", "theirs", there, "first", s.runner.FirstVersion)
+		log.Warn("the published snapshots are newer than this checkpoint directory's; versions continue above theirs", "theirs", there, "first", s.runner.FirstVersion)
 	}
 	return snapshots, nil
 }
@@ -93,11 +93,11 @@ func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *se
 func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config) (err error) {
 	switch {
 	case c.Predict.Topic == "" && c.HTTP.Address == "":
-		return usageError{errors.New("run: --predict-only needs predict.topic and predict.output, or http.address, to predict for somebody")}
+		return usageError{errors.New("run: --predict-only needs predict.topic and predict.output, or http.address")}
 	case c.Predict.Model == "":
-		return usageError{errors.New("run: --predict-only needs predict.model: the learner's http://HOST:PORT, kafka://HOST:PORT/TOPIC of its snapshots, s3://BUCKET/KEY, or a file")}
+		return usageError{errors.New("run: --predict-only needs predict.model: http://HOST:PORT of a learner, kafka://HOST:PORT/TOPIC or s3://BUCKET/KEY of its snapshots, or a file")}
 	case o.data != "" || o.reset || o.from != "":
-		return usageError{errors.New("run: --predict-only learns nothing: -d, --reset and --from do not go with it")}
+		return usageError{errors.New("run: --predict-only excludes -d, --reset and --from, because it does not learn")}
 	}
 	log := p.logger(p.newScreen(10 * time.Second))
 	if err := c.OpenRegistry(log); err != nil {

@@ -38,13 +38,12 @@ func (p *program) produce() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "produce",
 		Short: "Write the records of a data file to a topic",
-		Long: `produce writes each record of a file to the topic of the configuration as it
-stands: JSON, svmlight, VW or CSV lines, .gz and .zst files unpacked; of a Parquet
-file each row as a JSON object. Every record is acknowledged by all in-sync replicas
-before produce ends.
+		Long: `produce writes each record of a file unchanged to the topic of the configuration: JSON,
+svmlight, VW or CSV lines, also from .gz and .zst files. A row of a Parquet file becomes a
+JSON object. All in-sync replicas have acknowledged every record when produce ends.
 
---schema FILE writes JSON lines by a schema instead: Avro (.avsc), Protobuf (.proto) or
-JSON Schema (.json), which is registered as TOPIC-value with the registry of [registry].`,
+--schema FILE encodes JSON lines with a schema: Avro (.avsc), Protobuf (.proto) or JSON
+Schema (.json). produce registers it as TOPIC-value in the registry of [registry].`,
 		Example: "  blankout produce -f blankout.toml -d events.jsonl\n" +
 			"  blankout produce -d events.jsonl --topic events --rate 1000\n" +
 			"  blankout produce -f blankout.toml -d events.jsonl --schema event.avsc\n" +
@@ -83,11 +82,11 @@ JSON Schema (.json), which is registered as TOPIC-value with the registry of [re
 	f.StringVarP(&o.data, "data", "d", "", "`FILE` of records (- is standard input)")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topic, "topic", "", "`TOPIC` instead of kafka.topics")
-	f.StringVar(&o.schema, "schema", "", "write by the schema in `FILE`: .avsc, .proto or .json")
-	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second (0: as fast as it goes)")
+	f.StringVar(&o.schema, "schema", "", "encode with the schema in `FILE`: .avsc, .proto or .json")
+	f.Float64Var(&o.rate, "rate", 0, "at most `N` records a second; 0 is no limit")
 	f.StringVar(&o.compression, "compression", "none", "none, gzip, snappy, lz4 or zstd")
-	f.BoolVar(&o.create, "create", false, "create the topic if it does not exist")
-	f.BoolVar(&o.json, "json", false, "the number of records as one JSON object on standard output")
+	f.BoolVar(&o.create, "create", false, "create the topic if it is missing")
+	f.BoolVar(&o.json, "json", false, "write the number of records as one JSON object to standard output")
 	return c
 }
 
@@ -151,14 +150,14 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 		}
 		value, err := encode(r.Value)
 		if err != nil {
-			return refusedError{fmt.Errorf("%s: %w (%d records are acknowledged)", records.Place(r.Offset), err, produced)}
+			return refusedError{fmt.Errorf("%s: %w (%d records were acknowledged)", records.Place(r.Offset), err, produced)}
 		}
 		if err := producer.Write(ctx, stream.Message{Key: r.Key, Value: value, Time: r.Time}); err != nil {
-			return fmt.Errorf("%w (%d records of %s are acknowledged)", err, produced, name)
+			return fmt.Errorf("%w (%d records of %s were acknowledged)", err, produced, name)
 		}
 	}
 	if err := producer.Flush(ctx); err != nil {
-		return fmt.Errorf("%w (%d records of %s are acknowledged)", err, produced, name)
+		return fmt.Errorf("%w (%d records of %s were acknowledged)", err, produced, name)
 	}
 	finish()
 	if asJSON {

@@ -30,7 +30,7 @@ func (p *program) reloads(file string, now *config.Loaded, load func() (*config.
 	return onReloadSignal(func() {
 		newer, err := load()
 		if err != nil {
-			log.Error("the configuration cannot be read again; what was read before stays in force", "err", err)
+			log.Error("the configuration cannot be read again; the previous one remains in force", "err", err)
 			return
 		}
 		before, err := now.Values()
@@ -40,7 +40,7 @@ func (p *program) reloads(file string, now *config.Loaded, load func() (*config.
 				p.setLevel(min(p.level.Level(), newer.Log.Level)) // so that this is read at either
 				log.Info("configuration read again", "file", file, "log.level", newer.Log.Level)
 				if changed := changedKeys(before, after); len(changed) > 0 {
-					log.Warn("these keys have changed and count from the next start", "keys", changed)
+					log.Warn("these keys have changed and take effect at the next start", "keys", changed)
 				}
 				p.setLevel(newer.Log.Level)
 			}

@@ -71,10 +71,9 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "blankout",
-		Short: "Learn from a Kafka topic as if features had gone missing",
-		Long: `blankout learns linear classifiers from a Kafka topic, one event at a time, as if
-every event had been seen with every possible subset of its features missing.
-What it learns keeps working when features die.`,
+		Short: "Learn from a Kafka topic, robust to missing features",
+		Long: `blankout learns linear models from a Kafka topic, one event at a time. It minimizes the
+expected loss over missing features, so the model keeps working when features die.`,
 		Example: "  blankout demo\n  blankout config init\n  blankout run -f blankout.toml",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -90,7 +89,7 @@ What it learns keeps working when features die.`,
 	root.SetUsageFunc(p.usage)
 	root.SetHelpFunc(p.help)
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.PersistentFlags().BoolVarP(&p.quiet, "quiet", "q", false, "no progress, only warnings and errors")
+	root.PersistentFlags().BoolVarP(&p.quiet, "quiet", "q", false, "print no progress, only warnings and errors")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if args := c.Flags().Args(); c.HasSubCommands() && len(args) > 0 { // as in rum -d FILE
 			return unknownCommand(c, args[0])
@@ -160,7 +159,7 @@ func (p *program) create(path string) (*resultFile, error) {
 // written into and stays what it is; a disk would lose what is on it, and is refused.
 func createFile(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeDevice != 0 && info.Mode()&fs.ModeCharDevice == 0 {
-		return nil, fmt.Errorf("writing %s: it is a block device, which is not written over", path)
+		return nil, fmt.Errorf("writing %s: this is a block device; name a file", path)
 	}
 	return os.Create(path)
 }

@@ -56,42 +56,36 @@ func (p *program) runCommand() *cobra.Command {
 	var settings configFlags
 	c := &cobra.Command{
 		Use:   "run",
-		Short: "Learn from a topic: consume, learn, checkpoint, serve",
+		Short: "Learn from a topic, save checkpoints and serve the model",
 		Long: `run learns from the topics of the configuration, event by event, and serves the model
-until it is stopped. It goes on where its newest checkpoint ends.
+until it is stopped. It resumes from its newest checkpoint. Without -f it reads
+blankout.toml in this directory, if there is one.
 
-On SIGTERM or SIGINT it learns what it holds, saves and exits with 0. SIGUSR1 starts a
-validation while learning. On SIGHUP it reads its configuration again: log.level takes
-effect, of other changes it says that they need a restart. Without a configuration file,
-and on SIGHUP from a closing terminal, it stops.
+On SIGTERM or SIGINT, run learns the events it has read, saves and exits with 0. SIGUSR1
+starts a validation. SIGHUP reads the configuration again: log.level takes effect, and run
+reports other changes, which need a restart. Without a configuration file, or if its
+terminal closes, SIGHUP stops run.
 
-Without -f it takes blankout.toml of this directory, if there is one.
+With -d, run learns from a file or standard input until its end. The next run continues
+where the file has grown. Add --serve to serve the model meanwhile.
+kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is the current content of a
+topic, or a part of it. If run learned no record or refused more than half, it keeps the
+older checkpoint and exits with 3, or with 2 if no record had the label's field.
 
-With -d it learns from a file or from standard input and ends with it; the next run goes
-on where the file has grown. It serves nothing then unless --serve is given.
-kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET is a topic as it stands now,
-or a part of it. A run that ends by itself and learned nothing of what it read, or refused
-more than half of it, saves nothing over an older checkpoint and exits with 3; with 2 if no
-record had the field of the label.
+With --answers, run writes a line of JSON for each record of -d before it learns it: the
+predicted class and probabilities, the value for regression, or the reason of a refusal.
 
-With --answers it writes a line of JSON for each record of -d before it learns it: the
-predicted class and the probabilities or, for regression, the value; or why the record was
-refused. A program that writes records to its standard input reads the answers.
+With --labels, or topics in [labels], labels are delayed. An event is scored when it arrives
+and waits for the label of its id. Times are those of the log, or of record.time in files.
 
-With --labels, or topics in [labels], labels are delayed. An event is scored
-when it arrives and waits for the label of its id, by the time of the logs; in files that is
-the field record.time.
+With --group or group.name, run is a member of a group. Several learners, up to one for
+each partition, learn one model, every event once, and each serves it. The group's state is
+in the topics NAME-commits and NAME-snapshots. --from-group starts a new group from the
+newest snapshot of a stopped one.
 
-With --group, or group.name, it is a member of a group: several learners, on as many
-machines as there are partitions, learn one model, every event once. Their state is in two
-topics, NAME-mix and NAME-base; every member serves the model of all. With --from-group a
-new group begins with the newest base of a stopped one, whose settings may change as those
-of a checkpoint may.
-
-With predict.topic it also scores the events of that topic, labeled or not, and writes
-predictions to predict.output. With --predict-only it does nothing else, by a model that
-it follows: the learner's own over HTTP, or from its snapshots. Without predict.topic it
-then only answers requests for predictions.`,
+With predict.topic, run also scores the events of that topic, labeled or not, and writes
+predictions to predict.output. With --predict-only it only predicts, with a model that it
+follows over HTTP or from snapshots. Without predict.topic it then answers requests.`,
 		Example: "  blankout run -f blankout.toml\n" +
 			"  blankout run -f blankout.toml --until-end --max-events 1000\n" +
 			"  blankout run -f blankout.toml -d events.jsonl --reset --json\n" +
@@ -107,45 +101,45 @@ then only answers requests for predictions.`,
 	settings.addHere(c)
 	f := c.Flags()
 	f.StringVarP(&o.data, "data", "d", "", "learn from `FILE` instead of topics; - is standard input\nalso .gz, .zst, .parquet, or kafka://HOST:PORT/TOPIC as of train")
-	f.StringVar(&o.labels, "labels", "", "`FILE` of delayed labels of the events of -d")
+	f.StringVar(&o.labels, "labels", "", "`FILE` of delayed labels for the events of -d")
 	f.String("id", "", "`FIELD` that joins events and labels [record.id, labels.id]")
-	f.BoolVar(&o.reset, "reset", false, "start again; existing checkpoints are moved to set-aside-N")
-	f.StringVar(&o.from, "from", "", "continue from this `CHECKPOINT` instead of the newest")
-	f.Uint64Var(&o.maxEvents, "max-events", 0, "end after `N` records")
+	f.BoolVar(&o.reset, "reset", false, "start from nothing; move existing checkpoints to set-aside-N")
+	f.StringVar(&o.from, "from", "", "resume from this `CHECKPOINT` instead of the newest")
+	f.Uint64Var(&o.maxEvents, "max-events", 0, "stop after `N` records")
 	f.BoolVar(&o.untilEnd, "until-end", false, "stop at the current end of the topic")
-	f.BoolVar(&o.serve, "serve", false, "with -d: serve the page, metrics and the model while it learns")
-	f.BoolVar(&o.serveOn, "keep-serving", false, "continue to serve after the events have ended, until a signal")
-	f.StringVar(&o.refused, "refused", "fail", "a run that learned nothing, or refused more than half: fail or skip\nfail saves no checkpoint at the end and exits with 3, skip saves it")
+	f.BoolVar(&o.serve, "serve", false, "with -d: serve the page, metrics and the model while learning")
+	f.BoolVar(&o.serveOn, "keep-serving", false, "as --serve, and continue after the last event until a signal")
+	f.StringVar(&o.refused, "refused", "fail", "if no record was learned, or more than half were refused: fail or skip\nfail saves no last checkpoint and exits with 3, skip saves it")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` to learn from [kafka.topics]")
-	f.StringVar(&o.group, "group", "", "learn one model together with all members of the group `NAME` [group.name]")
-	f.StringVar(&o.fromGroup, "from-group", "", "with --group: a new group begins with the state of the stopped group `NAME`")
+	f.StringVar(&o.group, "group", "", "learn one model together with all members of group `NAME` [group.name]")
+	f.StringVar(&o.fromGroup, "from-group", "", "with --group: start a new group from the state of the stopped group `NAME`")
 	for _, l := range settingFlags {
 		first, more, _ := strings.Cut(l.usage, "\n")
 		f.String(l.name, "", strings.TrimSuffix(first+" ["+l.key+"]\n"+more, "\n"))
 	}
-	f.BoolVar(&o.predict, "predict-only", false, "learn nothing: score predict.topic by the model of predict.model")
-	f.BoolVar(&o.answers, "answers", false, "with -d: write the prediction of each event before it is learned, a line each")
-	f.BoolVar(&o.json, "json", false, "at the end, one JSON object on standard output")
+	f.BoolVar(&o.predict, "predict-only", false, "do not learn: score predict.topic with the model of predict.model")
+	f.BoolVar(&o.answers, "answers", false, "with -d: write the prediction of each event before learning it, a line each")
+	f.BoolVar(&o.json, "json", false, "write one JSON object to standard output at the end")
 	return c
 }
 
 // settingFlags are the flags that mean the same as those of train.
 var settingFlags = []struct{ name, key, usage string }{
-	{"loss", "learner.loss", "`LOSS`, as logistic, squared or poisson\n" + valuesUsage(loss.Names())},
-	{"noise", "learner.noise", "`NOISE` to tolerate, as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
-	{"expected-missing", "learner.expected_missing", "expect a fraction `D` of features declared missing\nfor silent loss see --silent-missing"},
+	{"loss", "learner.loss", "`LOSS`, such as logistic, squared or poisson\n" + valuesUsage(loss.Names())},
+	{"noise", "learner.noise", "`NOISE` to tolerate, such as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
+	{"expected-missing", "learner.expected_missing", "expect a fraction `D` of features declared missing\nfor undeclared loss see --silent-missing"},
 	{"expected-missing-groups", "learner.expected_missing_groups", "expect a fraction `D` of groups declared missing"},
 	{"silent-missing", "learner.silent_missing", "expect a fraction `D` of features to die silently"},
 	{"missing-policy", "learner.missing_policy", "missing `POLICY`: auto, none, rescale or impute"},
-	{"stuck", "learner.stuck", "a numeric field that stops moving is `WHAT`: missing, log (an alarm alone) or off"},
+	{"stuck", "learner.stuck", "on a numeric field that repeats one value, `WHAT`: missing, log (only an alarm) or off"},
 	{"optimizer", "learner.optimizer", "`OPTIMIZER`\n" + valuesUsage(rules.Names())},
-	{"learning-rate", "learner.learning_rate", "learning `RATE`, 0 for the optimizer's own"},
+	{"learning-rate", "learner.learning_rate", "learning `RATE`; 0 is the optimizer's own"},
 	{"standardize", "learner.standardize", "`MODE`: auto, all, scale or none"},
 	{"format", "record.format", "`FORMAT` of the records"},
 	{"label", "record.label", "`FIELD` that holds the class"},
 	{"weight", "record.weight", "`FIELD` that holds the importance"},
-	{"drop", "record.drop", "`FIELD,…` that are not features"},
+	{"drop", "record.drop", "comma-separated `FIELD,…` that are not features"},
 }
 
 // changed returns the settings that named flags stand for, as KEY=VALUE.
@@ -182,7 +176,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return usageError{fmt.Errorf("run: %w", err)}
 	}
 	if l.Kafka.UntilEnd = o.untilEnd; o.untilEnd && l.Group.Name != "" {
-		return usageError{errors.New("run: --until-end does not go with --group: a group learns until its members are stopped")}
+		return usageError{errors.New("run: --until-end excludes --group: a group learns until its members are stopped")}
 	}
 	p.setLevel(l.Log.Level)
 	log := p.logger(p.newScreen(0))
@@ -191,7 +185,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return p.predictOnly(c.Context(), o, &l.Config)
 	}
 	if o.fromGroup != "" && (l.Group.Name == "" || l.Group.Name == o.fromGroup || o.predict) {
-		return usageError{errors.New("run: --from-group NAME goes with --group and the name of another group, which begins with what that one has learned")}
+		return usageError{errors.New("run: --from-group NAME needs --group with the name of a new group")}
 	}
 	if l.Group.Name != "" {
 		return p.learnInGroup(c.Context(), o, &l.Config)
@@ -200,10 +194,10 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return usageError{fmt.Errorf("run: --refused %q: want fail or skip", o.refused)}
 	}
 	if (o.serve || o.serveOn) && l.HTTP.Address == "" {
-		return usageError{errors.New("run: --serve and --keep-serving need an http.address to serve on")}
+		return usageError{errors.New("run: --serve and --keep-serving need http.address")}
 	}
 	if o.answers && (o.data == "" || o.json || joins(&l.Config, o)) {
-		return usageError{errors.New("run: --answers goes with -d, and with neither --json nor delayed labels")}
+		return usageError{errors.New("run: --answers needs -d, and excludes --json and delayed labels")}
 	}
 	screen := p.newScreen(10 * time.Second)
 	log = p.logger(screen)
@@ -212,7 +206,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	}
 	s, err := openService(c.Context(), &l.Config, o, log)
 	if err != nil && c.Context().Err() != nil {
-		log.Info("stopped before anything was learned", "while", err)
+		log.Info("stopped before the first event was learned", "while", err)
 		return nil
 	}
 	if err != nil {
@@ -239,7 +233,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	}
 	err = s.runner.Run(c.Context())
 	if err == nil && o.serveOn && c.Context().Err() == nil {
-		log.Info("the events have ended; the model is served until a signal", append(progressOf(s.runner.Status()).log(), "address", l.HTTP.Address)...)
+		log.Info("the events have ended; serving the model until a signal", append(progressOf(s.runner.Status()).log(), "address", l.HTTP.Address)...)
 		<-c.Context().Done()
 	}
 	stop()
@@ -272,7 +266,7 @@ func (p *program) advised(ctx context.Context, err error, c *config.Config, o ru
 		}
 	}
 	fruitless, _ := errors.AsType[*run.FruitlessError](err)
-	err = fmt.Errorf("%w\nif that is as it should be: --refused skip", err)
+	err = fmt.Errorf("%w\nif this is intended, give --refused skip", err)
 	if fruitless.NoLabels() && !joins(c, o) && namesLabel(c.Record, o.data) {
 		return usageError{err}
 	}

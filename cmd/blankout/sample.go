@@ -113,27 +113,27 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	p.note(fmt.Sprintf("%s: %s", path, s))
 	result := &sampleResult{Records: s.records, Labeled: s.labeled, Refused: s.refused, Classes: s.schema.Classes, Warnings: []string{}}
 	if s.records == 0 {
-		result.Warnings = append(result.Warnings, path+": there is no record in it")
+		result.Warnings = append(result.Warnings, path+": it contains no record")
 	}
 	if s.refused > 0 {
-		result.Warnings = append(result.Warnings, "the first record refused: "+event.Printable(s.first))
+		result.Warnings = append(result.Warnings, "the first record was refused: "+event.Printable(s.first))
 	}
 	if s.records > s.refused && s.labeled == 0 && !c.Unlabeled {
-		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has a label: is record.label = %q the field that holds it?%s", c.Label, s.labelFields(" It could be ")))
+		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has the field record.label = %q: name the label's field%s", c.Label, s.labelFields(" Candidates: ")))
 	}
 	switch names := s.classes(); {
 	case len(names) == 0 || len(c.Classes) > 0:
 	case s.numbers() || len(names) > max(c.MaxClasses, 2):
 		result.Warnings = append(result.Warnings, s.classAdvice(c))
 	default:
-		p.note("the classes, which record.classes can name: " + quoted(names...))
+		p.note("the classes, for record.classes: " + quoted(names...))
 	}
 	if text := watch.OddTime(s.time, c.Time); c.Time != "" && text != "" {
 		result.Warnings = append(result.Warnings, text)
 	}
 	result.Warnings = append(result.Warnings, s.schema.LabelSpellings()...)
 	if names := s.classes(); len(names) == 1 && s.labeled > 1 {
-		result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: there is nothing to tell it from", plural(s.labeled, "record"), names[0]))
+		result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: at least two classes are needed", plural(s.labeled, "record"), names[0]))
 	}
 	for _, f := range s.written {
 		result.Warnings = append(result.Warnings, f.String())
@@ -183,9 +183,9 @@ func (s *sample) classAdvice(c record.Config) string {
 	text := fmt.Sprintf("the label has %s%d different values in the first %s", many, len(names), plural(s.records, "record"))
 	switch {
 	case s.numbers():
-		return text + ": for regression set the loss to squared (--loss squared)"
+		return text + ": for regression set learner.loss to squared (--loss squared)"
 	case len(names) > draftClasses:
-		return text + fmt.Sprintf(": is record.label = %q the field that holds it?", c.Label)
+		return text + fmt.Sprintf(": check that record.label = %q is the label's field", c.Label)
 	}
 	return text + fmt.Sprintf(", and record.max_classes is %d: set record.classes = %s", c.MaxClasses, quoted(names...))
 }
@@ -232,7 +232,7 @@ func adviseOn(ctx context.Context, in stream.Input) string {
 	case err != nil: // the run has just read them, and said what it could
 		return ""
 	case s.labeled == 0:
-		return s.labelFields("fields that could be the label, which are in every event and have few values: ")
+		return s.labelFields("fields that could be the label, because they are in every event and have few values: ")
 	case len(in.Record.Classes) == 0 && len(s.schema.Classes) > in.Record.MaxClasses:
 		return s.classAdvice(in.Record)
 	}
@@ -361,7 +361,7 @@ func (f sampled) leftOut(s *event.Schema, events int) string {
 	if left < leftOutLeast || 10*zero > left {
 		return ""
 	}
-	return fmt.Sprintf("%s are left out of a third or more of the events, where they count as missing, and never 0 where they are there: if what is left out means 0, set record.absent = \"zero\"",
+	return fmt.Sprintf("%s are absent from at least a third of the events, which counts as missing, and never 0 elsewhere: if absent means 0, set record.absent = \"zero\"",
 		plural(left, "numeric field"))
 }
 
@@ -376,7 +376,7 @@ func (r *readings) suspicion() string {
 	for _, e := range epochs {
 		// From 2001 to 2100, and not one and the same.
 		if r.low >= 1e9*e.per && r.high < 4.1e9*e.per && r.high > r.low {
-			return fmt.Sprintf("a time in %s since 1970 (%.0f to %.0f), which only grows: name it in record.time, or in record.drop", e.unit, r.low, r.high)
+			return fmt.Sprintf("a growing time in %s since 1970 (%.0f to %.0f): name it in record.time or record.drop", e.unit, r.low, r.high)
 		}
 	}
 	distinct := max(len(r.numbers), len(r.columns))
@@ -387,9 +387,9 @@ func (r *readings) suspicion() string {
 	case len(r.columns) > 0:
 		return fmt.Sprintf("an id or a time (%s): name it in record.id, record.time or record.drop", different(distinct))
 	case r.whole && r.rising >= r.n*95/100:
-		return fmt.Sprintf("a counter or an id (%s, and each is larger than the one before): name it in record.id or record.drop", different(distinct))
+		return fmt.Sprintf("a counter or an id (%s, each larger than the one before): name it in record.id or record.drop", different(distinct))
 	case r.whole && r.n >= 100 && distinct >= r.n*99/100 && r.high-r.low >= max(1e6, 1e3*float64(r.n)): // a price is smaller, and comes again
-		return fmt.Sprintf("an id (%s, whole numbers from %.0f to %.0f): name it in record.id, record.drop or, if it comes again, record.categorical", different(distinct), r.low, r.high)
+		return fmt.Sprintf("an id (%s, whole numbers from %.0f to %.0f): name it in record.id, record.drop or, if values repeat, record.categorical", different(distinct), r.low, r.high)
 	}
 	return ""
 }

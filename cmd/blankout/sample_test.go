@@ -58,8 +58,8 @@ func TestSample(t *testing.T) {
 		t.Errorf("named %q, want %q\n%s", got, want, said)
 	}
 	for _, want := range []string{
-		`field "seconds" looks like a time in seconds since 1970 (1763000000 to 1763000166)`, `field "ms" looks like a time in milliseconds since 1970`,
-		`field "ns" looks like a time in nanoseconds`, `field "serial" looks like a counter or an id (500 of 500 readings are different`,
+		`field "seconds" looks like a growing time in seconds since 1970 (1763000000 to 1763000166)`, `field "ms" looks like a growing time in milliseconds since 1970`,
+		`field "ns" looks like a growing time in nanoseconds`, `field "serial" looks like a counter or an id (500 of 500 readings are different`,
 		`field "user" looks like an id (`, "500 records, 500 labeled of 2 classes, 0 refused",
 	} {
 		if !strings.Contains(said, want) {
@@ -106,7 +106,7 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 		if code := execute(t.Context(), []string{"config", "check", "--sample", path, "--set", cmp.Or(test.set, "record.bits=22")}, strings.NewReader(""), &log, &log); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, &log)
 		}
-		if got := strings.Contains(log.String(), "30 numeric fields are left out of a third or more of the events"); got != want {
+		if got := strings.Contains(log.String(), "30 numeric fields are absent from at least a third of the events"); got != want {
 			t.Errorf("share %v: %s", share, &log)
 		}
 	}

@@ -26,13 +26,13 @@ import (
 func (o *trainFlags) checkSelection() error {
 	switch {
 	case o.folds > 0 && len(o.validation) > 0:
-		return fmt.Errorf("--folds and --validation both say what to choose on: give one of them")
+		return fmt.Errorf("--folds and --validation exclude each other")
 	case (o.folds > 0 || len(o.validation) > 0) != (len(o.grid) > 0):
-		return fmt.Errorf("--grid goes with --folds or --validation")
+		return fmt.Errorf("--grid needs --folds or --validation")
 	case len(o.grid) > 0 && loss.IsRegression(o.config.Loss):
 		return fmt.Errorf("--grid compares classification errors: loss %s is for regression", o.config.Loss)
 	case o.plot != "" && len(o.grid) == 0:
-		return fmt.Errorf("--plot draws the --grid: there is none")
+		return fmt.Errorf("--plot needs --grid")
 	}
 	if ending := filepath.Ext(o.plot); o.plot != "" && ending != ".svg" && ending != ".png" {
 		return fmt.Errorf("--plot %s: want a name that ends in .svg or .png", o.plot)
@@ -139,7 +139,7 @@ func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Da
 	err := o.data.eachPlaced(ctx, o.validation, schema, func(in *packedBatch, i int, _ func() string) error {
 		e := &in.Examples[i]
 		if e.Label >= known {
-			return fmt.Errorf("label %.40q is none of the training classes %q", in.Schema.Classes[e.Label], d.Schema.Classes)
+			return fmt.Errorf("label %.40q is not one of the training classes %q", in.Schema.Classes[e.Label], d.Schema.Classes)
 		}
 		if scaler != nil {
 			x = scaler.Standardized(e, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
@@ -181,7 +181,7 @@ func plotTable(t *batch.Ranking, path string) error {
 		f.Series = append(f.Series, s)
 	}
 	if len(t.Candidates) > 10 {
-		f.Title = fmt.Sprintf("Held-out error: those of %d candidates that are best at some level", len(t.Candidates))
+		f.Title = fmt.Sprintf("Held-out error: the candidates (of %d) that are best at some level", len(t.Candidates))
 	}
 	if err := f.SaveAs(path); err != nil {
 		return err

@@ -29,14 +29,14 @@ func (p *program) serve() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve DIR|MODEL|REPORT",
 		Short: "Show a checkpoint, model or validation report on the page",
-		Long: `serve shows the page of run over what is on disk, until it is interrupted: the newest
-checkpoint of a directory with its measures and curves, a model file, which can be tried
-with events, or one report of a validation. It changes nothing there. Without --address it listens at the
-address in the variable BLANKOUT_HTTP_ADDRESS, else on a free port, which it names.`,
+		Long: `serve shows the page of run for files until it is interrupted: the newest checkpoint of a
+directory with measures and curves, a model with a form to try events, or a validation
+report. It changes no file. Without --address it listens at BLANKOUT_HTTP_ADDRESS, or
+on a free port, which it prints.`,
 		Example: "  blankout serve checkpoints\n  blankout serve model.blankout --address 127.0.0.1:0",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{errors.New("serve wants one checkpoint directory, model or report")}
+				return usageError{errors.New("serve: name one checkpoint directory, model or report")}
 			}
 			return nil
 		},
@@ -54,7 +54,7 @@ address in the variable BLANKOUT_HTTP_ADDRESS, else on a free port, which it nam
 		},
 	}
 	c.Flags().StringVar(&address, "address", "", "`HOST:PORT` to listen on; port 0 takes a free one")
-	c.Flags().StringVar(&reports, "reports", "", "directory of validation reports [reports next to or in DIR]")
+	c.Flags().StringVar(&reports, "reports", "", "directory of validation reports [reports, next to or in DIR]")
 	return c
 }
 
@@ -68,7 +68,7 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 		}
 		v := &batch.Validation{}
 		if err := json.Unmarshal(data, v); err != nil || v.ID == "" {
-			return s, refusedError{fmt.Errorf("%s: this is no report of a validation (%w)", path, errors.Join(err, errors.New("it has no id")))}
+			return s, refusedError{fmt.Errorf("%s: this is not a validation report (%w)", path, errors.Join(err, errors.New("it has no id")))}
 		}
 		if s.Reports, _, err = serve.OpenReports("", 1); err != nil {
 			return s, err

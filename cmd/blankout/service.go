@@ -73,7 +73,7 @@ func newRunner(learners []contender, v validate.Config, join *joining, store *ch
 		var refused []checkpoint.Refusal
 		file, refused, err = store.Load()
 		for _, refusal := range refused {
-			log.Warn("a checkpoint was refused, the one before it is tried", "name", refusal.Name, "err", refusal.Err)
+			log.Warn("a checkpoint cannot be used; trying the one before", "name", refusal.Name, "err", refusal.Err)
 		}
 	}
 	switch {
@@ -81,7 +81,7 @@ func newRunner(learners []contender, v validate.Config, join *joining, store *ch
 		if err = beginLearners(r, learners); err != nil {
 			return nil, usageError{err}
 		}
-		log.Info("starting with no checkpoint", "directory", store.Dir())
+		log.Info("starting without a checkpoint", "directory", store.Dir())
 	case err != nil:
 		return nil, err
 	default:
@@ -97,7 +97,7 @@ func newRunner(learners []contender, v validate.Config, join *joining, store *ch
 		if info, err := os.Stat(filepath.Join(store.Dir(), file.Name)); err == nil { // not of objects
 			r.Saved = run.SaveStatus{Name: file.Name, Bytes: info.Size(), At: info.ModTime()}
 		}
-		log.Info("going on from a checkpoint", "name", file.Name, "events", r.Learner.Report().Events)
+		log.Info("resuming from a checkpoint", "name", file.Name, "events", r.Learner.Report().Events)
 	}
 	if len(learners[0].record.Classes) == 0 {
 		online.TakeMoreClasses(r.Schema)
@@ -159,7 +159,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 		return nil, err
 	}
 	if len(foreign) > 0 {
-		log.Warn("files among the reports are none, they are left alone", "files", foreign)
+		log.Warn("some files in the reports directory are not reports; they are ignored", "files", foreign)
 	}
 	s.runner.Report = reports.Add
 	for _, v := range s.validators() {
@@ -249,12 +249,12 @@ func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Sto
 		return nil, err
 	}
 	if store.Ousted != "" {
-		log.Warn("another learner had the checkpoints and did not give them up: if it still runs, it stops when it saves next", "checkpoints", store.Dir(), "learner", store.Ousted)
+		log.Warn("another learner owned the checkpoints and did not release them: if it still runs, it stops at its next save", "checkpoints", store.Dir(), "learner", store.Ousted)
 	}
 	store.MinFree = c.Checkpoint.MinFree
 	s.close = append(s.close, store.Close)
 	if open := readable(string(c.Checkpoint.Directory), c.Validate.Directory); len(open) > 0 {
-		log.Warn("an earlier program wrote these files so that other users of this machine can read them, and they hold events; new ones only their owner can. To close one: chmod go= FILE", "files", len(open), "first", open[0])
+		log.Warn("other users of this machine can read these older files, which contain events: chmod go= FILE prevents it", "files", len(open), "first", open[0])
 	}
 	return store, nil
 }
@@ -304,7 +304,7 @@ func readable(checkpoints, reports string) (names []string) {
 func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
 	var join *joining
 	if joins(c, o) && len(c.Challengers) > 0 {
-		return usageError{errors.New("[[challenger]]: with delayed labels an event waits with the prediction of one learner: leave the challengers out, or join the labels before")}
+		return usageError{errors.New("[[challenger]]: not supported with delayed labels: remove the challengers, or join the labels before learning")}
 	}
 	if joins(c, o) {
 		if err := checkJoin(c, o); err != nil {
@@ -351,7 +351,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 			if o.data == "" {
 				what = "what comes over HTTP"
 			}
-			return usageError{fmt.Errorf("validate.policy adopt: %s cannot be read again", what)}
+			return usageError{fmt.Errorf("validate.policy adopt: %s cannot be read again, which adopt needs", what)}
 		}
 	}
 	return nil
@@ -415,7 +415,7 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 			// No checkpoint or commit passes a dead letter before it is safe, so nothing is
 			// lost and the run has not failed.
 			if err := d.Close(); err != nil {
-				log.Warn("dead letters could not be stored; the next start reads their records again", "err", err)
+				log.Warn("dead letters cannot be stored; the next start reads their records again", "err", err)
 			}
 			return nil
 		})
@@ -464,7 +464,7 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 	s.close = append(s.close, func() error {
 		err := events.Close()
 		if file, ok := events.(*stream.File); ok && file.Held() > 0 {
-			log.Warn("the file ends within a record (a line without a newline, an object without its brace): it may still be written, and is left to the next run; if it is whole, end it", "record", file.Place(file.Held()-1))
+			log.Warn("the file ends within a record (no newline or closing brace): the next run reads it; if the record is complete, add a newline", "record", file.Place(file.Held()-1))
 		}
 		return err
 	})

@@ -58,41 +58,40 @@ func (p *program) simulate() *cobra.Command {
 	o.fit.Estimators = estimators.All()
 	c := &cobra.Command{
 		Use:   "simulate -m MODEL[,MODEL…] -d FILE [--nightmare NIGHTMARE] [-o DIR]",
-		Short: "Replay recorded events while features die, and plot the errors",
-		Long: `simulate lets models and learners meet recorded events in nightmares: features that
-die, drift or turn noisy. With -o it writes results.json, results.csv, results.md and figures
-(PNG and SVG) of the error against the level of the nightmare and over time.
+		Short: "Replay recorded events while features die, and measure the error",
+		Long: `simulate replays recorded events to models and learners in nightmares: features die, drift
+or become noisy. -o writes results.json, results.csv, results.md and figures (PNG and SVG)
+of the error by the level of the nightmare and over time.
 
-What dies has two curves, with the same masks. Declared: the dead features are known to be
-missing, and the model's missing policy answers. Silent: a dead number reads its neutral value,
-its mean or 0, everything else is not sent, and nothing says so. The last line compares them;
-learner.silent_missing learns for silent loss. Without --nightmare 30, 50 and 70 % of the
-features die, with --learn in the second half of the events.
+Dead features have two curves with the same masks. Declared: the features are missing, and
+the missing policy applies. Silent: a dead number reads its mean or 0, other features are
+absent, and nothing is declared; learner.silent_missing prepares a model for it. The last line
+compares the curves. Without --nightmare, 30, 50 and 70 % of the features die, with --learn in
+the second half of the events.
 
   random:SHARE         every feature dies with this probability
-  groups:SHARE         every group of features does (record.groups, --groups, else fields)
-  worst:K              the K features die that the model needs most for the true class
+  groups:SHARE         every group of features dies (record.groups, --groups, else fields)
+  worst:K              the K features that support the true class most die
   group:NAME           a field, a group of fields, or columns by number as in 1-8
   group:*              each field and group in turn
   burst:NAME@A-B       a group dies at event A (from 0) and returns at event B
   block:R,C,H,W        a rectangle of an image; block:SIZE: a square, anywhere
   drift:NAME:A,B       every value x of a group becomes A x + B
-  stuck:NAME:VALUE     every value of a group becomes VALUE; found to be stuck, and not
+  stuck:NAME:VALUE     every value of a group becomes VALUE, detected and undetected
   noise:[NAME:]SD      normal noise is added
 
 With a loss of regression, errors are root mean squared errors (RMSE)
 and mean absolute errors (MAE) in the unit of the labels.
 
-The last number may be a list or, anywhere, a range: random:0..0.9/0.1, worst:0,5,10.
-Every one may end in @A-B, events or percentages: drift:temperature:1,5@30%-60%.
+The last number may be a list or a range: worst:0,5,10 or random:0..0.9/0.1. A nightmare may
+end in @A-B, events or percentages: drift:temperature:1,5@30%-60%.
 
-A checkpoint tells how its events are read; flags override that, and -f replaces it.
+A checkpoint contains its record settings; flags override them, and -f replaces them.
 
-Models do not learn. --learn adds a learner that does, of the settings of -f and
-those given, and whose error is progressive: each event is scored before it is
-learned. --train FILE follows the protocol of the papers: every setting of --grid is
-trained, and for each nightmare each loss takes the one that does best on events held
-out from FILE that are deleted in the same way.`,
+Models do not learn. --learn adds a learner with the settings of -f and those given; its
+error is progressive: each event is scored before it is learned. --train FILE follows the
+papers: it trains every setting of --grid, and for each nightmare each loss takes the
+setting that is best in it on events held out from FILE.`,
 		Example: "  blankout simulate -m model -d test.svm\n" +
 			"  blankout simulate --learn --learn=silent_missing=0.5 -d train.svm\n" +
 			"  blankout simulate -m model -d test.svm --nightmare random:0..0.9/0.1 --repeat 10 --seed 7 -o nightmares\n" +
@@ -116,29 +115,29 @@ out from FILE that are deleted in the same way.`,
 	o.data.addForModel(c)
 	f := c.Flags()
 	f.StringSliceVarP(&o.models, "model", "m", nil, "models, checkpoints or snapshots, `FILE` or NAME=FILE")
-	f.StringArrayVar(&o.nightmares, "nightmare", nil, "`NIGHTMARE`, several for as many tables and figures")
+	f.StringArrayVar(&o.nightmares, "nightmare", nil, "`NIGHTMARE`; repeat the flag for more tables and figures")
 	f.StringVar(&o.deletes[0], "delete", "", "`D,…`: short for --nightmare random:D,…")
 	f.StringVar(&o.deletes[1], "delete-groups", "", "`D,…`: short for --nightmare groups:D,…")
 	f.StringArrayVar(&o.groups, "group", nil, "`NAME=COLUMNS`: name columns of a sparse format, as in sensor1=1-8,17-24")
-	f.BoolVar(&o.declared, "declared", false, "show the declared curve alone")
+	f.BoolVar(&o.declared, "declared", false, "show only the declared curve")
 	f.BoolVar(&o.rescale, "rescale", false, "add a curve: drop dead features, and multiply the others by 1/(fraction left)")
 	addMissingFlag(c, &o.missing)
-	f.IntVar(&o.replay.Repeat, "repeat", 5, "`R` random draws; two or more give confidence bands")
-	f.Uint64Var(&o.replay.Seed, "seed", 0, "seed of all random choices")
-	f.IntVar(&o.replay.Bins, "bins", 50, "number of intervals in the error over time")
+	f.IntVar(&o.replay.Repeat, "repeat", 5, "repeat random draws `R` times; two or more give confidence bands")
+	f.Uint64Var(&o.replay.Seed, "seed", 0, "seed of all random draws")
+	f.IntVar(&o.replay.Bins, "bins", 50, "number of points of the error over time")
 	f.IntVar(&o.maxEvents, "max-events", 0, "take the first `N` events only")
-	f.StringArrayVar(&o.learn, "learn", nil, "a learner, with `KEY=VALUE …` of [learner] changed\nas in --learn=noise=none; alone: with none changed")
+	f.StringArrayVar(&o.learn, "learn", nil, "add a learner with `KEY=VALUE …` of [learner], as in --learn=noise=none\nwithout a value: with the settings of -f")
 	f.Lookup("learn").NoOptDefVal = " "
-	f.StringSliceVar(&o.delays, "label-delay", nil, "instead of a nightmare: the labels come `DELAY,…` events later\n"+simulate.DelayUsage())
+	f.StringSliceVar(&o.delays, "label-delay", nil, "instead of a nightmare: labels arrive `DELAY,…` events later\n"+simulate.DelayUsage())
 	f.StringArrayVar(&o.train, "train", nil, "choose settings of models trained on `FILE`")
-	f.StringSliceVar(&o.losses, "loss", []string{"logistic"}, "with --train: the losses to compare, `NAME[:BOUND]` or as train names them")
+	f.StringSliceVar(&o.losses, "loss", []string{"logistic"}, "with --train: losses to compare, `NAME[:BOUND]`, as in train")
 	f.Lookup("loss").DefValue = "logistic"
-	f.StringArrayVar(&o.grid, "grid", nil, "with --train: `KEY=VALUE,…` to choose from, as of train; several make a grid")
-	f.Float64Var(&o.holdOut, "hold-out", 0.2, "with --train: the fraction of the file's events to choose by")
+	f.StringArrayVar(&o.grid, "grid", nil, "with --train: `KEY=VALUE,…` to choose from, as in train; several make a grid")
+	f.Float64Var(&o.holdOut, "hold-out", 0.2, "with --train: the fraction of the file's events to choose on")
 	f.Float64Var(&o.fit.Tol, "tol", 1e-4, "with --train: a certified gap of at most `R` times the objective")
 	f.IntVar(&o.replay.Threads, "threads", runtime.GOMAXPROCS(0), "at most `N` threads; the result does not depend on it")
 	f.StringVarP(&o.out, "output", "o", "", "write tables and figures into `DIR`")
-	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	for name, values := range map[string][]string{
 		"nightmare": {"random:0..0.9/0.1", "groups:0..0.9/0.1", "worst:0,1,2,5,10,20", "group:*", "burst:", "block:", "drift:", "stuck:", "noise:"},
 		"loss":      {"hinge", "logistic", "hinge:chen", "logistic:chen", "quadratic", "fdrop:10", "squared", "absolute"},
@@ -203,7 +202,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	case r.Bins < 1:
 		return fmt.Errorf("--bins %d: want at least 1", r.Bins)
 	case len(o.train) > 0 && (len(o.models) > 0 || len(o.learn) > 0 || o.data.settings.file != ""):
-		return errors.New("--train chooses among models of its own: give it alone, without -m, -f and --learn")
+		return errors.New("--train excludes -m, -f and --learn")
 	case len(o.train) == 0 && len(o.models) == 0 && len(o.learn) == 0 && o.data.settings.file == "":
 		return errors.New("name a model with -m, a learner with --learn or -f, or a file with --train")
 	case !(o.holdOut > 0 && o.holdOut < 1):
@@ -214,11 +213,11 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	if len(o.train) == 0 {
 		for _, name := range []string{"loss", "grid", "hold-out", "tol"} {
 			if c.Flags().Changed(name) {
-				return fmt.Errorf("--%s goes with --train", name)
+				return fmt.Errorf("--%s needs --train", name)
 			}
 		}
 		if n := len(o.data.paths); slices.Contains(o.data.paths, "-") && (n > 1 || len(o.models)+len(o.learn) > 1) {
-			return errors.New("-d -: standard input can be read only once, by one model")
+			return errors.New("-d -: standard input can be read only once: give one model")
 		}
 	}
 	return nil
@@ -407,7 +406,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 			}
 		}
 		if s.Examples, s.Schema = first.Examples, first.Schema; loss.LabelsOf(learner.Loss) != s.Schema.Target {
-			return nil, usageError{fmt.Errorf("losses %s and %s read labels in different ways: replay such learners apart", first.Learn.Loss, learner.Loss)}
+			return nil, usageError{fmt.Errorf("losses %s and %s read labels differently: replay these learners separately", first.Learn.Loss, learner.Loss)}
 		}
 		*learner = learner.Among(declares, grouped)
 		subjects = append(subjects, s)
@@ -452,7 +451,7 @@ func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName s
 				return nil, err
 			}
 			if len(classes) < 2 {
-				return nil, refusedError{fmt.Errorf("%s: fewer than two classes: nothing to tell apart", strings.Join(paths, " "))}
+				return nil, refusedError{fmt.Errorf("%s: fewer than two classes", strings.Join(paths, " "))}
 			}
 			records.Classes = classes
 		}
@@ -492,7 +491,7 @@ func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen 
 	}
 	for _, l := range o.losses[1:] {
 		if loss.LabelsOf(l) != loss.LabelsOf(o.losses[0]) {
-			return nil, nil, usageError{fmt.Errorf("--loss %s,%s: one is for regression, the other for classes: compare them apart", o.losses[0], l)}
+			return nil, nil, usageError{fmt.Errorf("--loss %s,%s: one is for regression, the other for classes: compare them separately", o.losses[0], l)}
 		}
 	}
 	schema, err := findSchema(ctx, data, o.train, o.losses[0])
@@ -557,7 +556,7 @@ func drawResult(out io.Writer, r *simulate.Result) {
 			}
 		}
 		if len(values) > 1 {
-			fmt.Fprintf(out, "%s  %.4g to %.4g  %s, the dead are %s: %s\n", sparkline(values), values[0], values[len(values)-1],
+			fmt.Fprintf(out, "%s  %.4g to %.4g  %s, dead features %s: %s\n", sparkline(values), values[0], values[len(values)-1],
 				event.Printable(c.Subject), c.Treatment, event.Printable(c.Nightmare))
 		}
 	}

@@ -21,7 +21,7 @@ import (
 func (o *simulateFlags) checkDelays(c *cobra.Command) error {
 	for _, name := range []string{"nightmare", "delete", "delete-groups", "group", "dead", "rescale", "missing-policy", "repeat", "train", "loss", "grid", "hold-out", "tol"} {
 		if c.Flags().Changed(name) {
-			return fmt.Errorf("--%s does not go with --label-delay: features do not die there", name)
+			return fmt.Errorf("--label-delay excludes --%s: no features die", name)
 		}
 	}
 	for _, text := range o.delays {
@@ -31,13 +31,13 @@ func (o *simulateFlags) checkDelays(c *cobra.Command) error {
 	}
 	switch {
 	case len(o.models) > 0:
-		return errors.New("-m does not go with --label-delay: a model learns nothing; name learners with --learn")
+		return errors.New("--label-delay excludes -m: name learners with --learn")
 	case o.replay.Bins < 1:
 		return fmt.Errorf("--bins %d: want at least 1", o.replay.Bins)
 	case len(o.data.paths) == 0 || slices.Contains(o.data.paths, "-"):
 		return errors.New("name a file of examples with -d; standard input cannot be read again")
 	case len(o.learn) > 1:
-		return errors.New("--label-delay is about one learner: give --learn once")
+		return errors.New("--label-delay needs one learner: give --learn once")
 	}
 	return nil
 }

@@ -16,17 +16,16 @@ func (p *program) stdio() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stdio",
 		Short: "Learn and predict for another program, in frames on standard input and output",
-		Long: `stdio lets another program learn and predict: it reads requests from standard input and
-answers each on standard output until the input ends. One process holds as many
-learners as the program asks for. The Python package starts it; docs/http.md
-describes the frames for programs in other languages.
+		Long: `stdio reads requests from standard input and answers each on standard output until the
+input ends. A process can hold several learners. The Python package uses it; docs/http.md
+describes the frames for other languages.
 
-It reads no configuration: settings come with the request that makes a learner.`,
+It reads no configuration: each request that creates a learner contains its settings.`,
 		Example: "  blankout stdio",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if isTerminal(p.stdin) {
-				return usageError{errors.New("stdio: standard input is a terminal: a program is to write requests to it, see docs/http.md")}
+				return usageError{errors.New("stdio: standard input is a terminal: connect a program that writes requests, see docs/http.md")}
 			}
 			version, _ := buildVersion()
 			if err := stdio.New(version).Serve(c.Context(), p.stdin, p.stdout); err != nil && !errors.Is(err, context.Canceled) {

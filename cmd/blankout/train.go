@@ -63,17 +63,16 @@ func (p *program) train() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "train -d FILE [-m MODEL]",
 		Short: "Compute the exact solution from a file or a topic",
-		Long: `train minimizes the regularized expected loss of a linear model under feature noise,
-and says how far from the minimum it may be: the certificate is an upper bound.
+		Long: `train minimizes the regularized expected loss of a linear model under feature noise. Its
+certificate is an upper bound of the distance to the minimum.
 
 The objective is |w|^2 + 2c sum loss for the hinge and |w|^2 + c sum loss for the
 other losses; with --l2 X it is X|w|^2 + sum loss, and --l1 X adds X|w|_1. The
 certificate bounds objective - minimum.
 
---solver online makes passes of the online learner instead. It predicts every example
-before it learns it, which gives the progressive error. With --json, or after several
-passes, it looks at all of them once more for the objective and the training error.
-There --noise and --standardize are auto unless given.`,
+--solver online runs the online learner instead. It predicts every example before learning
+it, which gives the progressive error. With --json, or after several passes, it also
+computes the objective and the training error. --noise and --standardize default to auto.`,
 		Example: "  blankout train -d train.svm -o model\n" +
 			"  blankout train -d train.svm --loss hinge --noise dropout:0.5 -c 0.1 -o model --json\n" +
 			"  blankout train -d train.csv --label class --folds 5 --grid c=0.1,1,10 --grid noise=none,dropout:0.5\n" +
@@ -105,40 +104,40 @@ There --noise and --standardize are auto unless given.`,
 	o.data.join.add(c)
 	o.online.add(c)
 	f := c.Flags()
-	f.StringVarP(&o.model, "output", "o", "", "write the model to `FILE` (-m too)")
+	f.StringVarP(&o.model, "output", "o", "", "write the model to `FILE` (also -m)")
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`, as -o")
 	_ = f.MarkHidden("model") // its name before -o was that of all commands
 	t := &o.config
-	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`, as logistic or hinge, for regression squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
-	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact, over all masks of dropout, for events of at most 16 features")
-	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to tolerate, as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\ndropout:Q+group:Q is of features and, independently, of groups; group:NAME=Q,… gives groups\nrates of their own, observed those at which they are missing from the examples")
-	f.StringVar(&o.silentValue, "silent-value", string(model.SilentAuto), "of --noise silent:D and silent-group:D: what a dead feature reads, `auto|mean|zero`\nauto: 0 where one of a hundred readings of it, and of all numbers, is 0; else its mean")
-	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "`COST` of the losses against |w|^2")
+	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`: logistic, hinge or, for regression, squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
+	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact (over all dropout masks, for at most 16 features in an event)")
+	f.StringVar(&t.Noise, "noise", t.Noise, "`NOISE` to tolerate, such as dropout:0.3; online also auto\n"+valuesUsage(loss.NoiseNames())+";\ndropout:Q+group:Q deletes features and, independently, groups; group:NAME=Q,… sets the rate of each\ngroup; observed takes the rates at which groups are missing from the examples")
+	f.StringVar(&o.silentValue, "silent-value", string(model.SilentAuto), "with --noise silent:D or silent-group:D: the value of a dead feature, `auto|mean|zero`\nauto: 0 if at least 1 % of its values, and of all numbers, are 0; else its mean")
+	f.Float64VarP(&t.Cost, "cost", "c", t.Cost, "weight of the losses against |w|^2 (`COST`)")
 	f.Float64Var(&t.L2, "l2", 0, "penalty `X`|w|^2 and losses of weight 1, instead of -c")
 	t.L2 = -1
-	f.Float64Var(&t.L1, "l1", 0, "penalty `X`|w|_1 as well, which leaves weights at 0")
+	f.Float64Var(&t.L1, "l1", 0, "add the penalty `X`|w|_1, which leaves weights at 0")
 	f.Float64Var(&t.Ell, "ell", t.Ell, "margin of the hinge and the squared hinge")
-	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "free, penalized or none")
+	f.StringVar((*string)(&t.Intercept), "intercept", string(t.Intercept), "intercept: free, penalized or none")
 	f.StringVar(&t.Multiclass, "multiclass", t.Multiclass, "ovr: each class against the rest; ovo: each pair of classes")
-	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs, smo or online (default: the exact one that fits)")
+	f.StringVar((*string)(&t.Solver), "solver", "", "newton, irls, lbfgs, smo or online (default: the exact solver that suits)")
 	f.Float64Var(&t.Tol, "tol", t.Tol, "stop at a certified gap of `R` times the objective")
-	f.IntVar(&t.Copies, "copies", 0, "`M` explicitly corrupted copies of every example instead of the expectation")
-	f.StringVar(&t.Prior, "prior", t.Prior, "of t-logistic: student or l2")
+	f.IntVar(&t.Copies, "copies", 0, "use `M` corrupted copies of every example instead of the expectation")
+	f.StringVar(&t.Prior, "prior", t.Prior, "prior of t-logistic: student or l2")
 	f.StringArrayVar(&o.unlabeled, "unlabeled", nil, "`FILE` of examples without labels")
-	f.Float64Var(&t.Alpha, "unlabeled-weight", 0.4, "weight of the unlabeled examples in the noising penalty, online in the metric")
+	f.Float64Var(&t.Alpha, "unlabeled-weight", 0.4, "weight of unlabeled examples in the noise penalty, online in the accumulators")
 	f.StringVar(&o.scaler, "scaler", "", "standardize the features as the `MODEL` does")
-	f.Uint64Var(&t.Seed, "seed", 0, "seed of the corrupted copies, the folds, random starts and epochs")
+	f.Uint64Var(&t.Seed, "seed", 0, "seed of corrupted copies, folds, random starts and epochs")
 	f.IntVar(&t.Threads, "threads", t.Threads, "at most `N` threads; the result does not depend on it")
 	f.IntVar(&o.folds, "folds", 0, "choose among --grid by cross validation with `K` folds")
 	f.StringArrayVar(&o.validation, "validation", nil, "choose among --grid on the examples of `FILE`")
 	f.StringArrayVar(&o.grid, "grid", nil, "`KEY=VALUE,…` to choose from, as c=0.1,1,10; several make a grid\nc, l2, l1, ell, alpha, loss, bound, noise, level, q, group, t, k, intercept, multiclass, prior; of\ndropsvm also kernel, sigma, degree, drop-q, keep, epochs")
-	f.Float64Var(&o.missing, "expected-missing", 0, "choose settings for a fraction `D` of the features deleted at random\nonline: declared missing; for silent loss see --silent-missing")
+	f.Float64Var(&o.missing, "expected-missing", 0, "choose settings for a fraction `D` of the features deleted at random\nonline: declared missing; for undeclared loss see --silent-missing")
 	addMissingFlag(c, &o.online.config.MissingPolicy)
-	f.IntVar(&o.covariance, "covariance-max-fields", 0, "let the model impute missing numbers of the first `N` columns from the others\n256 is a good bound, and the default of --solver online; 0 is none")
-	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion into `FILE`, .svg or .png\nand by each numeric setting into FILE-KEY")
-	f.StringVar(&o.influences, "influences", "", "of t-logistic: write every example's influence to `FILE`\na small one marks a label that is probably wrong")
+	f.IntVar(&o.covariance, "covariance-max-fields", 0, "let the model impute the first `N` numeric columns from the others\n256 is a good bound and the default of --solver online; 0 disables imputation")
+	f.StringVar(&o.plot, "plot", "", "draw the grid's errors by deletion to `FILE`, .svg or .png,\nand by each numeric setting to FILE-KEY")
+	f.StringVar(&o.influences, "influences", "", "with t-logistic: write every example's influence to `FILE`\na small influence indicates a wrong label")
 	o.kernel.add(f)
-	f.BoolVar(&o.json, "json", false, "the result as one JSON object on standard output")
+	f.BoolVar(&o.json, "json", false, "write the result as one JSON object to standard output")
 	f.Lookup("set").Usage += "\nwith --solver online also of [learner], as in --set learner.threshold=0.3"
 	return c
 }
@@ -147,18 +146,18 @@ There --noise and --standardize are auto unless given.`,
 // with them.
 func (o *trainFlags) check(c *cobra.Command) error {
 	if c.Flags().Changed("output") && c.Flags().Changed("model") {
-		return errors.New("-o and -m both name the file of the model: give one of them")
+		return errors.New("-o and -m exclude each other")
 	}
 	if c.Flags().Changed("l2") {
 		if c.Flags().Changed("cost") && !slices.Contains([]string{"quadratic", "linear", "poisson", "exponential"}, o.config.Loss) {
-			return fmt.Errorf("-c and --l2 both weigh the losses against the penalty: give one of them")
+			return fmt.Errorf("-c and --l2 exclude each other")
 		}
 		if !(o.config.L2 >= 0) {
-			return fmt.Errorf("--l2 %v: want a number that is not negative", o.config.L2)
+			return fmt.Errorf("--l2 %v: want 0 or more", o.config.L2)
 		}
 	}
 	if len(o.unlabeled) > 0 && o.config.Solver != "online" && o.noiseless() {
-		return errors.New("--unlabeled: such examples say nothing without the expectation under a noise: name one with --noise, as dropout:0.3, without --copies")
+		return errors.New("--unlabeled needs --noise, such as dropout:0.3, without --copies")
 	}
 	if o.config.Solver == "online" {
 		return o.checkOnline(c)
@@ -173,7 +172,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--covariance-max-fields %d: want 0 to %d", n, model.MaxCovariance)
 	}
 	if o.online.config.MissingPolicy == string(model.MissingImpute) && (o.covariance == 0 || svm.IsLoss(o.config.Loss)) {
-		return fmt.Errorf("--missing-policy impute: only a linear model with a covariance imputes: add --covariance-max-fields 256")
+		return fmt.Errorf("--missing-policy impute needs a covariance: add --covariance-max-fields 256")
 	}
 	o.standardize = string(model.StandardizeNone)
 	if c.Flags().Changed("standardize") {
@@ -182,7 +181,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 			return fmt.Errorf("--%w", err)
 		}
 		if o.scaler != "" {
-			return fmt.Errorf("--scaler and --standardize both say how to standardize: give one of them")
+			return fmt.Errorf("--scaler and --standardize exclude each other")
 		}
 		o.standardize = string(mode)
 	}
@@ -192,13 +191,13 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	}
 	if len(sets) > 0 {
 		key, _, _ := strings.Cut(sets[0], "=")
-		return fmt.Errorf("--set %s: it is for --solver online", key)
+		return fmt.Errorf("--set %s: needs --solver online", key)
 	}
 	if err := o.checkSelection(); err != nil {
 		return err
 	}
 	if loss, _, _ := strings.Cut(o.config.Loss, ":"); o.influences != "" && (loss != "t-logistic" || o.config.Copies > 0) {
-		return fmt.Errorf("--influences is for --loss t-logistic:T, without --copies")
+		return fmt.Errorf("--influences needs --loss t-logistic:T, without --copies")
 	}
 	if _, err := model.ParseSilentValue(o.silentValue); err != nil {
 		return fmt.Errorf("--silent-value %w", err)
@@ -303,11 +302,11 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
 	r.BaselineReport, r.SupportVectors = baselinesOf(d), fit.vectors
 	if o.covariance > 0 && fit.linear != nil && fit.linear.Model.Covariance == nil {
-		r.unfilled = "--covariance-max-fields: fewer than two numeric columns are held by enough of the examples, so that nothing can be imputed; fields of JSON and CSV, and columns of svmlight that nine of ten examples hold or that --standardize all makes dense, can be"
+		r.unfilled = "--covariance-max-fields: fewer than two columns can be imputed. Numeric fields of JSON and CSV can, and svmlight columns that nine of ten examples contain or that --standardize all makes dense"
 	}
 	if scaler == nil && !svm.IsLoss(o.config.Loss) {
 		if column, largest, usual, ok := d.Wildest(); ok {
-			r.wild = fmt.Sprintf("%s reaches %.3g, where it is usually near %.3g: such readings decide what is learned of the others; --standardize auto bounds them", d.Schema.Namer()(column), largest, usual)
+			r.wild = fmt.Sprintf("%s reaches %.3g but is usually near %.3g: such values dominate the model; --standardize auto bounds them", d.Schema.Namer()(column), largest, usual)
 		}
 	}
 	var suspects []string
@@ -362,7 +361,7 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 	if !r.Converged {
 		advice := "a larger --tol may help"
 		if r.unpenalized && r.Certificate == nil {
-			advice = "without a penalty there is no certificate to stop at; a small one may help, such as --l2 1e-6"
+			advice = "without a penalty there is no certificate; a small one may help, such as --l2 1e-6"
 		}
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; %s\n", r.Tol, advice)
 	}
@@ -378,11 +377,11 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		p.warn(f.String())
 	}
 	for _, class := range singles(d) {
-		fmt.Fprintf(p.stderr, "warning: class %q has one example of %s: is it a class? (--refused skip and record.classes leave others out)\n", class, humanize.Comma(int64(d.Rows())))
+		fmt.Fprintf(p.stderr, "warning: class %q has one example of %s; to exclude it, name the other classes in record.classes and give --refused skip\n", class, humanize.Comma(int64(d.Rows())))
 	}
 	if r.TrainError != nil {
 		if class, e := largestClass(d); *r.TrainError >= e*(1-1e-12) {
-			fmt.Fprintf(p.stderr, "warning: on its own training examples the model is no better than %q for all of them: the penalty or the noise may be too strong for them, see -c, --noise, --drop-q\n", class)
+			fmt.Fprintf(p.stderr, "warning: on its training examples the model is no better than always %q: the penalty or the noise may be too strong, see -c, --noise, --drop-q\n", class)
 		}
 	}
 }
@@ -403,9 +402,9 @@ func (o *trainFlags) unused(d *batch.Data) string {
 	case n == 0:
 		return ""
 	case o.config.Alpha == 0:
-		return fmt.Sprintf("%s had no label and, since --unlabeled-weight is 0, counted for nothing", plural(n, "example"))
+		return fmt.Sprintf("%s had no label and were not used, because --unlabeled-weight is 0", plural(n, "example"))
 	case o.noiseless():
-		return fmt.Sprintf("%s had no label and count for nothing: without the expectation under a noise (--noise dropout:Q) they say nothing", plural(n, "example"))
+		return fmt.Sprintf("%s had no label and were not used: they need a noise (--noise dropout:Q)", plural(n, "example"))
 	}
 	return ""
 }
@@ -473,7 +472,7 @@ func (o *trainFlags) learnerSets() (sets []string, err error) {
 			continue
 		}
 		if flag := o.data.flagFor(set); flag != "" {
-			return nil, fmt.Errorf("--set %s: there is a flag for it%s", set, flag)
+			return nil, fmt.Errorf("--set %s: use the flag%s", set, flag)
 		}
 		sets = append(sets, set)
 	}
@@ -497,7 +496,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		linear, ok := m.Model.(*model.Linear)
 		if !ok {
-			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler to lend", o.scaler)}
+			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler", o.scaler)}
 		}
 		if err := o.data.resolve(m); err != nil {
 			return nil, nil, err
@@ -551,7 +550,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	}
 	if err := data.eachPlaced(ctx, data.paths, schema, add); err != nil {
 		if len(schema.Classes) == maxClasses && online.AreNumbers(schema.Classes) {
-			err = fmt.Errorf("%w; a label that is a number to predict is learned with --loss squared, absolute, quantile:T, huber:D or poisson", err)
+			err = fmt.Errorf("%w; for regression use --loss squared, absolute, quantile:T, huber:D or poisson", err)
 		}
 		return nil, nil, err
 	}

@@ -46,12 +46,12 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f, t := c.Flags(), &o.config
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
 	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: optimizer, "+valuesUsage(rules.Names()))
-	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: choose for a fraction `D` of the groups deleted at random\n--noise auto then learns levels of groups as well")
-	f.StringVar(&t.Stuck, "stuck", t.Stuck, "online: a numeric field that stops moving is `WHAT`: missing, log (an alarm alone) or off")
+	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: expect a fraction `D` of the groups to be declared missing\n--noise auto then also learns group noise levels")
+	f.StringVar(&t.Stuck, "stuck", t.Stuck, "online: on a numeric field that repeats one value, `WHAT`: missing, log (only an alarm) or off")
 	f.Float64Var(&t.SilentMissing, "silent-missing", 0, "online: expect a fraction `D` of features to die silently")
-	f.IntVar(&t.IRLSBatch, "irls-batch", 0, "online: solve every `N` examples exactly, against a summary of those before: with --irls-window\nin addition to the optimizer, with --optimizer irls instead of it")
+	f.IntVar(&t.IRLSBatch, "irls-batch", 0, "online: solve every `N` examples exactly (mini-batch IRLS), after the optimizer's updates or,\nwith --optimizer irls, instead of them")
 	f.IntVar(&t.IRLSWindow, "irls-window", 0, "online: solve the latest `N` examples each time, a multiple of --irls-batch")
-	f.Float64Var(&t.LearningRate, "learning-rate", t.LearningRate, "online: learning rate, 0 for the optimizer's own")
+	f.Float64Var(&t.LearningRate, "learning-rate", t.LearningRate, "online: learning rate; 0 is the optimizer's default")
 	f.StringVar(&t.Standardize, "standardize", t.Standardize, "auto, all, scale or none (default none, online auto)")
 	f.Lookup("standardize").DefValue = ""
 }
@@ -84,13 +84,13 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 		names []string
 		why   string
 	}{
-		{false, []string{"silent-missing"}, "is for --solver online; an exact solution takes --noise silent:D"},
-		{false, onlineOnly, "is for --solver online"},
-		{len(o.grid) > 0, []string{"expected-missing"}, "goes with --grid, or with --solver online"},
-		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "is for --loss dropsvm"},
-		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: a target is predicted from the fields that are left, or imputed"},
-		{o.silent(), []string{"silent-value"}, "is for --noise silent:D and silent-group:D"},
-		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "is for --loss t-logistic:T; the prior of other losses is l2"},
+		{false, []string{"silent-missing"}, "needs --solver online; for an exact solution use --noise silent:D"},
+		{false, onlineOnly, "needs --solver online"},
+		{len(o.grid) > 0, []string{"expected-missing"}, "needs --grid or --solver online"},
+		{svm.IsLoss(lossName), []string{"kernel", "drop-q", "keep", "epochs"}, "needs --loss dropsvm"},
+		{!loss.IsRegression(lossName) || o.online.config.MissingPolicy != string(model.MissingRescale), []string{"missing-policy"}, "rescale is for classes: for regression use none, impute or auto"},
+		{o.silent(), []string{"silent-value"}, "needs --noise silent:D or silent-group:D"},
+		{losses || lossName == "t-logistic" || o.config.Prior == string(batch.L2Prior), []string{"prior"}, "needs --loss t-logistic:T; other losses have the prior l2"},
 	} {
 		if !f.used {
 			if err := refuseFlags(c, f.names, f.why); err != nil {
@@ -243,7 +243,7 @@ func inPercent(share float64) *float64 {
 // checkOnline makes the learner's configuration of train's flags and returns the
 // first thing wrong with them.
 func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
-	if err := refuseFlags(c, exactOnly, "is for the exact solvers"); err != nil {
+	if err := refuseFlags(c, exactOnly, "needs an exact solver"); err != nil {
 		return err
 	}
 	given := c.Flags().Changed

@@ -25,10 +25,10 @@ type kernelFlags struct {
 
 func (k *kernelFlags) add(f *pflag.FlagSet) {
 	k.config = svm.DefaultConfig()
-	f.StringVar(&k.config.Kernel, "kernel", k.config.Kernel, "of dropsvm: linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA]")
-	f.StringVar(&k.strength, "drop-q", "auto", "of dropsvm: strength of the penalty\n0 is the ordinary support vector machine, auto 1/n for n examples")
-	f.Float64Var(&k.config.Drop.Keep, "keep", k.config.Drop.Keep, "of dropsvm: probability that an entry of the kernel matrix stays")
-	f.StringVar(&k.epochs, "epochs", "inf", "of dropsvm: `N` rounds of dropping, or inf for their limit in closed form")
+	f.StringVar(&k.config.Kernel, "kernel", k.config.Kernel, "dropsvm: kernel linear, rbf[:SIGMA], poly:DEGREE or chi2[:SIGMA]")
+	f.StringVar(&k.strength, "drop-q", "auto", "dropsvm: strength of the penalty\n0 is the ordinary support vector machine, auto is 1/n for n examples")
+	f.Float64Var(&k.config.Drop.Keep, "keep", k.config.Drop.Keep, "dropsvm: probability that an entry of the kernel matrix is kept")
+	f.StringVar(&k.epochs, "epochs", "inf", "dropsvm: `N` rounds of dropping, or inf for their closed-form limit")
 }
 
 // checkKernel returns the first thing wrong with the flags of a kernel machine.
@@ -43,13 +43,13 @@ func (o *trainFlags) checkKernel() error {
 	c := &o.config
 	switch {
 	case c.Noise != "none" || c.Copies > 0:
-		return fmt.Errorf("dropsvm knows no feature noise: it drops samples (--drop-q, --keep)")
+		return fmt.Errorf("dropsvm has no feature noise: it drops samples (--drop-q, --keep)")
 	case c.L1 > 0:
-		return fmt.Errorf("dropsvm has no penalty --l1: its weights do not belong to features")
+		return fmt.Errorf("dropsvm has no --l1: its weights belong to samples, not features")
 	case c.Bound != "" && c.Bound != "gaussian":
-		return fmt.Errorf("dropsvm knows no --bound")
+		return fmt.Errorf("dropsvm has no --bound")
 	case c.Solver != "" && c.Solver != batch.SMO:
-		return fmt.Errorf("solver %q: dropsvm is solved by smo", c.Solver)
+		return fmt.Errorf("solver %q: dropsvm needs smo", c.Solver)
 	}
 	return k.config.Check(*c)
 }

@@ -51,7 +51,7 @@ var briefs = map[string]brief{
 func addHelpAll(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		if _, ok := briefs[c.Name()]; ok {
-			c.Flags().Bool(helpAll, false, "help with all flags, and more about the command")
+			c.Flags().Bool(helpAll, false, "show all flags and the full description")
 		}
 	}
 }

@@ -50,16 +50,15 @@ func (p *program) validate() *cobra.Command {
 	var settings configFlags
 	c := &cobra.Command{
 		Use:   "validate -m CHECKPOINT [-f CONFIG]",
-		Short: "Compare live weights with the exact solution on the same events",
-		Long: `validate reads the events that a checkpoint was learned from once more, up to its
-offsets, solves the same problem exactly (loss, noise, penalty, standardizing as
-frozen in the checkpoint) and says how far the live weights are from it, how both
-do on the events held out ([validate] holdout), what random deletion would do to
-them, and which single features, fields or groups would hurt most if they died.
+		Short: "Compare the current weights with the exact solution on the same events",
+		Long: `validate reads the events of a checkpoint again, up to its offsets, and solves the same
+problem exactly: loss, noise, penalty and standardization of the checkpoint. It reports the
+distance of the current weights, the accuracy of both on held-out events ([validate] holdout)
+and under random deletion, and the features, fields or groups whose loss would cost most.
 
-A directory of checkpoints stands for its newest. Without -f events are read, and
-the problem is set, as the checkpoint has it; --set overrides that. A checkpoint learned from a
-file wants the same file with -d; one whose labels came later that of the labels too.`,
+For a directory of checkpoints it takes the newest. Without -f the checkpoint's settings
+apply; --set overrides them. If the checkpoint was learned from a file, name the same file
+with -d, and a file of delayed labels with --labels.`,
 		Example: "  blankout validate -m checkpoints -f blankout.toml\n" +
 			"  blankout validate -m checkpoints -f blankout.toml --json\n" +
 			"  blankout validate -m checkpoints -f blankout.toml -d events.jsonl --set validate.holdout=0 -o exact.blankout\n" +
@@ -72,7 +71,7 @@ file wants the same file with -d; one whose labels came later that of the labels
 				return usageError{fmt.Errorf("validate: --missing-policy %w", err)}
 			}
 			if o.bound != "" && o.bound != batch.ExactBound {
-				return usageError{fmt.Errorf("validate: --bound %s: want exact, or none for that of the learner", o.bound)}
+				return usageError{fmt.Errorf("validate: --bound %s: want exact, or no --bound for the learner's", o.bound)}
 			}
 			s, err := readSaved(o.model)
 			if err == nil {
@@ -90,7 +89,7 @@ file wants the same file with -d; one whose labels came later that of the labels
 				return err
 			}
 			if o.data != "" && o.labels == "" && len(l.Labels.Topics) > 0 {
-				return usageError{fmt.Errorf("validate: -d %s: labels are delayed (labels.topics): name their file with --labels", o.data)}
+				return usageError{fmt.Errorf("validate: -d %s: labels are delayed (labels.topics): name the labels' file with --labels", o.data)}
 			}
 			if o.data == "" && o.labels != "" {
 				return usageError{fmt.Errorf("validate: --labels %s: name the file of the events with -d", o.labels)}
@@ -109,16 +108,16 @@ file wants the same file with -d; one whose labels came later that of the labels
 	}
 	settings.add(c)
 	f := c.Flags()
-	f.StringVarP(&o.model, "model", "m", "", "`CHECKPOINT`, or the newest one of a directory")
-	f.StringVarP(&o.data, "data", "d", "", "the events' `FILE`, or kafka://…, for a checkpoint learned from one")
-	f.StringVar(&o.labels, "labels", "", "the `FILE` of their labels, for a checkpoint learned with --labels")
+	f.StringVarP(&o.model, "model", "m", "", "`CHECKPOINT`, or a directory, whose newest is taken")
+	f.StringVarP(&o.data, "data", "d", "", "`FILE` of events, or kafka://…, that the checkpoint was learned from")
+	f.StringVar(&o.labels, "labels", "", "`FILE` of labels that the checkpoint was learned with")
 	f.String("id", "", "`FIELD` that joins events and labels [record.id, labels.id]")
 	addMissingFlag(c, &o.missing)
-	f.StringVar(&o.bound, "bound", "", "`exact`: over all masks of dropout, in place of the bound learned under")
+	f.StringVar(&o.bound, "bound", "", "`exact`: expectation over all dropout masks, instead of the learner's bound")
 	f.StringVarP(&o.output, "output", "o", "", "write the exact solution as a model to `FILE`")
 	f.StringVar(&o.brokers, "brokers", "", "`HOST:PORT,…` instead of kafka.brokers")
 	f.StringVar(&o.topics, "topic", "", "`TOPIC,…` instead of kafka.topics")
-	f.BoolVar(&o.json, "json", false, "the report as one JSON object on standard output")
+	f.BoolVar(&o.json, "json", false, "write the report as one JSON object to standard output")
 	return c
 }
 
@@ -255,9 +254,9 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	case err != nil:
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
 	case wasJoined && !joined:
-		return usageError{fmt.Errorf("%s: it was learned from events whose labels came later: name their topics (labels.topics), or their file with --labels", path)}
+		return usageError{fmt.Errorf("%s: it was learned with delayed labels: set labels.topics, or name their file with --labels", path)}
 	case joined && !wasJoined:
-		return usageError{fmt.Errorf("%s: it was learned from events that held their labels: leave --labels and labels.topics out", path)}
+		return usageError{fmt.Errorf("%s: it was learned without delayed labels: remove --labels and labels.topics", path)}
 	}
 	state, err := run.Resume(c.Learner, settings, file.Blocks)
 	if err != nil {
@@ -354,9 +353,9 @@ func checkTopics(offsets event.Offsets, c *config.Config, o *validateFlags) erro
 		switch {
 		case inputOf(c, o.data).Holds(p.Topic):
 		case o.data != "":
-			return fmt.Errorf("it was learned from %q, not from %q: name it as run did", p.Topic, o.data)
+			return fmt.Errorf("it was learned from %q, not from %q: name the same input", p.Topic, o.data)
 		default:
-			return fmt.Errorf("it was learned from %q, which is none of kafka.topics (%s): a file is named with -d", p.Topic, strings.Join(c.Kafka.Topics, ", "))
+			return fmt.Errorf("it was learned from %q, which is not in kafka.topics (%s): name a file with -d", p.Topic, strings.Join(c.Kafka.Topics, ", "))
 		}
 	}
 	return nil
@@ -373,20 +372,20 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 	fmt.Fprintf(out, "%s of %s records read again (%.4g %%)", humanize.Comma(int64(r.Read)), humanize.Comma(int64(r.Records)), 100*r.Coverage)
 	switch {
 	case r.Source == "reservoir":
-		fmt.Fprint(out, ", a uniform sample carried along: the log has lost most")
+		fmt.Fprint(out, ", a stored uniform sample, because the log has lost most records")
 	case r.Verified:
-		fmt.Fprint(out, ", exactly the ones that were counted")
+		fmt.Fprint(out, ", exactly the learned ones")
 	case r.Window:
-		fmt.Fprint(out, ", the latest ones (validate.window, window_time)")
+		fmt.Fprint(out, ", the latest (validate.window)")
 	default:
-		fmt.Fprint(out, ", not all of the ones that were counted: the log has lost some")
+		fmt.Fprint(out, ", fewer than were learned, because the log has lost some")
 	}
 	fmt.Fprintf(out, "; %s labeled events, %s held out\n", humanize.Comma(int64(r.Events)), humanize.Comma(int64(r.Holdout)))
 	gap := "-"
 	if r.RelativeGap != nil {
 		gap = fmt.Sprintf("%.3g %%", 100**r.RelativeGap)
 	}
-	fmt.Fprintf(out, "loss %s, noise %s: the live objective is %s above the exact one", r.Loss, r.Noise, gap)
+	fmt.Fprintf(out, "loss %s, noise %s: the current objective is %s above the exact one", r.Loss, r.Noise, gap)
 	if r.Certificate != nil {
 		fmt.Fprintf(out, " (which is within %.2g of the minimum)", *r.Certificate)
 	}
@@ -434,7 +433,7 @@ func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 			}
 			return values
 		}
-		fmt.Fprintf(out, "by the fraction deleted: live %s, exact %s\n", sparkline(known(r.Live.Robustness)), sparkline(known(r.Exact.Robustness)))
+		fmt.Fprintf(out, "by the fraction deleted: current %s, exact %s\n", sparkline(known(r.Live.Robustness)), sparkline(known(r.Exact.Robustness)))
 	}
 	if len(r.ByAge) > 0 {
 		fmt.Fprintln(out, "\nby the staleness of the weights, while learning:")

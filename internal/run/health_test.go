@@ -52,7 +52,7 @@ func TestHealthIsLogged(t *testing.T) {
 		t.Errorf("%d, %+v", got.FieldAlarms, got.Learner.Health)
 	}
 	dead := `level=WARN msg="f3 missing in 100 % since 2023-11-14T22:13:23Z (usually 0 %); error forecast `
-	back := `level=INFO msg="as usual again: f3 missing in 0 % since 2023-11-14T22:13:25Z (usually 0 %); there was an alarm since 2023-11-14T22:13:23Z" alarm=missing field=f3 state=ended event=`
+	back := `level=INFO msg="back to normal: f3 missing in 0 % since 2023-11-14T22:13:25Z (usually 0 %); the alarm began at 2023-11-14T22:13:23Z" alarm=missing field=f3 state=ended event=`
 	for _, want := range []string{dead, back} {
 		if n := strings.Count(log.String(), want); n != 1 {
 			t.Errorf("%d times in the log: %s", n, want)

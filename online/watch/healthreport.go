@@ -316,35 +316,35 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 	case measureMissing:
 		switch {
 		case x.comes >= comesAs && x.what != alarmEnded:
-			text = fmt.Sprintf("%s comes as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(event.Kind(x.comes-comesAs)), plain(kind), share(v.Now), since, share(v.Usual))
+			text = fmt.Sprintf("%s arrives as %s and is missing as %s in %s of the events since %s (usually %s)", field, plain(event.Kind(x.comes-comesAs)), plain(kind), share(v.Now), since, share(v.Usual))
 		case x.comes == comesNoMore && x.what == alarmEnded:
-			text = fmt.Sprintf("%s comes since %s", field, since)
+			text = fmt.Sprintf("%s present since %s", field, since)
 		case x.comes == comesNoMore:
-			text = fmt.Sprintf("%s comes no more since %s (usually in %s of stretches of %d events)", field, since, share(1-v.Usual), 1<<stretchBits)
+			text = fmt.Sprintf("%s absent since %s (usually present in %s of stretches of %d events)", field, since, share(1-v.Usual), 1<<stretchBits)
 		default:
 			text = fmt.Sprintf("%s missing in %s since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
 		}
 	case measureNew:
-		text = fmt.Sprintf("%s has values never or hardly seen before in %s of its events since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
+		text = fmt.Sprintf("%s has new or rare values in %s of its events since %s (usually %s)", field, share(v.Now), since, share(v.Usual))
 	case measureMean:
 		text = fmt.Sprintf("mean of %s is %.4g since %s (usually %.4g): %+.2g of its deviations", field, v.Now, since, v.Usual, v.Change)
 	case alarmStuck:
 		if text = fmt.Sprintf("%s reads %v since %s: stuck", field, v.at, x.since); x.what == alarmEnded {
-			text = fmt.Sprintf("%s moves since %s", field, since)
+			text = fmt.Sprintf("%s varies again since %s", field, since)
 		} else if !v.logged {
-			text += ", and missing where it reads that"
+			text += ", and this value counts as missing"
 		}
 		if x.what == alarmRaised {
-			text += fmt.Sprintf(" (found after %.0f repeats; usually %s of its readings repeat the one before)", v.Now, share(v.Usual))
+			text += fmt.Sprintf(" (after %.0f repeats; usually %s of its values repeat the one before)", v.Now, share(v.Usual))
 		}
 	case measureDeviation:
 		text = fmt.Sprintf("deviation of %s is %.3g since %s (usually %.3g): %.2g times that", field, v.Now, since, v.Usual, v.Change)
 	}
 	switch {
 	case x.what == alarmEnded:
-		text = fmt.Sprintf("as usual again: %s; there was an alarm since %v", text, x.since)
+		text = fmt.Sprintf("back to normal: %s; the alarm began at %v", text, x.since)
 	case x.what == alarmAccepted:
-		text += fmt.Sprintf("; after %d events that counts as usual, and the alarm has ended", alarmEvents)
+		text += fmt.Sprintf("; after %d events this is the new normal, and the alarm has ended", alarmEvents)
 	default:
 		if v.before >= 0 {
 			text += fmt.Sprintf("; error forecast %.1f -> %.1f %%", v.before, v.after)

@@ -35,7 +35,7 @@ const MaxFirst = 160
 
 // Take counts a refused record, after so many events.
 func (m *Refused) Take(e *event.Example, events uint64) {
-	reason, detail := event.ReasonOutOfRange, "a value or a weight that is not finite, or is beyond 1e30"
+	reason, detail := event.ReasonOutOfRange, "a value or weight is not finite or exceeds 1e30"
 	if e.Refused != nil {
 		reason, detail = e.Refused.Reason, e.Refused.Detail
 	}

@@ -83,9 +83,9 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 	if labeled == 0 && events > 0 && settings["unlabeled"] != "true" {
 		field := ""
 		if name := settings["label"]; name != "" && (settings["format"] == "" || settings["format"] == "json" || settings["format"] == "csv") {
-			field = fmt.Sprintf(": record.label = %q names no field that they have", name)
+			field = fmt.Sprintf(": no event has the field record.label = %q", name)
 		}
-		add(WarnUnlabeled, "none of %d events has had a label, so nothing has been learned%s", events, field)
+		add(WarnUnlabeled, "none of %d events had a label, so nothing was learned%s", events, field)
 	}
 	refused := w.Refused.Count
 	for reason, r := range w.Refused.By {
@@ -106,8 +106,8 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 	if others := w.Refused.By[event.ReasonLabel]; min(others.Count, labeled) >= strayLeast {
 		for label, n := range m.Classes {
 			if n > 0 && float64(n) < max(2, strayShare*float64(min(others.Count, labeled))) && label < len(classes) {
-				add(WarnStrayLabel, "the label %s of %d of %d events has taken one of %d classes, and %d records were refused for a label that is none of them (the first: %s); "+
-					"name the classes in record.classes and start afresh with --reset", strconv.Quote(classes[label]), n, labeled, len(classes), others.Count, event.Printable(others.First))
+				add(WarnStrayLabel, "the label %s of %d of %d events has taken one of %d classes, and %d records were refused for a label outside them (first: %s); "+
+					"name the classes in record.classes and restart with --reset", strconv.Quote(classes[label]), n, labeled, len(classes), others.Count, event.Printable(others.First))
 				break
 			}
 		}
@@ -126,38 +126,38 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 		switch len(single) {
 		case 0:
 		case 1:
-			add(WarnStrayLabel, "class %s has one example of %d: is it a class? (record.classes leaves others out)", single[0], labeled)
+			add(WarnStrayLabel, "class %s has one example of %d; to exclude it, name the other classes in record.classes", single[0], labeled)
 		default:
-			add(WarnStrayLabel, "classes %s have one example each of %d: are they classes? (record.classes leaves others out)", strings.Join(single, ", "), labeled)
+			add(WarnStrayLabel, "classes %s have one example each of %d; to exclude them, name the other classes in record.classes", strings.Join(single, ", "), labeled)
 		}
 	}
 	if class, others := m.crowded(s.Outputs); others > 0 && class < len(classes) {
-		add(WarnStrayLabel, "class %s has had %d events and shares an output with %d more: record.max_classes and learner.max_memory leave no room for one of its own, so the model hardly tells them apart; "+
-			"name the classes in record.classes, or raise the bound, and start afresh with --reset", strconv.Quote(classes[class]), m.Classes[class], others)
+		add(WarnStrayLabel, "class %s had %d events but shares an output with %d other classes because of record.max_classes or learner.max_memory, so the model hardly distinguishes them; "+
+			"name the classes in record.classes, or raise the bound, and restart with --reset", strconv.Quote(classes[class]), m.Classes[class], others)
 	}
 	for _, text := range s.Spelled {
 		add(WarnSpelling, "%s", text)
 	}
 	if class := m.only(); m.Numbers == nil && class >= 0 && class < len(classes) && (final && labeled >= 2 || labeled >= WarnAfter) {
-		add(WarnOneClass, "every label of %d events is %s: there is nothing to tell it from, and any prediction of it is right", labeled, strconv.Quote(classes[class]))
+		add(WarnOneClass, "every label of %d events is %s: at least two classes are needed", labeled, strconv.Quote(classes[class]))
 	}
 	if b, better := w.Baselines.BetterMean(); better && m.Numbers != nil {
-		add(WarnPrior, "the predictions are worse than the mean of the targets alone: the mean absolute error of the latest labeled events is %.4g, that of the mean %.4g; "+
-			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", b.Own, b.Baseline)
+		add(WarnPrior, "the predictions are worse than the mean of the targets: the mean absolute error of the latest labeled events is %.4g, with the mean %.4g; "+
+			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", b.Own, b.Baseline)
 	}
 	if p := &w.Prior; p.Diverged() {
-		add(WarnPrior, "learning has diverged: the scores of the %d labeled events up to event %d are %.3g on average, which as log-odds mean nothing, and their mean log-loss is %.4g nats, that of the class frequencies %.4g; "+
-			"steps are too long for the values: a smaller learner.learning_rate, optimizer = \"adagrad\" or, of optimizer dropout-descent, noisy_gradient = false makes them shorter, and so does standardize = \"auto\" where values are of very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Shares)
+		add(WarnPrior, "learning has diverged: the %d labeled events up to event %d have an average score of %.3g, which is useless as log-odds, and a mean log-loss of %.4g nats (class frequencies: %.4g); "+
+			"the steps are too large: lower learner.learning_rate, set optimizer = \"adagrad\", set noisy_gradient = false with dropout-descent, or set standardize = \"auto\" if values have very different sizes", priorBlock, p.Event, p.Size, p.LogLoss, p.Shares)
 	} else if p.Exceeded {
-		add(WarnPrior, "the predictions are worse than the class frequencies alone: the mean log-loss of the %d labeled events up to event %d was %.4g nats, that of the frequencies %.4g; "+
-			"a field that grows without end, such as a time or an id, is a usual cause (blankout config check --sample FILE names such fields), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)
+		add(WarnPrior, "the predictions are worse than the class frequencies: the mean log-loss of the %d labeled events up to event %d was %.4g nats, with the frequencies %.4g; "+
+			"usual causes are a growing field, such as a time or an id (blankout config check --sample FILE finds it), or values of very different sizes", priorBlock, p.Event, p.LogLoss, p.Shares)
 	}
 	if b, better := w.Baselines.BetterLast(m.Numbers != nil); better {
-		const cause = "labels that change slowly are best predicted from the label before: add it, or earlier values, as a field of each event"
+		const cause = "labels change slowly here: add the previous label, or earlier values, as a field of each event"
 		if m.Numbers != nil {
-			add(WarnLast, "the predictions are worse than the last label repeated: the mean absolute error of the latest labeled events is %.4g, that of the last label %.4g; "+cause, b.Own, b.Baseline)
+			add(WarnLast, "the predictions are worse than repeating the last label: the mean absolute error of the latest labeled events is %.4g, with the last label %.4g; "+cause, b.Own, b.Baseline)
 		} else {
-			add(WarnLast, "the predictions are worse than the last label repeated: the error of the latest labeled events is %.3g %%, that of the last label %.3g %%; "+cause, 100*b.Own, 100*b.Baseline)
+			add(WarnLast, "the predictions are worse than repeating the last label: the error of the latest labeled events is %.3g %%, with the last label %.3g %%; "+cause, 100*b.Own, 100*b.Baseline)
 		}
 	}
 	return out
@@ -171,8 +171,8 @@ func OddTime(ms int64, field string) string {
 	if ms == 0 || ms > 0 && at.Before(time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC)) && !at.Before(time.Date(1970, 2, 1, 0, 0, 0, 0, time.UTC)) || ms < 0 {
 		return ""
 	}
-	return fmt.Sprintf("record.time = %q reads %d as the time %s%s: it wants milliseconds since 1970 or RFC 3339 times; "+
-		"write such times, or leave record.time out", field, ms, at.Format(time.RFC3339), looksLike(ms))
+	return fmt.Sprintf("record.time = %q reads %d as the time %s%s, but expects milliseconds since 1970 or RFC 3339 times; "+
+		"write such times, or unset record.time", field, ms, at.Format(time.RFC3339), looksLike(ms))
 }
 
 // looksLike returns the unit in which a number is a time between 2001 and 2100, or "".
@@ -249,8 +249,8 @@ func MixedKinds(use *model.FieldUse, fields []event.Field) []Warning {
 	if n := len(mixed) - mixedNamed; n > 0 {
 		mixed, more = mixed[:mixedNamed], fmt.Sprintf(" and %d more", n)
 	}
-	return []Warning{{WarnKinds, fmt.Sprintf("fields come as values of several kinds, of late %s%s: each kind is a field of its own, with weights of its own; "+
-		"record.categorical makes names of numbers, and record.missing lists what stands for an unknown value in CSV", strings.Join(mixed, "; "), more)}}
+	return []Warning{{WarnKinds, fmt.Sprintf("fields have values of several kinds, recently %s%s: each kind has its own weights; "+
+		"record.categorical turns numbers into names, and record.missing lists texts that mean missing in CSV", strings.Join(mixed, "; "), more)}}
 }
 
 // BlockWarnings is the name of the checkpoint block with the Warnings, if there are any.
