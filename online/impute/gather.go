@@ -88,7 +88,7 @@ func (f *Gatherer) passesOver(number uint64, lacks int) bool {
 }
 
 // Follow processes the event of a number: changes of scales and, if gathers is set, its values. growth is that of the
-// half-life, see schedule.Fade. zeros are the columns that are 0 if absent.
+// half-life, see Imputer.Decay. zeros are the columns that are 0 if absent.
 func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth float64, fields []event.Field, zeros []uint32) {
 	for _, m := range r.Moved {
 		f.moved(m.Column, m.Was, m.Is)
@@ -339,9 +339,6 @@ func (f *Gatherer) each(at int, do func(x *float64, own bool)) {
 		do(&f.squares[max(at, j)*n+min(at, j)], j == at)
 	}
 }
-
-// Empty reports whether there are no columns.
-func (f *Gatherer) Empty() bool { return len(f.Columns) == 0 }
 
 // State codes the state, except for the Covariance in force.
 func (f *Gatherer) State(c *coder.Coder) {

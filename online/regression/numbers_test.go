@@ -63,31 +63,3 @@ func TestMove(t *testing.T) {
 		}
 	}
 }
-
-// The squared error that is expected is the mean over masks.
-func TestExpectedSquare(t *testing.T) {
-	const y, d, b, draws = 3.0, 0.3, 0.2, 400_000
-	terms := []float64{0.5, -0.4, 0.8}
-	for _, of := range []loss.Target{loss.Real, loss.Count} {
-		r := rand.New(rand.NewPCG(3, 4))
-		u := regression.NewUnit(of, 0)
-		u.Scale = 1.5
-		g, q, once, mean := 0.0, 0.0, []float64(nil), 0.0
-		for _, x := range terms {
-			g, q, once = g+x, q+x*x, append(once, math.Exp(x))
-		}
-		for range draws {
-			f := b
-			for _, x := range terms {
-				if r.Float64() >= d {
-					f += x
-				}
-			}
-			off := y - u.Value(f)
-			mean += off * off / draws
-		}
-		if got := u.ExpectedSquare(y, d, b, g, q, once); math.Abs(got-mean) > 0.01*mean {
-			t.Errorf("%v: %v, want %v", of, got, mean)
-		}
-	}
-}

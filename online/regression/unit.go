@@ -276,23 +276,6 @@ func (u *Unit) Loss(l loss.Loss) loss.Loss {
 	return l
 }
 
-// ExpectedSquare returns the expected squared error at the target y if each feature dies with probability d. The score
-// is the intercept b plus the features' contributions: g in total, with a sum of squares q. For counts the value is a
-// product of independent factors, once[i] or 1 each, whose moments are products as well. They are kept finite.
-func (u *Unit) ExpectedSquare(y, d, b, g, q float64, once []float64) float64 {
-	if u.Target != loss.Count {
-		r := y - u.Value(b+(1-d)*g)
-		return r*r + u.Scale*u.Scale*d*(1-d)*q
-	}
-	first := min(u.Scale*loss.Exp(b), maxCount)
-	second := min(first*first, maxCount*maxCount)
-	for _, x := range once {
-		first = min(first*((1-d)*x+d), maxCount)
-		second = min(second*((1-d)*x*x+d), maxCount*maxCount)
-	}
-	return max(y*y-2*y*first+second, 0)
-}
-
 // State codes the state, and reports whether it is valid.
 func (u *Unit) State(c *coder.Coder) (ok bool) {
 	c.Uint(&u.count)

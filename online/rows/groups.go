@@ -344,24 +344,6 @@ func (g *Groups) Averages(s *Event, at, n int, coefficient, out []float64) {
 	g.variances(out, &g.averageQ, coefficient)
 }
 
-// CurvedSquares returns, for the averages with this coefficient, by how much the squared sums of numbers with splines
-// exceed the sums of squares. The weights begin at index at, and the lags lag values after them.
-func (g *Groups) CurvedSquares(s *Event, at, lag int, coefficient float64) (more float64) {
-	for _, p := range g.parts {
-		if p.kind != curved {
-			continue
-		}
-		sum := 0.0
-		for i := p.from; i < p.to; i++ {
-			w := s.X[i] * (s.Rows[i][at] + coefficient*s.Rows[i][at+lag])
-			sum += w
-			more -= w * w
-		}
-		more += sum * sum
-	}
-	return more
-}
-
 // Segment divides the rows of s into one segment per unit, with the factors of their gradients.
 func (g *Groups) Segment(s *Step) {
 	size := (len(g.units) + int(unitKinds) - 1) * g.n

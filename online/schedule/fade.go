@@ -3,28 +3,23 @@ package schedule
 // This file has the half-life.
 
 import (
-	"math"
-
 	"blankout/internal/coder"
 )
 
-// Fade decays the accumulators by half per half-life, lazily: instead of decaying the accumulators it increases what is
-// added. An addition counts Growth times, and the accumulator in force is the stored one divided by Growth.
+// Fade counts the half-lives that have passed.
 //
 // The clock is the latest event time. A time that is ahead of the clock by more than a step counts only if the event
-// before it was ahead as well, and then as one step. So a single wrong time neither decays the accumulators nor stops
+// before it was ahead as well, and then as one step. So a single wrong time neither counts as many half-lives nor stops
 // the clock. If many consecutive events are far behind the clock, the clock is set back to them.
 type Fade struct {
 	events, seconds float64 // half-lives, 0 for none
 	step            int64   // in milliseconds
 
-	Growth   float64
 	lastTime int64 // the clock, in milliseconds
 	odd      int64 // number of consecutive events that were ahead by more than a step; negative for events behind
 }
 
 const (
-	maxGrowth = 1e100
 	// defaultStep is the default step in half-lives, after which little is left to decay.
 	defaultStep = 10
 	// The clock advances after aheadFor consecutive events ahead of it, and is set back after behindFor events behind
@@ -35,7 +30,7 @@ const (
 // NewFade returns a Fade with half-lives in events and in seconds of event time, 0 for none. The step is in seconds, 0
 // for ten half-lives.
 func NewFade(events, seconds, step float64) Fade {
-	f := Fade{events: events, seconds: seconds, step: int64(1000 * defaultStep * min(seconds, 1e11)), Growth: 1}
+	f := Fade{events: events, seconds: seconds, step: int64(1000 * defaultStep * min(seconds, 1e11))}
 	if step > 0 {
 		f.step = max(1, int64(1000*min(step, 1e12)))
 	}
@@ -51,16 +46,6 @@ func (f *Fade) Halves(time int64) (halves float64) {
 		halves += min(float64(f.tick(time))/1000/f.seconds, 100)
 	}
 	return halves
-}
-
-// Halve multiplies later additions by 2^times. It reports whether they have become so large that the accumulators must
-// be divided by Growth, which is then 1 again.
-func (f *Fade) Halve(times float64) (much bool) {
-	if times == 0 {
-		return false
-	}
-	f.Growth *= math.Exp2(times)
-	return f.Growth > maxGrowth
 }
 
 // tick returns by how many milliseconds a time advances the clock.

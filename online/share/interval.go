@@ -117,7 +117,7 @@ func (sh *Interval) importance(row []float64, n float64, features int, growth fl
 }
 
 // Note records the rows of a table's columns before the current event changes them. growth is that of the half-life,
-// see schedule.Fade.
+// see levels.Expert.
 func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64, growth float64) {
 	sh.at = table.Slots(columns, sh.at[:0])
 	for len(sh.places) < table.Len() {
