@@ -1,6 +1,6 @@
 package record
 
-// This file holds the format Avro.
+// This file implements the format Avro.
 
 import (
 	"encoding/binary"
@@ -22,11 +22,11 @@ type avroType struct {
 	decode   func(d *avroReader, t *avroType, p *place, depth int) bool
 	name     string      // for messages
 	names    []string    // of the fields of a record
-	types    []*avroType // of the fields, of the branches of a union, or that of the items or values
+	types    []*avroType // of the fields, of the branches of a union, or of the items or values
 	symbols  [][]byte    // of an enum
 	size     int         // of a fixed
 	word     bool        // in an array its values are words
-	perMilli float64     // of a timestamp: its units in a millisecond
+	perMilli float64     // of a timestamp: its units per millisecond
 	scale    int
 }
 
@@ -55,8 +55,8 @@ func newAvro(c core) (Decoder, error) {
 	})
 }
 
-// compileAvro returns the type of a schema, which must be a record: the package avro
-// checks the schema and finds what names stand for.
+// compileAvro returns the type of a schema, which must be a record. The avro package checks the schema and resolves
+// names.
 func compileAvro(s *registry.Schema) (*avroType, error) {
 	var cache avro.SchemaCache
 	for _, r := range s.References {
@@ -148,7 +148,7 @@ func (c *avroCompiler) compile(n *avro.SchemaNode) (*avroType, error) {
 	return t, nil
 }
 
-// reference returns the type that a name stands for.
+// reference returns the type of a name.
 func (c *avroCompiler) reference(n *avro.SchemaNode) (*avroType, error) {
 	if t := c.named[n.Type]; t != nil {
 		return t, nil
@@ -170,8 +170,7 @@ func (c *avroCompiler) children(t *avroType, n *avro.SchemaNode) error {
 	return err
 }
 
-// perMilli returns how many units of a logical type make a millisecond, 0 if it is no
-// point in time.
+// perMilli returns the units per millisecond of a logical type, 0 if it is not a timestamp.
 func perMilli(logical string) float64 {
 	switch strings.TrimPrefix(logical, "local-") {
 	case "timestamp-millis":
@@ -199,7 +198,7 @@ func (d *avroReader) varint() (x int64, ok bool) {
 	return x, true
 }
 
-// bytes returns the next bytes; n below 0 is a number that stands before them.
+// bytes returns the next n bytes. If n is negative, the length comes first.
 func (d *avroReader) bytes(n int) (b []byte, ok bool) {
 	size := int64(n)
 	if n < 0 {
@@ -265,8 +264,7 @@ func (d *avroReader) avroBytes(t *avroType, p *place, _ int) bool {
 	return ok && d.text(p, b, word)
 }
 
-// avroDecimal reads an integer in two's complement, the highest byte first, of units of
-// 10^-scale.
+// avroDecimal reads an integer in two's complement, most significant byte first, in units of 10^-scale.
 func (d *avroReader) avroDecimal(t *avroType, p *place, _ int) bool {
 	b, ok := d.bytes(t.size)
 	if !ok {
@@ -325,7 +323,7 @@ func (d *avroReader) avroRecord(t *avroType, p *place, depth int) bool {
 	return !d.tooMany() || d.tooManyFeatures()
 }
 
-// blocks calls f for every item of an array or a map, which come in blocks.
+// blocks calls f for every item of an array or a map, which are encoded in blocks.
 func (d *avroReader) blocks(p *place, depth int, f func(i int) bool) bool {
 	if depth > maxDepth {
 		return d.syntax("nested deeper than %d", maxDepth)
@@ -338,7 +336,7 @@ func (d *avroReader) blocks(p *place, depth int, f func(i int) bool) bool {
 		if !ok {
 			return false
 		}
-		if n < 0 { // then the block's size in bytes stands before it
+		if n < 0 { // then the size of the block in bytes follows
 			if _, ok = d.varint(); !ok || n == math.MinInt64 {
 				return d.syntax("%d items", n)
 			}
@@ -347,8 +345,8 @@ func (d *avroReader) blocks(p *place, depth int, f func(i int) bool) bool {
 		if n == 0 {
 			return true
 		}
-		// An item may take no byte at all, as one that is null: their number is no
-		// longer than the record, and no more than features may be.
+		// An item, such as null, may take no bytes at all. So the number of items is limited by the size of the record
+		// and by the allowed features.
 		for ; n > 0; n-- {
 			if i > d.c.MaxFeatures || d.tooMany() {
 				return d.tooManyFeatures()

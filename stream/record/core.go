@@ -1,7 +1,6 @@
 package record
 
-// This file holds what all formats share: how names become columns, and when a record
-// is refused.
+// This file implements the part that all formats share: how names become columns, and when a record is rejected.
 
 import (
 	"cmp"
@@ -17,13 +16,12 @@ import (
 	"blankout/stream/record/notation"
 )
 
-// core is what the formats share: the fields, the names that go into the dictionary, and
-// the event being decoded, whose entries finish sorts and sums into the Example.
+// core is the shared part of all formats: the fields, the names for the dictionary, and the event being decoded. finish
+// sorts and sums its entries into the Example.\
 //
-// The hash of a field is mix(XXH64(name) + seed), that of a value in it
-// mix(field's hash + XXH64(value)), that of a cross mix(3 a + b) of its two
-// hashes; the column is the low bits. A numeric field has the field's column, and no other
-// name has that one (event.TakenColumns).
+// The hash of a field is mix(XXH64(name) + seed). The hash of a value in it is mix(field's hash + XXH64(value)), that
+// of a cross mix(3 a + b) of its two hashes. The column is the low bits. A numeric field has the column of the field,
+// and no other name has it (event.TakenColumns).
 type core struct {
 	c       Config
 	written notation.Notation
@@ -36,11 +34,10 @@ type core struct {
 	times times
 	zeros zeros
 
-	labels map[string]int // as they are written -> class
+	labels map[string]int // as written -> class
 	seen   seenLabels
 	roles  map[string]fieldRole // of the fields that are not features
-	// categorical are the fields whose numbers are names, texts those that are bags of
-	// their words.
+	// categorical holds the fields whose numbers are names, texts the fields that are bags of words.
 	categorical, texts map[string]bool
 
 	anonymous named // field 0
@@ -49,18 +46,18 @@ type core struct {
 	starts    []int
 }
 
-// event is what a record says of itself beside its features.
+// parts holds what a record says besides its features.
 type parts struct {
-	class     []byte // the label as it is written
+	class     []byte // the label as written
 	labeled   bool
-	seenClass int // 1 + the class of a label that was seen before; 0: class tells
+	seenClass int // 1 + the class of a known label; 0 means that class has the text
 	weight    float64
 	id        []byte
 	time      int64
-	notFinite int // values that are NaN or infinite and are missing
+	notFinite int // values that are NaN or infinite and count as missing
 }
 
-// cross is a pair of field names with the entries of either in this event.
+// cross is a pair of field names with the entries of each in this event.
 type cross struct {
 	a, b               string
 	name               string
@@ -95,7 +92,7 @@ func newCore(c Config, s *event.Schema) core {
 	return d
 }
 
-// fieldRole says what a field is besides a feature.
+// fieldRole is the role of a field that is not a feature.
 type fieldRole uint8
 
 const (
@@ -123,7 +120,7 @@ func (d *core) reset(r *Record, e *event.Example) {
 	d.labeled, d.seenClass, d.weight, d.id, d.time, d.notFinite = false, 0, 1, r.Key, r.Time, 0
 }
 
-// begin empties e and reports whether the record can be a record at all.
+// begin empties e and reports whether the record can be decoded at all.
 func (d *core) begin(r *Record, e *event.Example) bool {
 	d.reset(r, e)
 	switch v := r.Value; {
@@ -142,7 +139,7 @@ func (d *core) begin(r *Record, e *event.Example) bool {
 	return false
 }
 
-// refuseEmpty refuses a record without bytes: where its value is null, as a tombstone.
+// refuseEmpty rejects a record without bytes. If its value is null, it is a tombstone.
 func (d *core) refuseEmpty(r *Record, e *event.Example) {
 	if r.Value == nil {
 		d.refuse(r, e, event.ReasonTombstone, "it has no value")
@@ -151,8 +148,8 @@ func (d *core) refuseEmpty(r *Record, e *event.Example) {
 	d.refuse(r, e, event.ReasonSyntax, "the record is empty")
 }
 
-// refuse empties e of all that a refused record must not have, and takes back
-// what the record has added to the Schema: learning goes on as if it had never been.
+// refuse makes e a rejected record and removes what the record has added to the Schema, so that it has no effect on
+// learning.
 func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail string, args ...any) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
@@ -166,12 +163,12 @@ func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail s
 			}
 		}
 		d.newNames.forget()
-		d.age++ // what a named remembers may be dropped
+		d.age++ // values stored in a named may be invalid now
 	}
 }
 
-// cutDetail bounds the text about a refused record: it goes into a dead letter, and must not be
-// many times as long as the record.
+// cutDetail limits the text about a rejected record. It goes into a dead letter and must not be many times as long as
+// the record.
 func cutDetail(detail string) string {
 	const most = 400
 	if len(detail) <= most {
@@ -184,8 +181,7 @@ func cutDetail(detail string) string {
 	return detail[:end] + "…"
 }
 
-// label sets e.Label. It is called last: a record that is refused for something
-// else must not name a class.
+// label sets e.Label. It is called last, so that a record that is rejected for another reason adds no class.
 func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 	if d.c.Unlabeled || r.Unlabeled {
 		return true
@@ -220,7 +216,7 @@ func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 	return true
 }
 
-// target sets e.Target to the number that a label is, and e.Label to 0.
+// target sets e.Target to the number of a label, and e.Label to 0.
 func (d *core) target(r *Record, e *event.Example, text []byte) bool {
 	x, ok := d.parse(text)
 	switch {
@@ -237,22 +233,23 @@ func (d *core) target(r *Record, e *event.Example, text []byte) bool {
 	return false
 }
 
-// named is a field as a format knows it by name: its hash and its ids so far.
+// named is a field with its name: its hash and its IDs so far.
 type named struct {
-	name string // its beginning, if it is longer than cutName leaves it
+	name string // only the beginning, if it is longer than cutName allows
 	hash uint64
 	role fieldRole
-	// categorical says that its numbers are names, text that it is a bag of its words.
+	// categorical says that its numbers are names, text that it is a bag of words.
 	categorical, text bool
-	times             *timeFeatures // nil of a field whose times make no features
-	strange           int           // 0 to 16: how much its values of late were other than short ones that had come before
+	times             *timeFeatures // nil if the field has no time features
+	strange           int           // 0 to 16: how often its recent values were not repeated short ones
 	set               uint8         // bit k: ids[k] is set
-	age               int           // of the core when they were set
+	age               int           // age of the core when they were set
 	ids               [6]uint16     // by kind
 	null              lacked
 }
 
-// lacked is what a null of a name notes as missing, as long as the core has so many fields and is of that age.
+// lacked holds what a null of a name marks as missing. It is valid while the core has the same number of fields and the
+// same age.
 type lacked struct {
 	known, age int
 	id         uint16 // 0 for none
@@ -261,21 +258,21 @@ type lacked struct {
 
 func (d *core) named(name string) named { return d.hashed(cutName(name), d.fieldHash(name)) }
 
-// hashed is named of a name that cutName has cut; hash is that of the whole one.
+// hashed returns a named for a name that cutName has cut. hash is that of the whole name.
 func (d *core) hashed(name string, hash uint64) named {
 	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age}
 }
 
-// cutName returns as much of a name as is ever looked at, in memory of its own if
-// it cuts: one byte more than is remembered shows that there was more.
+// cutName returns the part of a name that is ever looked at, copied if it cuts. It keeps one byte more than is stored,
+// which shows that there was more.
 func cutName(name string) string {
-	if len(name) > maxNameBytes+1 { // else it has been cut
+	if len(name) > maxNameBytes+1 { // otherwise it has already been cut
 		return strings.Clone(name[:maxNameBytes+1])
 	}
 	return name
 }
 
-// idOf returns the field id of n's values of that kind.
+// idOf returns the field ID of n's values of that kind.
 func (d *core) idOf(n *named, kind event.Kind) uint16 {
 	if n.set&(1<<kind) != 0 && n.age == d.age {
 		return n.ids[kind]
@@ -295,8 +292,7 @@ func (d *core) newID(n *named, kind event.Kind) uint16 {
 	return n.ids[kind]
 }
 
-// pair adds x as the feature n=value, and returns its column and whether the dictionary wants
-// its name.
+// pair adds x as the feature n=value. It returns its column and whether the dictionary needs its name.
 func (d *core) pair(n *named, kind event.Kind, value []byte, x float64) (column uint32, wanted bool) {
 	hash := event.Mix(n.hash + xxhash.Sum64(value))
 	id := d.idOf(n, kind)
@@ -308,8 +304,8 @@ func (d *core) pair(n *named, kind event.Kind, value []byte, x float64) (column 
 	return column, wanted
 }
 
-// factorName returns the name of an entry. Its field tells that of a number, which goes
-// into the dictionary with the first one only.
+// factorName returns the name of an entry. The name of a number is that of its field, which goes into the dictionary
+// only once.
 func (d *core) factorName(i int32) string {
 	if f := d.s.Fields[d.entries[i].field]; f.Kind == event.Numeric {
 		return f.Name
@@ -317,13 +313,11 @@ func (d *core) factorName(i int32) string {
 	return d.nameIn(d.s.Names, d.hash[i])
 }
 
-// miss notes as missing the field of that name and all under it. It goes by the
-// Schema alone, so that a restart makes no difference: a field that has never
-// had a value is no field yet.
+// miss marks the field of that name and all below it as missing. It depends only on the Schema, so that a restart makes
+// no difference: a field that has never had a value is not a field yet.\
 //
-// A record can say null at thousands of places that mean the same fields, for a name
-// with dots stands for a nesting too. What is under a name is noted once, and so is each
-// field, whatever the record says.
+// A record can contain null at thousands of places that mean the same fields, because a name with dots also stands for
+// nesting. So each name and each field is marked only once per record.
 func (d *core) miss(n *named) {
 	if l := &n.null; l.known != d.known || l.age != d.age {
 		*l = lacked{d.known, d.age, d.firstID[n.name], d.under[n.name]}
@@ -341,8 +335,8 @@ func (d *core) miss(n *named) {
 	}
 }
 
-// missNumber takes a number that is NaN or infinite, of n, nil for one of which nothing is wanted, for a null,
-// if the configuration says so.
+// missNumber treats a number that is NaN or infinite as null, if the configuration says so. n is nil for a dropped
+// number.
 func (d *core) missNumber(n *named) bool {
 	if d.c.NaN == nanRefuse {
 		return false
@@ -362,7 +356,7 @@ func (d *core) addAt(column uint32, hash uint64, id uint16, x float64) {
 	}
 }
 
-// add adds an entry of the column that a hash gives.
+// add adds an entry of the column of a hash.
 func (d *core) add(hash uint64, id uint16, x float64) {
 	d.addAt(d.columns.Of(hash, d.mask), hash, id, x)
 }
@@ -372,14 +366,13 @@ func (d *core) addNumber(n *named, x float64) {
 	id := d.idOf(n, event.Numeric)
 	if d.s.Apart && id > 0 {
 		d.addAt(d.s.Fields[id].Column, n.hash, id, x)
-	} else { // a field without a column of its own is a name like others
+	} else { // a field without its own column is hashed like other names
 		d.add(n.hash, id, x)
 	}
 }
 
-// special notes the value of a field that is no feature. inPlace says that text
-// lies in the record and not in memory that is used again. detail is "" unless
-// the record is to be refused.
+// special sets the value of a field that is not a feature. inPlace says that text lies in the record and not in reused
+// memory. detail is "" unless the record is to be rejected.
 func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason event.Reason, detail string) {
 	switch role {
 	case isLabel:
@@ -406,7 +399,7 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason event.
 	return "", ""
 }
 
-// parse returns the number that a text is, plain or in the notation of the configuration.
+// parse returns the number of a text, plain or in the notation of the configuration.
 func (d *core) parse(text []byte) (x float64, ok bool) {
 	if d.written != notation.Plain {
 		if x, ok = d.written.Parse(text); ok {
@@ -417,8 +410,8 @@ func (d *core) parse(text []byte) (x float64, ok bool) {
 	return x, next == len(text) && next > 0
 }
 
-// writtenNumber takes the text of a field for a number, where the configuration says how such are
-// written, and reports whether it is one.
+// writtenNumber adds the text of a field as a number, if the configuration has a notation for numbers. It reports
+// whether the text is one.
 func (d *core) writtenNumber(n *named, text []byte) bool {
 	if d.written == notation.Plain || n.categorical || n.text {
 		return false
@@ -431,8 +424,8 @@ func (d *core) writtenNumber(n *named, text []byte) bool {
 	return true
 }
 
-// typedLabel returns the text of a label that is a number and not text. A class is spelled as
-// event.PlainNumber has it, so that 2 and 2.0 are one class.
+// typedLabel returns the text of a label that is a number, not a string. A class is spelled by event.PlainNumber, so
+// that 2 and 2.0 are one class.
 func (d *core) typedLabel(text []byte) []byte {
 	if d.s.Target == loss.Sign {
 		return plainNumber(text)
@@ -440,8 +433,7 @@ func (d *core) typedLabel(text []byte) []byte {
 	return text
 }
 
-// plainNumber returns the one spelling of a number, which names a class or a category: 20095.0 is
-// 20095.
+// plainNumber returns the canonical spelling of a number that names a class or a category: 20095.0 becomes 20095.
 func plainNumber(text []byte) []byte {
 	if !plainInteger(text) {
 		if plain := event.PlainNumber(text); plain != nil {
@@ -451,7 +443,7 @@ func plainNumber(text []byte) []byte {
 	return text
 }
 
-// plainInteger reports whether the text of a number is surely as event.PlainNumber has it.
+// plainInteger reports whether the text of a number is certainly canonical (event.PlainNumber).
 func plainInteger(text []byte) bool {
 	if len(text) == 0 || len(text) > 18 || text[0] == '0' && len(text) > 1 {
 		return false
@@ -464,7 +456,7 @@ func plainInteger(text []byte) bool {
 	return true
 }
 
-// complete completes e after the last of the record has been read.
+// complete completes e after the end of the record has been read.
 func (d *core) complete(r *Record, e *event.Example) {
 	d.addTimes()
 	d.addZeros()
@@ -477,7 +469,7 @@ func (d *core) complete(r *Record, e *event.Example) {
 	slices.Sort(e.Missing)
 }
 
-// takeLabel sets e's label to that of the record, or to the one that comes beside it.
+// takeLabel sets the label of e to that of the record, or to the one that comes beside it.
 func (d *core) takeLabel(r *Record, e *event.Example) bool {
 	if r.Label == nil {
 		return !d.labeled || d.label(r, e, d.class)
@@ -489,8 +481,7 @@ func (d *core) takeLabel(r *Record, e *event.Example) bool {
 	return d.label(r, e, r.Label)
 }
 
-// finish writes the entries to e with columns ascending. It sums those of one column in the
-// order of the record.
+// finish writes the entries to e with ascending columns. It sums those of one column in the order of the record.
 func (d *core) finish(r *Record, e *event.Example) bool {
 	if len(d.crosses) > 0 && !d.cross(r, e) {
 		return false
@@ -506,7 +497,7 @@ func (d *core) finish(r *Record, e *event.Example) bool {
 	}
 	index, value, field := slices.Grow(e.Features.Index[:0], n)[:n], slices.Grow(e.Features.Value[:0], n)[:n], slices.Grow(e.Field[:0], n)[:n]
 	to := -1
-	last := ^uint32(0) // no column: bits is at most 31
+	last := ^uint32(0) // not a column: there are at most 31 bits
 	for _, o := range d.sorted {
 		column, from := uint32(o>>32), &d.entries[uint32(o)]
 		if column != last {
@@ -524,8 +515,7 @@ func (d *core) finish(r *Record, e *event.Example) bool {
 	return d.counts(r, e)
 }
 
-// counts refuses e if Config.Counts wants features that are not negative, and e has a negative
-// one.
+// counts rejects e if Config.Counts requires non-negative features and e has a negative one.
 func (d *core) counts(r *Record, e *event.Example) bool {
 	if !d.c.Counts {
 		return true
@@ -547,15 +537,14 @@ func (d *core) counts(r *Record, e *event.Example) bool {
 	return true
 }
 
-// tooMany says that the record has more features than allowed. What reads on in
-// it asks from time to time: entries take more memory than the record.
+// tooMany reports whether the record has more features than allowed. Decoders ask while they read, because entries take
+// more memory than the record.
 func (d *core) tooMany() bool { return len(d.order) > d.c.MaxFeatures }
 
 const moreFeatures = "more features than max_features, %d"
 
-// cross adds the products of all entries of one field with those of the other,
-// and of a field crossed with itself those of every entry with itself and the
-// later ones. It stops beyond max_features.
+// cross adds the products of all entries of one field with those of the other. If a field is crossed with itself, it
+// adds those of every entry with itself and the later ones. It stops beyond max_features.
 func (d *core) cross(r *Record, e *event.Example) bool {
 	n := len(d.order)
 	for i := range d.crosses {
@@ -576,7 +565,7 @@ func (d *core) cross(r *Record, e *event.Example) bool {
 					continue
 				}
 				if d.tooMany() {
-					return true // finish refuses it
+					return true // finish rejects it
 				}
 				v := d.entries[a].value * d.entries[b].value
 				if v > maxMagnitude || v < -maxMagnitude {

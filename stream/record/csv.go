@@ -1,6 +1,6 @@
 package record
 
-// This file holds the format CSV.
+// This file implements the format CSV.
 
 import (
 	"bytes"
@@ -11,9 +11,8 @@ import (
 	"blankout/internal/event"
 )
 
-// csvDecoder reads lines of comma-separated values (RFC 4180) whose columns have
-// been named. A value is a number, true or false, or else a name; blanks around
-// one without quotes do not belong to it.
+// csvDecoder decodes lines of comma-separated values (RFC 4180) with named columns. A value is a number, true, false or
+// a name. Blanks around an unquoted value are ignored.
 type csvDecoder struct {
 	core
 	columns   []named
@@ -32,7 +31,7 @@ func newCSV(c core) (Decoder, error) {
 	d := &csvDecoder{core: c, separator: c.c.Separator[0]}
 	met := make(map[string]bool, len(names))
 	for i, name := range names {
-		if name == "" { // as of the index that pandas writes
+		if name == "" { // such as the index that pandas writes
 			d.columns = append(d.columns, named{role: isDropped})
 			continue
 		}
@@ -45,7 +44,7 @@ func newCSV(c core) (Decoder, error) {
 		}
 		d.columns = append(d.columns, d.named(name))
 	}
-	// A wrong name would make every event unlabeled, unweighted or anonymous.
+	// With a wrong name every event would lack its label, weight, ID or time.
 	for role, name := range c.c.special() {
 		if name != "" && !met[name] && !(c.c.Unlabeled && fieldRole(role) == isLabel) {
 			return nil, &MissingColumnError{name, names}
@@ -54,11 +53,10 @@ func newCSV(c core) (Decoder, error) {
 	return d, nil
 }
 
-// MissingColumnError says that CSV has no column of a name that was given for the
-// label, the weight, the id or the time.
+// MissingColumnError says that a CSV file lacks the column configured as the label, the weight, the ID or the time.
 type MissingColumnError struct {
 	Column  string
-	Columns []string // that there are
+	Columns []string // the existing columns
 }
 
 func (e *MissingColumnError) Error() string {
@@ -112,7 +110,7 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 	return nil
 }
 
-// column takes the value of n; detail is "" unless the record is to be refused.
+// column sets the value of n. detail is "" unless the record is to be rejected.
 func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason event.Reason, detail string) {
 	for _, m := range d.c.Missing {
 		if string(text) == m {
@@ -161,8 +159,8 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason event.R
 	return "", ""
 }
 
-// wholeNumber takes the zeros of a fraction off a whole number, which pandas adds where a column
-// has missing values: 20095.0 is the category 20095. What begins with a 0 is a code.
+// wholeNumber removes a zero fraction from a whole number, which pandas adds to columns with missing values: 20095.0 is
+// the category 20095. A text that begins with 0 is a code and stays.
 func wholeNumber(text []byte) []byte {
 	whole := bytes.TrimRight(text, "0")
 	if n := len(whole); n == len(text) || n < 2 || whole[n-1] != '.' {
@@ -176,8 +174,8 @@ func wholeNumber(text []byte) []byte {
 
 const strayQuote = "a quote that is not closed or does not enclose the whole value, or a newline without quotes"
 
-// csvValue returns the value at data[p:] and the position of the separator or
-// end behind it, or -1. Unless inPlace, the text lies in scratch.
+// csvValue returns the value at data[p:] and the position of the following separator or end, or -1. Unless inPlace, the
+// text lies in scratch.
 func csvValue(data []byte, p int, separator byte, scratch *[]byte) (text []byte, inPlace bool, next int) {
 	if p >= len(data) || data[p] != '"' {
 		end := p
@@ -239,14 +237,12 @@ func csvFields(line []byte, separator byte) (fields []string, err error) {
 	}
 }
 
-// quotedEnd is findEnd for CSV, where a newline within quotes ends nothing. A
-// quote that has no place in a record must not make one of all that follow: where
-// there is one behind a newline in quotes, where quotes are not closed, or where such
-// a record is longer than max_bytes, it ends at its first newline, and is refused;
-// what follows is read anew.
+// quotedEnd is findEnd for CSV, where a newline within quotes does not end a record. A stray quote must not join all
+// following records. So a record ends at its first newline, and is rejected, if a misplaced quote follows a newline
+// within quotes, if quotes are not closed, or if the record is longer than max_bytes. What follows is read anew.
 func (s *Scanner) quotedEnd() int {
 	data, p := s.buf[s.at:s.end], s.seen
-	newline := -1 // the next one, if it has been looked for
+	newline := -1 // the next newline, if it has been searched
 	for p < len(data) {
 		if !s.quoted {
 			if newline < p {
@@ -295,7 +291,7 @@ func (s *Scanner) quotedEnd() int {
 			}
 			s.seen = q
 			return s.tooLong(len(data))
-		case rest[0] == '"': // a doubled one
+		case rest[0] == '"': // a doubled quote
 			p = q + 2
 		case rest[0] == s.c.Separator[0]:
 			s.quoted, p = false, q+1
@@ -319,7 +315,7 @@ func (s *Scanner) quotedEnd() int {
 	return s.tooLong(p)
 }
 
-// ends returns the end of a record of so many bytes, or that of its first line.
+// ends returns the end of a record of size bytes, or the end of its first line if it is invalid.
 func (s *Scanner) ends(size int) int {
 	if end := s.tooLong(size); end >= 0 {
 		return end
@@ -327,8 +323,8 @@ func (s *Scanner) ends(size int) int {
 	return s.at + size
 }
 
-// tooLong returns the end of the first line of a record of so many bytes and more, if
-// it is too long and has another line; else -1.
+// tooLong returns the end of the first line of a record of at least size bytes, if it is too long and has another line.
+// Otherwise it returns -1.
 func (s *Scanner) tooLong(size int) int {
 	if size > s.c.MaxBytes && s.newline > 0 {
 		return s.at + s.newline - 1

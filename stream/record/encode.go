@@ -1,6 +1,6 @@
 package record
 
-// This file writes records with a schema, for the command produce and for tests.
+// This file encodes records with a schema, for the command produce and for tests.
 
 import (
 	"bytes"
@@ -18,15 +18,14 @@ import (
 	"blankout/stream/registry"
 )
 
-// Encoder writes JSON objects by a schema, in the wire format of a schema registry.
+// Encoder encodes JSON objects with a schema, in the wire format of a schema registry.
 type Encoder struct {
 	Kind   string // of the schema in the registry: AVRO, PROTOBUF or JSON
 	encode func(object []byte) ([]byte, error)
 }
 
-// NewEncoder returns an Encoder by a schema, whose file's name tells its kind: .avsc, .proto
-// (of which the first message is written) or .json. Subjects of the registry that it
-// refers to are not followed.
+// NewEncoder returns an Encoder for a schema. The suffix of its file name tells its kind: .avsc, .proto (the first
+// message is used) or .json. It does not follow references to other subjects of the registry.
 func NewEncoder(name, schema string) (*Encoder, error) {
 	switch filepath.Ext(name) {
 	case ".avsc":
@@ -72,8 +71,7 @@ func NewEncoder(name, schema string) (*Encoder, error) {
 	return nil, fmt.Errorf("%s: the name of a schema's file ends in .avsc (Avro), .proto (Protobuf) or .json (JSON Schema)", name)
 }
 
-// Encode returns a JSON object as a record of the schema, which has this id in the
-// registry.
+// Encode returns a JSON object as a record of the schema, whose ID in the registry is id.
 func (e *Encoder) Encode(id uint32, object []byte) ([]byte, error) {
 	value, err := e.encode(object)
 	if err != nil {

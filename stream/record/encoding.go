@@ -1,6 +1,6 @@
 package record
 
-// This file finds out how a text is written: its separator and its encoding.
+// This file detects the separator and the encoding of a text.
 
 import (
 	"bytes"
@@ -11,12 +11,12 @@ import (
 	"blankout/internal/event"
 )
 
-// separators are those that are looked for, after that of the configuration.
+// separators are the candidates, after that of the configuration.
 const separators = ",;\t|"
 
-// foundSeparator returns the separator of the columns of CSV, by its first line: that of c
-// unless it is the default and does not lead to the columns that c names, where another does.
-// Without such names a line of one column takes the separator that makes the most of it.
+// foundSeparator returns the separator of CSV, detected in its first line. It is that of c, unless that is the default
+// and only another separator gives the columns that c names. If c names no columns and the default gives only one
+// column, foundSeparator returns the separator that gives the most.
 func foundSeparator(line []byte, c Config) string {
 	if c.Separator != DefaultConfig().Separator {
 		return c.Separator
@@ -39,8 +39,7 @@ func foundSeparator(line []byte, c Config) string {
 	return best
 }
 
-// names reports whether columns of CSV hold the label, or all that are named besides where there
-// are no labels.
+// names reports whether the columns include the label or, for unlabeled records, all named columns.
 func (c Config) names(columns []string) bool {
 	for role, name := range c.special() {
 		if name != "" && !(c.Unlabeled && fieldRole(role) == isLabel) && !slices.Contains(columns, name) {
@@ -50,7 +49,7 @@ func (c Config) names(columns []string) bool {
 	return !c.Unlabeled && c.Label != ""
 }
 
-// checkEncoding refuses a text of UTF-16, which no format is written in.
+// checkEncoding rejects UTF-16, which no format uses.
 func checkEncoding(text []byte) error {
 	name := ""
 	switch {
@@ -68,7 +67,7 @@ func checkEncoding(text []byte) error {
 	return &event.Refusal{Reason: event.ReasonSyntax, Detail: fmt.Sprintf("the text is %s, and is read as UTF-8: convert it with iconv -f %s -t UTF-8", name, name[:6])}
 }
 
-// notUTF8 says where text is not UTF-8; "" where all of it is.
+// notUTF8 returns where text is not valid UTF-8, or "" if it is valid.
 func notUTF8(text []byte) string {
 	if utf8.Valid(text) {
 		return ""

@@ -1,7 +1,6 @@
 package record
 
-// This file holds the features of an event before they are summed by column, and what it
-// lacks.
+// This file holds the features of an event before they are summed by column, and its missing fields.
 
 import (
 	"math/bits"
@@ -14,7 +13,7 @@ type entry struct {
 	field uint16
 }
 
-// entryList is the entries of an event.
+// entryList holds the entries of an event.
 type entryList struct {
 	entries []entry
 	order   []uint64 // column<<32 | number of the entry
@@ -31,8 +30,8 @@ func (d *entryList) put(column uint32, id uint16, x float64) {
 	d.entries = append(d.entries, entry{x, id})
 }
 
-// sort sorts d.order to d.sorted. It starts with the permutation that sorted the
-// last event: most of its columns are where they were.
+// sort sorts d.order into d.sorted. It starts with the permutation that sorted the last event, because most columns
+// have the same place.
 func (d *entryList) sort(mask uint64) {
 	order, sorted := d.order, d.sorted
 	if len(order) > 64 {
@@ -64,9 +63,9 @@ func (d *entryList) sort(mask uint64) {
 	}
 }
 
-// sortShort sorts at most 16 by Batcher's networks, which have no branch that goes by the
-// numbers. Columns of names change from event to event, and each one out of its place costs
-// a wrong guess of the processor, more than all of the network.
+// sortShort sorts at most 16 numbers with Batcher's networks, which have no branches that depend on the numbers. The
+// columns of names change from event to event, and each change costs a branch misprediction, more than the whole
+// network.
 func sortShort(s []uint64) {
 	x := [16]uint64{}
 	for i := copy(x[:], s); i < len(x); i++ {
@@ -116,7 +115,7 @@ func sortEight(x *[8]uint64) {
 	*x = [8]uint64{a, b, c, d, e, f, g, h}
 }
 
-// ordered returns the lesser first.
+// ordered returns the smaller one first.
 func ordered(x, y uint64) (uint64, uint64) {
 	least := x
 	if y < x {
@@ -125,8 +124,7 @@ func ordered(x, y uint64) (uint64, uint64) {
 	return least, x ^ y ^ least
 }
 
-// radixSort sorts by column, byte by byte from the lowest; entries of one column
-// keep their order.
+// radixSort sorts by column, byte by byte from the lowest. It is stable.
 func (d *entryList) radixSort(mask uint64) {
 	n := len(d.order)
 	from, to := append(d.sorted[:0], d.order...), slices.Grow(d.spare[:0], n)[:n]
@@ -150,10 +148,10 @@ func (d *entryList) radixSort(mask uint64) {
 	d.sorted, d.spare = from, to
 }
 
-// nulls are the fields that an event lacks.
+// nulls holds the missing fields of an event.
 type nulls struct {
 	missing []uint16
-	missed  []uint64 // by field, the last record that noted it as missing
+	missed  []uint64 // by field, the last record that marked it as missing
 	records uint64   // number of this record
 }
 

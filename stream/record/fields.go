@@ -8,21 +8,20 @@ import (
 	"blankout/internal/event"
 )
 
-// fieldTable finds the fields of a Schema by name, and adds to them. What a record has added
-// can be taken back.
+// fieldTable finds the fields of a Schema by name, and adds new ones. The additions of a record can be removed.
 type fieldTable struct {
 	s       *event.Schema
 	mask    uint64
-	most    int               // fields
+	most    int               // largest number of fields
 	groups  map[string]string // field name -> group
 	columns event.TakenColumns
-	taken   uint64 // counts the changes of columns, from 1 on
+	taken   uint64 // counts the changes of columns, from 1
 	fields  map[fieldKey]uint16
-	known   int // fields of s that are in fields
-	before  int // known before this record
-	age     int // counts the times that fields were taken back
-	// firstID is, by name, the field of the kind that appeared first; under are
-	// those of the names that go on from this one with a dot or an index.
+	known   int // number of fields of s that are in fields
+	before  int // number of fields before this record
+	age     int // number of times that fields were removed
+	// firstID holds, by name, the field of the first kind that appeared. under holds the fields whose names continue
+	// this one with a dot or an index.
 	firstID map[string]uint16
 	under   map[string]*below
 }
@@ -32,10 +31,10 @@ type fieldKey struct {
 	kind event.Kind
 }
 
-// below holds the fields whose names go on from another name.
+// below holds the fields whose names continue another name.
 type below struct {
 	ids    []uint16
-	missed uint64 // the last record that noted them all as missing
+	missed uint64 // the last record that marked all of them as missing
 }
 
 func newFieldTable(c Config, s *event.Schema) fieldTable {
@@ -60,14 +59,13 @@ func (d *fieldTable) begin() {
 	d.before = d.known
 }
 
-// fieldID returns the id of a field of that name and kind, adding it while
-// there is room, else 0.
+// fieldID returns the ID of a field of that name and kind. It adds the field if there is room, otherwise it returns 0.
 func (d *fieldTable) fieldID(name string, kind event.Kind) uint16 {
 	key := fieldKey{name, kind}
 	id, ok := d.fields[key]
 	if !ok && len(d.s.Fields) < d.most && len(name) <= maxNameBytes {
 		f := event.Field{Name: name, Kind: kind, Group: d.groups[name]}
-		if d.s.Apart && kind == event.Numeric { // as OwnColumn does, which has no columns collected
+		if d.s.Apart && kind == event.Numeric { // as OwnColumn, but columns are not collected
 			f.Column = d.columns.Of(d.fieldHash(name), d.mask)
 		}
 		id = d.s.AddField(f)
@@ -76,8 +74,7 @@ func (d *fieldTable) fieldID(name string, kind event.Kind) uint16 {
 	return id
 }
 
-// OwnColumn returns the column of its own that a field gets which is added to a Schema now, 0
-// if it gets none.
+// OwnColumn returns the own column of a field that is added to a Schema now, 0 if it gets none.
 func OwnColumn(s *event.Schema, name string, kind event.Kind) uint32 {
 	if !s.Apart || kind != event.Numeric {
 		return 0
@@ -91,8 +88,7 @@ func OwnColumn(s *event.Schema, name string, kind event.Kind) uint32 {
 	return columns.Of(fieldHash(name, s.Seed), s.Columns()-1)
 }
 
-// takeFields takes up the fields of the Schema that are new to d: another
-// decoder may add to it in turn.
+// takeFields reads the fields of the Schema that are new to d, because another decoder may have added some.
 func (d *fieldTable) takeFields() {
 	for ; d.known < len(d.s.Fields); d.known++ {
 		if d.known > 0 {
@@ -123,7 +119,7 @@ func (d *fieldTable) addField(f event.Field, id uint16) {
 	})
 }
 
-// eachParent calls f with the names that name goes on from with a dot or an index.
+// eachParent calls f with the names that name continues with a dot or an index.
 func eachParent(name string, f func(parent string)) {
 	depth := 0
 	for i, c := range []byte(name) {
@@ -134,7 +130,7 @@ func eachParent(name string, f func(parent string)) {
 	}
 }
 
-// dropFields takes back the fields that this record has added, the latest first.
+// dropFields removes the fields that this record has added, latest first.
 func (d *fieldTable) dropFields() {
 	for id := d.known - 1; id >= d.before; id-- {
 		f := d.s.Fields[id]
@@ -162,13 +158,13 @@ func (d *fieldTable) fieldHash(name string) uint64 { return fieldHash(name, d.s.
 
 func fieldHash(name string, seed uint64) uint64 { return event.Mix(xxhash.Sum64String(name) + seed) }
 
-// newName is a name that goes into the dictionary once its record is accepted.
+// newName is a name that goes into the dictionary if its record is accepted.
 type newName struct {
 	hash uint64
 	name string
 }
 
-// newNames are the names of a record that the dictionary wants.
+// newNames are the names of a record that the dictionary needs.
 type newNames struct {
 	names []newName
 	text  []byte // scratch
@@ -178,7 +174,7 @@ func (d *newNames) remember(hash uint64, name string) {
 	d.names = append(d.names, newName{hash, cutName(name)})
 }
 
-// rememberValue remembers name=value, of no name the value.
+// rememberValue stores name=value, or only the value if the name is empty.
 func (d *newNames) rememberValue(hash uint64, name string, value []byte) {
 	d.text = append(d.text[:0], name...)
 	if name != "" {
@@ -188,23 +184,23 @@ func (d *newNames) rememberValue(hash uint64, name string, value []byte) {
 	d.remember(hash, string(d.text))
 }
 
-// forget lets go of the names of a record, the memory of which nobody needs again.
+// forget drops the names of a record and frees their memory.
 func (d *newNames) forget() {
 	clear(d.names)
 	d.names = d.names[:0]
 }
 
-// accept adds the names of a record that can be used to the dictionary.
+// accept adds the names of an accepted record to the dictionary.
 func (d *newNames) accept(to *event.Names) {
 	for _, n := range d.names {
-		if to.Wants(n.hash) { // several of one hash are one
+		if to.Wants(n.hash) { // several names with one hash count once
 			to.Add(n.hash, []byte(n.name))
 		}
 	}
 	d.forget()
 }
 
-// nameIn returns the name of a hash, "" if it is neither in the dictionary nor new.
+// nameIn returns the name of a hash, or "" if it is neither in the dictionary nor new.
 func (d *newNames) nameIn(dictionary *event.Names, hash uint64) string {
 	if name := dictionary.Find(hash); name != "" {
 		return name

@@ -1,6 +1,6 @@
 package record
 
-// This file holds the format of the MNIST digits.
+// This file implements the format of the MNIST digits.
 
 import (
 	"context"
@@ -28,11 +28,11 @@ type idx struct {
 	count  int64
 	pixels int // of an image
 	labels []byte
-	text   [256]string // byte/255 as the shortest decimal that gives the same number
+	text   [256]string // byte/255 as the shortest decimal that parses to the same number
 }
 
-// NewIdxScanner returns a Scanner of the images in a file. labels opens the file of
-// their labels; it is not called if the configuration says that there are none.
+// NewIdxScanner returns a Scanner of the images in a file. labels opens the file of their labels. It is not called if
+// the configuration says that there are no labels.
 func NewIdxScanner(name string, images io.Reader, c Config, labels func() (io.ReadCloser, error)) (*Scanner, error) {
 	x, err := readIdx(images, c)
 	if err != nil {
@@ -96,15 +96,15 @@ func (x *idx) readLabels(open func() (io.ReadCloser, error)) error {
 	if len(dims) != 1 || int64(dims[0]) != x.count {
 		return fmt.Errorf("sizes %d, but there are %d images", dims, x.count)
 	}
-	// The header may lie about its size: read before believing it.
+	// The header may be wrong about the size: read before allocating.
 	if x.labels, err = io.ReadAll(io.LimitReader(in, x.count)); err == nil && int64(len(x.labels)) < x.count {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// LabelsName returns the name of the file of the labels, without the suffix of a
-// compression, given that of the images: …images-idx3… makes …labels-idx1….
+// LabelsName returns the file name of the labels for that of the images, without a compression suffix: …images-idx3…
+// becomes …labels-idx1….
 func LabelsName(images string) string {
 	dir, base := filepath.Split(images)
 	base = strings.NewReplacer("images", "labels", "idx3", "idx1", "idx2", "idx1").Replace(base)
@@ -129,7 +129,7 @@ func (x *idx) appendText(line []byte, i int64, pixels []byte) []byte {
 	return line
 }
 
-// idxDecoder decodes an image; a Record's offset is its number.
+// idxDecoder decodes an image. A Record's offset is the number of its image.
 type idxDecoder struct {
 	core
 	images *idx

@@ -1,6 +1,6 @@
 package record
 
-// This file holds the format JSON.
+// This file implements the format JSON.
 
 import (
 	"bytes"
@@ -21,20 +21,19 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// jsonDecoder reads events that are JSON objects (RFC 8259). It knows the names
-// it has met as a tree of nodes; in every object it expects the name that
-// followed last time, written as it was then, so that a stream of events of one shape costs a comparison
-// for each name instead of a scan, an unescaping and a look-up. Of short values that
-// repeat it knows the columns (short.go).
+// jsonDecoder decodes events that are JSON objects (RFC 8259). It keeps the known names as a tree of nodes. In every
+// object it expects the name that followed last time, in the same spelling. So events of the same shape cost one
+// comparison for each name, instead of scanning, unescaping and looking it up. It also remembers the columns of short
+// repeated values (short.go).
 type jsonDecoder struct {
 	core
 	root  *node
-	nodes int    // in the tree, at most max_fields; later names get a node for once
-	made  uint64 // nodes made so far
-	event uint64 // number of this event, for duplicates
-	left  int    // of the values that it may have, empty ones too
+	nodes int    // in the tree, at most max_fields; later names get a temporary node
+	made  uint64 // nodes created so far
+	event uint64 // number of this event, to detect duplicates
+	left  int    // remaining number of values of this event, including empty ones
 
-	// These are the changes of this event to the tree, which refusal takes back.
+	// The changes of this event to the tree, which a rejection undoes.
 	grown    []growth
 	relinked []relink
 
@@ -42,8 +41,8 @@ type jsonDecoder struct {
 	scratch []byte           // the last string with escapes
 	escaped bool             // the last string is in scratch
 	once    map[onceKey]bool // the names of this event that are not in the tree
-	// What is not in the tree is wanted until the next value of its object or array: those of one
-	// depth share a node, or a long record would leave one behind for each of its values.
+	// A temporary node is used until the next value of its object or array. Those of one depth share a node. Otherwise
+	// a long record would create one for each of its values.
 	spare [maxDepth + 1]*node
 	index []byte // the last part of an element's name
 
@@ -52,11 +51,10 @@ type jsonDecoder struct {
 	failureAt int
 }
 
-// node is a name in its place, joined by dots: a key of the object around it, or
-// an index of the array.
+// node is a name at its place, joined with dots: a key of the enclosing object, or an index of the array.
 type node struct {
 	named
-	lead     lead // as it was read last
+	lead     lead // as it was last read
 	children map[string]*node
 	elements []*node // of an array
 	first    *node   // the child that came first last time
@@ -64,35 +62,35 @@ type node struct {
 	event    uint64  // the last event with this key
 	plain    bool    // linked into the tree
 	number   uint64
-	size     int            // of the whole name in bytes
-	long     *xxhash.Digest // of the whole name, nil unless it is longer than is remembered
+	size     int            // size of the whole name in bytes
+	long     *xxhash.Digest // hash of the whole name, nil unless it is longer than what is stored
 }
 
-// onceKey is a key by the number of the node it belongs to: a node that is not in
-// the tree must not be kept by it.
+// onceKey is a key with the number of its parent node. It does not refer to the node, so that a temporary node can be
+// freed.
 type onceKey struct {
 	parent uint64
 	key    string
 }
 
-// growth is a node that has come into the tree, as the last element or under a key.
+// growth is a node that was added to the tree, as the last element or under a key.
 type growth struct {
 	parent  *node
 	element bool
 	key     string
 }
 
-// relink is an expectation that has been replaced: *slot was this node.
+// relink is a replaced expectation: *slot was this node.
 type relink struct {
 	slot **node
 	was  *node
 }
 
-// valuesPerFeature says how many values a record may have for each feature that it may have:
-// empty lists and objects, and what is null or dropped, take time and make no features.
+// valuesPerFeature is the number of values that a record may have for each allowed feature. Empty lists and objects,
+// and null or dropped values, take time but make no features.
 const valuesPerFeature = 4
 
-// maxDepth bounds the nesting of objects and arrays.
+// maxDepth is the deepest nesting of objects and arrays.
 const maxDepth = 64
 
 func newJSON(c core) (Decoder, error) {
@@ -117,15 +115,14 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) erro
 	clear(d.relinked)
 	d.grown, d.relinked = d.grown[:0], d.relinked[:0]
 	if len(d.once) > 64 {
-		d.once = nil // emptying a map takes as long as it has ever been large
+		d.once = nil // clearing a map takes as long as its largest size
 	} else {
 		clear(d.once)
 	}
 	return nil
 }
 
-// unlearn takes out of the tree what this event has brought: the names that come
-// later need the room.
+// unlearn removes from the tree what this event has added, to keep the room for later names.
 func (d *jsonDecoder) unlearn() {
 	for _, l := range slices.Backward(d.relinked) {
 		*l.slot = l.was
@@ -140,14 +137,14 @@ func (d *jsonDecoder) unlearn() {
 	d.nodes -= len(d.grown)
 }
 
-// fail remembers why the record is refused and returns -1. All of the scanning
-// functions return the position behind what they read, or -1.
+// fail stores why the record is rejected and returns -1. All scanning functions return the position after what they
+// have read, or -1.
 func (d *jsonDecoder) fail(p int, reason event.Reason, format string, args ...any) int {
 	d.failureAt, d.reason, d.failure = min(p, len(d.data)), reason, fmt.Sprintf(format, args...)
 	return -1
 }
 
-// unexpected fails at what stands at p.
+// unexpected fails for the text at p.
 func (d *jsonDecoder) unexpected(p int, want string) int {
 	if p >= len(d.data) {
 		return d.fail(p, event.ReasonSyntax, "the record ends where %s should be", want)
@@ -232,13 +229,12 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 			return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		}
 		if p++; p < len(data) && data[p] == ' ' {
-			p++ // more of them are the key's
+			p++ // further blanks belong to the lead
 		}
 	}
 }
 
-// key reads a key of n, whose opening quote is found, up to its value, and notes what it was led in by. It fails with
-// a negative next.
+// key reads a key of n after its opening quote, up to its value, and stores its lead. It fails with a negative next.
 func (d *jsonDecoder) key(p int, n *node, depth int) (c *node, quote, next int) {
 	data := d.data
 	quote = d.space(p)
@@ -265,9 +261,9 @@ func (d *jsonDecoder) key(p int, n *node, depth int) (c *node, quote, next int) 
 
 // lead is the text from a key's opening quote to its value.
 type lead struct {
-	size       uint8  // 0: it is not known, or too long
-	word, mask uint64 // its first eight bytes, as far as mask goes
-	tail       uint64 // its last eight bytes, if it has more
+	size       uint8  // 0 if unknown or too long
+	word, mask uint64 // the first eight bytes, under the mask
+	tail       uint64 // the last eight bytes, if there are more
 	text       [maxLead]byte
 }
 
@@ -286,7 +282,7 @@ func (l *lead) set(text []byte) {
 	}
 }
 
-// leads reports whether the lead of c, and then something that is not blank, stand at data[p:].
+// leads reports whether data[p:] begins with the lead of c, followed by something that is not blank.
 func (c *node) leads(data []byte, p int) bool {
 	l := &c.lead
 	size := int(l.size)
@@ -299,8 +295,7 @@ func (c *node) leads(data []byte, p int) bool {
 	return binary.LittleEndian.Uint64(data[p+size-8:]) == l.tail && (size <= 16 || string(data[p:p+size]) == string(l.text[:size]))
 }
 
-// array reads the rest of an array: strings are words of n, everything else is
-// the field name[i].
+// array reads the rest of an array. Strings are words of n, everything else is the field name[i].
 func (d *jsonDecoder) array(p int, n *node, depth int) int {
 	if depth > maxDepth {
 		return d.fail(p-1, event.ReasonSyntax, "nested deeper than %d", maxDepth)
@@ -419,7 +414,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	return next
 }
 
-// timeValue reads a string or a number of n, a field whose times make features.
+// timeValue reads a string or a number of n, a field with time features.
 func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
 	var text []byte
 	if d.data[p] == '"' {
@@ -438,7 +433,7 @@ func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
 	return next
 }
 
-// literal reads true, false or null, or what notNumber takes for null, of n.
+// literal reads true, false or null of n, or what notNumber treats as null.
 func (d *jsonDecoder) literal(p int, n *named) int {
 	data := d.data
 	switch {
@@ -450,8 +445,8 @@ func (d *jsonDecoder) literal(p int, n *named) int {
 	return d.notNumber(p, n)
 }
 
-// notNumber fails at something that is no value. Python's json module writes NaN and the
-// infinities as words: they are nulls of n, nil where nothing is wanted, or a reason of their own.
+// notNumber handles something that is not a value. Python's json module writes NaN and the infinities as words. They
+// count as null or are rejected with their own reason. n is nil for a dropped value.
 func (d *jsonDecoder) notNumber(p int, n *named) int {
 	end := p
 	for end < len(d.data) && (d.data[end]|0x20-'a' < 26 || d.data[end] == '-') {
@@ -466,7 +461,7 @@ func (d *jsonDecoder) notNumber(p int, n *named) int {
 	return d.unexpected(p, "a value")
 }
 
-// special reads the value of a label, weight, id or time, or skips a dropped one.
+// special reads the value of a label, weight, ID or time, or skips a dropped one.
 func (d *jsonDecoder) special(p int, n *node, depth int) int {
 	if n.role == isDropped {
 		return d.skip(p, depth)
@@ -506,7 +501,7 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 			}
 			return d.fail(p, reason, "field %.80q holds several values", n.name)
 		case c != 't' && c != 'f':
-			return d.literal(p, &n.named) // null says nothing
+			return d.literal(p, &n.named) // null has no effect
 		default:
 			if next = d.literal(p, &n.named); next < 0 {
 				return next
@@ -525,7 +520,7 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 	return next
 }
 
-// skip reads a value of which nothing is wanted.
+// skip reads a value that is not used.
 func (d *jsonDecoder) skip(p, depth int) int {
 	if p >= len(d.data) {
 		return d.unexpected(p, "a value")
@@ -546,7 +541,7 @@ func (d *jsonDecoder) skip(p, depth int) int {
 	if depth == maxDepth {
 		return d.fail(p, event.ReasonSyntax, "nested deeper than %d", maxDepth)
 	}
-	closing := d.data[p] + 2 // { } and [ ] are two apart
+	closing := d.data[p] + 2 // in ASCII { } and [ ] are two apart
 	if p = d.space(p + 1); p < len(d.data) && d.data[p] == closing {
 		return p + 1
 	}
@@ -577,15 +572,12 @@ func (d *jsonDecoder) skip(p, depth int) int {
 	}
 }
 
-// str reads a string whose opening quote stands before p and returns its text,
-// which is valid until the next call, and the position behind the closing quote.
-// A lone surrogate becomes U+FFFD, as in encoding/json; bytes that are not UTF-8
-// are refused.
+// str reads a string whose opening quote is before p. It returns its text, valid until the next call, and the position
+// after the closing quote. A lone surrogate becomes U+FFFD, as in encoding/json. Invalid UTF-8 is rejected.
 func (d *jsonDecoder) str(p int) ([]byte, int) {
 	data, start := d.data, p
 	d.escaped = false
-	// Eight bytes at a time up to the first that is a quote, a backslash, a
-	// control character or not ASCII.
+	// Eight bytes at a time, up to the first one that is a quote, a backslash, a control character or not ASCII.
 	for len(data)-p >= 8 {
 		if m := notPlain(binary.LittleEndian.Uint64(data[p:])); m != 0 {
 			p += bits.TrailingZeros64(m) >> 3
@@ -628,7 +620,7 @@ func (d *jsonDecoder) notUTF8(start, end int) int {
 	panic("unreachable: called for invalid text")
 }
 
-// unescape goes on where str found the first backslash, at p.
+// unescape continues where str found the first backslash, at p.
 func (d *jsonDecoder) unescape(start, p int) ([]byte, int) {
 	data := d.data
 	d.escaped = true
@@ -709,8 +701,8 @@ func hex4(data []byte, p int) (r rune, ok bool) {
 	return r, true
 }
 
-// first notes a key of n whose node c is not in the tree. It fails if it came
-// before, or if there are more such keys than an event may have features.
+// first records a key of n whose node c is not in the tree. It fails if the key is repeated or if there are more such
+// keys than allowed features.
 func (d *jsonDecoder) first(n, c *node, key string, p int) bool {
 	once := onceKey{n.number, key}
 	switch {
@@ -727,8 +719,7 @@ func (d *jsonDecoder) first(n, c *node, key string, p int) bool {
 	return true
 }
 
-// child returns a new node for a key of n that is not known, and stands at p. It
-// fails with nil.
+// child returns a new node for an unknown key of n at p. It fails with nil.
 func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
 	joint := "."
 	if n == d.root {
@@ -749,8 +740,7 @@ func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
 	return c
 }
 
-// element returns a new node for element i of n, the first that is not known. It
-// fails with nil.
+// element returns a new node for element i of n, the first unknown one. It fails with nil.
 func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
 	key := func(i int) []byte {
 		d.index = append(strconv.AppendInt(d.index[:0], int64(i), 10), ']')
@@ -767,13 +757,12 @@ func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
 	return d.passing(n, "[", key(i), p, depth)
 }
 
-// room reports whether the tree has room for a node below n whose name is longer by so much.
+// room reports whether the tree has room for a node below n whose name is longer by that much.
 func (d *jsonDecoder) room(n *node, longer int) bool {
 	return n.plain && d.nodes < d.c.MaxFields && n.size+longer <= maxNameBytes
 }
 
-// passing returns a node that is not in the tree, for the container of a depth, until the next
-// one. It fails with nil.
+// passing returns a temporary node for the container of a depth, valid until the next one. It fails with nil.
 func (d *jsonDecoder) passing(n *node, joint string, key []byte, p, depth int) *node {
 	c := d.spare[depth]
 	if c == nil {
@@ -786,8 +775,8 @@ func (d *jsonDecoder) passing(n *node, joint string, key []byte, p, depth int) *
 	return c
 }
 
-// node returns a new node whose name goes on from that of parent. The hash goes on
-// as well: names that are joined are never longer than is remembered.
+// node returns a new node whose name continues that of parent. The hash continues too, because joined names are never
+// longer than what is stored.
 func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node {
 	c := &node{}
 	if !d.join(c, parent, joint, key, p) {
@@ -796,7 +785,7 @@ func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node 
 	return c
 }
 
-// join makes c a new node, as node does, in the memory that it has. It fails with false.
+// join makes c a new node, as node does, in its own memory. It fails with false.
 func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) bool {
 	size := parent.size + len(joint) + len(key)
 	if size > maxFieldBytes {
@@ -832,5 +821,5 @@ func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) boo
 	return true
 }
 
-// closedObject reports whether a line is a whole object, to which nothing can be added.
+// closedObject reports whether a line is a complete object, to which nothing can be added.
 func closedObject(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) && json.Valid(line) }

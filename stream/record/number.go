@@ -1,6 +1,6 @@
 package record
 
-// This file reads decimal numbers.
+// This file parses decimal numbers.
 
 import (
 	"math"
@@ -13,10 +13,9 @@ import (
 var powersOfTen = [...]float64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11,
 	1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22}
 
-// number reads the decimal number at data[p:]: digits, perhaps with a point and an
-// exponent. strict is JSON's grammar; otherwise a sign + and an empty integer or fractional
-// part are allowed, too. next is -1 if text has no number there. The result is strconv's: beyond the
-// range it is an infinity.
+// number parses the decimal number at data[p:]: digits, perhaps with a point and an exponent. With strict it uses
+// JSON's grammar. Otherwise it also allows a + sign and an empty integer or fractional part. next is -1 if there is no
+// number. The result is that of strconv. Beyond the range it is an infinity.
 func number(data []byte, p int, strict bool) (x float64, next int) {
 	start := p
 	negative := false
@@ -24,7 +23,7 @@ func number(data []byte, p int, strict bool) (x float64, next int) {
 		negative = data[p] == '-'
 		p++
 	}
-	// At most 19 digits fit in m; more of them are left to strconv.
+	// m holds at most 19 digits. More digits are left to strconv.
 	m, first := uint64(0), p
 	for p < len(data) && data[p]-'0' <= 9 {
 		m = 10*m + uint64(data[p]-'0')
@@ -72,7 +71,7 @@ func number(data []byte, p int, strict bool) (x float64, next int) {
 		e += sign * exponent
 		p = q
 	}
-	// Clinger's fast path: m and the power of ten are exact, one rounding is made.
+	// Clinger's fast path: m and the power of ten are exact, so there is one rounding.
 	if digits <= 19 && m <= 1<<53 && e >= -22 && e <= 22 {
 		x = float64(m)
 		if e < 0 {
@@ -96,14 +95,14 @@ func number(data []byte, p int, strict bool) (x float64, next int) {
 	return slowNumber(data[start:p]), p
 }
 
-// notDigits returns the highest bit of each of eight characters, the first in the
-// lowest byte, that is no digit. Behind the first such bit others may be wrong.
+// notDigits returns the highest bit of each of eight characters, the first in the lowest byte, that is not a digit.
+// After the first such bit others may be wrong.
 func notDigits(w uint64) uint64 {
-	w ^= 0x3030303030303030 // '0' to '9' are 0 to 9
+	w ^= 0x3030303030303030 // '0' to '9' become 0 to 9
 	return (w + 0x7676767676767676 | w) & 0x8080808080808080
 }
 
-// firstDigits returns the number that the first n of eight digits make, 1 to 8.
+// firstDigits returns the number of the first n of eight digits, 1 <= n <= 8.
 func firstDigits(w uint64, n int) uint64 {
 	w = (w ^ 0x3030303030303030) << (-8 * n & 63) // zeros in front
 	// Neighbors become numbers of two digits, then of four, then one of eight.
@@ -112,7 +111,7 @@ func firstDigits(w uint64, n int) uint64 {
 	return (high*(100+1000000<<32) + low*(1+10000<<32)) >> 32
 }
 
-// power is 10^q = (high 2^64 + low + less than 1) 2^exponent, high >= 2^63.
+// power is 10^q = (high 2^64 + low + less than 1) 2^exponent, with high >= 2^63.
 type power struct {
 	high, low uint64
 	exponent  int
@@ -122,7 +121,7 @@ const maxPower = 40
 
 // powers holds 10^q for q from -maxPower to maxPower.
 var powers = func() (powers [2*maxPower + 1]power) {
-	set := func(q int, x *big.Int, exponent int) { // x of 128 bits
+	set := func(q int, x *big.Int, exponent int) { // x has 128 bits
 		powers[maxPower+q] = power{new(big.Int).Rsh(x, 64).Uint64(), x.Uint64(), exponent}
 	}
 	set(0, new(big.Int).Lsh(big.NewInt(1), 127), -127)
@@ -150,8 +149,8 @@ func product(m uint64, q int) (x float64, ok bool) {
 	carry, _ := bits.Mul64(m, t.low)
 	p1, carry = bits.Add64(p1, carry, 0)
 	p2 += carry
-	// 53 bits and one for rounding from the top of p2; below is more than zero
-	// and less than one, or else exactly a half is possible.
+	// The top of p2 has 53 bits and one for rounding. The remainder is greater than zero and less than one, or else
+	// exactly a half is possible.
 	up := int(p2 >> 63)
 	below := p2 & (1<<(9+up) - 1)
 	if p1 == 1<<64-1 || p1 == 0 && below == 0 {
@@ -163,7 +162,7 @@ func product(m uint64, q int) (x float64, ok bool) {
 	return float64(mantissa) * math.Float64frombits(uint64(exponent+1023)<<52), true
 }
 
-// slowNumber reads what number cannot; beyond the range it is an infinity.
+// slowNumber parses what number cannot. Beyond the range it returns an infinity.
 func slowNumber(text []byte) float64 {
 	x, _ := strconv.ParseFloat(unsafe.String(&text[0], len(text)), 64)
 	return x

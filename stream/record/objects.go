@@ -1,7 +1,7 @@
 package record
 
-// This file cuts a JSON text that is no JSON lines into objects: the elements of an array, and
-// objects over several lines or several in one.
+// This file cuts a JSON text that is not JSON lines into objects: the elements of an array, objects over several lines,
+// or several objects in one line.
 
 import (
 	"bytes"
@@ -11,14 +11,14 @@ import (
 // nesting is the state of the search for the end of a JSON object.
 type nesting struct {
 	depth           int
-	arrays          uint64 // bit i: what is open at depth i+1 is an array
+	arrays          uint64 // bit i: the container at depth i+1 is an array
 	inText, escaped bool
-	last            byte // the last byte outside of strings that is not blank
+	last            byte // the last non-blank byte outside of strings
 	newline         bool // a newline was seen
-	broken          bool // the text is no JSON
+	broken          bool // the text is not JSON
 }
 
-// maxKnown is how deep nesting distinguishes arrays from objects; it is deeper than a record may be.
+// maxKnown is the depth down to which nesting distinguishes arrays from objects. It is deeper than a record may be.
 const maxKnown = 64
 
 func (n *nesting) inArray() bool { return n.depth > 0 && n.arrays>>((n.depth-1)%maxKnown)&1 == 1 }
@@ -32,9 +32,9 @@ func (n *nesting) push(array bool) {
 	n.depth++
 }
 
-// end returns the end of the object that begins data, of which the bytes before from have been
-// searched, or -1. A brace that opens an object where none can be ends the one before: a missing
-// brace or quote costs the objects it stands in, and not all that follow.
+// end returns the end of the object at the start of data, or -1. The bytes before from have already been searched. A
+// brace that opens an object where none can be ends the previous object. So a missing brace or quote affects only the
+// objects around it, not all that follow.
 func (n *nesting) end(data []byte, from int) int {
 	for p := from; p < len(data); p++ {
 		c := data[p]
@@ -98,14 +98,14 @@ func (n *nesting) misplaced() bool {
 	return n.last != ':'
 }
 
-// between reports whether c may stand between the objects of a text: a blank, the brackets and
-// commas of an array, or what begins a text of RFC 7464.
+// between reports whether c may stand between the objects of a text: a blank, the brackets and commas of an array, or
+// the record separator of RFC 7464.
 func between(c byte) bool {
 	return blank(c) || c == '\n' || c == ',' || c == '[' || c == ']' || c == '\x1e'
 }
 
-// findObjects decides by the first record whether a JSON text is lines, one object each, or
-// objects in another arrangement. Where the first line is damaged it is lines.
+// findObjects decides by the first record whether a JSON text is lines of one object each, or objects in another
+// arrangement. If the first line is damaged, it is lines.
 func (s *Scanner) findObjects() error {
 	for {
 		objects, decided := s.startsObjects()
@@ -145,8 +145,8 @@ func (s *Scanner) startsObjects() (objects, decided bool) {
 	return rest[0] == '{' || rest[0] == ',', true
 }
 
-// scanObject is Scan of a text of objects. What stands between them and is none is a record too,
-// up to the end of its line: it will be refused. The offset of a record is its number.
+// scanObject is Scan for a text of objects. Other text between them, up to the end of its line, is a record too, which
+// will be rejected. The offset of a record is its number.
 func (s *Scanner) scanObject(r *Record) bool {
 	if s.skipped {
 		end := s.objectEnd()
@@ -187,7 +187,7 @@ func (s *Scanner) scanObject(r *Record) bool {
 	return true
 }
 
-// unfinished reports whether more of the last record of a file may be to come.
+// unfinished reports whether the last record of a file may be incomplete.
 func (s *Scanner) unfinished(value []byte) bool { return s.nest.depth > 0 || value[0] != '{' }
 
 // objectEnd is findEnd for a text of objects.

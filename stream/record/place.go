@@ -1,7 +1,6 @@
 package record
 
-// This file keeps, for records with a schema, the names of what a record holds as a tree,
-// as jsonDecoder does for JSON.
+// This file keeps the names of records with a schema as a tree, as jsonDecoder does for JSON.
 
 import (
 	"fmt"
@@ -10,28 +9,28 @@ import (
 	"blankout/internal/event"
 )
 
-// place is a field of a record in its place, its name joined by dots: a field of the
-// record around it, a key of a map, or an index of an array.
+// place is a field at its place in a record, its name joined with dots: a field of the enclosing record, a key of a
+// map, or an index of an array.
 type place struct {
 	named
-	size     int  // of the whole name in bytes
+	size     int  // size of the whole name in bytes
 	kept     bool // in the tree
-	of       any  // the type of record that fields belong to
+	of       any  // the record type of its fields
 	fields   []*place
 	others   map[any][]*place // those of other types, where a union allows several
 	keys     map[string]*place
 	elements []*place
 }
 
-// places is the tree, with what the present record has added to it: a record that is
-// refused leaves nothing behind. It uses core's way from names to columns.
+// places is the tree, with the additions of the present record. A rejected record leaves nothing behind. core turns the
+// names into columns.
 type places struct {
 	core
 	root  *place
-	count int      // in the tree, at most max_fields; later names get a place for once
-	short [64]byte // scratch for a number as text
-	grown []func() // takes out of the tree what this record has brought
-	left  int      // values that the record may still have, those that take no byte in it too
+	count int      // in the tree, at most max_fields; later names get a temporary place
+	short [64]byte // memory for a number as text
+	grown []func() // functions that undo the additions of this record
+	left  int      // remaining values of the record, including those that take no bytes
 
 	reason  event.Reason
 	failure string
@@ -41,7 +40,7 @@ func newPlaces(c core) places {
 	return places{core: c, root: &place{kept: true}}
 }
 
-// end completes e, or refuses it for why fail was called.
+// end completes e, or rejects it with the reason of fail.
 func (d *places) end(r *Record, e *event.Example) {
 	if d.failure != "" {
 		d.refuse(r, e, d.reason, "%s", d.failure)
@@ -58,7 +57,7 @@ func (d *places) end(r *Record, e *event.Example) {
 	d.grown, d.failure = d.grown[:0], ""
 }
 
-// fail remembers why the record is refused and returns false.
+// fail stores why the record is rejected and returns false.
 func (d *places) fail(reason event.Reason, format string, args ...any) bool {
 	if d.failure == "" {
 		d.reason, d.failure = reason, fmt.Sprintf(format, args...)
@@ -66,8 +65,8 @@ func (d *places) fail(reason event.Reason, format string, args ...any) bool {
 	return false
 }
 
-// fields returns the places of the n fields of a record of this type at p, nil for those
-// that newField must make.
+// fields returns the places of the n fields of a record of this type at p. They are nil where newField has to create
+// them.
 func (d *places) fields(p *place, of any, n int) []*place {
 	switch {
 	case p.of == of:
@@ -84,7 +83,7 @@ func (d *places) fields(p *place, of any, n int) []*place {
 	return p.others[of]
 }
 
-// newField makes the place of field number i of the fields at p, nil if that fails.
+// newField creates the place of field i of the fields at p. It returns nil if that fails.
 func (d *places) newField(p *place, fields []*place, i int, name string) *place {
 	joint := "."
 	if p == d.root {
@@ -147,8 +146,7 @@ func (d *places) place(p *place, joint, name string) *place {
 	return c
 }
 
-// number adds a number as a feature of p, or takes it for what p is. text writes it where
-// it is wanted as a name.
+// number adds a number as a feature of p, or uses it by the role of p. text formats it where a name is needed.
 func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 	switch {
 	case p.role == isDropped:
@@ -181,8 +179,7 @@ func (d *places) integer(p *place, x int64) bool {
 	return d.number(p, float64(x), func(b []byte) []byte { return strconv.AppendInt(b, x, 10) })
 }
 
-// text adds a string as a feature of p, or takes it for what p is. word says that it is one
-// of an array.
+// text adds a string as a feature of p, or uses it by the role of p. word says that it is an element of an array.
 func (d *places) text(p *place, text []byte, word bool) bool {
 	switch {
 	case p.role == isDropped:
@@ -203,7 +200,7 @@ func (d *places) text(p *place, text []byte, word bool) bool {
 	return !d.tooMany() || d.tooManyFeatures()
 }
 
-// time takes the text of p, a field whose times make features.
+// time uses the text of p, a field with time features.
 func (d *places) time(p *place, text []byte) bool {
 	return d.times.takeTime(p.times, text) || d.fail(event.ReasonSyntax, "field %.80q, %.40q: %s", p.name, text, wantTime)
 }
@@ -220,7 +217,7 @@ func (d *places) boolean(p *place, x bool) bool {
 	return true
 }
 
-// null notes that p is known to be missing.
+// null marks p as missing.
 func (d *places) null(p *place) bool {
 	if p.role == isFeature {
 		d.miss(&p.named)
@@ -228,13 +225,13 @@ func (d *places) null(p *place) bool {
 	return true
 }
 
-// role takes the text of a label, weight, id or time.
+// role uses the text of a label, weight, ID or time.
 func (d *places) role(p *place, text []byte) bool {
 	reason, detail := d.special(p.role, text, false)
 	return detail == "" || d.fail(reason, "field %.80q: %s", p.name, detail)
 }
 
-// several fails at a label, weight, id or time that is no single value.
+// several fails for a label, weight, ID or time that is not a single value.
 func (d *places) several(p *place) bool {
 	return p.role == isFeature || p.role == isDropped || d.fail(event.ReasonSyntax, "field %.80q, which is the %s, has several values", p.name, roleKeys[p.role])
 }
@@ -243,8 +240,8 @@ func (d *places) tooManyFeatures() bool {
 	return d.fail(event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 }
 
-// spend takes n values of the record from what its size allows, so that what it costs is in
-// proportion to it: fields that are left out and empty elements need few bytes or none.
+// spend subtracts n values from those that the size of the record allows, so that its cost is proportional to its size.
+// Omitted fields and empty elements need few bytes or none.
 func (d *places) spend(n int) bool {
 	if d.left -= n; d.left >= 0 {
 		return true

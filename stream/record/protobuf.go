@@ -1,6 +1,6 @@
 package record
 
-// This file holds the format Protobuf.
+// This file implements the format Protobuf.
 
 import (
 	"cmp"
@@ -46,10 +46,10 @@ func newProtobuf(c core) (Decoder, error) {
 	})
 }
 
-// mainFile is what the schema itself is called among the files that it imports.
+// mainFile is the name of the schema itself among the files that it imports.
 const mainFile = "registered.proto"
 
-// compileProtobuf returns the file that a schema is.
+// compileProtobuf returns the file of a schema.
 func compileProtobuf(s *registry.Schema) (protoreflect.FileDescriptor, error) {
 	texts := map[string]string{mainFile: s.Text}
 	for _, r := range s.References {
@@ -66,9 +66,8 @@ func compileProtobuf(s *registry.Schema) (protoreflect.FileDescriptor, error) {
 	return files[0], nil
 }
 
-// messageOf reads which message of a file a value is: the numbers of the messages from the
-// outermost to the one that is meant, behind how many there are; a single 0 stands for the
-// first message.
+// messageOf returns the message type of a value. The value begins with the number of message indexes and the indexes,
+// from the outermost message to the innermost. A single 0 means the first message.
 func messageOf(file protoreflect.FileDescriptor, value []byte) (m protoreflect.MessageDescriptor, rest []byte, ok bool) {
 	depth, n := binary.Varint(value)
 	if n <= 0 || depth < 0 || depth > maxDepth {
@@ -90,10 +89,10 @@ func messageOf(file protoreflect.FileDescriptor, value []byte) (m protoreflect.M
 	return m, value, true
 }
 
-// protoType is what is known of a type of message. Types may refer to themselves.
+// protoType describes a message type. Types may refer to themselves.
 type protoType struct {
-	single   protoreflect.FullName // of a message that stands for a single value: see within
-	fields   []protoField          // as they are declared
+	single   protoreflect.FullName // set for a message that stands for a single value: see within
+	fields   []protoField          // as declared
 	byNumber map[protowire.Number]int
 }
 
@@ -102,12 +101,12 @@ type protoField struct {
 	name     string
 	kind     protoreflect.Kind
 	wire     protowire.Type
-	message  *protoType // of a message, a group or an entry of a map
-	presence bool       // that it is left out is recorded
-	others   []int      // fields that a oneof has beside it
+	message  *protoType // for a message, a group or an entry of a map
+	presence bool       // absence is recorded
+	others   []int      // the other fields of its oneof
 }
 
-// protoTypes holds the types of a schema that the decoder has come across.
+// protoTypes holds the types of a schema that the decoder has met.
 type protoTypes map[protoreflect.FullName]*protoType
 
 func (types protoTypes) of(m protoreflect.MessageDescriptor) *protoType {
@@ -138,8 +137,8 @@ func (types protoTypes) of(m protoreflect.MessageDescriptor) *protoType {
 	return t
 }
 
-// standsForOne says whether a message is one of Google's that stand for a single value; the
-// schema of a stranger may call anything so.
+// standsForOne reports whether a message is one of Google's that stand for a single value. A schema may use these names
+// for something else.
 func standsForOne(m protoreflect.MessageDescriptor) bool {
 	f := m.Fields()
 	scalar := func(i int) bool { return !f.Get(i).IsList() && f.Get(i).Message() == nil }
@@ -167,32 +166,31 @@ func wireType(k protoreflect.Kind) protowire.Type {
 	return protowire.VarintType
 }
 
-// packs says whether the elements of a list may stand in one run of bytes.
+// packs reports whether the elements of a list may be packed.
 func (f *protoField) packs() bool {
 	return f.IsList() && f.wire != protowire.BytesType && f.wire != protowire.StartGroupType
 }
 
-// isWord says whether an element of a list is a word and not a number at its place.
+// isWord reports whether an element of a list is a word, rather than a number at its index.
 func (f *protoField) isWord() bool {
 	return f.kind == protoreflect.StringKind || f.kind == protoreflect.BytesKind || f.kind == protoreflect.EnumKind
 }
 
-// protoReader reads messages in place. It first marks where the fields of a message lie, at
-// most 8 bytes for two bytes of the record, and then goes through them in the order of their
-// declaration. It skips the fields that the configuration drops.
+// protoReader reads messages in place. It first marks the positions of the fields of a message, in at most 8 bytes for
+// two bytes of the record. Then it reads them in the order of their declaration. It skips dropped fields.
 type protoReader struct {
 	*places
-	marks  []uint64 // of the messages that are being read, the outermost first
-	copies int      // bytes that may still be copied to put the pieces of a message together
+	marks  []uint64 // of the messages being read, the outermost first
+	copies int      // bytes that may still be copied to merge parts of a message
 }
 
 var errWire = errors.New("its bytes are not in the format of Protobuf")
 
 func (r *protoReader) syntax(err error) bool { return r.fail(event.ReasonSyntax, "%v", err) }
 
-// mark returns the fields of a message in the order of their declaration, each as its
-// number among them times 2^32 and where its tag is. A field of another wire type than its
-// own is unknown. Those are left out that are dropped, as known says.
+// mark returns the fields of a message in the order of their declaration. A mark is the index of the field times 2^32
+// plus the position of its tag. A field of the wrong wire type counts as unknown. Fields that are dropped according to
+// known are left out.
 func (r *protoReader) mark(t *protoType, body []byte, known []*place) (marks []uint64, ok bool) {
 	first, sorted := len(r.marks), true
 	for at := 0; at < len(body); {
@@ -223,8 +221,7 @@ func (r *protoReader) mark(t *protoType, body []byte, known []*place) (marks []u
 	return marks, true
 }
 
-// of returns the marks of field i. A member of a oneof has those after the last of the
-// other members.
+// of returns the marks of field i. For a member of a oneof it returns those after the last of the other members.
 func (t *protoType) of(i int, marks []uint64) []uint64 {
 	own := marksOf(i, marks)
 	if len(own) == 0 {
@@ -245,7 +242,7 @@ func marksOf(i int, marks []uint64) []uint64 {
 	return marks[from : from+to]
 }
 
-// valueAt returns the wire type of the field at a mark and what follows its tag.
+// valueAt returns the wire type of the field at a mark and the bytes after its tag.
 func valueAt(body []byte, mark uint64) (number protowire.Number, wire protowire.Type, value []byte) {
 	body = body[mark&math.MaxUint32:]
 	number, wire, n := protowire.ConsumeTag(body)
@@ -263,8 +260,8 @@ func bodyAt(body []byte, mark uint64) []byte {
 	return value
 }
 
-// message adds the fields of a message. A field that is left out is missing if its presence
-// is recorded; any other has its default.
+// message adds the fields of a message. An omitted field is missing if its presence is recorded. Otherwise it has its
+// default.
 func (r *protoReader) message(t *protoType, body []byte, p *place, depth int) bool {
 	if depth > maxDepth {
 		return r.fail(event.ReasonSyntax, "nested deeper than %d", maxDepth)
@@ -316,8 +313,7 @@ func (r *protoReader) message(t *protoType, body []byte, p *place, depth int) bo
 	return !r.tooMany() || r.tooManyFeatures()
 }
 
-// single adds a field that has one value: the last that there is, or its pieces of a
-// message put together, of which none make an empty one.
+// single adds a field with one value: the last one, or the merged parts of a message. Without any the message is empty.
 func (r *protoReader) single(f *protoField, own []uint64, body []byte, p *place, depth int) bool {
 	switch {
 	case f.message == nil && len(own) == 0:
@@ -409,7 +405,7 @@ func (r *protoReader) mapField(f *protoField, own []uint64, body []byte, p *plac
 		e.key = key.MapKey().String()
 		entries = append(entries, e)
 	}
-	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) }) // they have no order
+	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) }) // maps have no order
 	for i, e := range entries {
 		if i+1 < len(entries) && entries[i+1].key == e.key {
 			continue // the last one counts
@@ -426,7 +422,7 @@ func (r *protoReader) mapField(f *protoField, own []uint64, body []byte, p *plac
 	return true
 }
 
-// scalar adds the value that b begins with, and returns how many bytes it has.
+// scalar adds the value at the start of b and returns its length.
 func (r *protoReader) scalar(f *protoField, b []byte, p *place, word bool) (n int, ok bool) {
 	if f.wire == protowire.BytesType {
 		text, n := protowire.ConsumeBytes(b)
@@ -442,7 +438,7 @@ func (r *protoReader) scalar(f *protoField, b []byte, p *place, word bool) (n in
 	return n, !r.tooMany() || r.tooManyFeatures()
 }
 
-// read returns the value that b begins with, and how many bytes it has.
+// read returns the value at the start of b and its length.
 func (r *protoReader) read(f *protoField, b []byte) (v protoreflect.Value, n int, ok bool) {
 	switch f.wire {
 	case protowire.BytesType: // the key of a map
@@ -522,8 +518,8 @@ func (r *protoReader) value(f *protoField, v protoreflect.Value, p *place, word 
 	return r.integer(p, v.Int())
 }
 
-// within adds a message within one. Those that stand for a single value, as Google's
-// time stamps, durations and wrappers do, are that value.
+// within adds a nested message. Messages that stand for a single value, such as Google's timestamps, durations and
+// wrappers, become that value.
 func (r *protoReader) within(t *protoType, body []byte, p *place, depth int) bool {
 	switch t.single {
 	case "":

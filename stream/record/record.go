@@ -1,10 +1,8 @@
-// Package record makes events of records: of JSON, svmlight, VW text, CSV and the
-// images of an idx pair.
+// Package record decodes events from records: JSON, svmlight, VW text, CSV, idx images and records with a schema.\
 //
-// Framing and decoding are apart. A [Scanner] cuts the text of a file into records; in
-// a topic the broker has done so. A [Decoder] knows one format and makes an Example of
-// a record, wherever it comes from. A record that cannot be used is data, not an
-// error: it becomes an Example with Refused set.
+// A [Scanner] cuts the text of a file into records. In a topic records are already separate. A [Decoder] knows one
+// format and makes an Example of a record from any source. A record that cannot be used is not an error: it becomes an
+// Example with Refused set.
 package record
 
 import (
@@ -30,124 +28,117 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Record is one record of a topic or one line of a file, borrowed from its source.
+// Record is one record of a topic or one line of a file. Its source owns the bytes.
 type Record struct {
 	Key, Value []byte
 	Offset     int64
 	Time       int64 // milliseconds since the Unix epoch, 0 if unknown
-	Unlabeled  bool  // whatever the record says of its label is passed over
-	// Label is the label as text where it comes beside the record, which must then hold none.
+	Unlabeled  bool  // ignore any label in the record
+	// Label is the text of a label that comes beside the record, which must then contain none.
 	Label []byte
 	Cut   bool // Value is the start of a line that is longer than max_bytes
-	// Headers are those of a record of a topic as they came, not taken apart; nil of a file.
+	// Headers are the unparsed headers of a record of a topic; nil for a file.
 	Headers []byte
 }
 
-// RestSkipped ends the detail of a refused line of a file of which only the start is kept.
+// RestSkipped ends the detail of a rejected line of a file of which only the start is kept.
 const RestSkipped = "its rest is skipped"
 
-// Decoder turns records of one format into Examples. It adds the fields,
-// classes and names it meets to its Schema and belongs to one goroutine.
+// Decoder decodes records of one format into Examples. It adds new fields, classes and names to its Schema. It belongs
+// to one goroutine.
 type Decoder interface {
-	// Decode fills e from r. It keeps the capacity of e's slices, and in the
-	// steady state, when fields and names are known, allocates nothing. Key, Value
-	// and Refused.Value borrow r's bytes. Decode leaves e.Fingerprint to the source.
+	// Decode fills e from r. It reuses e's slices and allocates nothing once fields and names are known. Key, Value and
+	// Refused.Value borrow r's bytes. The source sets e.Fingerprint.\
 	//
-	// A record that cannot be used gets e.Refused and is no error. An error says
-	// that ctx ended while Decode waited for what it needs from elsewhere, as a
-	// schema from a registry: then r is not decoded, and a reader must hand it out
-	// again the next time.
+	// A record that cannot be used gets e.Refused and is not an error. An error means that ctx ended while Decode
+	// waited for something, such as a schema from a registry. Then r is not decoded, and the reader must pass it again.
 	Decode(ctx context.Context, r Record, e *event.Example) error
 }
 
-// Config says how records are read: the section [record] of the configuration.
-// config/blankout.toml explains its keys to users.
+// Config says how records are decoded: the section [record] of the configuration. config/blankout.toml explains each
+// key.
 type Config struct {
-	Format string `toml:"format"` // json, svmlight, vw or csv; "" in a file: by its name
-	// Label, Weight, ID and Time name the fields of JSON and CSV that hold the
-	// class, the importance, the event's id and its time (milliseconds since the
-	// Unix epoch, or an RFC 3339 string). A nested field is named with dots, as in
-	// meta.label. "" where there is none.
+	Format string `toml:"format"` // json, svmlight, vw or csv; "" means by the file name
+	// Label, Weight, ID and Time name the JSON and CSV fields with the class, the importance, the ID and the time of
+	// the event (milliseconds since the Unix epoch, or an RFC 3339 string). Dots name a nested field, as in meta.label.
+	// "" if there is none.
 	Label  string `toml:"label"`
 	Weight string `toml:"weight"`
 	ID     string `toml:"id"`
 	Time   string `toml:"time"`
-	// Drop lists fields that are not features; of an object, all it holds.
+	// Drop lists fields that are not features. For an object it drops everything inside.
 	Drop []string `toml:"drop"`
-	// Categorical lists fields whose numbers are names, as of a postcode.
+	// Categorical lists fields whose numbers are names, such as postcodes.
 	Categorical []string `toml:"categorical"`
-	// Text lists fields whose strings are texts: bags of their words in lower case, and of
-	// every run of up to Ngrams of them.
+	// Text lists fields whose strings are texts: bags of their lowercase words, and of every sequence of up to Ngrams
+	// words.
 	Text   []string `toml:"text"`
 	Ngrams int      `toml:"ngrams"`
-	// Groups lists fields that fail together, by the group's name; in the sparse text
-	// formats, which have none, columns and ranges of them, as in 1-8.
+	// Groups lists fields that fail together, by the name of the group. For the sparse text formats, which have no
+	// fields, it lists columns and ranges of them, as in 1-8.
 	Groups map[string][]string `toml:"groups"`
-	// GroupEvery makes groups of so many columns of a sparse text format, from its first
-	// index on; 0 does not.
+	// GroupEvery makes groups of that many columns of a sparse text format, from its first index on. 0 makes none.
 	GroupEvery uint32 `toml:"-"`
 	// Unlabeled ignores the labels.
 	Unlabeled bool `toml:"-"`
 
-	// The settings that decide which column a name gets, and the classes, go
-	// into the Schema of a new model; that of an existing one overrules it.
+	// The settings that decide the columns of names, and the classes, are stored in the Schema of a new model. The
+	// Schema of an existing model takes precedence.
 	Bits           uint   `toml:"bits"`            // names hash to 2^bits columns
 	Seed           uint64 `toml:"seed"`            // of that hash
-	NumericIndices bool   `toml:"numeric_indices"` // svmlight indices, and numbers as names in VW's anonymous namespace, are columns
-	ZeroBased      bool   `toml:"zero_based"`      // svmlight indices count from 0
-	// Absent says what a record means by what it leaves out, see event.Schema.
+	NumericIndices bool   `toml:"numeric_indices"` // svmlight indexes, and numbers as names in VW's anonymous namespace, are columns
+	ZeroBased      bool   `toml:"zero_based"`      // svmlight indexes count from 0
+	// Absent says what an omitted value means, see event.Schema.
 	Absent     string      `toml:"absent"`
 	Crosses    [][2]string `toml:"crosses"` // pairs of fields whose products are features
-	Classes    []string    `toml:"classes"` // all of them; empty: learn up to max_classes
-	Target     loss.Target `toml:"-"`       // what labels are: the loss says it, no key does
-	Counts     bool        `toml:"-"`       // refuse negative features: the noise is of counts
+	Classes    []string    `toml:"classes"` // all classes; empty means to learn up to max_classes
+	Target     loss.Target `toml:"-"`       // what labels are; it follows from the loss, not from a key
+	Counts     bool        `toml:"-"`       // reject negative features, because the noise is for counts
 	MaxClasses int         `toml:"max_classes"`
-	// Positive names the positive one of two classes; see PositiveName.
+	// Positive names the positive one of two classes, see PositiveName.
 	Positive string `toml:"positive"`
-	MaxNames int    `toml:"max_names"` // of the dictionary that reports show names from
+	MaxNames int    `toml:"max_names"` // size of the dictionary of names in reports
 
-	// NaN says what a number of JSON, CSV or a schema is that is NaN or infinite: missing,
-	// as null is, or a reason to refuse the record.
+	// NaN says whether a number of JSON, CSV or a schema that is NaN or infinite is missing, as null is, or a reason to
+	// reject the record.
 	NaN string `toml:"nan"`
 
-	// A record beyond these is refused.
+	// A record beyond these limits is rejected.
 	MaxFeatures int `toml:"-"`
 	MaxBytes    int `toml:"max_bytes"`
-	// MaxWeight bounds the importance of an event: one event of too much would hide all others
-	// in the measures. 0 is 1e30.
+	// MaxWeight is the largest importance of an event, because a single extreme event would dominate the measures. 0
+	// means 1e30.
 	MaxWeight float64 `toml:"max_weight"`
-	// MaxFields bounds the fields kept apart; those that come later still have
-	// columns of their own but share field 0.
+	// MaxFields is the largest number of separate fields. Later ones still have their own columns but share field 0.
 	MaxFields int `toml:"-"`
 
-	// For CSV: Columns names the columns where there is no header line (always in
-	// a topic), Missing lists what stands for an unknown value.
+	// For CSV: Columns names the columns if there is no header line (always in a topic). Missing lists the values that
+	// mean unknown.
 	Columns   []string `toml:"columns"`
 	Missing   []string `toml:"missing"`
 	Separator string   `toml:"separator"`
-	// Decimal and Thousands say how texts are written that are numbers, see notation.Notation.
-	// Where either is not the default, such a text is a number; of JSON a string is, too.
+	// Decimal and Thousands are the notation of numbers in texts, see notation.Notation. If either is not the default,
+	// such texts count as numbers, JSON strings too.
 	Decimal   string `toml:"decimal"`
 	Thousands string `toml:"thousands"`
-	// Timezone is the zone of times that are written without one, and of the hour and weekday of
-	// the TimeFeatures: fields whose hour, weekday and age make features.
+	// Timezone is the zone of times without one, and of the hour and weekday of TimeFeatures: fields whose hour,
+	// weekday and age are features.
 	Timezone     string   `toml:"timezone"`
 	TimeFeatures []string `toml:"time_features"`
 
-	// Growing leaves the last line of a file alone while no newline ends it, because a
-	// program may still be writing it; a JSON object that is closed is taken. It applies to
-	// plain regular files only.
+	// Growing ignores the last line of a file until a newline ends it, because a program may still be writing it. A
+	// complete JSON object is used. It applies to plain regular files only.
 	Growing bool `toml:"-"`
-	// Registry has the schemas of the formats that need them.
+	// Registry provides the schemas of the formats that need them.
 	Registry *registry.Client `toml:"-"`
-	// KeepValue leaves the bytes of every record in Example.Value.
+	// KeepValue keeps the bytes of every record in Example.Value.
 	KeepValue bool `toml:"-"`
 }
 
-// DefaultMaxClasses is how many classes are found where none are named.
+// DefaultMaxClasses is the largest number of classes if none are named.
 const DefaultMaxClasses = 100
 
-// DefaultConfig returns the defaults: JSON whose field "label" is the class.
+// DefaultConfig returns the default settings: JSON with the field "label" as the class.
 func DefaultConfig() Config {
 	return Config{
 		Label:          "label",
@@ -178,24 +169,22 @@ const (
 	nanRefuse  = "refuse"
 )
 
-// maxMagnitude bounds every number of a record: squares and products of a few
-// stay far from overflow.
+// maxMagnitude is the largest size of a number in a record. Squares and products of a few such numbers do not overflow.
 const maxMagnitude = 1e30
 
-// maxNameBytes bounds the names of fields and classes that are remembered. A
-// field of a longer name counts as one beyond max_fields, such a label is refused.
+// maxNameBytes is the longest stored name of a field or class. A field with a longer name counts as one beyond
+// max_fields. A longer label is rejected.
 const maxNameBytes = event.MaxNameBytes
 
-// maxFieldBytes bounds the name of a field: a record with a longer one is refused.
+// maxFieldBytes is the longest name of a field. A record with a longer one is rejected.
 const maxFieldBytes = 4096
 
-// formats is the table of record formats: a new one is a file beside this one
-// and a line here. The first is the default.
+// formats lists the record formats, the default first. A new format is a new file in this package and a line here.
 var formats = []struct {
 	name     string
 	suffixes []string // of file names
 	new      func(core) (Decoder, error)
-	framing  framing // of text; the others are in topics only
+	framing  framing // of text; formats without text are for topics only
 }{
 	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
@@ -214,7 +203,7 @@ func Formats() (names []string) {
 	return names
 }
 
-// FileFormats returns the names of the formats that files hold.
+// FileFormats returns the names of the formats for files.
 func FileFormats() (names []string) {
 	for _, f := range formats {
 		if !f.framing.none {
@@ -224,11 +213,10 @@ func FileFormats() (names []string) {
 	return names
 }
 
-// FormatName is c.Format, and where none is given the one that NewDecoder takes.
+// FormatName returns c.Format, or the default format.
 func (c Config) FormatName() string { return cmp.Or(c.Format, formats[0].name) }
 
-// HasSchemas reports whether the records are in the wire format of a schema registry,
-// which only topics hold.
+// HasSchemas reports whether the records use the wire format of a schema registry, which only topics do.
 func (c Config) HasSchemas() bool {
 	for _, f := range formats {
 		if f.name == c.Format {
@@ -238,8 +226,8 @@ func (c Config) HasSchemas() bool {
 	return false
 }
 
-// FormatOf returns the format that a file's name tells, "idx" for MNIST's pairs
-// and "" if it tells none. The rows of a Parquet file are read as JSON.
+// FormatOf returns the format that a file name implies: "idx" for an MNIST pair, "" if it implies none. The rows of a
+// Parquet file are read as JSON.
 func FormatOf(name string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".gz"), ".zst")
 	if filepath.Ext(base) == ".parquet" {
@@ -256,7 +244,7 @@ func FormatOf(name string) string {
 	return ""
 }
 
-// Check returns the first thing wrong with the configuration; it names the key.
+// Check returns the first error in the configuration. It names the key.
 func (c Config) Check() error {
 	switch {
 	case c.Format != "" && !slices.Contains(Formats(), c.Format):
@@ -334,13 +322,13 @@ func (c Config) Check() error {
 	return nil
 }
 
-// Notation says how numbers are written in texts.
+// Notation returns the notation of numbers in texts.
 func (c Config) Notation() notation.Notation {
 	return notation.Notation{Decimal: cmp.Or(c.Decimal, notation.Plain.Decimal), Thousands: c.Thousands}
 }
 
-// PositiveName returns the positive one of two classes: the one that the configuration names,
-// or the last of two classes; "" where the classes alone decide.
+// PositiveName returns the positive one of two classes: the configured one, or the last of two configured classes. It
+// returns "" if the classes alone decide.
 func (c Config) PositiveName() string {
 	if c.Positive == "" && len(c.Classes) == 2 {
 		return c.Classes[1]
@@ -348,7 +336,7 @@ func (c Config) PositiveName() string {
 	return c.Positive
 }
 
-// checkGroups returns the first thing wrong with the groups.
+// checkGroups returns the first error in the groups.
 func (c Config) checkGroups() error {
 	if c.GroupEvery > 0 && !c.NumericIndices {
 		return event.KeyErrorf("groups", "groups every:%d: columns have no order unless numeric_indices is true", c.GroupEvery)
@@ -392,13 +380,13 @@ func (c Config) checkGroups() error {
 	return nil
 }
 
-// columnGroups returns the groups of columns that c names, nil if there are none.
+// columnGroups returns the groups of columns in c, nil if there are none.
 func (c Config) columnGroups() *event.ColumnGroups {
 	g := &event.ColumnGroups{Every: c.GroupEvery}
 	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
 		n := event.NamedColumns{Name: name}
 		for _, member := range c.Groups[name] {
-			spans, _ := event.ParseSpans(member, c.ZeroBased) // else it is the name of a field
+			spans, _ := event.ParseSpans(member, c.ZeroBased) // otherwise it is the name of a field
 			n.Spans = append(n.Spans, spans...)
 		}
 		if len(n.Spans) > 0 {
@@ -411,11 +399,11 @@ func (c Config) columnGroups() *event.ColumnGroups {
 	return g
 }
 
-// Regroup gives a Schema the groups of c in place of its own.
+// Regroup replaces the groups of a Schema by those of c.
 func (c Config) Regroup(s *event.Schema) {
 	c.ZeroBased, c.NumericIndices = s.ZeroBased, s.NumericIndices
 	s.ColumnGroups = c.columnGroups()
-	s.Fields = slices.Clone(s.Fields) // a View keeps what it has
+	s.Fields = slices.Clone(s.Fields) // a View must not change
 	for i := range s.Fields {
 		s.Fields[i].Group = ""
 		for group, names := range c.Groups {
@@ -426,13 +414,14 @@ func (c Config) Regroup(s *event.Schema) {
 	}
 }
 
-// ReadGroups reads groups from text, a line for each: its name, then its fields or, of a
-// sparse text format, its columns and ranges of them, apart by blanks or commas, as in
+// ReadGroups parses groups, one a line: the name, then the fields or, for a
+// sparse text format, columns and ranges of columns. Blanks or commas separate
+// them, as in
 //
 //	front 1-8,17
 //	engine rpm oil_pressure
 //
-// Empty lines and what follows a # are left out. The result is Config.Groups.
+// Empty lines and text after a # are ignored. The result is a Config.Groups.
 func ReadGroups(r io.Reader) (map[string][]string, error) {
 	groups := map[string][]string{}
 	lines := bufio.NewScanner(r)
@@ -463,7 +452,7 @@ func (c Config) special() [5]string {
 	return [5]string{isLabel: c.Label, isWeight: c.Weight, isID: c.ID, isTime: c.Time}
 }
 
-// roleKeys are the keys that name the fields that are not features, by role.
+// roleKeys holds the keys for fields that are not features, by role.
 var roleKeys = [5]string{isLabel: "label", isWeight: "weight", isID: "id", isTime: "time"}
 
 // Schema returns the Schema of a new model of such records.
@@ -484,17 +473,16 @@ func (c Config) Schema() *event.Schema {
 	return s
 }
 
-// Declares says whether records of a file, or with the path "" of the Format, can tell that a feature is missing: a column
-// without a name that is left out is 0, unless Absent says otherwise.
+// Declares reports whether records of a file can show that a feature is missing. With path "" it is about the Format.
+// An omitted column without a name is 0, unless Absent says otherwise.
 func (c Config) Declares(path string) bool {
 	return c.Absent == event.AbsentMissing || !slices.Contains([]string{"svmlight", "vw", "idx"}, cmp.Or(FormatOf(path), c.Format))
 }
 
-// Grouped says whether groups are named, so that features die together.
+// Grouped reports whether there are groups, so that features die together.
 func (c Config) Grouped() bool { return c.GroupEvery > 0 || len(c.Groups) > 0 }
 
-// NewDecoder returns a Decoder of c's format that names columns, fields and
-// classes by s and adds to it.
+// NewDecoder returns a Decoder of c's format. It takes columns, fields and classes from s and adds to it.
 func NewDecoder(c Config, s *event.Schema) (Decoder, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -507,18 +495,18 @@ func NewDecoder(c Config, s *event.Schema) (Decoder, error) {
 	panic("unreachable: Check knows the formats")
 }
 
-// Settings returns what of c, beside the Schema, decides how a record becomes an
-// event, by key. A checkpoint keeps it; ParseSettings is the inverse.
+// Settings returns the settings, besides the Schema, that decide how a record becomes an event, by key. Checkpoints
+// store them. ParseSettings is the inverse.
 func (c Config) Settings() map[string]string {
 	settings := map[string]string{
 		"format": c.Format, "label": c.Label, "weight": c.Weight, "id": c.ID, "time": c.Time,
 		"drop": joinList(c.Drop), "categorical": joinList(c.Categorical), "columns": joinList(c.Columns),
 		"missing": joinList(c.Missing), "separator": c.Separator, "unlabeled": strconv.FormatBool(c.Unlabeled),
 	}
-	if len(c.Text) > 0 { // which checkpoints from before there were texts do not have
+	if len(c.Text) > 0 { // left out of checkpoints where there are no texts
 		settings["text"], settings["ngrams"] = joinList(c.Text), strconv.Itoa(c.Ngrams)
 	}
-	// As the above, these are only there where they are not the default.
+	// Likewise, these are only present if they are not the default.
 	if n := c.Notation(); n != notation.Plain {
 		settings["decimal"], settings["thousands"] = n.Decimal, n.Thousands
 	}
@@ -531,15 +519,15 @@ func (c Config) Settings() map[string]string {
 	return settings
 }
 
-// GroupSettings returns the settings that decide which features die together, or "". Where
-// weights depend on them, they go into the fingerprint as the key groups.
+// GroupSettings returns the settings that decide which features die together, or "". If weights depend on them, they
+// are in the fingerprint under the key groups.
 func (c Config) GroupSettings() string {
 	if c.GroupEvery == 0 && len(c.Groups) == 0 {
 		return ""
 	}
 	data, err := json.Marshal(groupSettings{c.GroupEvery, c.Groups})
 	if err != nil {
-		panic(err) // strings and a number
+		panic(err) // it holds only strings and a number
 	}
 	return string(data)
 }
@@ -549,8 +537,7 @@ type groupSettings struct {
 	Named map[string][]string `json:"named,omitempty"`
 }
 
-// ParseSettings returns the configuration that Settings came from, its other
-// keys at their defaults. Keys it does not know are left alone.
+// ParseSettings returns the configuration of Settings, with defaults for all other keys. It ignores unknown keys.
 func ParseSettings(settings map[string]string) (Config, error) {
 	c := DefaultConfig()
 	for key, to := range map[string]*string{"format": &c.Format, "label": &c.Label, "weight": &c.Weight, "id": &c.ID, "time": &c.Time, "separator": &c.Separator} {
@@ -582,7 +569,7 @@ func ParseSettings(settings map[string]string) (Config, error) {
 	return c, c.Check()
 }
 
-// joinList writes a list with commas, as a JSON array if that would be ambiguous.
+// joinList joins a list with commas, or as a JSON array if commas would be ambiguous.
 func joinList(list []string) string {
 	text := strings.Join(list, ",")
 	if again, err := splitList(text); err == nil && slices.Equal(again, list) {
@@ -590,7 +577,7 @@ func joinList(list []string) string {
 	}
 	data, err := json.Marshal(list)
 	if err != nil {
-		panic(err) // strings only
+		panic(err) // it holds only strings
 	}
 	return string(data)
 }
@@ -606,7 +593,7 @@ func splitList(text string) (list []string, err error) {
 	return strings.Split(text, ","), nil
 }
 
-// Fingerprint is the hash of a record that Position.Sum adds up.
+// Fingerprint returns the hash of a record that Position.Sum adds up.
 func Fingerprint(offset int64, key, value []byte) uint64 {
 	return event.Mix(event.Mix(xxhash.Sum64(value)+event.Mix(xxhash.Sum64(key))) + uint64(offset))
 }

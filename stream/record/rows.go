@@ -1,6 +1,6 @@
 package record
 
-// This file makes events of rows of numbers, as a program has them that need not write text.
+// This file makes events from rows of numbers, for programs that need not write text.
 
 import (
 	"math"
@@ -9,14 +9,14 @@ import (
 	"blankout/internal/event"
 )
 
-// Rows makes events of rows of numbers whose columns are named once: those that the rows would be as JSON objects of
+// Rows makes events from rows of numbers whose columns are named once. The events are those of JSON objects with these
 // numbers. NaN is null.
 type Rows struct {
 	core
 	columns []named
 }
 
-// NewRows returns the Rows of columns with these names. It adds to s as a Decoder does, and belongs to one goroutine.
+// NewRows returns the Rows for columns with these names. It adds to s as a Decoder does, and belongs to one goroutine.
 func NewRows(c Config, s *event.Schema, columns []string) (*Rows, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func NewRows(c Config, s *event.Schema, columns []string) (*Rows, error) {
 	return d, nil
 }
 
-// Decode fills e from a row, which has a number for each column, with the Label of r.
+// Decode fills e from a row, which has a number for each column, and with the Label of r.
 func (d *Rows) Decode(r Record, row []float64, e *event.Example) {
 	d.reset(&r, e)
 	for i := range d.columns {
@@ -58,8 +58,8 @@ func (d *Rows) Decode(r Record, row []float64, e *event.Example) {
 	d.complete(&r, e)
 }
 
-// textOf takes a number of a column that is not a number's: a label, weight, id or time, or one whose times make features.
-// It refuses e, and returns false, where such a number cannot be used.
+// textOf uses a number of a column with another role: a label, weight, ID or time, or a column with time features. It
+// returns false, and rejects e, if the number is invalid.
 func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
 	if math.IsNaN(x) {
 		if n.role == isFeature {
@@ -82,8 +82,8 @@ func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
 	return true
 }
 
-// SparseRows makes events of sparse rows of numbers: those that the rows would be as lines of svmlight, whose indices
-// count from 1 unless the Schema is ZeroBased.
+// SparseRows makes events from sparse rows of numbers. The events are those of lines of svmlight, whose indexes count
+// from 1 unless the Schema is ZeroBased.
 type SparseRows struct{ core }
 
 // NewSparseRows returns a SparseRows. It adds to s as a Decoder does, and belongs to one goroutine.
@@ -94,8 +94,8 @@ func NewSparseRows(c Config, s *event.Schema) (*SparseRows, error) {
 	return &SparseRows{newCore(c, s)}, nil
 }
 
-// Decode fills e from a row that has values in columns, which count from 0, with the Label of r. Where columns go missing
-// NaN is left out; else it is refused.
+// Decode fills e from a row that has values in columns, which count from 0, and with the Label of r. NaN is left out if
+// columns can be missing, and is rejected otherwise.
 func (d *SparseRows) Decode(r Record, columns []int64, values []float64, e *event.Example) {
 	d.reset(&r, e)
 	for i, column := range columns {
@@ -105,7 +105,7 @@ func (d *SparseRows) Decode(r Record, columns []int64, values []float64, e *even
 			return
 		}
 		switch {
-		case math.IsNaN(x) && d.s.ColumnsGoMissing(): // what is left out is missing
+		case math.IsNaN(x) && d.s.ColumnsGoMissing(): // an omitted column is missing
 		case math.IsNaN(x):
 			d.refuse(&r, e, event.ReasonNotFinite, "column %d is NaN, and nothing says that columns go missing (record.absent = \"missing\")", column)
 			return

@@ -14,17 +14,15 @@ import (
 	"blankout/internal/event"
 )
 
-// Scanner cuts the text of a file into records: into lines, of CSV those that its
-// quotes join, of an idx pair into images, of JSON that is no lines into objects (objects.go).
-// The offset of a record is the number of the line it starts in, from 0 (of an idx pair, of
-// the image; of such objects, of the object); blank lines, comments and a CSV header count
-// and are stepped over.
+// Scanner cuts the text of a file into records: lines, CSV lines that quotes join, images of an idx pair, or JSON
+// objects that are not lines (objects.go). The offset of a record is the number of its first line, from 0. For an idx
+// pair it is the number of the image, and for JSON objects that of the object. Blank lines, comments and a CSV header
+// count but are skipped.\
 //
-// Scan takes records from a buffer that Refill fills. A Scanner belongs to one goroutine.
+// Scan returns records from a buffer that Refill fills. A Scanner belongs to one goroutine.
 type Scanner struct {
 	Name string // of the file, for messages
-	// Live says that a caller of Lines gets what has come rather than wait for
-	// more, as from standard input.
+	// Live makes Lines return what has arrived instead of waiting for more, as for standard input.
 	Live bool
 
 	c       Config
@@ -33,51 +31,50 @@ type Scanner struct {
 	eof     error
 
 	buf  []byte
-	end  int // buf[at:end] is not yet scanned
+	end  int // buf[at:end] is not scanned yet
 	held int64
 	mark
 	before mark // the last Scan
 	search
 
-	objects   bool // a JSON text of objects that are no lines
-	undecided bool // whether it is one
+	objects   bool // a JSON text of objects that are not lines
+	undecided bool // not yet known whether it is one
 
-	cut  bool // of a fork: the buffer is the start of one line
+	cut  bool // for a fork: the buffer is the start of one line
 	idx  *idx
 	text []byte // of the image that Next has returned
 }
 
-// mark is a place in a text.
+// mark is a position in a text.
 type mark struct {
-	at      int   // of the buffer
+	at      int   // in the buffer
 	line    int64 // number of the line there
 	skipped bool  // within the rest of a line that was cut
 }
 
-// search says how far the Scanner has looked for the end of the record at the mark.
+// search is the progress of the search for the end of the record at the mark.
 type search struct {
-	seen    int     // so much of it has been searched
-	quoted  bool    // the search stands within the quotes of a CSV value
-	stray   bool    // the search has found a quote that has no place there
-	newline int     // the first newline within quotes and 1, or 0
+	seen    int     // number of searched bytes
+	quoted  bool    // within the quotes of a CSV value
+	stray   bool    // a misplaced quote was found
+	newline int     // 1 + the first newline within quotes, or 0
 	nest    nesting // of JSON objects
 }
 
-// framing says how the records of a format lie in a file, line by line.
+// framing says how the records of a format are separated in a file.
 type framing struct {
-	none    bool // there is no text of such records
-	quotes  bool // newlines within quotes end no record
-	comment byte // that starts a line which is no record; 0: there are none
-	// finished says that a last line without a newline is complete; nil where a format cannot
-	// tell.
+	none    bool // the format has no text
+	quotes  bool // newlines within quotes do not end a record
+	comment byte // first byte of a comment line; 0 if there are none
+	// finished reports whether a last line without a newline is complete. It is nil if a format cannot tell.
 	finished func(line []byte) bool
 }
 
-// bufferBytes is the size of a buffer that is no longer than a record makes it.
+// bufferBytes is the size of a buffer, unless a record needs more.
 const bufferBytes = 1 << 18
 
-// NewScanner returns a Scanner of a text of c.Format. It steps over a byte order
-// mark, and of CSV it reads the header for the names of columns, if it is to have them.
+// NewScanner returns a Scanner of a text of c.Format. It skips a byte order mark. For CSV it reads the column names
+// from the header, if there is to be one.
 func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 	s := &Scanner{Name: name, c: c, in: in}
 	for _, f := range formats {
@@ -112,8 +109,8 @@ func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 	return s, s.readHeader()
 }
 
-// readHeader reads the names of the columns of CSV in the first line, if the configuration does
-// not have them, and finds what separates them.
+// readHeader reads the CSV column names from the first line, unless the configuration has them, and detects the
+// separator.
 func (s *Scanner) readHeader() error {
 	var header Record
 	for !s.Scan(&header) {
@@ -145,13 +142,12 @@ func (s *Scanner) readHeader() error {
 	return err
 }
 
-// sameNames reports whether two lists hold the same names, in any order.
+// sameNames reports whether two lists hold the same names in any order.
 func sameNames(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// Decoder returns a Decoder of the Scanner's records that names columns, fields and
-// classes by schema and adds to it.
+// Decoder returns a Decoder of the Scanner's records. It takes columns, fields and classes from schema and adds to it.
 func (s *Scanner) Decoder(schema *event.Schema) (Decoder, error) {
 	if s.idx != nil {
 		return newIdxDecoder(s.c, schema, s.idx)
@@ -159,14 +155,13 @@ func (s *Scanner) Decoder(schema *event.Schema) (Decoder, error) {
 	return NewDecoder(s.c, schema)
 }
 
-// Config returns how the records are written, as the header tells, too. The format of
-// images is "".
+// Config returns the settings of the records, completed from the header. The format of images is "".
 func (s *Scanner) Config() Config { return s.c }
 
-// Columns returns the names of the columns of CSV, by the header or the configuration.
+// Columns returns the CSV column names, from the header or the configuration.
 func (s *Scanner) Columns() []string { return s.c.Columns }
 
-// Place names a record by its offset: file and line, or the number of the object.
+// Place returns a readable position of a record: file and line, or the number of the object.
 func (s *Scanner) Place(offset int64) string {
 	if s.objects {
 		return fmt.Sprintf("%s: object %d", s.Name, offset+1)
@@ -174,21 +169,20 @@ func (s *Scanner) Place(offset int64) string {
 	return fmt.Sprintf("%s:%d", s.Name, offset+1)
 }
 
-// Held returns the number of the last line or object, from 1, if it was left because it may
-// still be written (see Config.Growing), else 0.
+// Held returns the number of the last line or object, from 1, if it was not read because it may still be written (see
+// Config.Growing). Otherwise it returns 0.
 func (s *Scanner) Held() int64 { return s.held }
 
-// Line returns the number of the line that follows what has been scanned.
+// Line returns the number of the line after what has been scanned.
 func (s *Scanner) Line() int64 {
 	if s.skipped && !s.objects {
-		return s.line + 1 // the line was cut, its end is to come
+		return s.line + 1 // the line was cut, its end is still to come
 	}
 	return s.line
 }
 
-// Next reads the next record; after the last it returns io.EOF. Its bytes are
-// valid until the next call. An image of an idx pair becomes a line of svmlight.
-// A line of more than max_bytes is an error.
+// Next reads the next record. After the last it returns io.EOF. The bytes are valid until the next call. An image of an
+// idx pair becomes a line of svmlight. A line of more than max_bytes is an error.
 func (s *Scanner) Next(r *Record) error {
 	for !s.Scan(r) {
 		if err := s.Refill(); err != nil {
@@ -205,8 +199,8 @@ func (s *Scanner) Next(r *Record) error {
 	return nil
 }
 
-// Skip moves to the record of the given offset, or the first that follows it. It returns how
-// many of the records before it are not before first, and the sum of their Fingerprints.
+// Skip moves to the record at the given offset, or to the first one after it. It returns the number of skipped records
+// with an offset of at least first, and the sum of their Fingerprints.
 func (s *Scanner) Skip(first, offset int64) (records, sum uint64, err error) {
 	var r Record
 	for s.line < offset {
@@ -234,8 +228,8 @@ func (s *Scanner) Skip(first, offset int64) (records, sum uint64, err error) {
 	return records, sum, nil
 }
 
-// Scan sets r to the next record that is complete in the buffer, and reports
-// whether there is one. The bytes are valid until Refill reads more.
+// Scan sets r to the next complete record in the buffer, and reports whether there is one. The bytes are valid until
+// Refill reads more.
 func (s *Scanner) Scan(r *Record) bool {
 	s.before = s.mark
 	if s.idx != nil {
@@ -260,7 +254,7 @@ func (s *Scanner) Scan(r *Record) bool {
 		if line < 0 {
 			size := s.end - s.at
 			if size == s.c.MaxBytes+1 && s.buf[s.end-1] == '\r' {
-				size-- // if a newline follows
+				size-- // the newline is not part of the record
 			}
 			if size <= s.c.MaxBytes || s.skipped {
 				if s.skipped {
@@ -301,15 +295,14 @@ func (s *Scanner) Scan(r *Record) bool {
 	return false
 }
 
-// Unscan takes back the last Scan, which has returned a record: the next one returns
-// it again. Refill must not have been called in between.
+// Unscan undoes the last Scan, which has returned a record: the next Scan returns it again. Refill must not have been
+// called in between.
 func (s *Scanner) Unscan() {
 	s.mark = s.before
 	s.search = search{}
 }
 
-// findEnd returns where the record at s.at ends, -1 if its end is not yet in the
-// buffer.
+// findEnd returns the end of the record at s.at, or -1 if it is not in the buffer yet.
 func (s *Scanner) findEnd() int {
 	if s.framing.quotes && !s.skipped {
 		return s.quotedEnd()
@@ -325,8 +318,7 @@ func (s *Scanner) findEnd() int {
 	return -1
 }
 
-// dropUnfinished leaves out the last line, which no newline ends: the program that writes the file
-// may still be writing it.
+// dropUnfinished ignores the last line if no newline ends it, because a program may still be writing it.
 func (s *Scanner) dropUnfinished() {
 	start := bytes.LastIndexByte(s.buf[:s.end], '\n') + 1
 	line := bytes.TrimSpace(s.buf[start:s.end])
@@ -349,15 +341,14 @@ func (s *Scanner) isBlank(line []byte) bool {
 	return true
 }
 
-// Buffer returns the buffer, in which the records lie that Scan returns.
+// Buffer returns the buffer that holds the records of Scan.
 func (s *Scanner) Buffer() []byte { return s.buf }
 
-// Move makes buf the buffer, with what is not yet scanned at its start; records
-// scanned before stay where they are. It returns the buffer, which is a new one
-// if buf has not got the room.
+// Move makes buf the buffer, and copies what is not scanned yet to its start. Scanned records stay where they are. It
+// returns the buffer, which is a new one if buf is too small.
 func (s *Scanner) Move(buf []byte) []byte {
 	rest := s.buf[s.at:s.end]
-	most := max(len(rest), s.c.MaxBytes+1) + bufferBytes // room for the longest record and to read on
+	most := max(len(rest), s.c.MaxBytes+1) + bufferBytes // room for the longest record and more
 	if cap(buf) < bufferBytes || cap(buf)-len(rest) < cap(buf)/2 && cap(buf) < most {
 		buf = make([]byte, max(bufferBytes, min(4*len(rest), most)))
 	}
@@ -367,8 +358,7 @@ func (s *Scanner) Move(buf []byte) []byte {
 	return s.buf
 }
 
-// Refill reads more behind what is not yet scanned. It returns io.EOF when there
-// is no more.
+// Refill reads more. It returns io.EOF at the end.
 func (s *Scanner) Refill() error {
 	if s.eof == io.EOF && s.idx != nil && s.line < s.idx.count {
 		return fmt.Errorf("%s: it ends in image %d of %d", s.Name, s.line+1, s.idx.count)
@@ -412,8 +402,7 @@ func (s *Scanner) Refill() error {
 	}
 }
 
-// Lines are whole lines of a file whose records can be decoded apart from those
-// before them.
+// Lines are whole lines of a file whose records can be decoded independently of those before.
 type Lines struct {
 	Text  []byte
 	First int64 // number of the first line
@@ -421,10 +410,9 @@ type Lines struct {
 	Cut   bool // Text is the start of one line, which is longer than max_bytes
 }
 
-// Lines takes the next lines, not more than most, of a format whose records are
-// lines. Text lies in the Scanner's buffer, which the caller moves (Move) before it
-// asks for more. Lines takes the start of a line that is too long and skips the
-// rest.
+// Lines returns at most most of the next lines, for a format whose records are lines. Text lies in the Scanner's
+// buffer, which the caller moves (Move) before it asks for more. For a line that is too long Lines returns its start
+// and skips the rest.
 func (s *Scanner) Lines(most int) (l Lines, err error) {
 	for {
 		if s.skipped {
@@ -434,7 +422,7 @@ func (s *Scanner) Lines(most int) (l Lines, err error) {
 				s.line, s.skipped = s.line+1, false
 			}
 		}
-		// From a file take a good part of the buffer, live what comes.
+		// For a file return a good part of the buffer, for a live input what has arrived.
 		if s.skipped || s.eof == nil && s.end-s.at < bufferBytes/2 && (!s.Live || s.end == s.at) {
 			if err := s.Refill(); err != nil {
 				return l, err
@@ -472,10 +460,10 @@ func (s *Scanner) Lines(most int) (l Lines, err error) {
 	}
 }
 
-// Fork returns a Scanner for another goroutine, which scans what Set gives it.
+// Fork returns a Scanner for another goroutine, which scans the lines of Set.
 func (s *Scanner) Fork() *Scanner { return &Scanner{Name: s.Name, c: s.c, framing: s.framing} }
 
-// Set makes a fork scan l, and nothing after it.
+// Set makes a fork scan l and nothing after it.
 func (s *Scanner) Set(l Lines) {
 	s.buf, s.end, s.eof, s.mark = l.Text, len(l.Text), io.EOF, mark{line: l.First}
 	s.cut = l.Cut

@@ -1,27 +1,27 @@
 package record
 
-// This file remembers how labels were written: a stream has few classes, and to compare eight bytes takes a tenth of
-// reading, spelling and finding a label.
+// This file remembers the spelling of labels. A stream has few classes, and comparing eight bytes takes a tenth of the
+// time of reading, spelling and finding a label.
 
 import "encoding/binary"
 
-// seenLabels holds the classes of the JSON labels that came last, by up to eight bytes of their value: all of it and
-// what stands behind it.
+// seenLabels holds the classes of the most recent JSON labels, by up to eight bytes: the whole value and the bytes
+// after it.
 type seenLabels struct {
 	of   [4]seenLabel
-	next int    // of that is replaced next
-	met  uint64 // the value of this event's label, if it is to be remembered with its class; else 0
+	next int    // the one to be replaced next
+	met  uint64 // the value of this event's label, if it is to be stored with its class; otherwise 0
 	size uint8
 }
 
 type seenLabel struct {
 	word, mask uint64
-	size       int // of the value in bytes; 0: none
+	size       int // length of the value in bytes; 0 for none
 	class      int
 }
 
-// find returns the class of the label whose value begins at data[p], and where the value ends; ok is false unless it is
-// remembered. Then it notes the value for remember.
+// find returns the class of the label whose value begins at data[p], and the end of the value. ok is false if it is not
+// stored. In that case find keeps the value for remember.
 func (l *seenLabels) find(data []byte, p int) (class, next int, ok bool) {
 	var tail [8]byte
 	from := data[p:]
@@ -39,14 +39,14 @@ func (l *seenLabels) find(data []byte, p int) (class, next int, ok bool) {
 	return 0, p, false
 }
 
-// value notes how many bytes the value has that find did not know.
+// value sets the length of a value that find did not know.
 func (l *seenLabels) value(size int) {
 	if l.size = uint8(size); size < 1 || size > 7 {
 		l.met = 0
 	}
 }
 
-// remember takes up the class of the value that was noted.
+// remember stores the class of the value that find kept.
 func (l *seenLabels) remember(class int) {
 	if l.met == 0 {
 		return

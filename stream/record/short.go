@@ -1,7 +1,7 @@
 package record
 
-// This file remembers the columns of short values: streams repeat countries, jobs and
-// campaigns, and to find a value takes a third of hashing it.
+// This file remembers the columns of short values. Streams repeat countries, jobs and campaigns, and finding a value
+// takes a third of the time of hashing it.
 
 import (
 	"encoding/binary"
@@ -10,14 +10,14 @@ import (
 	"blankout/internal/event"
 )
 
-// shortText is a text of at most 15 bytes: its first eight, the next seven, zeros behind its end,
-// and in the highest byte its length.
+// shortText is a text of at most 15 bytes: the first eight, the next seven, zeros after its end, and its length in the
+// highest byte.
 type shortText struct{ low, high uint64 }
 
 func (t shortText) size() int { return int(t.high >> 56) }
 
-// shortString returns the string whose opening quote stands before data[p]. ok is false for a
-// longer one, and for one that is not plain ASCII or not ended.
+// shortString returns the string whose opening quote is before data[p]. ok is false for a longer one, and for one that
+// is not plain ASCII or not closed.
 func shortString(data []byte, p int) (t shortText, ok bool) {
 	var tail [16]byte
 	from := tail[:]
@@ -26,7 +26,7 @@ func shortString(data []byte, p int) (t shortText, ok bool) {
 	} else {
 		copy(from, data[p:]) // zeros are not plain
 	}
-	// Where lengths vary a branch that goes by them costs more than both words.
+	// Where lengths vary, a branch on the length costs more than reading both words.
 	x0, x1 := binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
 	n0, n1 := uint(bits.TrailingZeros64(notPlain(x0)))/8, uint(bits.TrailingZeros64(notPlain(x1)))/8
 	n1 &= -(n0 / 8) // 0 unless all of the first word is plain
@@ -37,27 +37,25 @@ func shortString(data []byte, p int) (t shortText, ok bool) {
 	return shortText{x0 & (1<<(8*n0) - 1), x1&(1<<(8*n1)-1) | uint64(n)<<56}, true
 }
 
-// notPlain returns the highest bit of each of eight bytes, the first in the lowest, that is a
-// quote, a backslash, a control character or not ASCII. Behind the first such bit others may be
-// wrong.
+// notPlain returns the highest bit of each of eight bytes, the first in the lowest, that is a quote, a backslash, a
+// control character or not ASCII. After the first such bit others may be wrong.
 func notPlain(x uint64) uint64 {
 	const low = 0x0101010101010101
 	quote, slash := x^('"'*low), x^('\\'*low)
 	return ((quote-low)&^quote | (slash-low)&^slash | (x-' '*low)&^x | x) & (0x80 * low)
 }
 
-// shortColumns holds the columns of short values: of as many as have come last, each in the one
-// place that its bits give.
+// shortColumns holds the columns of the most recent short values. Each value has one possible place, given by its bits.
 type shortColumns struct{ table []shortColumn }
 
 type shortColumn struct {
 	text   shortText
-	field  uint64 // its hash
-	taken  uint64 // fieldTable.taken when the column was the value's; 0 if there is none here
+	field  uint64 // hash of the field
+	taken  uint64 // fieldTable.taken when the column was found; 0 for an empty place
 	column uint32
 }
 
-const shortBits = 11 // of 2,048 columns, 80 KB
+const shortBits = 11 // 2,048 columns, 80 KB
 
 func (c *shortColumns) at(field uint64, t shortText) *shortColumn {
 	if c.table == nil {
@@ -66,8 +64,8 @@ func (c *shortColumns) at(field uint64, t shortText) *shortColumn {
 	return &c.table[((t.low^field)*0x9e3779b97f4a7c15^t.high)*0xff51afd7ed558ccd>>(64-shortBits)]
 }
 
-// shortPair is pair of a name that t is too. It remembers columns of values that the dictionary
-// no longer wants; crosses want the hash. It counts n.strange.
+// shortPair is pair for a short value t. It stores columns of values whose name the dictionary no longer needs. Crosses
+// need the hash, so it stores none for them. It counts n.strange.
 func (d *core) shortPair(n *named, t shortText, value []byte) {
 	c := d.shortColumns.at(n.hash, t)
 	if c.text == t && c.field == n.hash && c.taken == d.taken && len(d.crosses) == 0 {

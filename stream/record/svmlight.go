@@ -1,6 +1,6 @@
 package record
 
-// This file holds the sparse text format of SVMlight and LIBSVM.
+// This file implements the sparse text format of SVMlight and LIBSVM.
 
 import (
 	"context"
@@ -15,12 +15,13 @@ import (
 //
 //	label index:value index:value ... # comment
 //
-// A pair qid:n is passed over. Indices usually ascend, and then go straight to
-// their columns; otherwise they are sorted, and values of one index summed.
+// A pair qid:n is ignored. Ascending indexes, the usual case, become columns
+// directly. Otherwise the features are sorted, and values of one index summed.
 //
-// Lines whose features are columns may be decoded apart from each other, at the same
-// time: by DecodeFeatures of as many Forks, and then, in the order of the records, by
-// DecodeLabel of the Decoder itself, since classes come to be known in order.
+// Lines whose features are columns may be decoded in parallel: DecodeFeatures
+// of several Forks decodes them, and then DecodeLabel of the Decoder itself
+// decodes the labels in the order of the records, because classes are numbered
+// in that order.
 type Svmlight struct{ core }
 
 func newSvmlight(c core) (Decoder, error) { return &Svmlight{c}, nil }
@@ -32,8 +33,8 @@ func (d *Svmlight) Decode(_ context.Context, r Record, e *event.Example) error {
 	return nil
 }
 
-// Fork returns a decoder of features that may work at the same time as d. It returns nil where
-// features have names: the Schema must get those in order too.
+// Fork returns a decoder of features that may run at the same time as d. It returns nil if features have names, because
+// the Schema must get those in order.
 func (d *Svmlight) Fork() *Svmlight {
 	if !d.s.NumericIndices {
 		return nil
@@ -41,15 +42,13 @@ func (d *Svmlight) Fork() *Svmlight {
 	return &Svmlight{newCore(d.c, d.s)}
 }
 
-// DecodeLabel gives e, of which a fork has decoded the features from r, the class of
-// its label. It may refuse it.
+// DecodeLabel sets the class of e, whose features a fork has decoded from r. It may reject e.
 func (d *Svmlight) DecodeLabel(r *Record, e *event.Example, label []byte) {
-	d.before = d.known // a refusal takes back no field
+	d.before = d.known // a rejection removes no field
 	d.label(r, e, label)
 }
 
-// DecodeFeatures fills e except for its Label, whose text it returns. ok is false for a
-// record that is refused.
+// DecodeFeatures fills e except for its Label, whose text it returns. ok is false for a rejected record.
 func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok bool) {
 	if !d.begin(r, e) {
 		return nil, false
@@ -59,7 +58,7 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 		return nil, false
 	}
 	data := r.Value
-	// An entry takes four bytes at least: 1:1 and a space.
+	// An entry takes at least four bytes: 1:1 and a space.
 	most := (len(data)-p)/4 + 1
 	index, value := slices.Grow(e.Features.Index, most)[:most], slices.Grow(e.Features.Value, most)[:most]
 	n, ascending, last := 0, true, int64(-1)
@@ -150,7 +149,7 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 	return label, d.arrange(r, e, keep, ascending)
 }
 
-// labelText returns the label that a line begins with, and where that ends.
+// labelText returns the label at the start of a line, and its end.
 func (d *Svmlight) labelText(r *Record, e *event.Example) (label []byte, end int, ok bool) {
 	data, p := r.Value, 0
 	for p < len(data) && blank(data[p]) {
@@ -176,8 +175,7 @@ func (d *Svmlight) labelText(r *Record, e *event.Example) (label []byte, end int
 	return label, p, true
 }
 
-// arrange sorts the features of e where they do not ascend, or come from the names of
-// entries. It may refuse e.
+// arrange sorts the features of e if they do not ascend or if entries have names. It may reject e.
 func (d *Svmlight) arrange(r *Record, e *event.Example, keep, ascending bool) bool {
 	if !ascending {
 		for i, column := range e.Features.Index {
@@ -197,25 +195,22 @@ func (d *Svmlight) arrange(r *Record, e *event.Example, keep, ascending bool) bo
 	return d.counts(r, e)
 }
 
-// usualBytes is how far the fast way looks for the usual entry, behind a blank and
-// before another: a column of one to seven digits and a value of as many, or of one,
-// a point and as many. It takes no branch for every digit, whose number nobody can
-// foresee.
+// usualBytes is the number of bytes in which the fast path expects a usual entry, between two blanks. A usual entry is
+// a column of one to seven digits and a value of one to seven digits, or of one digit, a point and up to seven digits.
+// The fast path has no unpredictable branch per digit.
 const usualBytes = 24
 
-// spaces stand behind the end of a line, so that usualEntries may read to it.
+// spaces follow the end of a line, so that usualEntries may read up to it.
 var spaces = [2 * usualBytes]byte([]byte("                                                "))
 
-// usualEntries reads usual entries from the start of data on, the first column
-// being that of index first. n is their number, end where they end; ascending says
-// that their columns do, from last on. It calls nothing, so that all stays in
-// registers.
+// usualEntries reads usual entries from the start of data. first is the index of the first column. n is the number of
+// entries and end their end. ascending says that their columns ascend, from last on. It calls no function, so that
+// everything stays in registers.
 func usualEntries(data []byte, index []uint32, value []float64, first, mask uint64, last int64) (n, end int, ascending bool) {
 	ascending = true
 	value = value[:len(index)]
-	// The marks of notDigits up to the end of an index, and the one there:
-	// as indices ascend, the next one has as many digits, and the processor need
-	// not count them before it goes on to the entry that follows.
+	// The marks of notDigits up to the end of an index, and the mark there. Because indexes ascend, the next one has as
+	// many digits, and the processor need not count them before it goes on to the next entry.
 	var upTo, mark uint64
 	digits := 0
 	for len(data)-end >= usualBytes && n < len(index) {
@@ -246,7 +241,7 @@ func usualEntries(data []byte, index []uint32, value []float64, first, mask uint
 			}
 			if x = float64(firstDigits(text, n)); from > at {
 				power := powersOfTen[n&7]
-				x = (digit*power + x) / power // but for the quotient all is exact
+				x = (digit*power + x) / power // everything except the quotient is exact
 			}
 		}
 		column := firstDigits(text, digits) - first
@@ -264,7 +259,7 @@ func usualEntries(data []byte, index []uint32, value []float64, first, mask uint
 	return n, end, ascending
 }
 
-// refuseEntry refuses the record for what stands at p instead of index:value.
+// refuseEntry rejects the record for the text at p, which is not index:value.
 func (d *Svmlight) refuseEntry(r *Record, e *event.Example, p int) {
 	entry := r.Value[p:word(r.Value, p)]
 	for i, c := range entry {

@@ -1,6 +1,6 @@
 package record
 
-// This file makes bags of words of texts.
+// This file turns texts into bags of words.
 
 import (
 	"unicode"
@@ -9,13 +9,12 @@ import (
 	"blankout/internal/event"
 )
 
-// maxNgrams bounds Config.Ngrams.
+// maxNgrams is the largest Config.Ngrams.
 const maxNgrams = 5
 
-// words adds the words of a text as a bag of n: runs of letters, digits and their marks,
-// in lower case, and every run of up to ngrams words that follow each other, joined by
-// blanks. It reports whether there is room for them all; the caller refuses the record
-// if not.
+// words adds the words of a text as a bag of n: runs of letters, digits and their marks, in lower case, and every
+// sequence of up to ngrams words, joined with blanks. It returns false if there is no room for all of them. Then the
+// caller rejects the record.
 func (d *core) words(n *named, text []byte) bool {
 	d.lower, d.starts = d.lower[:0], d.starts[:0]
 	for len(text) > 0 {
@@ -42,7 +41,7 @@ func (d *core) words(n *named, text []byte) bool {
 	return !d.tooMany()
 }
 
-// wordEnd returns how many bytes at the beginning of text are, or are not, of a word.
+// wordEnd returns the number of bytes at the start of text that belong to a word, or that do not.
 func wordEnd(text []byte, word bool) int {
 	for i := 0; i < len(text); {
 		c, size := rune(text[i]), 1

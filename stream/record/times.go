@@ -1,6 +1,6 @@
 package record
 
-// This file reads times, and makes features of them.
+// This file parses times and computes their features.
 
 import (
 	"math"
@@ -11,18 +11,17 @@ import (
 	"blankout/internal/event"
 )
 
-// wantTime says what a time is.
+// wantTime describes a valid time.
 const wantTime = "want milliseconds since 1970, or a time as 2026-01-31T12:00:00Z or 2026-01-31 12:00:00 (record.timezone)"
 
-// zoned and local are the layouts of times beside that of RFC 3339; fractions of a second may
-// follow the seconds of each.
+// zoned and local are the layouts of times besides RFC 3339. Fractions of a second may follow the seconds.
 var (
 	zoned = []string{"2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z0700", "2006-01-02 15:04:05 Z0700", "2006-01-02 15:04:05Z07", "2006-01-02T15:04Z07:00"}
 	local = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
 )
 
-// eventTime reads milliseconds since the Unix epoch, or a time of RFC 3339 or one like it; one
-// without a zone is of the given one.
+// eventTime parses milliseconds since the Unix epoch, or a time of RFC 3339 or similar. A time without a zone is in the
+// given one.
 func eventTime(text []byte, zone *time.Location) (ms int64, ok bool) {
 	if x, next := number(text, 0, false); next == len(text) && next > 0 {
 		return int64(x), math.Abs(x) < 1<<62
@@ -48,14 +47,14 @@ func eventTime(text []byte, zone *time.Location) (ms int64, ok bool) {
 	return 0, false
 }
 
-// times makes features of the times of a record.
+// times computes the features of the times of a record.
 type times struct {
 	zone     *time.Location
 	features map[string]*timeFeatures // by the name of the field
 	met      []timeMet
 }
 
-// timeFeatures are the features of a field that holds a time.
+// timeFeatures are the features of a field with a time.
 type timeFeatures struct{ hour, weekday, age named }
 
 type timeMet struct {
@@ -63,7 +62,7 @@ type timeMet struct {
 	ms       int64
 }
 
-// newTimes returns the times of a configuration that has been checked.
+// newTimes returns the times of a checked configuration.
 func (d *core) newTimes(c Config) times {
 	t := times{features: map[string]*timeFeatures{}}
 	t.zone, _ = time.LoadLocation(c.Timezone) // "" is UTC
@@ -73,7 +72,7 @@ func (d *core) newTimes(c Config) times {
 	return t
 }
 
-// checkTimes returns the first thing wrong with how times are read.
+// checkTimes returns the first error in the settings of times.
 func (c Config) checkTimes() error {
 	if _, err := time.LoadLocation(c.Timezone); err != nil {
 		return event.KeyErrorf("timezone", "timezone %q: want a name of the IANA database, as in UTC or Europe/Oslo", c.Timezone)
@@ -87,7 +86,7 @@ func (c Config) checkTimes() error {
 	return nil
 }
 
-// takeTime takes the text of a field for a time, and reports whether it is one.
+// takeTime uses the text of a field as a time, and reports whether it is one.
 func (t *times) takeTime(f *timeFeatures, text []byte) bool {
 	ms, ok := eventTime(text, t.zone)
 	if ok {
@@ -96,8 +95,8 @@ func (t *times) takeTime(f *timeFeatures, text []byte) bool {
 	return ok
 }
 
-// addTimes adds the features of the times that have been met: the hour and the day of the week in
-// the zone of the configuration, and the age in seconds when the record came, if that is known.
+// addTimes adds the features of the times of this record: the hour and the day of the week in the configured zone, and
+// the age in seconds when the record arrived, if that is known.
 func (d *core) addTimes() {
 	for _, m := range d.times.met {
 		at := time.UnixMilli(m.ms).In(d.times.zone)

@@ -1,6 +1,6 @@
 package record
 
-// This file holds the text format of Vowpal Wabbit.
+// This file implements the text format of Vowpal Wabbit.
 
 import (
 	"bytes"
@@ -14,13 +14,13 @@ import (
 //
 //	[label [importance]] ['tag] |namespace[:scale] name[:value] ... |...
 //
-// A namespace is a field, a name in it the feature namespace=name; a bar and a
-// blank start the anonymous field. The tag is the event's key. A line without a
-// label is unlabeled.
+// A namespace is a field, and a name in it is the feature namespace=name. A bar
+// followed by a blank starts the anonymous field. The tag is the key of the
+// event. A line without a label is unlabeled.
 type vwDecoder struct {
 	core
 	namespaces map[string]*named
-	grown      []string // the namespaces that this event has added to them
+	grown      []string // the namespaces that this event has added
 }
 
 func newVW(c core) (Decoder, error) {
@@ -38,7 +38,7 @@ func (d *vwDecoder) Decode(_ context.Context, r Record, e *event.Example) error 
 	if e.Refused == nil {
 		d.complete(&r, e)
 	}
-	if e.Refused != nil { // the names that come later need the room
+	if e.Refused != nil { // to keep room for later names
 		for _, name := range d.grown {
 			delete(d.namespaces, name)
 		}
@@ -48,8 +48,8 @@ func (d *vwDecoder) Decode(_ context.Context, r Record, e *event.Example) error 
 	return nil
 }
 
-// head reads what stands before the first bar and returns its position, or the
-// end of the line. After a refusal it returns -1.
+// head reads the text before the first bar and returns the bar's position, or the end of the line. After a rejection it
+// returns -1.
 func (d *vwDecoder) head(r *Record, e *event.Example) int {
 	data := r.Value
 	bar := bytes.IndexByte(data, '|')
@@ -155,7 +155,7 @@ func (d *vwDecoder) namespace(r *Record, e *event.Example, p int) int {
 	}
 }
 
-// word reads name or name:value at p; value is 1 where only a name stands.
+// word reads name or name:value at p. value is 1 without a value.
 func (d *vwDecoder) word(r *Record, e *event.Example, p int) (name []byte, value float64, ok bool, end int) {
 	data, start := r.Value, p
 	for p < len(data) && !blank(data[p]) && data[p] != '|' && data[p] != ':' {
@@ -183,7 +183,7 @@ func (d *vwDecoder) word(r *Record, e *event.Example, p int) (name []byte, value
 	return name, value, true, end
 }
 
-// index returns the column of a name that is a column's number, as in svmlight.
+// index returns the column of a name that is a column number, as in svmlight.
 func (d *vwDecoder) index(name []byte) (column uint64, ok bool) {
 	if len(name) == 0 || len(name) > 10 {
 		return 0, false
@@ -195,7 +195,7 @@ func (d *vwDecoder) index(name []byte) (column uint64, ok bool) {
 		column = 10*column + uint64(c-'0')
 	}
 	if !d.s.ZeroBased {
-		column-- // of 0 a number beyond the mask
+		column-- // index 0 becomes a number beyond the mask
 	}
 	return column, column <= d.mask
 }

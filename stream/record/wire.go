@@ -1,7 +1,7 @@
 package record
 
-// This file reads records in Confluent's wire format: a zero byte, the id of a schema in a
-// registry, and a value that was written by that schema.
+// This file reads records in Confluent's wire format: a zero byte, the ID of a schema in a registry, and a value
+// encoded with that schema.
 
 import (
 	"context"
@@ -13,17 +13,16 @@ import (
 	"blankout/stream/registry"
 )
 
-// wire decodes such records. What is known of a schema is made once by compile.
+// wire decodes such records. compile prepares each schema once.
 type wire struct {
 	places
 	registry *registry.Client
-	kind     string // of schemas in the registry
+	kind     string // of the schemas in the registry
 	compile  func(*registry.Schema) (valueDecoder, error)
 	schemas  map[uint32]compiled
 }
 
-// valueDecoder adds what a value holds to d. It returns false if that fails, of which d
-// knows why.
+// valueDecoder adds the content of a value to d. It returns false if that fails. Then d has the reason.
 type valueDecoder func(d *places, value []byte) bool
 
 type compiled struct {
@@ -31,7 +30,7 @@ type compiled struct {
 	err    error
 }
 
-// maxSchemas bounds the schemas that are kept compiled.
+// maxSchemas is the largest number of compiled schemas.
 const maxSchemas = 1000
 
 func newWire(c core, kind string, compile func(*registry.Schema) (valueDecoder, error)) (Decoder, error) {
@@ -63,8 +62,7 @@ func (d *wire) Decode(ctx context.Context, r Record, e *event.Example) error {
 	return nil
 }
 
-// header empties e and returns the id of the schema and the value behind it. ok is false
-// if the record is refused.
+// header empties e and returns the schema ID and the value after it. ok is false if the record is rejected.
 func (d *core) header(r *Record, e *event.Example) (id uint32, value []byte, ok bool) {
 	d.reset(r, e)
 	switch v := r.Value; {
@@ -89,7 +87,7 @@ func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
 	var denied *registry.DeniedError
 	switch {
 	case errors.As(err, &denied):
-		return compiled{err: err}, nil // it may become known
+		return compiled{err: err}, nil // it may become known later
 	case err != nil:
 		return compiled{}, err
 	}
@@ -106,7 +104,7 @@ func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
 	return c, nil
 }
 
-// jsonSchema decodes JSON behind the header of the wire format. It needs no schema.
+// jsonSchema decodes JSON after the header of the wire format. It needs no schema.
 type jsonSchema struct{ *jsonDecoder }
 
 func newJSONSchema(c core) (Decoder, error) {

@@ -1,6 +1,6 @@
 package record
 
-// This file adds the numbers that a record leaves out because they are 0.
+// This file adds the numbers that a record omits because they are 0.
 
 import (
 	"slices"
@@ -8,21 +8,21 @@ import (
 	"blankout/internal/event"
 )
 
-// zeros are the numeric fields of a Schema whose absence means 0.
+// zeros holds the numeric fields of a Schema whose absence means 0.
 type zeros struct {
 	fields []zeroField
 	known  int      // fields of the Schema that were looked at
-	age    int      // of the core then
-	stamps []uint64 // by field id: the last record that has a field of its name
+	age    int      // age of the core then
+	stamps []uint64 // by field ID: the last record with a field of its name
 }
 
 type zeroField struct {
-	id, first uint16 // of its name the first one, which stands for all kinds
+	id, first uint16 // of its name the first field, which stands for all kinds
 	hash      uint64
 }
 
-// addZeros adds a 0 for each number that earlier records had and this one leaves out, under
-// event.AbsentZero. What is null, or of another kind this time, is not left out.
+// addZeros adds a 0 for each number that earlier records had and this one omits, under event.AbsentZero. A number that
+// is null, or of another kind this time, is not omitted.
 func (d *core) addZeros() {
 	if d.s.Absent != event.AbsentZero {
 		return
@@ -61,7 +61,7 @@ func (d *core) addZeros() {
 	}
 }
 
-// isAge reports whether a field is the age of one whose times make features.
+// isAge reports whether a field is the age feature of a time.
 func (d *core) isAge(name string) bool {
 	return slices.ContainsFunc(d.c.TimeFeatures, func(field string) bool { return name == field+".age" })
 }
