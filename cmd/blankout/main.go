@@ -1,7 +1,7 @@
 // Command blankout learns linear classifiers from a Kafka topic, event by
 // event, so that they keep working when features go missing.
 //
-// Start with blankout demo; docs/start.md and the pages that it links to are the manual and blankout help
+// Start with blankout demo. docs/start.md links to all pages, and blankout help
 // lists the commands.
 package main
 
