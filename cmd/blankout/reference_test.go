@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ import (
 var updateReference = flag.Bool("update-reference", false, "rewrite docs/reference.md")
 
 // TestReference compares docs/reference.md with the configuration's comments, the commands'
-// flags, the table of metrics and the OpenAPI document.
+// flags, the table of metrics, the reasons of refusals and the OpenAPI document.
 func TestReference(t *testing.T) {
 	const path = "../../docs/reference.md"
 	want := "# Reference\n\nLook up a configuration key, a flag, a metric, an HTTP path or a JSON field here.\n\n" +
@@ -28,7 +29,7 @@ func TestReference(t *testing.T) {
 		referenceKeys(t) + referenceFlags() +
 		"\n## Metrics\n\n`GET /metrics` serves these to Prometheus, with the usual `go_` and `process_` metrics. Units are base units.\n" +
 		"Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
-		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceHTTP(t)
+		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceReasons(t) + referenceHTTP(t)
 	if *updateReference {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -150,6 +151,24 @@ func referenceFlags() string {
 	out.WriteString("\n| flag | commands | meaning |\n|---|---|---|\n")
 	for _, e := range entries {
 		fmt.Fprintf(&out, "| `%s` | %s | %s |\n", cell(e.flag), strings.Join(users[e], ", "), cell(e.usage))
+	}
+	return out.String()
+}
+
+// referenceReasons returns the reasons of refusals with the comments of their constants.
+func referenceReasons(t *testing.T) string {
+	code, err := os.ReadFile("../../internal/event/example.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := regexp.MustCompile(`(?m)^\tReason\w+ +Reason = "([a-z-]+)" +// (.*)$`).FindAllStringSubmatch(string(code), -1)
+	if n := strings.Count(string(code), " Reason = "); n != len(reasons) || n < 16 {
+		t.Errorf("%d of %d reasons have a comment", len(reasons), n)
+	}
+	var out strings.Builder
+	out.WriteString("\n## Reasons of refusals\n\nThe metrics, dead letters and reports use these reasons. The detail in a message names the byte, counted from 1, and in a file the line.\n\n| reason | when |\n|---|---|\n")
+	for _, m := range reasons {
+		fmt.Fprintf(&out, "| `%s` | %s |\n", m[1], cell(m[2]))
 	}
 	return out.String()
 }

@@ -113,22 +113,22 @@ type Reason string
 
 // The reasons for which records are refused.
 const (
-	ReasonSyntax        Reason = "syntax"          // not in the configured format
-	ReasonNotFinite     Reason = "not-finite"      // a NaN or an infinity
-	ReasonOutOfRange    Reason = "out-of-range"    // a number, product or sum beyond 1e30, or an index that is no column
-	ReasonTooMany       Reason = "too-many"        // more features than allowed
-	ReasonOversize      Reason = "oversize"        // too many bytes
-	ReasonLabel         Reason = "label"           // an unknown label
-	ReasonWeight        Reason = "weight"          // a weight that is not a number from 0 to 1e30
-	ReasonSchemaFormat  Reason = "confluent-wire"  // a schema registry record (magic byte 0) that was not expected
-	ReasonSchema        Reason = "schema"          // its schema is not available or not supported
-	ReasonDuplicate     Reason = "duplicate-field" // a duplicate key in a JSON object
-	ReasonDecompression Reason = "decompression"   // a record that cannot be decompressed
-	ReasonID            Reason = "id"              // no id, or one that is too long, if events and labels are joined by id
-	ReasonLate          Reason = "late"            // a label that arrived after its event's deadline
-	ReasonTombstone     Reason = "tombstone"       // a record without a value, which deletes its key
-	ReasonMemory        Reason = "memory"          // new columns or a new class for which the learner has no memory
-	ReasonRepeated      Reason = "repeated"        // an event that arrived before, from a producer that wrote it twice
+	ReasonSyntax        Reason = "syntax"          // not of the format; an empty record; invalid UTF-8 in JSON
+	ReasonNotFinite     Reason = "not-finite"      // NaN or infinity in svmlight and VW text, or with record.nan = "refuse"
+	ReasonOutOfRange    Reason = "out-of-range"    // a number, product or sum beyond 1e30; an index that is no column
+	ReasonTooMany       Reason = "too-many"        // more than 100,000 features, crosses included; for JSON also over four times as many values
+	ReasonOversize      Reason = "oversize"        // more than record.max_bytes; a joined field name over 4,096 bytes
+	ReasonLabel         Reason = "label"           // a label that is no class, is over 256 bytes, or is several values
+	ReasonWeight        Reason = "weight"          // a weight that is not a number from 0 to record.max_weight
+	ReasonSchemaFormat  Reason = "confluent-wire"  // a magic byte 0 and a schema id where the format has none, or none where it has
+	ReasonSchema        Reason = "schema"          // an unknown or unusable schema
+	ReasonDuplicate     Reason = "duplicate-field" // a key twice in one JSON object
+	ReasonDecompression Reason = "decompression"   // a compressed batch that does not unpack; it is refused whole
+	ReasonID            Reason = "id"              // with delayed labels: no id, or one over 1,024 bytes
+	ReasonLate          Reason = "late"            // with labels.late_policy = "dead-letter": a label whose event no longer waits; counted separately
+	ReasonTombstone     Reason = "tombstone"       // a record of a topic with a null value; counted, and no dead letter
+	ReasonMemory        Reason = "memory"          // new features or a new class beyond learner.max_memory
+	ReasonRepeated      Reason = "repeated"        // with kafka.dedup_window: an event that a producer wrote twice; counted, and no dead letter
 )
 
 // Faulty reports whether records of that reason need a person's attention. Repeated events and tombstones are only
