@@ -88,7 +88,7 @@ func TestCorrected(t *testing.T) {
 				schema, draw := drawn(7, classes)
 				l := newLearner(t, c, schema)
 				again, later, r := newLearner(t, c, schema), [][2]any(nil), rand.New(rand.NewPCG(3, 3))
-				for n := range 1800 {
+				for n := range 1200 {
 					if n%157 == 2 || n == 1001 {
 						again = restart(t, c, again)
 						again.SetSchema(schema)

@@ -172,7 +172,7 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 	return out
 }
 
-const deadEvents = 1500
+const deadEvents = 1000
 
 // kill returns an event some of whose numbers read what dead ones do, and one that declares the same missing.
 func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *event.Example) {
