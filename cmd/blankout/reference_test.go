@@ -21,7 +21,7 @@ import (
 var updateReference = flag.Bool("update-reference", false, "rewrite docs/reference.md")
 
 // TestReference compares docs/reference.md with the configuration's comments, the commands'
-// flags, the table of metrics, the reasons of refusals and the OpenAPI document.
+// flags, the table of metrics, the reasons of refusals, the operations of frames and the OpenAPI document.
 func TestReference(t *testing.T) {
 	const path = "../../docs/reference.md"
 	want := "# Reference\n\nLook up a configuration key, a flag, a metric, an HTTP path or a JSON field here.\n\n" +
@@ -29,7 +29,7 @@ func TestReference(t *testing.T) {
 		referenceKeys(t) + referenceFlags() +
 		"\n## Metrics\n\n`GET /metrics` serves these to Prometheus, with the usual `go_` and `process_` metrics. Units are base units.\n" +
 		"Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
-		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceReasons(t) + referenceHTTP(t)
+		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceReasons(t) + referenceFrames(t) + referenceHTTP(t)
 	if *updateReference {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -169,6 +169,29 @@ func referenceReasons(t *testing.T) string {
 	out.WriteString("\n## Reasons of refusals\n\nThe metrics, dead letters and reports use these reasons. The detail in a message names the byte, counted from 1, and in a file the line.\n\n| reason | when |\n|---|---|\n")
 	for _, m := range reasons {
 		fmt.Fprintf(&out, "| `%s` | %s |\n", m[1], cell(m[2]))
+	}
+	return out.String()
+}
+
+// referenceFrames returns the operations and flags of blankout stdio with the comments of their constants.
+func referenceFrames(t *testing.T) string {
+	code, err := os.ReadFile("../../internal/stdio/stdio.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operations := regexp.MustCompile(`(?m)^\top\w+ += '(\w)' // (.*)$`).FindAllStringSubmatch(string(code), -1)
+	flags := regexp.MustCompile(`(?m)^\tflag\w+ +(?:= 1 << iota +)?// (.*)$`).FindAllStringSubmatch(string(code), -1)
+	if len(operations) != 16 || len(flags) != 7 {
+		t.Errorf("%d operations and %d flags have a comment", len(operations), len(flags))
+	}
+	var out strings.Builder
+	out.WriteString("\n## Operations of frames\n\n[HTTP and standard input](http.md#frames-over-standard-input) describes the frames.\n\n| letter | request; answer |\n|---|---|\n")
+	for _, m := range operations {
+		fmt.Fprintf(&out, "| `%s` | %s |\n", m[1], cell(m[2]))
+	}
+	out.WriteString("\nAdd the flags of `J`, `R` and `S`:\n\n| flag | effect |\n|---|---|\n")
+	for i, m := range flags {
+		fmt.Fprintf(&out, "| %d | %s |\n", 1<<i, cell(m[1]))
 	}
 	return out.String()
 }

@@ -29,36 +29,36 @@ import (
 // Protocol is the version of the frames. A client requests it first, with opHello.
 const Protocol = 1
 
-// Operations. The payloads of those in lower case are JSON or files.
+// Operations, and the content of a request and of its answer. docs/reference.md is made of these comments.
 const (
-	opHello   = 'h' // answer: JSON {"version": …, "protocol": …}
-	opNew     = 'n' // JSON: list of settings "section.key=value"
-	opLoad    = 'l' // a list of settings as for opNew, preceded by its size in bytes (uint64), and a checkpoint: continue with a learner
-	opOpen    = 'o' // JSON, see Address: open a model for predictions
-	opLook    = 'u' // JSON: the number for a newer model at the address of this one; answer: JSON, whether there is one
-	opModel   = 'b' // the bytes of a model, checkpoint or snapshot, for predictions
-	opClose   = 'x' // discard the learner
-	opShape   = 's' // JSON: names of the columns of rows; answer: JSON, the number of this shape
-	opClasses = 'c' // JSON: labels, appended to the list in which event labels are indices; answer: JSON, the classes so far
-	opInspect = 'i' // answer: JSON, see Inspection
-	opSave    = 'w' // JSON that opInspect returns later, or nothing; answer: the bytes of a checkpoint
-	opExport  = 'e' // JSON {"format": "model" | "onnx" | "json" | "text", "missing_policy": …}; answer: that file
-	opAnswers = 'a' // number of features to explain (uint64), then lines of JSON; answer: lines of JSON, served.Prediction
+	opHello   = 'h' // nothing; answer: JSON {"version": …, "protocol": 1}
+	opNew     = 'n' // create a learner: JSON list of settings, ["learner.loss=logistic", "record.max_classes=5"]
+	opLoad    = 'l' // load a saved learner: size of the list of settings (uint64), the list, a checkpoint
+	opOpen    = 'o' // open a model for predictions: JSON {"address": FILE, DIRECTORY or URL, "token": …, "missing_policy": …, "settings": […]}
+	opLook    = 'u' // look for a newer model at the address of this one: JSON, an unused number; answer: JSON, whether that number now has it
+	opModel   = 'b' // open a model for predictions: the bytes of a model, checkpoint or snapshot
+	opClose   = 'x' // discard the learner or model
+	opShape   = 's' // JSON: names of the columns of rows; answer: JSON, the number of this shape, from 0
+	opClasses = 'c' // JSON: labels to append to the list in which event labels are indices; answer: JSON, the classes in the order of probabilities
+	opInspect = 'i' // nothing; answer: JSON with events, classes, fields, measures, forecast and warnings
+	opSave    = 'w' // nothing, or JSON that i returns as client after loading; answer: the bytes of a checkpoint
+	opExport  = 'e' // JSON {"format": "model", "onnx", "json" or "text", "missing_policy": …}; answer: that file
+	opAnswers = 'a' // number of features to explain (uint64), lines of JSON; answer: lines of JSON as from POST /v1/predict
 
-	opLines  = 'J' // events are lines of JSON
-	opRows   = 'R' // the number of a shape (uint64), then rows
-	opSparse = 'S' // start of each row (n+1 int64), columns (int64), then values
+	opLines  = 'J' // learn or predict lines of JSON, see the flags
+	opRows   = 'R' // learn or predict rows: the number of a shape (uint64), rows of float64; NaN is null
+	opSparse = 'S' // learn or predict sparse rows: starts of the rows and the end of the last (int64), columns from 0 (int64), values (float64)
 )
 
 // Flags of opLines, opRows and opSparse.
 const (
-	flagLearn   = 1 << iota // learn the events
+	flagLearn   = 1 << iota // learn the events; otherwise only predict
 	flagAnswer              // answer with the prediction of each event, before it is learned
-	flagLabels              // the payload begins with a label for each event: an index of opClasses, or the target; NaN for none
-	flagWeights             // followed by a weight for each event
+	flagLabels              // the payload begins with a float64 label for each event: an index in the list of c, or the target; NaN is no label
+	flagWeights             // then a float64 weight for each event
 	flagScores              // answer with scores instead of probabilities, or of value, low and high
-	flagUnseen              // predict events of which the model has seen no feature
-	flagChoice              // answer with the index of the predicted class, in the order of opClasses
+	flagUnseen              // predict events without a known feature, which are otherwise refused
+	flagChoice              // answer with the index of the predicted class, in the order of c
 )
 
 // maxPayload is the largest size of a request.
