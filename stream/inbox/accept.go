@@ -14,32 +14,33 @@ import (
 	"blankout/stream/record"
 )
 
-// Accepted says where the events of a request are.
+// Accepted says where the events of a request are stored.
 type Accepted struct {
 	Events int `json:"events"`
-	// First is the number of the first one in a Log.
+	// First is the number of the first event in a Log.
 	First *int64 `json:"first,omitempty"`
-	// Topic, Partition and Offset are those of the first one in a topic; Offset is -1 where the broker did not say.
+	// Topic, Partition and Offset are the position of the first event in a topic. Offset is -1 if the broker did not
+	// report it.
 	Topic     string `json:"topic,omitempty"`
 	Partition *int32 `json:"partition,omitempty"`
 	Offset    *int64 `json:"offset,omitempty"`
-	// Again says that the request had been taken before.
+	// Again says that the request had been accepted before.
 	Again bool `json:"again,omitempty"`
 }
 
-// RefusedError says which event of a request cannot be used. None of them has been taken.
+// RefusedError says which event of a request is invalid. None of its events was accepted.
 type RefusedError struct {
-	Event int // from 0 on
+	Event int // from 0
 	event.Refusal
 }
 
 func (e *RefusedError) Error() string { return fmt.Sprintf("event %d: %s", e.Event, e.Refusal.Error()) }
 
-// checker finds out whether events can be used before they are taken.
+// checker checks events before they are accepted.
 type checker struct {
 	mu      sync.Mutex
 	decoder record.Decoder
-	byID    bool // events have ids
+	byID    bool // events have IDs
 	example event.Example
 }
 
@@ -51,7 +52,7 @@ func newChecker(c record.Config, s *event.Schema) (*checker, error) {
 	return &checker{decoder: decoder, byID: c.ID != ""}, err
 }
 
-// check returns a RefusedError for the first event that cannot be used. Of events with ids it returns a key that is theirs.
+// check returns a RefusedError for the first invalid event. For events with IDs it also returns a key made of the IDs.
 func (k *checker) check(ctx context.Context, events [][]byte) (key string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,22 +74,22 @@ func (k *checker) check(ctx context.Context, events [][]byte) (key string, err e
 	return "ids " + key, nil
 }
 
-// LogAcceptor takes events into a Log.
+// LogAcceptor accepts events into a Log.
 type LogAcceptor struct {
 	log   *Log
 	check *checker
 }
 
-// NewLogAcceptor returns the LogAcceptor of a Log, whose events are written as c says. The Schema is one of its own, to which it
-// adds what the events bring.
+// NewLogAcceptor returns the LogAcceptor of a Log, with events in the format of c. The Schema is separate. The
+// LogAcceptor adds to it.
 func NewLogAcceptor(l *Log, c record.Config, s *event.Schema) (*LogAcceptor, error) {
 	k, err := newChecker(c, s)
 	return &LogAcceptor{l, k}, err
 }
 
-// Accept takes the events of a request, all or none, and returns when they are on disk. Those of a request that is made
-// again, with the same key or without one with the same ids, are taken once. The error is a *RefusedError if one of them cannot be
-// used, and ErrBehind or ErrDiskFull if there is no room.
+// Accept accepts the events of a request, all or none, and returns once they are on disk. A repeated request, with the
+// same key or without a key but with the same IDs, is accepted once. The error is a *RefusedError for an invalid event,
+// and ErrBehind or ErrDiskFull if there is no room.
 func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
 	if labels {
 		return a, errors.ErrUnsupported
@@ -104,7 +105,7 @@ func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, l
 	return Accepted{Events: len(events), First: &first, Again: again}, err
 }
 
-// TopicAcceptor takes events to a topic, and labels to another one.
+// TopicAcceptor sends events to a topic, and labels to another one.
 type TopicAcceptor struct {
 	check *checker
 
@@ -113,25 +114,25 @@ type TopicAcceptor struct {
 	topics [2]string // of events and of labels
 	to     [2]*topic
 	seed   maphash.Seed
-	taken  map[uint64]Accepted // by key, of this process
+	taken  map[uint64]Accepted // by key, for this process
 	order  []uint64
 }
 
-// topic is one that is written to.
+// topic is a topic that is written to.
 type topic struct {
 	*stream.Producer
 	next int // partition of the next request
 }
 
-// NewTopicAcceptor returns the TopicAcceptor of topics, whose events are written as c says. It opens the Producer of a topic when the
-// first event comes; labels may be "". The Schema is as of NewLogAcceptor.
+// NewTopicAcceptor returns the TopicAcceptor of topics, with events in the format of c. It opens the Producer of a
+// topic with its first event. labels may be "". The Schema is as for NewLogAcceptor.
 func NewTopicAcceptor(c record.Config, s *event.Schema, events, labels string, open func(ctx context.Context, topic string) (*stream.Producer, error)) (*TopicAcceptor, error) {
 	k, err := newChecker(c, s)
 	return &TopicAcceptor{check: k, open: open, topics: [2]string{events, labels}, seed: maphash.MakeSeed(), taken: map[uint64]Accepted{}}, err
 }
 
-// Accept takes the events of a request, or labels, to one partition, and returns when all in-sync replicas have them. A
-// request with the key of one that this process has taken is not taken again.
+// Accept sends the events of a request, or labels, to one partition, and returns once all in-sync replicas have them. A
+// request with a key that this process has already accepted is not sent again.
 func (n *TopicAcceptor) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
 	of, ids := 0, ""
 	if labels {

@@ -1,19 +1,19 @@
 package inbox
 
-// This file remembers the requests that were made last.
+// This file remembers the keys of the latest requests.
 
 import (
 	"encoding/binary"
 )
 
-// keys holds the requests with keys that were written last, at most maxKeys.
+// keys holds the latest requests with keys, at most maxKeys.
 type keys struct {
 	of    map[key]placed
-	order []key // oldest first, from begin on
+	order []key // oldest first, starting at begin
 	begin int
 }
 
-// placed is where the events of a request are.
+// placed is the position of the events of a request.
 type placed struct {
 	first  int64
 	events int
@@ -48,7 +48,7 @@ func (k *keys) add(of key, at placed) {
 	}
 }
 
-// encode appends to magic the head of a segment, which holds the keys.
+// encode appends magic and the head of a segment, which holds the keys.
 func (k *keys) encode(out []byte, first int64) []byte {
 	le := binary.LittleEndian
 	known := k.order[k.begin:]
@@ -69,7 +69,7 @@ func headChecksum(head []byte) uint32 {
 	return checksum(head[:headBytes-4]) ^ checksum(head[headBytes:])
 }
 
-// readHead reads the head of a segment and returns where its frames begin, 0 if it is not whole.
+// readHead decodes the head of a segment and returns the start of its frames, or 0 if it is incomplete.
 func readHead(data []byte, first int64) (k keys, at int) {
 	le := binary.LittleEndian
 	if len(data) < headBytes || string(data[:len(magic)]) != string(magic) || int64(le.Uint64(data[len(magic):])) != first {

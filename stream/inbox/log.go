@@ -1,5 +1,5 @@
-// Package inbox keeps events that come one request at a time, as over HTTP, until they are learned: a Log on disk, and a Source
-// that reads it. It knows nothing of HTTP.
+// Package inbox stores events that arrive in requests, as over HTTP, until they are learned: a Log on disk, and a
+// Source that reads it. It does not depend on HTTP.
 package inbox
 
 import (
@@ -25,47 +25,48 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// Log is a log of events on disk. Events of a request are appended together: after a crash all of them are there or none.
-// Append returns when they are on disk. The log is cut into segments, which are removed once a Log has been told that
-// nothing needs them any more.
+// Log is a log of events on disk. The events of a request are appended together:
+// after a crash all of them are there or none. Append returns once they are on
+// disk. The log is cut into segments. A segment is removed once nothing needs
+// its events.
 //
 //	NUMBER.events  a head, then a frame for each request; NUMBER is that of its first event, in 16 hexadecimal digits
 //
-// The head of a segment holds the keys of the requests before it, so that a request that is made again is known although
-// the segment with its events is gone. What was being written when the program ended has never been acknowledged: opening a
-// Log cuts it off.
+// The head of a segment holds the keys of earlier requests, so that a repeated
+// request is recognized after the segment with its events is gone. A write that
+// a crash interrupted was never acknowledged, so opening the Log removes it.
 //
-// Its methods may be called from any goroutine.
+// Any goroutine may call its methods.
 type Log struct {
 	options   Options
 	directory string
 	lock      *flock.Flock
-	wake      chan struct{} // there are posts to be written
-	ended     chan struct{} // the writer has
+	wake      chan struct{} // there are posts to write
+	ended     chan struct{} // the writer has ended
 
 	mu       sync.Mutex
-	posts    []*post // to be written, or being written
+	posts    []*post // to be written or being written
 	closed   bool
 	broken   error         // nothing can be written any more
-	grown    chan struct{} // closed when there is more to read, and made anew
+	grown    chan struct{} // closed when there is more to read, then replaced
 	segments []*segment    // oldest first; the last one is written to
 	next     int64         // number of the next event
 	keys     keys
-	reader   place // up to where events have been read
+	reader   place // position up to which events have been read
 }
 
-// Options say how much a Log holds.
+// Options hold the limits of a Log.
 type Options struct {
-	// Most is how many bytes may wait to be read: Append fails with ErrBehind beyond. 0 is 64 MiB.
+	// Most is the largest number of unread bytes. Append fails with ErrBehind beyond it. 0 means 64 MiB.
 	Most int64
-	// Segment is after how many bytes a segment is full; 0 is 64 MiB.
+	// Segment is the size of a full segment in bytes. 0 means 64 MiB.
 	Segment int64
-	// Free returns how many bytes are free on the disk, and MinFree is how many are to stay free: Append fails with
-	// ErrDiskFull below. A nil Free does not look.
+	// Free returns the number of free bytes on the disk. MinFree is the number that must stay free. Append fails with
+	// ErrDiskFull below it. A nil Free disables the check.
 	Free    func() (int64, error)
 	MinFree int64
-	Log     *slog.Logger // nil tells nobody
-	// file opens the files of segments; nil is the system's. Tests have files that fail.
+	Log     *slog.Logger // nil means no log
+	// file opens the files of segments. Nil uses the operating system. Tests use files that fail.
 	file func(name string, flag int) (segmentFile, error)
 }
 
@@ -77,7 +78,7 @@ type segmentFile interface {
 	Close() error
 }
 
-// The errors of Append. None of the events has been kept.
+// The errors of Append. None of the events was stored.
 var (
 	ErrBehind   = errors.New("learning is behind: too much waits to be learned")
 	ErrDiskFull = errors.New("the disk is nearly full")
@@ -87,19 +88,19 @@ var (
 // segment is a file of the log.
 type segment struct {
 	first int64 // number of its first event
-	size  int64 // bytes that are on disk for sure
+	size  int64 // number of bytes that are certainly on disk
 	file  segmentFile
 }
 
-// place is where a reader is: the number of the segment's first event, and the byte in it.
+// place is the position of a reader: the number of the segment's first event, and the byte in it.
 type place struct{ segment, at int64 }
 
-// post is a request to be written.
+// post is a request to write.
 type post struct {
 	key    key
 	frame  []byte
 	events int
-	first  int64 // once it is done
+	first  int64 // set once it is done
 	err    error
 	done   chan struct{}
 }
@@ -109,17 +110,17 @@ var magic = []byte("blankout inbox 1")
 const (
 	headBytes  = 32 // magic, number of the first event, size of the keys, checksum of both
 	frameBytes = 8  // checksum and size of a payload
-	postBytes  = 28 // of a payload before its events: how many there are, when they came, key
+	postBytes  = 28 // of a payload before its events: their number, arrival and key
 )
 
-// DamageError says that a file of a Log is not what was written.
+// DamageError says that a file of a Log differs from what was written.
 type DamageError struct{ File, Why string }
 
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged: %s; restore it, or start afresh with --reset", e.File, e.Why)
 }
 
-// Open opens the log in a directory, which it makes if there is none.
+// Open opens the log in a directory, which it creates if necessary.
 func Open(directory string, o Options) (_ *Log, err error) {
 	if o.Most == 0 {
 		o.Most = 64 << 20
@@ -133,7 +134,7 @@ func Open(directory string, o Options) (_ *Log, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := os.MkdirAll(directory, 0o700); err != nil { // they are events: nobody else reads them
+	if err := os.MkdirAll(directory, 0o700); err != nil { // it holds events: nobody else may read them
 		return nil, fmt.Errorf("events that wait to be learned: %w", err)
 	}
 	l := &Log{options: o, directory: directory, wake: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{})}
@@ -162,7 +163,7 @@ func (l *Log) open() error {
 	if err != nil {
 		return fmt.Errorf("events that wait to be learned: %w", err)
 	}
-	for _, e := range entries { // in order
+	for _, e := range entries { // sorted
 		name, isSegment := strings.CutSuffix(e.Name(), ".events")
 		if first, err := strconv.ParseInt(name, 16, 64); isSegment && err == nil && len(name) == 16 {
 			info, err := e.Info()
@@ -182,7 +183,7 @@ func (l *Log) open() error {
 			l.reader = place{l.segments[0].first, 0}
 			return nil
 		}
-		// Its head was being written when the program ended.
+		// The process ended while it wrote the head.
 		if err := os.Remove(l.name(g.first)); err != nil {
 			return err
 		}
@@ -195,7 +196,7 @@ func (l *Log) open() error {
 	return nil
 }
 
-// recover reads the last segment and cuts off what was not written to its end. It returns false if not even its head was.
+// recover reads the last segment and removes an incomplete end. It returns false if even the head is incomplete.
 func (l *Log) recover(g *segment) (whole bool, err error) {
 	name := l.name(g.first)
 	data, err := os.ReadFile(name)
@@ -274,9 +275,9 @@ func syncDirectory(name string) error {
 	return errors.Join(err, d.Close())
 }
 
-// Append writes the events of a request, and returns the number of the first one when they are on disk. A key says what
-// request it is: the events of one with the key of one that has been written are not written again, and first is where
-// they are. The events are not kept.
+// Append writes the events of a request, and returns the number of the first one once they are on disk. The events of a
+// request whose key has already been written are not written again, and first is their number. Append does not keep
+// events.
 func (l *Log) Append(ctx context.Context, requestKey string, events [][]byte) (first int64, again bool, err error) {
 	p := &post{key: keyOf(requestKey), events: len(events), done: make(chan struct{})}
 	p.frame = encodePost(p.key, events)
@@ -314,7 +315,7 @@ func (p *post) wait(ctx context.Context) (int64, error) {
 	}
 }
 
-// admit says whether so many bytes may be written.
+// admit returns an error if size bytes may not be written.
 func (l *Log) admit(size int64) error {
 	switch {
 	case l.broken != nil:
@@ -338,7 +339,7 @@ func (l *Log) admit(size int64) error {
 	return nil
 }
 
-// unread returns how many bytes have been written and not read.
+// unread returns the number of written bytes that have not been read.
 func (l *Log) unread() (bytes int64) {
 	for _, g := range l.segments {
 		switch {
@@ -358,7 +359,7 @@ func wake(c chan struct{}) {
 	}
 }
 
-// write makes posts durable, all that wait by one write and one fsync, until the Log is closed.
+// write writes posts until the Log is closed. All waiting posts share one write and one fsync.
 func (l *Log) write() {
 	defer close(l.ended)
 	for range l.wake {
@@ -390,10 +391,10 @@ func (l *Log) write() {
 	}
 }
 
-// writeAll writes posts behind each other and syncs them. What cannot be written is taken back, so that the next attempt
-// may go well; after a failed sync nobody knows what is on disk, and the Log is broken.
+// writeAll writes posts and syncs them. A failed write is undone, so that the next attempt may succeed. After a failed
+// sync it is unknown what is on disk, and the Log is broken.
 func (l *Log) writeAll(posts []*post) (err error) {
-	g := l.segments[len(l.segments)-1] // which no other goroutine changes
+	g := l.segments[len(l.segments)-1] // no other goroutine changes it
 	if g.size >= l.options.Segment {
 		l.mu.Lock()
 		err = l.begin()
@@ -425,17 +426,17 @@ func (l *Log) writeAll(posts []*post) (err error) {
 	return nil
 }
 
-// fail has nothing be written any more.
+// fail makes all further writes fail.
 func (l *Log) fail(err error) error {
 	l.mu.Lock()
 	l.broken = fmt.Errorf("%w: nothing more is taken until the learner is started again", err)
-	close(l.grown) // readers see it
+	close(l.grown) // readers notice it
 	l.grown = make(chan struct{})
 	l.mu.Unlock()
 	return l.broken
 }
 
-// Passed says that the events before this number are not needed any more. It removes the segments that hold no others.
+// Passed says that events before this number are no longer needed. It removes segments that hold no others.
 func (l *Log) Passed(number int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -448,7 +449,7 @@ func (l *Log) Passed(number int64) error {
 	return nil
 }
 
-// First returns the number of the oldest event that is kept.
+// First returns the number of the oldest stored event.
 func (l *Log) First() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -462,7 +463,7 @@ func (l *Log) Next() int64 {
 	return l.next
 }
 
-// Close writes what waits and closes the log.
+// Close writes waiting posts and closes the log.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	l.closed = true
@@ -494,7 +495,7 @@ func encodePost(k key, events [][]byte) []byte {
 	return out
 }
 
-// frame is a request as a reader sees it.
+// frame is a request for a reader.
 type frame struct {
 	key    key
 	events int
@@ -502,7 +503,7 @@ type frame struct {
 	rest   []byte
 }
 
-// readFrame reads the frame at data[at:] and returns where the next one begins, 0 if it is not a whole one.
+// readFrame decodes the frame at data[at:] and returns the start of the next one, or 0 if it is incomplete.
 func readFrame(data []byte, at int) (f frame, end int) {
 	le := binary.LittleEndian
 	if len(data)-at < frameBytes+postBytes {
@@ -521,7 +522,7 @@ func readFrame(data []byte, at int) (f frame, end int) {
 	return f, end
 }
 
-// event takes the next event from the frame.
+// event returns the next event of the frame.
 func (f *frame) event() (e []byte, ok bool) {
 	if len(f.rest) < 4 {
 		return nil, false
@@ -536,7 +537,7 @@ func (f *frame) event() (e []byte, ok bool) {
 
 func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
 
-// diskError makes an error of the system an ErrDiskFull if it is one.
+// diskError turns an error of the operating system into ErrDiskFull if it is one.
 func diskError(err error) error {
 	if isDiskFull(err) {
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)
@@ -544,7 +545,7 @@ func diskError(err error) error {
 	return err
 }
 
-// key is what a request is known by: a hash of its key, zeros without one.
+// key is a hash of the key of a request, zeros without one.
 type key [16]byte
 
 func (k key) none() bool { return k == key{} }

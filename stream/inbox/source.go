@@ -13,25 +13,25 @@ import (
 	"blankout/stream/record"
 )
 
-// Topic is the topic of the Positions of a Log: the offset of an event is its number.
+// Topic is the topic of the Positions of a Log. The offset of an event is its number.
 const Topic = "(http)"
 
-// batchExamples bounds a Batch.
+// batchExamples is the largest number of examples in a Batch.
 const batchExamples = 512
 
-// Source is the events of a Log. It waits for those that have not come, and does not end before its Log is broken.
+// Source is a Source of the events of a Log. It waits for new events and only ends if its Log is broken.
 type Source struct {
 	log     *Log
 	decoder record.Decoder
 	schema  *event.Schema
 	file    *os.File // of the segment at log.reader, nil before the first event
 	next    int64    // number of the next event
-	frame   frame    // what is left of the request being read
-	left    int      // events in it
+	frame   frame    // rest of the request that is being read
+	left    int      // number of its remaining events
 }
 
-// NewSource returns the Source of a Log from where Positions say that learning goes on. It fails if the Log does not hold
-// those events. Decoding adds to s.
+// NewSource returns the Source of a Log from the Positions of from on. It fails if the Log does not hold those events.
+// Decoding adds to s.
 func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*Source, error) {
 	if c.Format == "" {
 		c.Format = "json"
@@ -60,7 +60,7 @@ func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*S
 	return n, n.skip(p.Next)
 }
 
-// skip reads to the event of a number.
+// skip reads up to the event with a number.
 func (n *Source) skip(to int64) error {
 	for n.next < to {
 		switch ok, err := n.read(); {
@@ -112,7 +112,7 @@ func (n *Source) read() (ok bool, err error) {
 		if last {
 			return false, nil
 		}
-		// On to the segment that begins with the next event.
+		// Continue with the segment that begins with the next event.
 		if err := n.file.Close(); err != nil {
 			return false, err
 		}
@@ -128,7 +128,7 @@ func (n *Source) read() (ok bool, err error) {
 	}
 }
 
-// head returns where the frames of a segment begin.
+// head returns the start of the frames of a segment.
 func (n *Source) head(first int64) (int64, error) {
 	head := make([]byte, headBytes+maxKeys*keyBytes)
 	size, err := n.file.ReadAt(head, 0)
@@ -142,7 +142,7 @@ func (n *Source) head(first int64) (int64, error) {
 	return int64(at), nil
 }
 
-// readFrame reads the frame at a place of a segment of so many bytes.
+// readFrame reads the frame at a position of a segment of the given size.
 func (n *Source) readFrame(at place, size int64) error {
 	var head [frameBytes]byte
 	if _, err := n.file.ReadAt(head[:], at.at); err != nil {
@@ -152,7 +152,7 @@ func (n *Source) readFrame(at place, size int64) error {
 	if at.at+length > size {
 		return n.damaged()
 	}
-	data := make([]byte, length) // which the Examples of a Batch borrow
+	data := make([]byte, length) // the Examples of a Batch borrow it
 	if _, err := n.file.ReadAt(data, at.at); err != nil {
 		return n.damaged()
 	}
@@ -171,7 +171,7 @@ func (l *Log) move(to place) {
 	l.mu.Unlock()
 }
 
-// Next is that of an event.Source.
+// Next implements event.Source.
 func (n *Source) Next(ctx context.Context, b *event.Batch) error {
 	for n.left == 0 {
 		n.log.mu.Lock()
@@ -217,7 +217,7 @@ func (n *Source) Next(ctx context.Context, b *event.Batch) error {
 			if examples = examples[:len(examples)-1]; len(examples) == 0 {
 				return err
 			}
-			break // the next call tries it again
+			break // the next call retries it
 		}
 		n.frame = rest
 		e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
@@ -228,7 +228,7 @@ func (n *Source) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// Close closes the Source, and not its Log.
+// Close closes the Source, but not its Log.
 func (n *Source) Close() error {
 	if n.file == nil {
 		return nil

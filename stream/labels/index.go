@@ -1,32 +1,31 @@
 package labels
 
-// This file finds the newest entry of an id.
+// This file finds the newest entry of an ID.
 
 import (
 	"encoding/binary"
 	"iter"
 )
 
-// index maps ids to the numbers of their newest entries. It is a hash table with linear
-// probing whose slots hold 31 bits of the id's hash, with the lowest bit set so that no
-// slot in use is 0, and the low 32 bits of the number. Ids of equal bits have slots of
-// their own, told apart by the entries. Entries that were let go leave their slots dead
-// until the table is made anew.
+// index maps IDs to the numbers of their newest entries. It is a hash table with linear probing. A slot holds 31 bits
+// of the ID's hash, with the lowest bit set so that a used slot is not 0, and the low 32 bits of the number. IDs with
+// equal bits have their own slots, and the entries tell them apart. Slots of deleted entries stay until the table is
+// rebuilt.\
 //
-// A slot is 8 bytes, and .62 to .85 of the slots are in use: 9 to 13 bytes an id.
+// A slot has 8 bytes, and .62 to .85 of the slots are in use: 9 to 13 bytes an ID.
 type index struct {
 	slots []uint64
-	used  int // not 0, dead ones included
+	used  int // not 0, including deleted ones
 }
 
 const (
-	fill = .85 // of the slots at most
-	room = 1.6 // slots for an id in a new table
+	fill = .85 // largest share of used slots
+	room = 1.6 // slots for an ID in a new table
 )
 
 func tag(of id) uint32 { return binary.LittleEndian.Uint32(of[:]) | 1 }
 
-// home is where the slot of a tag is looked for first.
+// home returns the first slot for a tag.
 func (x *index) home(tag uint32) int { return int(uint64(tag) * uint64(len(x.slots)) >> 32) }
 
 func (x *index) after(i int) int {
@@ -36,7 +35,7 @@ func (x *index) after(i int) int {
 	return i
 }
 
-// find yields the numbers, from first on and before end, that may be of an id.
+// find yields the numbers in [first, end) that may belong to an ID.
 func (x *index) find(of id, first, end uint64) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		if x.used == 0 {
@@ -54,8 +53,7 @@ func (x *index) find(of id, first, end uint64) iter.Seq[uint64] {
 	}
 }
 
-// put sets the number of an id. was is the one it had, if known. Numbers before first are
-// dead.
+// put sets the number of an ID. was is the previous one, if found. Numbers before first are deleted.
 func (x *index) put(of id, number, was uint64, found bool, first uint64) {
 	t := tag(of)
 	slot := uint64(t)<<32 | uint64(uint32(number))
@@ -83,7 +81,7 @@ func (x *index) insert(slot uint64) {
 	x.used++
 }
 
-// renew makes a table with room for as many ids again, without the dead.
+// renew rebuilds the table with room for twice the IDs, without deleted slots.
 func (x *index) renew(end, first uint64) {
 	live := func(slot uint64) bool {
 		return slot != 0 && uint64(uint32(slot)-uint32(first)) < end-first

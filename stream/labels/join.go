@@ -19,47 +19,42 @@ import (
 	"blankout/internal/loss"
 )
 
-// Join matches labels with events. Its methods are called with the records of a Merge,
-// in that order, by one goroutine. What it says depends on those records alone.
+// Join matches labels with events. One goroutine calls its methods, with the records of a Merge in their order. Its
+// results depend only on those records.\
 //
-// An id goes through these states. Its event comes and waits. Its label comes, and the event is to be
-// learned. A further label within the wait that says something else corrects it: the
-// event is to be learned again with the new one; what was learned before is not taken
-// back. A label that comes before its event waits for that, as long. When the wait is
-// over an event without a label is to be learned as Config.Default says, and a label is
-// late.
+// An event arrives and waits. When its label arrives, the event is to be learned. A different label within the wait is
+// a correction: the event is to be learned again with the new label, and what was learned before is not undone. A label
+// that arrives before its event waits for it, equally long. When the wait is over, an event without a label is to be
+// learned as Config.Default says, and a later label is late.
 type Join struct {
 	config Config
 	wait   int64 // milliseconds
-	// remembered says for how many records the Join knows an id whose wait is over, so that it
-	// can call its label late.
+	// remembered is the number of records for which the Join still knows an ID whose wait is over, so that it
+	// recognizes late labels.
 	remembered uint64
 	store      *store
 	state      State
 	idle       atomic.Uint64 // counted by the Merge
 	late       atomic.Uint64 // likewise: Counts.LatePartitions
-	event      event.Example // what Waited returns, and its prediction
+	event      event.Example // the result of Waited, and its prediction
 	prediction []float64
-	// settles is set for a Joined: Expired returns events with a label too. over says that
-	// its logs have ended.
+	// settles is set for a Joined: Expired also returns events with a label. over says that its logs have ended.
 	settles, over bool
 }
 
-// State is how far a Join has come. A checkpoint holds it as the block "labels".
+// State is the state of a Join. A checkpoint holds it as the block "labels".
 type State struct {
-	Tick  uint64 `json:"tick"`  // events and labels so far, without the refused
-	First uint64 `json:"first"` // the oldest that is within the wait, if it has changed anything
-	Sum   uint64 `json:"sum"`   // over what every record has changed
+	Tick  uint64 `json:"tick"`  // events and labels so far, without rejected ones
+	First uint64 `json:"first"` // the oldest within the wait that has changed anything
+	Sum   uint64 `json:"sum"`   // over the changes of all records
 	Now   int64  `json:"now"`   // the time of the logs, in milliseconds
-	// Held counts events within the wait, those with a label too, and labels that wait for
-	// their event.
+	// Held counts the events within the wait, with or without a label, and the labels that wait for their event.
 	Held uint64 `json:"held"`
-	// Clocks says when the last record of each partition came.
+	// Clocks holds the arrival of the last record of each partition.
 	Clocks []Clock `json:"clocks"`
 	Counts
-	// Learned sums the measures of the answers that the events would have got when they were
-	// learned; the progressive measures have the answers of when they came. Where labels are
-	// numbers Wrong sums the absolute errors.
+	// Learned sums the measures of the predictions at the time of learning. The progressive measures are those at the
+	// time of arrival. For numeric labels Wrong sums the absolute errors.
 	Weight  float64 `json:"learned_weight"`
 	Wrong   float64 `json:"learned_wrong"`
 	LogLoss float64 `json:"learned_log_loss"`
@@ -72,42 +67,39 @@ type Clock struct {
 	Time      int64  `json:"time"`
 }
 
-// Counts say what became of events and labels.
+// Counts counts the events and labels by outcome.
 type Counts struct {
 	Pending  uint64 `json:"pending"`   // events that wait for a label now
-	Matched  uint64 `json:"matched"`   // events that got one
+	Matched  uint64 `json:"matched"`   // events that got a label
 	TimedOut uint64 `json:"timed_out"` // events that got none within the wait
-	// Overflowed are those of TimedOut that had to go for max_pending.
+	// Overflowed counts those of TimedOut that were removed because of max_pending.
 	Overflowed uint64 `json:"overflowed"`
-	// RepeatedEvents counts events that came while another event of their id was waiting. They
-	// are not learned.
+	// RepeatedEvents counts events that arrived while another event with their ID was waiting. They are not learned.
 	RepeatedEvents uint64 `json:"repeated_events"`
-	Early          uint64 `json:"early"`     // labels that came before their event
+	Early          uint64 `json:"early"`     // labels that arrived before their event
 	Corrected      uint64 `json:"corrected"` // labels that changed an earlier one
-	Repeated       uint64 `json:"repeated"`  // labels that said what an earlier one had said
-	Late           uint64 `json:"late"`      // labels that came after the wait
-	// Unmatched are early labels whose event did not come within MaxDelay.
+	Repeated       uint64 `json:"repeated"`  // labels equal to an earlier one
+	Late           uint64 `json:"late"`      // labels that arrived after the wait
+	// Unmatched counts early labels whose event did not arrive within MaxDelay.
 	Unmatched uint64 `json:"unmatched"`
-	// Forgotten are events that Forget took away and that would else have been matched or
-	// timed out.
+	// Forgotten counts events that Forget removed and that would otherwise have been matched or timed out.
 	Forgotten uint64 `json:"forgotten,omitempty"`
-	// OutOfOrder are records of events and labels whose time is out of line with that of the
-	// records around them. See Merge.
+	// OutOfOrder counts records of events and labels whose time does not fit that of the records around them. See
+	// Merge.
 	OutOfOrder uint64 `json:"out_of_order"`
-	// Idle counts the times that a silent partition was passed over, since Open.
+	// Idle counts how often a silent partition was skipped, since Open.
 	Idle uint64 `json:"-"`
-	// LatePartitions are those that were added to a topic and whose first record came before
-	// one that had been taken by then, since Open.
+	// LatePartitions counts partitions that were added to a topic and whose first record was older than one already
+	// processed, since Open.
 	LatePartitions uint64 `json:"-"`
-	// Delays counts the matched labels by delay: index n those of less than 2^n seconds
-	// and no less than half of that.
+	// Delays counts the matched labels by delay: element n counts delays below 2^n seconds and at least half of that.
 	Delays []uint64 `json:"delays"`
-	// Age is how long ago, by the time of the logs, the oldest event or label within the
-	// wait came, in milliseconds.
+	// Age is the time since the arrival of the oldest event or label within the wait, in milliseconds of the time of
+	// the logs.
 	Age int64 `json:"-"`
 }
 
-// Block is the name of the block that holds a State.
+// Block is the name of the block with a State.
 const Block = "labels"
 
 // ReadState returns the State of a checkpoint, and whether it has one.
@@ -123,9 +115,8 @@ func ReadState(blocks []event.Block) (s State, ok bool, err error) {
 	return s, false, nil
 }
 
-// Open returns a Join that goes on from a State; the zero State is the beginning. The
-// events that wait are in the directory, which nobody else may use meanwhile. An error
-// may be a *StateError or a *DamageError.
+// Open returns a Join that continues from a State. The zero State is the beginning. The waiting events are in the
+// directory, which nobody else may use. An error may be a *StateError or a *DamageError.
 func Open(c Config, directory string, from State) (*Join, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -141,14 +132,14 @@ func Open(c Config, directory string, from State) (*Join, error) {
 // Close closes the store.
 func (j *Join) Close() error { return j.store.close() }
 
-// State returns how far the Join has come.
+// State returns the present state of the Join.
 func (j *Join) State() State {
 	s := j.state
 	s.Clocks, s.Delays = slices.Clone(s.Clocks), slices.Clone(s.Delays)
 	return s
 }
 
-// Counts returns what became of events and labels so far.
+// Counts returns the counts so far.
 func (j *Join) Counts() Counts {
 	c := j.state.Counts
 	c.Delays, c.Idle, c.LatePartitions = slices.Clone(c.Delays), j.idle.Load(), j.late.Load()
@@ -158,10 +149,10 @@ func (j *Join) Counts() Counts {
 	return c
 }
 
-// Labeled returns how many events have got a label so far, or Config.Default for one.
+// Labeled returns the number of events so far that got a label, or Config.Default in its place.
 func (j *Join) Labeled() uint64 { return j.config.Labeled(&j.state.Counts) }
 
-// Labeled is Join.Labeled of such counts.
+// Labeled is Join.Labeled for the given counts.
 func (c *Config) Labeled(of *Counts) uint64 {
 	if c.TimeoutLabel != "" {
 		return of.Matched + of.TimedOut
@@ -169,8 +160,8 @@ func (c *Config) Labeled(of *Counts) uint64 {
 	return of.Matched
 }
 
-// Delay returns a bound, within a factor of two, on the delay of the share q of the
-// matched labels, in seconds; NaN without any.
+// Delay returns an upper bound of the delay, in seconds and within a factor of two, for the share q of the matched
+// labels. It returns NaN if there are none.
 func (c *Counts) Delay(q float64) float64 {
 	total := uint64(0)
 	for _, n := range c.Delays {
@@ -188,14 +179,14 @@ func (c *Counts) Delay(q float64) float64 {
 	return math.NaN()
 }
 
-// SetLog has the Join say in log what it does about files that somebody has removed.
+// SetLog sets the log for messages about files that someone has removed.
 func (j *Join) SetLog(log *slog.Logger) { j.store.log = log }
 
-// KeepsLate says whether late labels go to the dead letters.
+// KeepsLate reports whether late labels go to the dead letters.
 func (j *Join) KeepsLate() bool { return j.config.LatePolicy == LateDeadLetter }
 
-// SetDefault gives an event without a label what it is learned as, if anything is
-// configured, and that is one of the classes or, where labels are numbers, a number.
+// SetDefault gives an event without a label the configured one, if there is one and it is one of the classes or, for
+// numeric labels, a number.
 func (j *Join) SetDefault(e *event.Example, s *event.Schema) {
 	if j.config.TimeoutLabel == "" || e.Label != event.Unlabeled {
 		return
@@ -216,7 +207,7 @@ func (j *Join) Learned(weight, wrong, logLoss float64) {
 	j.state.LogLoss += logLoss
 }
 
-// Outcome is what a record led to.
+// Outcome is the outcome of a record.
 type Outcome uint8
 
 // The outcomes of a record.
@@ -224,20 +215,20 @@ const (
 	Waits       Outcome = iota // it waits
 	Matches                    // the event is to be learned
 	Corrects                   // the event is to be learned again
-	Repeats                    // it says nothing new
-	IsLate                     // a label whose event waits no more
-	IsForgotten                // a label of an event that was taken away
+	Repeats                    // nothing new
+	IsLate                     // a label whose event no longer waits
+	IsForgotten                // a label of an event that Forget removed
 )
 
-// Waited is an event that has waited. It is borrowed until the next call of the Join.
+// Waited is an event that has waited. It is valid until the next call of the Join.
 type Waited struct {
-	*event.Example           // with Label and Weight as they are to be learned
-	Prediction     []float64 // as Event was given it
+	*event.Example           // with the Label and Weight to learn
+	Prediction     []float64 // as passed to Event
 	Partition      int32
 }
 
-// Advance says that a record of a partition has come, e.Arrival and e.OddTime of it, before
-// anything is done with it.
+// Advance processes the arrival of a record of a partition, from e.Arrival and e.OddTime. Call it before any other
+// method for this record.
 func (j *Join) Advance(topic string, partition int32, e *event.Example) {
 	j.state.Now = max(j.state.Now, e.Arrival)
 	if e.OddTime {
@@ -250,9 +241,8 @@ func (j *Join) Advance(topic string, partition int32, e *event.Example) {
 	j.state.Clocks[i].Time = e.Arrival
 }
 
-// Expired returns the next event whose wait is over and that has no label, nil if there
-// is none. It must be called after Advance until it returns nil. Its Label is
-// event.Unlabeled.
+// Expired returns the next event whose wait is over without a label, or nil if there is none. Its Label is
+// event.Unlabeled. Call it after Advance until it returns nil.
 func (j *Join) Expired() (*Waited, error) {
 	s := &j.state
 	for {
@@ -283,7 +273,7 @@ func (j *Join) Expired() (*Waited, error) {
 			continue
 		}
 		s.Held--
-		if st.labeled && !j.settles || j.over && !st.labeled { // of the latter nothing is known yet
+		if st.labeled && !j.settles || j.over && !st.labeled { // nothing is known about the latter yet
 			continue
 		}
 		w, err := j.waited(oldest.number)
@@ -308,8 +298,8 @@ func (j *Join) Expired() (*Waited, error) {
 	}
 }
 
-// Event takes an event that has come, and the numbers of its prediction. If its label is there
-// already it returns the event with it.
+// Event adds an event that has arrived, and the numbers of its prediction. If its label is already there, Event returns
+// the event with it.
 func (j *Join) Event(e *event.Example, partition int32, prediction []float64) (Outcome, *Waited, error) {
 	s, of := &j.state, hash(e.Key)
 	was, ok, err := j.store.find(of)
@@ -344,7 +334,7 @@ func (j *Join) Event(e *event.Example, partition int32, prediction []float64) (O
 	return Matches, w.as(&st), nil
 }
 
-// Label says that a label has come: the Key, Label, Target and Weight of e. Where the event is to be learned with it, it returns
+// Label processes a label: the Key, Label, Target and Weight of e. If the event is to be learned with it, Label returns
 // that.
 func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 	s, of := &j.state, hash(e.Key)
@@ -409,12 +399,10 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 	return outcome, w.as(&st), nil
 }
 
-// Forget takes away the features of the event that waits with an id, and says whether
-// there is one. Nothing is learned of it from then on, and its label is counted as that of
-// a forgotten event; its id and its time stay until its wait is over, for only they tell
-// that the label is not to be learned. It must be called before any record, with the State
-// of the newest checkpoint: events that came after that are not here, since they will be
-// read again.
+// Forget removes the features of the waiting event with an ID, and reports whether there was one. The event is not
+// learned any more, and its label counts as that of a forgotten event. Its ID and time stay until its wait is over,
+// because they tell that the label is not to be learned. Call Forget before any record, with the State of the newest
+// checkpoint. Later events are not stored yet, because they will be read again.
 func (j *Join) Forget(id []byte) (bool, error) {
 	st, ok, err := j.store.find(hash(id))
 	if ok = ok && st.event > j.state.First; ok {
@@ -426,7 +414,7 @@ func (j *Join) Forget(id []byte) (bool, error) {
 	return ok, nil
 }
 
-// put writes down an entry of the present record. See store.put.
+// put writes an entry of the present record. See store.put.
 func (j *Join) put(e *entry, body []byte, was *entry, found bool) error {
 	e.tick = j.state.Tick
 	if err := j.store.put(e, body, was, found); err != nil {
@@ -437,9 +425,8 @@ func (j *Join) put(e *entry, body []byte, was *entry, found bool) error {
 	return nil
 }
 
-// Flush writes what waits to the disk, once that is much. It is to be called now and then,
-// before a record. After an error, as on a full disk, everything is as it was, and Flush may
-// be called again; until then what has come is in memory.
+// Flush writes waiting events to disk if there are many. Call it now and then before a record. After an error, such as
+// a full disk, nothing is lost and Flush may be called again. Until then the events stay in memory.
 func (j *Join) Flush() error {
 	if err := j.store.flushIfMuch(); err != nil {
 		return fmt.Errorf("writing the events that wait for labels: %w", err)
@@ -447,13 +434,13 @@ func (j *Join) Flush() error {
 	return nil
 }
 
-// hash returns the hash by which the store knows an id.
+// hash returns the hash of an ID in the store.
 func hash(of []byte) id {
 	sum := sha256.Sum256(of)
 	return id(sum[:16])
 }
 
-// delay counts a label that came after so many milliseconds.
+// delay counts a label with this delay.
 func (j *Join) delay(ms int64) {
 	n := 0
 	for s := ms / 1000; s > 0; s /= 2 {
@@ -472,7 +459,7 @@ func (w *Waited) as(st *standing) *Waited {
 	return w
 }
 
-// waited returns the event of an entry, nil if it was taken away.
+// waited returns the event of an entry, nil if it was removed.
 func (j *Join) waited(number uint64) (w *Waited, err error) {
 	body, err := j.store.event(number)
 	if err != nil || body == nil {
@@ -486,14 +473,14 @@ func (j *Join) waited(number uint64) (w *Waited, err error) {
 	return w, nil
 }
 
-// encodeEvent writes what an event is learned from.
+// encodeEvent encodes what learning an event needs.
 func encodeEvent(e *event.Example, partition int32, prediction []float64) []byte {
 	c := &coder.Coder{}
 	codeEvent(c, e, &partition, &prediction)
 	return c.Out
 }
 
-// decodeEvent reads what encodeEvent wrote. The partition is -1 if that is not possible.
+// decodeEvent decodes the result of encodeEvent. The partition is -1 if the bytes are invalid.
 func decodeEvent(body []byte, e *event.Example, prediction []float64) (partition int32, _ []float64) {
 	c := coder.Read(body)
 	*e = event.Example{Label: event.Unlabeled}
@@ -519,17 +506,17 @@ func codeEvent(c *coder.Coder, e *event.Example, partition *int32, prediction *[
 	c.Floats(prediction)
 }
 
-// Frozen is a Join's state at one instant, for a checkpoint.
+// Frozen is the state of a Join at one instant, for a checkpoint.
 type Frozen struct {
 	join  *Join
 	state State
 }
 
-// Freeze returns the state as it is now.
+// Freeze returns the present state.
 func (j *Join) Freeze() *Frozen { return &Frozen{j, j.State()} }
 
-// Block makes what waits safe on disk and returns the block of the checkpoint. It may be
-// called from another goroutine, while the Join goes on.
+// Block syncs the waiting events to disk and returns the block for the checkpoint. Another goroutine may call it while
+// the Join continues.
 func (f *Frozen) Block() (event.Block, error) {
 	if err := failpoint.Here("labels.mark"); err != nil {
 		return event.Block{}, err
@@ -544,8 +531,8 @@ func (f *Frozen) Block() (event.Block, error) {
 	return event.Block{Name: Block, Data: data}, err
 }
 
-// LetGo frees the space that no checkpoint needs any more; the checkpoint of f is the oldest
-// one kept. The goroutine that calls Block may call it.
+// LetGo frees the space that no checkpoint needs. The checkpoint of f is the oldest one kept. The goroutine that calls
+// Block may call it.
 func (f *Frozen) LetGo() error {
 	if err := failpoint.Here("labels.letgo"); err != nil {
 		return err

@@ -1,6 +1,6 @@
 package labels
 
-// This file makes one stream of events and labels that were read to their end.
+// This file joins events and labels of finished logs into one stream.
 
 import (
 	"context"
@@ -11,13 +11,12 @@ import (
 	"blankout/internal/event"
 )
 
-// Joined is the Source of the events of a Merge with their labels, for readers of logs
-// that exist already: each event once, in the order in which events came, with the
-// last label that came within its wait. An event without a label has that of
-// Config.Default, or none; one whose wait is not over when the logs end is left out, and
-// remains pending. Records that cannot be used are passed on as they are.
+// Joined is a Source of the events of a Merge with their labels, for reading existing logs. It returns each event once,
+// in the order of arrival, with the last label that arrived within its wait. An event without a label has that of
+// Config.Default, or none. An event whose wait is not over at the end of the logs is left out and stays pending.
+// Rejected records pass through.\
 //
-// A Runner, which learns an event as soon as its first label comes, does not use it.
+// A Runner learns an event as soon as its first label arrives, so it does not use this type.
 type Joined struct {
 	merge  *Merge
 	join   *Join
@@ -34,15 +33,14 @@ type settled struct {
 	partition int32
 }
 
-// NewJoined returns a Source of the records of a Merge, for a Join that has just been opened.
-// Their events are of that topic, or of a file of that name. Nobody else may use Merge and Join
-// meanwhile.
+// NewJoined returns a Source of the records of a Merge, for a newly opened Join. Their events belong to that topic or
+// file. Nobody else may use merge and join.
 func NewJoined(merge *Merge, join *Join, topic string) *Joined {
-	join.settles = true // the Join says nothing before the wait is over
+	join.settles = true // the Join reports nothing before the wait is over
 	return &Joined{merge: merge, join: join, topic: topic, schema: merge.schema}
 }
 
-// Next fills b with the next events of one partition. The events are b's to keep.
+// Next fills b with the next events of one partition. b owns them.
 func (s *Joined) Next(ctx context.Context, b *event.Batch) error {
 	for len(s.queue) == 0 {
 		if s.ended {
@@ -64,9 +62,9 @@ func (s *Joined) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// Records fills b with the next records of events or labels, as the Merge has them, for who
-// counts them; what they have settled is then for Settled. After the last it returns io.EOF,
-// and there may be more for Settled.
+// Records fills b with the next records of events or labels in the order of the Merge, for callers that count them.
+// Then Settled has the events that these records have settled. After the last record it returns io.EOF, and Settled may
+// have more.
 func (s *Joined) Records(ctx context.Context, b *event.Batch) error {
 	err := s.merge.Next(ctx, b)
 	if errors.Is(err, io.EOF) {
@@ -86,8 +84,7 @@ func (s *Joined) Records(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// Settled calls f for each event that was matched, or has expired, since
-// the last call. They are f's to keep.
+// Settled calls f for each event that was matched or has expired since the last call. f owns them.
 func (s *Joined) Settled(f func(partition int32, e *event.Example) error) error {
 	for i := range s.queue {
 		if err := f(s.queue[i].partition, &s.queue[i].Example); err != nil {
@@ -98,7 +95,7 @@ func (s *Joined) Settled(f func(partition int32, e *event.Example) error) error 
 	return nil
 }
 
-// take counts in a record of a Batch of the Merge.
+// take processes a record of a Batch of the Merge.
 func (s *Joined) take(b *event.Batch, e *event.Example) error {
 	if err := s.join.Flush(); err != nil {
 		return err
@@ -108,7 +105,7 @@ func (s *Joined) take(b *event.Batch, e *event.Example) error {
 		return err
 	}
 	if e.Refused != nil {
-		refused := *e.Refused // which of the logs it is of nobody else will say
+		refused := *e.Refused // otherwise nothing would say which log it is from
 		refused.Detail = fmt.Sprintf("%s: record %d: %s", b.Topic, e.Offset+1, refused.Detail)
 		s.queue = append(s.queue, settled{Example: event.Example{Label: event.Unlabeled, Offset: e.Offset, Refused: &refused}, topic: b.Topic, partition: b.Partition})
 		return nil
@@ -125,7 +122,7 @@ func (s *Joined) take(b *event.Batch, e *event.Example) error {
 	return nil
 }
 
-// expire takes the events that wait no longer.
+// expire takes the events whose wait is over.
 func (s *Joined) expire() error {
 	for {
 		w, err := s.join.Expired()

@@ -1,10 +1,9 @@
-// Package labels joins events with labels that come later.
+// Package labels joins events with labels that arrive later.\
 //
-// Three parts do it. [Merge] is a Source that puts the records of the partitions of
-// events and labels into one order, which depends on the logs alone. [Join] is told of
-// each record in that order: an event waits, with its features and scores as they were
-// when it came, until the label of its id comes or its time is up. The events that wait
-// are in a store on disk, which goes with the checkpoints: see [Join.Freeze].
+// It has three parts. [Merge] is a Source that puts the records of the partitions of events and labels into one order,
+// which depends only on the logs. [Join] processes each record in that order: an event waits, with its features and
+// scores at the time of arrival, until the label of its ID arrives or its time is up. A store on disk holds the waiting
+// events and is part of the checkpoints: see [Join.Freeze].
 package labels
 
 import (
@@ -15,43 +14,40 @@ import (
 	"blankout/internal/event"
 )
 
-// Config says where labels come from and how long events wait for them: the section
-// [labels] of the configuration. config/blankout.toml says what each key means.
+// Config says where labels come from and how long events wait for them: the section [labels] of the configuration.
+// config/blankout.toml explains each key.
 type Config struct {
 	Topics []string `toml:"topics"`
-	// ID, Label and Weight name the fields of a label's record. An empty ID is the
-	// record's key, an empty Label the label field of events.
+	// ID, Label and Weight name the fields of a label record. An empty ID is the key of the record. An empty Label is
+	// the label field of events.
 	ID     string `toml:"id"`
 	Label  string `toml:"label"`
 	Weight string `toml:"weight"`
-	// MaxDelay is how long an event waits for its label, by the time of the logs.
+	// MaxDelay is how long an event waits for its label, in the time of the logs.
 	MaxDelay   time.Duration `toml:"max_delay"`
 	LatePolicy LatePolicy    `toml:"late_policy"`
-	// TimeoutLabel is the class, or the number, of an event that got no label; "" passes it on
-	// without one.
+	// TimeoutLabel is the class or number of an event that got no label. "" passes it on without one.
 	TimeoutLabel string `toml:"timeout_label"`
-	// MaxPending bounds the events within MaxDelay and the labels that wait for their event.
+	// MaxPending is the largest number of events within MaxDelay and of labels that wait for their event.
 	MaxPending uint64 `toml:"max_pending"`
-	// PendingMemory is the bytes of RAM for the ids whose wait is over. Those that wait take
-	// bytesPerID each beside it.
+	// PendingMemory is the memory in bytes for IDs whose wait is over. Waiting IDs take bytesPerID each in addition.
 	PendingMemory int64 `toml:"pending_memory"`
-	// Directory is where they wait; "" is a directory beside the checkpoints.
+	// Directory holds the waiting events. "" is a directory beside the checkpoints.
 	Directory string `toml:"directory"`
-	// IdleTimeout is after how long a silent partition holds the others up no more; 0 is never.
+	// IdleTimeout is the time after which a silent partition no longer delays the others. 0 means never.
 	IdleTimeout time.Duration `toml:"idle_timeout"`
 }
 
-// LatePolicy says what becomes of a label that comes too late.
+// LatePolicy says what happens to a late label.
 type LatePolicy string
 
-// The policies for a label that comes too late. It is counted under each.
+// The policies for a late label. It is counted under each.
 const (
 	LateDrop       LatePolicy = "drop"
 	LateDeadLetter LatePolicy = "dead-letter"
 )
 
-// DefaultConfig returns the defaults. There are no labels that come later unless topics
-// are named.
+// DefaultConfig returns the default settings. Labels arrive later only if topics are named.
 func DefaultConfig() Config {
 	return Config{MaxDelay: 48 * time.Hour, LatePolicy: LateDrop, MaxPending: 10_000_000, PendingMemory: 256 << 20, IdleTimeout: 30 * time.Second}
 }
@@ -61,7 +57,7 @@ const (
 	bytesPerID = 16 // of the index, at most
 )
 
-// Check returns the first setting that cannot be used; it names the key.
+// Check returns an error for the first invalid setting, with its key.
 func (c *Config) Check() error {
 	switch {
 	case slices.Contains(c.Topics, ""):
@@ -80,8 +76,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// Settings returns what of c decides which label an event is learned with. A checkpoint
-// keeps it beside its other settings.
+// Settings returns the settings that decide with which label an event is learned. A checkpoint stores them.
 func (c *Config) Settings() map[string]string {
 	return map[string]string{
 		"labels.id": c.ID, "labels.label": c.Label, "labels.weight": c.Weight,
@@ -89,7 +84,7 @@ func (c *Config) Settings() map[string]string {
 	}
 }
 
-// As returns c with what a checkpoint keeps of Settings, if it keeps any.
+// As returns c with the settings that a checkpoint has stored, if any.
 func (c Config) As(settings map[string]string) (Config, error) {
 	wait, ok := settings["labels.max_delay"]
 	if !ok {

@@ -18,55 +18,47 @@ import (
 	"blankout/stream/record"
 )
 
-// Merge is the Source of the records of partitions of events and labels, in the order in
-// which they came by the time of their logs: the earliest of the partitions' next records
-// is the next of all. It therefore waits until every partition has shown its next record
-// or has ended. At equal times events come before labels, then the order is that of
-// topic, partition and offset. Within a partition time does not go back: a record that
-// says it is older than the one before counts as being as old as that. Nor does one record
-// put it forward, see lane.decide.
+// Merge is a Source of the records of partitions of events and labels, in the order of their time in the logs: the
+// earliest of the partitions' next records comes first. So it waits until every partition has a next record or has
+// ended. At equal times events come before labels, then the order is by topic, partition and offset. Within a partition
+// time never decreases: an older record counts as being as old as the one before it. A single record does not advance
+// the time either, see lane.decide.\
 //
-// Events and labels are decoded in this order too, so that fields and classes get their
-// numbers from the logs alone. What it fills states in Batch.Labels what it holds, and in
-// Example.Arrival when a record came.
+// Events and labels are decoded in this order too, so that the numbers of fields and classes depend only on the logs.
+// Batch.Labels says whether a batch holds labels, and Example.Arrival when a record arrived.\
 //
-// A partition that has been silent for Config.Idle is passed over until it has a record
-// again. What it has then counts as having come no earlier than what was passed on
-// meanwhile.
+// A partition that has been silent for Config.Idle is skipped until it has a record again. Its records then count as no
+// earlier than what was passed on meanwhile.\
 //
-// A partition that is added while others are read takes part as soon as Added tells of it.
-// The order depends on the logs alone if its first record came after what was passed on by
-// then; else the records before that point go next, and the partition is counted as one
-// that is late. So is a partition that was added while nothing was read.
+// A partition that is added during reading takes part once Added returns it. The order depends only on the logs if its
+// first record is later than everything passed on by then. Otherwise its earlier records come next, and the partition
+// counts as late. The same holds for a partition that was added while nothing was read.
 type Merge struct {
-	// Added, if it is set, returns the partitions that were added since it was called last.
-	// Next calls it often.
+	// Added, if not nil, returns the partitions that were added since its last call. Next calls it often.
 	Added  func(context.Context) ([]Lane, error)
 	schema *event.Schema
 	join   *Join
 	lanes  []*lane
 	idle   time.Duration
-	now    int64 // when the latest record came
+	now    int64 // arrival of the latest record
 }
 
 // Lane is a partition, or a file, that a Merge reads.
 type Lane struct {
-	Topic     string // or the file's name
+	Topic     string // or the name of the file
 	Partition int32
-	Labels    bool // else events
-	// Next fills a Batch with further records of the partition, which Defer's decoder has
-	// passed on. See event.Source.
+	Labels    bool // otherwise events
+	// Next fills a Batch with further records of the partition, decoded by Defer's decoder. See event.Source.
 	Next func(context.Context, *event.Batch) error
-	// Decoder makes an event of a record, or the Key, Label and Weight of a label.
+	// Decoder decodes a record into an event, or into the Key, Label and Weight of a label.
 	Decoder record.Decoder
-	// Late, if it is set, is called if the partition is counted as one that is late.
+	// Late, if not nil, is called when the partition counts as late.
 	Late func()
-	// Odd, if it is set, is called for a record whose time is out of line.
+	// Odd, if not nil, is called for a record whose time does not fit.
 	Odd func(offset, time int64)
 }
 
-// End has the lane, of which nothing has been read, end before the record at an offset.
-// from is where it begins.
+// End makes the lane, which has not been read yet, end before an offset. from is its start.
 func (l *Lane) End(from, before int64) {
 	next, ended := l.Next, from >= before
 	l.Next = func(ctx context.Context, b *event.Batch) error {
@@ -88,51 +80,48 @@ type lane struct {
 	Lane
 	batch *event.Batch
 	index int            // of batch
-	more  []*event.Batch // read ahead, behind batch
+	more  []*event.Batch // read ahead, after batch
 	free  []*event.Batch
-	ended bool  // there is nothing behind more
+	ended bool  // there is nothing after more
 	clock int64 // of the record before the present one
-	when  int64 // of the present record, once it is decided
-	odd   bool  // that is not what the record says
+	when  int64 // of the present record, once decided
+	odd   bool  // different from the time in the record
 
 	decided bool
-	begun   bool // it has shown a record
-	silent  bool // it is passed over
+	begun   bool // it has had a record
+	silent  bool // it is skipped
 }
 
 func newLane(l Lane, clock int64, begun bool) *lane {
 	return &lane{Lane: l, batch: &event.Batch{}, clock: clock, begun: begun}
 }
 
-// wait is how long each lane that is passed over is waited for when there is nothing to
-// pass on.
+// wait is the time to wait for each skipped lane when there is nothing to pass on.
 const wait = 10 * time.Millisecond
 
-// has says whether the lane has a present record.
+// has reports whether the lane has a present record.
 func (l *lane) has() bool { return l.index < len(l.batch.Examples) }
 
-// done says whether the partition has ended and everything of it was passed on.
+// done reports whether the partition has ended and all its records were passed on.
 func (l *lane) done() bool { return l.ended && !l.has() && len(l.more) == 0 }
 
-// pass goes on to the next record.
+// pass moves to the next record.
 func (l *lane) pass() {
 	l.clock, l.decided = l.when, false
 	l.index++
 }
 
-// neighbors is how many records behind a record say whether its time is in line.
+// neighbors is the number of following records that decide whether the time of a record fits.
 const neighbors = 16
 
-// decide finds the time of the present record; now is the latest time that other lanes
-// know. One that is not far ahead, by what is near, of now and of the partition's clock
-// is taken at its word. Else the next neighbors are asked: if at least half of them are about
-// as late or later, the partition's clock was put forward, or nothing came for a while. If
-// not, the record is out of line and takes the time of the one before it. So one bad clock
-// among many producers, or one bad record, moves nothing.
+// decide determines the time of the present record. now is the latest time in other lanes. If the record is at most
+// near ahead of now and of the partition's clock, its time is accepted. Otherwise the next neighbors decide: if at
+// least half of them are about as late or later, the clock of the partition has advanced. If not, the record does not
+// fit and takes the time of the one before it. So one wrong clock among many producers, or one wrong record, has no
+// effect.\
 //
-// It returns false if it needs more neighbors than have been read. At the end of a
-// partition it does with those that there are. Without any it believes a record that is
-// ahead by no more than most.
+// decide returns false if it needs more neighbors than have been read. At the end of a partition it uses those that
+// exist. Without any it accepts a record that is at most most ahead.
 func (l *lane) decide(now, near, most int64) bool {
 	says := l.batch.Examples[l.index].Time
 	latest := max(l.clock, now)
@@ -165,8 +154,7 @@ func (l *lane) decide(now, near, most int64) bool {
 	return l.decided
 }
 
-// outOfLine gives the present record the time of the one before it, or, where there is
-// none, the median of those behind it.
+// outOfLine gives the present record the time of the one before it or, without one, the median of the following ones.
 func (l *lane) outOfLine(behind []int64) {
 	if l.odd, l.when = true, l.clock; l.when == math.MinInt64 && len(behind) > 0 {
 		slices.Sort(behind)
@@ -174,7 +162,7 @@ func (l *lane) outOfLine(behind []int64) {
 	}
 }
 
-// behind yields the records that were read behind the present one.
+// behind yields the records that were read after the present one.
 func (l *lane) behind() iter.Seq[*event.Example] {
 	return func(yield func(*event.Example) bool) {
 		rest := l.batch.Examples[l.index+1:]
@@ -192,9 +180,8 @@ func (l *lane) behind() iter.Seq[*event.Example] {
 	}
 }
 
-// settle decides the time of the present record, and reads ahead as far as that takes. A
-// partition that has nothing further for Config.Idle is believed if its record is not ahead
-// of the wall clock.
+// settle decides the time of the present record, and reads ahead as far as that needs. If a partition has no further
+// records for Config.Idle, the time is accepted unless it is ahead of the wall clock.
 func (m *Merge) settle(ctx context.Context, l *lane) error {
 	for !m.decide(l) {
 		waiting, cancel := ctx, context.CancelFunc(func() {})
@@ -214,7 +201,7 @@ func (m *Merge) settle(ctx context.Context, l *lane) error {
 			if l.decided = true; l.when > max(m.now, time.Now().UnixMilli())+m.near() {
 				l.outOfLine(nil)
 			}
-			l.when = max(l.when, m.now) // as of a partition that was silent
+			l.when = max(l.when, m.now) // of a partition that was silent
 			l.sayOdd()
 			return nil
 		default:
@@ -225,12 +212,11 @@ func (m *Merge) settle(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// near is how far ahead a record may be without a doubt: what that costs an event of its
-// wait is little.
+// near is how far ahead a record may be without any doubt. It is a small part of the wait of an event.
 func (m *Merge) near() int64 { return m.join.wait / 16 }
 
-// decide finds the time of the present record of a lane. See lane.decide; a record that is
-// no later than the present one of another partition is in line too.
+// decide determines the time of the present record of a lane, see lane.decide. A record that is no later than the
+// present one of another partition fits too.
 func (m *Merge) decide(l *lane) bool {
 	known := m.now
 	for _, other := range m.lanes {
@@ -260,14 +246,14 @@ func (l *lane) spare() *event.Batch {
 	return &event.Batch{}
 }
 
-// batchExamples bounds a Batch.
+// batchExamples is the largest number of examples in a Batch.
 const batchExamples = 512
 
-// NewMerge returns the Source of the lanes for a Join. Their decoders add to the Schema, to
-// which NewMerge first adds the default class.
+// NewMerge returns the Source of the lanes for a Join. Their decoders add to the Schema, to which NewMerge first adds
+// the default class.
 func NewMerge(schema *event.Schema, lanes []Lane, join *Join) *Merge {
 	m := &Merge{schema: schema, join: join, idle: join.config.IdleTimeout, now: math.MinInt64}
-	if join.config.TimeoutLabel != "" && schema.Target == loss.Sign { // in a stream of clicks no label may ever name it
+	if join.config.TimeoutLabel != "" && schema.Target == loss.Sign { // in a stream of clicks no label may ever have this class
 		schema.Class([]byte(join.config.TimeoutLabel))
 	}
 	clocks := join.state.Clocks
@@ -284,7 +270,7 @@ func NewMerge(schema *event.Schema, lanes []Lane, join *Join) *Merge {
 	return m
 }
 
-// sort puts the lanes in the order that decides between records of equal times.
+// sort sorts the lanes, in the order of records of equal times.
 func (m *Merge) sort() {
 	slices.SortStableFunc(m.lanes, func(a, b *lane) int {
 		of := map[bool]int{true: 1}
@@ -292,7 +278,7 @@ func (m *Merge) sort() {
 	})
 }
 
-// add takes up the partitions that were added.
+// add starts reading partitions that were added.
 func (m *Merge) add(ctx context.Context) error {
 	if m.Added == nil {
 		return nil
@@ -343,7 +329,7 @@ func (m *Merge) Next(ctx context.Context, b *event.Batch) error {
 				l.begun = true
 				m.countLate(l)
 			}
-			if first == nil || l.when < first.when { // of equal times the lane that is first in order
+			if first == nil || l.when < first.when { // at equal times the first lane
 				first = l
 			}
 		}
@@ -363,15 +349,15 @@ func (m *Merge) Next(ctx context.Context, b *event.Batch) error {
 	}
 }
 
-// refill reads a lane's next records, waiting for them, unless it is or becomes one that
-// is passed over. passed says that the lane has a batch without records.
+// refill reads a lane's next records, and waits for them unless the lane is or becomes skipped. passed says that the
+// lane has a batch without records.
 func (m *Merge) refill(ctx context.Context, l *lane) (passed bool, err error) {
 	if m.idle == 0 {
 		return m.read(ctx, l)
 	}
 	most := m.idle
 	if l.silent {
-		most = 0 // only what is there already
+		most = 0 // only what is already there
 	}
 	waiting, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -385,8 +371,8 @@ func (m *Merge) refill(ctx context.Context, l *lane) (passed bool, err error) {
 	return passed, err
 }
 
-// waitForAny waits until one of the lanes that are passed over has something, or there is
-// a further lane. It returns the lane if it has a batch without records.
+// waitForAny waits until a skipped lane has a batch, or a lane is added. It returns the lane if its batch has no
+// records.
 func (m *Merge) waitForAny(ctx context.Context) (*lane, error) {
 	for n := len(m.lanes); ; {
 		if err := m.add(ctx); err != nil || len(m.lanes) > n {
@@ -432,17 +418,16 @@ func (m *Merge) read(ctx context.Context, l *lane) (passed bool, err error) {
 	if len(l.batch.Examples) == 0 {
 		return true, nil
 	}
-	if l.silent { // which is counted already
+	if l.silent { // already counted
 		l.silent, l.begun, l.clock = false, true, max(l.clock, m.now)
 	}
 	return false, nil
 }
 
-// countLate counts a lane as late if its first record, the present one, came before one
-// that was passed on.
+// countLate counts a lane as late if its first record, the present one, is older than one that was passed on.
 func (m *Merge) countLate(l *lane) {
 	late := l.when < m.now
-	behind := false // of equal times lanes after l go later
+	behind := false // at equal times lanes after l come later
 	for _, other := range m.lanes {
 		late = late || behind && other.clock == l.when
 		behind = behind || other == l
@@ -463,7 +448,7 @@ func (m *Merge) begin(l *lane, b *event.Batch) {
 	b.Examples, b.Labels, b.Schema = examples, l.Labels, m.schema.View()
 }
 
-// fill takes records of a lane for as long as they come before those of the others.
+// fill takes records of a lane while they come before those of the others.
 func (m *Merge) fill(ctx context.Context, l *lane, b *event.Batch) error {
 	m.begin(l, b)
 	b.Next = 0
@@ -495,12 +480,12 @@ func (m *Merge) fill(ctx context.Context, l *lane, b *event.Batch) error {
 }
 
 func (m *Merge) isFirst(l *lane) bool {
-	behind := false // lanes after l go first only if they are earlier
+	behind := false // lanes after l come first only if they are earlier
 	for _, other := range m.lanes {
 		switch {
 		case other == l:
 			behind = true
-		case !other.has(): // ended, or passed over
+		case !other.has(): // ended or skipped
 		case other.when < l.when, !behind && other.when == l.when:
 			return false
 		}
@@ -508,7 +493,7 @@ func (m *Merge) isFirst(l *lane) bool {
 	return true
 }
 
-// decode makes an event or a label of a record that has waited for its turn.
+// decode decodes a record, as an event or a label, when it is its turn.
 func (m *Merge) decode(ctx context.Context, l *lane, from, e *event.Example) error {
 	key, value := e.Key[:0], e.Value[:0]
 	if from.Refused != nil {
@@ -535,10 +520,10 @@ func (m *Merge) decode(ctx context.Context, l *lane, from, e *event.Example) err
 	return nil
 }
 
-// maxID is the longest id.
+// maxID is the longest ID.
 const maxID = 1024
 
-// check refuses an event or a label that cannot be joined.
+// check rejects an event or a label that cannot be joined.
 func (m *Merge) check(l *lane, from, e *event.Example) {
 	refuse := func(reason event.Reason, detail string) {
 		*e = event.Example{Label: event.Unlabeled, Key: e.Key, Offset: e.Offset, Time: e.Time,
@@ -554,10 +539,9 @@ func (m *Merge) check(l *lane, from, e *event.Example) {
 	}
 }
 
-// Deferred is a record.Decoder that leaves records as they are, for a Lane.
+// Deferred is a record.Decoder for a Lane that leaves records undecoded.
 type Deferred struct {
-	// Clock tells the time of a record that its log does not tell, as in a file. Nil
-	// leaves the log's.
+	// Clock decodes the time of a record if its log has none, as in a file. Nil uses the time of the log.
 	Clock record.Decoder
 	probe event.Example
 }
@@ -576,20 +560,20 @@ func (d *Deferred) Decode(ctx context.Context, r record.Record, e *event.Example
 	if err := d.Clock.Decode(ctx, r, &d.probe); err != nil {
 		return err
 	}
-	if d.probe.Refused == nil { // else it will be refused in its turn
+	if d.probe.Refused == nil { // otherwise it is rejected when it is its turn
 		e.Time = d.probe.Time
 	}
 	return nil
 }
 
-// LabelDecoder decodes the records of labels: Key, Label and Weight of an Example.
-// Their classes are those of a Schema of events.
+// LabelDecoder decodes label records: the Key, Label and Weight of an Example. Their classes are those of a Schema of
+// events.
 type LabelDecoder struct {
 	record.Decoder
 	own, events *event.Schema
 }
 
-// NewLabelDecoder returns a LabelDecoder whose decoder is made by of, for a Schema of its own.
+// NewLabelDecoder returns a LabelDecoder. of builds its decoder, for a separate Schema.
 func NewLabelDecoder(of func(*event.Schema) (record.Decoder, error), events *event.Schema) (*LabelDecoder, error) {
 	own := event.NewSchema(1, nil, events.MaxClasses)
 	own.Target, own.MoreClasses = events.Target, events.MoreClasses
@@ -612,8 +596,8 @@ func (d *LabelDecoder) Decode(ctx context.Context, r record.Record, e *event.Exa
 	return nil
 }
 
-// LabelRecord returns how the records of labels are read: as those of events, but that
-// they hold nothing beside id, label, weight and time.
+// LabelRecord returns the settings of label records: those of events, without fields other than ID, label, weight and
+// time.
 func (c *Config) LabelRecord(events record.Config) record.Config {
 	r := events
 	r.Label, r.ID, r.Weight = cmp.Or(c.Label, events.Label), cmp.Or(c.ID, events.ID), c.Weight

@@ -1,6 +1,6 @@
 package labels
 
-// This file makes files of the store again that somebody has removed while they were in use.
+// This file recreates files of the store that someone has removed while they were in use.
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// keep makes again what was removed of the directory, the lock and the files of segments: the
-// open files still have all bytes. mu is locked.
+// keep recreates what was removed of the directory, the lock and the files of segments. The open files still have all
+// bytes. mu is locked.
 func (s *store) keep() error {
 	if err := s.keepLock(); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (s *store) warnAgain(name string) {
 	s.log.Warn("a file of the events that wait for labels was removed while it was in use; it is made again", "file", name)
 }
 
-// keepLock takes the lock again if its file was removed. The directory may then be another's.
+// keepLock takes the lock again if its file was removed. The directory may belong to another process now.
 func (s *store) keepLock() error {
 	path := s.lock.Path()
 	info, err := os.Lstat(path)
@@ -75,12 +75,12 @@ func (s *store) keepLock() error {
 	return old.Unlock()
 }
 
-// keepFile makes a file again that is no longer where its name leads, from its open file.
+// keepFile recreates a file that is no longer at its path, from its open file.
 func keepFile(file **os.File, name string) (again bool, err error) {
 	old := *file
 	info, err := old.Stat()
 	if err != nil {
-		return false, nil // to sync it says so
+		return false, nil // the next sync reports it
 	}
 	now, err := os.Lstat(name)
 	switch {

@@ -1,6 +1,6 @@
 package labels
 
-// This file keeps what waits: a log on disk, read and written by position.
+// This file stores the waiting events: a log on disk, read and written by position.
 
 import (
 	"bytes"
@@ -25,45 +25,48 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// store is the window of the merged log that may still matter. Each record of that log
-// that changes something appends one entry, which never changes afterwards but by forget.
-// So the store can go back to any tick (the number of a record in the merged log) that a
-// checkpoint may need: it cuts off the entries of that tick and later.
+// store is the part of the merged log that may still matter. Each record of
+// that log that changes something appends one entry. Only forget changes an
+// entry afterwards. So the store can go back to any tick (the number of a record
+// in the merged log) that a checkpoint needs: it removes the entries of that
+// tick and later.
 //
-// The log is cut into segments of two files. Heads have one size, so that the number of
-// an entry says where its head is. Bodies, what events are learned from, are in a file of
-// their own, which goes as soon as no event of the segment waits.
+// The log is cut into segments of two files. Heads have a fixed size, so the
+// number of an entry gives the position of its head. Bodies, which learning an
+// event needs, are in a separate file, which is removed as soon as no event of
+// the segment waits.
 //
 //	NUMBER.heads   the segment's head, then a head for each entry from that number on
 //	NUMBER.bodies  for each event: checksum, length, bytes, zeros up to a multiple of 8
 //
-// An index in memory maps the hash of an id to its newest entry.
+// An index in memory maps the hash of an ID to its newest entry.
 //
-// Errors name the file. A file that cannot be written, as on a full disk, loses nothing:
-// what was not written stays in memory, and the next flush writes it. Its methods may be
-// called from any goroutine, but only one may call those that change what waits.
+// Errors name the file. If a file cannot be written, as on a full disk, nothing
+// is lost: unwritten bytes stay in memory and the next flush writes them. Any
+// goroutine may call its methods, but only one may call those that change what
+// waits.
 type store struct {
 	directory string
 	lock      *flock.Flock
-	locked    fs.FileInfo // of the lock's file
+	locked    fs.FileInfo // of the lock file
 	log       *slog.Logger
 	segments  []*segment // oldest first, at least one
 	index     index
 	sum       uint64 // over all entries
-	// expired is the number of the oldest entry that expire has not passed. next holds that
-	// entry and those behind it, read ahead.
+	// expired is the number of the oldest entry that expire has not passed. next holds that entry and the following
+	// ones, read ahead.
 	expired uint64
 	next    []entry
-	body    []byte // what event returns
-	// most entries and bytes of bodies begin a new segment.
+	body    []byte // result of event
+	// A new segment begins after most entries or mostBytes bytes of bodies.
 	most, mostBytes int
 
 	mu sync.Mutex // guards segments and their buffers, for mark and letGo
-	// broken is why what was written may not be on disk, nil if nothing says so.
+	// broken is the reason why written data may not be on disk, nil if there is none.
 	broken error
 }
 
-// The size of a segment. What no longer waits is let go by segments.
+// The size of a segment. Space is freed by whole segments.
 const (
 	segmentEntries = 1 << 17
 	segmentBytes   = 32 << 20
@@ -73,49 +76,47 @@ const (
 type segment struct {
 	first  uint64 // number of its first entry
 	count  int
-	since  uint64 // tick from which on entries are in this segment or in a later one
+	since  uint64 // first tick whose entries are in this segment or a later one
 	before uint64 // sum over the entries before first
-	// last is the tick of the last entry, late its time.
+	// last is the tick of the last entry and late its time.
 	last uint64
 	late int64
-	// bodyEnd is where the bodies end, buffers included.
+	// bodyEnd is the end of the bodies, including buffers.
 	bodyEnd int64
 
-	heads, bodies       *os.File // nil while nothing has been written; bodies also after they were removed
-	headsOut, bodiesOut []byte   // not yet written: what the files end with
+	heads, bodies       *os.File // nil while nothing has been written; bodies also after their removal
+	headsOut, bodiesOut []byte   // not yet written: the end of the files
 	slim                bool     // the bodies were removed
-	dirty               bool     // something is written that is not synced
+	dirty               bool     // written but not synced
 }
 
 func (g *segment) end() uint64 { return g.first + uint64(g.count) }
 
-// id is the hash by which an id is known; two ids have the same one with probability
-// 2^-128.
+// id is the hash of an ID. Two IDs have the same hash with probability 2^-128.
 type id [16]byte
 
-// entry is what a record of the merged log has changed, and what is known of its id since
-// then.
+// entry is the change of a record of the merged log, and the state of its ID since then.
 type entry struct {
 	number uint64 // of the entry, since the beginning
 	tick   uint64
 	label  bool  // the record is a label
-	time   int64 // when it came, by the time of the logs, in milliseconds
+	time   int64 // arrival in the time of the logs, in milliseconds
 	id     id
 	standing
 	sum    uint64 // over the entries up to this one
-	body   int64  // of an event: where its body is in the file of bodies
+	body   int64  // of an event: position of its body in the file of bodies
 	length int    // of the body
 }
 
-// standing is what is known of an id.
+// standing is the state of an ID.
 type standing struct {
-	event uint64 // 1 + the tick at which the event came, 0 before that
-	// entry is the number of the event's entry, came when the event came.
+	event uint64 // 1 + the tick of the event's arrival, 0 before that
+	// entry is the number of the event's entry, came the time of its arrival.
 	entry   uint64
 	came    int64
 	labeled bool
 	class   int
-	target  float64 // instead of a class, where labels are numbers
+	target  float64 // instead of a class, for numeric labels
 	weight  float64
 }
 
@@ -125,10 +126,10 @@ const headSize = 96
 const (
 	isLabel = 1 << iota
 	isLabeled
-	isNumber // the label is one
+	isNumber // the label is a number
 )
 
-// encode appends the head of an entry, whose checksum is first.
+// encode appends the head of an entry, which begins with its checksum.
 func (e *entry) encode(out []byte) []byte {
 	kind, value := uint32(0), uint64(int64(e.class))
 	if e.label {
@@ -158,10 +159,10 @@ func (e *entry) encode(out []byte) []byte {
 	return out
 }
 
-// summed is what of a head Sum covers: what the log says, not where it is kept.
+// summed returns the part of a head that Sum covers: the content of the log, not the place where it is stored.
 func summed(head []byte) []byte { return head[4:72] }
 
-// decode reads a head, and says whether it is undamaged.
+// decode decodes a head, and reports whether it is undamaged.
 func (e *entry) decode(head []byte) bool {
 	le := binary.LittleEndian
 	kind := le.Uint32(head[4:])
@@ -179,9 +180,9 @@ func (e *entry) decode(head []byte) bool {
 	return le.Uint32(head) == checksum(head[4:])
 }
 
-var magic = []byte("blankout waits 1") // of a file of heads
+var magic = []byte("blankout waits 1") // start of a file of heads
 
-// segmentHead returns the first headSize bytes of a file of heads.
+// encode returns the first headSize bytes of a file of heads.
 func (g *segment) encode() []byte {
 	le := binary.LittleEndian
 	out := append(make([]byte, 0, headSize), magic...)
@@ -194,8 +195,7 @@ func (g *segment) encode() []byte {
 
 func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
 
-// A body begins with its checksum and its length, or, once it has been taken away, with
-// forgotten.
+// A body begins with its checksum and its length or, after its removal, with forgotten.
 const (
 	bodyHead  = 8
 	forgotten = 0x544f4746
@@ -208,28 +208,28 @@ func bodyChecksum(body []byte) uint32 {
 	return forgotten + 1
 }
 
-// bodySize is what a body takes up in its file.
+// bodySize returns the size of a body in its file.
 func bodySize(length int) int64 { return int64(bodyHead+length+7) / 8 * 8 }
 
-// StateError says that what waits on disk is not what a checkpoint needs.
+// StateError says that the waiting events on disk do not fit the checkpoint.
 type StateError struct{ Directory, Why string }
 
 func (e *StateError) Error() string {
 	return fmt.Sprintf("the events that wait for labels in %s do not go with the checkpoint: %s; restore the directory, or start afresh with --reset", e.Directory, e.Why)
 }
 
-// DamageError says that a file of what waits has been changed or cut short.
+// DamageError says that a file of waiting events has been changed or truncated.
 type DamageError struct{ File, Why string }
 
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged: %s; restore the directory with the events that wait for labels, or start afresh with --reset", e.File, e.Why)
 }
 
-// openStore opens the store in a directory and goes back to the tick, whose sum says that
-// it is the same log. first is the oldest tick that is within the wait.
+// openStore opens the store in a directory and goes back to a tick. sum checks that it is the same log. first is the
+// oldest tick within the wait.
 func openStore(directory string, tick, sum, first uint64) (_ *store, err error) {
 	s := &store{directory: directory, most: segmentEntries, mostBytes: segmentBytes, log: slog.New(slog.DiscardHandler)}
-	if err := os.MkdirAll(directory, 0o700); err != nil { // they are events: nobody else reads them
+	if err := os.MkdirAll(directory, 0o700); err != nil { // it holds events: nobody else may read them
 		return nil, fmt.Errorf("events that wait for labels: %w", err)
 	}
 	path := filepath.Join(directory, "lock")
@@ -265,10 +265,10 @@ func (s *store) bodiesName(first uint64) string {
 	return filepath.Join(s.directory, fmt.Sprintf("%016x.bodies", first))
 }
 
-// files returns the numbers of the segments on disk, in order.
+// files returns the sorted numbers of the segments on disk.
 func (s *store) files() (firsts []uint64, err error) {
 	entries, err := os.ReadDir(s.directory)
-	for _, e := range entries { // in order
+	for _, e := range entries { // sorted
 		name, isHeads := strings.CutSuffix(e.Name(), ".heads")
 		if first, err := strconv.ParseUint(name, 16, 64); isHeads && err == nil && len(name) == 16 {
 			firsts = append(firsts, first)
@@ -306,8 +306,7 @@ func (s *store) empty() error {
 	return nil
 }
 
-// goBack opens the segments, reads the heads before the tick into the index, and cuts off
-// the rest.
+// goBack opens the segments, reads the heads before the tick into the index, and removes the rest.
 func (s *store) goBack(tick, sum, first uint64) error {
 	if err := failpoint.Here("labels.goback"); err != nil {
 		return err
@@ -347,11 +346,11 @@ func (s *store) goBack(tick, sum, first uint64) error {
 	return s.cutOff(g, firsts[len(s.segments):])
 }
 
-// later ends the reading of the log at an entry of the tick or later, and says so.
+// later ends reading at an entry of the tick or later.
 const later = "later"
 
-// open opens a segment and reads its heads up to the tick. cut says why the log ends
-// there, "" if it may go on in the next segment.
+// open opens a segment and reads its heads up to the tick. cut says why the log ends there. It is "" if the log may
+// continue in the next segment.
 func (s *store) open(number, tick, first uint64) (cut string, err error) {
 	name := s.headsName(number)
 	data, err := os.ReadFile(name)
@@ -404,7 +403,7 @@ func (s *store) open(number, tick, first uint64) (cut string, err error) {
 	return cut, s.openBodies(g, first)
 }
 
-// openBodies opens the file of bodies of a segment, which may have been let go.
+// openBodies opens the file of bodies of a segment, which may have been removed.
 func (s *store) openBodies(g *segment, first uint64) (err error) {
 	g.bodies, err = os.OpenFile(s.bodiesName(g.first), os.O_RDWR, 0)
 	switch {
@@ -422,7 +421,7 @@ func (s *store) openBodies(g *segment, first uint64) (err error) {
 	return nil
 }
 
-// take counts an entry in.
+// take counts an entry.
 func (g *segment) take(e *entry) {
 	g.count++
 	g.last, g.late = e.tick, e.time
@@ -431,14 +430,14 @@ func (g *segment) take(e *entry) {
 	}
 }
 
-// cutOff removes what is behind the entries of the last segment, and further segments.
+// cutOff removes everything after the entries of the last segment, and later segments.
 func (s *store) cutOff(g *segment, firsts []uint64) error {
-	for _, first := range slices.Backward(firsts) { // so that what is left has no gap
+	for _, first := range slices.Backward(firsts) { // in this order the rest never has a gap
 		if err := s.remove(first); err != nil {
 			return err
 		}
 	}
-	if g.heads == nil { // its head is not whole, and the one before has the sum
+	if g.heads == nil { // its head is incomplete, and the previous segment has the sum
 		g.since, g.before = s.segments[len(s.segments)-2].last+1, s.sum
 		return s.remove(g.first)
 	}
@@ -460,7 +459,7 @@ func (s *store) segmentOf(number uint64) *segment {
 	return s.segments[i]
 }
 
-// read reads the entry of a number that is in the window.
+// read reads the entry with a number in the window.
 func (s *store) read(number uint64, e *entry) error {
 	var buffer [headSize]byte
 	g := s.segmentOf(number)
@@ -479,7 +478,7 @@ func (s *store) read(number uint64, e *entry) error {
 	return nil
 }
 
-// newest returns the newest entry of an id.
+// newest returns the newest entry of an ID.
 func (s *store) newest(of id) (e entry, ok bool, err error) {
 	first := s.segments[0].first
 	for number := range s.index.find(of, first, s.segments[len(s.segments)-1].end()) {
@@ -493,15 +492,14 @@ func (s *store) newest(of id) (e entry, ok bool, err error) {
 	return entry{}, false, nil
 }
 
-// find returns the newest entry of an id.
+// find returns the newest entry of an ID.
 func (s *store) find(of id) (entry, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.newest(of)
 }
 
-// put appends an entry, with a body if it is of an event. was is the newest entry of the
-// id, if one was found.
+// put appends an entry, with a body for an event. was is the newest entry of the ID, if found.
 func (s *store) put(e *entry, body []byte, was *entry, found bool) error {
 	if err := failpoint.Here("labels.put"); err != nil {
 		return err
@@ -529,8 +527,7 @@ func (s *store) put(e *entry, body []byte, was *entry, found bool) error {
 	return nil
 }
 
-// event returns the body of an event's entry, nil if it was taken away. It is valid until
-// the next call.
+// event returns the body of an event's entry, nil if it was removed. It is valid until the next call.
 func (s *store) event(number uint64) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -556,8 +553,8 @@ func (s *store) event(number uint64) ([]byte, error) {
 	return body, nil
 }
 
-// forget writes zeros over the body of an event. It marks the body as removed before it
-// goes, so that a crash between the two leaves no damage.
+// forget overwrites the body of an event with zeros. It first marks the body as removed, so that a crash in between
+// leaves no damage.
 func (s *store) forget(number uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -586,7 +583,7 @@ func (s *store) forget(number uint64) error {
 	return g.bodies.Sync()
 }
 
-// readAhead is how many entries oldest reads at a time.
+// readAhead is the number of entries that oldest reads at a time.
 const readAhead = 256
 
 // oldest returns the oldest entry that has not been passed, or nil.
@@ -616,11 +613,11 @@ func (s *store) pass() {
 	s.next = s.next[1:]
 }
 
-// flushBytes is how much may wait to be written.
+// flushBytes is the number of bytes that may wait to be written.
 const flushBytes = 1 << 20
 
-// flushIfMuch writes what has come if that is much, and begins a new segment where the
-// last one is full. After an error it may be called again.
+// flushIfMuch writes the waiting bytes if there are many, and begins a new segment if the last one is full. After an
+// error it may be called again.
 func (s *store) flushIfMuch() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -636,7 +633,7 @@ func (s *store) flushIfMuch() error {
 	return nil
 }
 
-// flush writes what has come. mu is locked.
+// flush writes the waiting bytes. mu is locked.
 func (s *store) flush() error {
 	if s.broken != nil {
 		return s.broken
@@ -668,7 +665,7 @@ func (s *store) flush() error {
 	return nil
 }
 
-// create makes a file that begins with head, unless it exists.
+// create creates a file that begins with head, unless it exists.
 func (s *store) create(file **os.File, name string, head []byte) error {
 	if *file != nil {
 		return nil
@@ -690,17 +687,17 @@ func (s *store) create(file **os.File, name string, head []byte) error {
 	return nil
 }
 
-// write writes all of b at a place of a file.
+// write writes all of b at a position of a file.
 func write(f *os.File, b []byte, at int64, name string) error {
 	if err := failpoint.Here("labels.write"); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	_, err := f.WriteAt(b, at)
-	return err // which names the file
+	return err // it names the file
 }
 
-// BrokenError says that the operating system could not say whether what was written is on
-// disk. Only opening the store again shows what is there.
+// BrokenError says that the operating system does not know whether written data is on disk. Only reopening the store
+// shows what is there.
 type BrokenError struct{ Err error }
 
 func (e *BrokenError) Error() string {
@@ -709,8 +706,7 @@ func (e *BrokenError) Error() string {
 
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// mark brings everything that has come by now to the disk, for a checkpoint. It may be
-// called from any goroutine.
+// mark syncs all entries so far to disk, for a checkpoint. Any goroutine may call it.
 func (s *store) mark() error {
 	var files []*os.File
 	s.mu.Lock()
@@ -734,7 +730,7 @@ func (s *store) mark() error {
 	}
 	s.mu.Unlock()
 	var errs []error
-	for _, f := range files { // which only letGo closes, on this goroutine
+	for _, f := range files { // only letGo closes them, on this goroutine
 		errs = append(errs, f.Sync())
 	}
 	if len(files) > 0 {
@@ -760,8 +756,8 @@ func syncDirectory(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// letGo frees the bodies of entries before the tick slim, and whole segments before the time or
-// the tick all. Only the goroutine that calls mark may call it.
+// letGo frees the bodies of entries before the tick slim, and whole segments before the time before or the tick all.
+// Only the goroutine that calls mark may call it.
 func (s *store) letGo(slim uint64, before int64, all uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -787,8 +783,7 @@ func (s *store) letGo(slim uint64, before int64, all uint64) error {
 	return nil
 }
 
-// close closes the files. What has not been written is lost: it is behind the last
-// checkpoint.
+// close closes the files. Unwritten entries are dropped: they come after the last checkpoint and will be read again.
 func (s *store) close() error {
 	var errs []error
 	for _, g := range s.segments {

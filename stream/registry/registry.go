@@ -1,5 +1,4 @@
-// Package registry asks a schema registry, one that speaks Confluent's HTTP protocol, for
-// the schemas of records.
+// Package registry gets the schemas of records from a schema registry with Confluent's HTTP protocol.
 package registry
 
 import (
@@ -22,27 +21,26 @@ import (
 	"blankout/internal/secret"
 )
 
-// Config says where the registry is: the section [registry] of the configuration.
-// config/blankout.toml explains its keys to users.
+// Config says where the registry is: the section [registry] of the configuration. config/blankout.toml explains each
+// key.
 type Config struct {
-	URL          event.Address `toml:"url"` // http://HOST:PORT, several with commas
+	URL          event.Address `toml:"url"` // http://HOST:PORT, several separated by commas
 	Username     string        `toml:"username"`
 	PasswordEnv  string        `toml:"-"`
 	PasswordFile string        `toml:"password_file"`
-	TokenEnv     string        `toml:"-"` // of a bearer token, instead of a username
+	TokenEnv     string        `toml:"-"` // of a bearer token, in place of a username
 	TokenFile    string        `toml:"token_file"`
 	CAFile       string        `toml:"ca_file"`
 	CertFile     string        `toml:"cert_file"`
 	KeyFile      string        `toml:"key_file"`
 }
 
-// DefaultConfig returns the values of an empty section.
+// DefaultConfig returns the settings of an empty section.
 func DefaultConfig() Config {
 	return Config{PasswordEnv: "BLANKOUT_REGISTRY_PASSWORD", TokenEnv: "BLANKOUT_REGISTRY_TOKEN"}
 }
 
-// Check returns the first thing wrong with the configuration; it names the key. It reads
-// no file and no secret.
+// Check returns the first error in the configuration, with its key. It reads no file and no secret.
 func (c Config) Check() error {
 	for _, text := range c.urls() {
 		u, err := url.Parse(text)
@@ -79,8 +77,7 @@ func (c Config) urls() (urls []string) {
 
 func (c Config) hasCertificates() bool { return c.CAFile != "" || c.CertFile != "" }
 
-// CheckSecrets reads the password, the token and the certificates, and reports the first
-// thing wrong with them.
+// CheckSecrets reads the password, the token and the certificates, and returns the first error.
 func (c Config) CheckSecrets() error {
 	_, err := c.options()
 	return err
@@ -112,13 +109,13 @@ func (c Config) options() ([]sr.ClientOpt, error) {
 	return options, nil
 }
 
-// maxAnswer bounds an answer of the registry, and the schemas that one refers to together:
-// Kafka keeps none above 1 MB unless told to.
+// maxAnswer is the largest response of the registry, and the largest total size of the schemas that one refers to.
+// Kafka keeps none above 1 MB by default.
 const maxAnswer = 2 << 20
 
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
 
-// newHTTPClient returns a client that reads answers of maxAnswer bytes at most.
+// newHTTPClient returns a client that reads responses of at most maxAnswer bytes.
 func newHTTPClient(config *tls.Config) *http.Client {
 	c := secret.Client(config)
 	c.Transport, c.Timeout = limited{c.Transport}, 10*time.Second
@@ -148,20 +145,18 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Schema is a schema and what it refers to.
+// Schema is a schema with the schemas that it refers to.
 type Schema struct {
 	Type string // AVRO, PROTOBUF or JSON
 	Text string
-	// References are the schemas that Text refers to by name, each after those that it
-	// refers to itself.
+	// References are the schemas that Text refers to by name. Each one follows those that it refers to itself.
 	References []Reference
 }
 
-// Reference is a schema by the name that others refer to it by.
+// Reference is a schema with the name that others use for it.
 type Reference struct{ Name, Text string }
 
-// DeniedError says that the registry answers, and gives no schema of the id that could be
-// used.
+// DeniedError says that the registry responds but has no usable schema with the ID.
 type DeniedError struct{ Err error }
 
 func (e *DeniedError) Error() string {
@@ -170,42 +165,41 @@ func (e *DeniedError) Error() string {
 
 func (e *DeniedError) Unwrap() error { return e.Err }
 
-// Status is how a Client is doing.
+// Status is the state of a Client.
 type Status struct {
-	Schemas  int    // that are known
-	Requests uint64 // that were answered
-	Failures uint64 // requests that were not
-	// Trouble says why somebody waits for a schema, "" if nobody does; Since is from when.
+	Schemas  int    // known schemas
+	Requests uint64 // successful requests
+	Failures uint64 // failed requests
+	// Trouble says why a caller waits for a schema, "" if none does. Since is the start of the wait.
 	Trouble string
 	Since   time.Time
-	// Refused says that all of the last records, refusedInARow or more, were refused for
-	// their schemas, and why the latest was; "" if they were not.
+	// Refused says that all of the last records, refusedInARow or more, were rejected for their schemas, and why the
+	// latest was. It is "" otherwise.
 	Refused string
 }
 
-// Client finds schemas and keeps them: those of an id never change. It is safe for
-// concurrent use.
+// Client gets schemas and keeps them. The schema of an ID never changes. A Client is safe for concurrent use.
 type Client struct {
 	registry *sr.Client
 	log      *slog.Logger
-	pause    time.Duration // before the first repetition
+	pause    time.Duration // before the first retry
 
 	refused atomic.Uint64 // records in a row
 
 	mu     sync.Mutex
 	known  map[uint32]*Schema
 	denied map[uint32]denial
-	why    error // the latest record of those in a row was refused
+	why    error // why the latest of the records in a row was rejected
 	status Status
 }
 
-// denial is what the registry said of an id that it is not asked for again until then.
+// denial is the registry's response for an ID, and the time before which the ID is not requested again.
 type denial struct {
 	err   *DeniedError
 	until time.Time
 }
 
-// New returns a Client; log may be nil. Nothing is asked yet.
+// New returns a Client. log may be nil. It sends no request yet.
 func New(c Config, log *slog.Logger) (*Client, error) {
 	if c.URL == "" {
 		return nil, event.KeyErrorf("url", "url: none given, and the records are decoded by the schemas of a registry")
@@ -227,7 +221,7 @@ func New(c Config, log *slog.Logger) (*Client, error) {
 	return &Client{registry: client, log: log, pause: 250 * time.Millisecond, known: map[uint32]*Schema{}, denied: map[uint32]denial{}}, nil
 }
 
-// Status returns how the Client is doing.
+// Status returns the state of the Client.
 func (c *Client) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,12 +233,11 @@ func (c *Client) Status() Status {
 	return s
 }
 
-// refusedInARow is from how many records on it matters that all were refused: one producer
-// whose records cannot be read does not make a learner unready.
+// refusedInARow is the number of rejected records in a row from which it matters. One producer whose records cannot be
+// read does not make a learner unready.
 const refusedInARow = 10
 
-// Use tells c that a record could be read by its schema, or, with an error, that it was
-// refused for that.
+// Use tells c that a record could be decoded with its schema or, with an error, that it was rejected for it.
 func (c *Client) Use(refused error) {
 	if refused == nil {
 		if c.refused.Load() > 0 {
@@ -259,16 +252,16 @@ func (c *Client) Use(refused error) {
 }
 
 const (
-	// A schema that is denied is not asked for again so soon: every record would wait for
-	// the answer. A registry that has just been told of it may not know it everywhere yet.
+	// A denied schema is not requested again for this time, because every record would wait for the response. Parts of
+	// a registry may not know a new schema yet.
 	askAgain = 10 * time.Second
-	// maxDenied bounds the denials that are kept.
+	// maxDenied is the largest number of stored denials.
 	maxDenied = 10_000
 )
 
-// Schema returns the schema of an id. While the registry cannot be reached, or fails,
-// Schema asks again until ctx ends, whose error it then returns. For an id that the
-// registry denies, or whose schema is beyond what a Client takes, it returns a *DeniedError.
+// Schema returns the schema of an ID. While the registry fails or cannot be reached, Schema retries until ctx ends, and
+// then returns its error. For an ID that the registry denies, or whose schema exceeds the limits, it returns a
+// *DeniedError.
 func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 	c.mu.Lock()
 	known, denied := c.known[id], c.denied[id]
@@ -304,8 +297,8 @@ func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 	}
 }
 
-// denies says whether an error is an answer to the question, so that asking again is no use:
-// one with a registry's own code, which a proxy in its place does not give.
+// denies reports whether an error answers the request, so that a retry is useless: it has an error code of the
+// registry, which a proxy in between does not send.
 func denies(err error) bool {
 	var answer *sr.ResponseError
 	if errors.As(err, &answer) {
@@ -336,7 +329,7 @@ func (c *Client) deny(id uint32, err error) error {
 	return d.err
 }
 
-// clear notes that nobody waits any more.
+// clear records that no caller waits any more.
 func (c *Client) clear() {
 	c.mu.Lock()
 	waited := c.status.Trouble != ""
@@ -361,7 +354,7 @@ func (c *Client) fail(id uint32, err error, pause time.Duration) {
 	c.log.Warn("a record waits for its schema, which the registry did not give; it is asked again", "schema", id, "retry_in", pause, "err", err)
 }
 
-// fetch asks for a schema and all that it refers to.
+// fetch requests a schema and everything that it refers to.
 func (c *Client) fetch(ctx context.Context, id uint32) (*Schema, error) {
 	schema, err := c.registry.SchemaByID(ctx, int(id))
 	c.count(err)
@@ -373,18 +366,18 @@ func (c *Client) fetch(ctx context.Context, id uint32) (*Schema, error) {
 	return s, f.follow(ctx, schema.References)
 }
 
-// maxReferences bounds the schemas that one refers to. Those of a chain take a time that
-// grows with its square.
+// maxReferences is the largest number of schemas that one refers to. A chain takes time proportional to the square of
+// its length.
 const maxReferences = 200
 
 var errReferences = fmt.Errorf("it refers to more than %d schemas, or to more than %d bytes of them", maxReferences, maxAnswer)
 
-// follower gathers the schemas that one refers to.
+// follower collects the schemas that one refers to.
 type follower struct {
 	*Client
 	s    *Schema
 	seen map[string]bool
-	left int // bytes that they may have
+	left int // remaining bytes for them
 }
 
 func (f *follower) follow(ctx context.Context, references []sr.SchemaReference) error {
@@ -422,8 +415,8 @@ func (c *Client) count(err error) {
 	}
 }
 
-// Register makes a schema the newest version of a subject, unless it is that already, and
-// returns its id. It asks once.
+// Register makes a schema the newest version of a subject, unless it already is, and returns its ID. It sends one
+// request.
 func (c *Client) Register(ctx context.Context, subject, kind, text string) (uint32, error) {
 	var t sr.SchemaType
 	if err := t.UnmarshalText([]byte(kind)); err != nil {
