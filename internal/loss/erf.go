@@ -1,6 +1,6 @@
 package loss
 
-// This file holds the bounded loss erf.
+// This file implements the bounded loss erf.
 
 import "math"
 
@@ -9,8 +9,8 @@ import "math"
 //
 //	1 - erf(u),  u = 2 y f/sqrt(1 + 8 v).
 //
-// It lies between 0 and 2 and is not convex: an example on the wrong side costs hardly
-// more the farther off it is, so that wrong labels lose their pull. There noise lowers
+// It is between 0 and 2 and not convex: far on the wrong side the loss hardly
+// increases further, so wrong labels have little influence. There noise lowers
 // it: dv is negative where y f is. (Probit, -log Phi(y f), is another loss.)
 type Erf struct{}
 

@@ -1,11 +1,11 @@
 package loss
 
-// This file holds functions that package math finds with instructions that not every processor has, and then with other
-// last bits: here they have the same bits everywhere.
+// This file implements functions for which package math uses instructions that not every processor has, with different
+// last bits. Here they have the same bits everywhere.
 
 import "math"
 
-// Exps replaces each of x by Exp of it, to the bit. Four are found in hardly more time than one.
+// Exps replaces each element of x by its Exp, with the same bits. Four elements take hardly longer than one.
 func Exps(x []float64) {
 	for len(x) > 0 {
 		x = x[exps(x):]
@@ -17,9 +17,9 @@ func Exps(x []float64) {
 	}
 }
 
-// Exp returns e^x, within one unit of the last place, with the same bits on every processor: math.FMA is exact whether
-// or not there is an instruction for it. It takes the steps that math.Exp takes on amd64 with that instruction (Shibata
-// 2010): the argument less a multiple of ln 2 is divided by 16, and what the Taylor series makes of it is squared four times.
+// Exp returns e^x, within one unit in the last place, with the same bits on every processor: math.FMA is exact with and
+// without hardware support. It takes the same steps as math.Exp on amd64 with FMA (Shibata 2010): it reduces the
+// argument by a multiple of ln 2, divides it by 16, evaluates the Taylor series and squares the result four times.
 func Exp(x float64) float64 {
 	switch {
 	case math.IsNaN(x) || math.IsInf(x, 1):
@@ -58,7 +58,7 @@ func Exp(x float64) float64 {
 	}
 }
 
-// Pow returns x^y for x >= 0 by Exp: within |y ln x| units of the last place.
+// Pow returns x^y for x >= 0, computed with Exp: within |y ln x| units in the last place.
 func Pow(x, y float64) float64 {
 	switch {
 	case y == 0 || x == 1:

@@ -1,6 +1,6 @@
 package loss
 
-// This file holds the hinge loss: its Gaussian expectation and its bound.
+// This file implements the hinge loss: its Gaussian expectation and its bound.
 
 import (
 	"fmt"
@@ -27,8 +27,8 @@ func (l HingeGaussian) At2(y, f, v float64) (ff, fv, vv float64) {
 	return ff, -y * fv, vv
 }
 
-// Clean is Chen's bound: the hinge as well at v = 0, but smoothed its curvature falls
-// off slowly away from the margin, which Newton's method likes better.
+// Clean is Chen's bound. At v = 0 it equals the hinge. Smoothed, its curvature decreases slowly away from the margin,
+// which suits Newton's method better.
 func (l HingeGaussian) Facts() Facts {
 	facts := HingeChen(l).Facts()
 	facts.Clean = HingeChen(l)
@@ -48,7 +48,7 @@ func (l HingeChen) At(y, f, v float64) (value, df, dv float64) {
 	if s == 0 {
 		return 0, -y / 2, 0
 	}
-	if z < 0 { // z + s cancels: it is v/(s - z)
+	if z < 0 { // z + s cancels: it equals v/(s - z)
 		value = 0.5 * v / (s - z)
 	} else {
 		value = 0.5 * (z + s)
@@ -62,7 +62,7 @@ func (l HingeChen) At2(y, f, v float64) (ff, fv, vv float64) {
 	if s == 0 {
 		return 0, 0, 0
 	}
-	// Quotients first: s^3 underflows long before they do.
+	// Divide first: s^3 underflows long before the quotients do.
 	return 0.5 * (v / s / s) / s, 0.25 * y * (z / s) / s / s, -0.125 / s / s / s
 }
 
@@ -86,8 +86,8 @@ func formatEll(ell float64) string {
 	return ":" + format(ell)
 }
 
-// smoothStep returns Phi(u/s), phi(u/s) and s = sqrt(v); at v = 0 the step
-// function, with the value 1/2 at the step.
+// smoothStep returns Phi(u/s), phi(u/s) and s = sqrt(v). At v = 0 it is the step function, with the value 1/2 at the
+// step.
 func smoothStep(u, v float64) (cdf, phi, s float64) {
 	if v <= 0 {
 		switch {

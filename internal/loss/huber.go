@@ -1,6 +1,6 @@
 package loss
 
-// This file holds the loss of Huber.
+// This file implements the loss of Huber.
 
 import (
 	"fmt"
@@ -17,12 +17,12 @@ import (
 // it holds.
 type Huber struct{ D float64 }
 
-// huberTerms are what the value and its derivatives are made of.
+// huberTerms are the terms of the value and its derivatives.
 type huberTerms struct {
 	m, s, a, b                   float64
-	inside, below, above         float64 // probability of |m~| <= D, m~ < -D and m~ > D
+	inside, below, above         float64 // probabilities of |m~| <= D, m~ < -D and m~ > D
 	densityBelow, densityAbove   float64 // phi(a), phi(b)
-	weightedBelow, weightedAbove float64 // a phi(a), b phi(b), 0 far off
+	weightedBelow, weightedAbove float64 // a phi(a), b phi(b); 0 far away
 }
 
 func (l Huber) terms(y, f, v float64) huberTerms {
@@ -41,7 +41,7 @@ func (l Huber) terms(y, f, v float64) huberTerms {
 	t.a, t.b = (-l.D-t.m)/t.s, (l.D-t.m)/t.s
 	t.below, t.densityBelow = normal(t.a)
 	t.above, t.densityAbove = normal(-t.b)
-	// Phi(b) - Phi(a) from the side where both are small.
+	// Phi(b) - Phi(a), computed from the side where both are small.
 	if t.a > 0 {
 		low, _ := normal(-t.a)
 		t.inside = low - t.above

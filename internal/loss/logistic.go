@@ -1,17 +1,15 @@
 package loss
 
-// This file holds the logistic loss: its Gaussian expectation, its bound and its
-// quadratic penalty.
+// This file implements the logistic loss: its Gaussian expectation, its bound and its quadratic penalty.
 
 import "math"
 
-// LogisticGaussian is E log(1 + exp(-y f~)) for f~ ~ N(f, v) to an absolute
-// error below 1e-8 for every f and v: the logistic function is the mixture
-// sum_i p_i Phi(u/t_i) (Monahan & Stefanski 1992, eight terms), so the loss is a
-// mixture of Gaussian hinges of variance t_i^2 + v.
+// LogisticGaussian is E log(1 + exp(-y f~)) for f~ ~ N(f, v), with an absolute error below 1e-8 for every f and v. The
+// logistic function is the mixture sum_i p_i Phi(u/t_i) (Monahan & Stefanski 1992, eight terms). So the loss is a
+// mixture of Gaussian hinges with variances t_i^2 + v.
 type LogisticGaussian struct{}
 
-// logisticP and logisticT are Monahan and Stefanski's weights and scales.
+// logisticP and logisticT are the weights and scales of Monahan and Stefanski.
 var (
 	logisticP = [8]float64{0.003246343272134, 0.051517477033972, 0.195077912673858, 0.315569823632818,
 		0.274149576158423, 0.131076880695470, 0.027912418727972, 0.001449567805354}
@@ -63,8 +61,8 @@ func (LogisticChen) Facts() Facts {
 	return Facts{Convex: true, CleanConvex: true, LabelFree: true, Probability: true, Cost: 1}
 }
 
-// Conjugate implements the interface Conjugate: at a = -y q it is the negative entropy
-// q log q + (1-q) log(1-q), q in [0, 1].
+// Conjugate implements the interface Conjugate. At a = -y q it is the negative entropy q log q + (1-q) log(1-q), with q
+// in [0, 1].
 func (LogisticChen) Conjugate(y, a float64) (nearest, value float64) {
 	q := min(max(-y*a, 0), 1)
 	if q > 0 {
@@ -78,8 +76,8 @@ func (LogisticChen) Conjugate(y, a float64) (nearest, value float64) {
 
 func (LogisticChen) String() string { return "logistic:chen" }
 
-// tanhRatio returns tanh(s/2)/s and its derivative by s^2 for e = exp(-s), by their
-// series where the quotients cancel.
+// tanhRatio returns tanh(s/2)/s and its derivative by s^2, given e = exp(-s). It uses their series where the quotients
+// cancel.
 func tanhRatio(s, e float64) (t, tr float64) {
 	if s < 0.05 {
 		r := s * s

@@ -1,7 +1,7 @@
-// Package loss holds the expected losses of a linear score under feature noise, one
-// file each. A loss states its value, its derivatives and its Facts; solvers and the
-// learner ask for those and for nothing else. A new loss is a file and a line in the
-// table below; one test holds every line to its derivatives and its Facts.
+// Package loss implements the expected losses of a linear score under feature noise, one file each.\
+//
+// A loss has a value, derivatives and Facts. Solvers and the learner use nothing else. A new loss is a file and a line
+// in the table below. One test checks the derivatives and the Facts of every line.
 package loss
 
 import (
@@ -27,39 +27,36 @@ type Loss interface {
 	At(y, f, v float64) (value, df, dv float64)
 	// At2 returns the second derivatives by (f, f), (f, v) and (v, v).
 	At2(y, f, v float64) (ff, fv, vv float64)
-	// Facts returns what is true of the loss, whatever y, f and v are.
+	// Facts returns properties of the loss for all y, f and v.
 	Facts() Facts
-	// String returns the form that Parse reads.
+	// String returns the name that Parse parses.
 	String() string
 }
 
-// Facts is what solvers and the learner must know of a loss beside its values.
+// Facts holds what solvers and the learner need to know about a loss besides its values.
 type Facts struct {
-	// Target says what y may be.
+	// Target is the set of valid y.
 	Target Target
-	// Regression says that labels are the numbers y themselves. Otherwise they are
-	// classes, and y is -1 or +1.
+	// Regression says that labels are the numbers y themselves. Otherwise labels are classes, and y is -1 or +1.
 	Regression bool
-	// Convex says that the loss is a convex function of f and sqrt(v) and does not
-	// fall as v grows. sqrt(v) being a norm of w, it is then convex in w under any noise.
+	// Convex says that the loss is a convex function of f and sqrt(v) and does not decrease with v. Because sqrt(v) is
+	// a norm of w, the loss is then convex in w under any noise.
 	Convex bool
-	// CleanConvex says that it is a convex function of f at v = 0, without noise.
+	// CleanConvex says that the loss is a convex function of f at v = 0, without noise.
 	CleanConvex bool
-	// Falls says that somewhere the loss falls as v grows, so that 2 dv is no curvature:
-	// it cannot be added to a metric and gives no majoriser.
+	// Falls says that the loss somewhere decreases with v. Then 2 dv is not a curvature: it cannot be added to a metric
+	// and gives no majorizer.
 	Falls bool
-	// Kink returns the score at which the loss has no derivative at v = 0. It is nil
-	// for a loss that has one everywhere.
+	// Kink returns the score at which the loss has no derivative at v = 0. It is nil for a loss without kinks.
 	Kink func(y float64) float64
-	// Lower returns a lower bound of the values at y, whatever f and v are; nil is 0.
+	// Lower returns a lower bound of the values at y, for all f and v. Nil means 0.
 	Lower func(y float64) float64
-	// LabelFree says that the noising penalty, the value at v less that at 0, does
-	// not depend on y, so that examples without a label have one too (Wager et al.
-	// 2013, section 6).
+	// LabelFree says that the noising penalty, the value at v minus that at 0, does not depend on y. Then examples
+	// without a label have a penalty too (Wager et al. 2013, section 6).
 	LabelFree bool
 	// Probability says that exp(-loss) at v = 0 is the probability of y given f.
 	Probability bool
-	// Margin is ell where the loss at v = 0 is the hinge max(0, ell - y f); else it is 0.
+	// Margin is ell if the loss at v = 0 is the hinge max(0, ell - y f). Otherwise it is 0.
 	Margin float64
 	// Cost is the factor kappa/c that the loss carries in the batch objective
 	//
@@ -67,15 +64,15 @@ type Facts struct {
 	//
 	// for the cost c of Chen et al. 2014: 2 for the hinge and 1 for the others.
 	Cost float64
-	// Clean is the same loss at v = 0 in another form, for solvers to use without
-	// noise. It is nil where the loss itself is that form.
+	// Clean is the same loss at v = 0 in another form, which solvers use without noise. It is nil if the loss itself is
+	// that form.
 	Clean Loss
 }
 
-// Target says which numbers y a loss takes.
+// Target is the set of numbers y that a loss accepts.
 type Target int
 
-// The kinds of targets. They are written by name where they are kept.
+// The kinds of targets. Stored targets use their names.
 const (
 	Sign  Target = iota // -1 or +1
 	Real                // any finite number
@@ -86,7 +83,7 @@ var targetNames = []string{"sign", "real", "count"}
 
 func (t Target) String() string { return targetNames[t] }
 
-// MarshalText and UnmarshalText write and read a Target by name.
+// MarshalText and UnmarshalText convert a Target to and from its name.
 func (t Target) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 func (t *Target) UnmarshalText(b []byte) error {
 	for i, name := range targetNames {
@@ -98,7 +95,7 @@ func (t *Target) UnmarshalText(b []byte) error {
 	return fmt.Errorf("unknown kind of target %q", b)
 }
 
-// Check returns an error for a y that is no target of that kind.
+// Check returns an error if y is not a valid target of that kind.
 func (t Target) Check(y float64) error {
 	switch {
 	case t == Sign && y != 1 && y != -1:
@@ -111,31 +108,28 @@ func (t Target) Check(y float64) error {
 	return nil
 }
 
-// Cost returns the factor kappa of a loss for the cost c, see Facts. Online, where
-// J/kappa is minimized, the ridge of one event is 2/kappa.
+// Cost returns the factor kappa of a loss for the cost c, see Facts. Online learning minimizes J/kappa, where the ridge
+// of one event is 2/kappa.
 func Cost(l Loss, c float64) float64 { return l.Facts().Cost * c }
 
-// A Conjugate loss knows its convex conjugate at v = 0, phi*(a) = sup_f a f - loss(f).
+// Conjugate is a loss with a known convex conjugate at v = 0: phi*(a) = sup_f a f - loss(f).
 type Conjugate interface {
 	Loss
-	// Conjugate returns the dual variable nearest to a at which phi* is finite, and
-	// phi* there.
+	// Conjugate returns the dual variable nearest to a for which phi* is finite, and phi* there.
 	Conjugate(y, a float64) (nearest, value float64)
 }
 
-// IsRegression reports whether the labels of a loss are numbers and not classes. name
-// is the loss as Parse reads it; a name that is not in the table, of an objective
-// of another kind, has classes.
+// IsRegression reports whether the labels of a loss are numbers. name is a name for Parse. A name that is not in the
+// table, of another kind of objective, has classes.
 func IsRegression(name string) bool { return LabelsOf(name) != Sign }
 
-// LabelsOf returns which numbers the labels of a loss are, Sign where they are classes.
-// name is as for IsRegression.
+// LabelsOf returns the kind of numeric labels of a loss, or Sign for classes. name is as for IsRegression.
 func LabelsOf(name string) Target {
 	name, _, _ = strings.Cut(name, ":")
 	for _, l := range table {
 		if l.name == name {
-			// What labels are depends on no parameter: one that is missing will do. A true one
-			// would have t-logistic solve its partition function, which takes milliseconds.
+			// The kind of labels does not depend on the parameter, so NaN will do. With a valid one t-logistic would
+			// compute its partition function, which takes milliseconds.
 			x, _ := l.make(l.standard)
 			if f := x.Facts(); f.Regression {
 				return f.Target
@@ -146,8 +140,8 @@ func LabelsOf(name string) Target {
 	return Sign
 }
 
-// Bounds returns the forms of the expectation that the loss of a name has, its default
-// first; none where the name is not in the table.
+// Bounds returns the forms of the expectation of a loss, its default first. It returns none if the name is not in the
+// table.
 func Bounds(name string) []string {
 	var bounds []string
 	for _, l := range table {
@@ -158,8 +152,8 @@ func Bounds(name string) []string {
 	return bounds
 }
 
-// Parameter returns what the number behind a name and its bound is, as ell, the margin
-// of a hinge; "" where there is none.
+// Parameter returns the name of the parameter of a loss and bound, such as ell, the margin of a hinge. It returns "" if
+// there is none.
 func Parameter(name string) string {
 	for _, l := range table {
 		if l.name == name {
@@ -180,8 +174,8 @@ func Names() []string {
 	return names
 }
 
-// All returns a loss of each line of the table: what is true of losses must be true of
-// these. A parameter that must be given is one that its loss takes.
+// All returns one loss for each line of the table, for tests of all losses. Where a parameter is required, it uses a
+// valid one.
 func All() []Loss {
 	var out []Loss
 	for _, l := range table {
@@ -197,15 +191,13 @@ func All() []Loss {
 // entry is a line of the table.
 type entry struct {
 	name, bound string
-	// parameter names the number behind name and bound, "" if there is none; standard
-	// is its value where it is left out, NaN if it must be given.
+	// parameter is the name of the parameter, "" if there is none. standard is its default, NaN if it is required.
 	parameter string
 	standard  float64
 	make      func(parameter float64) (Loss, error)
 }
 
-// example returns a parameter that the loss takes: the standard one, else the first of
-// a few that are no error.
+// example returns a valid parameter: the default, or else the first valid one of a few.
 func (e entry) example() float64 {
 	if !math.IsNaN(e.standard) {
 		return e.standard
@@ -218,8 +210,7 @@ func (e entry) example() float64 {
 	panic("loss: no example of " + e.name) // the table is wrong
 }
 
-// table lists the losses by name and bound, the form of the expectation. The first
-// bound of a name is its default.
+// table lists the losses by name and bound, the form of the expectation. The first bound of a name is its default.
 var table = []entry{
 	{"hinge", "gaussian", "ell", 1, func(ell float64) (Loss, error) { return HingeGaussian{ell}, checkMargin(ell) }},
 	{"hinge", "chen", "ell", 1, func(ell float64) (Loss, error) { return HingeChen{ell}, checkMargin(ell) }},
@@ -229,7 +220,7 @@ var table = []entry{
 	{"logistic", "quadratic-noising", "", 0, func(float64) (Loss, error) { return LogisticQuadratic{}, nil }},
 	{"quadratic", "", "", 0, func(float64) (Loss, error) { return Quadratic{}, nil }},
 	{"linear", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }},
-	{"squared", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }}, // the same by its usual name
+	{"squared", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }}, // the same under its usual name
 	{"absolute", "", "", 0, func(float64) (Loss, error) { return Absolute{}, nil }},
 	{"quantile", "", "t", math.NaN(), func(t float64) (Loss, error) { return Quantile{t}, Quantile{t}.check() }},
 	{"huber", "", "d", math.NaN(), func(d float64) (Loss, error) { return Huber{d}, Huber{d}.check() }},
@@ -240,9 +231,8 @@ var table = []entry{
 	{"t-logistic", "", "t", math.NaN(), func(t float64) (Loss, error) { return NewTLogistic(t) }},
 }
 
-// Parse reads NAME, NAME:BOUND, NAME:BOUND:PARAMETER, or NAME:PARAMETER of a loss
-// without bounds, as in hinge:chen:0.5 and t-logistic:1.6. It is the inverse of
-// Loss.String.
+// Parse parses NAME, NAME:BOUND, NAME:BOUND:PARAMETER, or NAME:PARAMETER for a loss without bounds, as in
+// hinge:chen:0.5 and t-logistic:1.6. It is the inverse of Loss.String.
 func Parse(s string) (Loss, error) {
 	name, rest, _ := strings.Cut(s, ":")
 	var bounds []string

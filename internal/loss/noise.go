@@ -1,6 +1,6 @@
 package loss
 
-// This file holds the kinds of noise, and the table that reads their names.
+// This file defines the kinds of noise and parses their names.
 
 import (
 	"fmt"
@@ -13,22 +13,23 @@ import (
 	"unicode/utf8"
 )
 
-// Noise is unbiased noise on every feature, E[x~] = x, independent of that on the
-// others but for GroupDropout (Chen et al. 2014, section 2; van der Maaten et al. 2013,
-// table 1). The intercept is never noisy. Silent is the exception to all of this.
+// Noise is unbiased noise on every feature, E[x~] = x, independent between
+// features (Chen et al. 2014, section 2; van der Maaten et al. 2013, table 1).
+// In a GroupDropout the features of a group depend on each other. Silent is
+// biased. The intercept has no noise.
 //
-// The variance of a feature is a quadratic in x for every noise here,
+// The variance of a feature is a quadratic in x for every noise here:
 //
-//	Var[x~ | x] = c0 + c1 x + c2 x^2,
+//	Var[x~ | x] = c0 + c1 x + c2 x^2.
 //
-// and c0, the part that acts on absent features too, is handled as an L2 term
-// c0 |w|^2 in the score's variance, never by filling in the zeros.
+// c0 also applies to absent features. It is an L2 term c0 |w|^2 in the variance
+// of the score, so zeros are never filled in.
 type Noise interface {
 	// Coefficients returns c0, c1 and c2.
 	Coefficients() (c0, c1, c2 float64)
 	// Corrupt draws x~ given x.
 	Corrupt(x float64, r *rand.Rand) float64
-	// String returns the form that ParseNoise reads.
+	// String returns the name that ParseNoise parses.
 	String() string
 }
 
@@ -38,7 +39,7 @@ func Var(n Noise, x float64) float64 {
 	return c0 + c1*x + c2*x*x
 }
 
-// NoNoise leaves features as they are.
+// NoNoise does not change features.
 type NoNoise struct{}
 
 func (NoNoise) Coefficients() (c0, c1, c2 float64)      { return 0, 0, 0 }
@@ -58,11 +59,11 @@ func (n Dropout) Corrupt(x float64, r *rand.Rand) float64 {
 }
 func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
 
-// GroupDropout sets whole groups of features to zero, each group with probability
-// Groups in [0, 1) or a probability of its own, and independently of that single features
-// with probability Q in [0, 1). What is left is scaled by 1/((1-Q)(1-Groups)). See Grouping
-// for which features are a group; the product of features of two groups dies with either of
-// them, and what is left of it is scaled for both.
+// GroupDropout sets whole groups of features to zero, each with probability
+// Groups in [0, 1) or its own probability, and independently single features
+// with probability Q in [0, 1). The survivors are scaled by 1/((1-Q)(1-Groups)).
+// See Grouping for the groups of features. The product of features of two groups
+// dies with either of them, and is scaled for both.
 //
 // With r = Q/(1-Q), r_g = Groups/(1-Groups) and the sums s_g over the features of a group
 // of w_d x_d, a score has the variance
@@ -75,13 +76,13 @@ func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
 //	v = sum_g r_g (s_g + sum_{c with g} s_c)^2 + sum_c r_a r_b s_c^2
 //	  + r sum_d w_d^2 x_d^2 prod_{g of d} (1 + r_g).
 //
-// The variance of a single feature alone, which Coefficients states, is therefore not
-// all: the features of a group vary together. Code that adds variances up by feature
-// must ask for a GroupDropout and treat it or refuse it.
+// Coefficients states only the variance of a single feature, but the features of
+// a group vary together. So code that sums variances by feature must check for a
+// GroupDropout, and handle it or reject it.
 type GroupDropout struct {
 	Q, Groups float64
-	// Rates, if it is not nil, holds the probability of each group by its name, in place of
-	// Groups. A group that it does not name stays as it is.
+	// Rates, if not nil, holds the probability of each group by name, in place of Groups. A group that is not in it
+	// does not die.
 	Rates map[string]float64
 }
 
@@ -93,7 +94,7 @@ func (n GroupDropout) Rate(group string) float64 {
 	return n.Groups
 }
 
-// Coefficients are those of a feature of one group, of the group that dies most often.
+// Coefficients returns the coefficients of a feature of one group, for the group that dies most often.
 func (n GroupDropout) Coefficients() (c0, c1, c2 float64) {
 	most := n.Groups
 	for _, q := range n.Rates {
@@ -108,8 +109,8 @@ func (n GroupDropout) Odds(group string) (r, rg float64) { return odds(n.Q), odd
 
 func odds(q float64) float64 { return q / (1 - q) }
 
-// Corrupt draws one feature of one group, as if it were alone. A group with a rate of its
-// own cannot be drawn so: its name is not known here.
+// Corrupt draws one feature of one group by itself. It cannot use the Rates of groups, because it does not know the
+// name of the group.
 func (n GroupDropout) Corrupt(x float64, r *rand.Rand) float64 {
 	if r.Float64() < n.Groups {
 		return 0
@@ -134,7 +135,7 @@ func (n GroupDropout) String() string {
 	return Dropout{n.Q}.String() + "+group:" + level
 }
 
-// formatRates writes rates by group as parseRates reads them, in the order of the names.
+// formatRates formats rates by group for parseRates, sorted by name.
 func formatRates(rates map[string]float64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(rates)) {
@@ -147,8 +148,8 @@ func formatRates(rates map[string]float64) string {
 	return strings.Join(parts, ",")
 }
 
-// parseRates reads rates by group, as in engine=0.1,wheels=0.3. A name that holds a comma,
-// an equals sign or a quotation mark is quoted as in Go.
+// parseRates parses rates by group, as in engine=0.1,wheels=0.3. A name with a comma, an equals sign or a quotation
+// mark is quoted as in Go.
 func parseRates(s string) (map[string]float64, error) {
 	rates := map[string]float64{}
 	for more := true; more; {
@@ -179,39 +180,35 @@ func parseRates(s string) (map[string]float64, error) {
 	return rates, nil
 }
 
-// Gaussian adds a normal variable of standard deviation SD to every feature,
-// absent ones included: Var = SD^2.
+// Gaussian adds a normal variable with standard deviation SD to every feature, including absent ones: Var = SD^2.
 type Gaussian struct{ SD float64 }
 
 func (n Gaussian) Coefficients() (c0, c1, c2 float64)      { return n.SD * n.SD, 0, 0 }
 func (n Gaussian) Corrupt(x float64, r *rand.Rand) float64 { return x + n.SD*r.NormFloat64() }
 func (n Gaussian) String() string                          { return "gaussian:" + formatLevel(n.SD) }
 
-// Laplace adds a Laplace variable of scale B to every feature, absent ones
-// included: Var = 2 B^2.
+// Laplace adds a Laplace variable with scale B to every feature, including absent ones: Var = 2 B^2.
 type Laplace struct{ B float64 }
 
 func (n Laplace) Coefficients() (c0, c1, c2 float64) { return 2 * n.B * n.B, 0, 0 }
 func (n Laplace) Corrupt(x float64, r *rand.Rand) float64 {
-	// The difference of two exponential variables of scale B.
+	// The difference of two exponential variables with scale B.
 	return x + n.B*(r.ExpFloat64()-r.ExpFloat64())
 }
 func (n Laplace) String() string { return "laplace:" + formatLevel(n.B) }
 
-// Poisson replaces a feature x >= 0 by a Poisson variable of mean x: Var = x.
-// A negative feature has no such noise; a caller must refuse those first, see OfCounts.
+// Poisson replaces a feature x >= 0 by a Poisson variable with mean x: Var = x. It is undefined for negative features,
+// which a caller must reject first, see OfCounts.
 type Poisson struct{}
 
 func (Poisson) Coefficients() (c0, c1, c2 float64) { return 0, 1, 0 }
 func (Poisson) Corrupt(x float64, r *rand.Rand) float64 {
 	if x > 1e6 {
-		// Drawing step by step would take too long. With so large a mean the variable is
-		// normal to within a thousandth.
+		// Drawing step by step would take too long. With such a large mean the variable is normal within a thousandth.
 		return max(0, math.Round(x+math.Sqrt(x)*r.NormFloat64()))
 	}
 	if x > 500 {
-		// Knuth's product needs x steps and underflows at 745; the sum of
-		// two halves is Poisson again.
+		// Knuth's product needs x steps and underflows at 745. The sum of two halves is Poisson again.
 		return Poisson{}.Corrupt(x/2, r) + Poisson{}.Corrupt(x-x/2, r)
 	}
 	n, p, limit := 0.0, r.Float64(), Exp(-x)
@@ -225,10 +222,10 @@ func (Poisson) String() string { return "poisson" }
 
 func formatLevel(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// noises is the table of noises: a new one is a type above and a line here.
+// noises lists the noises. A new one is a type above and a line here.
 var noises = []struct {
 	name  string
-	usage string // of the level, "" if it takes none
+	usage string // of the level, "" if it has none
 	make  func(level float64) (Noise, error)
 }{
 	{"none", "", func(float64) (Noise, error) { return NoNoise{}, nil }},
@@ -262,8 +259,7 @@ func checkScale(s float64) error {
 	return nil
 }
 
-// NoiseNames returns what ParseNoise reads may begin with. A colon at the end asks for
-// a level.
+// NoiseNames returns the valid beginnings for ParseNoise. Those that end in a colon need a level.
 func NoiseNames() []string {
 	var names []string
 	for _, n := range noises {
@@ -276,13 +272,11 @@ func NoiseNames() []string {
 	return names
 }
 
-// ObservedNoise names, in settings, the noise of groups whose rates are those at which they
-// have been missing from the events, see FieldUse.Rates. What has been learned under it
-// names the rates instead, which ParseNoise reads.
+// ObservedNoise is a setting, not a noise: groups with the rates at which they were missing from the events, see
+// FieldUse.Rates. A model that was trained with it names the rates instead, which ParseNoise parses.
 const ObservedNoise = "observed"
 
-// ShortNoise returns a noise, as ParseNoise reads it, without the rates of single groups,
-// which may be many.
+// ShortNoise returns the name of a noise without the rates of single groups, which may be many.
 func ShortNoise(noise string) string {
 	if n, err := ParseNoise(noise); err == nil {
 		if g, ok := n.(GroupDropout); ok && g.Rates != nil {
@@ -293,8 +287,8 @@ func ShortNoise(noise string) string {
 	return noise
 }
 
-// LevelOf returns a noise's level: a dropout's Q, a group dropout's Groups or the largest of its Rates, a silent noise's
-// D, Gaussian noise's SD, a Laplacian's B; 0 if there is none.
+// LevelOf returns the level of a noise: Q of Dropout, Groups or the largest of the Rates of GroupDropout, D of Silent,
+// SD of Gaussian, B of Laplace, or 0 if there is none.
 func LevelOf(noise Noise) float64 {
 	switch n := noise.(type) {
 	case Dropout:
@@ -315,14 +309,14 @@ func LevelOf(noise Noise) float64 {
 	return 0
 }
 
-// OfCounts tells whether a noise, as ParseNoise reads it, is of features that are not negative.
+// OfCounts reports whether a noise, given by name, requires non-negative features.
 func OfCounts(noise string) bool { return noise == Poisson{}.String() }
 
-// ParseNoise reads none, dropout:Q, group:Q, gaussian:SD, laplace:B, poisson, silent:D or silent-group:D, rates by
-// group as in group:engine=0.1,wheels=0.3, or both dropouts as in dropout:0.1+group:0.3. It
-// is the inverse of Noise.String.
+// ParseNoise parses none, dropout:Q, group:Q, gaussian:SD, laplace:B, poisson, silent:D or silent-group:D, rates by
+// group as in group:engine=0.1,wheels=0.3, or both dropouts as in dropout:0.1+group:0.3. It is the inverse of
+// Noise.String.
 func ParseNoise(s string) (Noise, error) {
-	first, second, both := strings.Cut(s, "+group") // a number may hold a plus as well, as 1e+3 does
+	first, second, both := strings.Cut(s, "+group") // a number may contain a plus too, as in 1e+3
 	if !both || strings.HasPrefix(s, "group:") {
 		return parseNoise(s)
 	}
@@ -380,7 +374,7 @@ func parseNoise(s string) (Noise, error) {
 	return nil, fmt.Errorf("noise %q: want one of %s", s, strings.Join(known, ", "))
 }
 
-// AsGroups returns a noise of features, groups or both as one of both.
+// AsGroups returns a dropout noise of features, groups or both as a GroupDropout.
 func AsGroups(n Noise) GroupDropout {
 	switch n := n.(type) {
 	case GroupDropout:
@@ -391,7 +385,7 @@ func AsGroups(n Noise) GroupDropout {
 	return GroupDropout{}
 }
 
-// IsGrouped says whether a noise is of groups.
+// IsGrouped reports whether a noise is of groups.
 func IsGrouped(n Noise) bool {
 	_, ok := n.(GroupDropout)
 	return ok

@@ -1,14 +1,14 @@
 package loss
 
-// This file holds the losses of Poisson regression.
+// This file implements the losses of Poisson regression.
 
 import "math"
 
-// maxLog is the logarithm of a count of 1e30, beyond which no label is.
+// maxLog is the logarithm of a count of 1e30, the largest label.
 const maxLog = 69.07755278982137
 
-// expected returns e^z with its slope and curvature. Beyond maxLog it goes on as its tangent:
-// it stays convex, and a gradient stays a number.
+// expected returns e^z with its slope and curvature. Beyond maxLog it continues as its tangent, which is convex and
+// keeps gradients finite.
 func expected(z float64) (value, slope, curvature float64) {
 	if z > maxLog {
 		e := Exp(maxLog)

@@ -1,13 +1,12 @@
 package loss
 
-// This file holds the loss of probit regression.
+// This file implements the loss of probit regression.
 
 import "math"
 
-// Probit is the loss of probit regression, -log Phi(y f), with half the
-// score's variance on top: its curvature lies between 0 and 1, so
-// E -log Phi(y f~) <= -log Phi(y f) + v/2 for any unbiased noise. It is convex; what
-// Ding & Vishwanathan 2010 call probit is Erf.
+// Probit is the loss of probit regression, -log Phi(y f), plus half the variance of the score. The curvature of -log
+// Phi is between 0 and 1, so E -log Phi(y f~) <= -log Phi(y f) + v/2 for any unbiased noise. It is convex. The loss
+// that Ding & Vishwanathan 2010 call probit is Erf.
 type Probit struct{}
 
 func (Probit) At(y, f, v float64) (value, df, dv float64) {
@@ -32,8 +31,7 @@ func (Probit) Facts() Facts {
 
 func (Probit) String() string { return "probit" }
 
-// probitTail is where the asymptotic series of the normal tail is good to the
-// last digit with eight terms.
+// From probitTail on the asymptotic series of the normal tail is accurate to the last digit with eight terms.
 const probitTail = 20
 
 // logPhi returns log Phi(u) and phi(u)/Phi(u).

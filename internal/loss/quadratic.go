@@ -13,8 +13,8 @@ func (Quadratic) Facts() Facts {
 }
 func (Quadratic) String() string { return "quadratic" }
 
-// Linear is linear regression's log-loss with its noising penalty, half of
-// Quadratic: (f - y)^2/2 + v/2 (Wager et al. 2013, A(f) = f^2/2).
+// Linear is the log-loss of linear regression with its noising penalty, half of Quadratic: (f - y)^2/2 + v/2 (Wager et
+// al. 2013, A(f) = f^2/2).
 type Linear struct{}
 
 func (Linear) At(y, f, v float64) (value, df, dv float64) {

@@ -1,6 +1,6 @@
 package loss
 
-// This file holds the losses of a median and of other quantiles.
+// This file implements the losses of the median and of other quantiles.
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func (l Quantile) At(y, f, v float64) (value, df, dv float64) {
 	if s > 0 {
 		dv = phi / (2 * s)
 	}
-	// Phi(-m/s) without cancellation: of the two sides only the far one may be small.
+	// Phi(-m/s) without cancellation, because it may be small.
 	q, _, _ := smoothStep(-m, v)
 	return max(l.T*m*p-(1-l.T)*m*q+s*phi, 0), (1-l.T)*q - l.T*p, dv
 }
@@ -32,8 +32,8 @@ func (l Quantile) At2(y, f, v float64) (ff, fv, vv float64) {
 	return ff, -fv, vv
 }
 
-// Clean is a bound that is the same at v = 0, but smoothed its curvature falls off slowly
-// away from the kink, which Newton's method likes better, as with the hinge.
+// Clean is a bound that equals the loss at v = 0. Smoothed, its curvature decreases slowly away from the kink, which
+// suits Newton's method better, as for the hinge.
 func (l Quantile) Facts() Facts {
 	return Facts{Target: Real, Regression: true, Convex: true, CleanConvex: true, Kink: func(y float64) float64 { return y }, Cost: 1, Clean: quantileBound{2 * l.T, 1, l}}
 }
@@ -92,7 +92,7 @@ func (l quantileBound) At2(y, f, v float64) (ff, fv, vv float64) {
 	if s == 0 {
 		return 0, 0, 0
 	}
-	// Quotients first: s^3 underflows long before they do.
+	// Divide first: s^3 underflows long before the quotients do.
 	return h * (v / s / s) / s, 0.5 * h * (m / s) / s / s, -0.25 * h / s / s / s
 }
 

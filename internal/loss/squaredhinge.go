@@ -10,7 +10,7 @@ type SquaredHinge struct{ Ell float64 }
 func (l SquaredHinge) At(y, f, v float64) (value, df, dv float64) {
 	z := l.Ell - y*f
 	p, phi, s := smoothStep(z, v)
-	hinge := max(z*p+s*phi, 0) // the expected hinge; far off, rounding may leave less than 0
+	hinge := max(z*p+s*phi, 0) // the expected hinge; far away rounding may make it negative
 	return max(z*hinge+v*p, 0), -2 * y * hinge, p
 }
 
@@ -25,7 +25,7 @@ func (l SquaredHinge) At2(y, f, v float64) (ff, fv, vv float64) {
 
 func (SquaredHinge) Facts() Facts { return Facts{Convex: true, CleanConvex: true, Cost: 1} }
 
-// Conjugate implements the interface Conjugate: at a = -y p, p >= 0, it is p^2/4 - Ell p.
+// Conjugate implements the interface Conjugate. At a = -y p, p >= 0, it is p^2/4 - Ell p.
 func (l SquaredHinge) Conjugate(y, a float64) (nearest, value float64) {
 	p := max(-y*a, 0)
 	return -y * p, p * (0.25*p - l.Ell)

@@ -1,6 +1,6 @@
 package loss
 
-// This file holds the loss of t-logistic regression.
+// This file implements the loss of t-logistic regression.
 
 import (
 	"fmt"
@@ -39,15 +39,15 @@ func NewTLogistic(t float64) (TLogistic, error) {
 // T returns t.
 func (l TLogistic) T() float64 { return l.t }
 
-// Influence returns xi = 1/l in (0, 1], the weight that the theta-step of Ding
-// and Vishwanathan gives an example; a small one marks a suspected wrong label.
+// Influence returns xi = 1/l in (0, 1], the weight of an example in the theta-step of Ding and Vishwanathan. A small
+// one marks a suspected wrong label.
 func (l TLogistic) Influence(y, f, v float64) float64 {
 	m, _, _ := l.Theta().At(y, f, v)
 	return 1 / (1 + (l.t-1)*m)
 }
 
-// Theta returns the convex part of the loss, (l - 1)/(t-1) = g(s) - y f/2,
-// which the theta-step minimizes with every example weighted by its Influence.
+// Theta returns the convex part of the loss, (l - 1)/(t-1) = g(s) - y f/2. The theta-step minimizes it with every
+// example weighted by its Influence.
 func (l TLogistic) Theta() Loss { return tTheta(l) }
 
 func (l TLogistic) At(y, f, v float64) (value, df, dv float64) {
@@ -68,7 +68,7 @@ func (l TLogistic) Facts() Facts { return Facts{Probability: true, Cost: 1} }
 
 func (l TLogistic) String() string { return "t-logistic:" + format(l.t) }
 
-// tTheta is g(s) - y f/2, a loss of its own.
+// tTheta is g(s) - y f/2 as a loss.
 type tTheta TLogistic
 
 func (l tTheta) At(y, f, v float64) (value, df, dv float64) {
@@ -78,8 +78,8 @@ func (l tTheta) At(y, f, v float64) (value, df, dv float64) {
 	if s == 0 {
 		return e.h, -0.5 * y, 0.5 * e.ratio
 	}
-	// g(s) = h + s/2; for a right answer what is left of s/2 - |f|/2 and of
-	// g' |f|/s - 1/2 is computed without the difference.
+	// g(s) = h + s/2. For a correct prediction the remainders of s/2 - |f|/2 and of g' |f|/s - 1/2 are computed without
+	// cancellation.
 	if y*f > 0 {
 		gone := v / (s + a)
 		return e.h + 0.5*gone, -y * (0.5*gone + e.small*a) / s, 0.5 * e.ratio
@@ -115,12 +115,11 @@ type tPartition struct {
 
 const (
 	tNodes  = 1024
-	tLimit  = 1e6 // the table's end; h itself is below h(u) <= exp_t(-u) beyond
+	tLimit  = 1e6 // end of the table; beyond it h(u) <= exp_t(-u) is negligible
 	tSeries = 0.05
 )
 
-// tPoint is what is known of g at u: h, the smaller escort probability, g'/u
-// and (g” - g'/u)/u^2.
+// tPoint describes g at u: h, the smaller escort probability, g'/u and (g” - g'/u)/u^2.
 type tPoint struct{ h, small, ratio, bend float64 }
 
 func newTPartition(t float64) *tPartition {
@@ -134,12 +133,10 @@ func newTPartition(t float64) *tPartition {
 	}
 	for i := range tNodes {
 		u := math.Expm1((float64(i) + 0.5) * step)
-		// The error of a cubic Hermite interpolant is largest in the middle,
-		// to leading order; twice that is the bound.
+		// To leading order, the error of a cubic Hermite interpolant is largest in the middle. Twice that is the bound.
 		g.bound = max(g.bound, 2*math.Abs(g.lookUp(u)-g.solve(u, 0, 100)))
 	}
-	// g''(0) is known; the next two terms through two points where g' is still
-	// good to 14 digits.
+	// g''(0) is known. The next two terms are fitted through two points where g' is still accurate to 14 digits.
 	exact := func(u float64) float64 { return g.slope(u, g.solve(u, 0, 100)) / u }
 	a := t * math.Exp2(-t-1)
 	s2 := tSeries * tSeries
@@ -148,13 +145,13 @@ func newTPartition(t float64) *tPartition {
 	return g
 }
 
-// expT is exp_t(-x) for x >= 0.
+// expT returns exp_t(-x) for x >= 0.
 func (g *tPartition) expT(x float64) float64 {
 	return Exp(-math.Log1p((g.t-1)*x) / (g.t - 1))
 }
 
-// solve runs at most n steps of Newton's method from h. From the left, h = 0,
-// they rise to the root without passing it.
+// solve runs at most n steps of Newton's method from h. From the left, such as h = 0, they increase to the root without
+// passing it.
 func (g *tPartition) solve(u, h float64, n int) float64 {
 	for range n {
 		big, small := g.expT(h), g.expT(u+h)
@@ -190,15 +187,14 @@ func (g *tPartition) slope(u, h float64) float64 {
 	return 0.5 * (p - q) / (p + q)
 }
 
-// at does the last step of Newton's method and evaluates everything at h from
-// one pair of logarithms: p = exp_t(-h) and q = exp_t(-u-h) follow the step to
-// first order, which is exact since the step is at most bound.
+// at does the last step of Newton's method. It evaluates everything at h from one pair of logarithms: p = exp_t(-h) and
+// q = exp_t(-u-h) follow the step to first order, which is exact because the step is at most bound.
 func (g *tPartition) at(u float64) tPoint {
 	var h float64
 	if u < tLimit {
 		h = g.lookUp(u)
 	} else {
-		h = g.solve(u, 0, 3) // tiny: the first step is all but exact
+		h = g.solve(u, 0, 3) // tiny: the first step is nearly exact
 	}
 	lp, lq := math.Log1p((g.t-1)*h)/(g.t-1), math.Log1p((g.t-1)*(u+h))/(g.t-1)
 	less := math.Expm1(-lp)
