@@ -7,21 +7,26 @@ import (
 	"io"
 	"maps"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"blankout/batch"
+	"blankout/internal/measure"
 	"blankout/serve"
 )
 
 var updateReference = flag.Bool("update-reference", false, "rewrite docs/reference.md")
 
 // TestReference compares docs/reference.md with the configuration's comments, the commands'
-// flags, the table of metrics, the reasons of refusals, the operations of frames and the OpenAPI document.
+// flags, the table of metrics, the reasons of refusals, the operations of frames, the OpenAPI document and the
+// results of commands.
 func TestReference(t *testing.T) {
 	const path = "../../docs/reference.md"
 	want := "# Reference\n\nLook up a configuration key, a flag, a metric, an HTTP path or a JSON field here.\n\n" +
@@ -29,7 +34,7 @@ func TestReference(t *testing.T) {
 		referenceKeys(t) + referenceFlags() +
 		"\n## Metrics\n\n`GET /metrics` serves these to Prometheus, with the usual `go_` and `process_` metrics. Units are base units.\n" +
 		"Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
-		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceReasons(t) + referenceFrames(t) + referenceHTTP(t)
+		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceReasons(t) + referenceFrames(t) + referenceHTTP(t) + referenceResults(t)
 	if *updateReference {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -273,4 +278,90 @@ func referenceHTTP(t *testing.T) string {
 		}
 	}
 	return out.String()
+}
+
+// referenceResults returns the fields of the JSON that commands write.
+func referenceResults(t *testing.T) string {
+	var out strings.Builder
+	out.WriteString("\n## JSON of commands\n\nCommands write this with `--json`. Numbers that are undefined are null. Fields can be absent if they do not apply.\n")
+	for _, x := range []struct {
+		command string
+		result  any
+	}{
+		{"run --json", runSummary{}},
+		{"train --json", trainResult{}},
+		{"train --solver online --json", onlineResult{}},
+		{"validate --json", batch.Validation{}},
+		{"inspect --json", inspection{}},
+		{"predict --json, classes", struct {
+			measure.ClassesReport
+			deletionReport
+		}{}},
+		{"predict --json, regression", struct {
+			measure.NumbersReport
+			deletionReport
+		}{}},
+		{"predict --explain=json", explanation{}},
+		{"config check --json", checkResult{}},
+	} {
+		fmt.Fprintf(&out, "\n**%s.**", x.command)
+		fields := jsonFields(reflect.TypeOf(x.result), "", 0)
+		if len(fields) < 4 {
+			t.Errorf("%s: only %d fields", x.command, len(fields))
+		}
+		for i, field := range fields {
+			if i > 0 {
+				out.WriteString(",")
+			}
+			out.WriteString(" " + field)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// jsonFields returns the names and kinds of the fields that encoding/json writes of a struct, and of structs in it.
+func jsonFields(s reflect.Type, prefix string, depth int) (fields []string) {
+	for i := range s.NumField() {
+		f := s.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		inner := f.Type
+		if inner.Kind() == reflect.Pointer {
+			inner = inner.Elem()
+		}
+		if f.Anonymous && name == "" && inner.Kind() == reflect.Struct {
+			fields = append(fields, jsonFields(inner, prefix, depth)...)
+			continue
+		}
+		if name == "-" || name == "" || !f.IsExported() {
+			continue
+		}
+		kind := "object"
+		element := inner
+		if inner == reflect.TypeFor[time.Time]() {
+			kind, element = "string", reflect.TypeFor[string]()
+		}
+		switch inner.Kind() {
+		case reflect.Bool:
+			kind = "boolean"
+		case reflect.String:
+			kind = "string"
+		case reflect.Slice, reflect.Array:
+			kind, element = "array", inner.Elem()
+		case reflect.Float64, reflect.Float32, reflect.Int, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+			kind = "number"
+		}
+		if element.Kind() == reflect.Pointer {
+			element = element.Elem()
+		}
+		field := fmt.Sprintf("`%s%s` %s", prefix, name, kind)
+		if slices.Contains(fields, field) { // of an embedded struct as well
+			continue
+		}
+		fields = append(fields, field)
+		if element.Kind() == reflect.Struct && depth < 1 {
+			fields = append(fields, jsonFields(element, prefix+name+".", depth+1)...)
+		}
+	}
+	return fields
 }
