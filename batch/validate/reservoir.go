@@ -15,7 +15,7 @@ import (
 
 // Reservoir is a uniform sample of the labeled events, for validations when the log no longer holds them. It keeps the
 // events whose position in the stream has the smallest hash. So it depends only on the set of events, not on their
-// order or on restarts. Every event has the same chance, held-out events too.\
+// order or on restarts. Every event has the same chance, held-out events too.
 //
 // The features take up at most limit bytes. If there are too many events, or they are too large, those with the largest
 // hashes are removed. A single event of more than a sixteenth of limit is not kept.
@@ -111,15 +111,8 @@ func (r *Reservoir) Encode() []byte {
 	c.Uint(&r.met)
 	c.Uint(&r.below)
 	c.Int(&n)
-	numbers := false
 	for i := range sorted {
 		sorted[i].code(c)
-		numbers = numbers || sorted[i].Target != 0
-	}
-	if numbers { // older programs did not store them
-		for i := range sorted {
-			c.Float(&sorted[i].Target)
-		}
 	}
 	return c.Out
 }
@@ -129,7 +122,7 @@ func (k *keptEvent) code(c *coder.Coder) {
 	c.Uint(&k.hash)
 	c.Int(&partition)
 	c.Int(&k.Label)
-	c.Float(&k.Weight)
+	c.Each(&k.Target, &k.Weight)
 	c.Int(&time)
 	c.Int(&offset)
 	c.Uint32s(&k.Features.Index)
@@ -169,14 +162,6 @@ func NewReservoir(size int, data []byte) (*Reservoir, error) {
 		}
 		r.events = append(r.events, k)
 		r.bytes += k.bytes()
-	}
-	if !c.Failed && len(c.In) > 0 { // numeric labels
-		for i := 0; i < n && !c.Failed; i++ {
-			var target float64
-			if c.Float(&target); i < len(r.events) {
-				r.events[i].Target = target
-			}
-		}
 	}
 	if !c.Done() {
 		return nil, fmt.Errorf("block %s: %d bytes do not fit its format", BlockReservoir, len(data))
