@@ -1,6 +1,6 @@
 package serve
 
-// This file holds the bound on open connections.
+// This file limits the number of open connections.
 
 import (
 	"container/list"
@@ -18,13 +18,12 @@ import (
 	"syscall"
 )
 
-// connections bounds how many connections are open at a time, so that descriptors
-// are left for checkpoints and brokers. When all places are taken and another
-// client comes, the connection is closed that has had no request for longest; if all have
-// one, the new connection waits.
+// connections limits the number of open connections, so that file descriptors are left for checkpoints and brokers. If
+// all places are taken and another client connects, the connection that has been idle for longest is closed. If none is
+// idle, the new connection waits.
 type connections struct {
-	places chan struct{} // holds one for each connection
-	closed atomic.Uint64 // for want of a place
+	places chan struct{} // holds one element for each connection
+	closed atomic.Uint64 // for lack of a place
 
 	mu   sync.Mutex
 	idle list.List // of *connection, idle for longest first
@@ -34,7 +33,7 @@ func newConnections(most int) *connections {
 	return &connections{places: make(chan struct{}, most)}
 }
 
-// listen returns l with the bound.
+// listen returns l with the limit.
 func (c *connections) listen(l net.Listener) net.Listener {
 	done := make(chan struct{})
 	return &boundListener{Listener: l, connections: c, done: done, close: sync.OnceFunc(func() { close(done) })}
@@ -72,8 +71,8 @@ func (l *boundListener) Close() error {
 	return l.Listener.Close()
 }
 
-// A connection keeps all of a *net.TCPConn's methods: package http needs CloseWrite to
-// deliver the end of an answer to a client that is still sending.
+// A connection keeps all methods of *net.TCPConn: package http needs CloseWrite to deliver the end of a response to a
+// client that is still sending.
 type connection struct {
 	*net.TCPConn
 	leave func()
@@ -85,7 +84,7 @@ func (c *connection) Close() error {
 	return c.TCPConn.Close()
 }
 
-// note is the http.Server's ConnState.
+// note is the ConnState of http.Server.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
@@ -102,7 +101,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeIdle closes the connection that has been idle for longest, if there is any.
+// closeIdle closes the connection that has been idle for longest, if there is one.
 func (c *connections) closeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,12 +109,12 @@ func (c *connections) closeIdle() {
 		one := c.idle.Remove(first).(*connection)
 		one.place = nil
 		c.closed.Add(1)
-		one.Close() // its server notices and is done with it
+		one.Close() // its server notices and cleans up
 	}
 }
 
-// bounded returns how many of max connections a process of so many descriptors,
-// 0 if that is not known, may have: a quarter of them at most.
+// bounded returns how many of max connections a process with so many descriptors may have: at most a quarter of them. 0
+// descriptors means unknown.
 func bounded(max int, descriptors uint64) int {
 	if quarter := descriptors / 4; quarter > 0 && quarter < uint64(max) {
 		return int(quarter)
@@ -123,8 +122,7 @@ func bounded(max int, descriptors uint64) int {
 	return max
 }
 
-// addressInUse adds to the error of listening on an address that is in use which process uses
-// it, and what to do about it.
+// addressInUse adds to the error of an address in use which process uses it, and what to do.
 func addressInUse(address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("http: %w", err)
@@ -138,8 +136,8 @@ func addressInUse(address string, err error) error {
 	return fmt.Errorf("http: address %s is taken by %s: choose another with --set http.address=HOST:PORT (port 0 takes a free one), or serve nothing with --set http.address=: %w", address, who, err)
 }
 
-// listening names the process that listens on a port, as far as Linux lets this
-// one see it, else it returns otherwise.
+// listening returns the process that listens on a port, if Linux lets this process see it, otherwise the argument
+// otherwise.
 func listening(port uint16, otherwise string) string {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(table)
@@ -147,7 +145,7 @@ func listening(port uint16, otherwise string) string {
 			continue
 		}
 		for line := range strings.Lines(string(data)) {
-			// number, local address:port, remote one, state (0A listens), …, inode
+			// number, local address:port, remote one, state (0A means listening), …, inode
 			f := strings.Fields(line)
 			if len(f) < 10 || f[3] != "0A" || !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
 				continue

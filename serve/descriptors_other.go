@@ -2,5 +2,5 @@
 
 package serve
 
-// descriptors returns 0: here no small number bounds them.
+// descriptors returns 0: here no small number limits them.
 func descriptors() uint64 { return 0 }

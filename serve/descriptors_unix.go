@@ -4,7 +4,7 @@ package serve
 
 import system "golang.org/x/sys/unix"
 
-// descriptors returns how many files and connections this process may have open.
+// descriptors returns the number of files and connections that this process may open.
 func descriptors() uint64 {
 	var limit system.Rlimit
 	if err := system.Getrlimit(system.RLIMIT_NOFILE, &limit); err != nil {

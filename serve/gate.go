@@ -1,6 +1,6 @@
 package serve
 
-// This file holds the bounds on requests at a time, and on clients that are slow.
+// This file limits parallel requests and slow clients.
 
 import (
 	"net/http"
@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// gate lets as many requests work at a time as it has places. It lets others wait for gateWait,
-// gateQueue times as many as there are places, and turns the rest away.
+// gate lets as many requests run at the same time as it has places. gateQueue times as many may wait for up to
+// gateWait. It rejects all others.
 type gate struct {
-	places   chan struct{} // holds one for each request that is being worked on
-	active   atomic.Int64  // those and the ones that wait
+	places   chan struct{} // holds one element for each running request
+	active   atomic.Int64  // running and waiting requests
 	answered atomic.Uint64
 	failed   atomic.Uint64
-	turned   atomic.Uint64 // away
+	turned   atomic.Uint64 // rejected requests
 }
 
 const (
@@ -23,8 +23,8 @@ const (
 	gateQueue = 16
 )
 
-// enter waits for a place. If it returns true the caller must leave; otherwise
-// the request has been answered, or nobody waits for an answer any more.
+// enter waits for a place. If it returns true, the caller must call leave. Otherwise the request has been answered, or
+// its client has gone.
 func (g *gate) enter(w http.ResponseWriter, r *http.Request) bool {
 	if g.wait(r) {
 		return true
@@ -43,7 +43,7 @@ func (g *gate) wait(r *http.Request) bool {
 		return false
 	}
 	select {
-	case g.places <- struct{}{}: // at once
+	case g.places <- struct{}{}: // without waiting
 		return true
 	default:
 	}
@@ -58,7 +58,7 @@ func (g *gate) wait(r *http.Request) bool {
 	return false
 }
 
-// leave gives the place back, and counts whether the request was answered.
+// leave returns the place, and counts whether the request was answered.
 func (g *gate) leave(answered bool) {
 	if answered {
 		g.answered.Add(1)
@@ -69,7 +69,7 @@ func (g *gate) leave(answered bool) {
 	<-g.places
 }
 
-// requests are the counts of a gate.
+// requests holds the counts of a gate.
 type requests struct{ answered, failed, turnedAway, active float64 }
 
 func (g *gate) counts() requests {
@@ -82,14 +82,13 @@ func (r requests) outcomes(emit func(float64, ...string)) {
 	emit(r.turnedAway, "turned-away")
 }
 
-// taker writes to a client that may keep the writer waiting for a limited time
-// in all, its patience. If rate is above 0, each rate bytes that the client
-// takes give it back a second.
+// taker writes to a client and limits its total waiting time, patience. If rate is above 0, each rate bytes that the
+// client receives add a second, up to most.
 type taker struct {
 	w         http.ResponseWriter
 	control   *http.ResponseController
 	most      time.Duration
-	patience  time.Duration // the rest of most
+	patience  time.Duration // rest of most
 	perSecond int
 	began     bool // something has been written
 }
@@ -110,8 +109,7 @@ func (t *taker) Write(p []byte) (n int, err error) {
 func (t *taker) write(p []byte) (int, error) {
 	t.began = true
 	now := time.Now()
-	// Past this the connection takes nothing more; writers that know no deadline
-	// do not wait.
+	// After this time the connection accepts no more. Writers without deadlines do not wait.
 	_ = t.control.SetWriteDeadline(now.Add(t.patience))
 	n, err := t.w.Write(p)
 	t.patience -= time.Since(now)

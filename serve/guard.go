@@ -17,7 +17,7 @@ import (
 	"blankout/internal/secret"
 )
 
-// token returns the token that requests must bring, "" if they need none.
+// token returns the token that requests need, "" if they need none.
 func (c Config) token() (string, error) {
 	token, err := secret.Read(c.TokenFile, c.TokenEnv)
 	if err != nil {
@@ -42,11 +42,11 @@ func (c Config) token() (string, error) {
 	return "", event.KeyErrorf("token_file", "token: the token in the variable %s %s", c.TokenEnv, what)
 }
 
-// minToken is how many characters a token has at least.
+// minToken is the smallest number of characters in a token.
 const minToken = 8
 
-// checkAccess refuses an address that other machines reach unless requests need
-// a token and TLS hides it on the way, or the user has said that this is intended.
+// checkAccess rejects an address that other machines can reach, unless requests need a token and TLS protects it, or
+// the user has said that this is intended.
 func (c Config) checkAccess(host string) error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return event.KeyErrorf("cert_file", "cert_file: TLS needs both cert_file and key_file")
@@ -85,14 +85,12 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// guard answers only requests that are allowed.
+// guard answers only allowed requests.\
 //
-// With a token a request brings it as "Authorization: Bearer TOKEN", or a browser
-// as the password of any user; only the health checks need none. Where neither
-// a token nor a client's certificate is asked for a request must have been addressed
-// to this server: otherwise any page in a browser could read from it by a name of
-// its own that resolves to the server's address. What changes something is not taken from pages of
-// other origins in either case.
+// If there is a token, a request sends it as "Authorization: Bearer TOKEN", or a browser as the password of any user.
+// Only health checks need none. Without a token or a client certificate a request must be addressed to this server.
+// Otherwise any web page could read from it, through its own host name that resolves to the server's address. Requests
+// that change something are never accepted from pages of other origins.
 func guard(c Config, token string, next http.Handler) http.Handler {
 	wanted := sha256.Sum256([]byte(token))
 	sameOrigin := http.NewCrossOriginProtection()
@@ -122,11 +120,11 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 	})
 }
 
-// healthPaths need no token: programs that watch over programs ask for them.
+// healthPaths need no token, because process supervisors request them.
 var healthPaths = []string{"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"}
 
-// isMine tells whether a request to this host means this server: a number, which
-// no other machine can make resolve to it, or a name that it is known by.
+// isMine reports whether a request for this host means this server: an IP address, or a configured name. No other
+// machine can make an IP address resolve to it.
 func (c Config) isMine(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

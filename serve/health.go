@@ -51,11 +51,10 @@ var fieldMetrics = []metric{
 		})},
 }
 
-// defaultFields is how many fields an answer has, the worst first, unless ?limit asks for
-// another number.
+// defaultFields is the number of fields in a response, the worst first, unless ?limit says otherwise.
 const defaultFields = 100
 
-// features answers GET /v1/features: the condition of the fields.
+// features answers GET /v1/features: the health of the fields.
 func (t *site) features(w http.ResponseWriter, r *http.Request) {
 	limit, ok := asked(w, r, "limit", "fields", 0, math.MaxInt, defaultFields)
 	if !ok {
@@ -68,19 +67,19 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 	}
 	reply(w, http.StatusOK, struct {
 		*watch.Health
-		Watched int                 `json:"watched"` // fields
+		Watched int                 `json:"watched"` // number of fields
 		Fields  []watch.FieldHealth `json:"fields"`
 	}{health, len(health.Fields), health.Fields[:min(limit, len(health.Fields))]})
 }
 
-// healthReport is what the page shows of the condition of the fields.
+// healthReport is the part of the page about the health of the fields.
 type healthReport struct {
 	Alarms  int                 `json:"alarms"`
 	Watched int                 `json:"watched"`
 	Fields  []watch.FieldHealth `json:"fields"` // the pageFields worst
 }
 
-// pageFields is how many fields the page shows.
+// pageFields is the number of fields on the page.
 const pageFields = 12
 
 func healthOf(s *run.Status) *healthReport {
@@ -91,7 +90,7 @@ func healthOf(s *run.Status) *healthReport {
 	return &healthReport{h.Alarms, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
 }
 
-// worstAlarm returns the text of an alarm about the worst field, "" if none is on.
+// worstAlarm returns the text of an alarm about the worst field, "" without an alarm.
 func worstAlarm(h *watch.Health) string {
 	if h == nil || len(h.Fields) == 0 || len(h.Fields[0].Alarms) == 0 {
 		return ""
@@ -99,11 +98,11 @@ func worstAlarm(h *watch.Health) string {
 	return h.Fields[0].Alarms[0].Text
 }
 
-// metricFields is how many fields have metrics of their own: the worst ones of those with
-// an alarm. It bounds the number of time series.
+// metricFields is the number of fields with their own metrics: the worst of those with an alarm. It limits the number
+// of time series.
 const metricFields = 10
 
-// worstFields calls f with the fields that have metrics, and the names that these have.
+// worstFields calls f with the fields that have metrics, and their names there.
 func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
 	h := v.status.Learner.Health
 	if h == nil {
@@ -113,20 +112,20 @@ func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
 	for i := range h.Fields {
 		field := &h.Fields[i]
 		if len(field.Alarms) == 0 || len(seen) == metricFields {
-			return // the others have none either
+			return // the others have no alarm either
 		}
 		name := strings.ToValidUTF8(field.Field, "\uFFFD")
 		if len(name) > maxLabel {
 			name = strings.ToValidUTF8(name[:maxLabel], "") + "…"
 		}
-		if !seen[name] { // a name may belong to fields of several kinds
+		if !seen[name] { // fields of several kinds may share a name
 			seen[name] = true
 			f(name, field)
 		}
 	}
 }
 
-// alarmsByKind counts by kind the alarms about fields.
+// alarmsByKind counts the alarms about fields by kind.
 func alarmsByKind(v *view, emit func(float64, ...string)) {
 	if v.status.Learner.Health == nil {
 		return
@@ -142,7 +141,7 @@ func alarmsByKind(v *view, emit func(float64, ...string)) {
 	}
 }
 
-// maxLabel bounds the bytes of a field's name in a label.
+// maxLabel is the largest number of bytes of a field name in a label.
 const maxLabel = 100
 
 // ofField reads the worst fields.
@@ -154,7 +153,7 @@ func ofField(read func(f *watch.FieldHealth, emit func(value float64, labels ...
 	}
 }
 
-// spans emits a condition now and as it usually is.
+// spans emits a present value and the usual one.
 func spans(c *watch.Condition, emit func(float64, ...string)) {
 	if c != nil {
 		emit(c.Now, "now")

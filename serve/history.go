@@ -1,7 +1,6 @@
 package serve
 
-// This file remembers a run for the page: how it went, at even intervals, and what
-// happened in it.
+// This file stores the history of a run for the page: its state at even intervals, and its events.
 
 import (
 	"encoding/json"
@@ -16,9 +15,8 @@ import (
 	"blankout/internal/run"
 )
 
-// history remembers runs at even intervals. When it is full it forgets every other point
-// and goes on at twice the interval: it always spans all of them. It is kept in a file,
-// so that it survives a restart; nothing that is learned depends on it.
+// history stores the state of a run at even intervals. When it is full, it drops every other point and doubles the
+// interval, so it always covers the whole run. A file keeps it over restarts. Nothing that is learned depends on it.
 type history struct {
 	mu sync.Mutex
 	remembered
@@ -26,7 +24,7 @@ type history struct {
 	last  happened
 }
 
-// remembered is a history as its file has it.
+// remembered is the form of a history in its file.
 type remembered struct {
 	Format int     `json:"format"` // historyFormat
 	Every  int     `json:"every"`  // ticks between two points
@@ -34,11 +32,11 @@ type remembered struct {
 	Marks  []mark  `json:"marks"`
 }
 
-// mark is something that happened in a run.
+// mark is an event of a run.
 type mark struct {
 	Time int64  `json:"t"`    // milliseconds since 1970
 	Kind string `json:"kind"` // start, drift, field, adopted, promoted, stop
-	Text string `json:"text"` // for people
+	Text string `json:"text"` // a sentence
 }
 
 const (
@@ -49,7 +47,7 @@ const (
 	keepInterval  = time.Minute // between two writes of the file
 )
 
-// happened counts what marks are made of.
+// happened holds the counts from which marks are derived.
 type happened struct {
 	started                     bool
 	stopped                     bool
@@ -57,8 +55,8 @@ type happened struct {
 	lead                        string // of several learners
 }
 
-// open goes on with the history of a file, if the file exists. It ignores a file that holds
-// none, and returns an error that says so.
+// open continues from the history in a file, if the file exists. It returns an error for a file without a history, and
+// starts empty.
 func (h *history) open(name string) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -118,7 +116,7 @@ func (h *history) tick(s *collector) {
 	h.Points = append(h.Points, pointOf(v))
 }
 
-// note marks what has happened since the last time.
+// note adds marks for what has happened since the last call.
 func (h *history) note(s *run.Status) {
 	now := happened{
 		started: !s.Started.IsZero(), stopped: s.NotReady == "stopped" || s.NotReady == run.Ended,
@@ -167,7 +165,7 @@ func (h *history) copy() ([]Point, []mark) {
 	return append([]Point{}, h.Points...), append([]mark{}, h.Marks...)
 }
 
-// watch keeps the history until the site closes.
+// watch updates the history until the site closes.
 func (s *site) watch(log *slog.Logger) {
 	if s.service.OnDisk {
 		return

@@ -1,8 +1,7 @@
 package serve
 
-// This file answers the Open Inference Protocol, version 2, over REST, which KServe,
-// Triton and MLServer speak: https://github.com/kserve/open-inference-protocol.
-// It predicts as POST /v1/predict does.
+// This file implements the Open Inference Protocol, version 2, over REST, as used by KServe, Triton and MLServer:
+// https://github.com/kserve/open-inference-protocol. Its predictions are those of POST /v1/predict.
 
 import (
 	"bytes"
@@ -39,16 +38,15 @@ func (s inference) routes(mux *router) {
 	}
 }
 
-// name is what the model is called in paths.
+// name returns the name of the model in paths.
 func (s inference) name() string { return cmp.Or(s.config.Name, "blankout") }
 
-// server answers GET /v2: what this server is.
+// server answers GET /v2: the server's metadata.
 func (s inference) server(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"name": "blankout", "version": s.program, "extensions": []string{}})
 }
 
-// named returns the model that a path names, which is there. Where it returns nil it has
-// answered with an error.
+// named returns the model that a path names. If it returns nil, it has answered with an error.
 func (s inference) named(w http.ResponseWriter, r *http.Request) *served.Model {
 	m := s.current(w, r)
 	if m == nil || !s.means(w, r, m) {
@@ -57,7 +55,7 @@ func (s inference) named(w http.ResponseWriter, r *http.Request) *served.Model {
 	return m
 }
 
-// means says whether a path is about m, and answers with an error if it is not.
+// means reports whether a path is about m. If not, it answers with an error.
 func (s inference) means(w http.ResponseWriter, r *http.Request, m *served.Model) bool {
 	name, version := r.PathValue("model"), r.PathValue("version")
 	switch {
@@ -80,8 +78,7 @@ func (s inference) ready(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tensor is one of a question or of an answer. In metadata it has no data, and a length
-// that is up to the question is -1.
+// tensor is an input or an output. In metadata it has no data, and -1 is a length that depends on the request.
 type tensor struct {
 	Name     string `json:"name"`
 	Datatype string `json:"datatype"`
@@ -89,10 +86,10 @@ type tensor struct {
 	Data     any    `json:"data,omitempty"`
 }
 
-// wholeEvents is the input that holds events as text, as the stream's format has them.
+// wholeEvents is the input that holds events as text, in the format of the stream.
 const wholeEvents = "events"
 
-// metadata answers what a model takes and gives.
+// metadata answers with the inputs and outputs of a model.
 func (s inference) metadata(w http.ResponseWriter, r *http.Request) {
 	m := s.named(w, r)
 	if m == nil {
@@ -114,7 +111,7 @@ func (s inference) metadata(w http.ResponseWriter, r *http.Request) {
 		map[string]any{"format": m.Record.FormatName(), "classes": slices.Concat([]string{}, m.Schema.Classes), "loss": m.Loss, "noise": m.Noise, "events": m.Events}})
 }
 
-// inferRequest is the body of a question.
+// inferRequest is the body of a request.
 type inferRequest struct {
 	ID     string `json:"id"`
 	Inputs []struct {
@@ -130,8 +127,8 @@ type inferRequest struct {
 	} `json:"outputs"`
 }
 
-// infer answers a question: one prediction for each event, in the order of events. There
-// is no part of an answer: an event that cannot be used refuses the whole question.
+// infer answers a request: one prediction for each event, in the order of events. There are no partial responses: one
+// invalid event rejects the whole request.
 func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 	m, body, ok := s.question(w, r)
 	if !ok || !s.means(w, r, m) {
@@ -185,14 +182,13 @@ func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if _, err := newTaker(w, s.config.ClientTimeout, 0).Write(append(data, '\n')); err != nil {
-		panic(http.ErrAbortHandler) // the client sees that the answer is cut
+		panic(http.ErrAbortHandler) // the client sees that the response is cut off
 	}
 	return true
 }
 
-// events returns the events of a question, errTooMany if there are more than most. They
-// come as one input of texts called events, or as one input for each field, which is put
-// together as JSON.
+// events returns the events of a request, or errTooMany if there are more than most. They are one text input called
+// events, or one input for each field, which become JSON.
 func (q *inferRequest) events(m *served.Model, most int) ([][]byte, error) {
 	if len(q.Inputs) == 0 {
 		return nil, fmt.Errorf("no inputs: want one named %q, or one for each field", wholeEvents)
@@ -277,7 +273,7 @@ func (q *inferRequest) events(m *served.Model, most int) ([][]byte, error) {
 	return events, nil
 }
 
-// flatten appends the values of an array in row-major order, which may be nested so deep.
+// flatten appends the values of an array in row-major order. The array may be nested to the given depth.
 func flatten(to [][]byte, data json.RawMessage, depth int) ([][]byte, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(data, &list); err != nil || list == nil {
@@ -299,8 +295,7 @@ func flatten(to [][]byte, data json.RawMessage, depth int) ([][]byte, error) {
 	return to, nil
 }
 
-// isOf says whether a value of JSON is one of a datatype; null, which says that the value
-// is missing, is one of each.
+// isOf reports whether a JSON value has a datatype. null, a missing value, has every datatype.
 func isOf(datatype string, value []byte) bool {
 	first := value[0]
 	switch {
@@ -316,8 +311,8 @@ func isOf(datatype string, value []byte) bool {
 	return false
 }
 
-// outputsOf returns the predictions as tensors, by value of a Prediction. With two classes
-// or more "probabilities" has a column for each, in the model's order of classes.
+// outputsOf returns the predictions as tensors, one for each value of a Prediction. For two or more classes
+// "probabilities" has a column for each class, in the order of the model.
 func outputsOf(m *served.Model, predictions []served.Prediction) []tensor {
 	n, classes := len(predictions), m.Schema.Classes
 	numbers := func(name string, each int, of func(p served.Prediction, to []float64)) tensor {
@@ -372,7 +367,7 @@ func outputsOf(m *served.Model, predictions []served.Prediction) []tensor {
 	return append(outputs, scores, rule, missing)
 }
 
-// orNaN returns *x, or NaN for nil. NaN has no JSON form, so that no answer invents a number.
+// orNaN returns *x, or NaN for nil. NaN has no JSON form, so no response contains an invented number.
 func orNaN(x *float64) float64 {
 	if x == nil {
 		return math.NaN()
@@ -380,7 +375,7 @@ func orNaN(x *float64) float64 {
 	return *x
 }
 
-// choose returns the outputs that a question asks for, all where it names none.
+// choose returns the requested outputs, or all if the request names none.
 func (q *inferRequest) choose(all []tensor) (chosen []tensor, err error) {
 	if len(q.Outputs) == 0 {
 		return all, nil

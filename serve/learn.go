@@ -1,6 +1,6 @@
 package serve
 
-// This file takes events to be learned: POST /v1/learn.
+// This file accepts events to learn: POST /v1/learn.
 
 import (
 	"bytes"
@@ -16,23 +16,24 @@ import (
 	"blankout/stream/inbox"
 )
 
-// Acceptor takes events: into a log of its own, or to a topic.
+// Acceptor accepts events: into a log, or to a topic.
 type Acceptor interface {
-	// Accept takes the events of a request, or labels of events, and returns when they are safe. A key says which
-	// request it is, if it is made again; "" says nothing.
+	// Accept accepts the events of a request, or labels of events, and returns once they are stored safely. A key
+	// identifies a repeated request. "" means none.
 	Accept(ctx context.Context, key string, events [][]byte, labels bool) (inbox.Accepted, error)
 }
 
 const maxKey = 1024 // bytes of an Idempotency-Key
 
-// learned is the answer to POST /v1/learn.
+// learned is the response to POST /v1/learn.
 type learned struct {
 	inbox.Accepted
-	// Predictions are what the model answered before the events were taken, if that was asked for.
+	// Predictions are the model's predictions before the events were accepted, if requested.
 	Predictions []answer `json:"predictions,omitempty"`
 }
 
-// learn answers POST /v1/learn: events in the stream's format, one a line, in JSON also one after another or in an array.
+// learn answers POST /v1/learn: events in the format of the stream, one a line. JSON events may also follow one another
+// or be in an array.
 func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	if !plain(w, r) {
 		return false
@@ -87,7 +88,7 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	return true
 }
 
-// oneLine returns an event without the line breaks that JSON may have between its values.
+// oneLine returns an event without the line breaks that JSON may have between values.
 func oneLine(e []byte) []byte {
 	if bytes.IndexByte(e, '\n') < 0 || e[0] != '{' {
 		return e
@@ -99,7 +100,7 @@ func oneLine(e []byte) []byte {
 	return b.Bytes()
 }
 
-// predictions returns what the model of now says about events, or why it says nothing.
+// predictions returns the present model's predictions for events, or why there are none.
 func (t *site) predictions(events [][]byte) []answer {
 	m := t.service.model()
 	out := make([]answer, len(events))
@@ -123,7 +124,7 @@ func (t *site) predictions(events [][]byte) []answer {
 	return out
 }
 
-// failLearn answers with why events were not taken.
+// failLearn answers with the reason why events were not accepted.
 func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *inbox.RefusedError
 	status, where := http.StatusInternalServerError, r.URL.Path
@@ -146,7 +147,8 @@ func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 	fail(w, status, err.Error(), where)
 }
 
-// switched returns whether the query says 1 for a name; what is neither that nor 0 nor left out is answered with an error.
+// switched reports whether a query parameter is 1. If it is anything other than 1, 0 or absent, it answers with an
+// error.
 func switched(w http.ResponseWriter, r *http.Request, name string) (set, ok bool) {
 	switch text := r.URL.Query().Get(name); text {
 	case "", "0", "false":
@@ -159,7 +161,7 @@ func switched(w http.ResponseWriter, r *http.Request, name string) (set, ok bool
 	}
 }
 
-// checkLearn refuses to learn from whoever reaches the server.
+// checkLearn refuses to learn from everyone who can reach the server.
 func (c Config) checkLearn(host, token string) error {
 	if !c.Learn || isLoopback(host) || token != "" || c.ClientCAFile != "" {
 		return nil

@@ -1,6 +1,6 @@
 package serve
 
-// This file answers what is asked of several learners of one stream, and takes the wish that one of them has the lead.
+// This file answers requests about several learners of one stream, and accepts requests to promote one of them.
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"blankout/internal/served"
 )
 
-// LearnerReport compares one of several learners of a stream with the lead. The names are those of GET /v1/learners.
+// LearnerReport compares one of several learners of a stream with the lead. Its names are those of GET /v1/learners.
 type LearnerReport struct {
 	Name    string `json:"name"`
 	Lead    bool   `json:"lead"`
 	Promote string `json:"promote"` // auto or manual
-	Begun   uint64 `json:"begun"`   // records before the first that it has learned
+	Begun   uint64 `json:"begun"`   // records before the first one that it has learned
 	Events  uint64 `json:"events"`  // learned
-	// Error is in percent where labels are classes; MAE and RMSE are of regression.
+	// Error is in percent, for classes. MAE and RMSE are for regression.
 	Error         *float64 `json:"error,omitempty"`
 	LogLoss       *float64 `json:"log_loss,omitempty"`
 	RecentError   *float64 `json:"recent_error,omitempty"`
@@ -31,20 +31,20 @@ type LearnerReport struct {
 	RMSE          *float64 `json:"rmse,omitempty"`
 	RecentMAE     *float64 `json:"recent_mae,omitempty"`
 	RecentRMSE    *float64 `json:"recent_rmse,omitempty"`
-	// Compared has the loss of the learner less that of the lead; nil of the lead.
+	// Compared is the loss of the learner minus that of the lead; nil for the lead.
 	Compared *Comparison `json:"compared,omitempty"`
 }
 
-// Comparison is a measure.Paired for scripts.
+// Comparison is a measure.Paired as JSON.
 type Comparison struct {
 	measure.DifferenceReport                          // of all blocks since record From
 	From                     uint64                   `json:"from"`
 	WindowRecords            uint64                   `json:"window_records"`
-	Window                   measure.DifferenceReport `json:"window"`          // the latest whole window
+	Window                   measure.DifferenceReport `json:"window"`          // the latest complete window
 	Previous                 measure.DifferenceReport `json:"previous_window"` // the one before it
 }
 
-// LearnerReports returns what a Status says of several learners; nil of one alone.
+// LearnerReports returns the part of a Status about several learners; nil for a single one.
 func LearnerReports(s *run.Status) (out []LearnerReport) {
 	for i := range s.Contest {
 		x := &s.Contest[i]
@@ -79,7 +79,7 @@ func (t *site) learners(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"learners": list})
 }
 
-// promoteTimeout bounds the wait for the checkpoint that has a promotion.
+// promoteTimeout limits the wait for the checkpoint with a promotion.
 const promoteTimeout = time.Minute
 
 // promote answers POST /v1/promote, with {"name": NAME}.
@@ -98,7 +98,7 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, `want {"name": NAME}, the learner that is to have the lead`, "body")
 		return
 	}
-	// One that is asked for comes though its client goes.
+	// A requested promotion happens even if its client disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), promoteTimeout)
 	defer cancel()
 	err := t.service.Promote(ctx, asked.Name)
@@ -114,7 +114,7 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// chosen returns the model of the learner that a query names, the current one where it names none. Where it returns nil it
+// chosen returns the model of the learner that a query names, or the current one without a name. If it returns nil, it
 // has answered with an error.
 func (s *models) chosen(w http.ResponseWriter, r *http.Request) *served.Model {
 	name := r.URL.Query().Get("name")

@@ -1,6 +1,6 @@
 package serve
 
-// This file holds the table of metrics for Prometheus.
+// This file holds the table of Prometheus metrics.
 
 import (
 	"cmp"
@@ -28,10 +28,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metric is one row of the table of metrics. Its values are read when somebody
-// asks, from what the run publishes: counting costs an event nothing.
+// metric is one row of the table of metrics. Its values are read from what the run publishes when a scrape asks, so
+// counting costs nothing per event.
 type metric struct {
-	name   string // with its prefix blankout_
+	name   string // with the prefix blankout_
 	kind   prometheus.ValueType
 	labels []string
 	help   string
@@ -43,30 +43,30 @@ const (
 	gauge   = prometheus.GaugeValue
 )
 
-// view is what one scrape sees.
+// view is the data of one scrape.
 type view struct {
 	status     *run.Status
 	learns     bool
 	notReady   string
 	partitions []run.PartitionStatus
-	source     *stream.ConsumerStats // nil if the source is no topic
-	group      *group.Status         // nil for a learner that is alone
+	source     *stream.ConsumerStats // nil if the source is not a topic
+	group      *group.Status         // nil for a learner without a group
 	registry   *registry.Client      // nil if records need no schemas
-	model      *served.Model         // that readers get, nil before the first
+	model      *served.Model         // the published model, nil before the first
 	predicting *predict.Stats        // nil if no topic is scored
 	places     []destinationView     // of snapshots
 	requests   requests              // for predictions
 	sent       requests              // for the model
 	open       float64               // HTTP connections
-	closed     float64               // of them, for want of a place
+	closed     float64               // closed connections, for lack of a place
 	diskFree   int64                 // -1 if unknown
 	norm       float64               // of its weights
 	version    string
 }
 
-// metrics is the table; docs/reference.md is generated from it. There is never a
-// label by feature, key or event, and one by field only for the metricFields worst of
-// those with an alarm: the number of time series is small and bounded.
+// metrics is the table. docs/reference.md is generated from it. No metric has a label by feature, key or event, and
+// only the metricFields worst fields with an alarm have a label by field, so the number of time series is small and
+// bounded.
 var metrics = slices.Concat(mainMetrics, fieldMetrics)
 
 var mainMetrics = []metric{
@@ -221,7 +221,7 @@ var mainMetrics = []metric{
 		})},
 	{"blankout_learner_events", gauge, nil, "Events learned, including before a restart.",
 		func(v *view, emit func(float64, ...string)) {
-			if !v.status.Started.IsZero() { // before, the state is not known
+			if !v.status.Started.IsZero() { // unknown before
 				emit(float64(v.status.Learner.Events))
 			}
 		}},
@@ -389,7 +389,7 @@ var mainMetrics = []metric{
 	{"blankout_forecast_error_ratio", gauge, []string{"loss", "deleted"}, "Expected error if that fraction of the features goes missing, declared or silently.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Learner.Numbers != nil {
-				return // these are root mean squared errors, no shares
+				return // these are root mean squared errors, not shares
 			}
 			f := &v.status.Learner.Forecast
 			if f.Level == "" {
@@ -567,7 +567,7 @@ var mainMetrics = []metric{
 		fromGroup(func(s *group.Status) float64 { return unix(s.SnapshotAt) })},
 }
 
-// flag returns 1 for true and 0 for false, as metrics have it.
+// flag returns 1 for true and 0 for false.
 func flag(b bool) float64 {
 	if b {
 		return 1
@@ -575,7 +575,7 @@ func flag(b bool) float64 {
 	return 0
 }
 
-// gaugeOf returns the number that x points at, NaN for nil.
+// gaugeOf returns *x, or NaN for nil.
 func gaugeOf(x *float64) float64 {
 	if x == nil {
 		return math.NaN()
@@ -592,8 +592,7 @@ func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, 
 	}
 }
 
-// ofTwo reads a measure of two classes.
-// ofNumbers emits a measure of targets that are numbers, by span.
+// ofNumbers emits a measure of numeric targets by span.
 func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if n := v.status.Learner.Numbers; n != nil {
@@ -636,7 +635,7 @@ func byPlace(read func(destinationView, func(float64, ...string))) func(*view, f
 	}
 }
 
-// byLearner emits a number of each of several learners of a stream.
+// byLearner emits a number for each of several learners of a stream.
 func byLearner(read func(*LearnerReport) *float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range LearnerReports(v.status) {
@@ -647,7 +646,7 @@ func byLearner(read func(*LearnerReport) *float64) func(*view, func(float64, ...
 	}
 }
 
-// byLearnerSpan emits two numbers of each of several learners of a stream.
+// byLearnerSpan emits two numbers for each of several learners of a stream.
 func byLearnerSpan(read func(*LearnerReport) (total, window *float64)) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range LearnerReports(v.status) {
@@ -698,8 +697,8 @@ func fromGroup(read func(*group.Status) float64) func(*view, func(float64, ...st
 	}
 }
 
-// byPartition emits a number of each partition, none where it is below 0 and so unknown: a sum
-// over partitions must not become NaN.
+// byPartition emits a number for each partition. It skips unknown ones, which are below 0, because a sum over
+// partitions must not become NaN.
 func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.partitions {
@@ -710,7 +709,7 @@ func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float6
 	}
 }
 
-// fromLabels is a metric of labels that come later, where there are any.
+// fromLabels is a metric of labels that arrive later, if there are any.
 func fromLabels(f func(c *run.LabelCounts, emit func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if v.status.Labels != nil {
@@ -726,7 +725,7 @@ func bySpan(read func(measure.Classes) float64) func(*view, func(float64, ...str
 	}
 }
 
-// byAge emits what answers lose by the age of the weights, where labels are numbers or, otherwise, classes.
+// byAge emits the losses of predictions by the age of the weights, for numbers or for classes.
 func byAge(numbers bool, read func(measure.Aged) (old, fresh *float64)) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range v.status.Learner.ByAge {
@@ -745,7 +744,7 @@ func byAge(numbers bool, read func(measure.Aged) (old, fresh *float64)) func(*vi
 	}
 }
 
-// unix returns a time as a metric has it, NaN for none.
+// unix returns a time in seconds, NaN for none.
 func unix(t time.Time) float64 {
 	if t.IsZero() {
 		return math.NaN()
@@ -753,14 +752,14 @@ func unix(t time.Time) float64 {
 	return float64(t.UnixNano()) / 1e9
 }
 
-// collector gives the table to Prometheus.
+// collector provides the table to Prometheus.
 type collector struct {
 	service     Service
 	models      *models
 	connections *connections
 	descs       []*prometheus.Desc
 
-	mu    sync.Mutex // of the norm, which costs a walk over the model
+	mu    sync.Mutex // of the norm, which takes a pass over the model
 	model *served.Model
 	norm  float64
 }
@@ -835,7 +834,7 @@ func (c *collector) view() *view {
 	return v
 }
 
-// largestClasses returns the classes with the most events, at most n of those that have any, in their order.
+// largestClasses returns the at most n classes with the most events, in their order. It skips classes without events.
 func largestClasses(classes []measure.ClassCoverage, n int) (out []measure.ClassCoverage) {
 	least := 1.0
 	if len(classes) > n {

@@ -1,6 +1,6 @@
 package serve
 
-// This file holds the endpoints of the model: its file, its weights, and predictions.
+// This file implements the endpoints of the model: its file, its weights, and predictions.
 
 import (
 	"bufio"
@@ -25,14 +25,14 @@ import (
 	"blankout/stream/record"
 )
 
-// Latest returns a function that gives the model which a Runner has published last as
-// its readers get it, nil before the first. Many goroutines may call it.
+// Latest returns a function that returns the model last published by a Runner, nil before the first. Many goroutines
+// may call it.
 func Latest(published func() *run.Published, recordConfig record.Config) func() *served.Model {
 	return LatestAs(published, func(string) *record.Config { return &recordConfig })
 }
 
-// LatestAs is Latest where how events are written depends on the learner, and may be found out later: asked returns another
-// Config then.
+// LatestAs is Latest for several learners, whose record formats may differ and be detected later: asked then returns
+// another Config.
 func LatestAs(published func() *run.Published, asked func(learner string) *record.Config) func() *served.Model {
 	var mu sync.Mutex
 	var last *run.Published
@@ -54,8 +54,8 @@ func LatestAs(published func() *run.Published, asked func(learner string) *recor
 	}
 }
 
-// NamedAs returns a function that gives the model which a Runner has published last of the learner of a name, nil where it has
-// none of that name; see LatestAs.
+// NamedAs returns a function that returns the model last published for the learner of a name, nil if there is none. See
+// LatestAs.
 func NamedAs(published func() *run.Published, asked func(learner string) *record.Config) func(learner string) *served.Model {
 	var mu sync.Mutex
 	models := map[string]func() *served.Model{}
@@ -86,12 +86,11 @@ func NamedAs(published func() *run.Published, asked func(learner string) *record
 	}
 }
 
-// models answers with the current model and with what it predicts, which is what
-// clients of the model predict.
+// models answers with the current model and its predictions, which are the same as those of the model's clients.
 type models struct {
 	config Config
 	take   func() *served.Model // the current model, or nil
-	// learner returns the model of the learner of a name, nil for none; the function is nil of one learner alone.
+	// learner returns the model of the learner of a name, nil for none. The function is nil for a single learner.
 	learner func(name string) *served.Model
 
 	predicting gate
@@ -107,7 +106,7 @@ func newModels(c Config, s Service) *models {
 	}
 }
 
-// current returns the current model. Where it returns nil it has answered with an error.
+// current returns the current model. If it returns nil, it has answered with an error.
 func (s *models) current(w http.ResponseWriter, r *http.Request) *served.Model {
 	m := s.take()
 	if m == nil {
@@ -116,8 +115,8 @@ func (s *models) current(w http.ResponseWriter, r *http.Request) *served.Model {
 	return m
 }
 
-// tag is the ETag of a model. The time is in it for the case that a learner
-// begins anew in another directory, and its versions with it.
+// tag returns the ETag of a model. It contains the time, in case a learner starts again in another directory with new
+// versions.
 func tag(m *served.Model, form string) string {
 	if m.Learner != "" {
 		form += "-" + m.Learner
@@ -125,8 +124,8 @@ func tag(m *served.Model, form string) string {
 	return fmt.Sprintf(`"%x-%x%s"`, m.Version, m.At.UnixNano(), form)
 }
 
-// get answers GET /v1/model: the model as a file, or under Accept:
-// application/json its head and curves, with ?weights=1 its weights too.
+// get answers GET /v1/model: the model as a file or, for Accept: application/json, its header and curves, with
+// ?weights=1 its weights too.
 func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	m := s.chosen(w, r)
 	if m == nil {
@@ -174,14 +173,13 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 		err = m.Encode(out)
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client sees that the answer is cut
+		panic(http.ErrAbortHandler) // the client sees that the response is cut off
 	}
 	ok = true
 }
 
-// A model is sent to a limited number of clients at a time, because it stays in memory,
-// beside newer ones, while it is being sent. A client that takes less than sendingRate bytes a second for
-// Config.ClientTimeout is cut off.
+// Only a limited number of clients receive a model at the same time, because a model stays in memory while it is sent.
+// A client that receives less than sendingRate bytes a second for Config.ClientTimeout is cut off.
 const (
 	maxSending  = 4
 	sendingRate = 1 << 16
@@ -196,8 +194,8 @@ func matches(header, etag string) bool {
 	return false
 }
 
-// place is where a model belongs in the stream: the answer to
-// GET /v1/model/offsets and the beginning of the model in JSON.
+// place is the position of a model in the stream: the response to GET /v1/model/offsets and the beginning of the model
+// as JSON.
 type place struct {
 	Version uint64        `json:"version"`
 	Learner string        `json:"learner,omitempty"` // of several learners of a stream
@@ -219,7 +217,7 @@ func (s *models) offsets(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, placeOf(m))
 }
 
-// column is a event.Column in JSON.
+// column is an event.Column as JSON.
 type column struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
@@ -227,8 +225,8 @@ type column struct {
 	model.Standardization
 }
 
-// writeJSON writes the model as one JSON object, with the curves of a linear one, and if asked
-// with its weights, one column at a time.
+// writeJSON writes the model as one JSON object, with the curves of a linear one and, if requested, its weights, one
+// column at a time.
 func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool) error {
 	where, err := json.Marshal(placeOf(m))
 	if err != nil {
@@ -280,8 +278,8 @@ func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool)
 	return out.Flush()
 }
 
-// defaultLargest is how many of the largest weights are returned for each class unless ?n
-// asks for another number; there are never more than maxLargest.
+// defaultLargest is the number of largest weights returned for each class, unless ?n says otherwise. maxLargest is the
+// maximum.
 const (
 	defaultLargest = 20
 	maxLargest     = 1000
@@ -293,8 +291,8 @@ type weight struct {
 	Weight  float64 `json:"weight"` // of the standardized feature
 }
 
-// largest answers GET /v1/model/largest: by output the weights that are farthest from 0,
-// largest first. With two classes there is one output, the positive class.
+// largest answers GET /v1/model/largest: by output the weights with the largest size, largest first. For two classes
+// there is one output, the positive class.
 func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 	n, ok := asked(w, r, "n", "weights", 1, maxLargest, defaultLargest)
 	if !ok {
@@ -334,7 +332,7 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, answer)
 }
 
-// outputName is the class that output k speaks for.
+// outputName returns the class of output k.
 func outputName(m *served.Model, k int) string {
 	if m.Outputs == 1 {
 		k = len(m.Schema.Classes) - 1
@@ -345,7 +343,7 @@ func outputName(m *served.Model, k int) string {
 	return m.Schema.Classes[k]
 }
 
-// largestWeights remembers the largest weights of the model it was asked about last.
+// largestWeights caches the largest weights of the last requested model.
 type largestWeights struct {
 	mu      sync.Mutex
 	model   *served.Model
@@ -358,7 +356,7 @@ type columnWeight struct {
 	weight float64
 }
 
-// of returns those of a model. What it returns is shared.
+// of returns the largest weights of a model. The caller must not change them.
 func (l *largestWeights) of(m *served.Model, linear *model.Linear) (columns int, largest [][]columnWeight) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,7 +1,6 @@
 package serve
 
-// This file serves the page for people, and the events that it shows. The folder page holds its
-// parts.
+// This file serves the web page and its events. The folder page holds its parts.
 
 import (
 	"crypto/sha256"
@@ -22,19 +21,18 @@ import (
 	"blankout/online/watch"
 )
 
-// pages is what / and /page/ serve: the page, its script, and uPlot, which draws its
-// charts. They ask for nothing but this server's own endpoints.
-//
+// pages holds the content of / and /page/: the page, its scripts, and uPlot, which draws its charts. They request only
+// this server's own endpoints.
 
 //go:embed page
 var pages embed.FS
 
-// policy is the page's content security policy: it may run the scripts of this server
-// and ask it, nothing else.
+// policy is the content security policy of the page: it may run the scripts of this server and request its endpoints,
+// nothing else.
 const policy = "default-src 'none'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self'"
 
-// pageTypes are the media types of the page's files by extension. The system's own table
-// differs from machine to machine.
+// pageTypes holds the media types of the page's files by extension. The table of the operating system differs between
+// machines.
 var pageTypes = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 // servePage answers GET / and GET /page/FILE.
@@ -65,13 +63,13 @@ func servePage(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(data)
 }
 
-// Point is a moment of a run, as the page draws it. What is undefined is null.
+// Point is the state of a run at one time, for the charts. Undefined values are null.
 type Point struct {
 	Time    int64    `json:"t"`       // milliseconds since 1970
-	Records uint64   `json:"records"` // counted in since the start
+	Records uint64   `json:"records"` // processed since the start
 	Lag     *float64 `json:"lag"`
-	// Error is recent, a share, and Loss the recent log-loss, nats. Where labels are numbers,
-	// they are the mean absolute error and the root of the mean squared one.
+	// Error is the recent error as a share, and Loss the recent log-loss in nats. For numeric labels they are the mean
+	// absolute error and the root mean squared error.
 	Error   *float64 `json:"error"`
 	Total   *float64 `json:"error_total"`
 	Loss    *float64 `json:"loss"`
@@ -107,25 +105,24 @@ func lag(v *view) *float64 {
 	return &sum
 }
 
-// Report is what a server-sent event "status" holds: all that the page shows of
-// the moment.
+// Report is the content of a server-sent event "status": everything on the page about the present.
 type Report struct {
 	Point
 	Name       string                  `json:"name,omitempty"` // see Config.Name
 	Version    string                  `json:"version"`
 	NotReady   string                  `json:"not_ready"`
-	Ended      bool                    `json:"ended,omitempty"` // there is no more to learn from
-	Reporting  bool                    `json:"reporting"`       // GET /v1/reports is there
-	Group      bool                    `json:"group"`           // GET /v1/group is there
-	CanOmit    bool                    `json:"without"`         // GET /v1/without is there
+	Ended      bool                    `json:"ended,omitempty"` // no more events will come
+	Reporting  bool                    `json:"reporting"`       // GET /v1/reports exists
+	Group      bool                    `json:"group"`           // GET /v1/group exists
+	CanOmit    bool                    `json:"without"`         // GET /v1/without exists
 	Started    *int64                  `json:"started"`
 	Learned    uint64                  `json:"learned"`
 	Unlabeled  uint64                  `json:"unlabeled"`
-	Events     uint64                  `json:"events"` // the state was learned from
+	Events     uint64                  `json:"events"` // number of learned events
 	Partitions []partition             `json:"partitions"`
 	TotalLoss  *float64                `json:"loss_total"`
 	AUC        *float64                `json:"auc"`
-	Baselines  watch.BaselineReport    `json:"baselines"` // errors in percent where labels are classes
+	Baselines  watch.BaselineReport    `json:"baselines"` // errors in percent for classes
 	Features   int                     `json:"features"`
 	Classes    []class                 `json:"classes"`
 	Level      string                  `json:"noise_level"`
@@ -145,11 +142,11 @@ type Report struct {
 	Age        *float64                `json:"newest_age_seconds"`
 	Predicting *predicting             `json:"predictions,omitempty"`
 	Places     []placeReport           `json:"snapshots,omitempty"`
-	Labels     *run.LabelCounts        `json:"labels,omitempty"`   // that come later
-	Learners   []LearnerReport         `json:"learners,omitempty"` // several of one stream
+	Labels     *run.LabelCounts        `json:"labels,omitempty"`   // labels that arrive later
+	Learners   []LearnerReport         `json:"learners,omitempty"` // several learners of one stream
 }
 
-// predicting is about the topic of predictions.
+// predicting describes the topic of predictions.
 type predicting struct {
 	Scored    uint64   `json:"scored"`
 	Refused   uint64   `json:"refused"`
@@ -160,7 +157,7 @@ type predicting struct {
 	Trouble   string   `json:"trouble,omitempty"`
 }
 
-// placeReport is about a place that snapshots are handed on to.
+// placeReport describes a destination of snapshots.
 type placeReport struct {
 	Place     string `json:"place"`
 	Version   uint64 `json:"version"`
@@ -193,9 +190,9 @@ type saved struct {
 	Failed uint64  `json:"failed"`
 }
 
-// adoption is about the exact solutions that become the live state.
+// adoption describes the exact solutions that replace the live weights.
 type adoption struct {
-	Adopting uint64 `json:"adopting"` // records whose solution is under way, 0 if none is
+	Adopting uint64 `json:"adopting"` // position of the solution in progress, in records; 0 if there is none
 	Adopted  uint64 `json:"adopted"`  // since the start
 	Refused  uint64 `json:"refused"`
 }
@@ -289,13 +286,12 @@ func milli(t time.Time) *int64 {
 	return &ms
 }
 
-// maxWatchers is how many may listen to GET /v1/events at a time, and no more than
-// half of all connections.
+// maxWatchers is the largest number of clients of GET /v1/events at the same time. They also use at most half of all
+// connections.
 const maxWatchers = 64
 
-// events answers GET /v1/events: one event "history", the run so far, and one "marks",
-// what happened in it; then every second one "status", and "marks" again when there are
-// more.
+// events answers GET /v1/events: one event "history", the run so far, and one "marks", its events. Then every second
+// one "status", and "marks" again when there are new ones.
 func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.watchers <- struct{}{}:
@@ -306,9 +302,9 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies: pass it on at once
+	w.Header().Set("X-Accel-Buffering", "no") // proxies must not buffer it
 	out := http.NewResponseController(w)
-	// The time limits of other requests would end this one too early.
+	// The timeouts of other requests would end this one too early.
 	if err := out.SetReadDeadline(time.Time{}); err != nil {
 		fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
 		return

@@ -1,6 +1,6 @@
 package serve
 
-// This file predicts: POST /v1/predict, and what other questions for predictions share.
+// This file implements POST /v1/predict, and what other prediction requests share.
 
 import (
 	"bufio"
@@ -27,17 +27,16 @@ type answer struct {
 	Where string `json:"where,omitempty"`
 }
 
-// A request may bring maxEvents events and ask for the maxExplain features that
-// matter most in each, and for maxNumbers numbers in all: those of an event are
-// its classes and the features named.
+// A request may have maxEvents events, ask for the maxExplain features that matter most in each, and for maxNumbers
+// numbers in total. The numbers of an event are those of its classes and of the listed features.
 const (
 	maxEvents  = 1 << 16
 	maxExplain = 100
 	maxNumbers = 1 << 20
 )
 
-// limited answers requests for predictions by answer when it is their turn: what they take
-// of memory and of the processors that learn is bounded.
+// limited answers prediction requests when it is their turn, which limits their memory and the processor time that they
+// take from learning.
 func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.predicting.enter(w, r) {
@@ -51,8 +50,8 @@ func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok boo
 	}
 }
 
-// question reads what a request for predictions brings: the current model and the body.
-// Where it returns false it has answered with an error.
+// question returns the current model and the body of a prediction request. If it returns false, it has answered with an
+// error.
 func (s *models) question(w http.ResponseWriter, r *http.Request) (m *served.Model, body []byte, ok bool) {
 	if !plain(w, r) {
 		return nil, nil, false
@@ -64,7 +63,7 @@ func (s *models) question(w http.ResponseWriter, r *http.Request) (m *served.Mod
 	return m, body, ok
 }
 
-// plain says whether a body is not compressed; one that is, it answers with an error.
+// plain reports whether a body is not compressed. If it is compressed, plain answers with an error.
 func plain(w http.ResponseWriter, r *http.Request) bool {
 	coding := r.Header.Get("Content-Encoding")
 	if coding == "" || strings.EqualFold(coding, "identity") {
@@ -75,7 +74,7 @@ func plain(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// body reads a body. Where it returns false it has answered with an error.
+// body reads a body. If it returns false, it has answered with an error.
 func (c Config) body(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.MaxBody))
 	if err == nil {
@@ -89,8 +88,8 @@ func (c Config) body(w http.ResponseWriter, r *http.Request) (body []byte, ok bo
 	return nil, false
 }
 
-// mostEvents is how many events a request may bring, where each has explain features
-// named, and of how many numbers the answer to one of them is.
+// mostEvents returns the largest number of events in a request with explain features each, and the number of numbers in
+// the response to one of them.
 func mostEvents(m *served.Model, explain int) (most, each int) {
 	each = max(m.Outputs, len(m.Schema.Classes)) + explain
 	return min(maxEvents, max(1, maxNumbers/max(1, each))), each
@@ -101,9 +100,8 @@ func failTooMany(w http.ResponseWriter, most, each int) {
 		most, maxEvents, maxNumbers/maxEvents, each), "body")
 }
 
-// predict answers POST /v1/predict: events in the stream's format, one a line,
-// in JSON also one after another or in an array. Labels are ignored. It returns
-// whether the request has been answered with predictions.
+// predict answers POST /v1/predict: events in the format of the stream, one a line. JSON events may also follow one
+// another or be in an array. Labels are ignored. It returns whether it has answered with predictions.
 func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	explain, ok := asked(w, r, "explain", "features", 0, maxExplain, 0)
 	if !ok {
@@ -141,7 +139,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := writePredictions(ctx, out, m, events, explain, s.config); err != nil {
 		if out.began {
-			panic(http.ErrAbortHandler) // the client sees that the answer is cut
+			panic(http.ErrAbortHandler) // the client sees that the response is cut off
 		}
 		failLate(w, r, s.config.AnswerTimeout)
 		return false
@@ -153,8 +151,8 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", timeout), r.URL.Path)
 }
 
-// predict predicts an event. It refuses one of which the model knows no feature, unless
-// Config.Unseen says answer.
+// predict predicts an event. It rejects an event whose features are all unknown to the model, unless Config.Unseen is
+// answer.
 func (c Config) predict(m *served.Model, event []byte, explain int) (served.Prediction, error) {
 	p, err := m.Predict(event, explain)
 	if err == nil && p.OnlyUnseen && c.Unseen == unseenRefuse {
@@ -163,9 +161,9 @@ func (c Config) predict(m *served.Model, event []byte, explain int) (served.Pred
 	return p, err
 }
 
-// writePredictions writes the answer, one event after the other, until ctx ends.
+// writePredictions writes the response, event by event, until ctx ends.
 func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events [][]byte, explain int, c Config) error {
-	// Most requests bring one event: 64 KB for each would be most of what the program allocates.
+	// Most requests have one event. 64 KB for each would be most of the memory that the program allocates.
 	out := bufio.NewWriterSize(w, min(1<<16, len(events)<<10))
 	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":[`, m.Version, m.Events)
 	for i, event := range events {
@@ -193,12 +191,11 @@ func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events 
 	return out.Flush()
 }
 
-// errTooMany says that a body holds more events than a request may bring.
+// errTooMany says that a body has more events than allowed.
 var errTooMany = errors.New("too many events")
 
-// split takes a body apart into events: JSON values, the elements of a JSON
-// array, or lines of text. They share its memory. With an error it returns the
-// events before it; errTooMany comes as soon as there are more than most.
+// split splits a body into events: JSON values, the elements of a JSON array, or lines of text. They share its memory.
+// With an error it returns the events before it. It returns errTooMany as soon as there are more than most.
 func split(body []byte, most int) (events [][]byte, err error) {
 	text := bytes.TrimSpace(body)
 	if len(text) == 0 {
@@ -209,7 +206,7 @@ func split(body []byte, most int) (events [][]byte, err error) {
 			if len(bytes.TrimSpace(line)) == 0 {
 				continue
 			}
-			line = bytes.TrimRight(line, "\r\n") // a tab may stand before a value or behind it
+			line = bytes.TrimRight(line, "\r\n") // a tab may stand before or after a value
 			if len(events) == most {
 				return events, errTooMany
 			}
@@ -224,7 +221,7 @@ func split(body []byte, most int) (events [][]byte, err error) {
 			return nil, err
 		}
 	}
-	var event json.RawMessage // one memory for all: what counts is where it ends
+	var event json.RawMessage // one buffer for all: only the end matters
 	for !array || d.More() {
 		if err := d.Decode(&event); err == io.EOF && !array {
 			return events, nil
@@ -246,7 +243,7 @@ func split(body []byte, most int) (events [][]byte, err error) {
 	return events, nil
 }
 
-// withoutHeader leaves out a first line that names the columns of CSV.
+// withoutHeader removes a first line that names the columns of CSV.
 func withoutHeader(events [][]byte, c record.Config) [][]byte {
 	if len(events) > 0 && slices.Equal(strings.Split(strings.ReplaceAll(string(events[0]), `"`, ""), c.Separator), c.Columns) {
 		return events[1:]
@@ -254,7 +251,7 @@ func withoutHeader(events [][]byte, c record.Config) [][]byte {
 	return events
 }
 
-// cut returns err or, where the text has ended too early, an error that says so.
+// cut returns err or, if the text ended too early, an error that says so.
 func cut(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

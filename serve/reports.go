@@ -1,6 +1,6 @@
 package serve
 
-// This file holds the reports of validations.
+// This file stores the reports of validations.
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"blankout/batch"
 )
 
-// Reports keeps the newest validation reports, also as JSON files ID.json of a
-// directory. It is safe for concurrent use.
+// Reports stores the newest validation reports, also as JSON files ID.json in a directory. It is safe for concurrent
+// use.
 type Reports struct {
 	directory string // "" keeps them in memory only
 	keep      int
@@ -27,8 +27,8 @@ type Reports struct {
 	list []*batch.Validation // newest first
 }
 
-// OpenReports reads the reports of a directory, which need not exist. It returns
-// the names of files that are no reports: they are left alone.
+// OpenReports reads the reports of a directory, which need not exist. It also returns the names of files that are not
+// reports, and ignores them.
 func OpenReports(directory string, keep int) (_ *Reports, foreign []string, err error) {
 	r := &Reports{directory: directory, keep: keep}
 	if directory == "" {
@@ -56,7 +56,7 @@ func OpenReports(directory string, keep int) (_ *Reports, foreign []string, err 
 
 const reportSuffix = ".json"
 
-// Add keeps a report under its ID; what is too old goes.
+// Add stores a report under its ID, and removes reports that are too old.
 func (r *Reports) Add(v *batch.Validation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,14 +91,14 @@ func (r *Reports) Add(v *batch.Validation) error {
 	return err
 }
 
-// List returns the reports, newest first. They are shared.
+// List returns the reports, newest first. The caller must not change them.
 func (r *Reports) List() []*batch.Validation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.list)
 }
 
-// Get returns the report of an ID, or the newest for "latest"; nil if it has none.
+// Get returns the report with an ID, or the newest for "latest", or nil.
 func (r *Reports) Get(id string) *batch.Validation {
 	for _, v := range r.List() {
 		if v.ID == id || id == "latest" {
@@ -122,12 +122,12 @@ type reportSummary struct {
 	Certificate *float64 `json:"certificate"`
 	LiveError   *float64 `json:"error_live"`
 	ExactError  *float64 `json:"error_exact"`
-	// Where labels are numbers, instead.
+	// For numeric labels, instead.
 	LiveRMSE  *float64 `json:"rmse_live,omitempty"`
 	ExactRMSE *float64 `json:"rmse_exact,omitempty"`
 }
 
-// answerList answers GET /v1/reports, answer GET /v1/reports/ID.
+// answerList answers GET /v1/reports. answer answers GET /v1/reports/ID.
 func (r *Reports) answerList(w http.ResponseWriter, _ *http.Request) {
 	out := []reportSummary{}
 	for _, v := range r.List() {

@@ -1,9 +1,8 @@
-// Package serve shows a running learner over HTTP: a page for people, metrics for
-// Prometheus, health and readiness, the current model, and predictions by it.
+// Package serve serves a running learner over HTTP: a web page, Prometheus metrics, health and readiness, the current
+// model, and its predictions.\
 //
-// A [Server] only reads what the run publishes, immutable values behind atomic
-// pointers: however many ask, learning is not held up. It listens on loopback
-// unless told otherwise.
+// A [Server] only reads what the run publishes: immutable values behind atomic pointers. So requests never delay
+// learning. It listens on loopback by default.
 package serve
 
 import (
@@ -38,19 +37,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Config is the section [http] of the configuration. config/blankout.toml says what
-// each key means; the comments here say what a program needs beyond that.
+// Config is the section [http] of the configuration. config/blankout.toml explains each key. The comments here add what
+// a program needs.
 type Config struct {
 	Address string `toml:"address"` // host:port to listen on; "" serves nothing, port 0 takes a free one
-	// Public allows an address that other machines reach without a token or
-	// without TLS: anyone who reaches it can read the model and ask for predictions.
+	// Public allows an address that other machines can reach, without a token or without TLS. Anyone who reaches it can
+	// read the model and request predictions.
 	Public bool     `toml:"public"`
 	Hosts  []string `toml:"hosts"`
-	// The token that every request must bring, but those for health, is in the
-	// file TokenFile, or else in the environment variable named TokenEnv; where
-	// neither holds a token, requests need none.
+	// Every request except health checks needs the token in the file TokenFile, or else in the environment variable
+	// TokenEnv. If neither has a token, requests need none.
 	TokenEnv       string        `toml:"-"`
-	TokenFile      string        `toml:"token_file"` // a newline at its end is dropped
+	TokenFile      string        `toml:"token_file"` // a final newline is dropped
 	CertFile       string        `toml:"cert_file"`
 	KeyFile        string        `toml:"key_file"`
 	ClientCAFile   string        `toml:"client_ca_file"`
@@ -60,20 +58,20 @@ type Config struct {
 	ClientTimeout  time.Duration `toml:"-"`
 	AnswerTimeout  time.Duration `toml:"-"`
 	MaxConnections int           `toml:"-"`
-	Name           string        `toml:"name"` // of this learner, for people
+	Name           string        `toml:"name"` // of this learner, for display
 	Unseen         string        `toml:"unseen"`
-	Learn          bool          `toml:"learn"` // take events to be learned
+	Learn          bool          `toml:"learn"` // accept events to learn
 }
 
 // The values of Config.Unseen.
 const unseenRefuse, unseenAnswer = "refuse", "answer"
 
-// DefaultConfig returns the values of an empty section.
+// DefaultConfig returns the settings of an empty section.
 func DefaultConfig() Config {
 	return Config{Address: "127.0.0.1:8642", TokenEnv: "BLANKOUT_HTTP_TOKEN", MaxBody: 8 << 20, MaxPredicting: 16, ClientTimeout: 10 * time.Second, AnswerTimeout: 30 * time.Second, MaxConnections: 1024, Unseen: unseenRefuse}
 }
 
-// Check returns the first thing wrong with the configuration; it names the key.
+// Check returns the first error in the configuration, with its key.
 func (c Config) Check() error {
 	if c.Unseen != unseenRefuse && c.Unseen != unseenAnswer {
 		return event.KeyErrorf("unseen", "unseen: %q, want %s or %s", c.Unseen, unseenRefuse, unseenAnswer)
@@ -91,47 +89,46 @@ func (c Config) Check() error {
 	return c.checkAccess(host)
 }
 
-// Service is what a Server shows. Its functions are called by many goroutines.
+// Service is what a Server serves. Many goroutines call its functions.
 type Service struct {
 	Version string // of the program
-	// Status is a Runner's; nil for a service that does not learn.
+	// Status is that of a Runner; nil for a service that does not learn.
 	Status func() *run.Status
-	// Model returns the newest model, nil before the first: the Latest of a Runner, or
-	// the one of a learner elsewhere that is followed. The function itself may be nil.
+	// Model returns the newest model, nil before the first: the Latest of a Runner, or that of a followed learner
+	// elsewhere. The function itself may be nil.
 	Model func() *served.Model
-	// Source returns the counters of the Consumer, or nil before it is open. The
-	// function itself may be nil.
+	// Source returns the counters of the Consumer, nil before it is open. The function itself may be nil.
 	Source func() *stream.ConsumerStats
-	// Registry is where the schemas of records come from; nil if they need none.
+	// Registry provides the schemas of records; nil if they need none.
 	Registry *registry.Client
-	// Predictions tells how a topic is being scored; nil if none is.
+	// Predictions returns the state of scoring a topic; nil if none is scored.
 	Predictions func() *predict.Stats
-	// Snapshots returns the places that models are handed on to, nil while there are
-	// none. The function itself may be nil.
+	// Snapshots returns the destinations of models, nil while there are none. The function itself may be nil.
 	Snapshots func() *Snapshots
-	// DiskFree returns how many bytes are free where checkpoints are kept; may be nil.
+	// DiskFree returns the number of free bytes on the disk of the checkpoints. It may be nil.
 	DiskFree func() (int64, error)
-	// History names the file in which the page's history survives a restart; "" keeps it
-	// in memory only. OnDisk says that nothing runs: the file is read and not written.
+	// History is the file that keeps the page's history over restarts. "" keeps it in memory only. OnDisk says that
+	// nothing is running: the file is read but not written.
 	History string
 	OnDisk  bool
-	// Reports are those of validations; nil serves none.
+	// Reports holds the validation reports; nil serves none.
 	Reports *Reports
-	// Recent returns some of the newest events that had a label, the oldest first, for
-	// questions about what the model would make of them; nil answers none.
+	// Recent returns some of the newest labeled events, oldest first, for questions about the model. Nil disables
+	// these.
 	Recent func() []event.Example
-	// Learner returns the newest model of the learner of a name, nil for none; the function is nil where one learner learns alone.
+	// Learner returns the newest model of the learner of a name, nil for none. The function is nil for a single
+	// learner.
 	Learner func(name string) *served.Model
-	// Promote gives the lead to the learner of a name, and returns once a checkpoint has it; see run.Runner.Promote. nil takes no
-	// such requests.
+	// Promote makes the learner of a name the lead, and returns once a checkpoint has it; see run.Runner.Promote. Nil
+	// disables such requests.
 	Promote func(ctx context.Context, name string) error
-	// Validate asks for a validation; nil takes no such requests.
+	// Validate requests a validation. Nil disables such requests.
 	Validate func() error
-	// Learn returns what takes events to be learned, nil while it is being opened; the function is nil where none are
-	// taken.
+	// Learn returns the Acceptor of events to learn, nil while it is being opened. The function is nil if events are
+	// not accepted.
 	Learn func() Acceptor
-	// Group returns the Status of a member of a group, nil before the first; nil for a
-	// learner that is alone.
+	// Group returns the Status of a group member, nil before the first. The function is nil for a learner without a
+	// group.
 	Group func() *group.Status
 }
 
@@ -144,16 +141,14 @@ func (s Service) status() *run.Status {
 	return &run.Status{NotReady: "not started"}
 }
 
-// notReady says why events are not being consumed, or not being scored, or of what only
-// answers that there is no model: the run's
-// own reason, partitions that cannot be read, the Predictor's. "" means that
-// they are.
+// notReady returns why events are not being processed or scored: the run's own reason, partitions that cannot be read,
+// or the Predictor's reason. Without a run it is that there is no model. "" means ready.
 func (s Service) notReady() string {
 	why := s.status().NotReady
 	if why == run.Ended {
 		why = "" // the model is served as before
 	}
-	if s.Status == nil { // nothing is to be learned here
+	if s.Status == nil { // nothing is learned here
 		if why = ""; s.Predictions == nil && s.model() == nil {
 			why = "there is no model yet"
 		}
@@ -166,7 +161,7 @@ func (s Service) notReady() string {
 		why = cmp.Or(status.Trouble, status.Refused)
 	}
 	if why == "" && s.Predictions != nil {
-		// That a learner has not seen an event yet does not make the server unready.
+		// A learner that has not seen an event yet is still ready.
 		if p := s.Predictions(); p.Trouble != "" && !(p.Waiting && s.Status != nil) {
 			why = "predictions: " + p.Trouble
 		}
@@ -174,10 +169,10 @@ func (s Service) notReady() string {
 	return why
 }
 
-// ready is the answer of /readyz when everything works.
+// ready is the response of /readyz when everything works.
 type ready struct {
 	Ready   bool   `json:"ready"`
-	Waiting string `json:"waiting,omitempty"` // for what learning waits, as it should
+	Waiting string `json:"waiting,omitempty"` // what learning waits for, in normal operation
 }
 
 func (s Service) waiting() string {
@@ -206,7 +201,7 @@ func (s Service) model() *served.Model {
 	return s.Model()
 }
 
-// Server is a listening HTTP server. Its goroutines end with Close.
+// Server is a listening HTTP server. Close ends its goroutines.
 type Server struct {
 	listener net.Listener
 	http     *http.Server
@@ -214,11 +209,10 @@ type Server struct {
 	scheme   string
 	log      *slog.Logger
 	done     chan struct{}
-	failed   error // why it stopped; read after done
+	failed   error // why it stopped; read it after done
 }
 
-// CheckSecrets reads the token and the certificate, and returns the first thing
-// wrong with them.
+// CheckSecrets reads the token and the certificate, and returns the first error.
 func (c Config) CheckSecrets() error {
 	if _, err := c.token(); err != nil {
 		return err
@@ -227,7 +221,7 @@ func (c Config) CheckSecrets() error {
 	return err
 }
 
-// certificate returns what the server shows of itself, nil without TLS.
+// certificate returns the server's certificate, nil without TLS.
 func (c Config) certificate() (*tls.Config, error) {
 	if c.CertFile == "" {
 		return nil, nil
@@ -239,7 +233,7 @@ func (c Config) certificate() (*tls.Config, error) {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// Start listens on the configured address and answers until Close.
+// Start listens on the configured address and serves until Close.
 func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -284,7 +278,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 			TLSConfig:         secure,
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       30 * time.Second,
-			WriteTimeout:      2 * time.Minute, // a profile takes its time
+			WriteTimeout:      2 * time.Minute, // a profile takes time
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    1 << 16,
 			ConnState:         site.connections.note,
@@ -311,13 +305,13 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	return server, nil
 }
 
-// URL returns where the server listens, as in http://127.0.0.1:8642.
+// URL returns the server's address, as in http://127.0.0.1:8642.
 func (s *Server) URL() string { return s.scheme + "://" + s.listener.Addr().String() }
 
-// Close answers the requests under way, until ctx ends, and stops. Those that are
-// not done by then are cut off, which is no failure: their clients may ask again.
+// Close finishes running requests, until ctx ends, and stops. It cuts off requests that are not done by then. That is
+// not an error, because clients may retry.
 func (s *Server) Close(ctx context.Context) error {
-	s.site.close() // clients that listen to events would never be done
+	s.site.close() // listeners to events would never finish
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.log.Warn("HTTP requests were cut off at the stop", "err", errors.Join(err, s.http.Close()))
 	}
@@ -333,7 +327,7 @@ type site struct {
 	models      *models
 	history     history
 	connections *connections
-	watchers    chan struct{} // holds one for each listener to events
+	watchers    chan struct{} // holds one element for each listener to events
 	closing     chan struct{}
 	close       func()
 	patterns    []string // of the requests that handler answers
@@ -427,8 +421,7 @@ func (t *site) handler() http.Handler {
 	return jsonErrors(mux.ServeMux)
 }
 
-// openAPI is an OpenAPI 3.1 document of every request that a Server answers, but profiles.
-//
+// openAPI is an OpenAPI 3.1 document of all requests that a Server answers, except profiles.
 
 //go:embed openapi.json
 var openAPI []byte
@@ -439,7 +432,7 @@ func serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(openAPI)
 }
 
-// router is a mux that remembers its patterns.
+// router is a mux that records its patterns.
 type router struct {
 	*http.ServeMux
 	patterns []string
@@ -452,7 +445,7 @@ func (r *router) Handle(pattern string, h http.Handler) {
 
 func (r *router) HandleFunc(pattern string, f http.HandlerFunc) { r.Handle(pattern, f) }
 
-// reply writes a JSON answer.
+// reply writes a JSON response.
 func reply(w http.ResponseWriter, status int, body any) {
 	data, err := json.Marshal(body)
 	if err != nil {
@@ -469,8 +462,8 @@ func fail(w http.ResponseWriter, status int, what, where string) {
 	reply(w, status, map[string]string{"error": what, "where": where})
 }
 
-// asked returns the number of things that a parameter of the query asks for, from least to
-// most, or usual without one. Where ok is false it has answered with an error.
+// asked returns the value of a numeric query parameter, between least and most, or usual if it is absent. If ok is
+// false, it has answered with an error.
 func asked(w http.ResponseWriter, r *http.Request, name, things string, least, most, usual int) (n int, ok bool) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -488,8 +481,7 @@ func asked(w http.ResponseWriter, r *http.Request, name, things string, least, m
 	return 0, false
 }
 
-// jsonErrors gives the mux's own errors, of unknown paths and methods, the form
-// of all others.
+// jsonErrors gives the mux's own errors, for unknown paths and methods, the same form as all others.
 func jsonErrors(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := mux.Handler(r)

@@ -1,6 +1,6 @@
 package serve
 
-// This file hands models on to a topic, a file and an object.
+// This file sends models to a topic, a file and an object.
 
 import (
 	"context"
@@ -21,16 +21,16 @@ import (
 
 // SnapshotConfig is the section [snapshot] of the configuration.
 type SnapshotConfig struct {
-	Topic    string        `toml:"topic"`    // compacted; "" is none
-	File     string        `toml:"file"`     // replaced by every snapshot; "" is none
-	Object   event.Address `toml:"object"`   // s3://BUCKET/KEY, replaced likewise; "" is none
+	Topic    string        `toml:"topic"`    // compacted; "" means none
+	File     string        `toml:"file"`     // replaced by every snapshot; "" means none
+	Object   event.Address `toml:"object"`   // s3://BUCKET/KEY, also replaced; "" means none
 	Interval time.Duration `toml:"interval"` // between two snapshots, if there is a newer model
 }
 
-// DefaultSnapshotConfig returns the values of an empty section.
+// DefaultSnapshotConfig returns the settings of an empty section.
 func DefaultSnapshotConfig() SnapshotConfig { return SnapshotConfig{Interval: 10 * time.Second} }
 
-// Check returns the first thing wrong with the configuration; it names the key.
+// Check returns the first error in the configuration, with its key.
 func (c SnapshotConfig) Check() error {
 	if c.Interval <= 0 {
 		return event.KeyErrorf("interval", "interval: %v, want a positive time", c.Interval)
@@ -43,9 +43,8 @@ func (c SnapshotConfig) Check() error {
 	return nil
 }
 
-// Snapshots hands the newest model to a topic, a file and an object of a store, on a goroutine
-// of its own: a destination that is slow or out of reach delays no publication and gets a newer
-// model later.
+// Snapshots sends the newest model to a topic, a file and an object in a store, on its own goroutine. A destination
+// that is slow or out of reach delays no publication and gets a newer model later.
 type Snapshots struct {
 	config       SnapshotConfig
 	model        func() *served.Model
@@ -63,13 +62,12 @@ type snapshotDestination struct {
 
 type destinationStats struct {
 	published, failed uint64
-	version           uint64 // that the destination holds
+	version           uint64 // in the destination
 	when              time.Time
 	trouble           string
 }
 
-// OpenSnapshots prepares the destinations. It connects to the topic and to the store and
-// reads what they hold.
+// OpenSnapshots prepares the destinations. It connects to the topic and to the store and reads their contents.
 func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, store s3.Config, model func() *served.Model, log *slog.Logger) (*Snapshots, error) {
 	s := &Snapshots{config: c, model: model, log: log}
 	if c.Topic != "" {
@@ -87,7 +85,7 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 		}
 		if _, err := os.Stat(c.File); err == nil {
 			there, err := served.ReadFile(c.File)
-			if err != nil { // also: whatever it is, it is not ours to replace
+			if err != nil { // including unknown contents, which must not be replaced
 				return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
 			}
 			version = there.Version
@@ -110,8 +108,8 @@ func (s *Snapshots) add(name string, version uint64, write func(context.Context,
 	s.destinations = append(s.destinations, p)
 }
 
-// Version returns the largest version that a destination held when it was opened, 0
-// for none. Versions published from now on must lie above it.
+// Version returns the largest version in a destination when it was opened, 0 for none. Versions published from now on
+// must be larger.
 func (s *Snapshots) Version() uint64 {
 	v := uint64(0)
 	for _, p := range s.destinations {
@@ -120,7 +118,7 @@ func (s *Snapshots) Version() uint64 {
 	return v
 }
 
-// Run hands models on until ctx ends, and then, within five seconds, the last one.
+// Run sends models until ctx ends, and then, within five seconds, the last one.
 func (s *Snapshots) Run(ctx context.Context) {
 	tick := time.NewTicker(s.config.Interval)
 	defer tick.Stop()
@@ -162,13 +160,13 @@ func (s *Snapshots) deliver(ctx context.Context) {
 	}
 }
 
-// destinationView is what a scrape sees of a destination.
+// destinationView is the part of a scrape about a destination.
 type destinationView struct {
 	name string
 	destinationStats
 }
 
-// view returns the status of the destinations; it may be called by anyone, also of nil.
+// view returns the status of the destinations. Any goroutine may call it, also on nil.
 func (s *Snapshots) view() (out []destinationView) {
 	if s == nil {
 		return nil
@@ -179,9 +177,8 @@ func (s *Snapshots) view() (out []destinationView) {
 	return out
 }
 
-// Close ends the connections. Run must have returned. Closing does not
-// fail when the topic has not taken the last model, which is also in the checkpoint and
-// in the next run's snapshot.
+// Close closes the connections. Run must have returned. It does not fail if the topic has not accepted the last model,
+// which is also in the checkpoint and in the snapshot of the next run.
 func (s *Snapshots) Close() error {
 	if s.topic != nil {
 		if err := s.topic.Close(); err != nil {
