@@ -602,6 +602,7 @@ func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ..
 	}
 }
 
+// ofTwo emits a measure of two classes.
 func ofTwo(read func(*measure.Binary) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if b := v.status.Learner.Binary; b != nil {
