@@ -167,25 +167,18 @@ func readingsOf(d *Data, units []float64, reach reaches) *readings {
 	size := d.Columns()
 	r := &readings{make([]float64, size), make([]float64, size), make([]float64, size), make([]float64, size), slices.Repeat([]bool{true}, size)}
 	wild := make([][2]int, size) // readings below and above the others
-	for i := range d.Rows() {
-		row := d.Row(i)
-		for j, c := range row.Index {
-			x := row.At(j)
-			if units[c] != 0 {
-				x = math.Asinh(x / units[c])
-			}
-			if z := x - reach.center[c]; z < -reach.far[c] {
-				wild[c][0]++
-				continue
-			} else if z > reach.far[c] {
-				wild[c][1]++
-				continue
-			}
-			r.add(int(c), x)
+	d.eachReading(units, func(c int, x float64) {
+		switch z := x - reach.center[c]; {
+		case z < -reach.far[c]:
+			wild[c][0]++
+		case z > reach.far[c]:
+			wild[c][1]++
+		default:
+			r.add(c, x)
 			r.largest[c] = max(r.largest[c], math.Abs(x))
 			r.ones[c] = r.ones[c] && x == 1
 		}
-	}
+	})
 	for c, w := range wild {
 		center, far := r.mean[c], model.WildAt*math.Sqrt(r.m2[c]/r.n[c])
 		for side, x := range [2]float64{center - far, center + far} {

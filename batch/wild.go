@@ -27,16 +27,7 @@ type reaches struct{ center, far []float64 }
 // geometric mean of the nonzero distances.
 func (r reaches) grow(d *Data, units []float64) {
 	each := func(f func(c int, distance float64)) {
-		for i := range d.Rows() {
-			row := d.Row(i)
-			for j, c := range row.Index {
-				x := row.At(j)
-				if units[c] != 0 {
-					x = math.Asinh(x / units[c])
-				}
-				f(int(c), math.Abs(x-r.center[c]))
-			}
-		}
+		d.eachReading(units, func(c int, x float64) { f(c, math.Abs(x-r.center[c])) })
 	}
 	columns := len(r.far)
 	logs, off, farthest := make([]float64, columns), make([]float64, columns), make([]float64, columns)
@@ -81,6 +72,20 @@ func (r reaches) grow(d *Data, units []float64) {
 			} else if beyond[c] > mostWild*met[c] {
 				r.far[c], open = model.ScalerClip*nearest[c], true
 			}
+		}
+	}
+}
+
+// eachReading calls f with the compact column and the transformed value of each reading. units are those of begin.
+func (d *Data) eachReading(units []float64, f func(c int, x float64)) {
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			x := row.At(j)
+			if units[c] != 0 {
+				x = math.Asinh(x / units[c])
+			}
+			f(int(c), x)
 		}
 	}
 }
