@@ -156,7 +156,7 @@ func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, erro
 		return nil, fmt.Errorf("%d corrupted copies: want 1 to %d", copies, 1<<16)
 	}
 	if d.curves != nil {
-		return nil, fmt.Errorf("corrupted copies: %w; take a --scaler without them, or leave out the copies", ErrCurves)
+		return nil, fmt.Errorf("corrupted copies: %w; use a --scaler without them, or no copies", ErrCurves)
 	}
 	if d.corruption != nil {
 		return nil, fmt.Errorf("the examples are corrupted copies already")

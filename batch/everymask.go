@@ -119,7 +119,7 @@ func exactRate(noise loss.Noise) (q float64, err error) {
 	case loss.Dropout:
 		return n.Q, nil
 	}
-	return 0, fmt.Errorf("bound exact: it goes over the masks of dropout, and knows no noise %v: take --bound gaussian", noise)
+	return 0, fmt.Errorf("bound exact: needs dropout, not noise %v: use --bound gaussian", noise)
 }
 
 // exactObjective returns the objective of c with the exact expectation of a loss.

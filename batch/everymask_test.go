@@ -139,11 +139,11 @@ func TestExactRefuses(t *testing.T) {
 		d      *Data
 		want   string
 	}{
-		{func(c *Config) { c.Noise = "gaussian:0.5" }, small, "knows no noise gaussian"},
-		{func(c *Config) { c.Noise = "group:0.5" }, small, "knows no noise group"},
-		{func(c *Config) { c.Copies = 3 }, small, "leave out the copies"},
+		{func(c *Config) { c.Noise = "gaussian:0.5" }, small, "needs dropout, not noise gaussian"},
+		{func(c *Config) { c.Noise = "group:0.5" }, small, "needs dropout, not noise group"},
+		{func(c *Config) { c.Copies = 3 }, small, "excludes copies"},
 		{func(c *Config) { c.Loss = "t-logistic:1.5" }, small, "no bound exact"},
-		{func(*Config) {}, small, "unlabeled examples say nothing"},
+		{func(*Config) {}, small, "this loss cannot use unlabeled examples"},
 		{func(*Config) {}, large, "at most 16"},
 		{func(*Config) {}, many, "fewer or smaller events"},
 	} {
@@ -157,7 +157,7 @@ func TestExactRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%v, want %q", err, x.want)
 		}
-		if x.want == "unlabeled examples say nothing" && !errors.Is(err, ErrUnlabeled) {
+		if x.want == "this loss cannot use unlabeled examples" && !errors.Is(err, ErrUnlabeled) {
 			t.Errorf("%v is no ErrUnlabeled", err)
 		}
 	}

@@ -135,7 +135,7 @@ func (o *Expected) pass() {
 }
 
 // ErrUnlabeled reports that a loss does not support unlabeled events.
-var ErrUnlabeled = errors.New("unlabeled examples say nothing under this loss: leave them out (--unlabeled-weight 0), or take --loss logistic with --bound gaussian, chen or quadratic-noising")
+var ErrUnlabeled = errors.New("this loss cannot use unlabeled examples: remove them (--unlabeled-weight 0), or use --loss logistic with --bound gaussian, chen or quadratic-noising")
 
 // BinaryWeights returns Kappa times the importance of every row, 0 for rows without a label, for objectives whose
 // targets are -1 or +1 and that do not use unlabeled rows. Unless Alpha is 0 it returns ErrUnlabeled if there are such
@@ -277,7 +277,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	}
 	if unlabeled > 0 {
 		if !o.facts.LabelFree {
-			return nil, fmt.Errorf("loss %v: its noising penalty depends on the label, so unlabeled examples say nothing (that of logistic does not)", o.loss)
+			return nil, fmt.Errorf("loss %v cannot use unlabeled examples, because its noise penalty depends on the label: use logistic", o.loss)
 		}
 		s := labeled / (labeled + p.Alpha*unlabeled)
 		o.free = penaltyOnly{o.loss, s * p.Alpha}

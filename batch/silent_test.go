@@ -454,7 +454,7 @@ func TestSilentIsRefused(t *testing.T) {
 	d.Schema = event.NewSchema(5, []string{"a", "b"}, 2) // without fields
 	config := DefaultConfig()
 	config.Noise = "silent-group:0.5"
-	if _, err := Train(context.Background(), d, config); err == nil || !strings.HasPrefix(err.Error(), "noise silent-group:0.5: nothing says which features die together") {
+	if _, err := Train(context.Background(), d, config); err == nil || !strings.HasPrefix(err.Error(), "noise silent-group:0.5: the examples have no fields") {
 		t.Errorf("no groups: %v", err)
 	}
 }

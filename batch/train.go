@@ -399,7 +399,7 @@ func (c Config) LossName() (string, error) {
 	bounds := loss.Bounds(first)
 	if c.Bound != "" && (len(bounds) > 1 || !exact) {
 		if named {
-			return "", fmt.Errorf("loss %s and bound %s both name the bound: give one of them", c.Loss, c.Bound)
+			return "", fmt.Errorf("loss %s and bound %s: give only one bound", c.Loss, c.Bound)
 		}
 		name += ":" + c.Bound
 		named = true
@@ -487,7 +487,7 @@ func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (
 		return nil, "", err
 	}
 	if c.Copies > 0 {
-		return nil, "", fmt.Errorf("bound exact goes over all masks: leave out the copies")
+		return nil, "", fmt.Errorf("bound exact excludes copies")
 	}
 	c.Bound = ""
 	if own, _, err := c.estimator(); err != nil {
@@ -543,7 +543,7 @@ func (c Config) Problem(d *Data, b Subproblem, l loss.Loss, noise loss.Noise) Pr
 }
 
 // ErrNothing means that no example has a label and a positive weight.
-var ErrNothing = errors.New("no labeled example of positive weight: nothing to learn from")
+var ErrNothing = errors.New("no labeled example has a positive weight")
 
 // Subproblems splits the task into binary problems.
 func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
@@ -578,7 +578,7 @@ func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 	case len(present) == 0:
 		return nil, ErrNothing
 	case len(present) == 1:
-		return nil, fmt.Errorf("every labeled example is of class %s: nothing to tell apart", classes[present[0]])
+		return nil, fmt.Errorf("every labeled example has class %s: at least two classes are needed", classes[present[0]])
 	}
 	one := func(positive, negative int) Subproblem {
 		b := Subproblem{Positive: positive, Negative: negative, Y: d.signs(positive)}

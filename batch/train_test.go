@@ -149,7 +149,7 @@ func TestTrainRefuses(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		{"one class", one, func(*Config) {}, "nothing to tell apart"},
+		{"one class", one, func(*Config) {}, "at least two classes are needed"},
 		{"no label", two.Unlabel(), func(*Config) {}, "no labeled example"},
 		{"noise", two, func(c *Config) { c.Noise = "dropout:1" }, "must lie in [0, 1)"},
 		{"poisson noise", two, func(c *Config) { c.Noise = "poisson" }, "negative feature"},
@@ -160,7 +160,7 @@ func TestTrainRefuses(t *testing.T) {
 		{"numbers", words, func(c *Config) { c.Loss = "linear" }, "numbers for labels"},
 		{"no classes", numbered(t, two, "linear"), func(c *Config) { c.Loss = "logistic" }, "classes for labels"},
 		{"counts", numbered(t, two, "poisson"), func(c *Config) { c.Loss = "poisson" }, "not negative"},
-		{"two bounds", two, func(c *Config) { c.Loss, c.Bound = "hinge:chen", "gaussian" }, "give one of them"},
+		{"two bounds", two, func(c *Config) { c.Loss, c.Bound = "hinge:chen", "gaussian" }, "give only one bound"},
 		{"two margins", two, func(c *Config) { c.Loss, c.Ell = "hinge:chen:2", 3 }, "ell = \"2:3\""},
 		{"margin", two, func(c *Config) { c.Ell = 2 }, "has none"},
 		{"bound of an exact one", two, func(c *Config) { c.Loss, c.Bound = "quadratic", "chen" }, "no bound chen"},

@@ -111,7 +111,7 @@ func (v *Validation) summary() string {
 	if v.Gap < 0 {
 		side = "below"
 	}
-	text := fmt.Sprintf("the live objective is %s%s the exact one", gap, side)
+	text := fmt.Sprintf("the current objective is %s%s the exact one", gap, side)
 	if v.RelativeGap != nil && math.Abs(*v.RelativeGap) < v.GapError {
 		text += ", no more than chance"
 	}
@@ -149,7 +149,7 @@ func (v *Validation) alarm() string {
 	if parts == nil {
 		return ""
 	}
-	return "the live weights are far from what can be had of the same events: " + strings.Join(parts, "; ")
+	return "the current weights are far from the exact solution on the same events: " + strings.Join(parts, "; ")
 }
 
 // digits formats x with n significant digits. It uses an exponent only from 1e15 on and below 1e-6.
@@ -365,8 +365,8 @@ type linear [][]float64
 // ErrOneClass means that the events have fewer than two classes or that all numbers are equal, so that there is nothing
 // to learn.
 var (
-	ErrOneClass = errors.New("only one class has been learned: nothing to tell apart")
-	errOneValue = fmt.Errorf("every number that has been learned is the same (%w)", ErrOneClass)
+	ErrOneClass = errors.New("only one class has been learned")
+	errOneValue = fmt.Errorf("every learned target is the same (%w)", ErrOneClass)
 )
 
 // Outputs returns the number of outputs of the live model.

@@ -11,13 +11,13 @@ func TestValidationAlarm(t *testing.T) {
 		better, want  string
 	}{
 		"near":                    {0.99, 0, x(0.5), x(0.45), "exact", ""},
-		"a gap of 248 %":          {2.48, 0, x(0.5), x(0.45), "exact", "the live weights are far from what can be had of the same events: their objective is 248 % above the exact one"},
+		"a gap of 248 %":          {2.48, 0, x(0.5), x(0.45), "exact", "the current weights are far from the exact solution on the same events: their objective is 248 % above the exact one"},
 		"a gap by chance":         {1.2, 0.3, nil, nil, "neither", ""},
-		"a log-loss of 1.56":      {0.2, 0, x(1.56), x(0.48), "neither", "the live weights are far from what can be had of the same events: their log-loss is 1.56, that of the exact solution 0.48"},
+		"a log-loss of 1.56":      {0.2, 0, x(1.56), x(0.48), "neither", "the current weights are far from the exact solution on the same events: their log-loss is 1.56, that of the exact solution 0.48"},
 		"small losses":            {0.2, 0, x(0.02), x(0.01), "exact", ""},
 		"losses in proportion":    {0.2, 0, x(1.4), x(1), "exact", ""},
 		"the stream has moved on": {2.48, 0, x(1.56), x(0.48), "live", ""},
-		"numbers":                 {3, 0, nil, nil, "exact", "the live weights are far from what can be had of the same events: their objective is 300 % above the exact one"},
+		"numbers":                 {3, 0, nil, nil, "exact", "the current weights are far from the exact solution on the same events: their objective is 300 % above the exact one"},
 	} {
 		v := Validation{RelativeGap: &c.gap, GapError: c.gapError, Live: Standing{LogLoss: c.live}, Exact: Standing{LogLoss: c.exact}, Newest: &Newest{Better: c.better}}
 		if got := v.alarm(); got != c.want {

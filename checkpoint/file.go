@@ -162,7 +162,7 @@ func (d *decoder) file() (*File, error) {
 		return nil, d.err
 	}
 	if n := min(len(prefix), len(Magic)); string(prefix[:n]) != Magic[:n] || n == 0 {
-		return nil, fmt.Errorf("%w (it does not begin with %q)", ErrForeign, Magic)
+		return nil, fmt.Errorf("%w (it does not start with %q)", ErrForeign, Magic)
 	}
 	if len(prefix) < prefixLen {
 		d.fail(0, "the file's prefix is cut off")
@@ -361,7 +361,7 @@ func Target(path string) (string, error) {
 		return "", fmt.Errorf("writing %s: %w", path, err)
 	}
 	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("writing %s: it is there already and no regular file (%s), which is not replaced", path, info.Mode())
+		return "", fmt.Errorf("writing %s: it exists and is not a regular file (%s): choose another name", path, info.Mode())
 	}
 	return target, nil
 }

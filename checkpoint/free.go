@@ -32,7 +32,7 @@ func (s *Store) room(bytes int64) error {
 	if err != nil || free-bytes >= s.MinFree {
 		return nil
 	}
-	return fmt.Errorf("%w: %s are free in %s, a checkpoint takes %s and checkpoint.min_free is %s: make room; learning goes on and the next save is tried when it is due",
+	return fmt.Errorf("%w: %s are free in %s, a checkpoint needs %s and checkpoint.min_free is %s: free some space; learning continues and saves at the next due time",
 		ErrDiskFull, humanize.IBytes(uint64(max(free, 0))), s.dir, humanize.IBytes(uint64(bytes)), humanize.IBytes(uint64(s.MinFree)))
 }
 

@@ -53,7 +53,7 @@ func (s *Store) takeObjects(o Objects) (owner, error) {
 	l := objectLock{o, fmt.Appendf(nil, "process %d of %s since %s (%s)\n", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339), rand.Text())}
 	if err := o.Write(lockName, l.text, tag); err != nil {
 		if errors.Is(err, ErrTaken) {
-			return nil, fmt.Errorf("checkpoints %s: another learner starts there at the same time: give each one a prefix of its own", s.dir)
+			return nil, fmt.Errorf("checkpoints %s: another learner started there at the same time: give each learner its own prefix", s.dir)
 		}
 		return nil, fmt.Errorf("checkpoints: %w", err)
 	}
@@ -77,7 +77,7 @@ func (l objectLock) lost() error {
 	if bytes.Equal(there, l.text) {
 		return nil
 	}
-	return fmt.Errorf("%s: %w: its lock is now %q; nothing more is written there. Make sure that only one learner uses the prefix, then start again",
+	return fmt.Errorf("%s: %w: its lock is now %q; writing has stopped. Make sure that only one learner uses the prefix, then restart",
 		l.objects.Where(), ErrLost, bytes.TrimSpace(there))
 }
 
@@ -87,7 +87,7 @@ func (l objectLock) Close() error {
 		err = l.objects.Write(lockName, []byte(freed+"\n"), tag)
 	}
 	if err != nil && !errors.Is(err, ErrTaken) && !notFound(err) {
-		return fmt.Errorf("giving the checkpoints up: %w", err)
+		return fmt.Errorf("releasing the checkpoints: %w", err)
 	}
 	return nil
 }

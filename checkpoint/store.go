@@ -109,7 +109,7 @@ func (s *Store) own(take func() (owner, error)) (err error) {
 
 func open(fsys fileSystem, dir string, keep int) (*Store, error) {
 	if keep < 1 {
-		return nil, fmt.Errorf("checkpoint directory %s: cannot keep %d checkpoints, the least is 1", dir, keep)
+		return nil, fmt.Errorf("checkpoint directory %s: cannot keep %d checkpoints: want at least 1", dir, keep)
 	}
 	if err := fsys.MkdirAll(dir); err != nil {
 		return nil, fmt.Errorf("checkpoint directory: %w", err)
@@ -121,7 +121,7 @@ func (s *Store) takeLock() (owner, error) {
 	path := filepath.Join(s.dir, lockName)
 	// Others that may write into the directory must not be able to redirect writes to a file elsewhere.
 	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() {
-		return nil, fmt.Errorf("checkpoint directory %s: %s is no file of its own (%v): remove it, and see who has put it there", s.dir, path, there.Mode().Type())
+		return nil, fmt.Errorf("checkpoint directory %s: %s is not a regular file (%v): remove it, and find out who created it", s.dir, path, there.Mode().Type())
 	}
 	lock := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow), flock.SetPermissions(private))
 	ok, err := lock.TryLock()
@@ -133,7 +133,7 @@ func (s *Store) takeLock() (owner, error) {
 		if pid := readOwner(path); pid != "" {
 			owner = " (process " + pid + ")"
 		}
-		return nil, fmt.Errorf("checkpoint directory %s is in use by another learner%s: stop it, or give this one a directory of its own", s.dir, owner)
+		return nil, fmt.Errorf("checkpoint directory %s is in use by another learner%s: stop it, or choose another directory", s.dir, owner)
 	}
 	writeOwner(path) // only for the message above
 	return fileLock{lock, s.dir}, nil
@@ -165,7 +165,7 @@ func (l fileLock) lost() error {
 			what += ", of process " + pid
 		}
 	}
-	return fmt.Errorf("%s: %w: %s %s; the directory or the lock was moved, removed or replaced, and nothing more is written there. Make sure that only one learner uses the directory and that the checkpoints to continue from are in it, then start again",
+	return fmt.Errorf("%s: %w: %s %s; the directory or its lock was moved, removed or replaced, so writing has stopped. Make sure that only one learner uses the directory and that it has the right checkpoints, then restart",
 		l.dir, ErrLost, path, what)
 }
 
@@ -235,7 +235,7 @@ func (s *Store) removeTemporary() error {
 		if checkpoint, ok := strings.CutSuffix(name, temporarySuffix); ok {
 			if _, ok := sequence(checkpoint); ok {
 				if err := s.fs.Remove(join(s.dir, name)); err != nil && !notFound(err) {
-					return fmt.Errorf("removing what an interrupted save left: %w", err)
+					return fmt.Errorf("removing the files of an interrupted save: %w", err)
 				}
 			}
 		}
@@ -254,7 +254,7 @@ func (s *Store) NextStart() (uint64, error) {
 	switch data, err := s.fs.ReadFile(path); {
 	case err == nil:
 		if n, err = strconv.ParseUint(strings.TrimSpace(string(data)), 10, 32); err != nil || n == math.MaxUint32 {
-			return 0, fmt.Errorf("%s: %.40q is not a number of starts below %d: write one there that is larger than all there have been, or remove the file; then versions of models begin anew",
+			return 0, fmt.Errorf("%s: %.40q is not a number of starts below %d: write a number larger than any before, or remove the file, which restarts model versions",
 				path, data, uint64(math.MaxUint32))
 		}
 	case !notFound(err):
@@ -352,7 +352,7 @@ func (s *Store) nextSequence() (uint64, error) {
 			ok = err == nil
 		}
 		if ok && n == math.MaxInt64 {
-			return 0, fmt.Errorf("checkpoint directory %s: no checkpoint can follow %s, whose number is the largest there is: move it to another directory", s.dir, name)
+			return 0, fmt.Errorf("checkpoint directory %s: %s has the largest possible number: move it to another directory", s.dir, name)
 		}
 		if ok {
 			next = max(next, n+1)

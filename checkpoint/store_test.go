@@ -104,7 +104,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 		if err := os.Symlink(elsewhere, filepath.Join(dir, "lock")); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := Open(dir, 1); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "lock")+" is no file of its own") {
+		if s, err := Open(dir, 1); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "lock")+" is not a regular file") {
 			t.Errorf("%v", err)
 			if s != nil {
 				s.Close()
@@ -659,7 +659,7 @@ func TestMinFree(t *testing.T) {
 	// Others fill the disk: not begun at all.
 	disk.names["d/other"] = &inode{data: make([]byte, 8<<20)}
 	calls := disk.calls
-	if err := save(9 << 20); !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "checkpoint.min_free is 10 MiB: make room") {
+	if err := save(9 << 20); !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "checkpoint.min_free is 10 MiB: free some space") {
 		t.Errorf("on a full disk: %v", err)
 	}
 	if disk.calls > calls+4 {

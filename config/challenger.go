@@ -228,9 +228,9 @@ func (l *Loaded) checkChallengers() error {
 	why := ""
 	switch {
 	case l.Group.Name != "":
-		why = fmt.Sprintf("a group learns one model (group.name %q): leave the challengers out, or learn alone", l.Group.Name)
+		why = fmt.Sprintf("not supported in a group (group.name %q): remove the challengers, or unset group.name", l.Group.Name)
 	case len(l.Labels.Topics) > 0:
-		why = "with delayed labels an event waits with the prediction of one learner (labels.topics): leave the challengers out, or join the labels before"
+		why = "not supported with delayed labels (labels.topics): remove the challengers, or join the labels before learning"
 	}
 	if why != "" {
 		return fmt.Errorf("[[challenger]] %q: %s", l.challengerNames(), why)
@@ -259,9 +259,9 @@ func (l *Loaded) checkChallenger(c *Challenger, before []Challenger) error {
 	case !isName(c.Name):
 		return event.KeyErrorf("name", "name %q: want 1 to 32 lower-case letters, digits, - and _", c.Name)
 	case c.Name == run.Champion:
-		return event.KeyErrorf("name", "name %q is that of the learner of [learner]", c.Name)
+		return event.KeyErrorf("name", "name %q is reserved for [learner]: choose another", c.Name)
 	case slices.ContainsFunc(before, func(b Challenger) bool { return b.Name == c.Name }):
-		return event.KeyErrorf("name", "name %q is there twice", c.Name)
+		return event.KeyErrorf("name", "name %q is used twice", c.Name)
 	case c.Promote != promoteManual && c.Promote != promoteAuto:
 		return event.KeyErrorf("promote", "promote %q: want %s or %s", c.Promote, promoteManual, promoteAuto)
 	case c.Window < minWindow || c.Window%1000 > 0:
@@ -278,9 +278,9 @@ func (l *Loaded) checkChallenger(c *Challenger, before []Challenger) error {
 	}
 	switch {
 	case loss.LabelsOf(c.Loss) != loss.LabelsOf(l.Learner.Loss):
-		return event.KeyErrorf("loss", "loss %s: [learner] has %s, and labels cannot be classes and numbers at once", c.Loss, l.Learner.Loss)
+		return event.KeyErrorf("loss", "loss %s: [learner] has %s; all learners must have classes, or all regression", c.Loss, l.Learner.Loss)
 	case loss.OfCounts(c.Noise) != loss.OfCounts(l.Learner.Noise):
-		return event.KeyErrorf("noise", "noise %s: [learner] has %s: poisson refuses negative features, of all learners or none", c.Noise, l.Learner.Noise)
+		return event.KeyErrorf("noise", "noise %s: [learner] has %s; use poisson for all learners or none, because it refuses negative features", c.Noise, l.Learner.Noise)
 	}
 	return alone.checkValidate()
 }

@@ -166,7 +166,7 @@ func (c *Config) checkMislabeled() error {
 	l := &c.Learner
 	switch c := c.Mislabeled; {
 	case c.Topic != "" && c.File != "":
-		return event.KeyErrorf("file", "file %q: there is a topic already, %q; give either", c.File, c.Topic)
+		return event.KeyErrorf("file", "file %q: topic %q is set, too; set only one", c.File, c.Topic)
 	case c.Topic != "" && l.MislabeledBelow == 0:
 		return event.KeyErrorf("topic", "topic: no event counts as mislabeled while mislabeled_below of [learner] is 0")
 	case c.File != "" && l.MislabeledBelow == 0:
@@ -203,7 +203,7 @@ func (c *Config) checkLabels() error {
 	}
 	for _, topic := range c.Labels.Topics {
 		if slices.Contains(c.Kafka.Topics, topic) {
-			return event.KeyErrorf("topics", "topics: %q is a topic of events, labels need one of their own", topic)
+			return event.KeyErrorf("topics", "topics: %q is a topic of events; labels need their own topic", topic)
 		}
 	}
 	return c.CheckJoin()
@@ -218,21 +218,21 @@ func (c *Config) LabelsDirectory() string {
 func (c *Config) CheckJoin() error {
 	switch {
 	case c.Checkpoint.Objects() && c.Labels.Directory == "":
-		return event.KeyErrorf("directory", "directory: events that wait for labels are kept on a disk, and the checkpoints of %s are on none: name a directory on a disk that follows the learner from machine to machine", c.Checkpoint.Directory)
+		return event.KeyErrorf("directory", "directory: waiting events need a disk, but the checkpoints are in %s: name a directory on a disk that moves with the learner", c.Checkpoint.Directory)
 	case len(c.Kafka.UnlabeledTopics) > 0:
-		return event.KeyErrorf("topics", "topics: with delayed labels kafka.unlabeled_topics must be empty: an event without a label is one whose label never comes")
+		return event.KeyErrorf("topics", "topics: with delayed labels kafka.unlabeled_topics must be empty")
 	case c.Mislabeled.DeadLetterConfig != stream.DeadLetterConfig{}:
-		return event.KeyErrorf("topics", "topics: with delayed labels [mislabeled] keeps no events: leave its topic and file empty")
+		return event.KeyErrorf("topics", "topics: with delayed labels [mislabeled] topic and file must be empty")
 	case loss.IsRegression(c.Learner.Loss) && c.Labels.TimeoutLabel != "" && !isNumber(c.Labels.TimeoutLabel):
-		return event.KeyErrorf("timeout_label", "timeout_label %q: loss %s is for regression; give a target, or leave timeout_label empty", c.Labels.TimeoutLabel, c.Learner.Loss)
+		return event.KeyErrorf("timeout_label", "timeout_label %q: loss %s is for regression; give a number, or leave timeout_label empty", c.Labels.TimeoutLabel, c.Learner.Loss)
 	case c.Validate.Policy == "adopt":
-		return event.KeyErrorf("topics", "topics: with delayed labels validate.policy cannot be adopt: an exact solution learns no event twice, as a corrected label does")
+		return event.KeyErrorf("topics", "topics: with delayed labels validate.policy cannot be adopt")
 	case c.Validate.HoldoutTopic != "":
-		return event.KeyErrorf("topics", "topics: with delayed labels validate.holdout_topic must be empty: its events would have to wait for labels too; set validate.holdout")
+		return event.KeyErrorf("topics", "topics: with delayed labels validate.holdout_topic must be empty; use validate.holdout")
 	case c.Labels.LatePolicy == labels.LateDeadLetter && c.DeadLetter.Policy != run.PolicyDeadLetter:
 		return event.KeyErrorf("late_policy", "late_policy %s: dead_letter.policy must be dead-letter too", c.Labels.LatePolicy)
 	case c.Labels.TimeoutLabel != "" && len(c.Record.Classes) > 0 && event.FindClass(c.Record.Classes, c.Labels.TimeoutLabel) < 0:
-		return event.KeyErrorf("timeout_label", "timeout_label %q is none of record.classes %q", c.Labels.TimeoutLabel, c.Record.Classes)
+		return event.KeyErrorf("timeout_label", "timeout_label %q is not in record.classes %q", c.Labels.TimeoutLabel, c.Record.Classes)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (c *Config) CheckJoin() error {
 func (c *Config) checkValidate() error {
 	v := &c.Validate
 	if v.HoldoutTopic != "" && (slices.Contains(c.Kafka.Topics, v.HoldoutTopic) || slices.Contains(c.Kafka.UnlabeledTopics, v.HoldoutTopic)) {
-		return event.KeyErrorf("holdout_topic", "holdout_topic %q is learned from: name another one", v.HoldoutTopic)
+		return event.KeyErrorf("holdout_topic", "holdout_topic %q is in kafka.topics: name another topic", v.HoldoutTopic)
 	}
 	if err := v.Config.Check(); err != nil || v.Policy != "adopt" {
 		return err
@@ -308,7 +308,7 @@ func (c *Config) writes(topic, key, what string) error {
 	if use == "" {
 		return nil
 	}
-	return event.KeyErrorf(key, "%s: %q is %s, %s need a topic of their own", key, topic, use, what)
+	return event.KeyErrorf(key, "%s: %q is %s; %s need their own topic", key, topic, use, what)
 }
 
 func (c *Config) checkSnapshot() error {
@@ -324,7 +324,7 @@ func (c *Config) checkPredict() error {
 	}
 	out := c.Predict.Output
 	if out != "" && out == c.Snapshot.Topic {
-		return event.KeyErrorf("output", "output: %q is the topic of snapshots", out)
+		return event.KeyErrorf("output", "output: %q is the topic of snapshots: name another topic", out)
 	}
 	return c.writes(out, "output", "predictions")
 }
@@ -347,19 +347,19 @@ func (c *Config) checkGroup() error {
 	why := ""
 	switch {
 	case len(c.Record.Classes) == 0:
-		why = "record.classes: name them, for members meet the classes in different orders"
+		why = "record.classes: name the classes, because members see them in different orders"
 	case len(c.Kafka.Partitions) > 0:
-		why = "kafka.partitions: the group shares the partitions out; leave it empty"
+		why = "kafka.partitions: leave it empty, because the group assigns the partitions"
 	case c.Kafka.OutOfRange != "fail":
-		why = "kafka.out_of_range: a group goes on at no other offset; set it to fail"
+		why = "kafka.out_of_range: set it to fail in a group"
 	case len(c.Labels.Topics) > 0:
-		why = "labels.topics: a group waits for no labels yet; learn alone"
+		why = "labels.topics: delayed labels are not supported in a group"
 	case c.DeadLetter.Policy == run.PolicyFail:
-		why = "dead_letter.policy fail: one record would stop member after member; set it to dead-letter or skip"
+		why = "dead_letter.policy fail: one record would stop every member; set it to dead-letter or skip"
 	case c.Validate.Policy == "adopt":
-		why = "validate.policy adopt: a group cannot adopt the exact solution yet; set it to observe"
+		why = "validate.policy adopt: not supported in a group; set it to observe"
 	case c.Predict.Topic != "":
-		why = "predict.topic: a member scores no topic; let run --predict-only follow one"
+		why = "predict.topic: not supported in a group; use run --predict-only with a member as predict.model"
 	}
 	if why != "" {
 		return event.KeyErrorf("name", "name %q: %s", c.Group.Name, why)
@@ -467,7 +467,7 @@ func readFile(name string) ([]byte, error) {
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s is longer than %d bytes: is it a configuration?", name, maxFile)
+		err = fmt.Errorf("%s is longer than %d bytes, too long for a configuration: check the file name", name, maxFile)
 	}
 	return data, err
 }
@@ -530,7 +530,7 @@ func (l *Loaded) override(s Source, known []key) error {
 	for _, name := range strange {
 		switch section := sectionOfVariable(name, known); {
 		case strings.HasPrefix(name, envPrefix+strings.ToUpper(challengerKey)+"_"):
-			errs = append(errs, fmt.Errorf("%s: challengers have no variables: set the key in [[challenger]], or with --set challenger.NAME.KEY", name))
+			errs = append(errs, fmt.Errorf("%s: variables cannot set keys of challengers: use [[challenger]] or --set challenger.NAME.KEY", name))
 		case section == "" || slices.Contains(l.secretVariables(), name):
 		case formerVariable(name) != "":
 			errs = append(errs, fmt.Errorf("%s: %s", name, formerVariable(name)))

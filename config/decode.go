@@ -248,7 +248,7 @@ func fileError(name string, err error, known []key) error {
 	case !isKey && !isTable:
 		what = unknownKey(e.LastKey, known)
 	case isText:
-		what = `not a text: one stands in quotes, "like this", on one line, with \" for a quote in it and \\ for a backslash`
+		what = `not a text: write it in quotes, "like this", on one line, with \" for a quote and \\ for a backslash`
 	case isTable && got:
 		what = strings.TrimSuffix(before, ",")
 	case isTable:
@@ -315,7 +315,7 @@ func (k key) set(text, origin string) error {
 	if _, err := toml.Decode("x = "+text, &raw); !isText(k.value.Type()) && (err != nil || !fits(raw["x"], k.value.Type())) {
 		what := "" // a list may hold a secret
 		if kind := k.value.Kind(); kind != reflect.Slice && kind != reflect.Map {
-			what = fmt.Sprintf(" is %q, and", given)
+			what = fmt.Sprintf(" is %q but", given)
 		}
 		return fmt.Errorf("%s: %s%s should be %s", origin, k, what, whatFits(k.value.Type()))
 	}

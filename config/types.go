@@ -31,9 +31,9 @@ func mistyped(all map[string]any, text string, known []key) (problems []position
 		case value == nil: // it is not there
 		case at < len(k.path) && !slices.Contains(told, table):
 			told = append(told, table)
-			problems = append(problems, positioned{lineOf(text, path), fmt.Sprintf("%s is %s, and should be a table, as in [%s]", table, whatIs(value, nil), table)})
+			problems = append(problems, positioned{lineOf(text, path), fmt.Sprintf("%s is %s but should be a table, as in [%s]", table, whatIs(value, nil), table)})
 		case at == len(k.path) && !fits(value, k.value.Type()):
-			problems = append(problems, positioned{lineOf(text, path), fmt.Sprintf("%s is %s, and should be %s", k, whatIs(value, k.value.Type()), whatFits(k.value.Type()))})
+			problems = append(problems, positioned{lineOf(text, path), fmt.Sprintf("%s is %s but should be %s", k, whatIs(value, k.value.Type()), whatFits(k.value.Type()))})
 		}
 	}
 	return problems

@@ -133,7 +133,7 @@ func addressInUse(address string, err error) error {
 			who = listening(uint16(n), who)
 		}
 	}
-	return fmt.Errorf("http: address %s is taken by %s: choose another with --set http.address=HOST:PORT (port 0 takes a free one), or serve nothing with --set http.address=: %w", address, who, err)
+	return fmt.Errorf("http: address %s is taken by %s: choose another with --set http.address=HOST:PORT (port 0 takes a free port), or disable HTTP with --set http.address=: %w", address, who, err)
 }
 
 // listening returns the process that listens on a port, if Linux lets this process see it, otherwise the argument

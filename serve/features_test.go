@@ -36,7 +36,7 @@ func dying() []byte {
 func TestFeatures(t *testing.T) {
 	runner, service := runnerOver(t, dying())
 	url := start(t, serve.DefaultConfig(), service)
-	if status, text, _ := call(t, "GET", url+"/v1/features", ""); status != 503 || !strings.Contains(text, "nothing has been learned yet") {
+	if status, text, _ := call(t, "GET", url+"/v1/features", ""); status != 503 || !strings.Contains(text, "no event has been learned yet") {
 		t.Errorf("before the start: %d %s", status, text)
 	}
 	if err := runner.Run(t.Context()); err != nil {

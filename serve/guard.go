@@ -29,9 +29,9 @@ func (c Config) token() (string, error) {
 	case utf8.RuneCountInString(strings.TrimSpace(token)) < minToken:
 		what = fmt.Sprintf("has fewer than %d characters", minToken)
 	case strings.TrimSpace(token) != token:
-		what = "begins or ends with a blank, which no request can bring"
+		what = "starts or ends with a space, which no request can send"
 	case strings.ContainsFunc(token, unicode.IsControl):
-		what = "has a control character, which no request can bring"
+		what = "has a control character, which no request can send"
 	}
 	switch {
 	case what == "":
@@ -52,7 +52,7 @@ func (c Config) checkAccess(host string) error {
 		return event.KeyErrorf("cert_file", "cert_file: TLS needs both cert_file and key_file")
 	}
 	if c.ClientCAFile != "" && c.CertFile == "" {
-		return event.KeyErrorf("client_ca_file", "client_ca_file: clients show certificates over TLS only: give cert_file and key_file too")
+		return event.KeyErrorf("client_ca_file", "client_ca_file: needs TLS: set cert_file and key_file")
 	}
 	for _, name := range c.Hosts {
 		if strings.ContainsAny(name, "/[] ") || strings.Contains(name, ":") && net.ParseIP(name) == nil {
@@ -76,7 +76,7 @@ func (c Config) checkAccess(host string) error {
 	if c.CertFile == "" {
 		missing = append(missing, "TLS (cert_file, key_file)")
 	}
-	return event.KeyErrorf("address", "address: %q can be reached from other machines and lacks %s; provide that, listen on 127.0.0.1, or set public = true if it is meant",
+	return event.KeyErrorf("address", "address: other machines can reach %q, which lacks %s: set it, listen on 127.0.0.1, or set public = true if intended",
 		c.Address, strings.Join(missing, " and "))
 }
 
@@ -95,7 +95,7 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 	wanted := sha256.Sum256([]byte(token))
 	sameOrigin := http.NewCrossOriginProtection()
 	sameOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusForbidden, "a page of another origin may not ask for this", r.URL.Path)
+		fail(w, http.StatusForbidden, "requests from pages of another origin are refused", r.URL.Path)
 	}))
 	next = sameOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-cache")
 		if token == "" && c.ClientCAFile == "" && !c.isMine(r.Host) {
-			fail(w, http.StatusMisdirectedRequest, "without a token this server answers requests to its IP address, to localhost and to the names in http.hosts only", "Host")
+			fail(w, http.StatusMisdirectedRequest, "without a token this server only answers requests to its IP address, localhost and the names in http.hosts", "Host")
 			return
 		}
 		if token != "" && !slices.Contains(healthPaths, r.URL.Path) {

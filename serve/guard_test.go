@@ -88,7 +88,7 @@ func TestPoorTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for token, want := range map[string]string{
 		"x": "fewer than 8", "        ": "fewer than 8", "1234567\n": "fewer than 8", "   1234567   ": "fewer than 8",
-		" 12345678": "blank", "1234\t5678": "control character", "1234\n5678": "control character", "12345678\n": "", "päßwörter": "", "open sesame": "",
+		" 12345678": "space", "1234\t5678": "control character", "1234\n5678": "control character", "12345678\n": "", "päßwörter": "", "open sesame": "",
 	} {
 		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
 			t.Fatal(err)

@@ -62,7 +62,7 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 	}
 	health := t.service.status().Learner.Health
 	if health == nil {
-		fail(w, http.StatusServiceUnavailable, "nothing has been learned yet", r.URL.Path)
+		fail(w, http.StatusServiceUnavailable, "no event has been learned yet", r.URL.Path)
 		return
 	}
 	reply(w, http.StatusOK, struct {

@@ -70,7 +70,7 @@ func (h *history) open(name string) error {
 		err = fmt.Errorf("format %d with %d points: this program reads format %d", r.Format, len(r.Points), historyFormat)
 	}
 	if err != nil {
-		return fmt.Errorf("the page's history %s is not read, it begins anew: %w", name, err)
+		return fmt.Errorf("the page's history %s cannot be read and restarts: %w", name, err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,7 +151,7 @@ func (h *history) note(s *run.Status) {
 		add("adopted", "the exact solution was adopted")
 	}
 	if now.lead != before.lead && before.lead != "" {
-		add("promoted", "%s has the lead, %s had it before", now.lead, before.lead)
+		add("promoted", "%s is now the leader, before it was %s", now.lead, before.lead)
 	}
 	if now.stopped && !before.stopped && now.started {
 		add("stop", "stopped")
@@ -179,7 +179,7 @@ func (s *site) watch(log *slog.Logger) {
 		}
 		written = time.Now()
 		if err := s.history.write(s.service.History); err != nil {
-			log.Warn("the page's history could not be kept: after a restart it begins anew", "err", err)
+			log.Warn("the page's history cannot be saved: it restarts after a restart of the program", "err", err)
 		}
 	}
 	for {

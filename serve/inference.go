@@ -60,9 +60,9 @@ func (s inference) means(w http.ResponseWriter, r *http.Request, m *served.Model
 	name, version := r.PathValue("model"), r.PathValue("version")
 	switch {
 	case name != "" && name != s.name():
-		fail(w, http.StatusNotFound, fmt.Sprintf("there is no model %.100q, there is %q", name, s.name()), r.URL.Path)
+		fail(w, http.StatusNotFound, fmt.Sprintf("no model %.100q: the model is %q", name, s.name()), r.URL.Path)
 	case version != "" && version != versionOf(m):
-		fail(w, http.StatusNotFound, fmt.Sprintf("there is no version %.30q, the current one is %s", version, versionOf(m)), r.URL.Path)
+		fail(w, http.StatusNotFound, fmt.Sprintf("no version %.30q: the current version is %s", version, versionOf(m)), r.URL.Path)
 	default:
 		return true
 	}
@@ -202,11 +202,11 @@ func (q *inferRequest) events(m *served.Model, most int) ([][]byte, error) {
 	for i, input := range q.Inputs {
 		name := fmt.Sprintf("input %.100q", input.Name)
 		if input.Name == "" || seen[input.Name] {
-			return nil, fmt.Errorf("%s: a name is missing, or there twice", name)
+			return nil, fmt.Errorf("%s: a name is missing or repeated", name)
 		}
 		seen[input.Name] = true
 		if _, binary := input.Parameters["binary_data_size"]; binary {
-			return nil, fmt.Errorf("%s: binary tensors are not taken: give data as JSON", name)
+			return nil, fmt.Errorf("%s: binary tensors are not supported: send data as JSON", name)
 		}
 		if len(input.Shape) < 1 || len(input.Shape) > 2 || input.Shape[0] < 1 || len(input.Shape) == 2 && input.Shape[1] < 1 {
 			return nil, fmt.Errorf("%s: shape %v, want [events] or [events, values of one]", name, input.Shape)
@@ -386,11 +386,11 @@ func (q *inferRequest) choose(all []tensor) (chosen []tensor, err error) {
 	}
 	for _, asked := range q.Outputs {
 		if asked.Parameters["binary_data"] == true {
-			return nil, fmt.Errorf("output %.100q: binary tensors are not made: ask for JSON", asked.Name)
+			return nil, fmt.Errorf("output %.100q: binary tensors are not supported: request JSON", asked.Name)
 		}
 		k := slices.Index(names, asked.Name)
 		if k < 0 {
-			return nil, fmt.Errorf("there is no output %.100q, there are %s", asked.Name, strings.Join(names, ", "))
+			return nil, fmt.Errorf("no output %.100q: the outputs are %s", asked.Name, strings.Join(names, ", "))
 		}
 		chosen = append(chosen, all[k])
 	}

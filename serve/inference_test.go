@@ -118,10 +118,10 @@ func TestInference(t *testing.T) {
 		`{"inputs":[{"name":"x","datatype":"TEXT","shape":[1],"data":["a"]}]}`:                                                                    `is no \"TEXT\"`,
 		`{"inputs":[{"name":"x","datatype":"FP64","shape":[0],"data":[]}]}`:                                                                       `shape [0]`,
 		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":"a"}]}`:                                                                      `want an array`,
-		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]},{"name":"x","datatype":"FP64","shape":[1],"data":[1]}]}`:                `there twice`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]},{"name":"x","datatype":"FP64","shape":[1],"data":[1]}]}`:                `missing or repeated`,
 		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]},{"name":"y","datatype":"FP64","shape":[2],"data":[1,2]}]}`:              `want [1]`,
 		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"parameters":{"binary_data_size":8}}]}`:                                             `binary`,
-		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"embedding"}]}`:                                     `there is no output \"embedding\", there are class, probability`,
+		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"embedding"}]}`:                                     `no output \"embedding\": the outputs are class, probability`,
 		`{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"class","parameters":{"binary_data":true}}]}`:       `binary`,
 		`{"inputs":[{"name":"events","datatype":"BYTES","shape":[1],"data":["{}"]},{"name":"x","datatype":"FP64","shape":[1],"data":[{"a":1}]}]}`: `is no \"FP64\"`,
 		`{"inputs":[{"name":"x","datatype":"FP64","shape":[65537],"data":[1]}]}`:                                                                  `413 {"error":"too many events`,
@@ -146,7 +146,7 @@ func TestInference(t *testing.T) {
 func TestAnsweringAlone(t *testing.T) {
 	var m *served.Model
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return m }})
-	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "not ready: there is no model yet") {
+	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "not ready: no model has been published yet") {
 		t.Errorf("%d %s", status, text)
 	}
 	m = served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), written())

@@ -106,7 +106,7 @@ func (t *site) predictions(events [][]byte) []answer {
 	out := make([]answer, len(events))
 	for i, e := range events {
 		if m == nil {
-			out[i].Error = "there is no model yet"
+			out[i].Error = "no model has been published yet"
 			continue
 		}
 		p, err := t.config.predict(m, e, 0)
@@ -141,7 +141,7 @@ func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "1")
 		status = http.StatusServiceUnavailable
 	case errors.Is(err, errors.ErrUnsupported):
-		fail(w, http.StatusBadRequest, "labels of their own are taken where labels.topics names a topic", "labels")
+		fail(w, http.StatusBadRequest, "separate labels need labels.topics", "labels")
 		return
 	}
 	fail(w, status, err.Error(), where)
@@ -166,5 +166,5 @@ func (c Config) checkLearn(host, token string) error {
 	if !c.Learn || isLoopback(host) || token != "" || c.ClientCAFile != "" {
 		return nil
 	}
-	return event.KeyErrorf("learn", "learn: other machines reach %q, and what they send would be learned: provide a token (in the variable %s or in token_file) or client_ca_file, or listen on 127.0.0.1", c.Address, c.TokenEnv)
+	return event.KeyErrorf("learn", "learn: other machines can reach %q and send events: set a token (variable %s or token_file) or client_ca_file, or listen on 127.0.0.1", c.Address, c.TokenEnv)
 }

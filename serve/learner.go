@@ -112,12 +112,12 @@ func (t *site) omit(w http.ResponseWriter, r *http.Request) {
 	}
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		fail(w, http.StatusNotFound, "of a kernel model it is not known what a field adds", r.URL.Path)
+		fail(w, http.StatusNotFound, "a kernel model does not have contributions of fields", r.URL.Path)
 		return
 	}
 	events := t.service.Recent()
 	if len(events) == 0 {
-		fail(w, http.StatusServiceUnavailable, "no event with a label has come since the start", r.URL.Path)
+		fail(w, http.StatusServiceUnavailable, "no labeled event has arrived since the start", r.URL.Path)
 		return
 	}
 	kind, name := r.URL.Query().Get("kind"), r.URL.Query().Get("name")

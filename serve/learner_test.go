@@ -184,7 +184,7 @@ func TestHistorySurvives(t *testing.T) {
 		if err := server.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(log.String(), name) || !strings.Contains(log.String(), "begins anew") {
+		if !strings.Contains(log.String(), name) || !strings.Contains(log.String(), "restarts") {
 			t.Errorf("%.20q: the log says %q", damaged, log.String())
 		}
 	}

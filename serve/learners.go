@@ -73,7 +73,7 @@ func CompareWithLead(p *measure.Paired, window uint64) *Comparison {
 func (t *site) learners(w http.ResponseWriter, r *http.Request) {
 	list := LearnerReports(t.service.status())
 	if list == nil {
-		fail(w, http.StatusNotFound, "there is one learner alone: [[challenger]] adds others", r.URL.Path)
+		fail(w, http.StatusNotFound, "there is only one learner: add others with [[challenger]]", r.URL.Path)
 		return
 	}
 	reply(w, http.StatusOK, map[string]any{"learners": list})
@@ -95,7 +95,7 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 		Name string `json:"name"`
 	}
 	if err := json.Unmarshal(body, &asked); err != nil || asked.Name == "" {
-		fail(w, http.StatusBadRequest, `want {"name": NAME}, the learner that is to have the lead`, "body")
+		fail(w, http.StatusBadRequest, `want {"name": NAME} of the learner to promote`, "body")
 		return
 	}
 	// A requested promotion happens even if its client disconnects.
@@ -108,7 +108,7 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, new(*run.UnknownContenderError)):
 		fail(w, http.StatusNotFound, err.Error(), "name")
 	case ctx.Err() != nil:
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%s has not taken the lead in a checkpoint yet: GET /v1/learners tells when", asked.Name), r.URL.Path)
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%s is not yet the leader in a checkpoint: see GET /v1/learners", asked.Name), r.URL.Path)
 	default:
 		fail(w, http.StatusConflict, err.Error(), r.URL.Path)
 	}
@@ -122,12 +122,12 @@ func (s *models) chosen(w http.ResponseWriter, r *http.Request) *served.Model {
 		return s.current(w, r)
 	}
 	if s.learner == nil || s.take() != nil && s.learner(name) == nil {
-		fail(w, http.StatusNotFound, fmt.Sprintf("there is no learner %.40q: GET /v1/learners has the names", name), "name")
+		fail(w, http.StatusNotFound, fmt.Sprintf("no learner %.40q: GET /v1/learners lists the names", name), "name")
 		return nil
 	}
 	m := s.learner(name)
 	if m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
+		fail(w, http.StatusServiceUnavailable, "no model has been published yet", r.URL.Path)
 	}
 	return m
 }

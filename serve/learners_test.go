@@ -66,7 +66,7 @@ func TestLearners(t *testing.T) {
 		want int
 		text string
 	}{
-		{`{"name":"fast"}`, http.StatusNotFound, `there is no learner \"fast\": want one of [\"learner\" \"slow\"]`},
+		{`{"name":"fast"}`, http.StatusNotFound, `no learner \"fast\": want one of [\"learner\" \"slow\"]`},
 		{`{}`, http.StatusBadRequest, "NAME"},
 		{`{`, http.StatusBadRequest, "NAME"},
 		{`{"name":"slow"}`, http.StatusOK, `{"lead":"slow"}`},

@@ -117,12 +117,12 @@ func TestAnswersAreBounded(t *testing.T) {
 		classes           int
 		want              string // of the error; "" is an answer
 	}{
-		{"four million events", "", strings.Repeat("{}", 4<<20), 2, "a request may bring 65536"},
-		{"in an array", "", "[" + strings.Repeat("{},", 2<<20) + "{}]", 2, "a request may bring 65536"},
-		{"in lines", "", strings.Repeat("1\n", 4<<20), 2, "a request may bring 65536"},
-		{"128 kB and fifty classes", "", strings.Repeat("{}", 1<<16), 50, "a request may bring 20971 "},
-		{"and explanations", "?explain=100", strings.Repeat("{}", 1<<16), 50, "a request may bring 6990 "},
-		{"8 MB and explanations", "?explain=100", strings.Repeat(`{"label":1}`, 8<<20/11), 2, "a request may bring 10280 "},
+		{"four million events", "", strings.Repeat("{}", 4<<20), 2, "a request may contain 65536"},
+		{"in an array", "", "[" + strings.Repeat("{},", 2<<20) + "{}]", 2, "a request may contain 65536"},
+		{"in lines", "", strings.Repeat("1\n", 4<<20), 2, "a request may contain 65536"},
+		{"128 kB and fifty classes", "", strings.Repeat("{}", 1<<16), 50, "a request may contain 20971 "},
+		{"and explanations", "?explain=100", strings.Repeat("{}", 1<<16), 50, "a request may contain 6990 "},
+		{"8 MB and explanations", "?explain=100", strings.Repeat(`{"label":1}`, 8<<20/11), 2, "a request may contain 10280 "},
 		{"as many as are allowed", "", strings.Repeat("{}", 65536), 2, ""},
 		{"with fifty classes", "", strings.Repeat("{}", 20971), 50, ""},
 		{"with explanations", "?explain=100", strings.Repeat(`{"label":1}`, 10280), 2, ""},

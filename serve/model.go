@@ -110,7 +110,7 @@ func newModels(c Config, s Service) *models {
 func (s *models) current(w http.ResponseWriter, r *http.Request) *served.Model {
 	m := s.take()
 	if m == nil {
-		fail(w, http.StatusServiceUnavailable, "there is no model yet", r.URL.Path)
+		fail(w, http.StatusServiceUnavailable, "no model has been published yet", r.URL.Path)
 	}
 	return m
 }
@@ -135,7 +135,7 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	weights := r.URL.Query().Get("weights") == "1"
 	linear, _ := m.Model.(*model.Linear)
 	if asJSON && weights && linear == nil {
-		fail(w, http.StatusBadRequest, "a kernel model has no weight of a feature: ask without weights=1, or for the file", "query")
+		fail(w, http.StatusBadRequest, "a kernel model has no feature weights: omit weights=1, or request the file", "query")
 		return
 	}
 	form := ""
@@ -304,7 +304,7 @@ func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 	}
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
-		fail(w, http.StatusNotFound, "a kernel model has no weight of a feature", r.URL.Path)
+		fail(w, http.StatusNotFound, "a kernel model has no feature weights", r.URL.Path)
 		return
 	}
 	if !s.sending.enter(w, r) {

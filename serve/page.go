@@ -298,7 +298,7 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-s.watchers }()
 	default:
 		w.Header().Set("Retry-After", "10")
-		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d are listening already", cap(s.watchers)), r.URL.Path)
+		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d clients are already connected", cap(s.watchers)), r.URL.Path)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

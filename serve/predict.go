@@ -70,7 +70,7 @@ func plain(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Accept-Encoding", "identity")
-	fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding: %.20q: events are taken as they are, without compression", coding), "Content-Encoding")
+	fail(w, http.StatusUnsupportedMediaType, fmt.Sprintf("Content-Encoding %.20q is not supported: send events uncompressed", coding), "Content-Encoding")
 	return false
 }
 
@@ -96,7 +96,7 @@ func mostEvents(m *served.Model, explain int) (most, each int) {
 }
 
 func failTooMany(w http.ResponseWriter, most, each int) {
-	fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("too many events: a request may bring %d (%d where every event has no more than %d numbers, here %d: its classes and the features that explain names)",
+	fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("too many events: a request may contain %d (%d if each event has at most %d numbers; here %d, its classes and explained features)",
 		most, maxEvents, maxNumbers/maxEvents, each), "body")
 }
 
@@ -148,7 +148,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 }
 
 func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
-	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: bring fewer events at a time", timeout), r.URL.Path)
+	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: send fewer events at a time", timeout), r.URL.Path)
 }
 
 // predict predicts an event. It rejects an event whose features are all unknown to the model, unless Config.Unseen is

@@ -150,7 +150,7 @@ func (s Service) notReady() string {
 	}
 	if s.Status == nil { // nothing is learned here
 		if why = ""; s.Predictions == nil && s.model() == nil {
-			why = "there is no model yet"
+			why = "no model has been published yet"
 		}
 	}
 	if why == "" {
@@ -313,7 +313,7 @@ func (s *Server) URL() string { return s.scheme + "://" + s.listener.Addr().Stri
 func (s *Server) Close(ctx context.Context) error {
 	s.site.close() // listeners to events would never finish
 	if err := s.http.Shutdown(ctx); err != nil {
-		s.log.Warn("HTTP requests were cut off at the stop", "err", errors.Join(err, s.http.Close()))
+		s.log.Warn("HTTP requests were interrupted by the stop", "err", errors.Join(err, s.http.Close()))
 	}
 	<-s.done
 	return s.failed
@@ -449,7 +449,7 @@ func (r *router) HandleFunc(pattern string, f http.HandlerFunc) { r.Handle(patte
 func reply(w http.ResponseWriter, status int, body any) {
 	data, err := json.Marshal(body)
 	if err != nil {
-		status, data = http.StatusInternalServerError, []byte(`{"error":"the answer has no JSON form","where":""}`)
+		status, data = http.StatusInternalServerError, []byte(`{"error":"the answer cannot be encoded as JSON","where":""}`)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)+1))

@@ -185,7 +185,7 @@ func TestEndpoints(t *testing.T) {
 	after = ask()
 	for i, want := range []string{`200 {"healthy":true}`, `503 {"error":"not ready: not started","where":"/readyz"}`,
 		`404 {"error":"Not Found","where":"/nothing"}`, `405 {"error":"Method Not Allowed","where":"/metrics"}`, `404 {"error":"Not Found","where":"/debug/pprof/"}`,
-		`503 {"error":"there is no model yet","where":"/v1/predict"}`} {
+		`503 {"error":"no model has been published yet","where":"/v1/predict"}`} {
 		if before[i] != want {
 			t.Errorf("before: %s, want %s", before[i], want)
 		}
@@ -479,9 +479,9 @@ func TestFollowedKernelModel(t *testing.T) {
 	recordConfig.Format = "svmlight"
 	model := served.New(machine, recordConfig)
 	model.Version = 7
-	stats := &predict.Stats{Trouble: "there is no model yet"}
+	stats := &predict.Stats{Trouble: "no model has been published yet"}
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return model }, Predictions: func() *predict.Stats { return stats }})
-	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "predictions: there is no model yet") {
+	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "predictions: no model has been published yet") {
 		t.Errorf("%d %s", status, text)
 	}
 	stats = &predict.Stats{Scored: 3}
@@ -498,7 +498,7 @@ func TestFollowedKernelModel(t *testing.T) {
 	if status, text, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); status != 200 || !strings.Contains(text, `"kernel":"rbf:1","support_vectors":2`) {
 		t.Errorf("%d %s", status, text)
 	}
-	if status, text, _ := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json"); status != 400 || !strings.Contains(text, "no weight of a feature") {
+	if status, text, _ := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json"); status != 400 || !strings.Contains(text, "no feature weights") {
 		t.Errorf("%d %s", status, text)
 	}
 	read, err := served.Open(t.Context(), url, served.Options{})
@@ -814,7 +814,7 @@ func TestLimits(t *testing.T) {
 		t.Errorf("128 KB of headers: %d", status)
 	}
 	status, text, _ := call(t, "POST", url+"/v1/predict", "["+strings.Repeat("1,", 70_000)+"1]")
-	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "a request may bring 65536") {
+	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "a request may contain 65536") {
 		t.Errorf("70,001 events: %d %.100s", status, text)
 	}
 	slow, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))

@@ -151,7 +151,7 @@ func (s *Snapshots) deliver(ctx context.Context) {
 			}
 			stats.failed++
 			stats.trouble = err.Error()
-			s.log.Error("a snapshot could not be published; it is tried again", "to", p.name, "version", m.Version, "err", err)
+			s.log.Error("a snapshot could not be published; trying again", "to", p.name, "version", m.Version, "err", err)
 		} else {
 			stats.published++
 			stats.version, stats.when, stats.trouble = m.Version, m.At, ""

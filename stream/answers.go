@@ -105,7 +105,7 @@ func (c *checkedConn) next() error {
 	c.answer.Write(size[:])
 	switch key := protocol.ApiKey(a.key); {
 	case !known:
-		return fmt.Errorf("an answer of %d bytes that nobody has asked for", n)
+		return fmt.Errorf("an unrequested answer of %d bytes", n)
 	case key == protocol.Fetch:
 		c.through = max(n, 0)
 		return nil
@@ -124,7 +124,7 @@ func (c *checkedConn) next() error {
 			return err
 		}
 		if err := a.check(c.answer.Bytes()[4:]); err != nil {
-			return fmt.Errorf("an answer of %d bytes to a request of %v that is damaged: %w", n, key, err)
+			return fmt.Errorf("an answer of %d bytes to a request of %v is damaged: %w", n, key, err)
 		}
 		return nil
 	}

@@ -62,7 +62,7 @@ type TrimmedError struct {
 }
 
 func (e *TrimmedError) Error() string {
-	return fmt.Sprintf("%s/%d: offset %d has been trimmed, the log starts at %d: go on from the newest snapshot", e.Topic, e.Partition, e.Offset, e.Start)
+	return fmt.Sprintf("%s/%d: offset %d was deleted, the log starts at %d: continue from the newest snapshot", e.Topic, e.Partition, e.Offset, e.Start)
 }
 
 // OpenCommitLog connects, and creates the topic if allowed.
@@ -80,7 +80,7 @@ func OpenCommitLog(ctx context.Context, c CommitLogConfig) (*CommitLog, error) {
 	}
 	l := &CommitLog{config: c, producer: p}
 	if len(p.numbers) < 2 {
-		err = fmt.Errorf("topic %s has one partition, a commit log needs two or more: delete it, or name another one", c.Topic)
+		err = fmt.Errorf("topic %s has one partition but a commit log needs at least two: delete it, or choose another group name", c.Topic)
 	}
 	if err == nil {
 		l.id, err = p.TopicID(ctx)

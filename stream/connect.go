@@ -88,7 +88,7 @@ func (c *ConnectConfig) check() error {
 	}
 	for _, b := range c.Brokers {
 		if strings.Contains(b, "@") {
-			return event.KeyErrorf("brokers", "brokers: an address holds a user or password, want host:port: they belong in [kafka.sasl]")
+			return event.KeyErrorf("brokers", "brokers: an address contains a user or password: write host:port, and put them in [kafka.sasl]")
 		}
 		if _, _, err := net.SplitHostPort(b); err != nil || strings.ContainsAny(b, "/?#") {
 			return event.KeyErrorf("brokers", "brokers: %q: want host:port", event.Address(b))
@@ -118,9 +118,9 @@ func (c *ConnectConfig) CheckSecrets() error {
 func (c *TLSConfig) check() error {
 	switch {
 	case !c.Enabled && (c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""):
-		return event.KeyErrorf("tls.enabled", "tls: files are given but enabled is false")
+		return event.KeyErrorf("tls.enabled", "tls: files are set but enabled is false: set enabled = true")
 	case (c.CertFile == "") != (c.KeyFile == ""):
-		return event.KeyErrorf("tls.cert_file", "tls: cert_file and key_file go together")
+		return event.KeyErrorf("tls.cert_file", "tls: set both cert_file and key_file, or neither")
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func (c *TLSConfig) check() error {
 func (c *SASLConfig) check() error {
 	switch {
 	case c.Mechanism == "" && c.Username != "":
-		return event.KeyErrorf("sasl.mechanism", "sasl: a username is given but no mechanism")
+		return event.KeyErrorf("sasl.mechanism", "sasl: username is set but mechanism is empty")
 	case c.Mechanism == "":
 	case !slices.Contains([]string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", oauthBearer}, c.Mechanism):
 		return event.KeyErrorf("sasl.mechanism", "sasl: mechanism %q, want PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER", c.Mechanism)
@@ -242,7 +242,7 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	if err != nil {
 		k.close()
 		if i := slices.IndexFunc(c.Brokers, func(b string) bool { return errors.Is(err, os.ErrDeadlineExceeded) && speaksHTTP(b) }); i >= 0 {
-			err = fmt.Errorf("%w; %s answers as HTTP does and is no port of a Kafka broker: set kafka.brokers", err, c.Brokers[i])
+			err = fmt.Errorf("%w; %s speaks HTTP and is not a Kafka broker: set kafka.brokers", err, c.Brokers[i])
 		}
 		return nil, err
 	}
@@ -424,9 +424,9 @@ func explain(err error) error {
 	case errors.As(err, &record):
 		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: no answer came: is it the port of a Kafka broker, and does it expect TLS?", err)
+		return fmt.Errorf("%w: no answer: check that this is the port of a Kafka broker, and whether it needs TLS", err)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return fmt.Errorf("%w: the broker closed the connection: does the port expect TLS or SASL, are the user and the password right?", err)
+		return fmt.Errorf("%w: the broker closed the connection: check whether the port needs TLS or SASL, and the user and password", err)
 	}
 	return err
 }

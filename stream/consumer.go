@@ -88,13 +88,13 @@ func (c *ConsumerConfig) Check() error {
 	}
 	switch {
 	case len(c.Topics) == 0:
-		return event.KeyErrorf("topics", "topics: none given")
+		return event.KeyErrorf("topics", "topics: empty: name at least one")
 	case slices.Contains(c.Topics, ""):
 		return event.KeyErrorf("topics", "topics: an empty name")
 	case slices.Contains(c.UnlabeledTopics, ""):
 		return event.KeyErrorf("unlabeled_topics", "unlabeled_topics: an empty name")
 	case slices.ContainsFunc(c.UnlabeledTopics, func(t string) bool { return slices.Contains(c.Topics, t) }):
-		return event.KeyErrorf("unlabeled_topics", "unlabeled_topics %q: one of them is among topics %q too", c.UnlabeledTopics, c.Topics)
+		return event.KeyErrorf("unlabeled_topics", "unlabeled_topics %q: one of them is also in topics %q", c.UnlabeledTopics, c.Topics)
 	case c.OutOfRange != "fail" && c.OutOfRange != "earliest" && c.OutOfRange != "latest":
 		return event.KeyErrorf("out_of_range", "out_of_range %q, want fail, earliest or latest", c.OutOfRange)
 	case c.Before < 0 || c.Before > 0 && !c.UntilEnd:
@@ -221,7 +221,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 	}
 	for _, p := range from {
 		if _, ok := c.find(p.Topic, p.Partition); !ok {
-			c.log.Warn("a stored offset is not continued, its partition is not read", "topic", p.Topic, "partition", p.Partition, "offset", p.Next)
+			c.log.Warn("a saved offset is not used, because its partition is not read", "topic", p.Topic, "partition", p.Partition, "offset", p.Next)
 		}
 	}
 	c.active = len(c.fetchers)
@@ -382,7 +382,7 @@ func (c *Consumer) move(start, end int64, err error) (int64, error) {
 	default:
 		return 0, err
 	}
-	c.log.Error("going on at another offset", "policy", c.config.OutOfRange, "to", to, "log_start", start, "log_end", end, "err", err)
+	c.log.Error("continuing at another offset", "policy", c.config.OutOfRange, "to", to, "log_start", start, "log_end", end, "err", err)
 	c.retried("offset-reset")
 	return to, nil
 }

@@ -73,7 +73,7 @@ func OpenDeadLetters(ctx context.Context, c DeadLetterConfig, connection Connect
 
 func openLetters(ctx context.Context, what string, c DeadLetterConfig, connection ConnectConfig, log *slog.Logger) (*DeadLetters, error) {
 	if (c.Topic == "") == (c.File == "") {
-		return nil, fmt.Errorf("%s: give either a topic or a file", what)
+		return nil, fmt.Errorf("%s: set either a topic or a file", what)
 	}
 	if c.File != "" {
 		return openLetterFile(what, c.File, log)
@@ -297,7 +297,7 @@ func (d *DeadLetters) again() error {
 	if _, err := f.Write(lost); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	d.log.Warn(d.what+": the file was removed or renamed while it was written to; it is made again, with what was not stored yet", "file", d.name, "bytes", len(lost))
+	d.log.Warn(d.what+": the file was removed or renamed while in use; it is created again with the letters not stored yet", "file", d.name, "bytes", len(lost))
 	old := d.file
 	d.file, d.safe = f, 0
 	return old.Close()

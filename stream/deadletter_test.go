@@ -171,7 +171,7 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		for _, m := range regexp.MustCompile(`"offset":(\d+)`).FindAllStringSubmatch(string(data), -1) {
 			offsets = append(offsets, m[1])
 		}
-		if got := strings.Join(offsets, " "); got != "2 3 4" || strings.Count(said.String(), "it is made again") != 1 {
+		if got := strings.Join(offsets, " "); got != "2 3 4" || strings.Count(said.String(), "it is created again") != 1 {
 			t.Errorf("%s: letters %q, said %s", what, got, &said)
 		}
 	}
@@ -466,7 +466,7 @@ func TestLetters(t *testing.T) {
 		if err := letters.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if want := map[string]string{"dead": "dead/0/4: no letter: no header topic", "": c.File + ":5: no letter: it names no topic or no reason"}[c.Topic]; len(wrong) != 1 || wrong[0] != want {
+		if want := map[string]string{"dead": "dead/0/4: no letter: no header topic", "": c.File + ":5: not a dead letter: it has no topic or no reason"}[c.Topic]; len(wrong) != 1 || wrong[0] != want {
 			t.Errorf("%q, want %q", wrong, want)
 		}
 		if len(got) != len(examples)+1 {
@@ -476,7 +476,7 @@ func TestLetters(t *testing.T) {
 			want := &Letter{Topic: "t", Partition: 2, Offset: e.Offset, Time: e.Time, Reason: e.Refused.Reason, Detail: e.Refused.Detail, Key: e.Key, Value: e.Refused.Value}
 			partial := ""
 			if len(want.Value) > maxLetterBytes {
-				want.Value, want.Truncated, partial = want.Value[:maxLetterBytes], maxLetterBytes+1, "it was cut for its size"
+				want.Value, want.Truncated, partial = want.Value[:maxLetterBytes], maxLetterBytes+1, "it was cut to fit the size limit"
 			}
 			if !reflect.DeepEqual(got[i], want) || got[i].Partial() != partial {
 				t.Errorf("%v letter %d: %.200v, want %.200v", c, i, got[i], want)

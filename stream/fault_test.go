@@ -678,7 +678,7 @@ func TestWrongProtocol(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	address := server.Listener.Addr().String()
-	for tls, want := range map[bool]string{false: "answers as HTTP does and is no port of a Kafka broker", true: "the broker does not speak TLS on this port"} {
+	for tls, want := range map[bool]string{false: "speaks HTTP and is not a Kafka broker", true: "the broker does not speak TLS on this port"} {
 		c := DefaultConsumerConfig()
 		c.Brokers, c.Topics, c.TLS.Enabled, c.ConnectTimeout = []string{address}, []string{"t"}, tls, time.Second
 		c.RequestTimeout = time.Second / 4

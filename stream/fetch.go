@@ -229,12 +229,12 @@ type OffsetOutOfRangeError struct {
 }
 
 func (e *OffsetOutOfRangeError) Error() string {
-	what := fmt.Sprintf("%d records before it are no longer there", e.Start-e.Offset)
+	what := fmt.Sprintf("the log has lost %d records before it", e.Start-e.Offset)
 	if e.Offset > e.End {
-		what = "the topic has been truncated or created anew"
+		what = "the topic was truncated or created again"
 	}
 	return fmt.Sprintf("%s/%d: offset %d is out of range, the log holds %d to %d: %s; %s", e.Topic, e.Partition, e.Offset, e.Start, e.End, what,
-		cmp.Or(e.Advice, "set out_of_range to earliest or latest to go on there, or start afresh with --reset"))
+		cmp.Or(e.Advice, "set kafka.out_of_range to earliest or latest to continue there, or restart with --reset"))
 }
 
 // CorruptBatchError says that a broker repeatedly sends an invalid record batch.

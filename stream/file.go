@@ -74,7 +74,7 @@ func (f *File) Skip(offset int64) error {
 type ReplacedError struct{ Name string }
 
 func (e *ReplacedError) Error() string {
-	return e.Name + ": it does not begin with the records that were learned from a file of this name: it has been replaced or changed; give the new file another name, or start afresh with --reset"
+	return e.Name + ": it does not start with the records learned from a file of this name, so it was replaced or changed: give the new file another name, or restart with --reset"
 }
 
 // Resume moves to the Position of the file in from, if there is one. A Position under another spelling of the path,
@@ -302,7 +302,7 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 	case "idx":
 		r.scanner, err = record.NewIdxScanner(name, text, c, func() (io.ReadCloser, error) { return openLabels(r.path) })
 	case "":
-		return fmt.Errorf("its name does not tell the format; give one of %s", strings.Join(record.FileFormats(), ", "))
+		return fmt.Errorf("its name does not show the format: set one of %s", strings.Join(record.FileFormats(), ", "))
 	default:
 		c.Format = format
 		r.scanner, err = record.NewScanner(name, text, c)

@@ -110,7 +110,7 @@ func TestFile(t *testing.T) {
 		change     func(*record.Config)
 		want       string // lines joined by newlines, or the error
 	}{
-		{"a.svm", "# head\n1 1:2\r\n\n -1 3:1 # x\nbad\n1 1:1", func(c *record.Config) { c.MaxClasses = 2 }, "1: 1 1:2\n3: -1 3:1\n4: label: a.svm:5: label \"bad\" is none of the classes [\"-1\" \"1\"] and there is room for no other (max_classes 2)\n5: 1 1:1"},
+		{"a.svm", "# head\n1 1:2\r\n\n -1 3:1 # x\nbad\n1 1:1", func(c *record.Config) { c.MaxClasses = 2 }, "1: 1 1:2\n3: -1 3:1\n4: label: a.svm:5: label \"bad\" is not one of the classes [\"-1\" \"1\"], and no more are possible (max_classes 2)\n5: 1 1:1"},
 		{"a.svm.gz", gz("1 1:2\n"), nil, "0: 1 1:2"},
 		{"a.svm.zst", zst("1 1:2\n") + zst("1 2:2"), nil, "0: 1 1:2\n1: 1 2:2"},
 		{"a.jsonl", "\ufeff{\"label\":1,\"x\":2}\n\n{\"x\"\n", nil, "0: 1 x:2:n\n2: syntax: a.jsonl:3: byte 5: the record ends where a colon should be"},
@@ -127,9 +127,9 @@ func TestFile(t *testing.T) {
 		{"b-images-idx3-ubyte", images, func(c *record.Config) { c.Unlabeled = true }, "0: ? 2:1 4:0.2\n1: ?\n2: ? 1:0.00392156862745098"},
 		{"a.svm", "", nil, ""},
 
-		{"a.txt", "1 1:1\n", nil, "error a.txt: its name does not tell the format; give one of json, svmlight, vw, csv"},
+		{"a.txt", "1 1:1\n", nil, "error a.txt: its name does not show the format: set one of json, svmlight, vw, csv"},
 		{"a.csv", "", nil, "error a.csv: no header line"},
-		{"a.csv", "y,x\n", nil, `error a.csv: no column "label" among ["y" "x"]: name the label's with label, or set unlabeled`},
+		{"a.csv", "y,x\n", nil, `error a.csv: no column "label" among ["y" "x"]: name the label's column with label, or set unlabeled`},
 		{"a.csv", "label,x,x\n", nil, `error a.csv: two columns are named "x"`},
 		{"a.svm.gz", gz(strings.Repeat("1 1:2\n", 3))[:25], nil, "0: 1 1:2\nerror a.svm.gz:1: the compressed file ends early: unexpected EOF"},
 		{"b-images-idx3-ubyte", images, nil, "error b-images-idx3-ubyte: labels: b-labels-idx1-ubyte: there is none (plain, .gz or .zst); without labels use unlabeled"},

@@ -87,7 +87,7 @@ func (l *Letters) Next(ctx context.Context) (*Letter, error) {
 			return nil, &LetterError{fmt.Sprintf("%s:%d", l.name, l.line), "no letter: " + err.Error()}
 		}
 		if letter.Topic == "" || letter.Reason == "" && letter.MislabeledEvent == nil {
-			return nil, &LetterError{fmt.Sprintf("%s:%d", l.name, l.line), "no letter: it names no topic or no reason"}
+			return nil, &LetterError{fmt.Sprintf("%s:%d", l.name, l.line), "not a dead letter: it has no topic or no reason"}
 		}
 		return letter, nil
 	}
@@ -189,7 +189,7 @@ func clone(b []byte) []byte {
 func (l *Letter) Partial() string {
 	switch {
 	case l.Truncated > 0 || l.TruncatedKey > 0:
-		return "it was cut for its size"
+		return "it was cut to fit the size limit"
 	case strings.HasPrefix(l.Detail, packedBatch):
 		return "it is a batch that could not be unpacked"
 	case strings.HasSuffix(l.Detail, record.RestSkipped):

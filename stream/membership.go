@@ -62,7 +62,7 @@ func (c *MembershipConfig) Check() error {
 	case c.Group == "":
 		return errors.New("group: no name")
 	case len(c.Topics) == 0:
-		return event.KeyErrorf("topics", "topics: none given")
+		return event.KeyErrorf("topics", "topics: empty: name at least one")
 	case c.CreateTopics && c.CreatePartitions < 1:
 		return event.KeyErrorf("create_partitions", "create_partitions %d, want at least 1", c.CreatePartitions)
 	case c.SessionTimeout < 100*time.Millisecond:
@@ -77,10 +77,10 @@ func (c *MembershipConfig) Check() error {
 var (
 	// ErrRebalance means that the group rebalances. The member has half of RebalanceTimeout to finish its work before
 	// it calls Next.
-	ErrRebalance = errors.New("the group shares out its partitions anew")
+	ErrRebalance = errors.New("the group is reassigning its partitions")
 	// ErrSession means that the group has removed the member, or is about to because no broker has answered for
 	// SessionTimeout. The partitions belong to others.
-	ErrSession = errors.New("the group has given this member up")
+	ErrSession = errors.New("the group has removed this member")
 )
 
 // TopicPartition identifies a partition.
@@ -200,9 +200,9 @@ func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 func explainGroup(err error) error {
 	switch {
 	case errors.Is(err, kafka.InconsistentGroupProtocol):
-		return fmt.Errorf("%w: another program is in the group of this name: choose another one", err)
+		return fmt.Errorf("%w: another program uses this group name: choose another name", err)
 	case errors.Is(err, kafka.FencedInstanceID):
-		return fmt.Errorf("%w: another process is the member of this instance name: each needs its own", err)
+		return fmt.Errorf("%w: another process uses this group.instance: give each member its own", err)
 	case errors.Is(err, kafka.InvalidSessionTimeout):
 		return fmt.Errorf("%w: the brokers' group.min.session.timeout.ms and group.max.session.timeout.ms bound session_timeout", err)
 	case errors.Is(err, kafka.GroupMaxSizeReached):
@@ -296,7 +296,7 @@ func (m *Membership) share(ctx context.Context, members []kmsg.JoinGroupResponse
 	for _, member := range members {
 		var s kmsg.ConsumerMemberMetadata
 		if err := s.ReadFrom(member.ProtocolMetadata); err != nil {
-			return nil, fmt.Errorf("what member %s says of itself cannot be read: %w", member.MemberID, err)
+			return nil, fmt.Errorf("the metadata of member %s cannot be read: %w", member.MemberID, err)
 		}
 		owned[member.MemberID] = nil
 		for _, topic := range s.OwnedPartitions {
@@ -406,7 +406,7 @@ func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string]
 func (g *Generation) read(assignment []byte) error {
 	var a kmsg.ConsumerMemberAssignment
 	if err := a.ReadFrom(assignment); err != nil {
-		return fmt.Errorf("what partitions this member has cannot be read: %w", err)
+		return fmt.Errorf("the assignment of this member cannot be read: %w", err)
 	}
 	for _, t := range a.Topics {
 		for _, p := range t.Partitions {
@@ -416,7 +416,7 @@ func (g *Generation) read(assignment []byte) error {
 	slices.SortFunc(g.Partitions, TopicPartition.compare)
 	var sent shares
 	if err := json.Unmarshal(a.UserData, &sent); err != nil {
-		return fmt.Errorf("who is in the group cannot be read: %w", err)
+		return fmt.Errorf("the members of the group cannot be read: %w", err)
 	}
 	g.Members, g.Standby = sent.Members, sent.Standby
 	return nil
@@ -530,7 +530,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 		case err == nil, errors.Is(err, kafka.UnknownMemberId): // the coordinator knew it
 			return nil
 		case permanent(err), ctx.Err() != nil:
-			return fmt.Errorf("leaving group %s: %w; the others wait for its session to end", m.config.Group, err)
+			return fmt.Errorf("leaving group %s: %w; other members wait until its session ends", m.config.Group, err)
 		}
 		m.cluster.forget(epoch)
 		select {

@@ -407,7 +407,7 @@ func TestMembershipRefused(t *testing.T) {
 		}
 	}
 	m := newMembership(t, memberConfig(t, b, nil))
-	if _, err := m.Next(ctx); err == nil || !strings.Contains(err.Error(), "another program is in the group") {
+	if _, err := m.Next(ctx); err == nil || !strings.Contains(err.Error(), "another program uses this group name") {
 		t.Errorf("beside another program: %v", err)
 	}
 	if err := m.Leave(ctx); err != nil {

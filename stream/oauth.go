@@ -30,24 +30,24 @@ func (c *SASLConfig) checkOAuth() error {
 	if c.Mechanism != oauthBearer {
 		switch {
 		case c.TokenURL != "":
-			return event.KeyErrorf("sasl.token_url", "sasl: token_url is of the mechanism OAUTHBEARER")
+			return event.KeyErrorf("sasl.token_url", "sasl: token_url needs mechanism OAUTHBEARER")
 		case len(c.Scopes) > 0:
-			return event.KeyErrorf("sasl.scopes", "sasl: scopes are of the mechanism OAUTHBEARER")
+			return event.KeyErrorf("sasl.scopes", "sasl: scopes need mechanism OAUTHBEARER")
 		case len(c.Extensions) > 0:
-			return event.KeyErrorf("sasl.extensions", "sasl: extensions are of the mechanism OAUTHBEARER")
+			return event.KeyErrorf("sasl.extensions", "sasl: extensions need mechanism OAUTHBEARER")
 		case c.TokenCAFile != "":
-			return event.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file is of the mechanism OAUTHBEARER")
+			return event.KeyErrorf("sasl.token_ca_file", "sasl: token_ca_file needs mechanism OAUTHBEARER")
 		}
 		return nil
 	}
 	u, err := url.Parse(string(c.TokenURL))
 	switch {
 	case c.TokenURL == "":
-		return event.KeyErrorf("sasl.token_url", "sasl: no token_url: OAUTHBEARER needs the address that gives tokens")
+		return event.KeyErrorf("sasl.token_url", "sasl: OAUTHBEARER needs token_url")
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		return event.KeyErrorf("sasl.token_url", "sasl: token_url: want https://HOST/PATH")
 	case u.User != nil:
-		return event.KeyErrorf("sasl.token_url", "sasl: token_url holds a user or password: they belong in username and password_file")
+		return event.KeyErrorf("sasl.token_url", "sasl: token_url contains a user or password: put them in username and password_file")
 	case u.Scheme == "http" && !loopback(u.Hostname()):
 		return event.KeyErrorf("sasl.token_url", "sasl: token_url: the secret would go to %s unencrypted: want https", u.Host)
 	}

@@ -136,18 +136,18 @@ func TestOAuthConfig(t *testing.T) {
 		t.Error(err)
 	}
 	for text, edit := range map[string]func(*SASLConfig){
-		"no token_url":           func(c *SASLConfig) { c.TokenURL = "" },
-		"want https://HOST/PATH": func(c *SASLConfig) { c.TokenURL = "login.example.com" },
-		"unencrypted":            func(c *SASLConfig) { c.TokenURL = "http://login.example.com/token" },
-		"belong in username":     func(c *SASLConfig) { c.TokenURL = "https://a:b@login.example.com/token" },
-		"no username":            func(c *SASLConfig) { c.Username = "" },
-		`"auth" = "x"`:           func(c *SASLConfig) { c.Extensions = map[string]string{"auth": "x"} },
-		`"a=b" = "x"`:            func(c *SASLConfig) { c.Extensions = map[string]string{"a=b": "x"} },
-		`"a" = "x\x01auth=y"`:    func(c *SASLConfig) { c.Extensions = map[string]string{"a": "x\x01auth=y"} },
-		"token_url is of the mechanism OAUTHBEARER": func(c *SASLConfig) { c.Mechanism = "PLAIN" },
-		"scopes are of":       func(c *SASLConfig) { c.Mechanism, c.TokenURL, c.Scopes = "PLAIN", "", []string{"a"} },
-		"extensions are of":   func(c *SASLConfig) { c.Mechanism, c.TokenURL, c.Extensions = "PLAIN", "", map[string]string{"a": "b"} },
-		"token_ca_file is of": func(c *SASLConfig) { c.Mechanism, c.TokenURL, c.TokenCAFile = "PLAIN", "", "ca.pem" },
+		"needs token_url":                       func(c *SASLConfig) { c.TokenURL = "" },
+		"want https://HOST/PATH":                func(c *SASLConfig) { c.TokenURL = "login.example.com" },
+		"unencrypted":                           func(c *SASLConfig) { c.TokenURL = "http://login.example.com/token" },
+		"put them in username":                  func(c *SASLConfig) { c.TokenURL = "https://a:b@login.example.com/token" },
+		"no username":                           func(c *SASLConfig) { c.Username = "" },
+		`"auth" = "x"`:                          func(c *SASLConfig) { c.Extensions = map[string]string{"auth": "x"} },
+		`"a=b" = "x"`:                           func(c *SASLConfig) { c.Extensions = map[string]string{"a=b": "x"} },
+		`"a" = "x\x01auth=y"`:                   func(c *SASLConfig) { c.Extensions = map[string]string{"a": "x\x01auth=y"} },
+		"token_url needs mechanism OAUTHBEARER": func(c *SASLConfig) { c.Mechanism = "PLAIN" },
+		"scopes need":                           func(c *SASLConfig) { c.Mechanism, c.TokenURL, c.Scopes = "PLAIN", "", []string{"a"} },
+		"extensions need":                       func(c *SASLConfig) { c.Mechanism, c.TokenURL, c.Extensions = "PLAIN", "", map[string]string{"a": "b"} },
+		"token_ca_file needs":                   func(c *SASLConfig) { c.Mechanism, c.TokenURL, c.TokenCAFile = "PLAIN", "", "ca.pem" },
 	} {
 		c := good
 		edit(&c)

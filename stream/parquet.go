@@ -32,7 +32,7 @@ func (e *ParquetError) Error() string {
 	if e.Row > 0 {
 		return fmt.Sprintf("row %d: %v", e.Row, e.Err)
 	}
-	return fmt.Sprintf("it is no Parquet file, or is damaged: %v", e.Err)
+	return fmt.Sprintf("it is not a Parquet file, or is damaged: %v", e.Err)
 }
 
 func (e *ParquetError) Unwrap() error { return e.Err }

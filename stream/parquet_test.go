@@ -191,9 +191,9 @@ func TestParquetDamaged(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{"cut.parquet", data[:len(data)-100], "cut.parquet: it is no Parquet file, or is damaged"},
-		{"text.parquet", []byte("hello"), "text.parquet: it is no Parquet file, or is damaged"},
-		{"empty.parquet", nil, "empty.parquet: it is no Parquet file, or is damaged"},
+		{"cut.parquet", data[:len(data)-100], "cut.parquet: it is not a Parquet file, or is damaged"},
+		{"text.parquet", []byte("hello"), "text.parquet: it is not a Parquet file, or is damaged"},
+		{"empty.parquet", nil, "empty.parquet: it is not a Parquet file, or is damaged"},
 	} {
 		if n, err := read(tt.name, tt.data); err == nil || n > 0 || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %d events, %v", tt.name, n, err)

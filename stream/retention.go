@@ -17,7 +17,7 @@ type RetentionError struct {
 }
 
 func (e *RetentionError) Error() string {
-	return fmt.Sprintf("topic %s has %s=%s: its records expire, and the model of the group with them; set %s=%s "+
+	return fmt.Sprintf("topic %s has %s=%s: its records, and so the group's model, expire; set %s=%s "+
 		"(kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name %s --add-config %s=%s)", e.Topic, e.Key, e.Value, e.Key, e.Want, e.Topic, e.Key, e.Want)
 }
 
@@ -32,7 +32,7 @@ func CheckRetention(ctx context.Context, c ConnectConfig, ledger, bases string, 
 	for _, topic := range []string{ledger, bases} {
 		settings, err := k.settings(ctx, topic, "cleanup.policy", "retention.ms", "retention.bytes")
 		if errors.Is(err, kafka.TopicAuthorizationFailed) || errors.Is(err, kafka.ClusterAuthorizationFailed) {
-			k.log.Warn("whether the brokers keep the records of a topic for ever is not known: allow this user DescribeConfigs", "topic", topic, "err", err)
+			k.log.Warn("cannot check that the brokers keep a topic's records forever: allow this user DescribeConfigs", "topic", topic, "err", err)
 			continue
 		}
 		if err != nil {

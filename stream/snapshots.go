@@ -159,7 +159,7 @@ func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*snapshotReco
 		}
 	}
 	if foreign != nil {
-		t.producer.cluster.log.Warn("records among the snapshots are passed over", "records", records, "first", foreign)
+		t.producer.cluster.log.Warn("records that are not snapshots are skipped", "records", records, "first", foreign)
 	}
 	return found, foreign, nil
 }
@@ -177,7 +177,7 @@ func addSnapshot(found map[int64]*snapshotRecords, r *record.Record) error {
 		isBase = err == nil && err2 == nil && (len(parts) == 2 || number >= 0)
 	}
 	if !isBase {
-		return fmt.Errorf("a record of key %.40q is no snapshot's: give the snapshots of a group a topic of their own", r.Key)
+		return fmt.Errorf("a record with key %.40q is not a snapshot: give the group's snapshots their own topic", r.Key)
 	}
 	b := found[offset]
 	if b == nil {
@@ -225,7 +225,7 @@ func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*GroupSnapshot) e
 		if errors.Is(err, errBaseFormat) {
 			return nil, fmt.Errorf("reading the snapshots: topic %s: snapshot %d: %w", t.config.Topic, offset, err)
 		}
-		t.producer.cluster.log.Warn("a snapshot is passed over", "topic", t.config.Topic, "snapshot", offset, "offset", found[offset].offset, "err", err)
+		t.producer.cluster.log.Warn("a snapshot is skipped", "topic", t.config.Topic, "snapshot", offset, "offset", found[offset].offset, "err", err)
 	}
 	if foreign != nil {
 		return nil, fmt.Errorf("reading the snapshots: %w", foreign)

@@ -200,7 +200,7 @@ type TopicRecreatedError struct {
 }
 
 func (e *TopicRecreatedError) Error() string {
-	return fmt.Sprintf("%s/%d: the topic has been deleted and created anew: offset %d belongs to the one with id %s, now its id is %s and its records are others; "+
-		"set out_of_range to earliest or latest to go on there in the new topic, start afresh with --reset, or set check_topic_id = false if it is a copy with the same records at the same offsets",
+	return fmt.Sprintf("%s/%d: the topic was deleted and created again: offset %d belongs to topic id %s, but the id is now %s; "+
+		"set kafka.out_of_range to earliest or latest to continue in the new topic, restart with --reset, or set check_topic_id = false if it is a copy with the same records at the same offsets",
 		e.Topic, e.Partition, e.Offset, e.Was, e.Is)
 }

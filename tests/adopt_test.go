@@ -156,7 +156,7 @@ func TestCrashAfterWaiting(t *testing.T) {
 	reference.finish(t)
 	reference.flags = flags
 	finish(reference)
-	if log := reference.log(); strings.Count(log, "there is no exact solution after adopt_wait") != 1 || strings.Count(log, "adopted the exact solution") != 2 {
+	if log := reference.log(); strings.Count(log, "no exact solution within adopt_wait") != 1 || strings.Count(log, "adopted the exact solution") != 2 {
 		t.Fatalf("not one wait that was cut short and two adoptions\n%s", log)
 	}
 	for point, past := range map[string]bool{

@@ -155,9 +155,9 @@ session_timeout = "1s"
 		return logs.String()
 	}
 
-	ends(1, "topic g-commits has retention.ms=604800000: its records expire, and the model of the group with them; set retention.ms=-1 ", "run")
+	ends(1, "topic g-commits has retention.ms=604800000: its records, and so the group's model, expire; set retention.ms=-1 ", "run")
 	alter("g-commits", "retention.ms", "-1")
-	ends(1, "topic g-snapshots has cleanup.policy=delete: its records expire, and the model of the group with them; set cleanup.policy=compact ", "run")
+	ends(1, "topic g-snapshots has cleanup.policy=delete: its records, and so the group's model, expire; set cleanup.policy=compact ", "run")
 	alter("g-snapshots", "cleanup.policy", "compact")
 
 	produce(300)
@@ -206,7 +206,7 @@ session_timeout = "1s"
 		t.Fatal(err)
 	}
 	logs := learn(2, "g")
-	if !strings.Contains(logs, "records among the snapshots are passed over") || !strings.Contains(logs, "topic g-snapshots offset ") {
+	if !strings.Contains(logs, "records that are not snapshots are skipped") || !strings.Contains(logs, "topic g-snapshots offset ") {
 		t.Errorf("nothing is said of the record among the snapshots:\n%s", logs)
 	}
 	r := inspect("g")

@@ -60,7 +60,7 @@ func New(p batch.Problem, k int) (*Objective, error) {
 		return nil, fmt.Errorf("fdrop: %d deletions", k)
 	}
 	if p.Noise != nil && p.Noise != (loss.NoNoise{}) {
-		return nil, fmt.Errorf("fdrop: deletions are its noise; it takes no noise %v besides them", p.Noise)
+		return nil, fmt.Errorf("fdrop: excludes noise %v, because it deletes features itself", p.Noise)
 	}
 	for c, r := range p.Penalty.R {
 		if !(r > 0) && (c < o.columns || p.Intercept != batch.FreeIntercept) || p.Penalty.Center != nil {

@@ -82,7 +82,7 @@ func New(p batch.Problem, kind Loss) (*Objective, error) {
 	case loss.Laplace:
 		o.psi, o.absent = psiPlain, absentLaplace(n.B*n.B)
 	default:
-		return nil, fmt.Errorf("%s knows no noise %v (none, dropout, gaussian, laplace and poisson)", kind, n)
+		return nil, fmt.Errorf("%s does not support noise %v (none, dropout, gaussian, laplace and poisson)", kind, n)
 	}
 	var err error
 	if o.m, err = p.BinaryWeights(); err != nil {

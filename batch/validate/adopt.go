@@ -24,11 +24,11 @@ func CheckAdopt(c online.Config) error {
 	}
 	switch {
 	case c.Optimizer == "arow":
-		return event.KeyErrorf("policy", "policy adopt: rule arow has a loss of its own, of which there is no exact solution")
+		return event.KeyErrorf("policy", "policy adopt: optimizer arow has no exact solution")
 	case c.L1 > 0:
 		return event.KeyErrorf("policy", "policy adopt: the exact solution has no L1 penalty; set learner.l1 = 0")
 	case c.HalfLife > 0 || c.HalfLifeTime > 0:
-		return event.KeyErrorf("policy", "policy adopt: the exact solution forgets nothing; set learner.half_life and half_life_time to 0")
+		return event.KeyErrorf("policy", "policy adopt: the exact solution does not forget; set learner.half_life and half_life_time to 0")
 	case !l.Facts().Convex:
 		return event.KeyErrorf("policy", "policy adopt: loss %q is not convex, so no solution of it is certified", c.Loss)
 	}
@@ -64,7 +64,7 @@ func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offs
 		return a, nil
 	}
 	if !r.Verified {
-		return refuse("%d of the %d records learned could be read again", r.Read, r.Records)
+		return refuse("only %d of the %d learned records could be read again", r.Read, r.Records)
 	}
 	// If the stream drifts, the best model over all of it may be worse for coming events.
 	switch n := r.Newest; {

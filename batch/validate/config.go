@@ -87,7 +87,7 @@ func (c Config) Check() error {
 	case c.Policy == "adopt" && (c.Events == 0 || c.Events == AutoEvents):
 		return event.KeyErrorf("policy", "policy adopt: set events to the number of records after which each exact solution is adopted")
 	case c.Policy == "adopt" && c.Window > 0:
-		return event.KeyErrorf("policy", "policy adopt: only a solution over all records is adopted, window %d leaves some out; set window = 0", c.Window)
+		return event.KeyErrorf("policy", "policy adopt: needs a solution over all records; set window = 0, not %d", c.Window)
 	case !(c.MaxGap >= 0):
 		return event.KeyErrorf("max_gap", "max_gap %v: want a number, at least 0", c.MaxGap)
 	case c.AdoptWait < 0:

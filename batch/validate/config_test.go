@@ -21,7 +21,7 @@ func TestConfigCheck(t *testing.T) {
 		{"max_gap", func(c *Config) { c.MaxGap = math.NaN() }},
 		{"adopt_wait", func(c *Config) { c.AdoptWait = -1 }},
 		{"policy adopt: set events", func(c *Config) { adopt(c); c.Events = 0 }},
-		{"policy adopt: only a solution over all records is adopted, window 5", func(c *Config) { adopt(c); c.Window = 5 }},
+		{"policy adopt: needs a solution over all records; set window = 0, not 5", func(c *Config) { adopt(c); c.Window = 5 }},
 	} {
 		c := DefaultConfig()
 		tt.edit(&c)

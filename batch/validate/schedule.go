@@ -39,7 +39,7 @@ func Keep(v *batch.Validation, keep func(*batch.Validation) error, log *slog.Log
 		return
 	}
 	if err := keep(v); err != nil {
-		log.Error("a validation's report could not be kept", "id", v.ID, "err", err)
+		log.Error("a validation report could not be saved", "id", v.ID, "err", err)
 	}
 }
 
@@ -64,7 +64,7 @@ func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 	case r.Err == nil:
 		s.Done++
 	case errors.Is(r.Err, context.Canceled):
-		log.Info("a validation was given up")
+		log.Info("a validation was canceled")
 	default:
 		s.Failed++
 		log.Error("a validation failed", "err", r.Err)

@@ -110,7 +110,7 @@ func (s *Schema) LabelSpellings() (out []string) {
 		for _, pair := range s.Joined {
 			pairs = append(pairs, fmt.Sprintf("%.40q and %.40q", pair[0], pair[1]))
 		}
-		out = append(out, fmt.Sprintf("labels that spell one number are one class: %s", strings.Join(pairs, ", ")))
+		out = append(out, fmt.Sprintf("labels that spell the same number are one class: %s", strings.Join(pairs, ", ")))
 	}
 	first := map[string]string{}
 	var pairs []string
@@ -133,7 +133,7 @@ func (s *Schema) LabelSpellings() (out []string) {
 		if n := len(pairs) - 3; n > 0 {
 			pairs, more = pairs[:3], fmt.Sprintf(" and %d more", n)
 		}
-		out = append(out, fmt.Sprintf("different classes are one number: %s%s; a label keeps its own text, so write each number in one way if they should be one class", strings.Join(pairs, ", "), more))
+		out = append(out, fmt.Sprintf("different classes spell the same number: %s%s; if they are one class, write the number in one way", strings.Join(pairs, ", "), more))
 	}
 	return out
 }

@@ -42,9 +42,9 @@ func TestLabelSpellings(t *testing.T) {
 		{labels: "9007199254740992 9007199254740993"},
 		{labels: "+1 -1 1 1.0", want: []string{`one class: "+1" and "1"`}},
 		{labels: "0 1 0.0 1.0", want: []string{`one class: "0" and "0.0", "1" and "1.0"`}},
-		{labels: "2 2.0", want: []string{`one number: "2" and "2.0";`}},
-		{labels: "inf Infinity nan NaN", want: []string{`one number: "inf" and "Infinity";`}},
-		{labels: "1 2 3 4 1.0 2.0 3.0 4.0 02 03", want: []string{`one class: "1" and "1.0"`, `one number: "2" and "2.0", "3" and "3.0", "4" and "4.0" and 2 more;`}},
+		{labels: "2 2.0", want: []string{`the same number: "2" and "2.0";`}},
+		{labels: "inf Infinity nan NaN", want: []string{`the same number: "inf" and "Infinity";`}},
+		{labels: "1 2 3 4 1.0 2.0 3.0 4.0 02 03", want: []string{`one class: "1" and "1.0"`, `the same number: "2" and "2.0", "3" and "3.0", "4" and "4.0" and 2 more;`}},
 	} {
 		s := NewSchema(10, nil, 20)
 		before := s.View()

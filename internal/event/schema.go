@@ -327,7 +327,7 @@ func Mix(x uint64) uint64 {
 }
 
 // ErrNoRates reports that the rates at which groups are missing cannot be learned.
-var ErrNoRates = errors.New("nothing says what is missing, for the examples have no named fields: name the rates of groups, as in group:1-8=0.3,9-16=0.1")
+var ErrNoRates = errors.New("the examples have no named fields, so missing groups are unknown: give the rates of groups, as in group:1-8=0.3,9-16=0.1")
 
 // CheckRates returns ErrNoRates if no field of a Schema can be missing.
 func (s *Schema) CheckRates() error {

@@ -251,7 +251,7 @@ func Parse(s string) (Loss, error) {
 		x := l.standard
 		switch {
 		case given && l.parameter == "":
-			return nil, fmt.Errorf("loss %q: %s takes no number behind its name", s, name)
+			return nil, fmt.Errorf("loss %q: %s has no parameter", s, name)
 		case given:
 			var err error
 			if x, err = strconv.ParseFloat(text, 64); err != nil {

@@ -46,8 +46,8 @@ func Stale(reports []Aged, nats bool) string {
 	if parts == nil {
 		return ""
 	}
-	return "older weights of this stream predict worse than the class frequencies alone: " + strings.Join(parts, "; ") +
-		". An export or a snapshot of that age is of no use: publish more often, or set learner.serving_staleness to the age that is read"
+	return "older weights of this stream predict worse than the class frequencies: " + strings.Join(parts, "; ") +
+		". Do not use an export or snapshot of that age: publish more often, or set learner.serving_staleness to that age"
 }
 
 // AgedPercent returns reports whose errors are in percent.

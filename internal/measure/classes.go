@@ -279,9 +279,9 @@ func (r ClassesReport) WorseThanConstant(nats bool) string {
 	entropy = entropy/all + math.Log(all)
 	switch wrong := 100 * (1 - most/all); {
 	case nats && *r.LogLoss > entropy:
-		return fmt.Sprintf("the predictions are worse than the class frequencies of these examples alone: log-loss %.4g nats, that of the frequencies %.4g", *r.LogLoss, entropy)
+		return fmt.Sprintf("the predictions are worse than the class frequencies of these examples: log-loss %.4g nats, that of the frequencies %.4g", *r.LogLoss, entropy)
 	case !nats && *r.Error > wrong:
-		return fmt.Sprintf("the predictions are worse than the most frequent class of these examples alone: error %.3g %%, that of the class %.3g %%", *r.Error, wrong)
+		return fmt.Sprintf("the predictions are worse than the most frequent class of these examples: error %.3g %%, that of the class %.3g %%", *r.Error, wrong)
 	}
 	return ""
 }

@@ -49,7 +49,7 @@ func (g *Grouping) Declared() bool {
 func (g *Grouping) Follow(s *event.Schema) { g.schema = s }
 
 // ErrNoGroups reports that nothing defines which features die together.
-var ErrNoGroups = errors.New("nothing says which features die together, for the examples have no fields: say which columns do, with --groups every:8 or --groups FILE (record.groups)")
+var ErrNoGroups = errors.New("the examples have no fields, so their groups are unknown: name them with --groups every:8 or --groups FILE (record.groups)")
 
 // Check returns ErrNoGroups if all features are in one group because there are no fields.
 func (g *Grouping) Check() error {

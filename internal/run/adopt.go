@@ -137,8 +137,8 @@ func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 			return result.Adoption, nil
 		default:
 			l.current.Validation.Failed++
-			l.adopter.trouble = fmt.Sprintf("the exact solution over %d records, for which learning waits, could not be computed: %v", state.records, result.err)
-			l.log.Error("an exact solution to adopt could not be computed; it is tried again", "records", state.records, "retry_in", wait, "err", result.err)
+			l.adopter.trouble = fmt.Sprintf("the exact solution over %d records, which learning waits for, could not be computed: %v", state.records, result.err)
+			l.log.Error("an exact solution to adopt could not be computed; trying again", "records", state.records, "retry_in", wait, "err", result.err)
 			retry := time.Now().Add(wait)
 			err = l.attend(limited, func() bool { return !time.Now().Before(retry) })
 		}
@@ -180,7 +180,7 @@ func (l *loop) endSolving(deadline context.Context) {
 		case take := <-l.finished:
 			take()
 		case <-deadline.Done():
-			l.log.Warn("the solver does not stop; it is left behind", "after", l.Config.ShutdownTimeout)
+			l.log.Warn("the solver does not stop; continuing without it", "after", l.Config.ShutdownTimeout)
 			return
 		}
 	}
@@ -200,7 +200,7 @@ func (l *loop) decide(at uint64, a *validate.Adoption) error {
 	case a == nil:
 		s.TimedOut++
 		l.Adoptions.TimedOut = append(l.Adoptions.TimedOut, at)
-		l.log.Error("there is no exact solution after adopt_wait, the learned state stays", "records", at, "adopt_wait", l.adopter.most)
+		l.log.Error("no exact solution within adopt_wait; the learned state remains", "records", at, "adopt_wait", l.adopter.most)
 	case a.Learner != nil:
 		s.Adopted++
 		l.log.Info("adopted the exact solution", "id", a.Report.ID, "records", at, "relative_gap", a.Report.RelativeGap,
@@ -211,7 +211,7 @@ func (l *loop) decide(at uint64, a *validate.Adoption) error {
 		if a.Kept {
 			log = l.log.Info
 		}
-		log("an exact solution was not adopted, the learned state stays", "records", at, "reason", a.Reason)
+		log("an exact solution was not adopted; the learned state remains", "records", at, "reason", a.Reason)
 	}
 	if a != nil && a.Report != nil {
 		l.validator.exact = a.Exact

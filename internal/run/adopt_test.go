@@ -359,7 +359,7 @@ func TestAdoptRefused(t *testing.T) {
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if v := s.Status().Validation; v.NotAdopted != 2 || v.Adopted > 0 || (*reports)[0].Adopted || !strings.Contains((*reports)[0].NotAdopted, "390 of the 400 records") {
+	if v := s.Status().Validation; v.NotAdopted != 2 || v.Adopted > 0 || (*reports)[0].Adopted || !strings.Contains((*reports)[0].NotAdopted, "390 of the 400 learned records") {
 		t.Errorf("%+v, %+v", v, (*reports)[0])
 	}
 	if got := s.Learner.Snapshot().Model(); got.Intercept[0] != learned.Intercept[0] || got.Norm() != learned.Norm() {

@@ -356,7 +356,7 @@ func TestPromote(t *testing.T) {
 		time.Sleep(100 * time.Millisecond) // an answer that waits for no save would be earlier
 		return save(blocks)
 	}
-	if err := r.Promote(t.Context(), "nobody"); err == nil || err.Error() != `there is no learner "nobody": want one of ["learner" "slow" "product"]` {
+	if err := r.Promote(t.Context(), "nobody"); err == nil || err.Error() != `no learner "nobody": want one of ["learner" "slow" "product"]` {
 		t.Error(err)
 	}
 	asked, promoted := make(chan bool), make(chan error, 1)

@@ -22,6 +22,6 @@ func (l *loop) reportHealth(b *event.Batch, alarms *online.Alarms) {
 		log(a.Text, "alarm", a.Kind, "field", a.Field, "state", a.State, "event", a.Event, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next)
 	}
 	if n > loggedAlarms {
-		l.log.Warn("more alarms about fields, at the same time: GET /v1/features and the page tell which", "more", n-loggedAlarms)
+		l.log.Warn("more alarms about fields at the same time: see GET /v1/features or the page", "more", n-loggedAlarms)
 	}
 }

@@ -459,7 +459,7 @@ func (in *Intake) Flush(ctx context.Context) error {
 
 func (in *Intake) tryFlush(ctx context.Context) error {
 	if n := len(in.mislabeled); n > 0 {
-		return fmt.Errorf("%d mislabeled events could not be handed on", n)
+		return fmt.Errorf("%d mislabeled events could not be stored", n)
 	}
 	if in.handedOn == in.counts.Mislabeled {
 		return nil

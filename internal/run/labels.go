@@ -110,7 +110,7 @@ func (in *Intake) storeLate(ctx context.Context, b *event.Batch) error {
 	try := func() error {
 		for ; len(late) > 0; late = late[1:] {
 			e := late[0]
-			e.Refused = &event.Refusal{Reason: event.ReasonLate, Detail: "a label whose event waits no more", Value: e.Value}
+			e.Refused = &event.Refusal{Reason: event.ReasonLate, Detail: "a label whose event no longer waits", Value: e.Value}
 			if err := in.DeadLetters.Add(ctx, b.Topic, b.Partition, &e); err != nil {
 				return err
 			}

@@ -270,7 +270,7 @@ func (l *loop) position(b *event.Batch, found bool) *event.Position {
 	}
 	position := l.Offsets.At(b.Topic, b.Partition, start)
 	if found && b.Reset {
-		l.log.Warn("the position in a partition was moved, by the policy for offsets out of range",
+		l.log.Warn("the position in a partition was changed by kafka.out_of_range",
 			"topic", b.Topic, "partition", b.Partition, "from", position.Next, "to", start)
 		position.Next = start
 		if position.TopicID != b.TopicID {
@@ -312,7 +312,7 @@ func (l *loop) reportDrift(b *event.Batch, d watch.Drift) {
 	if d.Alarms == l.logged.Drift.Alarms {
 		return
 	}
-	l.log.Warn("the stream drifts: events cost more than before", "alarms", d.Alarms, "event", d.Event,
+	l.log.Warn("the stream drifts: the loss of events has risen", "alarms", d.Alarms, "event", d.Event,
 		"log_loss_before", d.Before, "log_loss_after", d.After, "topic", b.Topic, "partition", b.Partition, "before_offset", b.Next,
 		"on_drift", l.Learner.Config().OnDrift)
 }

@@ -24,7 +24,7 @@ type UnknownContenderError struct {
 }
 
 func (e *UnknownContenderError) Error() string {
-	return fmt.Sprintf("there is no learner %.40q: want one of %q", e.Name, e.Names)
+	return fmt.Sprintf("no learner %.40q: want one of %q", e.Name, e.Names)
 }
 
 // promotion is the request to promote a contender. done receives nil once a checkpoint has the change.
@@ -61,7 +61,7 @@ func (p *promotions) take(ended error) []promotion {
 // Any goroutine may call it while Run learns. The error is an *UnknownContenderError for an unknown name.
 func (r *Runner) Promote(ctx context.Context, name string) error {
 	if r.Contest == nil {
-		return errors.New("there is one learner alone: [[challenger]] adds others")
+		return errors.New("there is only one learner: add others with [[challenger]]")
 	}
 	if names := r.Contest.names(); !slices.Contains(names, name) {
 		return &UnknownContenderError{name, names}
@@ -150,7 +150,7 @@ func (l *loop) promote(i int, why string) {
 	if d := lead.Paired.Total; d.Blocks > 1 {
 		about = append(about, "difference", d.Mean, "standard_error", d.StandardError())
 	}
-	l.log.Warn("another learner has the lead", about...)
+	l.log.Warn("another learner is now the leader", about...)
 	c.Lead = i
 	for _, x := range c.Contenders {
 		x.Paired = measure.NewPaired(records)

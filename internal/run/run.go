@@ -190,7 +190,7 @@ func (r *Runner) Run(ctx context.Context) error {
 		return err
 	}
 	if r.Config.Refused == PolicyDeadLetter && r.DeadLetters == nil {
-		return errors.New("the policy for refused records is dead-letter, but there is no place for dead letters")
+		return errors.New("the policy for refused records is dead-letter, but no topic or file for them is set")
 	}
 	if r.Labels != nil && (r.Mislabeled != nil || r.Validator != nil && (r.Validator.Open != nil || r.Validator.Config.Policy == "adopt")) {
 		return errors.New("events that wait for labels cannot be adopted from or kept as mislabeled, and are read again by OpenJoined")
@@ -242,7 +242,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	select {
 	case <-l.ahead.done:
 	case <-deadline.Done():
-		l.log.Warn("the source does not stop; its reader is left behind", "after", r.Config.ShutdownTimeout)
+		l.log.Warn("the source does not stop; continuing without its reader", "after", r.Config.ShutdownTimeout)
 	}
 	return err
 }

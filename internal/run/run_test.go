@@ -496,7 +496,7 @@ func TestDriftIsLogged(t *testing.T) {
 	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= watch.DriftAlarm {
 		t.Fatalf("%+v", d)
 	}
-	want := fmt.Sprintf(`level=WARN msg="the stream drifts: events cost more than before" alarms=%d event=%d log_loss_before=%v log_loss_after=%v topic=t partition=3 `, d.Alarms, d.Event, d.Before, d.After)
+	want := fmt.Sprintf(`level=WARN msg="the stream drifts: the loss of events has risen" alarms=%d event=%d log_loss_before=%v log_loss_after=%v topic=t partition=3 `, d.Alarms, d.Event, d.Before, d.After)
 	if !strings.Contains(log.String(), want) {
 		t.Errorf("log without %s", want)
 	}
@@ -868,11 +868,11 @@ func TestResumeNamesTheDifference(t *testing.T) {
 
 func TestRunConfig(t *testing.T) {
 	for want, change := range map[string]func(*run.Runner){
-		"refused: ":                func(r *run.Runner) { r.Config.Refused = "burn" },
-		"save_interval: ":          func(r *run.Runner) { r.Config.SaveInterval = -1 },
-		"publish_interval: ":       func(r *run.Runner) { r.Config.PublishInterval = -1 },
-		"shutdown_timeout: ":       func(r *run.Runner) { r.Config.ShutdownTimeout = 0 },
-		"no place for dead letter": func(r *run.Runner) { r.Config.Refused = run.PolicyDeadLetter },
+		"refused: ":                 func(r *run.Runner) { r.Config.Refused = "burn" },
+		"save_interval: ":           func(r *run.Runner) { r.Config.SaveInterval = -1 },
+		"publish_interval: ":        func(r *run.Runner) { r.Config.PublishInterval = -1 },
+		"shutdown_timeout: ":        func(r *run.Runner) { r.Config.ShutdownTimeout = 0 },
+		"no topic or file for them": func(r *run.Runner) { r.Config.Refused = run.PolicyDeadLetter },
 	} {
 		s := start(t, t.TempDir(), 0, 1)
 		change(s.Runner)

@@ -41,7 +41,7 @@ func refusedSample(b *event.Batch, e *event.Example) Sample {
 
 // mislabeledSample returns the Sample of a mislabeled event.
 func mislabeledSample(b *event.Batch, e *event.Example, class string, s watch.MislabeledEvent) Sample {
-	return sample(b, e, fmt.Sprintf("labeled %s, scored %.3g for it: counts for %.2g of an event", class, s.Score, s.Influence), e.Value)
+	return sample(b, e, fmt.Sprintf("labeled %s with score %.3g: counts as %.2g of an event", class, s.Score, s.Influence), e.Value)
 }
 
 func sample(b *event.Batch, e *event.Example, why string, value []byte) Sample {

@@ -78,7 +78,7 @@ func (l *loop) startValidating() (err error) {
 	switch {
 	case c.Events != validate.AutoEvents:
 	case l.Labels != nil:
-		l.log.Info("no validations: with delayed labels validate.events = \"auto\" makes none; a number of records does")
+		l.log.Info("no validations: with delayed labels set validate.events to a number of records")
 	default:
 		l.validator.auto, l.intake.sample = validate.NewAuto(l.before, l.Validator.Reports), validate.NewSample(validate.SampleBytes)
 	}
@@ -105,7 +105,7 @@ func (l *loop) validateIfDue() {
 	switch {
 	case due && v.running():
 		if n := len(v.waiting); n > 0 && (n >= mostWaiting || (n+1)*l.Learner.Report().Features > mostWaitingFeatures) {
-			l.log.Warn("a validation that was due is left out: those before it take longer than learning so many records; raise validate.events", "records", records)
+			l.log.Warn("a due validation is skipped, because validations take longer than the records between them: raise validate.events", "records", records)
 		} else {
 			v.waiting = append(v.waiting, l.subject())
 		}

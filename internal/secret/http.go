@@ -17,7 +17,7 @@ func Client(t *tls.Config) *http.Client {
 	return &http.Client{Timeout: time.Minute, Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		switch {
 		case !SameOrigin(r, via):
-			return fmt.Errorf("%s to %s://%s, another server, which is not asked: name it if it is the right one", r.Response.Status, r.URL.Scheme, r.URL.Host)
+			return fmt.Errorf("%s to %s://%s, another server, is not followed: if it is right, set its address", r.Response.Status, r.URL.Scheme, r.URL.Host)
 		case len(via) >= 10:
 			return fmt.Errorf("%s for the tenth time", r.Response.Status)
 		}

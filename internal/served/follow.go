@@ -38,7 +38,7 @@ type Options struct {
 	Record *record.Config
 	// Missing is the missing policy that replaces the model's own; "" and model.MissingAuto keep that.
 	Missing model.MissingPolicy
-	// Wait lets Follow start if there is no model yet, or if the server does not answer.
+	// Wait lets Follow start if no model has been published yet, or if the server does not answer.
 	Wait bool
 	// Updated is called with every newer model after the first one of Follow, on the Follower's goroutine: until it
 	// returns there is no other call, and nothing newer is read. It may be nil.

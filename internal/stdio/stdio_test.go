@@ -327,7 +327,7 @@ func TestErrors(t *testing.T) {
 		{opRows, 0, 0, 2, []any{uint64(0), []float64{1}}, 2, "8 bytes where 2 numbers should be"},
 		{opRows, 0, 0, 1, []any{uint64(0), []float64{1, 2}}, 2, "8 bytes after the last row"},
 		{opLines, flagLearn, 0, 1, []any{`{"x":`}, 1, `"reason":"syntax"`},
-		{opLines, flagLearn | flagLabels, 0, 1, []any{[]float64{0}, `{"x":1,"label":"b"}`}, 1, "record.label, holds another one"},
+		{opLines, flagLearn | flagLabels, 0, 1, []any{[]float64{0}, `{"x":1,"label":"b"}`}, 1, "(record.label)"},
 		{opLines, flagLearn | flagLabels | flagWeights, 0, 2, []any{[]float64{math.NaN(), 0, 0, -1}, "{\"x\":1}\n{\"x\":1}"}, 1, `"row":1,"reason":"weight"`},
 		{opSparse, 0, 0, 1, []any{[]int64{0, 1 << 60}}, 2, "sparse rows"},
 		{opSparse, 0, 0, 1, []any{[]int64{0, 1}, []int64{-1}, []float64{1}}, 1, "column -1"},

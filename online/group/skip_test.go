@@ -144,7 +144,7 @@ func TestGroupSkips(t *testing.T) {
 	}
 	advice := "blankout group skip g events/1 550"
 	var out *stream.OffsetOutOfRangeError
-	if err := e.member(testLog(t, "stopped")).Run(ctx); !errors.As(err, &out) || !strings.Contains(err.Error(), "events/1: offset 400 is out of range, the log holds 550 to 700: 150 records before it are no longer there; ") || !strings.Contains(err.Error(), advice) {
+	if err := e.member(testLog(t, "stopped")).Run(ctx); !errors.As(err, &out) || !strings.Contains(err.Error(), "events/1: offset 400 is out of range, the log holds 550 to 700: the log has lost 150 records before it; ") || !strings.Contains(err.Error(), advice) {
 		t.Fatal(err)
 	}
 	for _, wrong := range []struct {

@@ -38,7 +38,7 @@ func checkModel(where string) error {
 	case !ok: // a file
 	case strings.Contains(address, "@"):
 		// An address appears in logs and configurations, so no secret may stand in it.
-		return event.KeyErrorf("model", "model: the address holds a user or password: a token belongs in token_file, or in the variable BLANKOUT_HTTP_TOKEN")
+		return event.KeyErrorf("model", "model: the address contains a user or password: put the token in token_file or BLANKOUT_HTTP_TOKEN")
 	case scheme != "http" && scheme != "https" && scheme != "kafka" && scheme != "s3":
 		return event.KeyErrorf("model", "model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, s3://BUCKET/KEY, a file or a directory", event.Address(where))
 	}

@@ -66,15 +66,15 @@ func (c Config) Check() error {
 	case (c.CertFile == "") != (c.KeyFile == ""):
 		return event.KeyErrorf("cert_file", "cert_file: a certificate needs both cert_file and key_file")
 	case c.Topic == "" && c.Output != "":
-		return event.KeyErrorf("topic", "topic: an output is named but no topic of events")
+		return event.KeyErrorf("topic", "topic: empty, but output is set")
 	case c.Topic == "":
 		return nil
 	case c.Output == "":
-		return event.KeyErrorf("output", "output: no topic for the predictions")
+		return event.KeyErrorf("output", "output: empty, but topic is set")
 	case c.Output == c.Topic:
-		return event.KeyErrorf("output", "output: %q is the topic of the events", c.Output)
+		return event.KeyErrorf("output", "output: %q is the topic of events: name another topic", c.Output)
 	case c.Group == "":
-		return event.KeyErrorf("group", "group: none given; offsets are kept under it")
+		return event.KeyErrorf("group", "group: empty: name the consumer group that stores the offsets")
 	}
 	probe := stream.DefaultConsumerConfig()
 	probe.Topics, probe.Start = []string{c.Topic}, c.Start
@@ -167,7 +167,7 @@ func (p *Predictor) Keep(ctx context.Context) {
 		if time.Since(began) > time.Minute {
 			wait = time.Second
 		}
-		p.log().Error("predictions have stopped and will be tried again", "after", wait, "err", err)
+		p.log().Error("predictions have stopped; trying again", "after", wait, "err", err)
 		stats := *p.Stats()
 		stats.Failures++
 		p.stats.Store(&stats)
@@ -257,8 +257,8 @@ func (r *run) loop(ctx context.Context) error {
 		model := r.Model()
 		if model == nil {
 			if !r.stats.Waiting {
-				r.log().Info("predictions wait for a model that has learned something")
-				r.stats.Trouble, r.stats.Waiting = "there is no model yet", true
+				r.log().Info("predictions wait for a model with at least one learned event")
+				r.stats.Trouble, r.stats.Waiting = "no model has been published yet", true
 				r.report()
 			}
 			select {
@@ -380,7 +380,7 @@ func shrink(m *stream.Message) bool {
 			p.ID = strings.ToValidUTF8(p.ID[:maxKey], "")
 		}
 	case p.Prediction != nil:
-		p.Prediction, p.Error = nil, fmt.Sprintf("the prediction takes %d bytes, more than the topic does: raise its max.message.bytes", was)
+		p.Prediction, p.Error = nil, fmt.Sprintf("the prediction has %d bytes, more than the topic accepts: raise its max.message.bytes", was)
 	default:
 		return false
 	}
@@ -422,7 +422,7 @@ func (r *run) commit(ctx context.Context) {
 	r.committed = time.Now()
 	if err := r.reader.Commit(ctx, r.Config.Group, r.offsets); err != nil {
 		r.stats.CommitFailures++
-		r.log().Warn("offsets of predictions could not be committed; it is tried again", "err", err)
+		r.log().Warn("offsets of predictions could not be committed; trying again", "err", err)
 		return
 	}
 	r.moved = false

@@ -371,7 +371,7 @@ func TestKeep(t *testing.T) {
 	until(t, func() bool { return !strings.Contains(p.Stats().Trouble, "missing") })
 	cancel()
 	<-done
-	if n := strings.Count(log.String(), "predictions have stopped and will be tried again"); n < 2 {
+	if n := strings.Count(log.String(), "predictions have stopped; trying again"); n < 2 {
 		t.Errorf("told %d times: %s", n, log.String())
 	}
 }
@@ -491,10 +491,10 @@ func until(t *testing.T, true func() bool) {
 
 func TestCheck(t *testing.T) {
 	for want, edit := range map[string]func(*predict.Config){
-		"":           func(c *predict.Config) {},
-		"output: no": func(c *predict.Config) { c.Output = "" },
-		"topic:":     func(c *predict.Config) { c.Topic = "" },
-		"output: \"events\" is the topic of the events": func(c *predict.Config) { c.Output = "events" },
+		"":              func(c *predict.Config) {},
+		"output: empty": func(c *predict.Config) { c.Output = "" },
+		"topic:":        func(c *predict.Config) { c.Topic = "" },
+		"output: \"events\" is the topic of events": func(c *predict.Config) { c.Output = "events" },
 		"group:":         func(c *predict.Config) { c.Group = "" },
 		"start \"noon\"": func(c *predict.Config) { c.Start = "noon" },
 	} {

@@ -370,7 +370,7 @@ func TestFailingDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Next(context.Background(), &event.Batch{}); err == nil || !strings.Contains(err.Error(), "until the learner is started again") {
+	if err := s.Next(context.Background(), &event.Batch{}); err == nil || !strings.Contains(err.Error(), "until the learner restarts") {
 		t.Errorf("reading after a failed sync: %v", err)
 	}
 }

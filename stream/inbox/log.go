@@ -80,7 +80,7 @@ type segmentFile interface {
 
 // The errors of Append. None of the events was stored.
 var (
-	ErrBehind   = errors.New("learning is behind: too much waits to be learned")
+	ErrBehind   = errors.New("learning is behind: too many events wait")
 	ErrDiskFull = errors.New("the disk is nearly full")
 	ErrClosed   = errors.New("the learner is stopping")
 )
@@ -117,7 +117,7 @@ const (
 type DamageError struct{ File, Why string }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("%s is damaged: %s; restore it, or start afresh with --reset", e.File, e.Why)
+	return fmt.Sprintf("%s is damaged: %s; restore it, or restart with --reset", e.File, e.Why)
 }
 
 // Open opens the log in a directory, which it creates if necessary.
@@ -224,7 +224,7 @@ func (l *Log) recover(g *segment) (whole bool, err error) {
 		return false, err
 	}
 	if at < len(data) {
-		l.options.Log.Warn("the last events were being written when the program ended: they were not acknowledged and are cut off", "file", name, "bytes", len(data)-at)
+		l.options.Log.Warn("the program ended while writing the last events; they were not acknowledged and are dropped", "file", name, "bytes", len(data)-at)
 		if err := g.file.Truncate(int64(at)); err != nil {
 			return false, err
 		}
@@ -429,7 +429,7 @@ func (l *Log) writeAll(posts []*post) (err error) {
 // fail makes all further writes fail.
 func (l *Log) fail(err error) error {
 	l.mu.Lock()
-	l.broken = fmt.Errorf("%w: nothing more is taken until the learner is started again", err)
+	l.broken = fmt.Errorf("%w: no more events are accepted until the learner restarts", err)
 	close(l.grown) // readers notice it
 	l.grown = make(chan struct{})
 	l.mu.Unlock()

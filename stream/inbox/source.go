@@ -51,10 +51,10 @@ func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*S
 	l.reader = place{at, 0}
 	l.mu.Unlock()
 	if !known && first > 0 {
-		return nil, fmt.Errorf("the events before number %d that came over HTTP were learned by a learner whose checkpoint is gone: restore it, or remove %s", first, l.directory)
+		return nil, fmt.Errorf("events before number %d over HTTP were learned by a checkpoint that is missing: restore it, or remove %s", first, l.directory)
 	}
 	if p.Next < first || p.Next > end {
-		return nil, &DamageError{l.directory, fmt.Sprintf("the checkpoint goes on with event %d, and the log holds those from %d to %d", p.Next, first, end)}
+		return nil, &DamageError{l.directory, fmt.Sprintf("the checkpoint continues with event %d, but the log contains events %d to %d", p.Next, first, end)}
 	}
 	n := &Source{log: l, decoder: decoder, schema: s, next: at}
 	return n, n.skip(p.Next)

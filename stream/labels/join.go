@@ -539,7 +539,7 @@ func (f *Frozen) LetGo() error {
 	}
 	s := &f.state
 	if err := f.join.store.letGo(s.First, s.Now-2*f.join.wait, s.Tick-min(s.Tick, f.join.remembered)); err != nil {
-		return fmt.Errorf("letting go of events that no longer wait: %w", err)
+		return fmt.Errorf("removing events that no longer wait: %w", err)
 	}
 	return nil
 }

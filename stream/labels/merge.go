@@ -531,11 +531,11 @@ func (m *Merge) check(l *lane, from, e *event.Example) {
 	}
 	switch {
 	case len(e.Key) == 0:
-		refuse(event.ReasonID, "there is no id to join events and labels by: name the field that holds it with record.id and labels.id (--id)")
+		refuse(event.ReasonID, "no id joins events and labels: name its field with record.id and labels.id (--id)")
 	case len(e.Key) > maxID:
 		refuse(event.ReasonID, fmt.Sprintf("an id of %d bytes: the most is %d", len(e.Key), maxID))
 	case l.Labels && e.Label == event.Unlabeled:
-		refuse(event.ReasonLabel, "there is no label in the record of a label")
+		refuse(event.ReasonLabel, "a label record without a label")
 	}
 }
 

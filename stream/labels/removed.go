@@ -41,7 +41,7 @@ func (s *store) keep() error {
 }
 
 func (s *store) warnAgain(name string) {
-	s.log.Warn("a file of the events that wait for labels was removed while it was in use; it is made again", "file", name)
+	s.log.Warn("a file of waiting events was removed while in use; it is created again", "file", name)
 }
 
 // keepLock takes the lock again if its file was removed. The directory may belong to another process now.

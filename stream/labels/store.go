@@ -215,14 +215,14 @@ func bodySize(length int) int64 { return int64(bodyHead+length+7) / 8 * 8 }
 type StateError struct{ Directory, Why string }
 
 func (e *StateError) Error() string {
-	return fmt.Sprintf("the events that wait for labels in %s do not go with the checkpoint: %s; restore the directory, or start afresh with --reset", e.Directory, e.Why)
+	return fmt.Sprintf("the waiting events in %s do not match the checkpoint: %s; restore the directory, or restart with --reset", e.Directory, e.Why)
 }
 
 // DamageError says that a file of waiting events has been changed or truncated.
 type DamageError struct{ File, Why string }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("%s is damaged: %s; restore the directory with the events that wait for labels, or start afresh with --reset", e.File, e.Why)
+	return fmt.Sprintf("%s is damaged: %s; restore the directory of waiting events, or restart with --reset", e.File, e.Why)
 }
 
 // openStore opens the store in a directory and goes back to a tick. sum checks that it is the same log. first is the
@@ -234,14 +234,14 @@ func openStore(directory string, tick, sum, first uint64) (_ *store, err error) 
 	}
 	path := filepath.Join(directory, "lock")
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("events that wait for labels: %s is no regular file: remove it", path)
+		return nil, fmt.Errorf("events that wait for labels: %s is not a regular file: remove it", path)
 	}
 	s.lock = flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR), flock.SetPermissions(0o600))
 	switch locked, err := s.lock.TryLock(); {
 	case err != nil:
 		return nil, fmt.Errorf("events that wait for labels: locking %s: %w", path, err)
 	case !locked:
-		return nil, fmt.Errorf("the events that wait for labels in %s are in use by another learner: give each a labels.directory of its own", directory)
+		return nil, fmt.Errorf("the waiting events in %s are in use by another learner: give each learner its own labels.directory", directory)
 	}
 	defer func() {
 		if err != nil {
@@ -331,7 +331,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 			return err
 		}
 		if g := s.segments[0]; g.since > first {
-			return &StateError{s.directory, fmt.Sprintf("events from record %d on are needed, those before %d were let go", first, g.since)}
+			return &StateError{s.directory, fmt.Sprintf("events from record %d on are needed, but those before %d were removed", first, g.since)}
 		}
 	}
 	g := s.segments[len(s.segments)-1]
@@ -409,7 +409,7 @@ func (s *store) openBodies(g *segment, first uint64) (err error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if g.slim = g.bodyEnd > 0; g.slim && g.last >= first {
-			return &StateError{s.directory, fmt.Sprintf("events from record %d on are needed, those up to %d were let go", first, g.last)}
+			return &StateError{s.directory, fmt.Sprintf("events from record %d on are needed, but those up to %d were removed", first, g.last)}
 		}
 		return nil
 	case err != nil:
@@ -701,7 +701,7 @@ func write(f *os.File, b []byte, at int64, name string) error {
 type BrokenError struct{ Err error }
 
 func (e *BrokenError) Error() string {
-	return fmt.Sprintf("what waits for labels may not be on disk: %v; a restart goes on from the last checkpoint", e.Err)
+	return fmt.Sprintf("waiting events may not be on disk: %v; a restart continues from the last checkpoint", e.Err)
 }
 
 func (e *BrokenError) Unwrap() error { return e.Err }

@@ -228,7 +228,7 @@ func TestRemovedStore(t *testing.T) {
 		if _, err := j.join.Freeze().Block(); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		if strings.Count(said.String(), "is made again") == 0 {
+		if strings.Count(said.String(), "is created again") == 0 {
 			t.Errorf("%s: it says %s", what, &said)
 		}
 		if other, err := Open(testConfig(200), directory, run.state); err == nil {

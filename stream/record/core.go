@@ -204,7 +204,7 @@ func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 			if d.s.MoreClasses > 0 {
 				bound += fmt.Sprintf(", and %d of few events", d.s.MoreClasses)
 			}
-			d.refuse(r, e, event.ReasonLabel, "label %.40q is none of the classes %s and there is room for no other (%s)", text, event.ClassList(d.s.Classes), bound)
+			d.refuse(r, e, event.ReasonLabel, "label %.40q is not one of the classes %s, and no more are possible (%s)", text, event.ClassList(d.s.Classes), bound)
 			return false
 		}
 		if len(d.labels) < 1<<12 {
@@ -221,11 +221,11 @@ func (d *core) target(r *Record, e *event.Example, text []byte) bool {
 	x, ok := d.parse(text)
 	switch {
 	case !ok:
-		d.refuse(r, e, event.ReasonLabel, "label %.40q is not a number, as the loss wants it", text)
+		d.refuse(r, e, event.ReasonLabel, "label %.40q is not a number, which the loss requires", text)
 	case !(x >= -maxMagnitude && x <= maxMagnitude):
 		d.refuse(r, e, event.ReasonLabel, "label %.40q is beyond 1e30", text)
 	case d.s.Target.Check(x) != nil:
-		d.refuse(r, e, event.ReasonLabel, "label %.40q is negative, and the loss is one of counts", text)
+		d.refuse(r, e, event.ReasonLabel, "label %.40q is negative, but the loss is for counts", text)
 	default:
 		e.Label, e.Target = 0, x
 		return true
@@ -475,7 +475,7 @@ func (d *core) takeLabel(r *Record, e *event.Example) bool {
 		return !d.labeled || d.label(r, e, d.class)
 	}
 	if d.labeled {
-		d.refuse(r, e, event.ReasonLabel, "a label is given, and the field %.80q, record.label, holds another one", d.c.Label)
+		d.refuse(r, e, event.ReasonLabel, "the given label differs from the field %.80q (record.label)", d.c.Label)
 		return false
 	}
 	return d.label(r, e, r.Label)
@@ -530,7 +530,7 @@ func (d *core) counts(r *Record, e *event.Example) bool {
 			if len(e.Field) > 0 && d.s.Fields[e.Field[i]].Name != "" {
 				where = fmt.Sprintf("field %.80q", d.s.Fields[e.Field[i]].Name)
 			}
-			d.refuse(r, e, event.ReasonOutOfRange, "a feature of %s is %g, and noise poisson is of counts", where, v)
+			d.refuse(r, e, event.ReasonOutOfRange, "a feature of %s is %g, but noise poisson needs features of at least 0", where, v)
 			return false
 		}
 	}

@@ -70,7 +70,7 @@ func TestDecode(t *testing.T) {
 			{`{"x":"\u003:"}`, `syntax: byte 7: '\\' where \u and four hexadecimal digits should be`},
 			{`{"x":"\u00g9"}`, `syntax: byte 7: '\\' where \u and four hexadecimal digits should be`},
 			{`{"x":"\q"}`, `syntax: byte 7: '\\' where a known escape sequence should be`},
-			{`{"label":"other"}`, `label: label "other" is none of the classes ["yes" "no"] and there is room for no other (max_classes 2)`},
+			{`{"label":"other"}`, `label: label "other" is not one of the classes ["yes" "no"], and no more are possible (max_classes 2)`},
 			{`{"label":["yes"]}`, `label: byte 10: field "label" holds several values`},
 			{`{"w":-1}`, `weight: byte 6: weight "-1": want a number from 0 to 1e+06 (max_weight)`},
 			{`{"w":1000001}`, `weight: byte 6: weight "1000001": want a number from 0 to 1e+06 (max_weight)`},
@@ -106,12 +106,12 @@ func TestDecode(t *testing.T) {
 			{`+1.0 1:1`, `+1 1:1`},
 			{`-1 4194304:1`, `-1 4194304:1`},
 
-			{`2 1:1`, `label: label "2" is none of the classes ["-1" "+1"] and there is room for no other (max_classes 2)`},
+			{`2 1:1`, `label: label "2" is not one of the classes ["-1" "+1"], and no more are possible (max_classes 2)`},
 			{`# nothing`, `syntax: byte 1: no label`},
 			{`1:1 2:1`, `label: byte 1: "1:1" where the label should be`},
 			{`1,2 2:1`, `label: byte 1: "1,2" where the label should be`},
 			{`nan 2:1`, `not-finite: byte 1: label nan`},
-			{`1 0:1`, `out-of-range: byte 3: index 0, but indices count from 1 (zero_based is off)`},
+			{`1 0:1`, `out-of-range: byte 3: index 0, but indices start at 1 (set zero_based if they start at 0)`},
 			{`1 4194305:1`, `out-of-range: byte 3: index 4194305 needs more than bits 22`},
 			{`1 2:1 x:1`, `syntax: byte 7: "x:1" where index:value should be`},
 			{`1 2`, `syntax: byte 3: "2" where index:value should be`},
@@ -159,7 +159,7 @@ func TestDecode(t *testing.T) {
 			{`yes,nan,a,3,4,5`, `yes job=a:1:c zip=5:1:c -age weight=3 key=4 not-finite=1`},
 			{`yes,-1e40,a,3,4,5`, `out-of-range: byte 5: column "age": -1e40 is beyond 1e30`},
 			{`yes,1,a,heavy,4,5`, `weight: byte 9: column "w": weight "heavy": want a number from 0 to 1e+06 (max_weight)`},
-			{`maybe,1,a,1,4,5`, `label: label "maybe" is none of the classes ["yes" "no"] and there is room for no other (max_classes 2)`},
+			{`maybe,1,a,1,4,5`, `label: label "maybe" is not one of the classes ["yes" "no"], and no more are possible (max_classes 2)`},
 		}},
 		{"csv", func(c *Config) { c.Columns, c.Separator, c.Missing = []string{"label", "a"}, "\t", []string{"?"} }, []line{
 			{"1\t?", `1`},
@@ -171,16 +171,16 @@ func TestDecode(t *testing.T) {
 			{`,6`, `? label.x:6:n`},
 		}},
 		{"json", func(c *Config) { c.Counts = true }, []line{
-			{`{"x":0,"y":-0.5,"z":-1}`, `out-of-range: a feature of field "y" is -0.5, and noise poisson is of counts`},
+			{`{"x":0,"y":-0.5,"z":-1}`, `out-of-range: a feature of field "y" is -0.5, but noise poisson needs features of at least 0`},
 			{`{"x":0,"s":"red"}`, `? x:0:n s=red:1:c`},
 		}},
 		{"svmlight", func(c *Config) { c.Counts = true }, []line{
-			{`1 1:2 7:-3`, `out-of-range: a feature of column 7 is -3, and noise poisson is of counts`},
-			{`1 7:-3 1:2`, `out-of-range: a feature of column 7 is -3, and noise poisson is of counts`},
+			{`1 1:2 7:-3`, `out-of-range: a feature of column 7 is -3, but noise poisson needs features of at least 0`},
+			{`1 7:-3 1:2`, `out-of-range: a feature of column 7 is -3, but noise poisson needs features of at least 0`},
 			{`1 1:2 7:0`, `1 1:2 7:0`},
 		}},
 		{"svmlight", func(c *Config) { c.Counts, c.ZeroBased = true, true }, []line{
-			{`1 0:2 7:-3`, `out-of-range: a feature of column 7 is -3, and noise poisson is of counts`},
+			{`1 0:2 7:-3`, `out-of-range: a feature of column 7 is -3, but noise poisson needs features of at least 0`},
 		}},
 	} {
 		c := DefaultConfig()

@@ -59,11 +59,11 @@ func NewEncoder(name, schema string) (*Encoder, error) {
 		}}, nil
 	case ".json":
 		if !json.Valid([]byte(schema)) {
-			return nil, errors.New("it is no JSON")
+			return nil, errors.New("it is not JSON")
 		}
 		return &Encoder{"JSON", func(object []byte) ([]byte, error) {
 			if !json.Valid(object) {
-				return nil, errors.New("it is no JSON")
+				return nil, errors.New("it is not JSON")
 			}
 			return object, nil
 		}}, nil

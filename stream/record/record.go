@@ -278,7 +278,7 @@ func (c Config) Check() error {
 		}
 	}
 	if c.Positive != "" && len(c.Classes) > 0 && event.FindClass(c.Classes, c.Positive) < 0 {
-		return event.KeyErrorf("positive", "positive %q: it is none of classes %q", c.Positive, c.Classes)
+		return event.KeyErrorf("positive", "positive %q: it is not one of classes %q", c.Positive, c.Classes)
 	}
 	for _, x := range c.Crosses {
 		if x[0] == "" || x[1] == "" {
@@ -293,7 +293,7 @@ func (c Config) Check() error {
 		return event.KeyErrorf("ngrams", "ngrams %d: want 1 to %d", c.Ngrams, maxNgrams)
 	}
 	if c.Ngrams > 1 && len(c.Text) == 0 {
-		return event.KeyErrorf("ngrams", "ngrams %d: they are of the words of texts, and no field is named with text", c.Ngrams)
+		return event.KeyErrorf("ngrams", "ngrams %d: needs record.text", c.Ngrams)
 	}
 	for _, name := range c.Text {
 		if slices.Contains(c.Categorical, name) || slices.Contains(c.Drop, name) || slices.Contains(special[:], name) {
@@ -351,7 +351,7 @@ func (c Config) checkGroups() error {
 		}
 		for _, name := range c.Groups[group] {
 			if other, ok := owner[name]; ok {
-				return event.KeyErrorf("groups", "groups: %q is in %q and in %q: a feature dies with one group", name, other, group)
+				return event.KeyErrorf("groups", "groups: %q is in %q and in %q: put it in one group", name, other, group)
 			}
 			owner[name] = group
 		}
@@ -373,7 +373,7 @@ func (c Config) checkGroups() error {
 	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.From, b.From) })
 	for _, s := range spans {
 		if s.From < last.To {
-			return event.KeyErrorf("groups", "groups: %q and %q share a column: a feature dies with one group", in, s.group)
+			return event.KeyErrorf("groups", "groups: %q and %q share a column: put each column in one group", in, s.group)
 		}
 		last, in = s.Span, s.group
 	}

@@ -107,7 +107,7 @@ func (d *SparseRows) Decode(r Record, columns []int64, values []float64, e *even
 		switch {
 		case math.IsNaN(x) && d.s.ColumnsGoMissing(): // an omitted column is missing
 		case math.IsNaN(x):
-			d.refuse(&r, e, event.ReasonNotFinite, "column %d is NaN, and nothing says that columns go missing (record.absent = \"missing\")", column)
+			d.refuse(&r, e, event.ReasonNotFinite, "column %d is NaN: if columns can be missing, set record.absent = \"missing\"", column)
 			return
 		case math.IsInf(x, 0):
 			d.refuse(&r, e, event.ReasonNotFinite, "column %d is %g", column, x)

@@ -132,7 +132,7 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 		}
 		if i -= first; i > d.mask {
 			if i == ^uint64(0) {
-				d.refuse(r, e, event.ReasonOutOfRange, "byte %d: index 0, but indices count from 1 (zero_based is off)", start+1)
+				d.refuse(r, e, event.ReasonOutOfRange, "byte %d: index 0, but indices start at 1 (set zero_based if they start at 0)", start+1)
 			} else {
 				d.refuse(r, e, event.ReasonOutOfRange, "byte %d: index %s needs more than bits %d", start+1, name, d.s.Bits)
 			}

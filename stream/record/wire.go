@@ -35,7 +35,7 @@ const maxSchemas = 1000
 
 func newWire(c core, kind string, compile func(*registry.Schema) (valueDecoder, error)) (Decoder, error) {
 	if c.c.Registry == nil {
-		return nil, event.KeyErrorf("format", "format %s: the records are decoded by the schemas of a registry, and none is named: set url of [registry]", c.c.Format)
+		return nil, event.KeyErrorf("format", "format %s: needs a schema registry: set url of [registry]", c.c.Format)
 	}
 	return &wire{places: newPlaces(c), registry: c.c.Registry, kind: kind, compile: compile, schemas: map[uint32]compiled{}}, nil
 }
@@ -71,7 +71,7 @@ func (d *core) header(r *Record, e *event.Example) (id uint32, value []byte, ok 
 	case len(v) > d.c.MaxBytes:
 		d.refuse(r, e, event.ReasonOversize, "%d bytes, max_bytes is %d", len(v), d.c.MaxBytes)
 	case v[0] != 0 || len(v) < 5:
-		d.refuse(r, e, event.ReasonSchemaFormat, "it does not begin with a zero byte and the id of a schema, as the format %s does", d.c.Format)
+		d.refuse(r, e, event.ReasonSchemaFormat, "it does not start with a zero byte and a schema id, as format %s requires", d.c.Format)
 	default:
 		return binary.BigEndian.Uint32(v[1:]), v[5:], true
 	}

@@ -48,20 +48,20 @@ func (c Config) Check() error {
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 			return event.KeyErrorf("url", "url: want http://HOST:PORT or https://HOST:PORT")
 		case u.User != nil:
-			return event.KeyErrorf("url", "url: it holds a user or password, which belong in username and password_file")
+			return event.KeyErrorf("url", "url: it contains a user or password: put them in username and password_file")
 		case u.Scheme == "http" && c.hasCertificates():
 			return event.KeyErrorf("url", "url %s: certificates are given but it is not https", event.Address(text))
 		}
 	}
 	switch {
 	case c.URL == "" && (c.Username != "" || c.PasswordFile != "" || c.TokenFile != "" || c.hasCertificates()):
-		return event.KeyErrorf("url", "url: none given, but other settings of the registry are")
+		return event.KeyErrorf("url", "url: empty, but other settings of [registry] are set")
 	case c.Username == "" && c.PasswordFile != "":
 		return event.KeyErrorf("username", "username: none given for password_file")
 	case c.Username != "" && c.TokenFile != "":
-		return event.KeyErrorf("token_file", "token_file: there is a username already, give either")
+		return event.KeyErrorf("token_file", "token_file: username is set, too: set only one")
 	case (c.CertFile == "") != (c.KeyFile == ""):
-		return event.KeyErrorf("cert_file", "cert_file and key_file go together")
+		return event.KeyErrorf("cert_file", "set both cert_file and key_file, or neither")
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ type denial struct {
 // New returns a Client. log may be nil. It sends no request yet.
 func New(c Config, log *slog.Logger) (*Client, error) {
 	if c.URL == "" {
-		return nil, event.KeyErrorf("url", "url: none given, and the records are decoded by the schemas of a registry")
+		return nil, event.KeyErrorf("url", "url: empty, but the records need the schemas of a registry")
 	}
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -343,7 +343,7 @@ func (c *Client) clear() {
 
 func (c *Client) fail(id uint32, err error, pause time.Duration) {
 	err = event.HideAddresses(err)
-	text := fmt.Sprintf("schema %d cannot be had from the registry: %v", id, err)
+	text := fmt.Sprintf("the registry does not return schema %d: %v", id, err)
 	c.mu.Lock()
 	c.status.Failures++
 	if c.status.Trouble == "" {
@@ -351,7 +351,7 @@ func (c *Client) fail(id uint32, err error, pause time.Duration) {
 	}
 	c.status.Trouble = text
 	c.mu.Unlock()
-	c.log.Warn("a record waits for its schema, which the registry did not give; it is asked again", "schema", id, "retry_in", pause, "err", err)
+	c.log.Warn("a record waits for its schema, which the registry did not return; trying again", "schema", id, "retry_in", pause, "err", err)
 }
 
 // fetch requests a schema and everything that it refers to.

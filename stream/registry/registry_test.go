@@ -96,7 +96,7 @@ func TestAway(t *testing.T) {
 		for c.Status().Failures < 3 {
 			time.Sleep(time.Millisecond)
 		}
-		if s := c.Status(); !strings.Contains(s.Trouble, "schema 1 cannot be had from the registry") || s.Since.IsZero() {
+		if s := c.Status(); !strings.Contains(s.Trouble, "the registry does not return schema 1") || s.Since.IsZero() {
 			t.Errorf("%d: %+v", kind, s)
 		}
 		bad.Store(0)

@@ -33,7 +33,7 @@ func Write(w io.Writer, m *served.Model, format string, policy model.MissingPoli
 	linear, ok := m.Model.(*model.Linear)
 	switch {
 	case !ok:
-		return nil, &RefusedError{"a kernel machine has no weights to export"}
+		return nil, &RefusedError{"a kernel model has no weights to export"}
 	case format == "onnx":
 		return writeONNX(w, m, linear, policy)
 	case format != "json" && format != "text":
@@ -95,9 +95,9 @@ type feature struct {
 func (x *weights) print(to io.Writer) error {
 	w := bufio.NewWriter(to)
 	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
-	fmt.Fprintln(w, "# A score is the sum over the features of an event of weight z, plus the intercept's weight: z = (value - center)/scale, and 0 where scale is 0.")
+	fmt.Fprintln(w, "# A score is the sum of weight z over the features of an event, plus the intercept: z = (value - center)/scale, or 0 if scale is 0.")
 	if x.Clip > 0 {
-		fmt.Fprintln(w, "# Where unit is not 0, asinh(value/unit) stands for the value.")
+		fmt.Fprintln(w, "# If unit is not 0, asinh(value/unit) replaces the value.")
 		fmt.Fprintf(w, "# A z beyond +-%v counts as one at +-beyond.\n", x.Clip)
 	}
 	if c := x.Scaler.Curves; c != nil {
@@ -111,7 +111,7 @@ func (x *weights) print(to io.Writer) error {
 	}
 	if f := x.Faults; f != nil {
 		for _, s := range f.Stuck {
-			fmt.Fprintf(w, "# %s is stuck at %v: where it has that value the program takes it as missing, as if it were null.\n", event.Printable(x.Schema.Fields[s.Field].Name), s.Value)
+			fmt.Fprintf(w, "# %s is stuck at %v: this value counts as missing, like null.\n", event.Printable(x.Schema.Fields[s.Field].Name), s.Value)
 		}
 	}
 	if l := x.Link; l != nil {
@@ -121,7 +121,7 @@ func (x *weights) print(to io.Writer) error {
 	dense := x.Scaler.Dense
 	absent := ""
 	if len(dense) > 0 {
-		fmt.Fprintln(w, "# An event that leaves out a feature whose last value here, absent, is 0 has the value 0 of it; others do not count.")
+		fmt.Fprintln(w, "# An absent feature has the value 0 if its column absent is 0, and otherwise adds nothing.")
 		absent = "\tabsent"
 	}
 	names := OutputNames(&x.Head)

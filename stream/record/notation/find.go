@@ -19,7 +19,7 @@ type Found struct {
 }
 
 func (f Found) String() string {
-	text := fmt.Sprintf("field %s holds numbers written as text, such as %s", strconv.Quote(f.Field), strconv.Quote(f.Example))
+	text := fmt.Sprintf("field %s contains numbers written as text, such as %s", strconv.Quote(f.Field), strconv.Quote(f.Example))
 	if f.Notation == Plain {
 		return text + ", and each is a category of its own: write them without quotes, or drop the field"
 	}
