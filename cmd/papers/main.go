@@ -73,24 +73,23 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	var o flags
 	c := &cobra.Command{
 		Use:   "papers [NAME|all|index]",
-		Short: "Make the tables and figures of the papers again",
-		Long: `papers computes what a paper shows again, on real data, and says of each claim
-whether its direction is reproduced, and whether our interval holds the size that the
-paper prints. Without a name it lists the experiments. all does every one,
-each into a folder of its name, and index writes the summary of such folders.
+		Short: "Repeat the tables and figures of the papers",
+		Long: `papers repeats an experiment of a paper on real data. For each claim it prints whether the
+direction is reproduced and whether our interval contains the printed size. Without a name
+it lists the experiments. all runs every experiment, each in a folder of its name. index
+writes the summary of such folders.
 
-DIR of --data holds a folder for each data set; go run ./tools/fetch-data, in a
-checkout, gets the public originals. Without it a few embedded examples of each set show what comes out, as
---quick does in seconds.
+DIR of --data contains a folder for each data set; go run ./tools/fetch-data downloads the
+public originals. Without --data, or with --quick, papers uses a few embedded examples.
 
-Into the folder of -o go results.md, results.json and the figures, and cells.jsonl:
-there the same command goes on after it has been stopped.`,
+papers writes results.md, results.json and figures to the folder of -o, and cells.jsonl,
+with which the same command continues after a stop.`,
 		Example: "  papers --list\n" +
 			"  papers quadratic-penalty --quick -o penalty\n" +
 			"  papers all --quick -o results",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("one name at a time, or all, got %q", args)}
+				return usageError{fmt.Errorf("name one experiment, or all; got %q", args)}
 			}
 			return nil
 		},
@@ -113,13 +112,13 @@ there the same command goes on after it has been stopped.`,
 	})
 	f.BoolVar(&o.list, "list", false, "list the experiments and the data that each needs")
 	f.StringVar(&o.data, "data", "", "`DIR` with a folder for each data set (default: the embedded samples)")
-	f.StringVarP(&o.out, "output", "o", "", "write the results into `DIR`")
-	f.BoolVar(&o.quick, "quick", false, "seconds, on the embedded samples")
-	f.BoolVar(&o.full, "full", false, "no limit of time: the full sets and grids")
-	f.Uint64Var(&o.seed, "seed", 1, "of everything that is drawn")
+	f.StringVarP(&o.out, "output", "o", "", "write the results to `DIR`")
+	f.BoolVar(&o.quick, "quick", false, "use the embedded samples; takes seconds")
+	f.BoolVar(&o.full, "full", false, "use the full sets and grids; takes hours")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of all random draws")
 	f.IntVar(&o.threads, "threads", 0, "at most `N` threads (0: all processors); the result does not depend on it")
-	f.BoolVar(&o.json, "json", false, "the results as one JSON object on standard output")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "no progress")
+	f.BoolVar(&o.json, "json", false, "write the results as one JSON object to standard output")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print no progress")
 	return c
 }
 
@@ -141,7 +140,7 @@ func list(stdout io.Writer) error {
 // run runs the experiment of a name, all of them, or writes their index.
 func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) error {
 	if o.quick && o.full {
-		return usageError{errors.New("give one of --quick and --full")}
+		return usageError{errors.New("--quick and --full exclude each other")}
 	}
 	chosen := papers.All()
 	if name != "all" && name != "index" {
@@ -175,7 +174,7 @@ func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) e
 		r, err := papers.Run(ctx, e, options)
 		if err != nil {
 			if ctx.Err() != nil {
-				return fmt.Errorf("%s: the same command goes on from here: %w", e.Name, err)
+				return fmt.Errorf("%s: run the same command to continue: %w", e.Name, err)
 			}
 			return err
 		}
