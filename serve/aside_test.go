@@ -33,7 +33,7 @@ func threeClasses() []byte {
 	return lines.Bytes()
 }
 
-// What is taken for what of three classes, and the records put aside: the matrix adds up to
+// Confusion of classes of three classes, and the records put aside: the matrix adds up to
 // the learner's own count of errors, and the samples are the newest, as they came.
 func TestConfusionAndSamples(t *testing.T) {
 	runner, service := runnerOver(t, threeClasses())

@@ -182,7 +182,7 @@ function draw() {
   $("field-alarms").className = "v" + (s.health && s.health.alarms ? " bad" : "");
   text("field-alarms", s.health ? whole(s.health.alarms) : none);
   const worst = loud.map(a => ({field: a.field, price: a.error_after == null ? null : a.error_after - a.error_before})).sort((a, b) => (b.price || 0) - (a.price || 0))[0];
-  text("field-alarms-note", worst ? worst.field + (worst.price == null ? "" : ` costs ${worst.price.toFixed(1)} points of error`) : s.health ? `${whole(s.health.watched)} fields are as usual` : "");
+  text("field-alarms-note", worst ? worst.field + (worst.price == null ? "" : ` costs ${worst.price.toFixed(1)} points of error`) : s.health ? `${whole(s.health.watched)} fields are normal` : "");
   const warnings = s.warnings || [];
   if (warnings.map(w => w.text).join("\n") !== [...$("warnings").children].map(e => e.textContent.replace(/^Warning: /, "")).join("\n"))
     $("warnings").replaceChildren(...warnings.map(w => el("li", {"data-kind": w.kind}, "Warning: " + w.text)));
@@ -190,11 +190,11 @@ function draw() {
   text("about", s.model ? `${s.model.loss}, noise ${s.noise_level || s.model.noise} · ${s.model.trained} · model ${whole(s.model.events)}` + (s.model.published ? `, published ${span((s.t - s.model.published) / 1000)}${s.t - s.model.published < 1000 ? "" : " ago"}` : "") : "");
   text("events", whole(s.events));
   text("events-note", `${whole(s.features)} features` + (s.unlabeled ? ` · ${whole(s.unlabeled)} unlabeled` : "") +
-    (s.labels ? ` · ${whole(s.labels.pending)} wait for a label, ${whole(s.labels.timed_out)} got none, ${whole(s.labels.late_policy)} labels late` : ""));
+    (s.labels ? ` · ${whole(s.labels.pending)} wait for a label, ${whole(s.labels.timed_out)} received none, ${whole(s.labels.late_policy)} labels late` : ""));
   text("rate", short(last));
   text("rate-note", s.started ? "up " + span((s.t - s.started) / 1000) : "");
   text("lag", short(s.lag));
-  text("lag-note", s.newest_age_seconds == null ? (s.lag == null ? "unknown of a file" : "records not learned yet") : "newest event " + (s.newest_age_seconds < 1 ? Math.round(1000 * s.newest_age_seconds) + " ms" : span(s.newest_age_seconds)) + " old");
+  text("lag-note", s.newest_age_seconds == null ? (s.lag == null ? "unknown for a file" : "records not learned yet") : "newest event " + (s.newest_age_seconds < 1 ? Math.round(1000 * s.newest_age_seconds) + " ms" : span(s.newest_age_seconds)) + " old");
   $("error").previousElementSibling.textContent = (s.numbers ? "Mean absolute error" : "Error") + ", recent";
   $("loss").previousElementSibling.textContent = (s.numbers ? "Root mean squared error" : "Log-loss") + ", recent";
   text("error", errorOf(s)(s.error));
@@ -217,18 +217,18 @@ function draw() {
   text("refused", whole(refused));
   text("refused-note", s.dead_letter_failures ? `dead letters failed ${s.dead_letter_failures} times` : refused ? reasons.map(([reason, n]) => `${reason} ${whole(n)}`).join(", ") + ` · ${whole(letters)} kept since the start` : "no dead letters");
 
-  const recent = {name: "recent", color: "--a"}, total = {name: "since the beginning", color: "--b", dash: true};
+  const recent = {name: "recent", color: "--a"}, total = {name: "since the start", color: "--b", dash: true};
   legend("legend-error", [recent, total]);
   if (s.numbers) {
     text("title-error", "Mean absolute error over time");
     text("title-loss", "Root mean squared error over time");
-    text("note-loss", "In the unit of the labels; large errors weigh more.");
+    text("note-loss", "In the unit of the labels. Large errors count more.");
   }
   chart("chart-error", {time: true, label: s.numbers ? "Mean absolute error over time" : "Error over time", x: clock, y: s.numbers ? v => +v.toPrecision(3) : v => +(100 * v).toPrecision(3) + " %", tip: errorOf(s), series: [
     {...recent, points: points.map(p => [p.t, p.error])}, {...total, points: points.map(p => [p.t, p.error_total])}]});
   chart("chart-loss", {time: true, label: s.numbers ? "Root mean squared error over time" : "Log-loss over time", x: clock, y: v => +v.toPrecision(3), tip: lossOf, series: [{...recent, points: points.map(p => [p.t, p.loss])}]});
   chart("chart-rate", {time: true, label: "Events per second", x: clock, y: short, tip: v => whole(v) + " /s", least: 1, series: [{name: "events", color: "--a", points: rate}]});
-  chart("chart-lag", {time: true, label: "Lag", x: clock, y: short, tip: whole, least: 1, empty: "The source does not say where it ends.", series: [{name: "records behind", color: "--a", points: points.map(p => [p.t, p.lag])}]});
+  chart("chart-lag", {time: true, label: "Lag", x: clock, y: short, tip: whole, least: 1, empty: "The source does not report its end.", series: [{name: "records behind", color: "--a", points: points.map(p => [p.t, p.lag])}]});
   drawForecast(s);
   drawAdoption();
   drawHealth(s.health);
@@ -249,14 +249,14 @@ function drawForecast(s) {
     series.unshift({...line, name: where + "declared", points: of(s.forecast.declared)}, {...line, ...measured ? {} : {color: "--c"}, name: where + "silent", dash: true, points: of(s.forecast.silent)});
   }
   legend("legend-forecast", series);
-  chart("chart-forecast", {label: "Expected error when features go missing", x: v => Math.round(100 * v) + " %", y: s.numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %", tip: errorOf(s), range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true, series});
-  text("forecast-note", "Expected error when that fraction of an event’s features is missing: declared, where null says so, and silent, where numbers read their neutral value and nothing says so" + (measured ? "; live and exact, declared, as of the last validation." : ", as answered while learning."));
+  chart("chart-forecast", {label: "Expected error if features go missing", x: v => Math.round(100 * v) + " %", y: s.numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %", tip: errorOf(s), range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true, series});
+  text("forecast-note", "Expected error if that fraction of an event’s features is missing: declared (null), and silent (numbers read their mean or 0)" + (measured ? "; current and exact, declared, at the last validation." : ", measured while learning."));
   const experts = (s.experts || []).length > 1 ? s.experts : [];
-  $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Who answers", "Every noise level has weights of its own. Each has a mixture weight, by its loss on recent events without missing fields.")),
+  $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Who answers", "Every noise level has its own weights, and a mixture weight by its loss on recent complete events.")),
     rows(["weights of", "weight", ""], experts.filter(e => !e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)])),
     ...experts.some(e => e.corrects) ? [rows(["their mixture is corrected by", "weight", ""], experts.filter(e => e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)]))] : []] : []);
   const sets = s.sets || [], size = s.numbers ? "width" : "classes";
-  $("sets").replaceChildren(...sets.length ? [el("p", {class: "note"}, explained(s.numbers ? "Intervals" : "Sets", "How often the latest answers left the truth open, by the fraction of an event’s fields that is missing, and how much they left open.")),
+  $("sets").replaceChildren(...sets.length ? [el("p", {class: "note"}, explained(s.numbers ? "Intervals" : "Sets", "How often the latest sets contained the outcome, and their size, by the fraction of missing fields.")),
     rows(["missing", "held", size], sets.map(x => [x.missing.split("-").map(d => Math.round(100 * d)).join("–") + " %", share(x.recent), Number(x.size.toPrecision(3)).toString()]))] : []);
 }
 
@@ -266,7 +266,7 @@ function rows(head, body) {
 function drawStream(s) {
   const list = s.partitions || [];
   const most = 50;
-  if (!list.length) $("partitions").replaceChildren(el("div", {class: "empty"}, s.started == null && s.predictions ? "Nothing is learned here: the model is followed." : "Nothing read yet."));
+  if (!list.length) $("partitions").replaceChildren(el("div", {class: "empty"}, s.started == null && s.predictions ? "This program does not learn; it follows a model." : "No record read yet."));
   else $("partitions").replaceChildren(rows(["partition", "next offset", "end", "lag", "records"], list.slice(0, most).map(p => [
     p.topic.split("/").pop() + "/" + p.partition + (p.failing ? ": " + p.failing : ""), whole(p.next), p.high_water < 0 ? none : whole(p.high_water), p.high_water < 0 ? none : whole(Math.max(0, p.high_water - p.next)), whole(p.records)])));
   if (list.length > most) $("partitions").append(el("p", {class: "note"}, `and ${list.length - most} more`));
@@ -274,8 +274,8 @@ function drawStream(s) {
   if ((s.classes || []).length) counts.push(rows(["class", "events"], s.classes.map(c => [c.name || "not seen yet", whole(c.events)])));
   const reasons = Object.entries(s.refused_by || {});
   const firsts = Object.entries(measures && measures.refused || {}).filter(([, r]) => r.first);
-  if (reasons.length || firsts.length) counts.push(el("div", {}, reasons.length ? rows(["refused because of", "records", "kept since the start"], reasons.map(([r, n]) => [r, whole(n), whole((s.dead_letters || {})[r] || 0)])) : "",
-    ...firsts.map(([r, of]) => el("p", {class: "note refusal"}, `The first refused because of ${r}: ${of.first}`))));
+  if (reasons.length || firsts.length) counts.push(el("div", {}, reasons.length ? rows(["refused, by reason", "records", "kept since the start"], reasons.map(([r, n]) => [r, whole(n), whole((s.dead_letters || {})[r] || 0)])) : "",
+    ...firsts.map(([r, of]) => el("p", {class: "note refusal"}, `First record refused for ${r}: ${of.first}`))));
   const p = s.predictions, age = x => x == null ? none : x < 1 ? Math.round(1000 * x) + " ms" : span(x);
   if (p) counts.push(rows(["predictions", ""], [["scored", whole(p.scored)], ["refused", whole(p.refused)], ["lag", whole(p.lag)], ["newest event, when scored", age(p.newest_age_seconds)], ["age of the model used", age(p.staleness_seconds)], ...(p.trouble ? [["trouble", p.trouble]] : [])]));
   if ((s.snapshots || []).length) counts.push(rows(["snapshots to", "published", "newest"], s.snapshots.map(q => [q.place + (q.trouble ? ": " + q.trouble : ""), whole(q.snapshots), q.published == null ? none : age((s.t - q.published) / 1000) + " old"])));
@@ -298,7 +298,7 @@ function drawHealth(h) {
     cell(f, "deviation", f.deviation && "× " + f.deviation.change.toFixed(2)),
     f.error_without == null ? none : f.error_without.toFixed(1) + " %"])));
   text("health-note", (h.watched > h.fields.length ? `The worst ${h.fields.length} of ${whole(h.watched)} fields. ` : "") +
-    "Now is over some 1,000 events or since the alarm began, usually over some 100,000; a mean moves by usual deviations.");
+    "“Now” covers about 1,000 events or the time since the alarm began, “usually” about 100,000. Means move in usual deviations.");
 }
 
 // Under the policy adopt exact solutions become the live state: the last time that was, and what it changed.
@@ -312,7 +312,7 @@ function drawAdoption() {
     says.push(`Last adopted ${ago === "now" ? "just now" : ago + " ago"}, at ${whole(last.records)} records: objective ${precise(objective)} → ${precise(exact)}` + (error == null ? "" : `, error ${fixed(error, 2)} → ${fixed(exactError, 2)} %`) + ".");
   }
   if (newest && newest.not_adopted) says.push(`Not adopted at ${whole(newest.records)} records: ${newest.not_adopted}.`);
-  if (a && a.adopted + a.refused) says.push(`Since the start ${a.adopted} adopted` + (a.refused ? `, ${a.refused} not (the log says why).` : "."));
+  if (a && a.adopted + a.refused) says.push(`Since the start ${a.adopted} adopted` + (a.refused ? `, ${a.refused} not (see the log).` : "."));
   text("adoption", says.join(" "));
 }
 
@@ -346,19 +346,19 @@ function drawReport() {
   // Of a whole report, where two are compared: the number stands under its first side.
   const both = (name, get, write) => other ? [[name, write(get(r)), "", write(get(other)), ""]] : [];
   box.replaceChildren(
-    el("div", {class: "gap"}, relative == null ? precise(r.gap) : own(100 * Math.abs(relative)) + " %", el("small", {}, (relative < 0 ? " below the " : " above the "), explained("exact objective", "The objective is what training minimizes: the losses of the events, in expectation under the noise, plus the penalty of large weights. The exact one is its minimum, found by a batch solver over the same events."), (r.adopted ? ", before that was adopted" : ""))),
+    el("div", {class: "gap"}, relative == null ? precise(r.gap) : own(100 * Math.abs(relative)) + " %", el("small", {}, (relative < 0 ? " below the " : " above the "), explained("exact objective", "Training minimizes the objective: the expected losses under the noise plus the penalty of large weights. The exact objective is its minimum, computed by a batch solver on the same events."), (r.adopted ? ", before that was adopted" : ""))),
     el("div", {class: "scroll"}, rows(["", "live", "exact", ...(other ? [`live, ${clock(other.time)}`, `exact, ${clock(other.time)}`] : [])], [
       line("objective", s => s.objective, precise),
       ...(numbers ? [line("RMSE, " + (r.measured_on || "holdout"), s => s.rmse, own), line("MAE", s => s.mae, own), line("R²", s => s.r2, x => fixed(x, 4))] :
-        [line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)), line("calibration error", s => s.calibration_error, x => fixed(x, 4))]), line(explained("|w|", "The length of the vector of weights: how large they are together."), s => s.norm, precise),
+        [line("error, " + (r.measured_on || "holdout"), s => s.error, pct), line("log-loss", s => s.log_loss, x => fixed(x, 4)), line("calibration error", s => s.calibration_error, x => fixed(x, 4))]), line(explained("|w|", "The length of the weight vector."), s => s.norm, precise),
       ...both("above exact", x => x.relative_gap, x => x == null ? none : own(100 * x) + " %"), ...both("records", x => x.records, whole), ...both("adopted", x => x.adopted, x => x ? "yes" : "no")])),
     r.alarm ? el("p", {class: "note", id: "validation-alarm"}, "Alarm: " + r.alarm + ".") : "",
     r.summary ? el("p", {class: "note", id: "summary"}, r.summary[0].toUpperCase() + r.summary.slice(1) + ".") : "",
-    el("p", {class: "note"}, r.converged ? "" : "Not converged. ", ...(r.certificate == null ? [] : [explained("Certificate", "A proof by a dual solution: the exact objective is no farther than this from the minimum, whatever the solver did."), ` ${r.certificate.toExponential(0)}. `]), `Cosine of the weights ${fixed(r.cosine, 4)}. ` +
+    el("p", {class: "note"}, r.converged ? "" : "Not converged. ", ...(r.certificate == null ? [] : [explained("Certificate", "An upper bound of the distance from the exact objective to the minimum, proven by a dual solution."), ` ${r.certificate.toExponential(0)}. `]), `Cosine of the weights ${fixed(r.cosine, 4)}. ` +
       `${r.source === "sample" ? "A sample of " : ""}${whole(r.records_read)} records${r.verified ? ", the very ones learned" : `${r.source === "log" ? " read again" : ""}, ${share(r.coverage)} of those learned`}; ${r.seconds.toFixed(1)} s, ${clock(r.time)}.`));
   const trend = reports.filter(x => x.relative_gap != null).map(x => [Date.parse(x.time), x.relative_gap]).reverse();
   if (trend.length > 1) {
-    box.append(el("p", {class: "note"}, "The objective above the exact one, validation by validation:"), el("div", {class: "chart", id: "chart-gap"}));
+    box.append(el("p", {class: "note"}, "Objective minus the exact one, at each validation:"), el("div", {class: "chart", id: "chart-gap"}));
     chart("chart-gap", {time: true, label: "Gap over time", height: 130, x: clock, y: v => +(100 * v).toPrecision(2) + " %", tip: percent, series: [{name: "gap", color: "--a", points: trend}]});
   }
   if (now) drawForecast(now);
@@ -409,14 +409,14 @@ function drawWithout() {
   if (!gone) return;
   const a = gone.answer, numbers = now && now.numbers, scale = numbers ? 1 : 100, tip = numbers ? precise : percent;
   text("without-name", `If the ${gone.kind} ${gone.name} dies`);
-  text("without-note", gone.error || (a ? `${tip(a.with / scale)} → ${tip(a.without / scale)} on ${whole(a.events)} ${now && now.not_ready === "on disk" ? "events of the checkpoint’s sample" : "of the newest events"}, of which ${whole(a.held)} hold it. It is declared missing, and the current model answers by its missing policy; most of these events it has learned.` : "Working it out."));
+  text("without-note", gone.error || (a ? `${tip(a.with / scale)} → ${tip(a.without / scale)} on ${whole(a.events)} ${now && now.not_ready === "on disk" ? "events of the checkpoint’s sample" : "of the newest events"}, of which ${whole(a.held)} hold it. It is declared missing, and the current model answers by its missing policy; most of these events it has learned.` : "Computing."));
   const now_ = {name: "as it is", color: "--b", dash: true}, without = {name: "without it", color: "--a"};
   legend("legend-without", [now_, without]);
   let count = 0;
   const spans = a ? a.recent.map(s => [count += s.events, s]) : [], y = numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %";
   text("without-recent", a && a.since ? `On recent events, ${clock(a.since)} to ${clock(spans[spans.length - 1][1].until)}, oldest first:` : "On recent events, oldest first:");
   const of = list => a ? list.map((e, i) => [a.deletions[i], e == null ? null : e / scale]) : [];
-  const empty = gone.error ? "Nothing to show." : "Working it out.";
+  const empty = gone.error ? "No data." : "Computing.";
   chart("chart-without-forecast", {label: "Forecast of the error without " + gone.name, empty, join: true, range: [0, .9], marks: [0, .2, .4, .6, .8], x: v => Math.round(100 * v) + " %", y, tip,
     series: [{...now_, points: of(a && a.forecast_with)}, {...without, points: of(a && a.forecast_without)}]});
   chart("chart-without-recent", {label: "Error on recent events without " + gone.name, empty, join: true, x: whole, y, tip,
@@ -462,7 +462,7 @@ async function readMeasures() {
   drawClassCoverage();
   drawAside();
   $("calibration").hidden = r.length < 2;
-  if (r.length > 1) chart("chart-calibration", {label: "Share that came true by probability given", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
+  if (r.length > 1) chart("chart-calibration", {label: "Observed frequency by predicted probability", join: true, range: [0, 1], marks: [0, .2, .4, .6, .8, 1], x: v => Math.round(100 * v) + " %", y: v => Math.round(100 * v) + " %", tip: percent,
     series: [{name: "came true", color: "--a", points: r.map(b => [b.probability, b.positive])}, {name: "if right", color: "--b", dash: true, points: [[0, 0], [1, 1]]}]});
   $("threshold").hidden = t.length < 2;
   if (t.length < 2) return;
@@ -481,13 +481,13 @@ async function readMeasures() {
 function drawAged() {
   const list = (measures.by_staleness || []).filter(x => x.age), numbers = list.some(x => x.log_loss == null);
   const error = x => numbers ? own(x) : percent(x == null ? null : x / 100), loss = (x, y) => numbers ? own(x ?? null) : fixed(y ?? null, 4);
-  $("by-age").replaceChildren(...list.length ? [el("p", {class: "note"}, explained("Staleness", "Some events are also answered by a model frozen about that many events before, as by an export or a snapshot; the newest weights answered the same events.")),
+  $("by-age").replaceChildren(...list.length ? [el("p", {class: "note"}, explained("Staleness", "Some events are also predicted by a model that is about that many events old, like an export or a snapshot. Current weights predict the same events.")),
     rows(["events old", "error", "newest", numbers ? "deviance" : "log-loss", "newest"], list.map(x => [whole(x.age), error(x.error), error(x.fresh_error), loss(x.deviance, x.log_loss), loss(x.fresh_deviance, x.fresh_log_loss)]))] : []);
 }
 // How often the sets of each class's events have held it, the worst ones first.
 function drawClassCoverage() {
   const list = (measures.coverage_by_class || []).filter(x => x.events).sort((a, b) => a.recent - b.recent).slice(0, mostClasses);
-  $("class-coverage").replaceChildren(...list.length > 1 ? [el("p", {class: "note"}, explained("Sets by class", "How often the latest sets of a class’s events held that class, the lowest first; learner.coverage is what it should be.")),
+  $("class-coverage").replaceChildren(...list.length > 1 ? [el("p", {class: "note"}, explained("Sets by class", "How often the latest sets of a class’s events contained that class, the lowest first. The target is learner.coverage.")),
     rows(["class", "held", "events"], list.map(x => [x.class, share(x.recent), whole(x.events)]))] : []);
 }
 // Of more than two classes: who is taken for whom, those with the most events first.
@@ -503,14 +503,14 @@ function drawConfusion() {
     if (j !== k && of[k]) cell.style.background = `color-mix(in srgb, var(--bad) ${Math.round(60 * m[k][j] / of[k])}%, transparent)`;
     return cell;
   }), percent(of[k] ? m[k][k] / of[k] : null)])));
-  text("confusion-note", `Events by their class and by the one predicted before they were learned, since the program was started` + (measures.since ? ` at ${clock(measures.since)}.` : ".") +
+  text("confusion-note", `Events by their class and by the class predicted before learning, since the start of the program` + (measures.since ? ` at ${clock(measures.since)}.` : ".") +
     (m.length > list.length ? ` The ${list.length} classes with the most events of ${m.length}.` : ""));
 }
 // What was refused or is doubted, record by record.
 function drawAside() {
   const groups = new Map();
   for (const s of measures.samples || []) { const reason = s.why.split(":")[0]; groups.set(reason, [...groups.get(reason) || [], s]); }
-  if ((measures.mislabeled || []).length) groups.set("labels that are doubted", measures.mislabeled);
+  if ((measures.mislabeled || []).length) groups.set("doubtful labels", measures.mislabeled);
   $("aside").hidden = !groups.size;
   $("aside-tables").replaceChildren(...[...groups].map(([reason, list]) => {
     const all = ((measures.refused || {})[reason] || {}).count;
@@ -533,7 +533,7 @@ function drawThreshold() {
   if (!t || t.length < 2) return;
   const x = t[+$("threshold-at").value] || t[t.length - 1], all = t[t.length - 1], n = all.positives + all.negatives;
   text("threshold-score", fixed(x.score, 2));
-  $("threshold-table").replaceChildren(rows(["", "called so", "not called so"], [
+  $("threshold-table").replaceChildren(rows(["", "called so", "not predicted so"], [
     [`are ${measures.classes[measures.classes.length - 1]}`, whole(x.positives), whole(all.positives - x.positives)],
     [`are ${measures.classes[0]}`, whole(x.negatives), whole(all.negatives - x.negatives)]]),
     el("p", {class: "note"}, `Precision ${percent(x.positives / (x.positives + x.negatives))}, recall ${percent(x.positives / all.positives)}, error ${percent((x.negatives + all.positives - x.positives) / n)}, cost ${precise(cost(x, all) / n)} an event.`));
@@ -597,7 +597,7 @@ function drawCurves() {
   }
   list.forEach((c, i) => chart("curve-" + i, {label: "What " + c.feature + " adds to the score, by its value", join: true, height: 110, signed: [low - room, high + room], range: [c.x[0], c.x[c.x.length - 1]],
     x: v => +v.toPrecision(4) + "", y: v => +v.toPrecision(2), tip: v => (v < 0 ? "−" : "+") + Math.abs(v).toPrecision(3), series: [{name: "adds", color: "--a", points: c.x.map((x, j) => [x, c.added[k].score[j]])}]}));
-  text("curves-note", `What each numeric field adds to the score${classes[k] ? " for " + classes[k] : ""}, by its value; all on one scale, those that move it most first.`);
+  text("curves-note", `What each numeric field adds to the score${classes[k] ? " for " + classes[k] : ""}, by its value. All have one scale, the largest effects first.`);
   $("curves-all").hidden = curves.length <= fewCurves;
   text("curves-all", allCurves ? `Show the first ${fewCurves}` : `Show all ${curves.length}`);
 }
@@ -623,7 +623,7 @@ function drawLearners(s) {
   $("learners").hidden = list.length === 0;
   if (list.length === 0) return;
   const difference = d => d && d.difference != null ? `${d.difference.toPrecision(3)}${d.standard_error == null ? "" : ` ± ${(2 * d.standard_error).toPrecision(2)}`}` : none;
-  $("learners-table").replaceChildren(rows(["learner", "events", s.numbers ? "MAE, recent" : "error, recent", s.numbers ? "RMSE, recent" : "log-loss, recent", "against the lead", "latest window", "window before", "promoted"],
+  $("learners-table").replaceChildren(rows(["learner", "events", s.numbers ? "MAE, recent" : "error, recent", s.numbers ? "RMSE, recent" : "log-loss, recent", "against the leader", "latest window", "window before", "promoted"],
     list.map(x => [x.name + (x.lead ? " (lead)" : ""), whole(x.events), x.recent_error != null ? percent(x.recent_error / 100) : x.recent_mae != null ? x.recent_mae.toPrecision(4) : none,
       x.recent_log_loss != null ? fixed(x.recent_log_loss, 4) : x.recent_rmse != null ? x.recent_rmse.toPrecision(4) : none,
       difference(x.compared), difference(x.compared && x.compared.window), difference(x.compared && x.compared.previous_window), x.promote])));
@@ -635,12 +635,12 @@ async function readGroup() {
   if (!answer.ok) return;
   const g = await answer.json(), rejected = Object.values(g.rejected || {}).reduce((a, b) => a + b, 0);
   $("group").hidden = false;
-  $("group-table").replaceChildren(rows(["member", "events", "commits", "rejected", explained("behind", "How many commits of others the group had accepted or rejected since what the member's latest commit built on: how old the model was that it learned with."), "last commit"],
+  $("group-table").replaceChildren(rows(["member", "events", "commits", "rejected", explained("behind", "Commits of the group since the base of the member's latest commit: the age of the model that it learned with."), "last commit"],
     (g.peers || []).map(p => [p.member.slice(0, 8) + (p.member === g.member ? " (this one)" : ""), whole(p.events), whole(p.accepted), whole(p.rejected), whole(p.behind), span((Date.now() - Date.parse(p.at)) / 1000)])));
   text("group-note", `${whole(g.members - g.standby)} learn, ${whole(g.standby)} stand by. This one learns ${whole((g.partitions || []).length)} partitions; ${whole(g.commit_log_lag)} commits of the commit log are not applied yet, ` +
     `${whole(g.pending)} events not committed. Of all commits ${whole(g.accepted)} were accepted and ${whole(rejected)} rejected (${percent(rejected / Math.max(1, rejected + g.accepted))}); ` +
-    `this member learned ${whole(g.reprocessed_events)} events for nothing.` + (g.snapshot_offset ? ` Latest snapshot ${whole(g.snapshot_offset)}, ${g.snapshot_hash}, ${span((Date.now() - Date.parse(g.snapshot_at)) / 1000)} ago.` : ""));
-  text("group-alarm", g.replica_mismatches ? `At ${whole(g.replica_mismatches)} snapshots this member's model was not the group's: stop it and start it again.` : "");
+    `this member must learn ${whole(g.reprocessed_events)} events again.` + (g.snapshot_offset ? ` Latest snapshot ${whole(g.snapshot_offset)}, ${g.snapshot_hash}, ${span((Date.now() - Date.parse(g.snapshot_at)) / 1000)} ago.` : ""));
+  text("group-alarm", g.replica_mismatches ? `At ${whole(g.replica_mismatches)} snapshots this member's model differed from the group's: restart it.` : "");
 }
 
 // Try an event: a form of the newest event's fields, answered as /v1/predict answers anybody.
@@ -676,7 +676,7 @@ function drawForm() {
     on.addEventListener("change", () => { for (const k of fields) tried.fields[k].on = on.checked; drawForm(); ask(); });
     return el("label", {title: fields.join(", ")}, on, " ", name);
   });
-  form.replaceChildren(el("span", {class: "group"}, "Untick a field to switch it off: it is then null, known to be missing."),
+  form.replaceChildren(el("span", {class: "group"}, "Clear the checkbox of a field to declare it missing (null)."),
     ...(groups.length ? [el("span", {class: "group"}, "All of a group: ", ...groups.flatMap(g => [g, " "]))] : []), ...Object.entries(tried.fields).flatMap(([name, f]) => {
     const on = el("input", {type: "checkbox", "aria-label": "use " + name, ...(f.on ? {checked: ""} : {})});
     const label = el("label", f.on ? {} : {class: "off"}, name);
@@ -708,13 +708,13 @@ async function ask() {
   const chances = Object.entries(p.probabilities || {}), names = chances.length > 2 ? chances.sort((a, b) => b[1] - a[1]).slice(0, 8) : [], most = Math.max(...(p.explanation || []).map(c => Math.abs(c.score)), 1e-300);
   const says = [];
   const alone = (p.explanation || []).length && p.explanation.every(c => c.feature === "(intercept)");
-  if ((p.missing || []).length && alone) says.push(`Missing: ${p.missing.join(", ")}. Nothing is left that the model knows: the intercept alone answers.`);
-  else if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; answered by the missing policy “${p.missing_policy || "none"}”${p.noise_level ? ", level " + p.noise_level : ""}.`);
-  if ((p.stuck || []).length) says.push(`Stuck: ${p.stuck.join(", ")}: at the value that it has, a field counts as missing.`);
-  if ((p.unseen || []).length) says.push(`Not seen: ${p.unseen.join(", ")}. They count for nothing.`);
+  if ((p.missing || []).length && alone) says.push(`Missing: ${p.missing.join(", ")}. The model knows no other feature: the score is the intercept.`);
+  else if ((p.missing || []).length) says.push(`Missing: ${p.missing.join(", ")}; scored by the missing policy “${p.missing_policy || "none"}”${p.noise_level ? ", level " + p.noise_level : ""}.`);
+  if ((p.stuck || []).length) says.push(`Stuck: ${p.stuck.join(", ")}: this value of the field counts as missing.`);
+  if ((p.unseen || []).length) says.push(`Not seen: ${p.unseen.join(", ")}. They add nothing.`);
   box.replaceChildren(
     p.value != null ? el("div", {class: "bigclass"}, precise(p.value), el("small", {}, p.low == null ? "" : ` between ${precise(p.low)} and ${precise(p.high)}`)) :
-    el("div", {class: "bigclass"}, p.class == null ? fixed(p.scores[0], 3) : p.class, el("small", {}, p.probability == null ? "" : " with probability " + percent(p.probability) + (p.low == null ? "" : `, between ${percent(p.low)} and ${percent(p.high)} if what is missing were known`))),
+    el("div", {class: "bigclass"}, p.class == null ? fixed(p.scores[0], 3) : p.class, el("small", {}, p.probability == null ? "" : " with probability " + percent(p.probability) + (p.low == null ? "" : `, between ${percent(p.low)} and ${percent(p.high)} depending on the missing fields`))),
     names.length ? rows(["class", "probability"], names.map(([c, v]) => [c, percent(v)])) : "",
     (p.explanation || []).length ? rows(["adds to the score", "score", ""], p.explanation.map(c => [c.feature, (c.score < 0 ? "−" : "+") + (p.value != null ? own(Math.abs(c.score)) : Math.abs(c.score).toPrecision(3)), el("td", {class: "bars"}, signed(c.score / most))])) : "",
     ...says.map(t => el("p", {class: "note"}, t)));
@@ -760,7 +760,7 @@ function lost() {
   text("state", "no connection");
   document.body.classList.add("stale");
   document.title = "? " + (now && now.name ? now.name + " · blankout" : "blankout");
-  if (heard) text("why", `The server does not answer. What is shown is ${span((Date.now() - heard) / 1000)} old.`);
+  if (heard) text("why", `The server does not answer. This page is ${span((Date.now() - heard) / 1000)} old.`);
 }
 source.onerror = lost;
 setInterval(() => { if (heard && Date.now() - heard > 5000) lost(); }, 1000);
