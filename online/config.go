@@ -196,7 +196,7 @@ func (s *checked) parseParts(c Config) error {
 	}
 	fills := c.CovarianceMaxFields > 0 && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
 	if s.missingRule == model.MissingImpute && !fills {
-		return event.KeyErrorf("missing_policy", "missing_policy %q: filling in needs covariance_max_fields above 0 and standardize = \"auto\" or \"all\"; use auto, none or rescale", c.MissingPolicy)
+		return event.KeyErrorf("missing_policy", "missing_policy %q: imputation needs covariance_max_fields above 0 and standardize = \"auto\" or \"all\"; use auto, none or rescale", c.MissingPolicy)
 	}
 	if _, err := model.ParseTransform(c.Transform); err != nil {
 		return &event.KeyError{Key: "transform", Err: err}
@@ -216,7 +216,7 @@ func (s *checked) parseSteps(c Config) error {
 	}
 	s.ridge = 2 / loss.Cost(s.loss, c.C)
 	if c.LearningRate != 0 && !(c.LearningRate >= leastEta && c.LearningRate <= mostEta) {
-		return event.KeyErrorf("learning_rate", "learning_rate = %v: must lie in %v to %v, or be 0 for the rule's own", c.LearningRate, leastEta, mostEta)
+		return event.KeyErrorf("learning_rate", "learning_rate = %v: must lie in %v to %v, or be 0 for the optimizer's default", c.LearningRate, leastEta, mostEta)
 	}
 	if !(c.Start >= 0) || math.IsInf(c.Start, 0) {
 		return event.KeyErrorf("start", "start = %v: must be a number, at least 0", c.Start)
@@ -225,7 +225,7 @@ func (s *checked) parseSteps(c Config) error {
 		return event.KeyErrorf("intercept", "intercept %q: want free, penalized or none", c.Intercept)
 	}
 	if c.Intercept == "none" && s.standardize == model.StandardizeAll {
-		return event.KeyErrorf("intercept", "intercept none: standardize = \"all\" leaves the columns' centers to the intercept; set intercept = \"free\"")
+		return event.KeyErrorf("intercept", "intercept none: standardize = \"all\" needs an intercept; set intercept = \"free\"")
 	}
 	if !(c.Average >= 0 && c.Average <= 1) {
 		return event.KeyErrorf("average", "average = %v: must lie in [0, 1]", c.Average)
@@ -237,10 +237,10 @@ func (s *checked) parseSteps(c Config) error {
 		return event.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: the curvature of loss %s needs a label; set unlabeled_weight = 0 or loss = \"logistic\"", c.UnlabeledWeight, c.Loss)
 	}
 	if s.loss.Facts().Falls && c.Optimizer == "dropout-descent" {
-		return event.KeyErrorf("optimizer", "optimizer dropout-descent: loss %s gives no curvature for its metric; set optimizer = \"adagrad\"", c.Loss)
+		return event.KeyErrorf("optimizer", "optimizer dropout-descent: loss %s has no curvature, which it needs; set optimizer = \"adagrad\"", c.Loss)
 	}
 	if c.UnlabeledWeight > 0 && !s.rule.Sums {
-		return event.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: optimizer %s keeps no metric that unlabeled events could add to; set unlabeled_weight = 0", c.UnlabeledWeight, c.Optimizer)
+		return event.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: optimizer %s cannot use unlabeled events; set unlabeled_weight = 0", c.UnlabeledWeight, c.Optimizer)
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (s *checked) parseForgetting(c Config) error {
 			return event.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
 		}
 		if x > 0 && !s.rule.Sums {
-			return event.KeyErrorf(name, "%s = %v: optimizer %s keeps no metric that could fade; use adagrad or dropout-descent", name, x, c.Optimizer)
+			return event.KeyErrorf(name, "%s = %v: optimizer %s cannot forget; use adagrad or dropout-descent", name, x, c.Optimizer)
 		}
 	}
 	if !(c.HalfLifeStep >= 0) || math.IsInf(c.HalfLifeStep, 0) || c.HalfLifeStep > 0 && c.HalfLifeTime == 0 {
@@ -303,7 +303,7 @@ func (s *checked) parseClasses(c Config) error {
 		return event.KeyErrorf("coverage", "coverage = %v: must lie in [0.5, 1), or be 0 for no sets", c.Coverage)
 	}
 	if c.ServingStaleness != 0 && (c.ServingStaleness < leastStaleness || c.ServingStaleness > mostStaleness) {
-		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: must lie in %d to %d events, or be 0 for weights as new as they are", c.ServingStaleness, leastStaleness, mostStaleness)
+		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: must lie in %d to %d events, or be 0 for current weights", c.ServingStaleness, leastStaleness, mostStaleness)
 	}
 	if c.MaxMemory != 0 && c.MaxMemory < int(memory.Least) {
 		return event.KeyErrorf("max_memory", "max_memory = %d: must be at least %d bytes, or 0 for no bound", c.MaxMemory, memory.Least)
@@ -317,7 +317,7 @@ func (s *checked) parseRefresh(c Config) error {
 		return event.KeyErrorf("l1", "l1 = %v: must be a number, at least 0", c.L1)
 	}
 	if c.L1 > 0 && c.Optimizer != "ftrl" {
-		return event.KeyErrorf("l1", "l1 = %v: only optimizer = \"ftrl\" knows an L1 penalty", c.L1)
+		return event.KeyErrorf("l1", "l1 = %v: needs optimizer = \"ftrl\"", c.L1)
 	}
 	if c.IRLSBatch < 0 || c.IRLSBatch > 100_000 {
 		return event.KeyErrorf("irls_batch", "irls_batch = %d: must lie in 0 to 100000", c.IRLSBatch)
@@ -326,20 +326,20 @@ func (s *checked) parseRefresh(c Config) error {
 		return event.KeyErrorf("irls_window", "irls_window = %d: must be a multiple of irls_batch (%d), at most 100000, or 0", n, c.IRLSBatch)
 	}
 	if c.Optimizer == "irls" && c.IRLSBatch == 0 {
-		return event.KeyErrorf("optimizer", "optimizer irls: it only refreshes; set irls_batch to a number of events, as 200")
+		return event.KeyErrorf("optimizer", "optimizer irls: set irls_batch to a number of events, such as 200")
 	}
 	if c.IRLSBatch > 0 {
 		switch {
 		case !refresh.Solvable(s.loss):
 			return event.KeyErrorf("irls_batch", "irls_batch: loss %q is not convex", c.Loss)
 		case s.grouped() || slices.ContainsFunc(s.noises, isSilentGroups):
-			return event.KeyErrorf("irls_batch", "irls_batch: noise %q is of groups, which it does not know; use dropout, auto or none", c.Noise)
+			return event.KeyErrorf("irls_batch", "irls_batch: does not support group noise %q; use dropout, auto or none", c.Noise)
 		case s.noiseKind != square:
-			return event.KeyErrorf("irls_batch", "irls_batch: noise %q is not one it knows; use dropout, auto or none", c.Noise)
+			return event.KeyErrorf("irls_batch", "irls_batch: does not support noise %q; use dropout, auto or none", c.Noise)
 		case c.Optimizer == "ftrl" || c.Optimizer == "arow":
-			return event.KeyErrorf("irls_batch", "irls_batch: the state of optimizer %s cannot follow it; use adagrad, dropout-descent, sgd or irls", c.Optimizer)
+			return event.KeyErrorf("irls_batch", "irls_batch: does not support optimizer %s; use adagrad, dropout-descent, sgd or irls", c.Optimizer)
 		case (c.Optimizer == "adagrad" || c.Optimizer == "auto") && c.IRLSWindow <= c.IRLSBatch:
-			return event.KeyErrorf("irls_batch", "irls_batch = %d without a window makes what AdaGrad has learned worse; set irls_window to a multiple of it, as %d, or optimizer = \"irls\", which only refreshes", c.IRLSBatch, 10*c.IRLSBatch)
+			return event.KeyErrorf("irls_batch", "irls_batch = %d without a window makes AdaGrad's weights worse; set irls_window to a multiple of it, such as %d, or optimizer = \"irls\"", c.IRLSBatch, 10*c.IRLSBatch)
 		}
 	}
 	return nil
@@ -370,7 +370,7 @@ func (s *checked) parseTogether(c Config) error {
 		}
 	}
 	if key := c.silentKey(); key != "" && c.Optimizer != "auto" && c.Optimizer != "adagrad" {
-		return event.KeyErrorf(key, "silent death is for optimizer = \"auto\" or \"adagrad\"; optimizer %s does not know it", c.Optimizer)
+		return event.KeyErrorf(key, "silent noise needs optimizer = \"auto\" or \"adagrad\", not %s", c.Optimizer)
 	}
 	if s.noiseKind == linear && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll) {
 		return event.KeyErrorf("noise", "noise poisson is for counts, which standardize = %q would center; set standardize = \"none\"", c.Standardize)
@@ -422,7 +422,7 @@ func (s *checked) parseNoise(c Config) error {
 		return event.KeyErrorf("silent_value", "silent_value %w", err)
 	}
 	if c.SilentMissing > 0 && c.Noise != "auto" {
-		return event.KeyErrorf("silent_missing", "silent_missing = %v: it adds a level to noise = \"auto\"; for one level alone set noise = \"silent:%v\" instead", c.SilentMissing, c.SilentMissing)
+		return event.KeyErrorf("silent_missing", "silent_missing = %v: needs noise = \"auto\"; for one noise level set noise = \"silent:%v\" instead", c.SilentMissing, c.SilentMissing)
 	}
 	if c.Noise == loss.ObservedNoise {
 		s.noises, s.observed = []loss.Noise{loss.GroupDropout{Rates: map[string]float64{}}}, true
@@ -434,7 +434,7 @@ func (s *checked) parseNoise(c Config) error {
 			return &event.KeyError{Key: "noise", Err: err}
 		}
 		if g, ok := n.(loss.GroupDropout); ok && g.Rates != nil && g.Q > 0 {
-			return event.KeyErrorf("noise", "noise %q: dropout of features together with groups with rates of their own is for the exact solvers; give one of the two", c.Noise)
+			return event.KeyErrorf("noise", "noise %q: dropout with named group rates needs an exact solver; give only one of the two", c.Noise)
 		}
 		s.noises = []loss.Noise{n}
 		switch c0, c1, _ := n.Coefficients(); {
@@ -671,13 +671,13 @@ func (c Config) checkNumbers(s checked) error {
 		wrong bool
 		why   string
 	}{
-		{"optimizer", s.rule.ClassesOnly, fmt.Sprintf("optimizer %s: it is for classes, and loss %s is for regression; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
-		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: it is for classes, and loss %s is for regression; set irls_batch = 0", c.IRLSBatch, c.Loss)},
-		{"noise", s.grouped(), fmt.Sprintf("noise %q: of groups is for classes so far, and loss %s is for regression; use auto, dropout:Q or none", c.Noise, c.Loss)},
+		{"optimizer", s.rule.ClassesOnly, fmt.Sprintf("optimizer %s: needs classes, but loss %s is for regression; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
+		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: needs classes, but loss %s is for regression; set irls_batch = 0", c.IRLSBatch, c.Loss)},
+		{"noise", s.grouped(), fmt.Sprintf("noise %q: group noise needs classes, but loss %s is for regression; use auto, dropout:Q or none", c.Noise, c.Loss)},
 		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: loss %s is for regression, without classes", c.Loss)},
 		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: loss %s is for regression, without probabilities", c.Loss)},
 		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: loss %s is for regression, without probabilities", c.Threshold, c.Loss)},
-		{"missing_policy", s.missingRule == model.MissingRescale, fmt.Sprintf("missing_policy %q: is for classes; a number is predicted of what is left as it is", c.MissingPolicy)},
+		{"missing_policy", s.missingRule == model.MissingRescale, fmt.Sprintf("missing_policy %q: needs classes; for regression use none, impute or auto", c.MissingPolicy)},
 	} {
 		if x.wrong {
 			return event.KeyErrorf(x.key, "%s", x.why)
@@ -699,25 +699,25 @@ func (c Config) CheckShared() error {
 func (c Config) checkShared(s checked) error {
 	switch {
 	case c.Optimizer != "adagrad" && c.Optimizer != "auto":
-		return event.KeyErrorf("optimizer", "optimizer %s: several learners of one model need optimizer = \"adagrad\"", c.Optimizer)
+		return event.KeyErrorf("optimizer", "optimizer %s: a group needs optimizer = \"adagrad\"", c.Optimizer)
 	case c.ServingStaleness > 0:
-		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: several learners of one model judge shares as events come; set serving_staleness = 0", c.ServingStaleness)
+		return event.KeyErrorf("serving_staleness", "serving_staleness = %d: not supported in a group; set serving_staleness = 0", c.ServingStaleness)
 	case c.IRLSBatch > 0:
-		return event.KeyErrorf("irls_batch", "irls_batch = %d: several learners of one model cannot refresh; set irls_batch = 0", c.IRLSBatch)
+		return event.KeyErrorf("irls_batch", "irls_batch = %d: not supported in a group; set irls_batch = 0", c.IRLSBatch)
 	case s.noiseKind == constant:
-		return event.KeyErrorf("noise", "noise %q: several learners of one model know dropout, group, poisson, auto and none", c.Noise)
+		return event.KeyErrorf("noise", "noise %q: a group supports dropout, group, poisson, auto and none", c.Noise)
 	case s.observed:
-		return event.KeyErrorf("noise", "noise %q: several learners of one model would each observe rates of their own; name the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
+		return event.KeyErrorf("noise", "noise %q: not supported in a group; give the rates, as in group:engine=0.1,wheels=0.3, or use auto", c.Noise)
 	case s.standardize == model.StandardizeAll:
-		return event.KeyErrorf("standardize", "standardize = \"all\": several learners of one model know auto, scale and none")
+		return event.KeyErrorf("standardize", "standardize = \"all\": a group supports auto, scale and none")
 	case c.HalfLifeTime > 0:
-		return event.KeyErrorf("half_life_time", "half_life_time = %v: several learners of one model have no clock in common; set half_life, in events, instead", c.HalfLifeTime)
+		return event.KeyErrorf("half_life_time", "half_life_time = %v: not supported in a group; set half_life, in events, instead", c.HalfLifeTime)
 	case loss.IsRegression(c.Loss):
-		return event.KeyErrorf("loss", "loss %s: several learners of one model learn classes so far, and it is for regression; learn it with one learner", c.Loss)
+		return event.KeyErrorf("loss", "loss %s: a group supports only classes; learn regression with one learner", c.Loss)
 	case c.silentKey() != "":
-		return event.KeyErrorf(c.silentKey(), "several learners of one model do not learn for silent death yet; learn the stream with one learner")
+		return event.KeyErrorf(c.silentKey(), "silent noise is not supported in a group; use one learner")
 	case s.missingRule == model.MissingImpute:
-		return event.KeyErrorf("missing_policy", "missing_policy = \"fill\": several learners of one model do not gather a covariance yet; use auto, none or rescale")
+		return event.KeyErrorf("missing_policy", "missing_policy = \"impute\" is not supported in a group; use auto, none or rescale")
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func (c *Config) checkGradient() error {
 		if c.Optimizer == "dropout-descent" {
 			return nil
 		}
-		return event.KeyErrorf("noisy_gradient", "noisy_gradient = %s: it is for rule dropout-descent; rule %s learns the loss's expectation under the noise (noise = \"none\" for the clean loss)", c.NoisyGradient, c.Optimizer)
+		return event.KeyErrorf("noisy_gradient", "noisy_gradient = %s: needs optimizer dropout-descent; %s minimizes the expected loss under the noise (use noise = \"none\" for the clean loss)", c.NoisyGradient, c.Optimizer)
 	}
 	return event.KeyErrorf("noisy_gradient", "noisy_gradient = %q: want \"auto\", true or false", c.NoisyGradient)
 }

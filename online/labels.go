@@ -20,8 +20,8 @@ type NumbersError struct {
 }
 
 func (e *NumbersError) Error() string {
-	return fmt.Sprintf("loss %s: the labels are numbers (%s), and it is for classes: for regression use loss squared, absolute, quantile:T, huber:D or poisson; "+
-		"if they are classes, name them (record.classes), or set the loss to logistic where they are whole numbers", e.Loss, e.Labels)
+	return fmt.Sprintf("loss %s is for classes, but the labels are numbers (%s): for regression use loss squared, absolute, quantile:T, huber:D or poisson; "+
+		"if they are classes, name them in record.classes, or use loss logistic for whole numbers", e.Loss, e.Labels)
 }
 
 // ofNumbers reports whether a loss for classification is often confused with one for regression.

@@ -336,7 +336,7 @@ func TestOtherVersion(t *testing.T) {
 			blocks[i].Data = append([]byte{b.Data[0] + 1}, b.Data[1:]...)
 		}
 	}
-	if _, err := online.Restore(c, blocks); err == nil || !strings.HasPrefix(err.Error(), "restoring the learner: block learner has version ") || !strings.Contains(err.Error(), "start again with --reset") {
+	if _, err := online.Restore(c, blocks); err == nil || !strings.HasPrefix(err.Error(), "restoring the learner: block learner has version ") || !strings.Contains(err.Error(), "restart with --reset") {
 		t.Error(err)
 	}
 }

@@ -22,9 +22,9 @@ func observedConfig() online.Config {
 func TestObservedIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*online.Config){
 		"dropout-descent":      func(c *online.Config) { c.Optimizer = "dropout-descent" },
-		"of groups is for":     func(c *online.Config) { c.Loss = "squared" },
-		"is of groups":         func(c *online.Config) { c.IRLSBatch = 200 },
-		"the exact solvers":    func(c *online.Config) { c.Noise = "dropout:0.1+group:a=0.3" },
+		"group noise needs":    func(c *online.Config) { c.Loss = "squared" },
+		"support group noise":  func(c *online.Config) { c.IRLSBatch = 200 },
+		"an exact solver":      func(c *online.Config) { c.Noise = "dropout:0.1+group:a=0.3" },
 		"\"a\" has no rate":    func(c *online.Config) { c.Noise = "group:b=0.1,a" },
 		"observed\": want one": func(c *online.Config) { c.Noise = "not observed" },
 	} {
@@ -33,11 +33,11 @@ func TestObservedIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, c.Check())
 		}
 	}
-	if err := observedConfig().CheckShared(); err == nil || !strings.Contains(err.Error(), "rates of their own") {
+	if err := observedConfig().CheckShared(); err == nil || !strings.Contains(err.Error(), "not supported in a group") {
 		t.Errorf("several learners: %v", err)
 	}
 	for noise, want := range map[string]string{
-		"observed": "nothing prepares them", "group:a=0.1,b=0.2": "", "group:a=0.1,wheels=0.3,engine=0.1": `rate to "engine", "wheels"`,
+		"observed": "prepare for the first loss", "group:a=0.1,b=0.2": "", "group:a=0.1,wheels=0.3,engine=0.1": `rate for "engine", "wheels"`,
 	} {
 		c := online.DefaultConfig()
 		c.Noise = noise

@@ -259,7 +259,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) (*Learner, error) {
 	d := coder.Read(b.learner)
 	if d.Version = d.Uint32(); d.Version != stateVersion {
-		return nil, fmt.Errorf("block learner has version %d, and this program reads version %d: start again with --reset, which keeps the old checkpoints in a folder of their own, "+
+		return nil, fmt.Errorf("block learner has version %d, and this program reads version %d: restart with --reset, which keeps the old checkpoints in another directory, "+
 			"or use the program that wrote it", d.Version, stateVersion)
 	}
 	was := Fingerprint{}
@@ -337,12 +337,12 @@ func ReadConfig(blocks []event.Block) (Config, error) {
 type MismatchError struct{ Differences []string }
 
 func (e *MismatchError) Error() string {
-	s := "the saved weights were learned under other settings ("
+	s := "the saved weights were learned with other settings ("
 	for i, d := range e.Differences {
 		if i > 0 {
 			s += "; "
 		}
 		s += d
 	}
-	return s + "): restore the settings, or start afresh with --reset, which sets the checkpoints aside"
+	return s + "): restore the settings, or restart with --reset, which moves the checkpoints aside"
 }

@@ -22,7 +22,7 @@ func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []watch
 	case !ok || n.Rates == nil:
 		return nil
 	case observed && len(n.Rates) == 0:
-		return []watch.Warning{{Kind: watch.WarnNoRate, Text: "noise observed: no field has been missing so far, so that the weights are learned without noise and nothing prepares them for the first field that dies; auto prepares for any"}}
+		return []watch.Warning{{Kind: watch.WarnNoRate, Text: "noise observed: no field has been missing so far, so the weights are learned without noise; use auto to prepare for the first loss"}}
 	case observed:
 		return nil
 	}
@@ -35,7 +35,7 @@ func NoRate(noise loss.Noise, observed bool, met func(name string) bool) []watch
 	if unknown == nil {
 		return nil
 	}
-	return []watch.Warning{{Kind: watch.WarnNoRate, Text: fmt.Sprintf("noise gives a rate to %s, and no event has had a field or group of that name: mend the name and start afresh with --reset", strings.Join(unknown, ", "))}}
+	return []watch.Warning{{Kind: watch.WarnNoRate, Text: fmt.Sprintf("noise has a rate for %s, but no event has a field or group of that name: correct the name and restart with --reset", strings.Join(unknown, ", "))}}
 }
 
 // Undeclared warns if missing fields are expected to be declared but no field of the events can be declared missing.
@@ -48,5 +48,5 @@ func (c *Config) Undeclared(s *event.Schema) []watch.Warning {
 	if c.ExpectedMissing == 0 && c.ExpectedMissingGroups == 0 || c.SilentMissing > 0 || s.ColumnsGoMissing() || slices.ContainsFunc(s.Fields, known) {
 		return nil
 	}
-	return []watch.Warning{{Kind: watch.WarnUndeclared, Text: key + " speaks of declared loss, and nothing here can be declared missing, for no field of the events is a number, a category or a truth value: set silent_missing"}}
+	return []watch.Warning{{Kind: watch.WarnUndeclared, Text: key + " is for declared loss, but these events have no field that can be declared missing: set silent_missing"}}
 }

@@ -196,7 +196,7 @@ session_timeout = "1s"
 			t.Fatal(err)
 		}
 	}
-	ends(3, "have all members pass over them with: blankout group skip g events/", "run")
+	ends(3, "skip them with: blankout group skip g events/", "run")
 	for p, s := range start {
 		ends(2, "name an offset from ", "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s-1))
 		ends(0, fmt.Sprintf("passes over events/%d offsets 300 to %d", p, s-1), "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s))
@@ -217,7 +217,7 @@ session_timeout = "1s"
 
 	ends(2, `label: was "label", is "y"`, "run", "--group", "new", "--from-group", "g", "--set", "record.label=y")
 	produce(100)
-	if logs := learn(2, "new", "--from-group", "g"); !strings.Contains(logs, "the group begins with what another has learned") {
+	if logs := learn(2, "new", "--from-group", "g"); !strings.Contains(logs, "the group starts from the state of another group") {
 		t.Error(logs)
 	}
 	began := inspect("new")

@@ -27,7 +27,7 @@ func (l *running) load(ctx context.Context) error {
 			return err
 		}
 		if attempt == loadTries {
-			return fmt.Errorf("no base of the commit log can be gone on from: %w", err)
+			return fmt.Errorf("no snapshot of the group can be used: %w", err)
 		}
 		l.log.Info("a newer base is needed", "err", err) // the snapshot became old while it was read
 	}
@@ -101,7 +101,7 @@ func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replic
 	if end, err := l.commitLog.End(ctx); err != nil {
 		return nil, nil, err
 	} else if end > 0 {
-		return nil, nil, fmt.Errorf("group %s has begun already, and has no snapshot: give the new group another name", l.Config.Name)
+		return nil, nil, fmt.Errorf("group %s already exists without a snapshot: give the new group another name", l.Config.Name)
 	}
 	old := Config{Name: l.From}
 	topic, err := old.openSnapshots(ctx, l.Kafka.ConnectConfig, l.log)
@@ -126,7 +126,7 @@ func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replic
 	if _, err := l.snapshots.topic.Write(ctx, &stream.GroupSnapshot{Data: data}); err != nil {
 		return nil, nil, err
 	}
-	l.log.Info("the group begins with what another has learned", "from", l.From, "snapshot", base.Offset, "events", fold.learner.Report().Events)
+	l.log.Info("the group starts from the state of another group", "from", l.From, "snapshot", base.Offset, "events", fold.learner.Report().Events)
 	return newestReplica(ctx, l.snapshots.topic, l.Member)
 }
 
@@ -148,7 +148,7 @@ func (l *running) apply(e mixed) error {
 	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonSettings && l.replica.fold.Accepted() == 0:
 		return fmt.Errorf("the commit log's commit at offset %d: %w", e.offset, &SettingsError{})
 	case errors.As(err, &rejected) && e.commit != nil && rejected.Reason == ReasonSnapshot && e.commit.Base < 0 && l.replica.fold.Accepted() == 0:
-		return fmt.Errorf("the commit log's commit at offset %d builds on another beginning than this member's: the group began from another one (run --from-group), whose base is lost or was written anew meanwhile; begin another group", e.offset)
+		return fmt.Errorf("the commit at offset %d of the commit log has another start than this member: the group started from another group (run --from-group) whose snapshot is lost or replaced; start a new group", e.offset)
 	case errors.As(err, &rejected):
 		if own {
 			l.current.Refused++
@@ -160,7 +160,7 @@ func (l *running) apply(e mixed) error {
 		l.work.changed = append(l.work.changed, changed...)
 		l.entries.moved = time.Now()
 		if e.skip != nil {
-			l.log.Warn("the group passes over records: it was told to", "records", e.skip.Gap, "commit log", e.offset)
+			l.log.Warn("the group skips records (blankout group skip)", "records", e.skip.Gap, "commit log", e.offset)
 		}
 		if err := l.fits(); err != nil {
 			return err
@@ -180,7 +180,7 @@ func (l *running) applyOrReload(ctx context.Context, e mixed) error {
 	if !errors.As(err, &trimmed) {
 		return err
 	}
-	l.log.Warn("this member is behind what is left of the commit log; it goes on from the newest snapshot", "err", err)
+	l.log.Warn("this member is behind the start of the commit log; it continues from the newest snapshot", "err", err)
 	l.drop()
 	if err := l.load(ctx); err != nil {
 		return err

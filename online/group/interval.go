@@ -90,7 +90,7 @@ func (l *running) learn(ctx context.Context) error {
 		return fmt.Errorf("reading events: %w", l.trimmedError(err))
 	}
 	if b.Reset {
-		return fmt.Errorf("%s/%d: the offset to go on at is out of range, and a group goes on at no other: restore the records, or begin another group", b.Topic, b.Partition)
+		return fmt.Errorf("%s/%d: the next offset is out of range, and a group cannot skip it: restore the records, or start a new group", b.Topic, b.Partition)
 	}
 	s := w.span(b)
 	if s == nil {

@@ -76,7 +76,7 @@ type ArchitectureError struct {
 }
 
 func (e *ArchitectureError) Error() string {
-	return fmt.Sprintf("group %s learns on %s, and this program is built for %s, where sums are rounded otherwise, so that its model would not be the group's: run this member from a build for %s, or stop the group and begin another one with what it has learned (run --group NAME --from-group %s)",
+	return fmt.Sprintf("group %s learns on %s, but this program is built for %s, which rounds sums differently: run a build for %s, or stop the group and start a new one from its state (run --group NAME --from-group %s)",
 		e.Name, event.Printable(e.Group), e.Here, event.Printable(e.Group), e.Name)
 }
 

@@ -110,10 +110,10 @@ func (m *Member) Check() error {
 		return err
 	}
 	if m.Config.Name == "" {
-		return event.KeyErrorf("name", "name: none given")
+		return event.KeyErrorf("name", "name: empty")
 	}
 	if len(m.Schema().Classes) == 0 {
-		return errors.New("record.classes: none given, and several learners of one model must know them from the start")
+		return errors.New("record.classes: empty, but a group needs its classes from the start")
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func newRunning(m *Member) *running {
 	if m.Validator != nil {
 		l.work.intake.Holdout = m.Validator.Config.Holdout
 		if m.Validator.Config.Events == validate.AutoEvents {
-			l.log.Info(`no validations: in a group validate.events = "auto" makes none; a number of records does`)
+			l.log.Info(`no validations: in a group set validate.events to a number of records`)
 		}
 	}
 	return l
@@ -197,7 +197,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		failed := l.publish(leaving)
 		cancel()
 		if failed != nil {
-			failed = fmt.Errorf("the last %d events that this member learned were not committed before it stopped; nothing is lost, the group learns them again: %w", learned, failed)
+			failed = fmt.Errorf("this member stopped before it committed its last %d events; the group learns them again: %w", learned, failed)
 		} else {
 			l.leaveSnapshot()
 		}
@@ -214,7 +214,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 		cancel()
 	}
 	if err := place.Leave(leaving); err != nil {
-		l.log.Warn("the group was left without telling it", "err", err)
+		l.log.Warn("this member left the group without notice", "err", err)
 	}
 	if l.kept.cancel != nil {
 		l.kept.cancel()
@@ -331,12 +331,12 @@ func (l *running) over(ctx context.Context) (bool, error) {
 		err = l.publish(finishing)
 		cancel()
 		if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			l.log.Warn("what was learned last could not be committed in time; others learn it again", "events", l.work.events, "err", err)
+			l.log.Warn("the last events could not be committed in time; other members learn them again", "events", l.work.events, "err", err)
 			l.drop()
 			err = nil
 		}
 	case errors.Is(err, stream.ErrSession):
-		l.log.Warn("this member was given up by its group; what it learned last is dropped, and it joins again", "events", l.work.events)
+		l.log.Warn("the group removed this member; it drops its last events and joins again", "events", l.work.events)
 		l.drop()
 		err = nil
 	}

@@ -238,7 +238,7 @@ func TestMembers(t *testing.T) {
 		t.Error(err)
 	}
 	e.damage()
-	if err := e.inspect().Verified(); err == nil || !strings.Contains(err.Error(), "not what the commit log comes to") {
+	if err := e.inspect().Verified(); err == nil || !strings.Contains(err.Error(), "differs from the result of the commit log") {
 		t.Errorf("another snapshot: %v", err)
 	}
 }
@@ -364,7 +364,7 @@ func TestReplicaMismatch(t *testing.T) {
 	}
 	await("a mismatch", func(s *Status) bool { return s.Mismatches > 0 })
 	for i, m := range members {
-		want := fmt.Sprintf("this member's model is not the group's: it computes on CPU %d, and the group's was computed on another CPU", i)
+		want := fmt.Sprintf("this member's model differs from the group's: it computes on CPU %d, and the group's was computed on another CPU", i)
 		if why := m.Status().NotReady; !strings.HasSuffix(why, want) {
 			t.Errorf("member %d is not ready because of %q, want %q", i, why, want)
 		}
@@ -749,7 +749,7 @@ func junkAmongSnapshots(t *testing.T, what string, data func(sound []byte) []byt
 		t.Fatal(err)
 	}
 	e.check(next.Status())
-	for _, want := range []string{"records=1", "topic g-snapshots offset ", `key \"what\" is no snapshot's`, fmt.Sprintf("topic=g-snapshots snapshot=%d offset=", sound.Offset+1), "snapshot=true", what} {
+	for _, want := range []string{"records=1", "topic g-snapshots offset ", `key \"what\" is not a snapshot`, fmt.Sprintf("topic=g-snapshots snapshot=%d offset=", sound.Offset+1), "snapshot=true", what} {
 		if !strings.Contains(told.String(), want) {
 			t.Errorf("without %s: %s", want, told.String())
 		}

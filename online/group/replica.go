@@ -57,7 +57,7 @@ func (e *SettingsError) Error() string {
 	if len(e.Differences) > 0 {
 		which = strings.Join(e.Differences, "; ") + `; "was" is the group's, "is" is given here`
 	}
-	return fmt.Sprintf("the group learns under other settings than are given here (%s): give its members, and the commands that look at it, the same configuration, or begin another group", which)
+	return fmt.Sprintf("the group has other settings (%s): use the same configuration for all members and commands, or start a new group", which)
 }
 
 // newReplica returns the replica of a group that has learned nothing. If the Schema has no seed, the id of the commit

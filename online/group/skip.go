@@ -79,7 +79,7 @@ func (f *Fold) Skip(offset int64, s *Skip) error {
 	case !found || s.From != before.Next:
 		r = &Rejection{ReasonSpan, fmt.Sprintf("%s: the accepted records end before offset %d", s.Gap, before.Next)}
 	case s.To <= s.From:
-		r = &Rejection{ReasonSpan, fmt.Sprintf("%s: nothing is between the two", s.Gap)}
+		r = &Rejection{ReasonSpan, fmt.Sprintf("%s: the range is empty", s.Gap)}
 	}
 	if r != nil {
 		f.rejected[r.Reason]++
@@ -104,16 +104,16 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 	}
 	var found bool
 	if gap.From, found = state.fold.Next(topic, partition); !found {
-		return gap, &SkipError{fmt.Errorf("%s/%d: group %s has learned nothing of this partition, which it begins where kafka.start says", topic, partition, r.Name)}
+		return gap, &SkipError{fmt.Errorf("%s/%d: group %s has learned nothing of this partition and will start at kafka.start", topic, partition, r.Name)}
 	}
 	start, end, err := stream.LogRange(ctx, m.Kafka.ConnectConfig, topic, partition, m.Log)
 	switch {
 	case err != nil:
 		return gap, err
 	case to <= gap.From:
-		return gap, &SkipError{fmt.Errorf("%s/%d: group %s has come to offset %d already: nothing is to be passed over before %d", topic, partition, r.Name, gap.From, to)}
+		return gap, &SkipError{fmt.Errorf("%s/%d: group %s is already at offset %d: there is nothing to skip before %d", topic, partition, r.Name, gap.From, to)}
 	case to < start || to > end:
-		return gap, &SkipError{fmt.Errorf("%s/%d: the log holds %d to %d, and the group could not go on at %d: name an offset from %d to %d", topic, partition, start, end, to, max(start, gap.From+1), end)}
+		return gap, &SkipError{fmt.Errorf("%s/%d: the log contains %d to %d, so the group cannot continue at %d: name an offset from %d to %d", topic, partition, start, end, to, max(start, gap.From+1), end)}
 	}
 	commitLog, err := m.Config.openCommitLog(ctx, m.Kafka.ConnectConfig, m.Log)
 	if err != nil {
@@ -129,7 +129,7 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 		return gap, err
 	}
 	if _, state, err = inspectGroup(ctx, m); err != nil {
-		return gap, fmt.Errorf("the skip was written at offset %d of the commit log, and what became of it is not known: %w", offset, err)
+		return gap, fmt.Errorf("the skip was written at offset %d of the commit log, but its result is unknown: %w", offset, err)
 	}
 	for _, there := range state.fold.skipped {
 		if there == gap {
@@ -137,15 +137,15 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 		}
 	}
 	next, _ := state.fold.Next(topic, partition)
-	return gap, fmt.Errorf("%s: the skip was not accepted, for a member has committed records of the partition meanwhile: it has come to offset %d", gap, next)
+	return gap, fmt.Errorf("%s: the skip was not accepted, because a member has committed records up to offset %d", gap, next)
 }
 
 // trimmedError adds what to do in a group to the error that the next events of a group are deleted.
 func (m *Member) trimmedError(err error) error {
 	if out, ok := errors.AsType[*stream.OffsetOutOfRangeError](err); ok && out.Offset > out.End {
-		out.Advice = fmt.Sprintf("begin another group, with run --from-group %s for what this one has learned", m.Config.Name)
+		out.Advice = fmt.Sprintf("start a new group from this one's state with run --from-group %s", m.Config.Name)
 	} else if ok {
-		out.Advice = fmt.Sprintf("the group did not learn them: restore them, or have all members pass over them with: blankout group skip %s %s/%d %d", m.Config.Name, out.Topic, out.Partition, out.Start)
+		out.Advice = fmt.Sprintf("the group did not learn them: restore them, or skip them with: blankout group skip %s %s/%d %d", m.Config.Name, out.Topic, out.Partition, out.Start)
 	}
 	return err
 }

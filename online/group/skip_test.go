@@ -153,7 +153,7 @@ func TestGroupSkips(t *testing.T) {
 		to        int64
 		want      string
 	}{
-		{"events", 1, 400, "has come to offset 400 already"},
+		{"events", 1, 400, "is already at offset 400"},
 		{"events", 1, 549, "name an offset from 550 to 700"},
 		{"events", 1, 701, "name an offset from 550 to 700"},
 		{"events", 7, 550, "has learned nothing of this partition"},
@@ -355,7 +355,7 @@ func TestBeginFromGroup(t *testing.T) {
 	// A group with a commit log and no snapshot has begun otherwise.
 	begun := from("begun")
 	begun.Config.MixTopic, begun.Config.SnapshotTopic = "new-commits", "none-snapshots"
-	if err := begun.Run(ctx); err == nil || !strings.Contains(err.Error(), "has begun already") {
+	if err := begun.Run(ctx); err == nil || !strings.Contains(err.Error(), "already exists") {
 		t.Errorf("begun: %v", err)
 	}
 }
@@ -385,7 +385,7 @@ func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	}
 	lost := e.member(testLog(t, "lost"))
 	lost.Config.Name, lost.Config.SnapshotTopic = "new", "none-snapshots"
-	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "builds on another beginning") {
+	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "has another start") {
 		t.Errorf("without the snapshot: %v", err)
 	}
 	// With another snapshot instead, its commit log is looked at from there.

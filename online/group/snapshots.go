@@ -72,7 +72,7 @@ func (l *running) beginSnapshot(within time.Duration) {
 // endSnapshot records that a snapshot has been computed, and written if that was this member's task.
 func (l *running) endSnapshot(offset int64, s *sum, written bool, err error) {
 	if err != nil {
-		l.log.Error("a snapshot could not be made or written, the next one is tried", "offset", offset, "err", err)
+		l.log.Error("a snapshot could not be written; trying the next one", "offset", offset, "err", err)
 		return
 	}
 	hash := s.Sum64()
@@ -104,7 +104,7 @@ func (l *running) mark(m *Mark) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
 	defer cancel()
 	if _, err := l.commitLog.AppendCommit(ctx, m.Encode()); err != nil {
-		l.log.Warn("the group was not told the hash of a snapshot", "offset", m.Base, "err", err)
+		l.log.Warn("the hash of a snapshot could not be written to the commit log", "offset", m.Base, "err", err)
 	}
 }
 
@@ -123,21 +123,21 @@ func (l *running) compare(base int64, said claims) {
 	default:
 		l.current.Mismatches++
 		before := l.snapshots.differs
-		l.snapshots.differs = fmt.Sprintf("at snapshot %d of the commit log this member's model is not the group's: %s", base, twoCPUs(l.machine.cpu, both.cpu))
+		l.snapshots.differs = fmt.Sprintf("at snapshot %d of the commit log this member's model differs from the group's: %s", base, twoCPUs(l.machine.cpu, both.cpu))
 		if before != "" {
 			break // it has been reported, and persists
 		}
-		l.log.Error(l.snapshots.differs+"; stop it and start it again, it then begins with the newest snapshot; if that recurs, run all members from one build of the program on CPUs of one model, and verify the group (blankout group verify)",
+		l.log.Error(l.snapshots.differs+"; restart it, so that it starts from the newest snapshot; if this happens again, run all members from one build on CPUs of one model, and run blankout group verify",
 			"snapshot", base, "hash", fmt.Sprintf("%016x", both.own), "group", fmt.Sprintf("%016x", both.group))
 	}
 }
 
 // twoCPUs returns the CPUs of two snapshots that should be equal.
 func twoCPUs(own, group string) string {
-	if group = cmp.Or(group, "a CPU that is not known"); own != group {
+	if group = cmp.Or(group, "an unknown CPU"); own != group {
 		return fmt.Sprintf("it computes on %s, and the group's was computed on %s", event.Printable(own), event.Printable(group))
 	}
-	return fmt.Sprintf("both were computed on %s, so that one is probably of another build of the program", event.Printable(own))
+	return fmt.Sprintf("both were computed on %s, so the builds of the program probably differ", event.Printable(own))
 }
 
 // keeping checks whether the brokers keep the group's topics forever.

@@ -122,7 +122,7 @@ func (f *Fold) accept(record []byte) {
 // check returns what a commit would add and the offsets after it, or why it is rejected.
 func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, error) {
 	if c.Fingerprint != f.fingerprint {
-		return nil, nil, &Rejection{ReasonSettings, "it was learned under other settings: give all members of the group the same configuration"}
+		return nil, nil, &Rejection{ReasonSettings, "it was learned with other settings: use the same configuration for all members"}
 	}
 	if f.architecture != "" && c.Architecture != f.architecture {
 		return nil, nil, &Rejection{ReasonArchitecture, fmt.Sprintf("it was learned on %s, and the group learns on %s", c.Architecture, f.architecture)}
@@ -145,7 +145,7 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, e
 			return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%s: it cannot hold %d records", s, s.Records)}
 		}
 		if before.TopicID != "" && s.TopicID != "" && before.TopicID != s.TopicID {
-			return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%s: of topic id %s, and the accepted ones are of %s: the topic was made anew", s, s.TopicID, before.TopicID)}
+			return nil, nil, &Rejection{ReasonSpan, fmt.Sprintf("%s: has topic id %s, but accepted commits have %s: the topic was created again", s, s.TopicID, before.TopicID)}
 		}
 		p := offsets.At(s.Topic, s.Partition, s.From)
 		p.Next, p.Records, p.Sum = s.To, p.Records+s.Records, p.Sum+s.Sum

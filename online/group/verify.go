@@ -59,15 +59,15 @@ type SnapshotReport struct {
 // Verified returns an error unless there was a snapshot to verify and all equal the state of the commit log.
 func (r *Report) Verified() error {
 	if len(r.Snapshots) == 0 {
-		return errors.New("there is no snapshot behind the one that the commit log was applied from")
+		return errors.New("no snapshot follows the one that the commit log was applied from")
 	}
 	here := thisMachine()
 	for _, b := range r.Snapshots {
 		if !b.Same && r.Architecture != "" && r.Architecture != here.architecture {
-			return fmt.Errorf("snapshot %d cannot be verified here: the group learns on %s, and this program is built for %s, where sums are rounded otherwise; verify the group on %s", b.Offset, r.Architecture, here.architecture, r.Architecture)
+			return fmt.Errorf("snapshot %d cannot be verified here: the group learns on %s, but this program is built for %s, which rounds sums differently; verify the group on %s", b.Offset, r.Architecture, here.architecture, r.Architecture)
 		}
 		if !b.Same {
-			return fmt.Errorf("snapshot %d is not what the commit log comes to: %s, unless somebody else has written to the topic of snapshots; stop the group, and delete that snapshot", b.Offset, twoCPUs(here.cpu, b.CPU))
+			return fmt.Errorf("snapshot %d differs from the result of the commit log: %s, unless another program wrote to the topic of snapshots; stop the group and delete the snapshot", b.Offset, twoCPUs(here.cpu, b.CPU))
 		}
 	}
 	return nil

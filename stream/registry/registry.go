@@ -57,7 +57,7 @@ func (c Config) Check() error {
 	case c.URL == "" && (c.Username != "" || c.PasswordFile != "" || c.TokenFile != "" || c.hasCertificates()):
 		return event.KeyErrorf("url", "url: empty, but other settings of [registry] are set")
 	case c.Username == "" && c.PasswordFile != "":
-		return event.KeyErrorf("username", "username: none given for password_file")
+		return event.KeyErrorf("username", "username: empty for password_file")
 	case c.Username != "" && c.TokenFile != "":
 		return event.KeyErrorf("token_file", "token_file: username is set, too: set only one")
 	case (c.CertFile == "") != (c.KeyFile == ""):
