@@ -435,7 +435,7 @@ func (v *Data) Like(d *Data) (*Data, error) {
 		if l >= 0 {
 			k := slices.Index(d.Schema.Classes, v.Schema.Classes[l])
 			if k < 0 {
-				return nil, fmt.Errorf("example %d is of class %s, which no training example has", i, v.Schema.Classes[l])
+				return nil, fmt.Errorf("example %d has class %s, which no training example has", i, v.Schema.Classes[l])
 			}
 			s.labels[i] = int32(k)
 		}

@@ -200,7 +200,7 @@ func (l *Loaded) setChallenger(flag string) error {
 	}
 	i := slices.IndexFunc(l.Challengers, func(c Challenger) bool { return c.Name == parts[1] })
 	if i < 0 {
-		return fmt.Errorf("--set %s: there is no challenger %q: [[challenger]] in the file makes %q", path, parts[1], l.challengerNames())
+		return fmt.Errorf("--set %s: no challenger %q: the file has [[challenger]] %q", path, parts[1], l.challengerNames())
 	}
 	known := keys(&l.Challengers[i])
 	k := slices.IndexFunc(known, func(k key) bool { return k.String() == parts[2] && parts[2] != "name" })

@@ -111,7 +111,7 @@ func TestChallengersThatAreRefused(t *testing.T) {
 		{"delayed labels", head + "[labels]\ntopics = ['l']\n[record]\nid = 'id'\n", nil, nil, `[[challenger]] ["a"]: not supported with delayed labels`},
 		{"a table alone", "[challenger]\nname = 'a'", nil, nil, `FILE:1: unknown key challenger: write [[challenger]], once for each`},
 		{"a variable", head, []string{"BLANKOUT_CHALLENGER_A_C=2"}, nil, "BLANKOUT_CHALLENGER_A_C: variables cannot set keys of challengers"},
-		{"a flag of nobody", head, nil, []string{"challenger.b.c=2"}, `--set challenger.b.c: there is no challenger "b"`},
+		{"a flag of nobody", head, nil, []string{"challenger.b.c=2"}, `--set challenger.b.c: no challenger "b"`},
 		{"a flag of no key", head, nil, []string{"challenger.a.cc=2"}, `--set challenger.a.cc: unknown key, did you mean c?`},
 		{"a flag of no value", head, nil, []string{"challenger.a=2"}, `--set challenger.a: want challenger.NAME.KEY=VALUE`},
 		{"a bad flag", head, nil, []string{"challenger.a.c=two"}, `--set challenger.a.c: c is "two" but should be a number`},

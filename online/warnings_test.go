@@ -253,7 +253,7 @@ func TestNumbersAsText(t *testing.T) {
 		e.Field = slices.Repeat([]uint16{field}, e.Features.Len())
 		l.Learn(e, nil)
 	}
-	want := []watch.Warning{{Kind: watch.WarnText, Text: `field "price" contains numbers written as text, such as "0,5", and each is a category of its own: record.decimal = "," reads them`}}
+	want := []watch.Warning{{Kind: watch.WarnText, Text: `field "price" contains numbers written as text, such as "0,5", and each is a separate category: record.decimal = "," reads them`}}
 	of := func(list []watch.Warning) []watch.Warning {
 		return slices.DeleteFunc(list, func(w watch.Warning) bool { return w.Kind != watch.WarnText })
 	}

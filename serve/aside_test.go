@@ -190,7 +190,7 @@ func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until(t, "document.querySelector('#state').textContent", "no connection")
-	b.until(t, "/^The server does not answer. What is shown is .* old.$/.test(document.querySelector('#why').textContent)", true)
+	b.until(t, "/^The server does not answer. This page is .* old.$/.test(document.querySelector('#why').textContent)", true)
 	for expression, want := range map[string]any{
 		"document.title.startsWith('? ')":                                           true,
 		"document.body.classList.contains('stale')":                                 true,

@@ -369,7 +369,7 @@ func TestAlarmsInBrowser(t *testing.T) {
 		// What nothing is known of is a dash in a table, and not a figure.
 		"/gone\\s+100.0 %\\s+0.00 %(\\s+–){5}\\s/.test(document.querySelector('#health-table').innerText)": true,
 		// The line since the beginning is dashed where the legend says what it is, the recent one is not.
-		"[...document.querySelectorAll('#legend-error span')].map(s => s.innerText + getComputedStyle(s.firstChild).borderTopStyle).join()": "recentsolid,since the beginningdashed",
+		"[...document.querySelectorAll('#legend-error span')].map(s => s.innerText + getComputedStyle(s.firstChild).borderTopStyle).join()": "recentsolid,since the startdashed",
 	} {
 		if got := b.value(t, expression); got != want {
 			t.Errorf("%s: %v, want %v", expression, got, want)

@@ -257,7 +257,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 		}
 		secure.ClientCAs, secure.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 		if !secure.ClientCAs.AppendCertsFromPEM(data) {
-			return nil, fmt.Errorf("http: client_ca_file: %s holds no PEM certificate", c.ClientCAFile)
+			return nil, fmt.Errorf("http: client_ca_file: %s contains no PEM certificate", c.ClientCAFile)
 		}
 	}
 	site := newSite(c, s)

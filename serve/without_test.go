@@ -88,7 +88,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 			b.look(t, address, l.scheme, l.width, "document.querySelectorAll('#failures-table tbody button').length > 0")
 			b.await(t, "document.querySelectorAll('.refusal').length === 1") // of the spoilt records
 			b.shows(t, map[string]any{"document.querySelector('#without').hidden": true,
-				"/^The first refused because of syntax: .+/.test(document.querySelector('.refusal').textContent)": true})
+				"/^First record refused for syntax: .+/.test(document.querySelector('.refusal').textContent)": true})
 			drawn := "document.querySelector('#chart-without-forecast').dataset.series === '2' && document.querySelector('#chart-without-recent').dataset.series === '2'"
 			if l.width > 500 { // the bar, by mouse
 				at := b.value(t, "(() => { const e = document.querySelector('#failures-table tbody .bar'); e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); return (r.left + 1) + ' ' + (r.top + r.height / 2); })()").(string)

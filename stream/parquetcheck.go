@@ -305,7 +305,7 @@ func (c *compact) skipValue(kind byte, depth int, see func([]int64, int64), path
 	case 12:
 		return c.skipStruct(depth+1, see, path...)
 	}
-	return fmt.Errorf("there is no type %d", kind)
+	return fmt.Errorf("unknown type %d", kind)
 }
 
 // skipEach skips n times a value of each kind. Each value takes at least one byte.

@@ -417,7 +417,7 @@ func (p *Producer) sendBatch(ctx context.Context, i int) error {
 	if p.id < 0 || !errors.Is(err, kafka.OutOfOrderSequenceNumber) && !errors.Is(err, kafka.UnknownProducerId) {
 		return err
 	}
-	p.cluster.log.Warn("the log is not the one that was written to; writing goes on under a new producer id", "topic", p.config.Topic, "partition", p.numbers[i], "err", err)
+	p.cluster.log.Warn("the log was replaced; writing continues with a new producer id", "topic", p.config.Topic, "partition", p.numbers[i], "err", err)
 	if err := p.identify(ctx); err != nil {
 		return err
 	}

@@ -361,7 +361,7 @@ func (f sampled) leftOut(s *event.Schema, events int) string {
 	if left < leftOutLeast || 10*zero > left {
 		return ""
 	}
-	return fmt.Sprintf("%s are absent from at least a third of the events, which counts as missing, and never 0 elsewhere: if absent means 0, set record.absent = \"zero\"",
+	return fmt.Sprintf("%s are absent from at least a third of the events and never 0 in the others. Absent counts as missing: if it means 0, set record.absent = \"zero\"",
 		plural(left, "numeric field"))
 }
 

@@ -496,7 +496,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		}
 		linear, ok := m.Model.(*model.Linear)
 		if !ok {
-			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler", o.scaler)}
+			return nil, nil, usageError{fmt.Errorf("--scaler %s: a kernel model has no scaler: name a linear model", o.scaler)}
 		}
 		if err := o.data.resolve(m); err != nil {
 			return nil, nil, err

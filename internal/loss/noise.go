@@ -234,8 +234,8 @@ var noises = []struct {
 	{"gaussian", "standard deviation", func(sd float64) (Noise, error) { return Gaussian{sd}, checkScale(sd) }},
 	{"laplace", "scale", func(b float64) (Noise, error) { return Laplace{b}, checkScale(b) }},
 	{"poisson", "", func(float64) (Noise, error) { return Poisson{}, nil }},
-	{"silent", "share of features in [0, 0.9]", func(d float64) (Noise, error) { return Silent{D: d}, checkSilent(d) }},
-	{"silent-group", "share of groups in [0, 0.9]", func(d float64) (Noise, error) { return Silent{D: d, Groups: true}, checkSilent(d) }},
+	{"silent", "fraction of features in [0, 0.9]", func(d float64) (Noise, error) { return Silent{D: d}, checkSilent(d) }},
+	{"silent-group", "fraction of groups in [0, 0.9]", func(d float64) (Noise, error) { return Silent{D: d, Groups: true}, checkSilent(d) }},
 }
 
 func checkProbability(q float64) error {

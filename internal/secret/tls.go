@@ -19,7 +19,7 @@ func TLS(ca, cert, key string) (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, event.KeyErrorf("ca_file", "ca_file %s holds no PEM certificate", ca)
+			return nil, event.KeyErrorf("ca_file", "ca_file %s contains no PEM certificate", ca)
 		}
 	}
 	if cert != "" {

@@ -299,7 +299,7 @@ func (r *protoReader) message(t *protoType, body []byte, p *place, depth int) bo
 		case len(own) > 0:
 			ok = r.single(f, own, body, at, depth)
 		case f.Cardinality() == protoreflect.Required:
-			ok = r.fail(event.ReasonSyntax, "the required field %.80q is left out", at.name)
+			ok = r.fail(event.ReasonSyntax, "the required field %.80q is absent", at.name)
 		case f.presence:
 			ok = r.null(at)
 		default:

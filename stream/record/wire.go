@@ -93,7 +93,7 @@ func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
 	}
 	var c compiled
 	if s.Type != d.kind {
-		c.err = fmt.Errorf("it is of type %s, and the format is %s", s.Type, d.c.Format)
+		c.err = fmt.Errorf("it has type %s, but the format is %s", s.Type, d.c.Format)
 	} else {
 		c.decode, c.err = d.compile(s)
 	}

@@ -232,7 +232,7 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 					return nil, fmt.Errorf("topic %s: %w", s.topic, err)
 				}
 			} else if quiet && s.returned < 0 {
-				return nil, fmt.Errorf("topic %s holds no complete snapshot yet", s.topic)
+				return nil, fmt.Errorf("topic %s contains no complete snapshot yet", s.topic)
 			} else if failing := s.failing(); quiet && failing != "" {
 				return nil, errors.New(failing)
 			} else if quiet {
@@ -365,7 +365,7 @@ func (p *Publisher) read(ctx context.Context, c PublisherConfig) error {
 		}
 	}
 	if there.strange > 0 && there.manifest == nil {
-		return fmt.Errorf("it holds %d records that are no snapshot's: give snapshots a topic of their own", there.strange)
+		return fmt.Errorf("it contains %d records that are not snapshots: give snapshots their own topic", there.strange)
 	}
 	for hash := range there.pieces {
 		p.live[hash] = true

@@ -263,7 +263,7 @@ type Publisher struct {
 type TakenError struct{ Where string }
 
 func (e *TakenError) Error() string {
-	return e.Where + " was replaced by another writer: give each learner an object of its own"
+	return e.Where + " was replaced by another writer: give each learner its own object"
 }
 
 // maxBytes bounds what a Publisher reads, and writes in one request.

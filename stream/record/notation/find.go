@@ -21,9 +21,9 @@ type Found struct {
 func (f Found) String() string {
 	text := fmt.Sprintf("field %s contains numbers written as text, such as %s", strconv.Quote(f.Field), strconv.Quote(f.Example))
 	if f.Notation == Plain {
-		return text + ", and each is a category of its own: write them without quotes, or drop the field"
+		return text + ", and each is a separate category: write them without quotes, or drop the field"
 	}
-	return text + ", and each is a category of its own: " + f.Notation.String() + " reads them"
+	return text + ", and each is a separate category: " + f.Notation.String() + " reads them"
 }
 
 const (
