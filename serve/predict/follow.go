@@ -1,8 +1,7 @@
 package predict
 
-// A service that does not learn takes its model from one that does: it follows
-// the learner's server, snapshot topic or file, from before there is a first model,
-// and through everything that cuts it off.
+// A service that does not learn gets its model from one that does. It follows the learner's server, snapshot topic or
+// file from before the first model on, and reconnects after failures.
 
 import (
 	"context"
@@ -16,9 +15,8 @@ import (
 	"blankout/stream"
 )
 
-// Follow begins to follow the model of the Config, until Close of the Follower; o says
-// what the Config does not. A place that has no model yet, or is out of reach, is
-// asked again.
+// Follow begins to follow the model of the Config, until Close of the Follower. o has the other options. While a source
+// has no model or is out of reach, it is asked again.
 func (c Config) Follow(o served.Options) (*served.Follower, error) {
 	var err error
 	if o.Token, err = c.Token(); err != nil {
@@ -31,13 +29,13 @@ func (c Config) Follow(o served.Options) (*served.Follower, error) {
 	return served.Follow(context.Background(), string(c.Model), o)
 }
 
-// checkModel says what is wrong with a place to find a model.
+// checkModel returns what is wrong with the address of a model.
 func checkModel(where string) error {
 	scheme, address, ok := strings.Cut(where, "://")
 	switch {
 	case !ok: // a file
 	case strings.Contains(address, "@"):
-		// An address appears in logs and configurations, so no secret may stand in it.
+		// An address appears in logs and configurations, so it must not contain a secret.
 		return event.KeyErrorf("model", "model: the address contains a user or password: put the token in token_file or BLANKOUT_HTTP_TOKEN")
 	case scheme != "http" && scheme != "https" && scheme != "kafka" && scheme != "s3":
 		return event.KeyErrorf("model", "model: %q, want http://HOST:PORT, kafka://HOST:PORT/TOPIC, s3://BUCKET/KEY, a file or a directory", event.Address(where))
@@ -45,8 +43,7 @@ func checkModel(where string) error {
 	return nil
 }
 
-// Client returns what asks the server of the model, nil for the default, where no
-// file of TLS is named.
+// Client returns the HTTP client for the server of the model, or nil for the default if no TLS files are configured.
 func (c Config) Client() (*http.Client, error) {
 	if c.CAFile == "" && c.CertFile == "" {
 		return nil, nil
@@ -57,11 +54,11 @@ func (c Config) Client() (*http.Client, error) {
 		return nil, err
 	}
 	asks := secret.Client(secure)
-	asks.CheckRedirect = nil // package client follows redirects, and takes the token out
+	asks.CheckRedirect = nil // package client follows redirects itself and removes the token
 	return asks, nil
 }
 
-// Token returns the token that the server of the model wants, "" if none is set.
+// Token returns the token for the server of the model, "" if none is set.
 func (c Config) Token() (string, error) {
 	token, err := secret.Read(c.TokenFile, c.TokenEnv)
 	if err != nil {

@@ -1,10 +1,8 @@
-// Package predict scores the events of one topic and writes the predictions to
-// another: beside a learner, with the model it publishes, or in a process of its
-// own, with one that it follows.
+// Package predict scores the events of one topic and writes the predictions to another: beside a learner, with the
+// model that it publishes, or in a separate process, with a model that it follows.\
 //
-// Every event gets its prediction at least once. How far it has got a [Predictor]
-// keeps with the brokers, as the committed offsets of a group, and it commits an
-// offset only when the predictions of all events before it are acknowledged.
+// Every event gets its prediction at least once. A [Predictor] stores its progress in the brokers, as the committed
+// offsets of a group. It commits an offset only once the predictions of all earlier events are acknowledged.
 package predict
 
 import (
@@ -28,28 +26,27 @@ import (
 type Config struct {
 	Topic  string `toml:"topic"`  // of the events to score; "" predicts nothing
 	Output string `toml:"output"` // topic of the predictions
-	// Group is the consumer group under which the brokers keep the offsets.
+	// Group is the consumer group of the committed offsets.
 	Group string `toml:"group"`
-	// Start is where a partition begins for which the group has no offset, as
-	// stream.ConsumerConfig has it.
+	// Start is the start of a partition without a committed offset, as in stream.ConsumerConfig.
 	Start string `toml:"start"`
-	// CommitInterval is how often offsets are committed.
+	// CommitInterval is the interval between commits.
 	CommitInterval time.Duration `toml:"-"`
-	// Model is where a Predictor of its own finds its model, as served.Open takes
-	// it, and ModelInterval how often it looks for a newer one.
+	// Model is the model of a separate Predictor, as for served.Open. ModelInterval is how often it looks for a newer
+	// one.
 	Model         event.Address `toml:"model"`
 	ModelInterval time.Duration `toml:"-"`
-	// The token of a server, as of serve.Config: the file's, or the variable's.
+	// The token of a server, as in serve.Config: from the file or the environment variable.
 	TokenEnv  string `toml:"-"`
 	TokenFile string `toml:"token_file"`
-	// CAFile is a PEM file of the authorities that may sign the server's certificate, ""
-	// for the system's; CertFile and KeyFile hold the certificate that the server wants.
+	// CAFile is a PEM file of certificate authorities for the server, "" for those of the system. CertFile and KeyFile
+	// hold the client certificate.
 	CAFile   string `toml:"ca_file"`
 	CertFile string `toml:"cert_file"`
 	KeyFile  string `toml:"key_file"`
 }
 
-// DefaultConfig returns the values of an empty section.
+// DefaultConfig returns the settings of an empty section.
 func DefaultConfig() Config {
 	return Config{
 		Group: "blankout-predict", Start: "earliest", CommitInterval: time.Second,
@@ -57,7 +54,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Check returns the first thing wrong with the configuration; it names the key.
+// Check returns the first error in the configuration, with its key.
 func (c Config) Check() error {
 	if err := checkModel(string(c.Model)); err != nil {
 		return err
@@ -81,17 +78,15 @@ func (c Config) Check() error {
 	return probe.Check()
 }
 
-// Output is the value of a record in the topic of predictions, in JSON. Its
-// key is the event's key, or, if that has none, the event's id. Topic, Partition
-// and Offset name the event: a prediction that comes twice, after a crash, has
-// them twice.
+// Output is the JSON value of a record in the topic of predictions. Its key is the key of the event or, without one,
+// the ID of the event. Topic, Partition and Offset identify the event. A crash may repeat a prediction, with the same
+// three.\
 //
-// Where the topic does not take a prediction for its size, key and id are cut to 256
-// bytes, and the header truncated_key says how many the key had. If it still is too
-// large, Error says so in the place of the scores.
+// If a prediction is too large for the topic, key and ID are cut to 256 bytes, and the header truncated_key holds the
+// original size of the key. If it is still too large, Error says so in place of the scores.
 type Output struct {
 	*served.Prediction        // nil if the event cannot be used
-	Error              string `json:"error,omitempty"` // why not
+	Error              string `json:"error,omitempty"` // the reason
 	Version            uint64 `json:"version"`         // of the model
 	Topic              string `json:"topic"`
 	Partition          int32  `json:"partition"`
@@ -99,37 +94,35 @@ type Output struct {
 	Time               int64  `json:"time,omitempty"` // of the event's record, ms since 1970
 }
 
-// Predictor scores a topic. Its fields are set before Run.
+// Predictor scores a topic. Set its fields before Run.
 type Predictor struct {
 	Config Config
-	// Kafka says how the cluster is reached and records are fetched; its topics
-	// and start are those of Config.
+	// Kafka says how to connect and fetch. Its topics and start are those of Config.
 	Kafka stream.ConsumerConfig
-	// Model returns the newest model, nil while there is none. It is asked before
-	// every batch of records.
+	// Model returns the newest model, nil while there is none. It is called before every batch of records.
 	Model func() *served.Model
-	// MaxEvents ends Run after that many events; 0 does not.
+	// MaxEvents ends Run after that many events. 0 means no limit.
 	MaxEvents uint64
 	Log       *slog.Logger
 
 	stats atomic.Pointer[Stats]
 }
 
-// Stats is how a Predictor does. It is immutable.
+// Stats is the state of a Predictor. It is immutable.
 type Stats struct {
-	Scored, Refused uint64 // since it was made; predictions that are acknowledged
-	Failures        uint64 // to read events or to write predictions; all were tried again
+	Scored, Refused uint64 // acknowledged predictions since its creation
+	Failures        uint64 // failures to read events or write predictions; all were retried
 	CommitFailures  uint64
-	Trouble         string // why it does not predict now, "" if it does
-	Waiting         bool   // for a first model, which Trouble then says
+	Trouble         string // why it does not predict at present, "" if it does
+	Waiting         bool   // it waits for a first model, as Trouble says
 	Partitions      []stream.PartitionStats
-	Version         uint64        // of the model last used
-	At              time.Time     // when that was published, zero if it was not
+	Version         uint64        // of the last used model
+	At              time.Time     // when that model was published, zero if unknown
 	Age             time.Duration // of that model when it was last used
-	NewestAge       time.Duration // of the newest event of the last batch when its prediction was acknowledged
+	NewestAge       time.Duration // age of the newest event of the last batch when its prediction was acknowledged
 }
 
-// Stats returns the latest Stats. It may be called by anyone at any time.
+// Stats returns the latest Stats. Any goroutine may call it at any time.
 func (p *Predictor) Stats() *Stats {
 	if s := p.stats.Load(); s != nil {
 		return s
@@ -137,9 +130,8 @@ func (p *Predictor) Stats() *Stats {
 	return &Stats{Trouble: "not started"}
 }
 
-// Run predicts until ctx ends, the topic ends (under Kafka.UntilEnd), MaxEvents
-// have come, all of which are no error, or something fails that waiting does not
-// mend. What is acknowledged is committed before it returns.
+// Run predicts until ctx ends, the topic ends (under Kafka.UntilEnd) or MaxEvents have been scored, none of which is an
+// error, or until something fails that a retry cannot fix. It commits acknowledged offsets before it returns.
 func (p *Predictor) Run(ctx context.Context) error {
 	stats := *p.Stats()
 	stats.Trouble, stats.Waiting = "", false
@@ -155,8 +147,8 @@ func (p *Predictor) Run(ctx context.Context) error {
 	return err
 }
 
-// Keep is Run for a Predictor beside a learner, which its troubles must not
-// stop: whatever fails is logged, told by Stats and tried again until ctx ends.
+// Keep is Run for a Predictor beside a learner, which the Predictor's failures must not stop: it logs every failure,
+// reports it in Stats and retries until ctx ends.
 func (p *Predictor) Keep(ctx context.Context) {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		began := time.Now()
@@ -192,10 +184,10 @@ var errEnough = errors.New("enough events")
 func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
 	config := p.Kafka
 	config.Topics, config.Start, config.Log = []string{p.Config.Topic}, p.Config.Start, p.Log
-	config.BatchRecords = max(config.BatchRecords, 2048) // all of a batch are acknowledged at once
+	config.BatchRecords = max(config.BatchRecords, 2048) // the predictions of a batch are acknowledged together
 	offsets, err := stream.Committed(ctx, config.ConnectConfig, p.Config.Group, config.Topics, p.Log)
 	if missing := (*stream.TopicMissingError)(nil); errors.As(err, &missing) && config.CreateTopics {
-		err = nil // the reader makes it
+		err = nil // the reader creates it
 	}
 	if err != nil {
 		return fmt.Errorf("predictions: %w", err)
@@ -207,7 +199,7 @@ func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
 	defer func() { err = errors.Join(err, reader.Close()) }()
 	out := stream.DefaultProducerConfig()
 	out.ConnectConfig, out.Topic, out.Log = config.ConnectConfig, p.Config.Output, p.Log
-	out.DeliveryTimeout = config.RequestTimeout // then Stats tells of the trouble
+	out.DeliveryTimeout = config.RequestTimeout // then Stats reports the failure
 	out.CreateTopics, out.CreatePartitions = config.CreateTopics, config.CreatePartitions
 	out.Shrink = shrink
 	producer, err := stream.NewProducer(ctx, out)
@@ -216,13 +208,12 @@ func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
 	}
 	r := &run{Predictor: p, stats: stats, reader: reader, producer: producer, offsets: offsets.Clone()}
 	err = r.loop(ctx)
-	// What was written and is not acknowledged is predicted again: Close's
-	// complaint about it says nothing that err does not.
+	// Unacknowledged predictions are repeated. The error of Close adds nothing to err.
 	_ = producer.Close()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if anew := (*stream.TopicRecreatedError)(nil); errors.As(err, &anew) {
-		// The offsets are another topic's; the group reads the new one from its beginning.
+		// The offsets belong to another topic. The group reads the new one from its beginning.
 		for i := range r.offsets {
 			r.offsets[i].Next, r.moved = 0, true
 		}
@@ -287,8 +278,7 @@ func (r *run) loop(ctx context.Context) error {
 	}
 }
 
-// predict writes the predictions of a batch and returns when they are
-// acknowledged.
+// predict writes the predictions of a batch and returns once they are acknowledged.
 func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatch) error {
 	n := len(b.Records)
 	next := b.Next
@@ -306,7 +296,7 @@ func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatc
 			refused++
 		}
 		value, err := json.Marshal(p)
-		if err != nil { // a score that is no number
+		if err != nil { // a score that is not finite
 			p.Prediction, p.Error = nil, err.Error()
 			if value, err = json.Marshal(p); err != nil {
 				return fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, p.Offset, err)
@@ -340,8 +330,7 @@ func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatc
 	if err := r.again(ctx, func() error { return r.producer.Flush(ctx) }); err != nil {
 		return err
 	}
-	// The start of a partition without records is committed too: under "latest"
-	// a restart would otherwise begin later.
+	// The start of a partition without records is committed too. Otherwise a restart under "latest" would begin later.
 	was, known := r.offsets.Lookup(b.Topic, b.Partition)
 	if !known || was.Next != next {
 		r.offsets.At(b.Topic, b.Partition, next).Next, r.moved = next, true
@@ -362,10 +351,10 @@ func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatc
 	return nil
 }
 
-// maxKey bounds the key and the id of a prediction that is too large.
+// maxKey is the largest key and ID of a prediction that is too large.
 const maxKey = 256
 
-// shrink makes a prediction smaller that the topic does not take for its size.
+// shrink makes a prediction smaller that is too large for the topic.
 func shrink(m *stream.Message) bool {
 	var p Output
 	if err := json.Unmarshal(m.Value, &p); err != nil {
@@ -389,8 +378,7 @@ func shrink(m *stream.Message) bool {
 	return err == nil
 }
 
-// again repeats what the topic of predictions does not take until it does or ctx
-// ends: no prediction is given up.
+// again retries f until the topic accepts the predictions or ctx ends. It never gives up a prediction.
 func (r *run) again(ctx context.Context, f func() error) error {
 	for {
 		err := f()
@@ -413,8 +401,8 @@ func (r *run) again(ctx context.Context, f func() error) error {
 	}
 }
 
-// commit stores the acknowledged offsets with the brokers. A failure is made
-// good by the next commit: until then a crash would repeat more predictions.
+// commit stores the acknowledged offsets in the brokers. The next commit makes up for a failed one. Until then a crash
+// would repeat more predictions.
 func (r *run) commit(ctx context.Context) {
 	if !r.moved {
 		return

@@ -1,5 +1,5 @@
-// Package kafka hands models on by a topic of snapshots: its Publisher writes them, and the
-// Opener has package client read and follow them.
+// Package kafka distributes models through a snapshot topic. Its Publisher writes them. With its Opener package client
+// reads and follows them.
 package kafka
 
 // A snapshot topic holds the newest model in one partition of a compacted topic.
@@ -39,12 +39,11 @@ import (
 const (
 	keyManifest = "manifest"
 	keyPiece    = "piece/"
-	// maxPiece bounds a piece unless told otherwise: brokers refuse messages of
-	// more than 1 MB by default.
+	// maxPiece is the default size limit of a piece. Brokers reject messages of more than 1 MB by default.
 	maxPiece = 900_000
 )
 
-// manifest says which pieces make up a model.
+// manifest lists the pieces of a model.
 type manifest struct {
 	Format    int             `json:"format"` // 1
 	Version   uint64          `json:"version"`
@@ -88,16 +87,16 @@ func decodeManifest(value []byte) (*manifest, error) {
 	return m, nil
 }
 
-// contents is what a snapshot topic holds up to an offset.
+// contents is the content of a snapshot topic up to an offset.
 type contents struct {
-	pieces   map[string][]byte // by hash; nil data if those are not wanted
+	pieces   map[string][]byte // by hash; nil data if the content is not needed
 	manifest *manifest         // the newest, nil if there is none
 	offset   int64             // of the manifest
 	bytes    int64             // of the pieces
-	strange  uint64            // records that are none of ours
+	strange  uint64            // number of unknown records
 }
 
-// add takes up a record. An error is about a manifest; the one before it stays.
+// add adds a record. An error is about a manifest. The previous one stays valid.
 func (c *contents) add(r record.Record, keep bool) error {
 	key := string(r.Key)
 	if hash, ok := strings.CutPrefix(key, keyPiece); ok {
@@ -107,7 +106,7 @@ func (c *contents) add(r record.Record, keep bool) error {
 			return nil
 		}
 		if hashOf(r.Value) != hash {
-			c.strange++ // not what its name says: as if it were not there
+			c.strange++ // does not match its name: ignored
 			delete(c.pieces, hash)
 			return nil
 		}
@@ -131,8 +130,7 @@ func (c *contents) add(r record.Record, keep bool) error {
 	return nil
 }
 
-// assemble puts the newest model together, of at most limit bytes: a manifest can
-// name a piece many times.
+// assemble builds the newest model, of at most limit bytes, because a manifest can repeat a piece many times.
 func (c *contents) assemble(recordConfig *record.Config, limit int64) (*served.Model, error) {
 	f := &checkpoint.File{Kind: c.manifest.Kind}
 	for _, b := range c.manifest.Blocks {
@@ -162,19 +160,18 @@ func (c *contents) assemble(recordConfig *record.Config, limit int64) (*served.M
 	return served.FromFile(f, recordConfig)
 }
 
-// readTopicConfig says how a snapshot topic is read, from its beginning.
+// readTopicConfig returns the settings for reading a snapshot topic from its beginning.
 func readTopicConfig(c stream.ConnectConfig, topic string, log *slog.Logger) stream.ConsumerConfig {
 	config := stream.DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = c, []string{topic}, []int32{0}, log
-	config.OutOfRange = "earliest" // compaction may move the log's start past us
+	config.OutOfRange = "earliest" // compaction may move the start of the log past our position
 	config.MaxWait = 100 * time.Millisecond
 	return config
 }
 
-// Opener returns what opens kafka://HOST:PORT/TOPIC for served.Open and served.Follow, as
-// served.Options{Schemes: map[string]served.Opener{"kafka": kafka.Opener(c)}}. The
-// ConnectConfig says how the brokers are reached; those named in an address take
-// precedence over its own.
+// Opener returns the opener of kafka://HOST:PORT/TOPIC for served.Open and served.Follow: served.Options{Schemes:
+// map[string]served.Opener{"kafka": kafka.Opener(c)}}. The brokers in an address take precedence over those of the
+// ConnectConfig.
 func Opener(c stream.ConnectConfig) served.Opener {
 	return func(where string, o served.Options) (served.Source, error) {
 		brokers, topic, _ := strings.Cut(strings.TrimPrefix(where, "kafka://"), "/")
@@ -197,7 +194,7 @@ type topicSource struct {
 
 	reader   *stream.Reader
 	contents contents
-	returned int64 // offset of the manifest returned last, -1 for none
+	returned int64 // offset of the last returned manifest, -1 for none
 	end      int64 // of the log
 	next     int64
 }
@@ -209,8 +206,8 @@ func (s *topicSource) Close() error {
 	return s.reader.Close()
 }
 
-// Look reads on to the end of the topic. The first look waits for a model until
-// the end has been reached, later ones for what there is.
+// Look reads up to the end of the topic. The first call waits for a model until it has reached the end, later calls
+// return what there is.
 func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 	if s.reader == nil {
 		r, err := stream.NewReader(ctx, readTopicConfig(s.connect, s.topic, nil), nil)
@@ -228,7 +225,7 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 					s.returned = s.contents.offset
 					return model, nil
 				}
-				if quiet { // no more to come that could complete it
+				if quiet { // nothing more will complete it
 					return nil, fmt.Errorf("topic %s: %w", s.topic, err)
 				}
 			} else if quiet && s.returned < 0 {
@@ -256,7 +253,7 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 			return nil, s.fail(err)
 		}
 		quiet = false
-		if s.next, s.end = b.Next, b.HighWater; b.Reset { // read again from the log's beginning, maybe of a topic made anew
+		if s.next, s.end = b.Next, b.HighWater; b.Reset { // read again from the start of the log, perhaps of a recreated topic
 			s.returned, s.contents = -1, contents{pieces: map[string][]byte{}}
 		}
 		for _, r := range b.Records {
@@ -273,7 +270,7 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 	}
 }
 
-// patience is how long look waits for records at the topic's end.
+// patience returns how long Look waits for records at the end of the topic.
 func (s *topicSource) patience() time.Duration {
 	if s.returned < 0 {
 		return 500 * time.Millisecond
@@ -286,7 +283,7 @@ func (s *topicSource) failing() string {
 	return source.Failing()
 }
 
-// fail gives up a reader whose stream has ended: the next look begins anew.
+// fail drops a reader whose stream has ended. The next Look starts anew.
 func (s *topicSource) fail(err error) error {
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		s.reader.Close()
@@ -295,29 +292,28 @@ func (s *topicSource) fail(err error) error {
 	return fmt.Errorf("topic %s: %w", s.topic, err)
 }
 
-// Publisher writes Models to a snapshot topic, of which it is the only writer.
-// It belongs to one goroutine and has none of its own.
+// Publisher writes Models to a snapshot topic. It must be the only writer. It belongs to one goroutine and starts none.
 type Publisher struct {
 	producer *stream.Producer
-	timeout  time.Duration // for the topic's id
+	timeout  time.Duration // for the topic ID
 	maxPiece int
 	live     map[string]bool // pieces in the topic
-	topicID  string          // of the topic they are in
+	topicID  string          // ID of their topic
 	version  uint64
 	wrote    uint64
 }
 
-// PublisherConfig says where snapshots are published.
+// PublisherConfig says where to publish snapshots.
 type PublisherConfig struct {
 	stream.ConnectConfig
 	Topic  string
-	Create bool // the topic, compacted, if it does not exist
-	// MaxPiece bounds the bytes of a message; 0 is 900,000.
+	Create bool // create the topic, compacted, if it does not exist
+	// MaxPiece is the largest message in bytes. 0 means 900,000.
 	MaxPiece int
 	Log      *slog.Logger
 }
 
-// NewPublisher connects and reads what the topic holds.
+// NewPublisher connects and reads the content of the topic.
 func NewPublisher(ctx context.Context, c PublisherConfig) (*Publisher, error) {
 	config := stream.DefaultProducerConfig()
 	if c.MaxPiece == 0 {
@@ -358,7 +354,7 @@ func (p *Publisher) read(ctx context.Context, c PublisherConfig) error {
 			return err
 		}
 		for _, r := range b.Records {
-			// A manifest that cannot be read is written over by the next one.
+			// The next manifest replaces one that cannot be read.
 			if err := there.add(r, false); errors.Is(err, checkpoint.ErrNewer) {
 				return err
 			}
@@ -376,26 +372,25 @@ func (p *Publisher) read(ctx context.Context, c PublisherConfig) error {
 	return nil
 }
 
-// Version returns that of the newest model in the topic, 0 if there is none.
+// Version returns the version of the newest model in the topic, 0 if there is none.
 func (p *Publisher) Version() uint64 { return p.version }
 
-// Written returns the bytes of the pieces written since the Publisher was made.
+// Written returns the bytes of all pieces written by the Publisher.
 func (p *Publisher) Written() uint64 { return p.wrote }
 
-// Publish writes a model, as far as the topic does not hold it already, and
-// returns when it is acknowledged. After an error the topic's newest model is
-// the one before, or this one; Publish may be called again.
+// Publish writes the parts of a model that the topic lacks, and returns once they are acknowledged. After an error the
+// newest model in the topic is the previous one or this one. Publish may be called again.
 func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	kind, blocks, err := m.Blocks()
 	if err != nil {
 		return err
 	}
-	asking, cancel := context.WithTimeout(ctx, p.timeout) // without brokers the caller's other destinations need not wait
+	asking, cancel := context.WithTimeout(ctx, p.timeout) // the caller's other destinations must not wait for missing brokers
 	defer cancel()
 	if id, err := p.producer.TopicID(asking); err != nil {
 		return fmt.Errorf("snapshots: %w", err)
 	} else if id != p.topicID {
-		p.topicID, p.live = id, map[string]bool{} // made anew: it holds nothing
+		p.topicID, p.live = id, map[string]bool{} // recreated: it is empty
 	}
 	list := manifest{Format: 1, Version: m.Version, Published: m.At, Kind: kind}
 	used := map[string]bool{}
@@ -444,7 +439,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	return nil
 }
 
-// write writes a record at a place that crash tests know.
+// write writes a record. Crash tests use the name of the place.
 func (p *Publisher) write(ctx context.Context, place string, m stream.Message) error {
 	err := failpoint.Here(place)
 	if err == nil {
@@ -456,5 +451,5 @@ func (p *Publisher) write(ctx context.Context, place string, m stream.Message) e
 	return nil
 }
 
-// Close ends the connections.
+// Close closes the connections.
 func (p *Publisher) Close() error { return p.producer.Close() }

@@ -1,7 +1,6 @@
 package onnx
 
-// This file holds the bytes of a graph: the messages of onnx.proto (version 8 of the format)
-// that such a graph is made of, with the numbers that their fields have there.
+// This file encodes a graph: the messages of onnx.proto (version 8 of the format) with their field numbers.
 
 import (
 	"encoding/binary"
@@ -11,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The operators' versions: those of ONNX and of its machine learning domain.
+// The versions of the operator sets: those of ONNX and of its machine learning domain.
 const (
 	formatVersion = 8
 	operators     = 18
@@ -29,7 +28,7 @@ const (
 	doubles elementType = 11
 )
 
-// graph collects nodes and constants. Tensors go by name.
+// graph collects nodes and constants. Tensors are referred to by name.
 type graph struct {
 	nodes, constants, inputs, outputs [][]byte
 }
@@ -45,7 +44,7 @@ func (g *graph) add(op string, inputs []string, attributes ...attribute) string 
 	return g.named(fmt.Sprintf("value%d", len(g.nodes)), op, inputs, attributes...)
 }
 
-// named is add for an output of that name.
+// named is add for an output with that name.
 func (g *graph) named(output, op string, inputs []string, attributes ...attribute) string {
 	var b []byte
 	for _, name := range inputs {
@@ -81,8 +80,7 @@ func (a attribute) encode() []byte {
 	panic(fmt.Sprintf("an attribute of type %T", a.value))
 }
 
-// constant appends a tensor of that shape, whose elements encode appends to its message,
-// and returns its name.
+// constant adds a tensor with a shape, and returns its name. encode appends its elements to its message.
 func (g *graph) constant(t elementType, shape []int, encode func(b []byte) []byte) string {
 	name := fmt.Sprintf("constant%d", len(g.constants))
 	var b []byte
@@ -93,10 +91,10 @@ func (g *graph) constant(t elementType, shape []int, encode func(b []byte) []byt
 	return name
 }
 
-// raw is the field of elements of a fixed width, little-endian.
+// raw is the field for elements of a fixed width, little-endian.
 const raw = 9
 
-// doubles makes a constant of values in rows of the given width; 0 is no rows, but a vector.
+// doubles adds a constant of values in rows of the given width. Width 0 makes a vector.
 func (g *graph) doubles(width int, values ...float64) string {
 	return g.constant(doubles, shape(width, len(values)), func(b []byte) []byte {
 		data := make([]byte, 0, 8*len(values))
@@ -107,7 +105,7 @@ func (g *graph) doubles(width int, values ...float64) string {
 	})
 }
 
-// ints makes a constant vector.
+// ints adds a constant vector.
 func (g *graph) ints(values ...int64) string {
 	return g.constant(int64s, []int{len(values)}, func(b []byte) []byte {
 		data := make([]byte, 0, 8*len(values))
@@ -118,7 +116,7 @@ func (g *graph) ints(values ...int64) string {
 	})
 }
 
-// bools makes a constant of one row.
+// bools adds a constant of one row.
 func (g *graph) bools(values []bool) string {
 	return g.constant(bools, []int{1, len(values)}, func(b []byte) []byte {
 		data := make([]byte, len(values))
@@ -131,7 +129,7 @@ func (g *graph) bools(values []bool) string {
 	})
 }
 
-// texts makes a constant vector.
+// texts adds a constant vector.
 func (g *graph) texts(values []string) string {
 	return g.constant(texts, []int{len(values)}, func(b []byte) []byte {
 		for _, s := range values {
@@ -148,14 +146,13 @@ func shape(width, n int) []int {
 	return []int{n / width, width}
 }
 
-// input says what is fed under a name: n rows of the given width.
+// input declares an input: n rows of the given width.
 func (g *graph) input(name string, t elementType, width int) string {
 	g.inputs = append(g.inputs, value(name, t, width))
 	return name
 }
 
-// output says that a tensor is what is asked for: n rows of the given width, or with width 0 n
-// elements.
+// output declares an output: n rows of the given width, or n elements for width 0.
 func (g *graph) output(name string, t elementType, width int) {
 	g.outputs = append(g.outputs, value(name, t, width))
 }

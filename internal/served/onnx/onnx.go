@@ -1,5 +1,5 @@
-// Package onnx writes models as ONNX graphs, for runtimes that know nothing of blankout. The
-// tests of the Python package run them in onnxruntime.
+// Package onnx exports models as ONNX graphs, for other runtimes. The tests of the Python package run them in
+// onnxruntime.
 package onnx
 
 import (
@@ -20,7 +20,7 @@ import (
 	"blankout/stream/record"
 )
 
-// UnsupportedError says what of a model no graph of this package can say.
+// UnsupportedError names the part of a model that no graph of this package can express.
 type UnsupportedError struct{ What string }
 
 func (e *UnsupportedError) Error() string { return "ONNX cannot say " + e.What }
@@ -29,19 +29,17 @@ func unsupported(format string, args ...any) error {
 	return &UnsupportedError{fmt.Sprintf(format, args...)}
 }
 
-// Encode returns the bytes of an ONNX model that scores, classifies and standardizes as m does.
+// Encode returns an ONNX model that standardizes, scores and classifies as m does.\
 //
-// Inputs: of a model of columns by number one, "x", double, shape (n, columns), where 0 is left
-// out. Otherwise one for each field under its name, shape (n, 1): a number is double and NaN is
-// null, a truth value is 1 or 0 or NaN, a string is a string and "" is null. In the fields that
-// EmptyStrings names the empty string is a category, and null is another string. Missing features
-// are answered by the model's rule.
+// Inputs: a model with numbered columns has one, "x", double, shape (n, columns), where an omitted value is 0. Other
+// models have one input for each field with its name, shape (n, 1). A number is a double and NaN is null. A boolean is
+// 1, 0 or NaN. A string is a string and "" is null. In the fields of EmptyStrings the empty string is a category, and
+// another string is null. The model's rule handles missing features.\
 //
-// Outputs: "score", double, shape (n, outputs); and "label", string, shape (n), and
-// "probabilities", double, shape (n, K) in the order of the classes; or where labels are numbers
-// "value", double, shape (n).
+// Outputs: "score", double, shape (n, outputs). For classes "label", string, shape (n), and "probabilities", double,
+// shape (n, K) in the order of the classes. For numbers "value", double, shape (n).\
 //
-// The error is an *UnsupportedError that names what a graph cannot say.
+// The error is an *UnsupportedError that names what a graph cannot express.
 func Encode(m *served.Model) ([]byte, error) {
 	linear, err := sayable(m)
 	if err != nil {
@@ -88,7 +86,7 @@ func Encode(m *served.Model) ([]byte, error) {
 	return w.encode(), nil
 }
 
-// sayable returns the linear model that m is, or an error that names what a graph cannot say.
+// sayable returns the linear model of m, or an error that names what a graph cannot express.
 func sayable(m *served.Model) (*model.Linear, error) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
@@ -122,22 +120,22 @@ func sayable(m *served.Model) (*model.Linear, error) {
 	return linear, nil
 }
 
-// writer makes the graph of a model.
+// writer builds the graph of a model.
 type writer struct {
 	graph
 	*model.Linear
-	weights map[uint32]model.Column // by column those of all levels, one after the other
-	width   int                     // how many each column has
-	used    map[uint32]string       // columns that a part of the graph is made of, and what for
+	weights map[uint32]model.Column // by column the weights of all levels, one after the other
+	width   int                     // number of weights of a column
+	used    map[uint32]string       // columns in the graph so far, and their use
 }
 
-// dense tells whether a column is the number 0 where it is left out.
+// dense reports whether an omitted column is the number 0.
 func (w *writer) dense(column uint32) bool {
 	_, ok := slices.BinarySearch(w.Scaler.Dense, column)
 	return ok
 }
 
-// standardize returns what a column makes of x, as the graph of standardized does.
+// standardize returns the standardized x of a column, computed as in the graph of standardized.
 func (w *writer) standardize(c model.Column, x float64) float64 {
 	if c.Unit != 0 {
 		x = math.Asinh(x / c.Unit)
@@ -152,7 +150,7 @@ func (w *writer) standardize(c model.Column, x float64) float64 {
 	return z
 }
 
-// standardized returns the standardized values of x, shape (n, len(columns)), without NaN.
+// standardized adds the standardized values of x, shape (n, len(columns)), without NaN.
 func (w *writer) standardized(x string, columns []model.Column) string {
 	clip := w.Clip()
 	if clip == 0 {
@@ -183,7 +181,7 @@ func (w *writer) standardized(x string, columns []model.Column) string {
 	return w.add("Where", []string{wild, most, z})
 }
 
-// declared returns the values of a numeric field, NaN for those that count as missing by the model's Faults.
+// declared adds the values of a numeric field, with NaN for those that count as missing by the model's Faults.
 func (w *writer) declared(x string, field uint16) string {
 	f := w.Faults
 	if f == nil {
@@ -215,7 +213,7 @@ func (w *writer) declared(x string, field uint16) string {
 	return w.add("Where", []string{any, w.doubles(0, math.NaN()), x})
 }
 
-// matrix makes a constant of the weights of columns, shape (len(columns), outputs).
+// matrix adds a constant of the weights of columns, shape (len(columns), outputs).
 func (w *writer) matrix(columns []model.Column) string {
 	var all []float64
 	for _, c := range columns {
@@ -224,10 +222,9 @@ func (w *writer) matrix(columns []model.Column) string {
 	return w.doubles(w.width, all...)
 }
 
-// curved returns the names of what the curves of numbers add to the scores. x holds the columns as
-// events have them, there says which columns events hold, both of the shape (n, len(columns)). A curve
-// has its value at the first knot wherever the number is there, and from each knot to the
-// next it rises in proportion to how far the number is on the way.
+// curved adds the contributions of the curves of numbers to the scores, and returns their names. x holds the original
+// columns and there says which columns events have, both with shape (n, len(columns)). A curve has its value at the
+// first knot wherever the number is present, and is linear between knots.
 func (w *writer) curved(columns []model.Column, x, there string) []string {
 	curves := w.Scaler.Curves
 	if curves == nil {
@@ -242,7 +239,7 @@ func (w *writer) curved(columns []model.Column, x, there string) []string {
 		return out
 	}
 	var first, low, high, slopes []float64
-	var of []int64 // by way between knots, the place of its column
+	var of []int64 // by segment between knots, the index of its column
 	for place, c := range columns {
 		curve, ok := slices.BinarySearch(curves.Columns, c.Number)
 		if !ok {
@@ -272,12 +269,12 @@ func (w *writer) curved(columns []model.Column, x, there string) []string {
 	return append(out, w.add("MatMul", []string{way, w.doubles(w.width, slopes...)}))
 }
 
-// double makes numbers of truth values.
+// double converts booleans to numbers.
 func (w *writer) double(x string) string {
 	return w.add("Cast", []string{x}, attribute{"to", int(doubles)})
 }
 
-// byNumber makes the part of a model of columns by number, and returns what it adds up to.
+// byNumber builds the part of a model with numbered columns, and returns its sum.
 func (w *writer) byNumber() (string, error) {
 	if !w.Schema.NumericIndices {
 		return "", unsupported("columns that are hashed: train with numeric_indices")
@@ -298,7 +295,7 @@ func (w *writer) byNumber() (string, error) {
 	}
 	w.input("x", doubles, width)
 	x := w.add("Gather", []string{"x", w.ints(numbers...)}, attribute{"axis", 1})
-	// What is left out adds nothing, but for the dense columns, which are then 0.
+	// An omitted column adds nothing, except for dense columns, which are 0 then.
 	holds := w.add("Not", []string{w.add("Equal", []string{x, w.doubles(0, 0)})})
 	there := w.add("Or", []string{holds, w.bools(dense)})
 	z := w.add("Where", []string{there, w.standardized(x, columns), w.doubles(0, 0)})
@@ -309,22 +306,21 @@ func (w *writer) byNumber() (string, error) {
 	return total, nil
 }
 
-// score makes the output of the scores: total and intercept, of several levels those of the one that
-// level, shape (n, levels), has a 1 for.
+// score adds the output of the scores: total plus intercept. With several levels, level, shape (n, levels), has a 1 for
+// the level whose score is used.
 func (w *writer) score(total, level string, intercepts []float64) string {
 	if w.width == w.Outputs {
 		return w.named("score", "Add", []string{total, w.doubles(w.width, intercepts...)})
 	}
 	all := w.add("Add", []string{total, w.doubles(w.width, intercepts...)})
 	all = w.add("Reshape", []string{all, w.ints(-1, int64(w.width/w.Outputs), int64(w.Outputs))})
-	// Where, so that what another level would answer counts for nothing even if it is infinite.
+	// Where, so that an infinite score of another level has no effect.
 	chosen := w.add("Greater", []string{w.add("Unsqueeze", []string{level, w.ints(2)}), w.doubles(0, 0)})
 	all = w.add("Where", []string{chosen, all, w.doubles(0, 0)})
 	return w.named("score", "ReduceSum", []string{all, w.ints(1)}, attribute{"keepdims", 0})
 }
 
-// byName makes the parts of a model of named fields, and returns what they add up to, and which level
-// answers (see factor).
+// byName builds the parts of a model with named fields. It returns their sum, and the level that answers (see factor).
 func (w *writer) byName(how record.Config) (total, level string, err error) {
 	t, err := newTable(w, how)
 	if err != nil {
@@ -332,7 +328,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 	}
 	var numeric, nulls, parts []string
 	var columns []model.Column
-	var take []int64 // which of the numeric fields have a column with weights
+	var take []int64 // the numeric fields whose columns have weights
 	for i, f := range w.Schema.Fields[1:] {
 		var at, null string
 		var adds []float64
@@ -349,7 +345,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 				}
 				numbers, keys, adds = append(numbers, int64(len(keys))), append(keys, v), append(adds, more...)
 			}
-			adds = append(adds, make([]float64, w.width)...) // of what the model has not seen
+			adds = append(adds, make([]float64, w.width)...) // of values that the model has not seen
 			at = w.add("LabelEncoder", []string{f.Name}, attribute{"keys_strings", keys}, attribute{"values_int64s", numbers},
 				attribute{"default_int64", len(keys)})
 			null = w.add("Equal", []string{at, w.ints(0)})
@@ -391,7 +387,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 		gone := w.add("IsNaN", []string{x})
 		x = w.add("Where", []string{gone, w.doubles(0, 0), x})
 		z := w.standardized(x, columns)
-		// A dense column that an event leaves out is the number 0, others add nothing.
+		// An omitted dense column is the number 0. Others add nothing.
 		sparse := make([]bool, len(columns))
 		for i, c := range columns {
 			sparse[i] = !w.dense(c.Number)
@@ -408,9 +404,9 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 	return w.add("Mul", []string{w.add("Sum", parts), factor}), level, nil
 }
 
-// factor returns by what an event's features are multiplied, shape (n, 1): Missing.Scale, of
-// fields that are null where nulls, one for each field, are 1. Of a model of several levels, level has
-// a 1 for the one that answers, shape (n, levels), and else 0.
+// factor returns the factor of an event's features, shape (n, 1): Missing.Scale for the fields that are null. nulls
+// has, for each field, a 1 where it is null. For a model with several levels, level, shape (n, levels), has a 1 for the
+// level that answers.
 func (w *writer) factor(nulls []string) (factor, level string) {
 	rules, counts := model.MissingPolicies{}, make([]float64, len(nulls))
 	levels := make([]int, len(rules))
@@ -430,7 +426,7 @@ func (w *writer) factor(nulls []string) (factor, level string) {
 	present := w.add("Sub", []string{w.doubles(0, float64(len(nulls))), all})
 	one := w.doubles(0, 1)
 	share := w.add("Div", []string{lost, w.add("Max", []string{w.add("Add", []string{lost, present}), one})})
-	// What share rescaling has, and which level answers, change at some of the edges.
+	// The share of rescaling and the level change at some of the edges.
 	above := make([]string, len(model.MissingEdges))
 	for i, edge := range model.MissingEdges {
 		above[i] = w.double(w.add("Greater", []string{share, w.doubles(0, edge)}))
@@ -469,7 +465,7 @@ func (w *writer) factor(nulls []string) (factor, level string) {
 	return factor, w.add("Concat", answers, attribute{"axis", 1})
 }
 
-// classes returns the names of the classes, of those without one their numbers.
+// classes returns the names of the classes, or the numbers of classes without a name.
 func (w *writer) classes() []string {
 	names := make([]string, max(2, w.Outputs))
 	for i := range names {
@@ -480,7 +476,7 @@ func (w *writer) classes() []string {
 	return names
 }
 
-// label makes the output of the name of the class that is predicted.
+// label adds the output with the name of the predicted class.
 func (w *writer) label(score string, names []string) string {
 	at := ""
 	if w.Outputs == 1 {
@@ -493,8 +489,7 @@ func (w *writer) label(score string, names []string) string {
 	return w.named("label", "Gather", []string{w.texts(names), at}, attribute{"axis", 0})
 }
 
-// logOdds returns what the model's Link makes of scores: the value at the first knot, and from each knot to the next
-// one a rise in proportion to how far the score is on the way.
+// logOdds applies the model's Link to scores. It has its value at the first knot and is linear between knots.
 func (w *writer) logOdds(score string) string {
 	l := w.Link
 	if l == nil {
@@ -511,7 +506,7 @@ func (w *writer) logOdds(score string) string {
 	return w.add("Add", []string{w.add("Squeeze", []string{risen, w.ints(2)}), w.doubles(0, l.LogOdds[0])})
 }
 
-// probabilities makes the output of the probability of each class, as Head.Probabilities does.
+// probabilities adds the output with the probability of each class, as in Head.Probabilities.
 func (w *writer) probabilities(score string) string {
 	p := w.add("Sigmoid", []string{w.logOdds(score)})
 	if w.Outputs == 1 {
@@ -523,13 +518,13 @@ func (w *writer) probabilities(score string) string {
 	return w.named("probabilities", "Where", []string{some, shared, w.doubles(0, 1/float64(w.Outputs))})
 }
 
-// table tells what strings and truth values of fields add to the scores: it decodes events of
-// one field, as a prediction would.
+// table computes the contributions of strings and booleans to the scores: it decodes events with one field, as a
+// prediction would.
 type table struct {
 	*writer
 	decoder record.Decoder
 	example event.Example
-	base    []float64 // what dense columns add that an event leaves out
+	base    []float64 // contribution of omitted dense columns
 }
 
 func newTable(w *writer, how record.Config) (*table, error) {
@@ -544,7 +539,7 @@ func newTable(w *writer, how record.Config) (*table, error) {
 	return &table{writer: w, decoder: decoder, base: make([]float64, w.width)}, nil
 }
 
-// column returns the column of a value of a field, which no other one may share.
+// column returns the column of a value of a field, which no other value may share.
 func (t *table) column(field string, value any) (uint32, error) {
 	event, err := json.Marshal(map[string]any{field: value})
 	if err != nil {
@@ -568,8 +563,8 @@ func (t *table) column(field string, value any) (uint32, error) {
 	return column, nil
 }
 
-// EmptyStrings returns the fields of a model in which the empty string is a category, and the
-// string that is null there in a graph.
+// EmptyStrings returns the fields of a model in which the empty string is a category, with the string that is null
+// there.
 func EmptyStrings(s *event.Schema) map[string]string {
 	found := map[string]string{}
 	for _, f := range s.Fields[1:] {
@@ -582,8 +577,7 @@ func EmptyStrings(s *event.Schema) map[string]string {
 	return found
 }
 
-// nullAmong returns the string that stands for null beside the categories of a field: "" if that
-// is none of them.
+// nullAmong returns the string that stands for null beside the categories of a field: "" unless that is one of them.
 func nullAmong(values []string) string {
 	if !slices.Contains(values, "") {
 		return ""
@@ -595,7 +589,7 @@ func nullAmong(values []string) string {
 	return null
 }
 
-// valuesOf returns the strings that a model has met in a field.
+// valuesOf returns the strings that a model has seen in a field.
 func valuesOf(s *event.Schema, field string) (values []string) {
 	for i := range s.Names.Len() {
 		_, name := s.Names.At(i)
@@ -606,7 +600,7 @@ func valuesOf(s *event.Schema, field string) (values []string) {
 	return values
 }
 
-// adds returns what a value adds to each score, beside the base.
+// adds returns the contribution of a value to each score, without the base.
 func (t *table) adds(field string, value any) ([]float64, error) {
 	column, err := t.column(field, value)
 	if err != nil {
@@ -629,7 +623,7 @@ func (t *table) adds(field string, value any) ([]float64, error) {
 	return out, nil
 }
 
-// allUsed returns an error that names a feature with weights that no part of the graph holds.
+// allUsed returns an error that names a feature with weights that is in no part of the graph.
 func (t *table) allUsed() error {
 	name := t.Namer()
 	for _, number := range slices.Sorted(maps.Keys(t.weights)) {

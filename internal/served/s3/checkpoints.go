@@ -16,11 +16,10 @@ import (
 	"blankout/checkpoint"
 )
 
-// Checkpoints are the objects of s3://BUCKET/PREFIX in which a learner keeps its
-// checkpoints: checkpoint.Objects.
+// Checkpoints are the objects at s3://BUCKET/PREFIX in which a learner stores its checkpoints: checkpoint.Objects.
 type Checkpoints struct{ at *object }
 
-// OpenCheckpoints opens them. Nothing is asked of the store yet.
+// OpenCheckpoints returns them. It sends no request yet.
 func OpenCheckpoints(c Config, where string) (*Checkpoints, error) {
 	at, err := open(c, where)
 	if err != nil {
@@ -29,14 +28,13 @@ func OpenCheckpoints(c Config, where string) (*Checkpoints, error) {
 	return &Checkpoints{at}, nil
 }
 
-// patience bounds a request, so that a store that does not answer cannot hold a learner up
-// for ever.
+// patience limits a request, so that a store that does not respond cannot block a learner forever.
 const patience = 5 * time.Minute
 
 // Where returns s3://BUCKET/PREFIX.
 func (c *Checkpoints) Where() string { return c.at.where }
 
-// object returns the one of a name.
+// object returns the object with a name.
 func (c *Checkpoints) object(name string) *object {
 	o := *c.at
 	o.where, o.key = o.where+"/"+name, o.key+"/"+name
@@ -58,7 +56,7 @@ func (c *Checkpoints) List() (names []string, err error) {
 	return names, nil
 }
 
-// Read returns an object and its entity tag; the error is fs.ErrNotExist if there is none.
+// Read returns an object and its entity tag. The error is fs.ErrNotExist if there is none.
 func (c *Checkpoints) Read(name string) (data []byte, tag string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -69,9 +67,8 @@ func (c *Checkpoints) Read(name string) (data []byte, tag string, err error) {
 	return data, tag, err
 }
 
-// Write writes an object if its entity tag is before, "" if there is none yet. The error is
-// checkpoint.ErrTaken where that is not so, unless what is there is what was to be written:
-// then the answer to an earlier try was lost.
+// Write writes an object if its present entity tag is before, or "" for no object. Otherwise the error is
+// checkpoint.ErrTaken, unless the object already holds exactly data: then the response to an earlier try was lost.
 func (c *Checkpoints) Write(name string, data []byte, before string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -105,7 +102,7 @@ func wrap(where string, err error) error {
 	return err
 }
 
-// missing says whether an error is that there is no such object.
+// missing reports whether an error means that there is no such object.
 func missing(err error) bool {
 	answer, is := errors.AsType[minio.ErrorResponse](err)
 	return is && answer.StatusCode == http.StatusNotFound && answer.Code == minio.NoSuchKey

@@ -1,10 +1,10 @@
-// Package s3 hands models on by an object of an S3-compatible store: its Publisher
-// replaces the object, and the Opener has package client read and follow it.
+// Package s3 distributes models through an object in an S3-compatible store. Its Publisher replaces the object. With
+// its Opener package client reads and follows it.\
 //
-// The object is a whole model, as a file is (docs/checkpoint-format.md). A writer gives the
-// entity tag of what it replaces, so that of two writers one is refused, and a reader the
-// tag of what it has, so that an unchanged model is not sent again. Both need a store that
-// knows If-Match and If-None-Match, as Amazon S3, MinIO, Ceph and Cloudflare R2 do.
+// The object is a whole model, in the format of a file (docs/checkpoint-format.md). A writer sends the entity tag of
+// the object that it replaces, so of two writers one is rejected. A reader sends the tag of the object that it has, so
+// an unchanged model is not sent again. Both need a store with If-Match and If-None-Match, such as Amazon S3, MinIO,
+// Ceph and Cloudflare R2.
 package s3
 
 import (
@@ -30,21 +30,20 @@ import (
 	"blankout/internal/served"
 )
 
-// Config is the section [s3] of the configuration. Keys are never in it: they are in
-// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in ~/.aws/credentials, or those of the role
-// that the machine or the pod has.
+// Config is the section [s3] of the configuration. It never holds keys. They are in AWS_ACCESS_KEY_ID and
+// AWS_SECRET_ACCESS_KEY, in ~/.aws/credentials, or those of the role of the machine or pod.
 type Config struct {
 	Endpoint event.Address `toml:"endpoint"` // http:// or https:// and HOST[:PORT]
 	Region   string        `toml:"region"`   // "" asks the store
-	// Cache is a directory that keeps the newest model read, for a start while the store
-	// is out of reach; "" keeps none.
+	// Cache is a directory that keeps the newest model read, for a start while the store is out of reach. "" means
+	// none.
 	Cache string `toml:"cache"`
 }
 
-// DefaultConfig returns the values of an empty section.
+// DefaultConfig returns the settings of an empty section.
 func DefaultConfig() Config { return Config{Endpoint: "https://s3.amazonaws.com"} }
 
-// Check returns the first thing wrong with the configuration; it names the key.
+// Check returns the first error in the configuration, with its key.
 func (c Config) Check() error {
 	u, err := url.Parse(string(c.Endpoint))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
@@ -88,13 +87,13 @@ func open(c Config, where string) (*object, error) {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableCompression = true // models do not become smaller
+	transport.DisableCompression = true // models hardly compress
 	store, err := minio.NewCore(endpoint.Host, &minio.Options{
 		Creds: credentials.NewChainCredentials([]credentials.Provider{
 			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Client: secret.Client(nil)},
 		}),
 		Secure: endpoint.Scheme == "https", Region: c.Region, Transport: transport,
-		MaxRetries: 2, // who reads or writes comes back by itself
+		MaxRetries: 2, // readers and writers retry by themselves
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", where, err)
@@ -102,8 +101,7 @@ func open(c Config, where string) (*object, error) {
 	return &object{where, bucket, key, *store}, nil
 }
 
-// read returns the object, of at most limit bytes, and its entity tag. There is no data if
-// the tag is still before.
+// read returns the object, of at most limit bytes, and its entity tag. It returns no data if the tag is still before.
 func (o *object) read(ctx context.Context, before string, limit int64) (data []byte, tag string, err error) {
 	var options minio.GetObjectOptions
 	if before != "" {
@@ -131,8 +129,8 @@ func (o *object) read(ctx context.Context, before string, limit int64) (data []b
 	return data, info.ETag, nil
 }
 
-// newest reads the object or, where there is none of that name but checkpoints below it,
-// the newest of these. at says which object was read.
+// newest reads the object or, if there is none with that name but checkpoints below it, the newest of these. at is the
+// address of the object.
 func (o *object) newest(ctx context.Context, before string, limit int64) (at string, data []byte, tag string, err error) {
 	data, tag, err = o.read(ctx, before, limit)
 	if !missing(err) {
@@ -151,8 +149,8 @@ func (o *object) newest(ctx context.Context, before string, limit int64) (at str
 	return newest.where, data, tag, err
 }
 
-// Read returns the bytes of the object at s3://BUCKET/KEY or, where there is none, of the newest
-// checkpoint behind it, and the address of what was read.
+// Read returns the bytes of the object at s3://BUCKET/KEY or, without one, of the newest checkpoint below it, and the
+// address of the object read.
 func Read(ctx context.Context, c Config, where string) (data []byte, at string, err error) {
 	o, err := open(c, where)
 	if err != nil {
@@ -162,7 +160,7 @@ func Read(ctx context.Context, c Config, where string) (data []byte, at string, 
 	return data, at, err
 }
 
-// status is that of the store's answer, 0 if an error is none.
+// status returns the HTTP status of the store's response, 0 if the error is something else.
 func status(err error) int {
 	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return answer.StatusCode
@@ -170,8 +168,8 @@ func status(err error) int {
 	return 0
 }
 
-// Opener returns what opens s3://BUCKET/KEY for served.Open and served.Follow, as
-// served.Options{Schemes: map[string]served.Opener{"s3": s3.Opener(c)}}.
+// Opener returns the opener of s3://BUCKET/KEY for served.Open and served.Follow: served.Options{Schemes:
+// map[string]served.Opener{"s3": s3.Opener(c)}}.
 func Opener(c Config) served.Opener {
 	return func(where string, o served.Options) (served.Source, error) {
 		object, err := open(c, where)
@@ -194,9 +192,9 @@ func Opener(c Config) served.Opener {
 type source struct {
 	*object
 	options served.Options
-	tag     string // of the model returned last, "" for none
+	tag     string // of the last returned model, "" for none
 	cache   string // file of the newest model read, "" for none
-	cached  bool   // the model returned last is the cache's
+	cached  bool   // the last returned model came from the cache
 }
 
 func (s *source) Close() error { return nil }
@@ -230,15 +228,15 @@ func (s *source) decode(data []byte) (*served.Model, error) {
 	return m, err
 }
 
-// fallBack returns the cache's model if there is none yet and the store is out of reach:
-// it gave no answer, or one of its own troubles.
+// fallBack returns the cached model if there is no model yet and the store is out of reach: it did not respond, or with
+// an error of its own.
 func (s *source) fallBack(ctx context.Context, err error) (*served.Model, error) {
 	if code := status(err); s.cache == "" || s.tag != "" || s.cached || code != 0 && code < 500 || ctx.Err() != nil {
 		return nil, err
 	}
 	data, err2 := os.ReadFile(s.cache)
 	if err2 != nil {
-		return nil, err // nothing is cached yet, and that is not what is wrong
+		return nil, err // nothing is cached yet, which is not the real error
 	}
 	m, err2 := s.decode(data)
 	if err2 != nil {
@@ -249,27 +247,26 @@ func (s *source) fallBack(ctx context.Context, err error) (*served.Model, error)
 	return m, nil
 }
 
-// Publisher writes Models to an object, of which it is the only writer. It belongs to one
-// goroutine and has none of its own.
+// Publisher writes Models to an object. It must be the only writer. It belongs to one goroutine and starts none.
 type Publisher struct {
 	*object
-	tag     string // of what is there, "" for nothing
+	tag     string // of the present object, "" for none
 	version uint64
-	// unsure is the model of the last Publish that failed, as bytes: it may be there.
+	// unsure holds the bytes of the model of the last failed Publish, which the object may hold.
 	unsure []byte
 }
 
-// TakenError says that an object is not what a Publisher wrote there, or found there.
+// TakenError says that someone else has written the object.
 type TakenError struct{ Where string }
 
 func (e *TakenError) Error() string {
 	return e.Where + " was replaced by another writer: give each learner its own object"
 }
 
-// maxBytes bounds what a Publisher reads, and writes in one request.
+// maxBytes is the largest object that a Publisher reads, and writes in one request.
 const maxBytes = 5 << 30
 
-// NewPublisher reads what the object holds, if there is one.
+// NewPublisher reads the object, if there is one.
 func NewPublisher(ctx context.Context, c Config, where string) (*Publisher, error) {
 	object, err := open(c, where)
 	if err != nil {
@@ -284,19 +281,19 @@ func NewPublisher(ctx context.Context, c Config, where string) (*Publisher, erro
 		return nil, fmt.Errorf("snapshots: %w", err)
 	}
 	m, err := served.Decode(data)
-	if err != nil { // also: whatever it is, it is not ours to replace
+	if err != nil { // including unknown contents, which must not be replaced
 		return nil, fmt.Errorf("snapshots: %s: %w", where, err)
 	}
 	p.tag, p.version = tag, m.Version
 	return p, nil
 }
 
-// Version returns that of the model in the object, 0 if there is none.
+// Version returns the version of the model in the object, 0 if there is none.
 func (p *Publisher) Version() uint64 { return p.version }
 
-// Publish replaces the object by a model and returns when that is stored. After an error
-// the object holds the model before, or this one; Publish may be called again. Once another
-// has written there the error is a *TakenError, and stays so.
+// Publish replaces the object by a model and returns once it is stored. After an error the object holds the previous
+// model or this one, and Publish may be called again. Once someone else has written the object, the error is a
+// *TakenError from then on.
 func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	var data bytes.Buffer
 	if err := m.Encode(&data); err != nil {
@@ -312,7 +309,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 			p.unsure = data.Bytes()
 			return fmt.Errorf("snapshots: %s: %w", p.where, err)
 		}
-		// Another has written, or what this Publisher wrote is there and the answer was lost.
+		// Someone else has written the object, or this Publisher has and the response was lost.
 		there, tag, err := p.read(ctx, "", maxBytes)
 		switch {
 		case err != nil:
@@ -327,7 +324,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	}
 }
 
-// put writes the object if its entity tag is before, "" if there is none yet.
+// put writes the object if its entity tag is before, or "" for no object.
 func (o *object) put(ctx context.Context, data []byte, before string) (minio.UploadInfo, error) {
 	options := minio.PutObjectOptions{ContentType: "application/octet-stream", DisableMultipart: true}
 	if before == "" {
