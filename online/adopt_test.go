@@ -9,7 +9,7 @@ import (
 	"blankout/online"
 )
 
-// A Clone goes on to the bit, and neither moves the other.
+// A Clone continues with the same bits as the original, and learning with one does not change the other.
 func TestClone(t *testing.T) {
 	t.Parallel()
 	for i, kind := range slices.Sorted(maps.Keys(streams)) {

@@ -27,7 +27,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 		rule   string
 	}
 	tests := []test{{"small share", 0.005, 4500, "adagrad"}}
-	for _, rule := range rules.Names() { // each must keep its lags; irls makes no steps, and auto is AdaGrad
+	for _, rule := range rules.Names() { // each must handle its lags; irls makes no steps, and auto is AdaGrad
 		if rule != "irls" && rule != "auto" {
 			tests = append(tests, test{rule, 0.15, 600, rule})
 		}
@@ -36,7 +36,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := online.DefaultConfig()
 			c.Noise, c.Standardize, c.Average, c.Adapt, c.LearningRate = "none", "none", tt.share, false, 1
-			if c.Optimizer = tt.rule; c.Optimizer == "dropout-descent" { // which needs a noise
+			if c.Optimizer = tt.rule; c.Optimizer == "dropout-descent" { // it requires a noise
 				c.Noise = "dropout:0.3"
 			}
 			l := mustNew(t, c, 2)
@@ -44,7 +44,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 			iterates := mustNew(t, c, 2)
 			r := rand.New(rand.NewPCG(3, 4))
 			const d = 8
-			var a [d + 1]float64 // the intercept comes last
+			var a [d + 1]float64 // the intercept is last
 			lazily := 0.0
 			for n := range tt.events {
 				e := event.Example{Weight: 1}

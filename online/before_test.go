@@ -11,8 +11,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// Learn returns what Predict says, to the bit, at each event: also where that moves scales, brings columns, or has experts follow
-// others.
+// Learn returns the same bits as Predict, for each event, also when the event changes scales, adds columns, or changes
+// which experts are used.
 func TestLearnReturnsPrediction(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(*online.Config){
@@ -47,11 +47,11 @@ func learnsAsPredicted(t *testing.T, name string, l *online.Learner, draw func()
 		want := slices.Clone(l.Predict(e).Scores)
 		got := l.Learn(e, nil).Scores
 		if len(got) != len(want) || slices.Contains(want, mixture.NoClass) {
-			continue // a class has come
+			continue // a class has arrived
 		}
 		for k := range want {
 			if n == scaling.CurveEvents && math.Abs(got[k]-want[k]) < 1e-12 {
-				continue // features are summed in another order, for new ones die with them
+				continue // features are summed in another order because new ones die with them
 			}
 			if math.Float64bits(got[k]) != math.Float64bits(want[k]) {
 				t.Errorf("%s: event %d, output %d: Predict says %v, Learn %v", name, n, k, want[k], got[k])

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests what learners make of classes, units, outliers, missing fields, late labels and time.
+// This file tests the effect of classes, units, outliers, missing fields, late labels and time.
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"blankout/online"
 )
 
-// TestLateClass: a third class that comes late is predicted from no event before, and learned after. The scores then are one
-// for each class.
+// TestLateClass checks that a class that arrives late is never predicted before it arrives, and learned afterwards.
+// From then on there is one score for each class.
 func TestLateClass(t *testing.T) {
 	const late = 900
 	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent"} {
@@ -60,7 +60,7 @@ func TestLateClass(t *testing.T) {
 	}
 }
 
-// TestRenamedLabels: what classes are called decides nothing, and exchanging two classes turns the score around.
+// TestRenamedLabels checks that the names of classes do not matter, and that exchanging two classes negates the score.
 func TestRenamedLabels(t *testing.T) {
 	for _, s := range usual() {
 		if s.classes == 0 {
@@ -80,7 +80,7 @@ func TestRenamedLabels(t *testing.T) {
 			t.Errorf("%v: classes %q", s, renamed.schema.Classes)
 		}
 	}
-	// Classes that are named beforehand, in both orders.
+	// Classes that are named in advance, in both orders.
 	s := usual()[0]
 	var runs []*run
 	for _, classes := range [][]string{{"c0", "c1"}, {"c1", "c0"}} {
@@ -98,7 +98,7 @@ func TestRenamedLabels(t *testing.T) {
 	}
 }
 
-// sums are the measures of returned scores, computed as their definitions have them.
+// sums computes the measures of returned scores from their definitions.
 type sums struct {
 	weight, wrong, logLoss float64
 	scored                 []scored
@@ -109,7 +109,7 @@ type scored struct {
 	positive      bool
 }
 
-// add counts an event by its scores as log-odds.
+// add adds an event with its scores as log-odds.
 func (x *sums) add(scores []float64, e *event.Example) {
 	x.weight += e.Weight
 	best, p := 0, 0.0
@@ -136,7 +136,7 @@ func (x *sums) add(scores []float64, e *event.Example) {
 	x.logLoss += -e.Weight * math.Log(p)
 }
 
-// auc is the probability that a positive event scores higher than a negative one.
+// auc is the probability that a positive event has a higher score than a negative one.
 func (x *sums) auc() float64 {
 	above, pairs := 0.0, 0.0
 	for _, p := range x.scored {
@@ -155,7 +155,7 @@ func (x *sums) auc() float64 {
 	return above / pairs
 }
 
-// TestMeasures: the progressive measures are those of the scores that Learn returned.
+// TestMeasures checks that the progressive measures are those of the scores that Learn returned.
 func TestMeasures(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 1) {
@@ -182,7 +182,7 @@ func TestMeasures(t *testing.T) {
 			t.Errorf("%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
 		}
 		if s.classes == 2 {
-			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // its scores are in bins
+			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // it groups scores into bins
 				t.Errorf("%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
 			}
 		}
@@ -192,7 +192,7 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
-// TestMeasuresOfNumbers is testMeasures for targets. What is predicted before the first target is no prediction.
+// TestMeasuresOfNumbers is TestMeasures for targets. Predictions before the first target do not count.
 func TestMeasuresOfNumbers(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 2) {
@@ -229,7 +229,7 @@ func TestMeasuresOfNumbers(t *testing.T) {
 	}
 }
 
-// delayed learns events whose labels come that many events later.
+// delayed learns events whose labels arrive delay events later.
 func delayed(r *run, events, delay int, each func(e *event.Example, told []float64)) {
 	type waiting struct {
 		e     *event.Example
@@ -258,7 +258,8 @@ func delayed(r *run, events, delay int, each func(e *event.Example, told []float
 	}
 }
 
-// TestDelayed: labels that come later are measured by what was predicted when the events came, and learned all the same.
+// TestDelayed checks that late labels are measured against the predictions at arrival, and that their events are
+// learned all the same.
 func TestDelayed(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 3) {
@@ -271,7 +272,7 @@ func TestDelayed(t *testing.T) {
 		x, first := &sums{}, 0
 		delayed(r, 400, 25, func(e *event.Example, told []float64) {
 			if s.classes > 2 && len(told) < 3 {
-				first++ // from before there were as many classes
+				first++ // predicted before there were as many classes
 			}
 			if len(told) == 1 && s.classes > 2 {
 				told = []float64{-told[0], told[0]}
@@ -289,7 +290,7 @@ func TestDelayed(t *testing.T) {
 			t.Errorf("%v: log-loss %v, of what was predicted %v", s, got.Total.LogLoss, x.logLoss)
 		}
 	}
-	// Of labels that come at once the same is learned.
+	// Without a delay the learner learns the same.
 	for _, s := range usual() {
 		plain, later := newRun(t, s, 53), newRun(t, s, 53)
 		for range 300 {
@@ -303,7 +304,7 @@ func TestDelayed(t *testing.T) {
 	}
 }
 
-// TestDelayedNumbers is testDelayed for targets.
+// TestDelayedNumbers is TestDelayed for targets.
 func TestDelayedNumbers(t *testing.T) {
 	for _, s := range settings(t, 4) {
 		if s.classes > 0 || s.c.Optimizer == "irls" {
@@ -312,7 +313,7 @@ func TestDelayedNumbers(t *testing.T) {
 		r := newRun(t, s, 59)
 		absolute, n := 0.0, 0
 		delayed(r, 400, 25, func(e *event.Example, told []float64) {
-			if n++; n > 26 { // before any target nothing is predicted
+			if n++; n > 26 { // there are no predictions before the first target
 				absolute += math.Abs(told[0] - e.Target)
 			}
 		})
@@ -327,7 +328,7 @@ func TestDelayedNumbers(t *testing.T) {
 	}
 }
 
-// TestTargetUnit: targets in another unit give predictions in that unit.
+// TestTargetUnit checks that targets in another unit give predictions in that unit.
 func TestTargetUnit(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 5) {
@@ -362,7 +363,7 @@ func TestTargetUnit(t *testing.T) {
 	}
 }
 
-// TestFieldUnits: numbers in other units give the same predictions.
+// TestFieldUnits checks that numbers in other units give the same predictions.
 func TestFieldUnits(t *testing.T) {
 	for _, s := range usual() {
 		plain, scaled := newRun(t, s, 67), newRun(t, s, 67)
@@ -377,7 +378,7 @@ func TestFieldUnits(t *testing.T) {
 	}
 }
 
-// TestOutliers: a few readings that are a million times as large cost little.
+// TestOutliers checks that a few readings a million times too large cost little.
 func TestOutliers(t *testing.T) {
 	for _, s := range usual() {
 		lost := func(outliers bool) (loss float64) {
@@ -408,8 +409,8 @@ func TestOutliers(t *testing.T) {
 	}
 }
 
-// TestHalfLife: what was learned before is forgotten sooner with a half-life, if the truth turns around. Without one less is
-// lost where it stays.
+// TestHalfLife checks that a half-life forgets faster after a change of concept, and that no half-life loses less
+// without a change.
 func TestHalfLife(t *testing.T) {
 	lost := func(halfLife float64, turns bool) (n int) {
 		c := online.DefaultConfig()
@@ -432,8 +433,8 @@ func TestHalfLife(t *testing.T) {
 	}
 }
 
-// TestMissing: a number that is declared missing is predicted from the others, one that silently reads 0 misleads. An event
-// of which all is missing gets about what is most frequent.
+// TestMissing checks that a number that is declared missing is predicted from the others, and that one that silently
+// reads 0 misleads. An event without any fields is predicted as about the most frequent class.
 func TestMissing(t *testing.T) {
 	for _, s := range usual() {
 		r := newRun(t, s, 79)
@@ -483,7 +484,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// columnEvents returns events of columns without fields, of which each class has its own among those that all have.
+// columnEvents returns events of columns without fields. Each class has its own columns besides the shared ones.
 func columnEvents(n int, column func(i int) uint32) (events []*event.Example, schema *event.Schema) {
 	schema = event.NewSchema(32, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
@@ -500,7 +501,7 @@ func columnEvents(n int, column func(i int) uint32) (events []*event.Example, sc
 	return events, schema
 }
 
-// TestHugeDimension: columns may be numbers up to 2^32-1. Only their order counts.
+// TestHugeDimension checks that columns may be numbers up to 2^32-1, and that only their order matters.
 func TestHugeDimension(t *testing.T) {
 	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl"} {
 		c := online.DefaultConfig()
@@ -527,7 +528,7 @@ func TestHugeDimension(t *testing.T) {
 	}
 }
 
-// TestUnseenColumns: a prediction of columns that were never learned is that of the others.
+// TestUnseenColumns checks that columns that were never learned do not change a prediction.
 func TestUnseenColumns(t *testing.T) {
 	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl", "arow", "dropout-descent"} {
 		c := online.DefaultConfig()

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests what must be equal to the bit.
+// This file tests what must have equal bits.
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	input "blankout/stream"
 )
 
-// TestTable holds every setting to what all settings have in common. Three learners meet the same events: one of them
-// restarts on the way, and another one is looked at by every means between the events.
+// TestTable tests every setting for the properties that all settings share. Three learners get the same events. One of
+// them restarts in between, and one is inspected in every way between the events.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 0) {
@@ -69,7 +69,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// look uses everything of a learner that must change nothing, with an event to come and with others.
+// look uses everything of a learner that must not change it, with the next event and with others.
 func (r *run) look(others *feed, e *event.Example) {
 	x := others.next()
 	x.label = ""
@@ -85,7 +85,7 @@ func (r *run) look(others *feed, e *event.Example) {
 	r.blocks()
 }
 
-// ignored has a learner meet an event of weight 0.
+// ignored gives a learner an event of weight 0.
 func (r *run) ignored(e *event.Example) {
 	r.t.Helper()
 	before := r.blocks()
@@ -98,7 +98,8 @@ func (r *run) ignored(e *event.Example) {
 	sameState(r.t, "an event of weight 0", before, r.blocks())
 }
 
-// served compares the prediction with what the snapshot scores, the model in the blocks, and a restored learner.
+// served compares the prediction with the scores of the snapshot, of the model in the blocks, and of a restored
+// learner.
 func (r *run) served(e *event.Example) {
 	r.t.Helper()
 	e.Label = event.Unlabeled
@@ -108,7 +109,7 @@ func (r *run) served(e *event.Example) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if want := score(snapshot, e); !near(got, want, 1e-12) { // which may add in another order
+	if want := score(snapshot, e); !near(got, want, 1e-12) { // it may add in another order
 		r.t.Errorf("predicted %v, the snapshot scores %v", got, want)
 	}
 	if want := score(read, e); !sameScores(want, score(snapshot, e)) {
@@ -125,7 +126,7 @@ func (r *run) served(e *event.Example) {
 	sameState(r.t, "restored", blocks, restored.blocks())
 }
 
-// refused has a learner meet events that it must refuse: they are counted and change no model.
+// refused gives a learner events that it must reject: they are counted and do not change the model.
 func (r *run) refused(e *event.Example) {
 	r.t.Helper()
 	before, was := r.blocks(), r.Report()
@@ -158,7 +159,7 @@ func (r *run) refused(e *event.Example) {
 	if counted != now.Refused {
 		r.t.Errorf("%d refused by reasons, %d in all", counted, now.Refused)
 	}
-	// Nothing else has changed: a learner of the state before predicts the same after more events.
+	// Nothing else has changed: a learner restored from before predicts the same after more events.
 	other := restore(r.t, r.c, before)
 	for range 50 {
 		e := r.next()
@@ -189,8 +190,8 @@ func TestEveryRestart(t *testing.T) {
 	}
 }
 
-// TestLongRun goes beyond the events in which all is new: averages begin anew, alarms are raised, mixture weights come into
-// force at other times. It restarts and looks seldom, and ends in a concept that has turned around.
+// TestLongRun runs for longer than the initial phase: averages restart, alarms are raised, and mixture weights take
+// effect at other times. It restarts and inspects seldom, and ends after a change of concept.
 func TestLongRun(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {
@@ -220,7 +221,7 @@ func TestLongRun(t *testing.T) {
 	}
 }
 
-// TestThreads reads the same file decoded in turn and ahead, by several goroutines, in batches.
+// TestThreads reads the same file with sequential decoding and with several decoding goroutines, in batches.
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {
@@ -230,7 +231,7 @@ func TestThreads(t *testing.T) {
 			var text []byte
 			for i := range 3000 {
 				x := f.next()
-				if i >= 1000 { // a field and its categories that come later
+				if i >= 1000 { // a field and its categories that appear later
 					x.set("later", fmt.Sprintf("%q", fmt.Sprint("l", i%7)))
 				}
 				text = append(append(text, x.json(nil)...), '\n')
@@ -240,7 +241,7 @@ func TestThreads(t *testing.T) {
 				t.Fatal(err)
 			}
 			var want []event.Block
-			for _, threads := range []int{0, 1, 2, 5} { // 0: in turn
+			for _, threads := range []int{0, 1, 2, 5} { // 0 means sequential
 				got := learnFile(t, s, path, threads).blocks()
 				if want == nil {
 					want = got
@@ -278,7 +279,7 @@ func learnFile(t *testing.T, s setting, path string, threads int) *learner {
 	}
 }
 
-// TestFieldOrder: the order of the fields in a JSON object decides nothing.
+// TestFieldOrder checks that the order of the fields in a JSON object does not matter.
 func TestFieldOrder(t *testing.T) {
 	for _, s := range usual() {
 		t.Run(s.String(), func(t *testing.T) {
@@ -288,7 +289,7 @@ func TestFieldOrder(t *testing.T) {
 				x := a.feed.next()
 				y := b.feed.next()
 				order := r.Perm(len(y.names))
-				if i == 0 { // fields are numbered as they come
+				if i == 0 { // fields are numbered by first appearance
 					order = nil
 				}
 				p, q := slices.Clone(a.learn(a.in.event(x))), slices.Clone(b.learn(b.in.decode(y.json(order))))
@@ -300,7 +301,7 @@ func TestFieldOrder(t *testing.T) {
 	}
 }
 
-// TestSnapshotHolds: a snapshot does not change while learning goes on.
+// TestSnapshotHolds checks that learning does not change a snapshot.
 func TestSnapshotHolds(t *testing.T) {
 	for _, s := range usual() {
 		r := newRun(t, s, 17)
@@ -323,10 +324,10 @@ func TestSnapshotHolds(t *testing.T) {
 	}
 }
 
-// TestUnlabeled: an event without a label moves no weight, and is counted. With unlabeled_weight it makes later steps
-// shorter.
+// TestUnlabeled checks that an event without a label changes no weight, and is counted. With unlabeled_weight it makes
+// later steps shorter.
 func TestUnlabeled(t *testing.T) {
-	// Nor does it move a scale, however large its numbers are.
+	// Large numbers in unlabeled events do not change a scale either.
 	for _, mode := range []string{"auto", "all", "scale"} {
 		c := online.DefaultConfig()
 		c.Optimizer, c.Noise, c.Standardize, c.Presence, c.MissingPolicy, c.Stuck = "adagrad", "dropout:0.3", mode, "none", "none", "off"

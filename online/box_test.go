@@ -1,6 +1,6 @@
 package online_test
 
-// This file has what most tests of the whole learner use: learners, the settings that they are tried with, and comparisons.
+// This file holds the helpers of most tests of the whole learner: learners, their settings, and comparisons.
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"blankout/online/watch"
 )
 
-// learner is a Learner with its settings and its Schema. What its own methods return a test may keep.
+// learner is a Learner with its settings and its Schema. Tests may keep the results of its methods.
 type learner struct {
 	*online.Learner
 	t      testing.TB
@@ -25,7 +25,7 @@ type learner struct {
 	schema *event.Schema
 }
 
-// start returns a learner, or skips the test under the race detector.
+// start returns a learner. Under the race detector it skips the test.
 func start(t testing.TB, c online.Config, s *event.Schema) *learner {
 	t.Helper()
 	longtest.NotRaced(t)
@@ -42,7 +42,7 @@ func streamed(t testing.TB, c online.Config, classes int) *learner {
 	return start(t, c, synthetic.StreamSchema(classes))
 }
 
-// learn learns an event and returns the scores from before, nil if the event is refused.
+// learn learns an event and returns the scores before it, or nil if the event is rejected.
 func (l *learner) learn(e *event.Example) []float64 {
 	p := l.Learn(e, nil)
 	if p.Refused {
@@ -54,7 +54,7 @@ func (l *learner) learn(e *event.Example) []float64 {
 // scores returns the scores of an event.
 func (l *learner) scores(e *event.Example) []float64 { return slices.Clone(l.Predict(e).Scores) }
 
-// arrive returns the prediction that is kept for an event whose label will come later.
+// arrive returns the stored prediction of an event whose label arrives later.
 func (l *learner) arrive(e *event.Example) *online.Prediction {
 	p := l.Predict(e)
 	p.Scores = slices.Clone(p.Scores)
@@ -74,7 +74,7 @@ func (l *learner) wrong(scores []float64, e *event.Example) bool {
 // model returns the published model.
 func (l *learner) model() *model.Linear { return l.Snapshot().Model() }
 
-// savedWarnings returns the warnings of the state.
+// savedWarnings returns the warnings that the saved state gives.
 func (l *learner) savedWarnings(settings online.Fingerprint) []watch.Warning {
 	return l.Snapshot().Warnings(settings)
 }
@@ -85,10 +85,10 @@ func (l *learner) blocks() []event.Block {
 	return blocksOf(l.t, l.Learner)
 }
 
-// restored returns a learner of the state and the same settings.
+// restored returns a learner restored from the state with the same settings.
 func (l *learner) restored() *learner { return l.restoredWith(l.c) }
 
-// restoredWith returns a learner of the state and other settings.
+// restoredWith returns a learner restored from the state with other settings.
 func (l *learner) restoredWith(c online.Config) *learner {
 	l.t.Helper()
 	return restore(l.t, c, l.blocks())
@@ -108,15 +108,15 @@ func restore(t testing.TB, c online.Config, blocks []event.Block) *learner {
 // setting is a row of the table of settings.
 type setting struct {
 	c       online.Config
-	classes int // 0: regression
+	classes int // 0 means regression
 }
 
 func (s setting) String() string {
 	return fmt.Sprint(s.c.Optimizer, "/", s.c.Loss, "/", s.c.Noise, "/", s.classes)
 }
 
-// settings returns optimizers, losses, noises and numbers of classes, so many that any two values that go together do in
-// one. A test of less than all gives a number of its own, by which it takes others.
+// settings returns combinations of optimizers, losses, noises and numbers of classes. They are enough to include any
+// two compatible values together. In short mode each test uses a part of them, chosen by its number.
 func settings(t *testing.T, test int) (out []setting) {
 	all := paired()
 	if len(all) < 60 {
@@ -198,7 +198,7 @@ func paired() (out []setting) {
 	return out
 }
 
-// usual are the default settings for two classes, three and regression.
+// usual returns the default settings for two classes, three classes and regression.
 func usual() []setting {
 	numbers := online.DefaultConfig()
 	numbers.Loss = "squared"
@@ -213,7 +213,7 @@ type run struct {
 	feed *feed
 }
 
-// newRun returns a learner of the settings and the events of a seed.
+// newRun returns a learner with the settings, and the events of a seed.
 func newRun(t *testing.T, s setting, seed uint64) *run {
 	t.Helper()
 	r := &run{t: t, in: newReader(t, s), feed: newFeed(seed, s.classes)}
@@ -224,17 +224,17 @@ func newRun(t *testing.T, s setting, seed uint64) *run {
 // next returns the next event, decoded.
 func (r *run) next() *event.Example { return r.in.event(r.feed.next()) }
 
-// step learns the next event and returns the scores from before.
+// step learns the next event and returns the scores before it.
 func (r *run) step() []float64 { return r.learn(r.next()) }
 
-// restart replaces the learner by one that its state restores. The decoder goes on with the saved Schema.
+// restart replaces the learner by one restored from its state. The decoder continues with the saved Schema.
 func (r *run) restart() {
 	r.t.Helper()
 	r.learner = r.restored()
 	r.in.follow(r.schema)
 }
 
-// sameState fails the test unless two learners are equal to the bit.
+// sameState fails the test unless two learners have equal bits.
 func sameState(t *testing.T, what string, a, b []event.Block) {
 	t.Helper()
 	names := func(blocks []event.Block) (out []string) {
@@ -257,12 +257,12 @@ func sameState(t *testing.T, what string, a, b []event.Block) {
 	}
 }
 
-// near reports whether scores are equal but for a relative difference.
+// near reports whether scores are equal up to a relative difference.
 func near(a, b []float64, tolerance float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) <= tolerance*(1+math.Abs(y)) })
 }
 
-// sameScores reports whether scores are equal to the bit.
+// sameScores reports whether scores have equal bits.
 func sameScores(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) })
 }

@@ -12,7 +12,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// What two configurations say in other words is the same; a difference names the key.
+// Two configurations that differ only in spelling have the same fingerprint. A difference names the key.
 func TestFingerprintInOtherWords(t *testing.T) {
 	c := online.DefaultConfig()
 	s := event.NewSchema(4, nil, 2)
@@ -31,8 +31,8 @@ func TestFingerprintInOtherWords(t *testing.T) {
 	}
 }
 
-// At the bounds of the learning rate and the cost every rule stays within numbers; beyond
-// them a configuration is refused with its bound.
+// At the limits of the learning rate and the cost every rule keeps its numbers finite. Beyond the limits the
+// configuration is rejected with the limit.
 func TestBounds(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -71,7 +71,7 @@ func TestBounds(t *testing.T) {
 						for range 100 {
 							l.Learn(s.Next(), nil)
 						}
-						m := l.Snapshot().Model() // which cannot be made of what is no number
+						m := l.Snapshot().Model() // the model exists only if its numbers are finite
 						for range 20 {
 							if score := m.Score(s.Next(), make([]float64, 2))[0]; score-score != 0 {
 								t.Errorf("%s, %s, eta %v, c %v, %s: score %v", rule, name, eta, cost, intercept, score)

@@ -14,7 +14,7 @@ import (
 	"blankout/online"
 )
 
-// correctedConfigs are settings with experts that correct the levels.
+// correctedConfigs returns settings with experts that correct the levels.
 func correctedConfigs(classes int) map[string]online.Config {
 	all := map[string]online.Config{}
 	for name, set := range map[string]func(*online.Config){
@@ -38,8 +38,8 @@ func correctedConfigs(classes int) map[string]online.Config {
 	return all
 }
 
-// drawn draws readings of which some are missing, declared or left out, and some read something else; some events have no
-// label, some another weight.
+// drawn returns a stream whose events have missing readings, declared or omitted, wrong readings, missing labels and
+// different weights.
 func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 	s, draw := readingsOf(seed, classes)
 	if classes > 2 {
@@ -77,9 +77,9 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 	}
 }
 
-// With experts that correct the levels the model of a Snapshot says what Predict does, and a restart at any event changes no
-// bit of what follows: of two classes, of several that come late, of numbers; whatever events lack, and where labels come
-// later than their events.
+// With experts that correct the levels, the model of a Snapshot predicts the same as Predict, and a restart at any
+// event changes no bits. It holds for two classes, several late classes and numbers, for events with any missing fields
+// and for delayed labels.
 func TestCorrected(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 4, 0} {
@@ -119,7 +119,7 @@ func TestCorrected(t *testing.T) {
 	}
 }
 
-// agree says where the Snapshot and Predict say different things of an event.
+// agree returns an error if the Snapshot and Predict disagree about an event.
 func agree(t *testing.T, l *online.Learner, e *event.Example) {
 	t.Helper()
 	m := l.Snapshot().Model()
@@ -132,7 +132,8 @@ func agree(t *testing.T, l *online.Learner, e *event.Example) {
 	}
 }
 
-// rings draws events whose class is how far two numbers are off their means, which no line tells.
+// rings returns a stream whose class depends on the distance of two numbers from their means, which no linear model can
+// learn.
 func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
 	s := event.NewSchema(10, []string{"in", "out"}, 2)
 	var ids []uint16
@@ -150,8 +151,8 @@ func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
 	}
 }
 
-// Experts rest where they gain nothing, and then have no part in answers; when they gain again they come back. What they have
-// gained is more than they cost.
+// Experts that gain nothing rest and do not affect predictions. They return when they gain again. Their gain exceeds
+// their loss.
 func TestCorrectedRest(t *testing.T) {
 	flat := true
 	s, draw := rings(5, &flat)
@@ -193,8 +194,8 @@ func TestCorrectedRest(t *testing.T) {
 	}
 }
 
-// Experts are judged by what they said when an event came, if its label comes later: events that lack a number for
-// themselves, apart from whole ones.
+// With delayed labels experts are judged by their predictions at arrival, separately for events with missing numbers
+// and for complete ones.
 func TestCorrectedPrior(t *testing.T) {
 	flat := false
 	for _, good := range [2][2]bool{{true, false}, {false, true}} {
@@ -210,13 +211,13 @@ func TestCorrectedPrior(t *testing.T) {
 			p := l.Predict(e)
 			prior := online.Prediction{Scores: slices.Clone(p.Scores), Lanes: slices.Clone(p.Lanes)}
 			for i := range prior.Lanes {
-				if i >= 2 { // behind the iterate and the average of the level
+				if i >= 2 { // after the iterate and the average of the level
 					if prior.Lanes[i] = -4; (e.Label == 1) == good[kind] {
 						prior.Lanes[i] = 4
 					}
 				}
 			}
-			l.Learn(draw(), nil) // so that it is an earlier one
+			l.Learn(draw(), nil) // to make it an earlier one
 			l.Learn(e, &prior)
 		}
 		if whole, lacking := l.Corrected(false), l.Corrected(true); good[0] != (whole > 0.5) || good[1] != (lacking > 0.5) {
@@ -225,7 +226,7 @@ func TestCorrectedPrior(t *testing.T) {
 	}
 }
 
-// Classes of few events share an output, with experts as without.
+// Classes with few events share an output, with and without experts.
 func TestCorrectedYoungClasses(t *testing.T) {
 	s, r := manyClasses(4), rand.New(rand.NewPCG(2, 2))
 	online.TakeMoreClasses(s.schema)
@@ -260,8 +261,8 @@ func TestCorrectedYoungClasses(t *testing.T) {
 	}
 }
 
-// After an exact solution with splines has been taken over it predicts as the solution does: the splines are the experts', and
-// these answer alone until others have been better.
+// An adopted exact solution with splines predicts as the solution does: its splines belong to the experts, which answer
+// alone until others have proved better.
 func TestCorrectedAdopts(t *testing.T) {
 	flat := false
 	for _, name := range []string{"", "squared"} {
@@ -300,7 +301,7 @@ func TestCorrectedAdopts(t *testing.T) {
 	}
 }
 
-// Many classes of few events each are told apart by their means, and as before after a restart; the Snapshot says the same.
+// Many classes with few events each are classified by their means, the same after a restart and in the Snapshot.
 func TestCorrectedManyClasses(t *testing.T) {
 	t.Parallel()
 	const classes, numbers = 40, 12

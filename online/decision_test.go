@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests what scores mean: calibration, the positive class and its threshold.
+// This file tests the meaning of scores: calibration, the positive class and its threshold.
 
 import (
 	"blankout/internal/event"
@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// Of two classes that are no usual pair the rarer of the first 1,000 is the positive one, a
-// restart keeps it, and what is named changes measures and the side of the threshold, and
-// neither weights nor scores.
+// For two classes that are not a usual pair, the rarer one among the first 1,000 events becomes positive, and a restart
+// keeps it. Naming the positive class changes measures and the side of the threshold, but not weights or scores.
 func TestPositive(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise, c.Threshold, c.CovarianceMaxFields = "none", 0.8, 0
@@ -54,7 +53,7 @@ func TestPositive(t *testing.T) {
 	if p.Positive != "usual" || q.Positive != "rare" || math.Abs(p.Binary.AUC()-q.Binary.AUC()) > 1e-9 || p.Binary.AveragePrecision() < .85 || q.Binary.AveragePrecision() > .7 {
 		t.Errorf("%s %v %v, %s %v %v", p.Positive, p.Binary.AUC(), p.Binary.AveragePrecision(), q.Positive, q.Binary.AUC(), q.Binary.AveragePrecision())
 	}
-	// The threshold of .8 is that of the positive class.
+	// The threshold .8 is that of the positive class.
 	for _, l := range []*learner{usual, rare} {
 		h, positiveName := l.model(), l.Report().Positive
 		for _, f := range []float64{-2, -1, 0, 1, 2} {
@@ -67,8 +66,7 @@ func TestPositive(t *testing.T) {
 	}
 }
 
-// The forecast of the error where nothing is missing is of the class that is answered: that of
-// the calibrated probability.
+// The forecast of the error without missing fields is that of the predicted class by the calibrated probability.
 func TestForecastOfCalibrated(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.Calibrate, c.Threshold = "hinge", "dropout:0.3", "on", 0.8
@@ -84,7 +82,7 @@ func TestForecastOfCalibrated(t *testing.T) {
 	}
 }
 
-// mislabeled draws an event of a clear class, whose label is turned over with a probability.
+// mislabeled draws an event with a clear class, and flips its label with a probability.
 func mislabeled(r *rand.Rand, share float64) *event.Example {
 	x, y := 6*r.Float64()-3, 6*r.Float64()-3
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
@@ -94,9 +92,9 @@ func mislabeled(r *rand.Rand, share float64) *event.Example {
 	return e
 }
 
-// Where one label in ten is wrong, "auto" finds the link that says so: the loss comes down, the published model says
-// what the learner says, and a restart goes on to the bit. "off" has none, nor has a member of a group; weights are
-// the same whatever is set.
+// If one label in ten is wrong, "auto" finds a link for that: the loss decreases, the published model predicts the same
+// as the learner, and a restart changes no bits. There is no link with "off" or in a group member. The setting does not
+// change weights.
 func TestLinkOfWrongLabels(t *testing.T) {
 	learners := map[string]*learner{}
 	for _, calibrate := range []string{"off", "auto", "on"} {
@@ -141,7 +139,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	if auto.restoredWith(c).model().Link != nil {
 		t.Error("with calibrate off there is a link")
 	}
-	// Nor is there one where scores are log-odds, or are bent on purpose.
+	// Scores that are log-odds, or that are transformed on purpose, get no link either.
 	clear := func(e *event.Example, r *rand.Rand) *event.Example {
 		e.Label = 0
 		if x := e.Features.Value; r.Float64() < 1/(1+math.Exp(-x[0]-x[1])) {

@@ -16,8 +16,8 @@ import (
 	"blankout/stream/record"
 )
 
-// readings are events of three classes with correlated numbers: sensors, each of which a few
-// causes move, or a picture of eight by eight pixels, most of them 0, in patches of two by two.
+// readings are events of three classes with correlated numbers: sensors that depend on a few causes, or an image of
+// eight by eight pixels, mostly 0, whose groups are patches of two by two.
 type readings struct {
 	r       *rand.Rand
 	picture bool
@@ -32,7 +32,7 @@ func (s *readings) numbers() int {
 	return 16
 }
 
-// group returns which patch, or which four sensors, a number is of.
+// group returns the patch, or the group of four sensors, of a number.
 func (s *readings) group(i int) int {
 	if s.picture {
 		return i/16*4 + i%8/2
@@ -50,7 +50,7 @@ func (s *readings) next() (class int, x []float64) {
 		}
 		return class, x
 	}
-	// A stroke of a slope that the class has, somewhere.
+	// A stroke at a random place, with a slope that depends on the class.
 	slope, at := []float64{0, 0.6, -0.6}[class]+0.12*s.r.NormFloat64(), 3.5+1.2*s.r.NormFloat64()
 	width := 0.7 + 0.5*s.r.Float64()
 	for row := range 8 {
@@ -63,7 +63,7 @@ func (s *readings) next() (class int, x []float64) {
 	return class, x
 }
 
-// line writes an event in a format.
+// line formats an event.
 func line(format string, class int, x []float64) []byte {
 	var b strings.Builder
 	if format == "svmlight" {
@@ -89,13 +89,12 @@ func line(format string, class int, x []float64) []byte {
 	return []byte(b.String() + "}")
 }
 
-// lost holds by format the errors where numbers have died silently and where it was declared, at each share.
+// lost holds the errors of a format with silently dead and with declared numbers, at each share.
 type lost struct{ silent, declared [3]float64 }
 
 var deadShares = [3]float64{0.3, 0.5, 0.7}
 
-// declaredErrors learns and answers events some of whose numbers, or groups of them, have died.
-// It fills in so many numbers at most.
+// declaredErrors learns events, and predicts events with dead numbers or groups. At most filled numbers are imputed.
 func declaredErrors(t *testing.T, format string, picture, groups bool, filled int) (out lost) {
 	c := record.DefaultConfig()
 	c.Format, c.Label, c.Classes = format, "label", []string{"0", "1", "2"}
@@ -174,7 +173,8 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 
 const deadEvents = 1000
 
-// kill returns an event some of whose numbers read what dead ones do, and one that declares the same missing.
+// kill returns an event with dead numbers, which read their dead values, and one that declares the same numbers
+// missing.
 func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *event.Example) {
 	silent, declared = &event.Example{Weight: 1}, &event.Example{Weight: 1, Declared: true}
 	for i, column := range e.Features.Index {
@@ -205,7 +205,7 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 		slices.Sort(declared.Missing)
 		return silent, declared
 	}
-	for column, dead := range dead { // those that are 0 have died, too
+	for column, dead := range dead { // numbers that are 0 have died too
 		if dead && m.Missing.ReadsZero(uint32(column)) {
 			declared.MissingColumns = append(declared.MissingColumns, uint32(column))
 		}
@@ -215,9 +215,8 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 	return silent, declared
 }
 
-// Knowing what is missing never hurts: what is declared missing is answered at least as well as if it had
-// died silently, at every share, of numbers and of groups, in every format. A text format
-// of a table answers it as well as one with names.
+// Declaring what is missing never hurts: such events are predicted at least as well as after silent death, at every
+// share, for numbers and for groups, in every format. A text format of a table is as good as one with names.
 func TestDeclared(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

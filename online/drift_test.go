@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests what becomes of a stream whose truth changes, what a learner forecasts, and which labels it takes for wrong.
+// This file tests changes of concept, forecasts, and the detection of wrong labels.
 
 import (
 	"blankout/internal/event"
@@ -13,10 +13,10 @@ import (
 	"testing"
 )
 
-// The detector keeps quiet while nothing changes and sees the classes exchanged.
+// The detector raises no alarm without a change, and detects exchanged classes.
 func TestDriftDetected(t *testing.T) {
 	c := online.DefaultConfig()
-	c.Optimizer, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the rest would adapt by itself
+	c.Optimizer, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the other settings would adapt without it
 	final := map[string]float64{}
 	for _, c.OnDrift = range []string{"log", "forget", "expert"} {
 		l, s := streamed(t, c, 2), synthetic.NewStream(21, 2)
@@ -42,7 +42,7 @@ func TestDriftDetected(t *testing.T) {
 	}
 }
 
-// With t-logistic regression wrong labels have little influence.
+// In t-logistic regression wrong labels have little influence.
 func TestMislabeled(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.MislabeledBelow = "t-logistic:1.7", "none", 0.3
@@ -50,7 +50,7 @@ func TestMislabeled(t *testing.T) {
 	found, wrong, suspects := 0, 0, 0
 	for i := range 6000 {
 		e := s.Next()
-		// Make the classes easy to tell, and then one label of ten wrong.
+		// Make the classes easy to separate, then flip one label in ten.
 		e.Features.Value[0] = 20 * float64(e.Label)
 		flipped := r.IntN(10) == 0
 		if flipped {
@@ -75,7 +75,7 @@ func TestMislabeled(t *testing.T) {
 	}
 }
 
-// The forecast against what deletion really does to the published weights.
+// Compares the forecast with the actual effect of deletion on the published weights.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 3} {
@@ -124,8 +124,8 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// flipped learns 10,500 events of ten normal features whose labels are exchanged at event 10,000, and returns the error
-// from the 200th to the 500th event after that, in percent.
+// flipped learns 10,500 events with ten normal features whose labels are exchanged at event 10,000. It returns the
+// error between the 200th and the 500th event after that, in percent.
 func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong float64, l *learner) {
 	t.Helper()
 	const features = 10
@@ -167,7 +167,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 	return wrong, l
 }
 
-// After an abrupt change the default predicts well again within some hundred events, restarts or not.
+// After an abrupt change the default predicts well again within a few hundred events, with or without restarts.
 func TestAbruptDrift(t *testing.T) {
 	t.Parallel()
 	wrong := map[string]float64{}
@@ -192,7 +192,7 @@ func TestAbruptDrift(t *testing.T) {
 	}
 }
 
-// After the first pass over a finite set an alarm changes nothing.
+// After the first pass over a finite set an alarm has no effect.
 func TestDriftAfterThePass(t *testing.T) {
 	var scores [2]float64
 	for i, onDrift := range []string{"forget", "log"} {

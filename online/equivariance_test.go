@@ -15,7 +15,7 @@ import (
 	"blankout/online"
 )
 
-// regression returns a learner of two numbers under a loss, with or without the experts beside the levels.
+// regression returns a learner of two numbers with a loss, with or without the experts.
 func regression(t *testing.T, lossName, rule string) *online.Learner {
 	t.Helper()
 	c := online.DefaultConfig()
@@ -32,19 +32,19 @@ func regression(t *testing.T, lossName, rule string) *online.Learner {
 	return l
 }
 
-// numberEvent returns an event; its target is 3 + 2x - z + noise.
+// numberEvent returns an event with the target 3 + 2x - z + noise.
 func numberEvent(r *rand.Rand) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
 	return &event.Example{Target: 3 + 2*x - z + 0.3*r.NormFloat64(), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, z}}, Field: []uint16{1, 2}}
 }
 
-// predicted returns what the published model predicts for an event.
+// predicted returns the prediction of the published model for an event.
 func predicted(l *online.Learner, e *event.Example) float64 {
 	m := l.Snapshot().Model()
 	return m.Value(m.Score(e, make([]float64, 1))[0])
 }
 
-// A regression is equivariant: targets a y + b give predictions a times as large plus b, from the second event on.
+// Regression is equivariant: targets a y + b give predictions a times as large plus b, from the second event on.
 func TestRegressionIsEquivariant(t *testing.T) {
 	longtest.NotRaced(t)
 	for h, rule := range []string{"auto", "adagrad"} {
@@ -87,7 +87,7 @@ func TestRegressionIsEquivariant(t *testing.T) {
 	}
 }
 
-// What the first targets are, and how near to 0, decides nothing once the second has come.
+// From the second target on, the size of the first targets does not matter.
 func TestSecondTargetIsPredicted(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute"} {
 		for _, start := range []float64{0.09, 0.11, 0, 1e-9, 43, -1e6} {
@@ -105,7 +105,7 @@ func TestSecondTargetIsPredicted(t *testing.T) {
 	}
 }
 
-// Outliers among the targets, wherever they come and up to one in a hundred, cost next to nothing.
+// Outliers among the targets, at any place and up to one in a hundred, cost almost nothing.
 func TestOutliersAmongTargets(t *testing.T) {
 	longtest.NotRaced(t)
 	first := func(n int, y float64) func(i int) []float64 {
@@ -174,7 +174,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 	}
 }
 
-// A stream whose targets change their unit is followed, and zeros among rare sales are no reason to forget the sales.
+// The learner follows targets that change their unit. Zeros among rare sales do not make it forget the sales.
 func TestTargetsThatChange(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -1,6 +1,6 @@
 package online_test
 
-// This file compares what a learner says of its objective with the formula.
+// This file compares Evaluate with the formula of the objective.
 
 import (
 	"context"
@@ -38,8 +38,8 @@ func (f *fileOf) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// Evaluate agrees with the objective's formula and with what the published model
-// answers, on one thread and on three to the bit.
+// Evaluate agrees with the formula of the objective and with the predictions of the published model, with the same bits
+// for one and for three threads.
 func TestEvaluate(t *testing.T) {
 	const n = 650
 	for _, classes := range []int{2, 3} {
@@ -73,8 +73,8 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// objectiveByHand is |w|^2 + c sum loss over the published model, of the features
-// as they are, and the error of what it answers.
+// objectiveByHand returns |w|^2 + c sum loss for the published model with clean features, and the error of its
+// predictions.
 func objectiveByHand(l *learner, c online.Config, s *synthetic.Stream, n int) (objective, wrong float64) {
 	m := l.model()
 	sumsq := make([]float64, m.Outputs)

@@ -8,8 +8,7 @@ import (
 	"blankout/online"
 )
 
-// A Learner for two classes, fed by hand. The first two columns say the same;
-// the third says a little less.
+// A Learner for two classes, fed from code. The first two columns are equal, and the third says a little less.
 func Example() {
 	schema := event.NewSchema(4, []string{"fine", "broken"}, 2)
 	config := online.DefaultConfig()

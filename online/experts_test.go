@@ -9,8 +9,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// The level that is named as the one that answers has the largest share, and never none: what numbers
-// add corrects the mixture of the levels, and is shown as that.
+// The named answering level has the largest share, and is never none. Corrections of the mixture by the expert of
+// numbers are shown as such.
 func TestExpertsOfCorrections(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	l := mustNew(t, online.DefaultConfig(), 2)
@@ -19,7 +19,7 @@ func TestExpertsOfCorrections(t *testing.T) {
 		e := synthetic.Drawn(r)
 		x := e.Features.Value[0]
 		if e.Label = 0; math.Abs(x) > 1 {
-			e.Label = 1 // a curve alone can say it
+			e.Label = 1 // only a curve can express it
 		}
 		l.Learn(e, nil)
 	}

@@ -15,17 +15,17 @@ import (
 	"blankout/online/synthetic"
 )
 
-// extremes makes events whose values, targets and weights are anything that is taken.
+// extremes makes events with extreme valid values, targets and weights.
 type extremes struct {
 	r     *rand.Rand
-	wild  float64 // share of the numbers that are of any size
+	wild  float64 // share of the numbers with extreme sizes
 	event event.Example
 }
 
 func (x *extremes) number() float64 {
 	switch {
 	case x.r.Float64() >= x.wild:
-		return math.Exp(3 + 2*x.r.NormFloat64()) // as amounts are
+		return math.Exp(3 + 2*x.r.NormFloat64()) // distributed like amounts
 	case x.r.IntN(2) == 0:
 		return math.Copysign(event.MaxMagnitude, x.r.NormFloat64())
 	}
@@ -52,8 +52,7 @@ func (x *extremes) next(classes int, counts bool) *event.Example {
 	return e
 }
 
-// Whatever is taken is learned without a number that is not finite: such a state cannot be
-// saved, and a learner that has it knows nothing any more.
+// Valid events never make a number infinite or NaN. Such a state could not be saved, and the learner would be useless.
 func TestNothingOverflows(t *testing.T) {
 	noises, scalings := []string{"none", "dropout:0.5"}, []string{"auto", "none"}
 	if longtest.Asked() {
@@ -70,7 +69,7 @@ func TestNothingOverflows(t *testing.T) {
 					if rule.Name == "irls" {
 						c.IRLSBatch = 40
 					}
-					if c.Check() != nil || (i+j+k+m)%2 > 0 { // a rule and a loss meet each noise and each scaling
+					if c.Check() != nil || (i+j+k+m)%2 > 0 { // each rule and loss is combined with each noise and each scaling
 						continue
 					}
 					if !longtest.Some(i+j/2+m, 2) {

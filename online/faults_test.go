@@ -18,8 +18,8 @@ func stuckConfig(how string) online.Config {
 	return c
 }
 
-// A field that is stuck is found, and is then missing: in
-// predictions, in the model of a Snapshot, and in what the fields that events usually have are counted by.
+// A stuck field is detected and is then missing: in predictions, in the model of a Snapshot, and in the counts of the
+// usual fields.
 func TestStuck(t *testing.T) {
 	s := synthetic.NewStuckStream(3, [2]string{"a", "word"})
 	l := newLearner(t, stuckConfig("missing"), s.Schema)
@@ -62,7 +62,7 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// stuckAlarms returns the alarms about fields that are stuck.
+// stuckAlarms returns the alarms about stuck fields.
 func stuckAlarms(l *online.Learner) (on []watch.FieldAlarm) {
 	for _, f := range l.Report().Health.Fields {
 		for _, a := range f.Alarms {
@@ -74,7 +74,8 @@ func stuckAlarms(l *online.Learner) (on []watch.FieldAlarm) {
 	return on
 }
 
-// Scales do not move while a field is stuck, nothing of its readings is learned, and it stays one that events usually have.
+// While a field is stuck, its scale does not change, its readings are not learned, and it still counts as a usual
+// field.
 func TestStuckIsNotLearned(t *testing.T) {
 	s := synthetic.NewStuckStream(6)
 	l := newLearner(t, stuckConfig("missing"), s.Schema)

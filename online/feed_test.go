@@ -1,6 +1,6 @@
 package online_test
 
-// This file makes events: JSON records of every kind of field, and the decoder that reads them.
+// This file makes events: JSON records with every kind of field, and their decoder.
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ func (x *row) set(name, value string) {
 	x.names, x.values = append(x.names, name), append(x.values, value)
 }
 
-// json writes the record with its fields in this order, nil for that of names.
+// json formats the record with its fields in this order, or in that of names for nil.
 func (x *row) json(order []int) []byte {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -55,17 +55,17 @@ func (x *row) json(order []int) []byte {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// feed makes rows. The class, or the target, is in every field.
+// feed makes rows. Every field depends on the class or the target.
 type feed struct {
 	r       *rand.Rand
-	classes int                                 // 0: targets
+	classes int                                 // 0 means targets
 	labels  func(class int) string              // JSON of a class
 	target  func(y float64) float64             // unit of the targets
 	value   func(name string, x float64) string // JSON of a number
 	nulls   float64                             // rate at which temp, volt and site are null
-	weights bool                                // other weights than 1
+	weights bool                                // weights other than 1
 	heavy   bool                                // a few events of weight 300
-	turned  bool                                // the opposite is true
+	turned  bool                                // the concept is reversed
 }
 
 func newFeed(seed uint64, classes int) *feed {
@@ -134,7 +134,7 @@ type reader struct {
 	n       int64
 }
 
-// recordsOf returns how the records of a setting are read.
+// recordsOf returns the record settings of a setting.
 func recordsOf(s setting) record.Config {
 	c := record.DefaultConfig()
 	c.Format, c.Weight, c.Text, c.Bits = "json", "weight", []string{"words"}, 12
@@ -150,7 +150,7 @@ func newReader(t *testing.T, s setting) *reader {
 	return r
 }
 
-// follow has the decoder go on with a Schema.
+// follow makes the decoder continue with a Schema.
 func (r *reader) follow(s *event.Schema) {
 	r.t.Helper()
 	var err error
@@ -172,7 +172,7 @@ func (r *reader) decode(text []byte) *event.Example {
 	return clone(e)
 }
 
-// clone returns an event that borrows nothing.
+// clone returns a deep copy of an event.
 func clone(e *event.Example) *event.Example {
 	out := *e
 	out.Features = e.Features.Clone()

@@ -12,8 +12,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// What is forecast of features, and of groups, half of which are gone is what the published model errs on fresh events, declared
-// and silent.
+// The forecast for half of the features, or groups, missing equals the error of the published model on new events,
+// declared and silent.
 func TestForecastAsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	s, next := synthetic.SilentStream(2)
@@ -30,7 +30,7 @@ func TestForecastAsMeasured(t *testing.T) {
 		t.Error("a second call returns another forecast")
 	}
 	r := rand.New(rand.NewPCG(3, 5))
-	// dies returns which columns of an event die, in whole groups or one by one.
+	// dies returns which columns of an event die, in whole groups or independently.
 	dies := func(columns []uint32, fields []uint16, groups bool) []bool {
 		dead, of := make([]bool, len(columns)), map[string]bool{}
 		for i, field := range fields {

@@ -9,9 +9,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// FTRL-Proximal against algorithm 1 of its paper, written down coordinate by
-// coordinate. Features have both penalties, the intercept the ridge if it is
-// penalized and otherwise none.
+// Compares FTRL-Proximal with algorithm 1 of its paper, coordinate by coordinate. Features have both penalties. The
+// intercept has the ridge if it is penalized, and otherwise none.
 func TestFTRLAgainstItsDefinition(t *testing.T) {
 	const l1, eta, columns = 0.4, 0.3, 60
 	for _, intercept := range []string{"free", "penalized", "none"} {
@@ -24,7 +23,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 			t.Fatal(err)
 		}
 		h0 := 2 / loss.Cost(of, c.C)
-		var z, squares [columns + 1]float64 // the intercept comes last
+		var z, squares [columns + 1]float64 // the intercept is last
 		weight := func(i int) float64 {
 			penalty, ridge := l1, h0
 			if i == columns {

@@ -11,9 +11,8 @@ import (
 	"blankout/online"
 )
 
-// The files testdata/golden_*.json hold problems and the weights that an
-// independent implementation of docs/mathematics.md reaches on them. In the
-// online cases the intercept is an ordinary coordinate, the last one.
+// The files testdata/golden_*.json hold problems and the weights of an independent implementation of
+// docs/mathematics.md. In the online cases the intercept is the last ordinary coordinate.
 type golden struct {
 	X     [][]float64
 	Y     []float64
@@ -66,8 +65,8 @@ func (g golden) example(i int) *event.Example {
 	return e
 }
 
-// plainConfig is a rule as the papers have it: no average, no standardizing, no
-// ridge but h0, no intercept of its own.
+// plainConfig configures a rule as in the papers: no average, no standardization, no ridge except h0, no separate
+// intercept.
 func plainConfig(rule string) online.Config {
 	c := online.DefaultConfig()
 	c.Loss, c.Optimizer = "logistic:quadratic-noising", rule

@@ -10,8 +10,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// By default dropout-descent takes the clean gradient under the quadratic noising penalty, and the noisy
-// one under other bounds.
+// By default dropout-descent uses the clean gradient with the quadratic noising penalty, and the noisy one with other
+// bounds.
 func TestNoisyGradientByBound(t *testing.T) {
 	scores := func(bound string, n online.NoisyGradient) (out []float64) {
 		c := online.DefaultConfig()
@@ -41,7 +41,7 @@ func TestNoisyGradientByBound(t *testing.T) {
 	}
 }
 
-// Elsewhere the key means nothing, and is refused by name.
+// Other rules reject the key.
 func TestNoisyGradientIsOfOneRule(t *testing.T) {
 	for _, c := range []struct {
 		rule string

@@ -12,8 +12,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// BenchmarkLearnGroups compares learning with noise of groups to the same with noise of
-// features, on events of sensors of eight readings each, together or not.
+// BenchmarkLearnGroups compares learning with noise of groups and with noise of features, on events of sensors with
+// eight readings each.
 func BenchmarkLearnGroups(b *testing.B) {
 	const sensors, width, n = 16, 8, 16 * 8
 	for _, classes := range []int{2, 6} {
@@ -64,8 +64,8 @@ func BenchmarkLearnGroups(b *testing.B) {
 	}
 }
 
-// A bank of both structures goes on from a checkpoint to the bit; what is expected may
-// change in between, as long as the levels stay.
+// Levels of both structures continue from a checkpoint with the same bits. The expected loss may change in between if
+// the levels stay the same.
 func TestGroupBankRestores(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {

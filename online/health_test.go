@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests the condition of fields and their alarms.
+// This file tests the health of fields and its alarms.
 
 import (
 	"blankout/internal/event"
@@ -19,7 +19,7 @@ import (
 // As in package watch.
 const healthBlock, healthFields, healthChanges = 256, watch.MostFields, 64
 
-// changesOf returns how many alarms have been raised and ended.
+// changesOf returns the number of alarms raised and ended.
 func changesOf(l *learner) uint64 {
 	n := l.Alarms(0).Changes
 	return n
@@ -40,7 +40,7 @@ func learnSensors(l *learner, s *synthetic.Sensors, n int) {
 	}
 }
 
-// texts returns what has been said of alarms.
+// alarmTexts returns the texts of the alarms.
 func alarmTexts(l *learner) (out []string) {
 	changes := l.Alarms(0).Latest
 	for _, c := range changes {
@@ -49,7 +49,7 @@ func alarmTexts(l *learner) (out []string) {
 	return out
 }
 
-// servedError is the share of the next events that the model answers wrongly.
+// servedError returns the model's share of errors on the next events.
 func servedError(l *learner, s *synthetic.Sensors) float64 {
 	m, wrong := l.model(), 0.0
 	for range 5000 {
@@ -61,9 +61,9 @@ func servedError(l *learner, s *synthetic.Sensors) float64 {
 	return wrong / 5000
 }
 
-// A field that dies raises an alarm within three blocks, whether it is null or left out:
-// since the very event, with the usual share and with a cost that comes true. It stays
-// until the field is back, however long that takes.
+// A field that dies raises an alarm within three blocks, whether it is null or omitted. The alarm has the exact event
+// of the start, the usual share and a forecast cost that comes true. It lasts until the field is back, however long
+// that takes.
 func TestHealthDeadField(t *testing.T) {
 	t.Parallel()
 	for _, absent := range []bool{false, true} {
@@ -90,7 +90,7 @@ func TestHealthDeadField(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			t.Log(a.Text)
-			learnSensors(l, s, 60_000) // long after its absence has become the usual for predictions
+			learnSensors(l, s, 60_000) // long after its absence has become normal for predictions
 			h = l.Report().Health
 			if h.Alarms != 1 || changesOf(l) != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != synthetic.SensorStart+1000*died {
 				t.Fatalf("after 60,000 events: %+v", h)
@@ -114,7 +114,7 @@ func TestHealthDeadField(t *testing.T) {
 	}
 }
 
-// What the death of a field would cost is not told by the first few events.
+// The cost of a field's death is not reported after only a few events.
 func TestHealthCostNeedsEvents(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 	learnSensors(l, s, 1664)
@@ -135,14 +135,14 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 	}
 }
 
-// What has always been so raises no alarm, nor does a short burst; a rise does.
+// A field that is often missing raises no alarm, nor does a short burst. An increase does.
 func TestHealthUsuallyMissing(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(2)
 	s.Usual = 0.3
 	learnSensors(l, s, 20_000)
 	for range 20 {
 		s.Lost = 1
-		learnSensors(l, s, 40) // a burst of b
+		learnSensors(l, s, 40) // a burst for b
 		s.Lost = 0
 		learnSensors(l, s, 2000)
 	}
@@ -160,7 +160,7 @@ func TestHealthUsuallyMissing(t *testing.T) {
 	}
 }
 
-// A number whose mean moves, one whose deviation grows, one that sticks, and new values.
+// Alarms for a number whose mean moves, one whose deviation grows, one that is stuck, and for new values.
 func TestHealthDrift(t *testing.T) {
 	t.Parallel()
 	calm := rand.NewPCG(3, 7)
@@ -214,8 +214,8 @@ func TestHealthDrift(t *testing.T) {
 	}
 }
 
-// A Learner restored in the middle of a block, before, in and after an alarm, goes on to
-// the bit and says nothing twice.
+// A Learner restored in the middle of a block, before, during and after an alarm, continues with the same bits and
+// repeats no message.
 func TestHealthRestored(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(4)
 	for _, step := range []struct {
@@ -243,8 +243,7 @@ func TestHealthRestored(t *testing.T) {
 	}
 }
 
-// Nothing that fields may do takes more memory than there is to be: there are at most
-// healthFields of them, and healthChanges remembered.
+// Memory is limited whatever fields do: there are at most healthFields fields and healthChanges stored changes.
 func TestHealthIsBounded(t *testing.T) {
 	t.Parallel()
 	s := event.NewSchema(14, []string{"no", "yes"}, 2)
@@ -273,8 +272,7 @@ func TestHealthIsBounded(t *testing.T) {
 	}
 }
 
-// A number that is always the same has not changed, and does not lead the fields of which nothing is wrong. It can
-// never be found stuck.
+// A constant number has not drifted, and does not come before other healthy fields. It is never detected as stuck.
 func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	schema := event.NewSchema(8, []string{"a", "b"}, 2)
 	for _, name := range []string{"x", "constant", "y"} {

@@ -18,7 +18,7 @@ func mustNew(t testing.TB, c online.Config, classes int) *online.Learner {
 	return l
 }
 
-// stateOf returns everything of a Learner as bytes.
+// stateOf returns the whole state of a Learner as bytes.
 func stateOf(t testing.TB, l *online.Learner) []byte {
 	t.Helper()
 	blocks, err := l.Snapshot().Blocks()
@@ -33,7 +33,7 @@ func stateOf(t testing.TB, l *online.Learner) []byte {
 	return b.Bytes()
 }
 
-// finite checks that every number of a Learner is one.
+// finite checks that every number of a Learner is finite.
 func finite(t *testing.T, l *online.Learner) {
 	t.Helper()
 	check := func(what string, row []float64) {

@@ -42,7 +42,7 @@ func labeled(r *rand.Rand, classes int) *event.Example {
 	return &event.Example{Label: label, Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, z}}, Field: []uint16{1, 2}}
 }
 
-// One wrong event of a great weight, wherever it comes, is forgiven.
+// The learner recovers from one mislabeled event with a large weight, at any position.
 func TestOneWrongEventOfGreatWeight(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

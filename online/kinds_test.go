@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests what learners make of many classes, of numbers that are left out, of event times and of weights of classes.
+// This file tests many classes, omitted numbers, event times and class weights.
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"blankout/online"
 )
 
-// TestManyClasses: 40 classes come one after another. None is predicted before it came, all are learned, and a restart changes
-// no bit. Labels that come once or twice in between cost little.
+// TestManyClasses lets 40 classes arrive one after another. None is predicted before it arrives, all are learned, and a
+// restart changes no bits. Rare labels in between cost little.
 func TestManyClasses(t *testing.T) {
 	const classes, every, events = 40, 25, 2500
 	s := setting{online.DefaultConfig(), classes}
@@ -69,10 +69,11 @@ func TestManyClasses(t *testing.T) {
 	}
 }
 
-// TestWhichNumberIsThere: which of two numbers is left out tells the class, whatever the other one reads.
+// TestWhichNumberIsThere checks a stream in which the class is which of two numbers is omitted, whatever the other
+// reads.
 func TestWhichNumberIsThere(t *testing.T) {
 	c := online.DefaultConfig()
-	c.Optimizer = "adagrad" // splines know it, too
+	c.Optimizer = "adagrad" // splines can express it too
 	r := newRun(t, setting{c, 2}, 101)
 	missed := 0
 	for i := range 4000 {
@@ -93,7 +94,7 @@ func TestWhichNumberIsThere(t *testing.T) {
 	}
 }
 
-// TestHalfLifeTime: a half-life in seconds is one in events where an event comes every second.
+// TestHalfLifeTime checks that a half-life in seconds equals one in events if an event arrives every second.
 func TestHalfLifeTime(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Noise, c.OnDrift, c.HalfLife = "adagrad", "none", "log", 50
@@ -122,7 +123,7 @@ func TestHalfLifeTime(t *testing.T) {
 	}
 }
 
-// TestClassWeight: a class of weight 5 is predicted oftener, and its events are missed less.
+// TestClassWeight checks that a class of weight 5 is predicted more often and missed less often.
 func TestClassWeight(t *testing.T) {
 	missed := func(weight float64) (of [2]int) {
 		c := online.DefaultConfig()
@@ -146,7 +147,7 @@ func TestClassWeight(t *testing.T) {
 	}
 }
 
-// TestCrosses: a product of two categories is learned where it is configured.
+// TestCrosses checks that a product of two categories is learned if configured.
 func TestCrosses(t *testing.T) {
 	for _, crossed := range []bool{false, true} {
 		s := setting{online.DefaultConfig(), 2}

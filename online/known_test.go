@@ -25,8 +25,7 @@ func gaugesLearner(t *testing.T, known bool) *online.Learner {
 	return l
 }
 
-// A stream whose absent columns are missing: they are not filled in, and a restart
-// changes nothing.
+// A stream whose absent columns are missing: they are not imputed, and a restart changes nothing.
 func TestKnown(t *testing.T) {
 	longtest.NotRaced(t)
 	errors := map[bool]float64{}
@@ -69,12 +68,12 @@ func TestKnown(t *testing.T) {
 			t.Errorf("known %v: %+v", known, m)
 		}
 	}
-	if !(errors[true] < 0.18) || !(errors[false] > errors[true]+0.1) { // a reading that is gone is not 0
+	if !(errors[true] < 0.18) || !(errors[false] > errors[true]+0.1) { // a missing reading is not 0
 		t.Errorf("errors with half of the readings gone: %v", errors)
 	}
 }
 
-// pictures are events of forty columns of a table, 0 in every third event or more, whose values go together.
+// pictures draws events of a table with forty correlated columns, each 0 in a third of the events or more.
 func pictures(r *rand.Rand) *event.Example {
 	e := &event.Example{Weight: 1, Label: r.IntN(2)}
 	of := r.NormFloat64() + 1.5*float64(e.Label)
@@ -86,8 +85,8 @@ func pictures(r *rand.Rand) *event.Example {
 	return e
 }
 
-// Of a table the columns that most events hold are filled in where they are declared missing, at most as many as asked
-// for. A restart changes nothing, one that fills in fewer begins anew.
+// In a table the columns that most events have are imputed when they are declared missing, up to the configured number.
+// A restart changes nothing. With a lower limit the learner starts anew.
 func TestKnownTable(t *testing.T) {
 	longtest.NotRaced(t)
 	config := online.DefaultConfig()
@@ -112,7 +111,7 @@ func TestKnownTable(t *testing.T) {
 	}
 	var other *online.Learner
 	for i := range 3000 {
-		if i == 650 { // while columns are chosen still
+		if i == 650 { // before columns have been chosen
 			other = restarted(config)
 		}
 		e := pictures(r)
@@ -151,8 +150,7 @@ func TestKnownTable(t *testing.T) {
 	}
 }
 
-// What is forecast where features go missing and are known to is the error of the
-// model's own answers.
+// The forecast for features that are known to be missing is the error of the model's own predictions.
 func TestKnownForecast(t *testing.T) {
 	forecast := map[bool]float64{}
 	for _, known := range []bool{false, true} {
@@ -164,7 +162,7 @@ func TestKnownForecast(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Counts of words, more of them for yes: the intercept stands against them.
+		// Counts of words, more of them for class yes. The intercept compensates for them.
 		r := rand.New(rand.NewPCG(5, 6))
 		ev := func() *event.Example {
 			e := &event.Example{Weight: 1, Label: r.IntN(2)}

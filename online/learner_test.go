@@ -17,7 +17,7 @@ import (
 	"blankout/online"
 )
 
-// plain are the settings that this learner knows so far.
+// plain returns the settings of one level and rule.
 func plain() online.Config {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Calibrate, c.OnDrift, c.Presence = "adagrad", "off", "log", "none"
@@ -90,16 +90,16 @@ var configs = map[string]func(*online.Config){
 	"calibrated": func(c *online.Config) { c.Calibrate, c.Threshold, c.OnDrift = "on", 0.3, "expert" },
 }
 
-// lacking are the streams whose events lack something, and the settings that matter to them.
+// lacking holds the streams with missing fields, and the settings that matter to them.
 var (
 	lackingStreams  = []string{"nulls", "sensors", "columns"}
 	lackingSettings = []string{"default", "dropout", "observed", "half-life", "all scaled", "unlabeled", "silent too", "corrected", "corrected, presence", "corrected, all", "imputed", "as it is", "few imputed", "not imputed"}
 )
 
-// matters says whether settings are tested with a stream.
+// matters reports whether settings are tested with a stream.
 func matters(name, kind string) bool {
 	if strings.Contains(name, "window") && kind != "records" {
-		return false // to solve many columns takes long
+		return false // solving with many columns takes long
 	}
 	if slices.Contains(lackingStreams, kind) {
 		return slices.Contains(lackingSettings, name)
@@ -107,7 +107,7 @@ func matters(name, kind string) bool {
 	return !slices.Contains(lackingSettings[10:], name)
 }
 
-// vary gives some events a weight, and takes the label of others.
+// vary gives some events a weight, and removes the label of others.
 func vary(r *rand.Rand, e *event.Example) *event.Example {
 	switch r.IntN(12) {
 	case 0:
@@ -120,7 +120,7 @@ func vary(r *rand.Rand, e *event.Example) *event.Example {
 	return e
 }
 
-// Predict says what Learn then says, changes nothing, and the model of a Snapshot says the same.
+// Predict returns what Learn then returns and changes nothing. The model of a Snapshot predicts the same.
 func TestPredict(t *testing.T) {
 	for kind, draw := range streams {
 		s, other := draw(2), draw(2)
@@ -162,7 +162,7 @@ func newLearner(t *testing.T, c online.Config, s *event.Schema) *online.Learner 
 	return l
 }
 
-// It goes on after a restart as if there had been none, to the bit, and a Snapshot keeps what it was.
+// A restarted Learner continues with the same bits, and a Snapshot does not change.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for i, kind := range slices.Sorted(maps.Keys(streams)) {
@@ -195,7 +195,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// restart writes a Learner and reads it, at a moment at which the other goes on.
+// restart saves and restores a Learner at a moment when the original continues.
 func restart(t *testing.T, c online.Config, l *online.Learner) *online.Learner {
 	t.Helper()
 	again, err := online.Restore(c, blocksOf(t, l))
@@ -218,7 +218,7 @@ func blocksOf(t testing.TB, l *online.Learner) (blocks []event.Block) {
 	return blocks
 }
 
-// An event that comes with a label later is measured as it was answered.
+// An event with a delayed label is measured by its prediction at arrival.
 func TestPrior(t *testing.T) {
 	s := table(7)
 	l := newLearner(t, plain(), s.schema)
@@ -235,7 +235,7 @@ func TestPrior(t *testing.T) {
 	}
 }
 
-// What cannot be used is counted and changes nothing.
+// Rejected events are counted and change nothing.
 func TestRefused(t *testing.T) {
 	s := table(8)
 	l := newLearner(t, plain(), s.schema)
@@ -254,7 +254,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Settings that mean nothing are refused by name.
+// Invalid settings are rejected by name.
 func TestUnusable(t *testing.T) {
 	c, want := plain(), "learner: c = -1: must lie in 1e-30 to 1e+30, or be inf for no ridge"
 	c.C = -1
@@ -263,7 +263,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// In masks a number dies with the column that says that it is there, in formats with fields and without.
+// In masks a number dies with its presence column, in formats with and without fields.
 func TestPresenceInMasks(t *testing.T) {
 	for kind, draw := range map[string]func(uint64) stream{"seldom": seldom, "table": table} {
 		c := plain()
@@ -288,7 +288,7 @@ func TestPresenceInMasks(t *testing.T) {
 	}
 }
 
-// A Schema that knows fields of later events changes nothing.
+// Fields of later events in the Schema change nothing.
 func TestFieldsAhead(t *testing.T) {
 	c := plain()
 	s, ahead := records(11), records(11)
@@ -321,7 +321,7 @@ func TestFieldsAhead(t *testing.T) {
 	}
 }
 
-// A state of another version is refused, with what to do.
+// A state of another version is rejected with what to do.
 func TestOtherVersion(t *testing.T) {
 	c := plain()
 	s := records(12)

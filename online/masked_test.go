@@ -13,8 +13,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// Events that lack much are answered mostly by levels that have learned to do without, be that
-// known from masks or from such events; they are answered better for it, and the forecast says so.
+// Events with many missing fields are mostly predicted by levels with high noise, whether masks or such events have
+// shown that. They are predicted better, and the forecast shows it.
 func TestLevelsByShare(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, learned := range []float64{0, 0.5} {
@@ -54,15 +54,14 @@ func TestLevelsByShare(t *testing.T) {
 		if got := 100 * metrics.Forecast.Declared[6].Error; learned == 0 && math.Abs(got-wrong[1]) > 3 {
 			t.Errorf("learned with %v null: forecast %.2f %%, %.2f are wrong", learned, got, wrong[1])
 		}
-		if learned == 0 && !(wrong[1] < wrong[0]-4) || !(wrong[1] < wrong[0]+0.2) { // all that lack fields teach the others too
+		if learned == 0 && !(wrong[1] < wrong[0]-4) || !(wrong[1] < wrong[0]+0.2) { // every event with missing fields teaches the others too
 			t.Errorf("learned with %v null: %.2f %% wrong by the weights of whole events, %.2f by those of the share", learned, wrong[0], wrong[1])
 		}
 	}
 }
 
-// BenchmarkLearnNumbers learns events of 24 numbers, each a field of its own and correlated
-// with the others, with all that the default does besides: a profile says what of it the
-// forecasts on masks and filling in take.
+// BenchmarkLearnNumbers learns events with 24 correlated numbers with default settings. A profile of it shows the cost
+// of forecasts on masks and of imputation.
 func BenchmarkLearnNumbers(b *testing.B) {
 	const n = 24
 	schema := event.NewSchema(8, []string{"0", "1"}, 2)

@@ -12,8 +12,7 @@ import (
 	"blankout/online"
 )
 
-// lackingStream makes events of two classes with ten numbers, some of them null or
-// left out.
+// lackingStream makes events of two classes with ten numbers, some of them null or omitted.
 type lackingStream struct {
 	r          *rand.Rand
 	null, gone float64
@@ -49,7 +48,7 @@ func (s *lackingStream) next() *event.Example {
 	return e
 }
 
-// The rule is the one that has scored better, and a restart changes nothing.
+// The learner chooses the rule with the lower loss, and a restart changes nothing.
 func TestMissingRuleIsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -83,7 +82,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	if !bytes.Equal(stateOf(t, reference), stateOf(t, other)) {
 		t.Error("a restart has changed the state")
 	}
-	// Learned as they are, they are better left as they are.
+	// For weights learned this way the rule none is better.
 	if !(asIs < rescaled) || !(served < asIs+0.02*(rescaled-asIs)) {
 		t.Errorf("log-loss as is %v, rescaled %v, served %v", asIs, rescaled, served)
 	}

@@ -12,8 +12,8 @@ import (
 	"blankout/online"
 )
 
-// Numbers that an event lacks are imputed: under every policy the model of a Snapshot says what Predict does, of events that
-// lack anything, and of columns that are 0 where they are left out.
+// Missing numbers are imputed. Under every policy the model of a Snapshot predicts the same as Predict, for events with
+// any missing fields and for columns that are 0 when omitted.
 func TestImputed(t *testing.T) {
 	for _, kind := range []string{"sensors", "columns"} {
 		for _, policy := range []string{"auto", "impute", "rescale", "none"} {
@@ -50,7 +50,7 @@ func TestImputed(t *testing.T) {
 	}
 }
 
-// Where numbers go together imputing loses less than rescaling does, and auto hardly more than the best.
+// For correlated numbers imputing loses less than rescaling, and auto hardly more than the best rule.
 func TestImputingPays(t *testing.T) {
 	lost := map[string]float64{}
 	for _, policy := range []string{"auto", "impute", "rescale", "none"} {
@@ -71,15 +71,15 @@ func TestImputingPays(t *testing.T) {
 	}
 }
 
-// numberConfig are settings for numbers.
+// numberConfig returns settings for numbers.
 func numberConfig(name string) online.Config {
 	c := plain()
 	c.Loss = name
 	return c
 }
 
-// Of regression, too, the Snapshot says what Predict does. How far off its answers are on whole events does not depend on how
-// many events lack numbers.
+// For regression too, the Snapshot predicts the same as Predict. The error on complete events does not depend on the
+// number of events with missing numbers.
 func TestImputedNumbers(t *testing.T) {
 	for _, name := range []string{"squared", "absolute", "poisson", "silent"} {
 		c, s := numberConfig(name), sensors(11)
@@ -121,7 +121,7 @@ func TestImputedNumbers(t *testing.T) {
 	}
 }
 
-// How many numbers may be imputed can change from run to run.
+// The limit on imputed numbers may change between runs.
 func TestFewerImputed(t *testing.T) {
 	s := sensors(12)
 	l := newLearner(t, plain(), s.schema)
@@ -161,7 +161,7 @@ func TestFewerImputed(t *testing.T) {
 	}
 }
 
-// Of several classes, too, which share an output while they are young, the Snapshot says what Predict does.
+// For several classes too, which share an output while they are young, the Snapshot predicts the same as Predict.
 func TestImputedClasses(t *testing.T) {
 	for _, missing := range []float64{0, 0.4} {
 		c := plain()
@@ -220,7 +220,7 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 	return left
 }
 
-// The forecast for whole events is the error on whole events, in the unit in which labels come.
+// The forecast for complete events is the error on complete events, in the unit of the labels.
 func TestForecastWholeNumbers(t *testing.T) {
 	schema, draw := readingsOf(16, 0)
 	l := newLearner(t, numberConfig("squared"), schema)
@@ -243,7 +243,7 @@ func TestForecastWholeNumbers(t *testing.T) {
 	}
 }
 
-// The model of the only level predicts what the published one does, for events that lack something, too.
+// With only one level its model predicts the same as the published one, also for events with missing fields.
 func TestLevelLacks(t *testing.T) {
 	c := plain()
 	c.Noise = "none"

@@ -17,8 +17,8 @@ func observedConfig() online.Config {
 	return c
 }
 
-// Rates by group are of one noise: what knows nothing of them refuses them, and names that
-// no event has, and streams in which nothing is missing, are warned of.
+// Rates by group belong to one noise: other settings reject them. There are warnings for names that no event has and
+// for streams without missing fields.
 func TestObservedIsRefused(t *testing.T) {
 	for name, change := range map[string]func(*online.Config){
 		"dropout-descent":      func(c *online.Config) { c.Optimizer = "dropout-descent" },

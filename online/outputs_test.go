@@ -12,7 +12,7 @@ import (
 	"blankout/online"
 )
 
-// manyClasses draws events of 60 classes, of which most come seldom. The schema has places for 12.
+// manyClasses draws events of 60 mostly rare classes. The schema has places for 12.
 func manyClasses(seed uint64) stream {
 	s := event.NewSchema(16, nil, 12)
 	r := rand.New(rand.NewPCG(seed, 6))
@@ -30,8 +30,8 @@ func manyClasses(seed uint64) stream {
 	}}
 }
 
-// Classes of few events share an output where there are more than may have one of their own, and a restart changes
-// no score. The model says what Predict says.
+// If there are more classes than outputs, rare classes share an output. A restart changes no score, and the model
+// predicts the same as Predict.
 func TestYoungClasses(t *testing.T) {
 	s, other := manyClasses(9), manyClasses(9)
 	l, again := newLearner(t, plain(), s.schema), newLearner(t, plain(), other.schema)
@@ -43,7 +43,7 @@ func TestYoungClasses(t *testing.T) {
 		e, copied := s.next(), other.next()
 		if n%97 == 96 {
 			again = restart(t, plain(), again)
-			again.SetSchema(other.schema) // which the stream goes on with
+			again.SetSchema(other.schema) // the stream continues with it
 		}
 		p := l.Learn(e, nil)
 		if q := again.Learn(copied, nil); !slices.Equal(p.Scores, q.Scores) {
@@ -71,7 +71,7 @@ func TestYoungClasses(t *testing.T) {
 	}
 }
 
-// What there is no memory for is refused by name, and what is there goes on.
+// A class or column for which there is no memory is rejected by name, and known ones are learned on.
 func TestNoRoom(t *testing.T) {
 	c := plain()
 	c.MaxMemory = 1 << 20

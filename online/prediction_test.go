@@ -17,7 +17,7 @@ func scoresOf(l *online.Learner, e *event.Example) []float64 {
 	return slices.Clone(l.Predict(e).Scores)
 }
 
-// kept returns a Prediction as a store of delayed labels does.
+// kept returns a Prediction as if stored with delayed labels.
 func kept(p online.Prediction) *online.Prediction {
 	read, err := online.ReadPrediction(p.Append(nil))
 	if err != nil {
@@ -26,7 +26,7 @@ func kept(p online.Prediction) *online.Prediction {
 	return &read
 }
 
-// A stored Prediction comes back as it was, and what Append has not written is none.
+// A stored Prediction is read back unchanged. Bytes that Append has not written are rejected.
 func TestReadPrediction(t *testing.T) {
 	for _, p := range []online.Prediction{{Refused: true}, {Learned: 7, Scores: []float64{1, -2}}, {Learned: 1 << 50, Scores: []float64{math.Inf(1)}, Lanes: []float64{3, 4}}} {
 		got := kept(p)
@@ -42,8 +42,8 @@ func TestReadPrediction(t *testing.T) {
 	}
 }
 
-// A delayed label is measured by the prediction made when the event came, and its event is learned as
-// any other; the prediction at last is returned.
+// A delayed label is measured by the prediction at arrival, and its event is learned like any other. The prediction at
+// learning is returned.
 func TestLearnDelayed(t *testing.T) {
 	learner := func() *online.Learner {
 		l, err := online.New(online.DefaultConfig(), event.NewSchema(4, []string{"no", "yes"}, 2))
@@ -57,7 +57,7 @@ func TestLearnDelayed(t *testing.T) {
 	}
 	later, plain := learner(), learner()
 	prior := kept(later.Predict(ev(1, event.Unlabeled)))
-	prior.Lanes = nil // they would move the mixture weights
+	prior.Lanes = nil // they would change the mixture weights
 	for i := range 50 {
 		for _, l := range []*online.Learner{later, plain} {
 			l.Learn(ev(float64(1-2*(i%2)), 1-i%2), nil)
@@ -80,8 +80,8 @@ func TestLearnDelayed(t *testing.T) {
 	}
 }
 
-// Where the label is a number the progressive measures have the error of what the event was
-// told when it came, and the other is measured apart.
+// For numeric labels the progressive measures have the error of the prediction at arrival. The prediction at learning
+// is measured separately.
 func TestLearnNumberDelayed(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss = "squared"
@@ -89,7 +89,7 @@ func TestLearnNumberDelayed(t *testing.T) {
 	events := synthetic.NumbersOf(300, later.Schema().Target, 1)
 	last := events[299]
 	prior := kept(later.Predict(last))
-	prior.Learned = 299 // else it is from before the first label, and not measured
+	prior.Learned = 299 // otherwise it is from before the first label and not measured
 	for _, e := range events[:299] {
 		later.Learn(e, nil)
 		plain.Learn(e, nil)
@@ -110,8 +110,8 @@ func TestLearnNumberDelayed(t *testing.T) {
 	}
 }
 
-// Mixture weights follow the lanes of the prior, not what is known when the label has come; a prior without lanes
-// counts too.
+// Mixture weights follow the lanes of the stored prediction, not the state when the label arrives. A prediction without
+// lanes counts too.
 func TestPriorMovesMixture(t *testing.T) {
 	share := func(change func(e *event.Example, prior *online.Prediction)) []model.Expert {
 		s := synthetic.NewTides(3, 2, 0)
@@ -126,7 +126,7 @@ func TestPriorMovesMixture(t *testing.T) {
 	}
 	as := share(func(*event.Example, *online.Prediction) {})
 	alone := share(func(_ *event.Example, prior *online.Prediction) { prior.Lanes = nil })
-	// The level of .7 has known all, and the others the contrary.
+	// The level .7 has predicted everything correctly and the others the opposite.
 	prophet := share(func(e *event.Example, prior *online.Prediction) {
 		for i := range prior.Lanes {
 			prior.Lanes[i] = float64(1-2*e.Label) * 3
@@ -155,7 +155,7 @@ func TestPriorMovesMixture(t *testing.T) {
 	}
 }
 
-// A prediction made before the first label is compared with no baseline, whatever the number of levels.
+// A prediction made before the first label is not compared with a baseline, for any number of levels.
 func TestPriorBeforeLabels(t *testing.T) {
 	for _, noise := range []string{"auto", "none"} {
 		s := synthetic.NewTides(3, 2, 0)

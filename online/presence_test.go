@@ -13,9 +13,9 @@ import (
 	"blankout/online"
 )
 
-// absences is a stream of JSON-like events of numeric fields: the first is always there,
-// the second is left out of two events of five, more often in class 0, the third is null as
-// often, the fourth is left out of one event of twenty.
+// absences is a stream of events with numeric fields, as from JSON. The first is always present. The second is omitted
+// in two events of five, more often in class 0. The third is null as often. The fourth is omitted in one event of
+// twenty.
 type absences struct {
 	schema *event.Schema
 	r      *rand.Rand
@@ -53,15 +53,15 @@ func (a *absences) next() *event.Example {
 	return e
 }
 
-// A number that many events leave out tells by that it is there what its mean cannot; one
-// that is null, or seldom left out, has no column for that.
+// A number that many events omit has a presence column, which says what its mean cannot. One that is null or seldom
+// omitted has none.
 func TestPresence(t *testing.T) {
 	longtest.NotRaced(t)
 	errors := map[string]float64{}
 	for _, presence := range []string{"auto", "none"} {
 		a := newAbsences(1)
 		c := online.DefaultConfig()
-		c.Presence, c.Optimizer = presence, "adagrad" // the second-order expert has curves of its own
+		c.Presence, c.Optimizer = presence, "adagrad" // the second-order expert has its own curves
 		l, err := online.New(c, a.schema)
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestPresence(t *testing.T) {
 			t.Fatalf("auto: %+v, want one of column 20", curves)
 		}
 		errors[presence] = l.Report().Window.Error()
-		// What is served says so too, and explains it under a name.
+		// The published model has it too, and explains it with a name.
 		m := l.Snapshot().Model()
 		a2 := newAbsences(2)
 		for range 50 {
@@ -93,14 +93,14 @@ func TestPresence(t *testing.T) {
 			}
 		}
 	}
-	// Bayes' error is .1: there with .2 and 1.
+	// The Bayes error is .1: present with probability .2 and 1.
 	if errors["auto"] > 0.13 || errors["none"] < 0.3 {
 		t.Errorf("errors %v", errors)
 	}
 }
 
-// A learner that has many rows after the first events looks for no presence, before and after a restart alike; rows that
-// come later change nothing.
+// A learner with many rows after the first events adds no presence columns, before and after a restart. Later rows
+// change nothing.
 func TestPresenceOfManyRows(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {

@@ -14,8 +14,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// Every rule with presence: the snapshot scores as Learn does, what is restored before or
-// after presence is found goes on to the bit, and all numbers are finite.
+// Every rule with presence: the snapshot scores as Learn does, a learner restored before or after presence is found
+// continues with the same bits, and all numbers are finite.
 func TestPresenceInEveryRule(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -24,7 +24,7 @@ func TestPresenceInEveryRule(t *testing.T) {
 			for k, classes := range []int{2, 3} {
 				c := online.DefaultConfig()
 				c.Optimizer, c.Noise = rule.Name, noise
-				if c.Check() != nil || (i+j+k)%2 > 0 { // every two of them meet
+				if c.Check() != nil || (i+j+k)%2 > 0 { // every two of them are combined
 					continue
 				}
 				t.Run(fmt.Sprint(rule.Name, "/", noise, "/", classes), func(t *testing.T) { restoredWithPresence(t, c, classes) })
@@ -43,7 +43,7 @@ func restoredWithPresence(t *testing.T, c online.Config, classes int) {
 		if slices.Contains(cuts, i) {
 			want := slices.Clone(l.Snapshot().Model().Score(e, make([]float64, 4)))
 			got := l.Learn(e, nil).Scores
-			if i == scaling.CurveEvents { // hats are new, and weigh nothing
+			if i == scaling.CurveEvents { // hats are new and have no weight
 				want = want[:0]
 			}
 			for k := range want {

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests what holds for every optimizer, loss and noise.
+// This file tests properties of every optimizer, loss and noise.
 
 import (
 	"fmt"
@@ -18,17 +18,17 @@ import (
 	"blankout/online/synthetic"
 )
 
-// A weight of 2 is the same as meeting the event twice, to the bit, where the
-// Scaler does not count events: standardize = none, no ridge, no constant noise.
+// A weight of 2 gives the same bits as learning the event twice, if the Scaler does not count events: standardize =
+// none, no ridge, no constant noise.
 func TestWeightTwo(t *testing.T) {
 	for _, rule := range rules.Table {
 		for _, loss := range []string{"logistic", "hinge"} {
 			if rule.Name == "irls" {
-				continue // 2 counts as one event of weight 2 in its window
+				continue // its window counts an event of weight 2 once
 			}
 			c := online.DefaultConfig()
 			c.Optimizer, c.Loss, c.Noise, c.Standardize = rule.Name, loss, "dropout:0.3", "none"
-			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // their ridge counts no events
+			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // their ridge does not count events
 				c.C = math.Inf(1)
 			}
 			for _, classes := range []int{2, 3} {
@@ -57,10 +57,9 @@ func TestWeightTwo(t *testing.T) {
 	}
 }
 
-// Poison leaves every rule and loss able to go on as before: values that are no
-// numbers or beyond all limits are refused and counted, readings that jump by
-// twelve orders of magnitude or to the limit, and an event of a great many features,
-// are learned without harm to what comes after.
+// Every rule and loss survives poisoned events. Values that are NaN, infinite or beyond the limits are rejected and
+// counted. Readings that jump by twelve orders of magnitude or up to the limit, and an event with very many features,
+// are learned without harm to later predictions.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	poison := func(t *testing.T, c online.Config, classes int) {
@@ -132,8 +131,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestPasses: what has been learned before judges nothing. After the first pass over a finite set mixture weights and policies
-// stay as they are, and so does the unit of numbers.
+// TestPasses checks that learned events judge nothing. After the first pass over a finite set, mixture weights,
+// policies and the unit of numbers stay as they are.
 func TestPasses(t *testing.T) {
 	for _, classes := range []int{2, 0} {
 		c := online.DefaultConfig()
@@ -147,7 +146,7 @@ func TestPasses(t *testing.T) {
 			e := l.next()
 			copied := *e
 			copied.Features, copied.Field, copied.Missing = e.Features.Clone(), slices.Clone(e.Field), slices.Clone(e.Missing)
-			if copied.Target += float64(i) / 10; i%4 == 0 && len(copied.Field) > 1 { // a field is left out
+			if copied.Target += float64(i) / 10; i%4 == 0 && len(copied.Field) > 1 { // a field is omitted
 				copied.Features.Index, copied.Features.Value, copied.Field = copied.Features.Index[1:], copied.Features.Value[1:], copied.Field[1:]
 			}
 			l.learn(&copied)
@@ -162,7 +161,7 @@ func TestPasses(t *testing.T) {
 				x.Target *= 10
 				e = &x
 			}
-			if l.learn(e); i == 256 { // what was observed in the first pass is in force
+			if l.learn(e); i == 256 { // the observations of the first pass take effect
 				was = l.model()
 			}
 		}
@@ -176,7 +175,7 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// Events of very many features do no harm to what comes after.
+// Events with very many features do not harm later predictions.
 func TestHugeEvent(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise, c.UnlabeledWeight = "dropout:0.3", 0.1
@@ -208,8 +207,8 @@ func TestHugeEvent(t *testing.T) {
 	finite(t, l.Learner)
 }
 
-// TestFixedPoint holds many passes of the marginalized rules to the optimum of
-// the batch objective |w|^2 + kappa sum loss, found by a slow descent.
+// TestFixedPoint compares many passes of the marginalized rules with the optimum of the batch objective |w|^2 + kappa
+// sum loss, found by slow descent.
 func TestFixedPoint(t *testing.T) {
 	const dim = 5
 	r := rand.New(rand.NewPCG(2, 3))
@@ -273,7 +272,7 @@ func TestFixedPoint(t *testing.T) {
 					}
 					return norm + loss.Cost(lossOf, c.C)*j
 				}
-				if rule == "adagrad" { // the objective knows no rule
+				if rule == "adagrad" { // the objective does not depend on the rule
 					best = minimize(objective, dim)
 				}
 				const passes = 200
@@ -296,8 +295,7 @@ func TestFixedPoint(t *testing.T) {
 	}
 }
 
-// minimize returns the minimum of a convex function of dim weights and an
-// intercept, by cyclic golden-section searches.
+// minimize returns the minimum of a convex function of dim weights and an intercept, by cyclic golden-section search.
 func minimize(f func(w []float64, b float64) float64, dim int) float64 {
 	p := make([]float64, dim+1)
 	at := func() float64 { return f(p[:dim], p[dim]) }

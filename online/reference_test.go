@@ -1,6 +1,6 @@
 package online_test
 
-// This file is the slow, obvious version of the plain learner: one level of noise, AdaGrad, two classes.
+// This file implements the slow, obvious version of the plain learner: one noise level, AdaGrad, two classes.
 
 import (
 	"math"
@@ -10,16 +10,16 @@ import (
 	"blankout/online"
 )
 
-// reference learns as docs/mathematics.md has it, weight by weight.
+// reference learns as in docs/mathematics.md, weight by weight.
 type reference struct {
 	q        float64 // of the dropout
 	eta      float64
-	average  float64 // how far the published average reaches back; 0: none
+	average  float64 // fraction of the stream in the published average; 0 for none
 	proximal bool
-	gaussian bool    // the bound of the loss; else quadratic noising
-	fade     float64 // what an event leaves of the sums of squares
+	gaussian bool    // the Gaussian bound; otherwise quadratic noising
+	fade     float64 // factor of the sums of squares at each event
 
-	w, sums, published []float64 // by column; the intercept comes last
+	w, sums, published []float64 // by column; the intercept is last
 	steps              float64
 }
 
@@ -31,7 +31,7 @@ func newReference(columns int) *reference {
 	return r
 }
 
-// score is that of the published weights.
+// score returns the score of the published weights.
 func (r *reference) score(x []float64) (f float64) {
 	for d, w := range r.published {
 		f += w * x[d]
@@ -39,8 +39,8 @@ func (r *reference) score(x []float64) (f float64) {
 	return f
 }
 
-// slopes are the derivatives, by the score and the variance, of the expected log-loss of a score that has a normal distribution
-// or, of quadratic noising, of its expansion to the second order.
+// slopes returns the derivatives, by the score and the variance, of the expected log-loss under a normal distribution
+// or, for quadratic noising, of its second-order expansion.
 func (r *reference) slopes(y, f, v float64) (df, dv float64) {
 	if !r.gaussian {
 		p := 1 / (1 + math.Exp(-f))
@@ -51,7 +51,7 @@ func (r *reference) slopes(y, f, v float64) (df, dv float64) {
 		}
 		return df + v*p*(1-p)*(1-2*p)/2, p * (1 - p) / 2
 	}
-	// Of a normal distribution the derivative by the variance is half the second one by the mean.
+	// For a normal distribution the derivative by the variance is half the second derivative by the mean.
 	const points = 4000
 	second, total := 0.0, 0.0
 	for i := range points + 1 {
@@ -85,7 +85,7 @@ func (r *reference) learn(x []float64, y float64) {
 		kappa += r.eta * x[d] * x[d] / (math.Sqrt(1+r.sums[d]) + 1e-8)
 	}
 	rate := r.eta
-	if r.proximal { // a short step: the curvature at its beginning tells where it ends
+	if r.proximal { // a shorter step, by the curvature at its start
 		rate /= 1 + 2*dv*kappa
 	}
 	r.steps++
@@ -102,7 +102,7 @@ func (r *reference) learn(x []float64, y float64) {
 	}
 }
 
-// TestReference holds a learner of one level to the slow version.
+// TestReference compares a learner with one level with the slow version.
 func TestReference(t *testing.T) {
 	const columns = 30
 	for _, c := range []struct {
@@ -120,7 +120,7 @@ func TestReference(t *testing.T) {
 		{"dropout, quadratic noising", 0.3, "logistic:quadratic-noising", 0, false, 0, 0.1, 1e-9},
 		{"dropout, quadratic noising, average", 0.5, "logistic:quadratic-noising", 0.15, false, 0, 0.1, 1e-9},
 		{"dropout, quadratic noising, proximal", 0.5, "logistic:quadratic-noising", 0, true, 0, 0.002, 1e-9},
-		{"no noise", 0, "logistic", 0.15, false, 0, 0.1, 1e-7}, // the integrals have errors of some 1e-9
+		{"no noise", 0, "logistic", 0.15, false, 0, 0.1, 1e-7}, // the integrals have errors of about 1e-9
 		{"dropout", 0.3, "logistic", 0.15, false, 0, 0.1, 1e-7},
 		{"half-life", 0.3, "logistic:quadratic-noising", 0.15, false, 50, 0.1, 1e-9},
 	} {

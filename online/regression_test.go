@@ -22,9 +22,8 @@ func numberLearner(t testing.TB, c online.Config) *online.Learner {
 	return l
 }
 
-// Every loss of numbers learns with every rule that can, far better than the mean; what is
-// published answers what the Learner does, in the targets' own unit; and a Learner that is
-// restored in the middle goes on to the bit.
+// Every loss of numbers learns with every rule that supports it, far better than the mean. The published model predicts
+// the same as the Learner, in the unit of the targets. A restored Learner continues with the same bits.
 func TestNumbersLearned(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -113,8 +112,8 @@ func must(blocks []event.Block, err error) []event.Block {
 	return blocks
 }
 
-// What the stream counts in changes nothing: targets a power of two as large give
-// predictions as much larger, to the bit.
+// The unit of the targets does not matter: targets times a power of two give predictions times the same power, with
+// equal bits.
 func TestNumbersUnit(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
@@ -133,7 +132,7 @@ func TestNumbersUnit(t *testing.T) {
 	}
 }
 
-// One wild target, however wild, is soon forgotten.
+// One outlier among the targets, of any size, is soon forgotten.
 func TestNumbersWild(t *testing.T) {
 	for _, lossName := range []string{"squared", "huber:1", "poisson"} {
 		c := online.DefaultConfig()
@@ -163,7 +162,7 @@ func TestNumbersWild(t *testing.T) {
 	}
 }
 
-// A Learner of numbers does not go on from a state of classes, and the other way round.
+// A Learner of numbers rejects a state of classes and the other way round.
 func TestNumbersRefuse(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss = "squared"

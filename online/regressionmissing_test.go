@@ -12,8 +12,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// Nine of ten targets lie within their interval, however much an event lacks, whether
-// events lacked as much when they were learned or nothing.
+// Nine of ten targets lie in their interval for any number of missing fields, whether learned events had missing fields
+// or not.
 func TestIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"squared", "absolute", "poisson"} {

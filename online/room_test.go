@@ -13,7 +13,7 @@ import (
 	"blankout/online/memory"
 )
 
-// crowd makes a Learner of events with 100 columns each, of which event n brings those from 100n on.
+// crowd returns a Learner for events with 100 columns each. Event n has the columns from 100 n on.
 func crowd(t *testing.T, change func(*online.Config), classes ...string) *online.Learner {
 	t.Helper()
 	c := online.DefaultConfig()
@@ -41,7 +41,7 @@ func crowded(n, label int) *event.Example {
 	return e
 }
 
-// fill learns events of the first two classes until one is refused, and returns its number.
+// fill learns events of the first two classes until one is rejected, and returns its number.
 func fill(t *testing.T, l *online.Learner) int {
 	t.Helper()
 	for n := range 1000 {
@@ -74,8 +74,8 @@ func same(a, b []event.Block) bool {
 	return slices.EqualFunc(a, b, func(a, b event.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
 }
 
-// Columns beyond the bound are refused at the row that the formula says, by name, and counted; labeled or not. Known ones
-// are learned on, and what was refused leaves nothing behind.
+// Columns beyond the limit are rejected at the row that the formula gives, by name, and counted, with and without a
+// label. Known columns are learned on, and rejected events have no effect.
 func TestColumnRefused(t *testing.T) {
 	l := crowd(t, nil, "no", "yes")
 	last := fill(t, l)
@@ -113,8 +113,8 @@ func TestColumnRefused(t *testing.T) {
 	}
 }
 
-// A class that would widen the rows beyond the bound is refused by name, of two classes and of several; those that there are
-// are learned, a restart does the same to the bit, and a larger bound takes the class.
+// A class that would widen the rows beyond the limit is rejected by name, with two classes and with several. Known
+// classes are learned on. A restart gives the same bits, and a larger limit accepts the class.
 func TestClassRefused(t *testing.T) {
 	for _, classes := range [][]string{{"no", "yes"}, {"no", "yes", "perhaps"}} {
 		l := crowd(t, nil, classes...)
@@ -150,7 +150,7 @@ func TestClassRefused(t *testing.T) {
 	}
 }
 
-// Far from the bound nothing is other than without one.
+// Far below the limit it has no effect.
 func TestFarFromBound(t *testing.T) {
 	near, far, none := crowd(t, nil, "no", "yes"), crowd(t, func(c *online.Config) { c.MaxMemory = 4 << 30 }, "no", "yes"), crowd(t, func(c *online.Config) { c.MaxMemory = 0 }, "no", "yes")
 	last := fill(t, near)
@@ -158,7 +158,7 @@ func TestFarFromBound(t *testing.T) {
 		far.Learn(crowded(n, n%2), nil)
 		none.Learn(crowded(n, n%2), nil)
 	}
-	rest := func(l *online.Learner) []event.Block { // but for the setting
+	rest := func(l *online.Learner) []event.Block { // except for the setting
 		return slices.DeleteFunc(encoded(t, l), func(b event.Block) bool { return b.Name == "learner" })
 	}
 	if !same(rest(near), rest(far)) || !same(rest(near), rest(none)) {
@@ -173,8 +173,8 @@ func TestFarFromBound(t *testing.T) {
 	}
 }
 
-// Several learners of one model refuse nothing, nor does the one that learns before the others begin; so members
-// whose settings differ in the bound are of one group.
+// Learners of a group reject nothing for the limit, nor does the first one before the others start. So members with
+// different limits can form a group.
 func TestSharedRefusesNothing(t *testing.T) {
 	a, b := online.DefaultConfig(), online.DefaultConfig()
 	b.MaxMemory = 1 << 21
@@ -198,7 +198,7 @@ func TestSharedRefusesNothing(t *testing.T) {
 	}
 }
 
-// The bound is in the checkpoint for those who have nothing else, may change from run to run, and is checked.
+// The limit is in the checkpoint for readers without a configuration. It may change between runs and is checked.
 func TestBoundIsKept(t *testing.T) {
 	for _, bound := range []int{0, int(memory.Least), int(memory.Default), 1 << 33} {
 		l := crowd(t, func(c *online.Config) { c.MaxMemory = bound }, "no", "yes")

@@ -26,7 +26,7 @@ func tidesLearner(t testing.TB, s *synthetic.Tides, change func(*online.Config))
 	return l
 }
 
-// The expert knows what the levels alone do not.
+// The second-order expert knows more than the levels alone.
 func TestSecondHelps(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3, 0} {
@@ -52,8 +52,8 @@ func TestSecondHelps(t *testing.T) {
 	}
 }
 
-// A number's curve adds nothing in the mean, so that an event that has lost it is answered as an event
-// of which it tells nothing: whole events alone would leave that open.
+// The curve of a number adds zero on average. So an event that lacks the number is predicted without information from
+// it, which complete events alone would not ensure.
 func TestSecondCenters(t *testing.T) {
 	s := synthetic.NewTides(4, 2, 0)
 	l := tidesLearner(t, s, func(c *online.Config) { c.Noise = "none" })
@@ -82,7 +82,7 @@ func TestSecondCenters(t *testing.T) {
 	}
 }
 
-// What a class weighs is what its events weigh.
+// The weight of a class is that of its events.
 func TestSecondWeighsClasses(t *testing.T) {
 	var answers [2][]float64
 	for i := range answers {
@@ -106,7 +106,7 @@ func TestSecondWeighsClasses(t *testing.T) {
 	}
 }
 
-// Without numbers the expert is left aside: answers are those of the levels alone, to the bit.
+// Without numbers the expert is not used: predictions have the same bits as those of the levels alone.
 func TestSecondWithoutNumbers(t *testing.T) {
 	var answers [2][]float64
 	for i, rule := range []string{"auto", "adagrad"} {

@@ -8,7 +8,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// paired returns a learner of tides of which two numbers die together, under noise of groups.
+// pairedLearner returns a learner of tides with two numbers that die together, under noise of groups.
 func pairedLearner(t *testing.T, s *synthetic.Tides, rule, noise string) *online.Learner {
 	t.Helper()
 	c := online.DefaultConfig()
@@ -24,8 +24,8 @@ func pairedLearner(t *testing.T, s *synthetic.Tides, rule, noise string) *online
 	return l
 }
 
-// Under noise of groups it loses less than the levels alone, of whole events and of those of which a group is dead and
-// nobody says so.
+// Under noise of groups the expert loses less than the levels alone, on complete events and on events with a silently
+// dead group.
 func TestSecondHelpsUnderGroups(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		lost := map[string]float64{}

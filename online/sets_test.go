@@ -30,8 +30,8 @@ func kindsLearner(t *testing.T, classes int, change func(*online.Config)) *learn
 	return start(t, c, s)
 }
 
-// Sets of the published model hold the class as often as they should, of two classes and of more, with
-// masks alone and where events lack fields by themselves, and of losses whose scores are no log-odds.
+// Sets of the published model contain the class as often as promised: for two and for more classes, with masks alone
+// and with missing fields, and for losses whose scores are not log-odds.
 func TestSets(t *testing.T) {
 	t.Parallel()
 	for i, test := range []struct {
@@ -87,7 +87,7 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// A label that comes later is held against the set of the scores that the event was told.
+// A delayed label is compared with the set of the prediction at arrival.
 func TestSetsOfLateLabels(t *testing.T) {
 	l := kindsLearner(t, 3, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 3, Null: 0}
@@ -112,8 +112,8 @@ func TestSetsOfLateLabels(t *testing.T) {
 	}
 }
 
-// Intervals of numbers hold as many targets as they should where residuals are far from normal, too; those
-// of a coverage of 0 are made as before there were others.
+// Intervals of numbers contain as many targets as promised, even if residuals are far from normal. A coverage of 0
+// gives the intervals of normal residuals.
 func TestIntervalsCover(t *testing.T) {
 	for coverage, want := range map[float64]float64{0.9: 0.9, 0.6: 0.6, 0: 0.95} {
 		c := online.DefaultConfig()
@@ -143,15 +143,16 @@ func TestIntervalsCover(t *testing.T) {
 	}
 }
 
-// priced draws an event whose target grows with the exponential of what is known, and its noise with the target, as
-// prices do.
+// priced draws an event whose target grows exponentially with the features, and its noise with the target, as for
+// prices.
 func priced(r *rand.Rand) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
 	y := math.Exp(0.5*x + 0.3*z)
 	return &event.Example{Target: 1000 * y * (1 + 0.2*r.NormFloat64()), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{y, z}}, Field: []uint16{1, 2}}
 }
 
-// Nine of ten targets lie in their intervals, small predictions and large ones, and every interval contains its value.
+// Nine of ten targets lie in their intervals, for small and for large predictions, and every interval contains its
+// prediction.
 func TestIntervalsByValue(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "huber:1", "poisson"} {
 		l, r := twoNumbers(t, lossName), rand.New(rand.NewPCG(11, 12))
@@ -195,7 +196,7 @@ func TestIntervalsByValue(t *testing.T) {
 	}
 }
 
-// Targets that only grow, in order: no interval excludes its own value, from the second event on.
+// For ever-growing targets every interval contains its prediction, from the second event on.
 func TestIntervalContainsItsValue(t *testing.T) {
 	t.Parallel()
 	for _, lossName := range []string{"squared", "absolute", "quantile:0.9", "huber:1", "poisson"} {
@@ -212,7 +213,7 @@ func TestIntervalContainsItsValue(t *testing.T) {
 	}
 }
 
-// regression returns a learner of numbers from two fields.
+// twoNumbers returns a learner of numbers from two fields.
 func twoNumbers(t *testing.T, lossName string) *learner {
 	t.Helper()
 	c := online.DefaultConfig()
@@ -225,8 +226,8 @@ func twoNumbers(t *testing.T, lossName string) *learner {
 	return start(t, c, s)
 }
 
-// The coverage may change from run to run, and sets be given up and taken up again, as calibration and the age of the weights that
-// are read.
+// Between runs the coverage may change, sets may be disabled and enabled again, and so may calibration and the age of
+// the weights.
 func TestSetsOtherCoverage(t *testing.T) {
 	l := kindsLearner(t, 2, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 2}

@@ -8,8 +8,7 @@ import (
 	"blankout/online"
 )
 
-// A fold that was saved and restored adds to the same state, to the bit: Deltas of a member that learns alone, and of one of
-// several.
+// A fold that was saved and restored adds up to the same bits, for Deltas of a single member and of one of several.
 func TestFoldRestored(t *testing.T) {
 	for _, kind := range []string{"records", "nulls", "several classes", "texts"} {
 		draw := streams["records"]

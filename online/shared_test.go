@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests several learners that learn one model.
+// This file tests several learners that learn one model together.
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ func sharer(t testing.TB, s *event.Schema, change func(*online.Config)) *online.
 	return l
 }
 
-// shareStream returns events of numbers, words and one-hot columns, some of which appear late.
+// shareStream returns events with numbers, words and one-hot columns, some of which appear late.
 func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 	s := event.NewSchema(18, []string{"no", "yes"}, 2)
 	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "y", Kind: event.Numeric})
@@ -47,7 +47,7 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 		x, f := 20+3*r.NormFloat64(), 0.0
 		e.Features.Index, e.Features.Value, e.Field = []uint32{1}, []float64{x}, []uint16{1}
 		f += (x - 20) / 3
-		if i > n/2 { // a column that begins late
+		if i > n/2 { // a column that appears late
 			y := -5 + r.NormFloat64()
 			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, 2), append(e.Features.Value, y), append(e.Field, 3)
 			f += y + 5
@@ -68,8 +68,7 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 	return s, events
 }
 
-// TestAlone: one learner that hands on what it has learned after every interval comes to the state, to the bit, of one that
-// learns alone.
+// TestSharedAlone checks that one learner that shares after every interval has the same bits as one that learns alone.
 func TestSharedAlone(t *testing.T) {
 	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
 		set := func(c *online.Config) { c.Noise = noise }
@@ -94,12 +93,12 @@ func TestSharedAlone(t *testing.T) {
 			}
 		}
 		want, got := blocksOf(t, alone), blocksOf(t, fold)
-		byAge := func(b event.Block) bool { return strings.HasPrefix(b.Name, "aged") || b.Name == "summary" } // no fold measures that
+		byAge := func(b event.Block) bool { return strings.HasPrefix(b.Name, "aged") || b.Name == "summary" } // a fold does not measure that
 		sameState(t, noise, slices.DeleteFunc(want, byAge), slices.DeleteFunc(got, byAge))
 	}
 }
 
-// TestAddRefuses: a Delta that does not fit is not added: not a bit of the learner changes.
+// TestSharedAddRefuses checks that a Delta that does not fit is rejected without changing a bit of the learner.
 func TestSharedAddRefuses(t *testing.T) {
 	for _, peers := range []int{1, 2} {
 		s, events := shareStream(900, 3)
@@ -125,7 +124,7 @@ func TestSharedAddRefuses(t *testing.T) {
 		} {
 			bad := *d
 			if spoil(&bad); name == "count" && peers == 1 {
-				continue // it has its count in its state
+				continue // its state contains its own count
 			}
 			if fold.Add(&bad) == nil {
 				t.Fatalf("%d learners: a delta of another %s is added", peers, name)
@@ -147,7 +146,7 @@ func cloned(t testing.TB, l *online.Learner) *online.Learner {
 	return n
 }
 
-// rounds has n learners learn the events in rounds, each its part.
+// rounds lets n learners learn the events in rounds, each its part.
 func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n, interval, precision int) {
 	for i := range events[:warm] {
 		fold.Learn(&events[i], nil)
@@ -181,7 +180,7 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 				t.Fatal(err)
 			}
 		}
-		if len(rest) < 3*interval*n { // now and then is enough
+		if len(rest) < 3*interval*n { // checking sometimes is enough
 			a := fold.Snapshot().Model().Rows
 			for i, p := range peers {
 				b := p.Snapshot().Model().Rows
@@ -196,7 +195,7 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 	}
 }
 
-// TestMoments: the moments of readings and the counts come to what they would be if one had seen all.
+// TestSharedMoments checks that the moments of readings and the counts are as if one learner had seen all events.
 func TestSharedMoments(t *testing.T) {
 	t.Parallel()
 	s, events := shareStream(6000, 4)
@@ -229,8 +228,8 @@ func TestSharedMoments(t *testing.T) {
 	}
 }
 
-// TestLateClass: a class that comes late, to one of several, is known to the model, and one that has not come yet when sharing
-// begins is none of the model's.
+// TestSharedLateClass checks that a class that arrives late at one member is known to the model, and that a class that
+// has not arrived when sharing begins is not.
 func TestSharedLateClass(t *testing.T) {
 	s, events := shareStream(2000, 5)
 	s.Classes, s.MaxClasses = []string{"a", "b", "c", "d"}, 4
@@ -251,7 +250,8 @@ func TestSharedLateClass(t *testing.T) {
 	}
 }
 
-// TestQuality: several learners come close to one, with one output, several, a bank, and groups.
+// TestSharedQuality checks that several learners are nearly as good as one, with one output, several outputs, several
+// levels, and groups.
 func TestSharedQuality(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -276,8 +276,8 @@ func TestSharedQuality(t *testing.T) {
 	}
 }
 
-// TestForgets: in a world that turns around, learners that forget come back, as one alone does, and those that do not stay
-// behind; by half-life and by the alarm.
+// TestSharedForgets checks that after a change of concept learners that forget recover as one alone does, and that the
+// others do not: by half-life and by the alarm.
 func TestSharedForgets(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -291,7 +291,7 @@ func TestSharedForgets(t *testing.T) {
 		"half-life": func(c *online.Config) { c.HalfLife, c.OnDrift = 1000, "log" },
 		"alarm":     func(c *online.Config) { c.OnDrift = "forget" },
 	} {
-		metric := func(c *online.Config) { // what else follows a stream that moves is switched off
+		metric := func(c *online.Config) { // disable everything else that adapts to drift
 			set(c)
 			c.Noise, c.Adapt, c.Average = "none", false, 0
 		}
@@ -315,7 +315,7 @@ func TestSharedForgets(t *testing.T) {
 	}
 }
 
-// TestUnlabeled: what unlabeled events of one of several have added is in its Delta, and the fold counts them.
+// TestSharedUnlabeled checks that a Delta contains the effect of unlabeled events, and that the fold counts them.
 func TestSharedUnlabeled(t *testing.T) {
 	s, events := shareStream(3000, 11)
 	sum := func(weight float64) (all float64, r online.Report) {

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests what older weights lose, and mixtures that are judged by them.
+// This file tests the losses of older weights, and mixtures that are judged by them.
 
 import (
 	"blankout/internal/event"
@@ -21,8 +21,8 @@ import (
 	"testing"
 )
 
-// agedCase is a stream whose answers are measured by age: of two classes, of many of which some come late,
-// and of numbers. Some numbers are null.
+// agedCase is a stream whose predictions are measured by age: with two classes, with many classes of which some arrive
+// late, and with numbers. Some numbers are null.
 type agedCase struct {
 	name   string
 	config func(*online.Config)
@@ -35,7 +35,7 @@ func agedCases(n int) []agedCase {
 		return agedCase{name: fmt.Sprint(k, " classes"), config: func(c *online.Config) { c.Calibrate, c.Threshold = "on", .4 },
 			schema: func() *event.Schema {
 				s, _ := synthetic.NumberFields(4)
-				s.Classes, s.MaxClasses = []string{"0", "1"}, k // further ones come
+				s.Classes, s.MaxClasses = []string{"0", "1"}, k // more of them arrive
 				return s
 			},
 			events: synthetic.AgedEvents(n, k)}
@@ -61,7 +61,7 @@ func (c agedCase) learner(t testing.TB) *learner {
 	return start(t, config, c.schema())
 }
 
-// learnGrowing learns an event whose class the Schema may not know yet.
+// learnGrowing learns an event whose class may be new to the Schema.
 func learnGrowing(l *learner, e *event.Example) {
 	s := l.schema
 	for s.Target == loss.Sign && e.Label >= len(s.Classes) {
@@ -70,7 +70,7 @@ func learnGrowing(l *learner, e *event.Example) {
 	l.Learn(e, nil)
 }
 
-// mean is what answers lose, summed by hand.
+// mean sums the losses of predictions by hand.
 type mean struct{ weight, wrong, loss float64 }
 
 func (m *mean) add(l *learner, p *model.Linear, e *event.Example) {
@@ -82,7 +82,7 @@ func (m *mean) add(l *learner, p *model.Linear, e *event.Example) {
 		return
 	}
 	d := p.Decision()
-	if outputs := len(l.Predict(e).Scores); p.Outputs < outputs { // classes have come since
+	if outputs := len(l.Predict(e).Scores); p.Outputs < outputs { // classes have arrived since
 		if p.Outputs == 1 {
 			d, scores = model.Decision{Threshold: l.Predict(e).Decision.Threshold}, []float64{-scores[0], scores[0]}
 		}
@@ -106,7 +106,7 @@ func (m *mean) compare(t *testing.T, what string, numbers bool, err, logLoss, de
 	}
 }
 
-// told returns what progressive measures have summed.
+// told returns the sums of the progressive measures.
 func told(l *learner) mean {
 	m := l.Report()
 	if n := m.Numbers; n != nil {
@@ -121,7 +121,7 @@ func (m *mean) addDifference(before, after mean) {
 	m.loss += after.loss - before.loss
 }
 
-// sampled returns how many events have been answered at each age, age 0 first.
+// sampled returns the number of predictions of each age, age 0 first.
 func sampled(l *learner) (events [1 + len(staleness.Ages)]float64) {
 	for _, r := range l.Report().ByAge {
 		events[1+slices.Index(staleness.Ages[:], r.Age)] = r.Events
@@ -129,8 +129,8 @@ func sampled(l *learner) (events [1 + len(staleness.Ages)]float64) {
 	return events
 }
 
-// The answers of each age are those of the published model of then, and those of age 0 what progressive
-// measures count at the same events.
+// The predictions of each age are those of the model published at that time. Those of age 0 are the same as in the
+// progressive measures.
 func TestAgedAnswers(t *testing.T) {
 	t.Parallel()
 	for i, c := range agedCases(11200) {
@@ -152,7 +152,7 @@ func TestAgedAnswers(t *testing.T) {
 					if fresh[j].addDifference(before, after); j == 0 {
 						continue
 					}
-					// One model serves ages of 1,000 for two thousands, one those of 10,000 all the time.
+					// One model serves ages of 1,000 for two thousand events. One serves those of 10,000 throughout.
 					born := (n - staleness.Ages[j-1]*9/10) / 1000 * 1000
 					if j == 2 {
 						born = born/2000*2000 + 1000
@@ -181,7 +181,7 @@ func TestAgedAnswers(t *testing.T) {
 	}
 }
 
-// A model from before there were some fields predicts events that have them, decoded by a Schema that has grown since.
+// A model from before some fields existed predicts events that have them, decoded with the grown Schema.
 func TestAgedLaterField(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	l, r := start(t, online.DefaultConfig(), s.View()), rand.New(rand.NewPCG(5, 6))
@@ -207,7 +207,7 @@ func TestAgedLaterField(t *testing.T) {
 	t.Errorf("%+v", l.Report().ByAge)
 }
 
-// Later passes, in which events come that have been learned, are not measured, and hold no models.
+// Later passes repeat learned events, so they are not measured and store no models.
 func TestAgedFirstPassAlone(t *testing.T) {
 	schema, _ := synthetic.NumberFields(4)
 	l := start(t, online.DefaultConfig(), schema)
@@ -237,10 +237,10 @@ func TestAgedFirstPassAlone(t *testing.T) {
 	}
 }
 
-// On a stream whose boundary turns evenly, weights that are a events older err more by what it has turned
-// in a events, as a share of half a turn.
+// On a stream whose boundary rotates evenly, weights that are a events old err more by the angle of a events, as a
+// share of half a turn.
 func TestAgedErrOnADrift(t *testing.T) {
-	const half = 30000 // events of half a turn
+	const half = 30000 // number of events of half a turn
 	c := online.DefaultConfig()
 	c.HalfLife = 300
 	schema, ids := synthetic.NumberFields(2)
@@ -266,7 +266,7 @@ func TestAgedErrOnADrift(t *testing.T) {
 	}
 }
 
-// Where a label comes later, age 0 is what the weights of that moment say, not what was told at arrival.
+// For delayed labels age 0 is the prediction at the label's arrival, not at the event's.
 func TestAgedLater(t *testing.T) {
 	for _, c := range agedCases(1100) {
 		t.Run(c.name, func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestAgedLater(t *testing.T) {
 			var fresh, all measure.Classes
 			var arrival online.Prediction
 			for i, e := range c.events {
-				if i == 200 { // all that follow came here
+				if i == 200 { // the previous ones have arrived by now
 					arrival = l.Predict(e)
 					arrival.Scores, arrival.Lanes = slices.Clone(arrival.Scores), slices.Clone(arrival.Lanes)
 				}
@@ -299,8 +299,8 @@ func TestAgedLater(t *testing.T) {
 	}
 }
 
-// turning draws events of which a number tells the class for turn events, then the opposite, and so on: whoever has just
-// learned knows the next class, and weights that are turn events old are sure of the wrong one.
+// turning draws events in which a number tells the class for turn events, then the opposite, and so on. Fresh weights
+// know the next class. Weights that are turn events old are sure of the wrong one.
 func turning(n, turn int) (out []*event.Example) {
 	r := rand.New(rand.NewPCG(3, 5))
 	for i := range n {
@@ -338,8 +338,8 @@ func ofAge(t *testing.T, l *learner, age uint64) measure.Aged {
 	return measure.Aged{}
 }
 
-// Weights that are worse than the class shares at some age are warned of, by the Learner and by what is saved of it; with a
-// horizon of that age, they are hardly worse. On a stream that stays as it is there is no such warning.
+// There is a warning if weights of some age are worse than the class shares, from the Learner and from its saved state.
+// With a horizon of that age they are hardly worse. Without a change of concept there is no such warning.
 func TestStaleWeights(t *testing.T) {
 	stale := func(l *learner) bool {
 		is := func(w watch.Warning) bool { return w.Kind == watch.WarnStale }
@@ -370,8 +370,8 @@ func TestStaleWeights(t *testing.T) {
 	}
 }
 
-// spells returns events whose class stays as it is for some fifty of them: whoever has just learned the class knows
-// the next, and older weights know what the numbers say.
+// spells returns events whose class stays the same for about fifty events. Fresh weights know the next class, older
+// weights only what the numbers say.
 func spells(n int) (out []*event.Example) {
 	_, ids := synthetic.NumberFields(2)
 	r := rand.New(rand.NewPCG(3, 0x5be11))
@@ -386,7 +386,7 @@ func spells(n int) (out []*event.Example) {
 	return out
 }
 
-// Shares that are judged by weights of 100 events ago suit those who have such weights, and cost the others.
+// Mixture weights judged by weights from 100 events ago suit such weights, and cost fresh ones.
 func TestHorizonSuitsItsAge(t *testing.T) {
 	events := spells(12000)
 	of := func(horizon int) (now, old float64) {

@@ -10,9 +10,9 @@ import (
 	"blankout/online"
 )
 
-// standardize = "all" against the dense computation: the same events with every
-// zero written out, so that every column is centered and scaled for real. Without
-// noise both solve the same problem, one exact refresh at the end.
+// Compares standardize = "all" with the dense computation: the same events with every zero written out, so that every
+// column is centered and scaled explicitly. Without noise both solve the same problem, with one exact refresh at the
+// end.
 func TestStandardizeAll(t *testing.T) {
 	const n, columns = 1200, 12
 	c := online.DefaultConfig()
@@ -62,7 +62,7 @@ func TestStandardizeAll(t *testing.T) {
 	if len(all.Scaler.Dense) != columns || len(few.Scaler.Dense) != 4 {
 		t.Fatalf("dense columns %v of the whole events, %v of the sparse ones", all.Scaler.Dense, few.Scaler.Dense)
 	}
-	// Over all events, absent ones being 0, the statistics are the same.
+	// Over all events, with absent columns as 0, the statistics are the same.
 	for d := range uint32(columns) {
 		a, b := few.Stats(few.Rows.Row(d)), all.Stats(all.Rows.Row(d))
 		total := float64(n)
@@ -70,7 +70,7 @@ func TestStandardizeAll(t *testing.T) {
 		if math.Abs(mean-b[1]) > 1e-9*math.Abs(b[1]) || math.Abs(m2-b[2]) > 1e-9*b[2] {
 			t.Errorf("column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
 		}
-		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // in force since a sixteenth of the events ago
+		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // in force since a sixteenth of the events
 			t.Errorf("column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
 		}
 	}
@@ -84,7 +84,7 @@ func TestStandardizeAll(t *testing.T) {
 	if relative := math.Sqrt(off / square); !(relative < 0.02) {
 		t.Errorf("scores are off by %.3g of their size", relative)
 	}
-	// Event by event too: the error of either is alike.
+	// Event by event the errors are similar too.
 	c.Optimizer, c.IRLSBatch, c.Noise = "adagrad", 0, "auto"
 	sparse, dense = newLearner(), newLearner()
 	for range 4000 {
@@ -99,8 +99,8 @@ func TestStandardizeAll(t *testing.T) {
 	t.Logf("progressive log-loss %.3f, of the whole events %.3f", a, b)
 }
 
-// A column that is no longer present often enough is divided again by what bounds
-// its readings, their mean and three deviations, as if it had never been centered.
+// A column that is no longer dense is divided again by the bound of its readings, their mean plus three deviations, as
+// if it had never been centered.
 func TestColumnThatIsDenseNoMore(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Standardize = "auto"
@@ -114,7 +114,7 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 	for i := range 20 {
 		e := &event.Example{Weight: 1, Label: i % 2, Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}}
 		if i < 10 {
-			x := 2 + r.NormFloat64() // 0 is none of the wild readings
+			x := 2 + r.NormFloat64() // 0 is not one of the outliers
 			readings = append(readings, x)
 			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
 		}

@@ -11,8 +11,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// FuzzRestore reads checkpoints whose checksums are right and one of whose blocks
-// says anything: refused, or a Learner that can be saved again.
+// FuzzRestore reads checkpoints with valid checksums and one arbitrary block. They are rejected, or give a Learner that
+// can be saved again.
 func FuzzRestore(f *testing.F) {
 	c := online.DefaultConfig()
 	c.IRLSBatch, c.IRLSWindow, c.Noise = 7, 14, "dropout:0.3"
@@ -48,7 +48,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// Learning goes on while a Snapshot is encoded, and the Snapshot stays what it was.
+// Learning continues while a Snapshot is encoded, and does not change the Snapshot.
 func TestSnapshotIsImmutable(t *testing.T) {
 	l, s := mustNew(t, online.DefaultConfig(), 3), synthetic.NewStream(4, 3)
 	for range 50 {
@@ -81,7 +81,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 	}
 }
 
-// What was refused is counted on after a restart, and in a copy.
+// The counts of rejected events continue after a restart, and in a copy.
 func TestRefusedIsKept(t *testing.T) {
 	l, s := mustNew(t, online.DefaultConfig(), 2), synthetic.NewStream(4, 2)
 	for i := range 60 {

@@ -13,7 +13,7 @@ type stream struct {
 	next   func() *event.Example
 }
 
-// records draws events with fields: numbers of very different scales, one that moves, categories and words.
+// records draws events with fields: numbers with very different scales, one with a moving mean, categories and words.
 func records(seed uint64) stream {
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	var ids []uint16
@@ -36,7 +36,7 @@ func records(seed uint64) stream {
 	}}
 }
 
-// table draws events of a sparse text format: some columns always, some often, some seldom, a wild reading now and then.
+// table draws events of a sparse text format: some columns always present, some often, some seldom, and a few outliers.
 func table(seed uint64) stream {
 	r := rand.New(rand.NewPCG(seed, 2))
 	return stream{event.NewSchema(12, []string{"-1", "1"}, 2), func() *event.Example {
@@ -76,7 +76,7 @@ func texts(seed uint64) stream {
 	}}
 }
 
-// nulls draws records of which some fields are declared missing, some left out.
+// nulls draws records with some fields declared missing and some omitted.
 func nulls(seed uint64) stream {
 	s, r := records(seed), rand.New(rand.NewPCG(seed, 4))
 	whole := s.next
@@ -105,7 +105,7 @@ func nulls(seed uint64) stream {
 	return s
 }
 
-// seldom draws records that leave a number out in two events of five, which tells of the label.
+// seldom draws records that omit a number in two events of five, depending on the label.
 func seldom(seed uint64) stream {
 	s, r := records(seed), rand.New(rand.NewPCG(seed, 8))
 	whole := s.next
@@ -123,8 +123,8 @@ func seldom(seed uint64) stream {
 
 var streams = map[string]func(seed uint64) stream{"records": records, "table": table, "texts": texts, "nulls": nulls, "sensors": sensors, "columns": columns}
 
-// sensors draws records of numbers that go together, of which many events lack some. The class follows from what they have in
-// common, and Target is a number that does.
+// sensors draws records of correlated numbers, many of them with missing fields. The class and the number Target depend
+// on their common cause.
 func sensors(seed uint64) stream {
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	const n = 6
@@ -147,7 +147,7 @@ func sensors(seed uint64) stream {
 			switch {
 			case r.Float64() >= lacks:
 				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(i+1)), append(e.Features.Value, x), append(e.Field, id)
-			case r.IntN(3) > 0: // else it is left out
+			case r.IntN(3) > 0: // otherwise it is omitted
 				e.Missing = append(e.Missing, id)
 			}
 		}
@@ -159,7 +159,7 @@ func sensors(seed uint64) stream {
 	}}
 }
 
-// columns draws the rows of a table in a sparse text format whose columns go missing. Two of the columns are seldom above 0.
+// columns draws rows of a table in a sparse text format with missing columns. Two of the columns are seldom above 0.
 func columns(seed uint64) stream {
 	s := event.NewSchema(12, []string{"-1", "1"}, 2)
 	s.Absent = event.AbsentMissing

@@ -26,7 +26,7 @@ func stuckLearner(t testing.TB, s *synthetic.StuckStream, change func(*online.Co
 	return l
 }
 
-// In a group a stuck field raises an alarm and is not missing.
+// In a group a stuck field raises an alarm but is not missing.
 func TestStuckShared(t *testing.T) {
 	off := online.DefaultConfig()
 	off.Stuck = "off"
@@ -50,8 +50,8 @@ func (f *fixedEvents) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// What measures a model on events as they came says the same of those with nulls in the place of what is stuck: the
-// objective, the evidence of a validation, the error without a field, and a learner's Predict.
+// Everything that measures a model on original events gives the same result as with nulls in place of stuck values: the
+// objective, the evidence of a validation, the error without a field, and Predict.
 func TestStuckIsNullToMeasures(t *testing.T) {
 	s := synthetic.NewStuckStream(8)
 	l := stuckLearner(t, s, nil)

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests fields that are stuck.
+// This file tests stuck fields.
 
 import (
 	"blankout/online"
@@ -21,7 +21,7 @@ func newStuck(t testing.TB, s *synthetic.StuckStream, change func(*online.Config
 	return start(t, c, s.Schema)
 }
 
-// A learner that is restored while a field is stuck, or on its way to be found, goes on to the bit.
+// A learner restored while a field is stuck, or about to be detected, continues with the same bits.
 func TestStuckRestored(t *testing.T) {
 	s := synthetic.NewStuckStream(3)
 	l := newStuck(t, s, nil)
@@ -52,8 +52,8 @@ func TestStuckRestored(t *testing.T) {
 	}
 }
 
-// The setting may change from run to run: log raises the alarm alone, off forgets what was found and learns to the
-// bit what a learner does that has never looked.
+// The setting may change between runs: log only raises the alarm. off forgets what was detected and learns the same
+// bits as a learner that has never looked.
 func TestStuckSetting(t *testing.T) {
 	with := func(how string) online.Config {
 		c := online.DefaultConfig()
@@ -96,8 +96,8 @@ func TestStuckSetting(t *testing.T) {
 	}
 }
 
-// Whatever number a field is stuck at, and however many fields are, learning loses no more than with nulls, and the
-// error is below that of a learner that has not found them.
+// For any stuck value and any number of stuck fields, learning loses no more than with nulls, and less than without
+// detection.
 func TestStuckCosts(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))

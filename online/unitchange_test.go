@@ -11,8 +11,8 @@ import (
 	"blankout/online"
 )
 
-// unitSensors draws events of three numbers in very different units and a class that depends on them; every reading is
-// multiplied by unit.
+// unitSensors draws events with three numbers in very different units and a class that depends on them. Every reading
+// is multiplied by unit.
 func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
 	label := 0
@@ -35,8 +35,8 @@ func unitLearner(t *testing.T) *online.Learner {
 	return l
 }
 
-// A scale that is too large comes down again, as one that is too small grows: whatever unit or outliers a stream begins
-// with, labeled or not, it is learned as well as another one some thousand events later.
+// A scale that is too large decreases again, as one that is too small grows. So a stream that begins in another unit or
+// with outliers, labeled or not, is learned as well as any other a few thousand events later.
 func TestScalesComeDown(t *testing.T) {
 	longtest.NotRaced(t)
 	type start struct {
@@ -80,7 +80,7 @@ func TestScalesComeDown(t *testing.T) {
 	}
 }
 
-// Events without label move no weight and no scale; only mixture weights that were found before may come into force.
+// Events without a label change no weight and no scale. Only mixture weights found earlier may take effect.
 func TestUnlabeledEventsMoveNothing(t *testing.T) {
 	l, r := unitLearner(t), rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
@@ -98,7 +98,7 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 	}
 }
 
-// A restart while samples and readings for knots are being gathered changes nothing.
+// A restart while samples and readings for knots are collected changes nothing.
 func TestScalesComeDownOverRestarts(t *testing.T) {
 	l, r := unitLearner(t), rand.New(rand.NewPCG(3, 4))
 	again := unitLearner(t)

@@ -16,24 +16,23 @@ import (
 	"blankout/stream/record"
 )
 
-// payments are JSON events of two classes, one every few seconds, as a decoder reads them: a
-// number that tells much, one that tells little, a string, a truth value, and in 2 % of the
-// events a discount.
+// payments are decoded JSON events of two classes, one every few seconds: a number that tells much about the class, one
+// that tells little, a string, a boolean, and a discount in 2 % of the events.
 type payments struct {
 	t        testing.TB
 	learners []*online.Learner
 	decoder  record.Decoder
 	schema   *event.Schema
 	r        *rand.Rand
-	n, every int64 // events, and seconds from one to the next
+	n, every int64 // number of events, and seconds between two
 	line     bytes.Buffer
 	e        event.Example
-	// amount and extra write the value of a field, "" for one that is left out.
+	// amount and extra format the value of a field, "" to omit it.
 	amount   func(x float64) string
 	temper   func(x float64, at int64) string
-	tells    float64 // by how much the classes' means of temper differ from their mean
+	tells    float64 // difference between the means of temper in the classes
 	discount float64 // share of the events
-	bursts   bool    // discounts come in runs
+	bursts   bool    // discounts come in bursts
 	run      int
 }
 
@@ -64,7 +63,7 @@ func newPayments(t testing.TB, seed uint64, change func(*online.Config)) *paymen
 // now returns the time of the next event.
 func (p *payments) now() int64 { return paymentsStart + 1000*p.every*p.n }
 
-// feed has all learners learn the next n events.
+// feed makes all learners learn the next n events.
 func (p *payments) feed(n int) {
 	p.t.Helper()
 	for range n {
@@ -91,7 +90,7 @@ func (p *payments) feed(n int) {
 	}
 }
 
-// rare writes the discount.
+// rare formats the discount.
 func (p *payments) rare() string {
 	x := p.r.Float64()
 	switch {
@@ -105,7 +104,7 @@ func (p *payments) rare() string {
 	return fmt.Sprintf("%.2f", 5*p.r.Float64())
 }
 
-// told returns what became of alarms, each as its state and text.
+// told returns the alarms so far, each as its state and text.
 func (p *payments) told() (out []string) {
 	changes := p.learners[0].Alarms(0).Latest
 	for _, c := range changes {
@@ -114,7 +113,7 @@ func (p *payments) told() (out []string) {
 	return out
 }
 
-// one fails unless one alarm is on, and no other has been, and returns it.
+// one fails unless exactly one alarm is on and there has been no other, and returns it.
 func (p *payments) one(field, kind string) watch.FieldAlarm {
 	p.t.Helper()
 	h := p.learners[0].Report().Health
@@ -128,8 +127,8 @@ func (p *payments) one(field, kind string) watch.FieldAlarm {
 	return a
 }
 
-// A number that comes as text, as an array, as a truth value or as null from some event on
-// raises one alarm that says so, with what it costs, and ends when it is a number again.
+// A number that arrives as text, array, boolean or null from some event on raises one alarm with its cost, which ends
+// when it is a number again.
 func TestUsualKinds(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -162,9 +161,9 @@ func TestUsualKinds(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			p.feed(10_000)
-			p.one("amount", "missing") // it stays, and nothing else is the matter
+			p.one("amount", "missing") // it stays, and there is no other alarm
 			changed := p.amount
-			p.amount = func(x float64) string { // some of it is changed still
+			p.amount = func(x float64) string { // a part of it is still changed
 				if p.r.Float64() < 0.3 {
 					return changed(x)
 				}
@@ -183,8 +182,7 @@ func TestUsualKinds(t *testing.T) {
 	}
 }
 
-// A field that has always come as one kind now and another then is as usual, and so is one that
-// comes as another kind than the first few events.
+// A field with mixed kinds raises no alarm, nor does one whose kind changed after the first few events.
 func TestUsualMixture(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -212,8 +210,8 @@ func TestUsualMixture(t *testing.T) {
 	}
 }
 
-// A field of 2 % of the events that comes no more raises one alarm, since its last event, which
-// ends when it is back. One that comes in runs is as usual while the runs are.
+// A field in 2 % of the events that stops raises one alarm, from its last event on, which ends when it is back. A field
+// that comes in bursts raises none while it does.
 func TestUsualRareField(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -249,7 +247,7 @@ func TestUsualRareField(t *testing.T) {
 	}
 }
 
-// night says whether it is night at a time, which begins and ends a little differently every day.
+// night reports whether it is night. The night begins and ends a little differently every day.
 func night(at int64) bool {
 	const hour = 3_600_000
 	day := at / (24 * hour)
@@ -257,8 +255,8 @@ func night(at int64) bool {
 	return in < 5*hour || in >= 22*hour
 }
 
-// A field that is null every night raises an alarm in the first night alone. One that stays null
-// in the morning raises an alarm then, and so does one that is null by day.
+// A field that is null every night raises an alarm only in the first night. It also raises one if it stays null in the
+// morning, or is null during the day.
 func TestUsualNights(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -284,7 +282,7 @@ func TestUsualNights(t *testing.T) {
 	if told := p.told(); len(told) != 2 {
 		t.Fatalf("10 nights more: %q", told)
 	}
-	p.feed(15 * perHour) // to midnight
+	p.feed(15 * perHour) // until midnight
 	h := p.learners[0].Report().Health
 	at := slices.IndexFunc(h.Fields, func(f watch.FieldHealth) bool { return f.Field == "temper" })
 	if f := h.Fields[at]; h.Alarms > 0 || f.Missing.Now < 0.2 {
@@ -303,14 +301,14 @@ func TestUsualNights(t *testing.T) {
 	if told = p.told(); len(told) != 4 || !strings.HasPrefix(told[2], "raised: ") {
 		t.Fatalf("a long night: %q", told)
 	}
-	// Null by day.
+	// Null during the day.
 	noon := (p.now()/86_400_000+1)*86_400_000 + 13*3_600_000
 	dead = func(at int64) bool { return night(at) || at >= noon && at < noon+3*3_600_000 }
 	p.feed(30 * perHour)
 	if told = p.told(); len(told) != 6 || !strings.HasPrefix(told[4], "raised: ") {
 		t.Fatalf("by day: %q", told)
 	}
-	// Both are usual now, and the long night is not.
+	// Both are usual now, but the long night is not.
 	noon += 24 * 3_600_000
 	p.feed(27 * perHour)
 	if told = p.told(); len(told) != 6 {
@@ -318,7 +316,7 @@ func TestUsualNights(t *testing.T) {
 	}
 }
 
-// blockOf returns a block of what a learner would save.
+// blockOf returns a block of a learner's state.
 func blockOf(t *testing.T, l *online.Learner, name string) []byte {
 	t.Helper()
 	blocks, err := l.Snapshot().Blocks()
@@ -332,9 +330,8 @@ func blockOf(t *testing.T, l *online.Learner, name string) []byte {
 	return data
 }
 
-// What watches fields is part of the state: a learner that is saved and restored, copied, or
-// follows another goes on to the bit; and learning with others for a while, when nothing is
-// watched, makes no alarm.
+// The monitors of fields are part of the state: a learner that is saved and restored, copied, or follows another
+// continues with the same bits. Learning in a group, which has no monitors, raises no alarm afterwards.
 func TestUsualStateIsWhole(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -397,7 +394,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 	if len(told) != 5 || !strings.Contains(told[0], "arrives as text") || !strings.Contains(told[2], "; it is null") || !strings.Contains(told[4], "absent since") {
 		t.Fatalf("%q", told)
 	}
-	// With others.
+	// In a group.
 	fold, err := l.Clone()
 	if err != nil {
 		t.Fatal(err)

@@ -23,9 +23,8 @@ func kinds(warnings []watch.Warning) (out []string) {
 	return out
 }
 
-// The class shares' loss is that of predicting them, and learning what the label
-// depends on is better; noise of a size that no learner copes with is worse, until
-// it ends. A Learner restored in the middle of a block says the same.
+// The loss of the class shares is that of predicting them. Learning features that matter is better. Extreme noise is
+// worse, until it ends. A Learner restored in the middle of a block gives the same warnings.
 func TestPriorWarning(t *testing.T) {
 	source := rand.NewPCG(1, 1)
 	r := rand.New(source)
@@ -43,7 +42,7 @@ func TestPriorWarning(t *testing.T) {
 		}
 	}
 	settings := online.Fingerprint{"label": "label"}
-	warnings := func(l *learner, final bool) []watch.Warning { // older weights, of which is no word here, are bad at noise
+	warnings := func(l *learner, final bool) []watch.Warning { // without the warning about older weights, which noise causes too
 		return slices.DeleteFunc(l.Warnings(settings, final), func(w watch.Warning) bool { return w.Kind == watch.WarnStale })
 	}
 	learn(2000, 1)
@@ -77,7 +76,7 @@ func TestPriorWarning(t *testing.T) {
 	}
 }
 
-// A loss whose scores are no log-odds, and importance, do not raise false alarms.
+// A loss whose scores are not log-odds, and importance, raise no false alarms.
 func TestPriorNoFalseAlarm(t *testing.T) {
 	for _, set := range []func(*online.Config){
 		func(c *online.Config) { c.Loss = "hinge" },
@@ -91,7 +90,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 		l := streamed(t, c, 2)
 		for range 3 * 2000 {
 			e := synthetic.Drawn(r)
-			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // some 1 %
+			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // about 1 %
 				e.Label = 1
 			}
 			l.Learn(e, nil)
@@ -209,7 +208,7 @@ func TestStreamWarnings(t *testing.T) {
 			}
 			settings := online.Fingerprint{"label": "target", "format": "json"}
 			got := l.Warnings(settings, c.final)
-			// What the class shares would have done is another test's matter.
+			// Another test covers the comparison with the class shares.
 			got = slices.DeleteFunc(got, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })
 			if !slices.Equal(kinds(got), c.want) {
 				t.Fatalf("%v, want %v", got, c.want)
@@ -234,8 +233,8 @@ func TestStreamWarnings(t *testing.T) {
 	}
 }
 
-// A field whose texts are numbers is named with an example and the key that reads them, also by
-// what a checkpoint says; codes are no numbers.
+// A field whose texts are numbers is named with an example and the key that reads them, also from a checkpoint. Codes
+// are not numbers.
 func TestNumbersAsText(t *testing.T) {
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
 	s.Names = event.NewNames(100)
@@ -270,9 +269,8 @@ func TestNumbersAsText(t *testing.T) {
 	}
 }
 
-// Times that are read in the wrong unit are told, with the field and the value, and a
-// learner that goes on tells them again; times of today are not, and neither are those of
-// records where no field holds them.
+// Times in the wrong unit give a warning with the field and the value, also after a restart. Present times do not, nor
+// do records without a time field.
 func TestOddTime(t *testing.T) {
 	settings := online.Fingerprint{"time": "at"}
 	for _, c := range []struct {
@@ -301,8 +299,8 @@ func TestOddTime(t *testing.T) {
 	}
 }
 
-// Declared loss that is expected where no field can be declared missing is a warning; not where one can, where silent
-// loss is expected, and where none is.
+// There is a warning if declared loss is expected but no field can be declared missing. There is none if one can, if
+// silent loss is expected, or if no loss is.
 func TestUndeclared(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -13,7 +13,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// grownClasses are settings under which classes may come as they like.
+// grownClasses returns settings under which new classes may arrive.
 func grownClasses() map[string]online.Config {
 	all := map[string]online.Config{}
 	for _, r := range rules.Table {
@@ -36,8 +36,7 @@ func grownClasses() map[string]online.Config {
 	return all
 }
 
-// A Learner that is stopped and restored goes on to the same bytes, whether its classes come
-// before or after.
+// A restored Learner continues with the same bytes, whether its classes arrive before or after.
 func TestWidenRestart(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// ordinary is what a shop has: three normal fields, an amount whose logarithm has
-// mean 3 and deviation 1, and the hour of the day. The least expected log-loss is .433.
+// ordinary draws the data of a shop: three normal fields, an amount whose logarithm has mean 3 and deviation 1, and the
+// hour of the day. The smallest possible expected log-loss is .433.
 func ordinary(r *rand.Rand, x []float64) float64 {
 	for d := range 3 {
 		x[d] = r.NormFloat64()
@@ -24,14 +24,14 @@ func ordinary(r *rand.Rand, x []float64) float64 {
 	return 1.5*x[0] - 1.25*x[1] + x[2] + 0.02*(x[3]-33) + 0.06*(x[4]-11.5)
 }
 
-// payment is a shop's with a rare class, of which the amount's logarithm tells.
+// payment draws a shop's event with a rare class that depends on the logarithm of the amount.
 func payment(r *rand.Rand, x []float64) float64 {
 	ordinary(r, x)
 	return -6 + 1.2*x[0] - x[1] + 0.8*x[2] + math.Log(x[3]) - 3
 }
 
-// heavy is three normal and two lognormal fields, their logarithms of the given
-// deviation. Who knows nothing of them but the classes' shares has a log-loss of .54.
+// heavy returns a draw of three normal and two lognormal fields with the given deviation of their logarithms. The class
+// shares alone have a log-loss of .54.
 func heavy(sigma float64) draw {
 	return func(r *rand.Rand, x []float64) float64 {
 		for d := range x {
@@ -50,9 +50,8 @@ type (
 
 type outcome struct{ error, loss float64 } // percent; nats
 
-// follow learns n events, each spoilt first, and returns the measures of those from
-// an event on as it was labeled before it was spoilt. Events have named fields or,
-// as sparse text, none.
+// follow learns n events, each changed by spoil first. It returns the measures from an event on, with the labels from
+// before spoil. Events have named fields or are sparse text.
 func follow(t *testing.T, seed uint64, sparse bool, draw draw, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
 	const width = 5
@@ -95,7 +94,7 @@ func both(t *testing.T, f func(t *testing.T, sparse bool)) {
 	}
 }
 
-// The first seconds of a stream with an ordinary amount, and the rest.
+// The first events of a stream with an ordinary amount, and the rest.
 func TestOrdinaryAmount(t *testing.T) {
 	longtest.NotRaced(t)
 	both(t, func(t *testing.T, sparse bool) {
@@ -110,7 +109,7 @@ func TestOrdinaryAmount(t *testing.T) {
 	})
 }
 
-// One wild value at any position and of any size.
+// One outlier at any position and of any size.
 func TestOneWildValue(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -128,7 +127,7 @@ func TestOneWildValue(t *testing.T) {
 			for i, at := range positions {
 				for j, wild := range values {
 					if (i+j)%2 > 0 != sparse && !longtest.Asked() {
-						continue // at each place either is met named or sparse
+						continue // at each position either named or sparse
 					}
 					got := follow(t, 1, sparse, c.draw, 2000, 0, func(i int, e *event.Example) {
 						if i == at {
@@ -144,7 +143,7 @@ func TestOneWildValue(t *testing.T) {
 	})
 }
 
-// Sequences that destroyed a model for good: error after 2,000 further events.
+// Sequences that once ruined a model permanently: the error after 2,000 further events.
 func TestWildSequences(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -201,7 +200,7 @@ func TestWildSequences(t *testing.T) {
 	})
 }
 
-// A share of the events has a wild reading, with true labels or flipped ones.
+// A share of the events has an outlier, with true or flipped labels.
 func TestWildShare(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -231,7 +230,7 @@ func TestWildShare(t *testing.T) {
 	})
 }
 
-// Lognormal fields are not worse than none, whatever their deviation.
+// Lognormal fields do no harm, whatever their deviation.
 func TestHeavyTails(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

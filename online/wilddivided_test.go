@@ -13,8 +13,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// follow learns n events, each spoilt first, and returns the measures of those from
-// an event on as it was labeled before it was spoilt.
+// followFew learns n events, each changed by spoil first. It returns the measures from an event on, with the labels
+// from before spoil.
 func followFew(t *testing.T, f *synthetic.FewColumns, mode string, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
 	schema := event.NewSchema(10, []string{"0", "1"}, 2)
@@ -63,7 +63,7 @@ func divided(t *testing.T, f func(t *testing.T, run func(n, from int, s spoil) o
 	}
 }
 
-// One wild value of several columns at any position.
+// One outlier in several columns at any position.
 func TestOneWildDivided(t *testing.T) {
 	longtest.NotRaced(t)
 	divided(t, func(t *testing.T, run func(n, from int, s spoil) outcome) {
@@ -86,8 +86,7 @@ func TestOneWildDivided(t *testing.T) {
 	})
 }
 
-// Sequences that took the meaning of a column for good: error after 2,000 further
-// events.
+// Sequences that once ruined a column permanently: the error after 2,000 further events.
 func TestWildSequencesDivided(t *testing.T) {
 	longtest.NotRaced(t)
 	const at, n, from = 1500, 5000, 1500 + 90 + 2000
@@ -134,7 +133,7 @@ func TestWildSequencesDivided(t *testing.T) {
 	})
 }
 
-// A share of the events has wild readings, with true labels or flipped ones.
+// A share of the events has outliers, with true or flipped labels.
 func TestWildShareDivided(t *testing.T) {
 	longtest.NotRaced(t)
 	divided(t, func(t *testing.T, run func(n, from int, s spoil) outcome) {

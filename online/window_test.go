@@ -21,8 +21,8 @@ func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *lea
 	return streamed(t, c, classes)
 }
 
-// A window that slides over everything so far ends where one refresh of all
-// events does; one that events have left is nearer to it than windows of its own.
+// A sliding window over all events ends at the result of one refresh of all events. A window that events have left is
+// nearer to it than separate windows.
 func TestSlidingWindow(t *testing.T) {
 	t.Parallel()
 	const n = 480
@@ -31,7 +31,7 @@ func TestSlidingWindow(t *testing.T) {
 			for _, classes := range []int{2, 3} {
 				t.Run(fmt.Sprint(loss, "/", noise, "/", classes), func(t *testing.T) {
 					if (noise == "none") == (classes == 2) {
-						longtest.Only(t) // half of them show most
+						longtest.Only(t) // half of them are enough
 					}
 					reference := refreshing(t, loss, noise, n, 0, classes)
 					all := refreshing(t, loss, noise, 40, n, classes)

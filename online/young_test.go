@@ -8,7 +8,7 @@ import (
 	"blankout/online"
 )
 
-// Labels beyond max_classes are named where nobody has named the classes, for a learner that is alone.
+// Labels beyond max_classes are reported if the classes are not configured, for a learner without a group.
 func TestMoreClasses(t *testing.T) {
 	for maxClasses, want := range map[int]int{10: 10, 12: 120} {
 		s := event.NewSchema(10, nil, maxClasses)
