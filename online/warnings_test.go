@@ -308,8 +308,8 @@ func TestUndeclared(t *testing.T) {
 		kinds  []event.Kind
 		want   string
 	}{
-		{"words", func(c *online.Config) { c.ExpectedMissing = 0.5 }, []event.Kind{event.Words, event.Words}, "expected_missing speaks"},
-		{"groups", func(c *online.Config) { c.ExpectedMissingGroups = 0.5 }, []event.Kind{event.Words}, "expected_missing_groups speaks"},
+		{"words", func(c *online.Config) { c.ExpectedMissing = 0.5 }, []event.Kind{event.Words, event.Words}, "expected_missing is for"},
+		{"groups", func(c *online.Config) { c.ExpectedMissingGroups = 0.5 }, []event.Kind{event.Words}, "expected_missing_groups is for"},
 		{"a number", func(c *online.Config) { c.ExpectedMissing = 0.5 }, []event.Kind{event.Words, event.Numeric}, ""},
 		{"silent", func(c *online.Config) { c.ExpectedMissing, c.SilentMissing = 0.5, 0.5 }, []event.Kind{event.Words}, ""},
 		{"nothing", func(c *online.Config) {}, []event.Kind{event.Words}, ""},
