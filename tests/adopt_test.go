@@ -17,10 +17,10 @@ import (
 	"blankout/internal/run"
 )
 
-// adoptEvery is after how many of the topic's records a solution is adopted.
+// adoptEvery is the number of the topic's records between adoptions.
 const adoptEvery = 2000
 
-// adopting has a learner adopt exact solutions and keep every checkpoint.
+// adopting makes a learner adopt exact solutions and keep every checkpoint.
 func (l *learner) adopting() *learner {
 	l.flags = append(l.flags, "--set", "learner.noise=dropout:0.3", "--set", "validate.policy=adopt", "--set", "validate.window=0",
 		"--set", "validate.events=2000", "--set", "validate.holdout=9",
@@ -56,22 +56,22 @@ func (l *learner) at(t *testing.T, records uint64) (found [][]byte) {
 	return found
 }
 
-// same says whether two checkpoints differ in nothing but the names remembered:
-// those of a whole batch are, whatever record of it the checkpoint ends with.
+// same reports whether two checkpoints differ only in the stored names. A checkpoint has those of a whole batch,
+// whichever of its records it ends with.
 func same(a, b []byte) bool {
 	differ := differingBlocks(a, b)
 	return len(differ) == 0 || slices.Equal(differ, []string{"names"})
 }
 
-// A program killed while it solves for, adopts, or saves an exact solution
-// leaves the state of before or of after, and ends where one left alone does.
+// A program that is killed while it solves for, adopts or saves an exact solution leaves the state before or after. It
+// ends in the state of an undisturbed one.
 func TestCrashAdopting(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short")
 	reference := newLearner(t, program, broker.Brokers()[0], "short").adopting()
 	numbers := reference.numbers
-	reference.numbers = "validate.adopt_margin=-inf,validate.cpu=0.3" // slow: what comes before is saved too
+	reference.numbers = "validate.adopt_margin=-inf,validate.cpu=0.3" // slow: the state before is saved too
 	begin := time.Now()
 	reference.finish(t)
 	took := time.Since(begin) / 2
@@ -114,7 +114,7 @@ func TestCrashAdopting(t *testing.T) {
 		l.finish(t)
 		l.check(t, "short", reference)
 	}
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
 	for range max(crashKills(t)/8, 1) {
 		l := newLearner(t, program, broker.Brokers()[0], "short").adopting()
 		for range 3 {
@@ -130,9 +130,8 @@ func TestCrashAdopting(t *testing.T) {
 	}
 }
 
-// A wait for a solution that was cut short is saved before anything is learned after it:
-// wherever the program is killed, and however fast a later life solves, it ends where one
-// left alone does.
+// An expired wait for a solution is saved before anything is learned after it. So whenever the program is killed, and
+// however fast it solves after a restart, it ends in the state of an undisturbed one.
 func TestCrashAfterWaiting(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -144,7 +143,7 @@ func TestCrashAfterWaiting(t *testing.T) {
 		l.numbers += ",kafka.batch_records=97"
 		return l
 	}
-	// finish learns the rest, with a solver that works.
+	// finish learns the rest, with a working solver.
 	finish := func(l *learner) {
 		t.Helper()
 		l.env = nil
@@ -161,10 +160,10 @@ func TestCrashAfterWaiting(t *testing.T) {
 	}
 	for point, past := range map[string]bool{
 		"run.solve=kill@1":         false, // while it waits
-		"run.adopted=kill@1":       false, // decided, and not saved
+		"run.adopted=kill@1":       false, // decided, not saved
 		"checkpoint.rename=kill@2": false, // about to save one or the other
 		"run.commit=kill@2":        false, // saved
-		"run.deadletters=kill@22":  true,  // 21 come before: learning has gone on
+		"run.deadletters=kill@22":  true,  // there were 21 before: learning has continued
 	} {
 		l := start()
 		flags := l.flags
@@ -191,7 +190,7 @@ func TestCrashAfterWaiting(t *testing.T) {
 	}
 }
 
-// newest returns what the newest checkpoint says of adoptions and its place.
+// newest returns the adoptions and the position of the newest checkpoint.
 func (l *learner) newest() (a run.Adoptions, offsets event.Offsets, err error) {
 	names, err := checkpoint.List(l.checkpoints())
 	if err != nil || len(names) == 0 {
@@ -207,7 +206,7 @@ func (l *learner) newest() (a run.Adoptions, offsets event.Offsets, err error) {
 	return a, offsets, err
 }
 
-// decided says whether the newest checkpoint knows that there was no solution in time.
+// decided reports whether the newest checkpoint knows that there was no solution in time.
 func (l *learner) decided(t *testing.T) bool {
 	a, _, err := l.newest()
 	if err != nil {

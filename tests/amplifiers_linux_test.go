@@ -26,17 +26,17 @@ import (
 	"blankout/stream/registry"
 )
 
-// amplifier is a small input that asks for much memory.
+// amplifier is a small input that requests much memory.
 type amplifier struct {
-	name, file string // the file's name tells the format
+	name, file string // the name implies the format
 	data       []byte
-	allowed    int64 // bytes more than others get
+	allowed    int64 // additional bytes allowed
 }
 
 const (
 	amplifierBytes = 2 << 20
 	eventBytes     = 400      // train --solver online keeps its events in memory
-	longLine       = 64 << 20 // a line of record.max_bytes, its copy for the dead letters, and what the collector has yet to free of them
+	longLine       = 64 << 20 // a line of record.max_bytes, its copy for the dead letters, and garbage of both
 )
 
 func fill(piece string) []byte { return bytes.Repeat([]byte(piece), amplifierBytes/len(piece)) }
@@ -45,7 +45,7 @@ func around(before string, piece string, after string) []byte {
 	return slices.Concat([]byte(before), fill(piece), []byte(after+"\n"))
 }
 
-// amplifiers are by the names of record.Formats, and of the other kinds of files.
+// amplifiers returns the inputs by the names of record.Formats and of the other kinds of files.
 func amplifiers(t *testing.T) map[string][]amplifier {
 	var gz bytes.Buffer
 	z := gzip.NewWriter(&gz)
@@ -127,8 +127,8 @@ func longTextParquet(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// peak runs a command and returns the most memory that was resident, in bytes, as it is
-// shortly before the end. What the system says after the end is that of the parent too.
+// peak runs a command and returns its largest resident memory in bytes, read until shortly before its end. The value
+// that the system gives after the end includes the parent.
 func peak(t *testing.T, c *exec.Cmd) (most int64) {
 	t.Helper()
 	var out bytes.Buffer
@@ -158,9 +158,8 @@ func peak(t *testing.T, c *exec.Cmd) (most int64) {
 	}
 }
 
-// Whatever reads events takes at most 64 MB and eight times its input more than what it
-// takes of a few small events: every record format, every other kind of file, and every
-// command that has -d. A new one must join.
+// Every reader of events takes at most 64 MB plus eight times its input more memory than for a few small events: every
+// record format, every other kind of file, and every command with -d. New ones must be added.
 func TestAmplifiers(t *testing.T) {
 	longtest.Only(t)
 	program, dir, all := buildProgram(t), t.TempDir(), amplifiers(t)
@@ -236,7 +235,7 @@ func TestAmplifiers(t *testing.T) {
 func within(t *testing.T, a amplifier, little, much int64) {
 	t.Helper()
 	allowed := a.allowed
-	if longtest.Race { // which keeps shadows of what is allocated
+	if longtest.Race { // it keeps shadow memory of allocations
 		allowed += 64 << 20
 	}
 	if most := little + 64<<20 + 8*int64(len(a.data)) + allowed; much > most {
@@ -244,8 +243,7 @@ func within(t *testing.T, a amplifier, little, much int64) {
 	}
 }
 
-// TestDecodeAmplifier is a process of TestAmplifiers: it decodes what it reads as a record
-// of a format that only topics hold.
+// TestDecodeAmplifier is a process of TestAmplifiers: it decodes its input as a record of a format for topics only.
 func TestDecodeAmplifier(t *testing.T) {
 	format := os.Getenv("BLANKOUT_AMPLIFIER")
 	if format == "" {

@@ -25,8 +25,8 @@ import (
 	"blankout/stream/record"
 )
 
-// The commands say what a Learner does that is fed by hand: train measures the scores that it gives each event before it
-// learns the event, with any number of threads and the fields of records in any order; predict scores as its snapshot does.
+// The commands agree with a Learner that is fed from code. train measures the scores before each event is learned, with
+// any number of threads and any order of the fields. predict scores as the Learner's snapshot does.
 func TestCommandsAgree(t *testing.T) {
 	program, dir := buildProgram(t), t.TempDir()
 	write := func(name string, data []byte) string {
@@ -47,7 +47,7 @@ func TestCommandsAgree(t *testing.T) {
 				learner.Loss = "squared"
 				args = append(args, "--loss", "squared")
 			}
-			byHand, m := learnByHand(t, learner, []string{"c0", "c1", "c2"}[:classes], events) // train orders classes
+			byHand, m := learnByHand(t, learner, []string{"c0", "c1", "c2"}[:classes], events) // train sorts classes
 			var first map[string][]byte
 			for _, run := range []struct{ name, file, threads string }{{"one", events, "1"}, {"four", events, "4"}, {"shuffled", shuffled, "2"}} {
 				path := filepath.Join(dir, run.name)
@@ -65,7 +65,7 @@ func TestCommandsAgree(t *testing.T) {
 					first = blocks
 				}
 				for name, data := range first {
-					if !bytes.Equal(data, blocks[name]) && (name != "names" || run.file == events) { // names are in the order in which they came
+					if !bytes.Equal(data, blocks[name]) && (name != "names" || run.file == events) { // names are in the order of arrival
 						t.Errorf("%s: block %q differs from that of one thread", run.name, name)
 					}
 				}
@@ -98,8 +98,8 @@ func TestCommandsAgree(t *testing.T) {
 	}
 }
 
-// commandEvents returns JSON lines of n events of so many classes, 0 for targets: numbers, categories and words, some null,
-// with weights. If shuffled is set, the fields of each record but the first are in random order.
+// commandEvents returns JSON lines of n events with so many classes, 0 for targets: numbers, categories and words, some
+// null, with weights. With shuffled, the fields of all records except the first are in random order.
 func commandEvents(seed uint64, classes, n int, shuffled bool) (out []byte) {
 	r, order := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	kinds := cmp.Or(classes, 3)
@@ -135,7 +135,7 @@ func commandEvents(seed uint64, classes, n int, shuffled bool) (out []byte) {
 	return out
 }
 
-// commandRecords is how TestCommandsAgree has records read.
+// commandRecords returns the record settings of TestCommandsAgree.
 func commandRecords(learner online.Config) record.Config {
 	c := record.DefaultConfig()
 	c.Text, c.Weight, c.Target = []string{"words"}, "weight", loss.LabelsOf(learner.Loss)
@@ -162,7 +162,7 @@ func eachEvent(t *testing.T, schema *event.Schema, learner online.Config, path s
 	}
 }
 
-// learnByHand returns the progressive measures as the names of train have them, from their definitions, and the model.
+// learnByHand returns the model, and the progressive measures by train's names, computed from their definitions.
 func learnByHand(t *testing.T, c online.Config, classes []string, path string) (map[string]float64, *model.Linear) {
 	t.Helper()
 	records := commandRecords(c)

@@ -21,8 +21,8 @@ import (
 	"blankout/internal/run"
 )
 
-// challengerTables are two challengers, one with columns of its own that has the field x, of which the label is made, and takes the
-// lead.
+// challengerTables configures two challengers. One has columns of its own, because it has the field x that determines
+// the label, and becomes the lead.
 const challengerTables = `
 [learner]
 noise = "none"
@@ -68,7 +68,8 @@ func (l *learner) lead(t *testing.T) string {
 	return saved.Lead
 }
 
-// However often several learners of a stream are killed, before and after one takes the lead by itself, they end in the same bytes.
+// Several learners of a stream that are killed often, before and after one becomes the lead automatically, end with the
+// same bytes.
 func TestCrashChallengers(t *testing.T) {
 	kills := crashKills(t)
 	program := buildProgram(t)
@@ -105,7 +106,7 @@ func TestCrashChallengers(t *testing.T) {
 	t.Run("promoted by hand", func(t *testing.T) { killPromoted(t, newContest(t, program, address)) })
 }
 
-// A promotion that was answered survives a kill.
+// An acknowledged promotion survives a kill.
 func killPromoted(t *testing.T, l *learner) {
 	flags := l.flags
 	l.flags = []string{"--set=http.address=127.0.0.1:0", "--set=checkpoint.events=0", "--set=checkpoint.interval=1h"}
@@ -152,7 +153,7 @@ func killPromoted(t *testing.T, l *learner) {
 	}
 }
 
-// A kill between a promotion and its checkpoint changes nothing: it comes again at the same record.
+// A kill between a promotion and its checkpoint changes nothing: the promotion happens again at the same record.
 func TestCrashAtPromotion(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")

@@ -20,14 +20,12 @@ import (
 	"blankout/stream"
 )
 
-// The crash tests of labels that come later: events and labels lie in two partitions
-// each, and the learner of their pairs is killed. Its checkpoint must be, byte for byte,
-// that of one that was left alone, although there are several partitions: the order in
-// which they are taken depends on the logs alone. Learners of classes and of numbers take
-// turns.
+// The crash tests of labels that arrive later. Events and labels are in two partitions each, and their learner is
+// killed. Its checkpoint must have the same bytes as that of an undisturbed learner, although there are several
+// partitions, because their order depends only on the logs. Learners of classes and of numbers alternate.
 
-// joinBroker starts a broker with topics of clicks and of answers, some of which come
-// late, twice, too early, never, or cannot be read.
+// joinBroker starts a broker with topics of clicks and of answers, some of which are late, repeated, early, missing or
+// invalid.
 func joinBroker(t *testing.T, events int) *stream.Embedded {
 	t.Helper()
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"clicks": 2, "answers": 2}})
@@ -39,7 +37,7 @@ func joinBroker(t *testing.T, events int) *stream.Embedded {
 	return broker
 }
 
-// fillJoin writes clicks and answers into their topics.
+// fillJoin writes clicks and answers to their topics.
 func fillJoin(t *testing.T, brokers []string, events int) {
 	t.Helper()
 	type message struct {
@@ -58,7 +56,7 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 		all = append(all, message{"clicks", stream.Message{Key: id, Value: []byte(value), Time: at}})
 		for n := range []int{0, 1, 1, 1, 1, 2}[r.IntN(6)] {
 			label, amount := false, 10+3*x
-			if x+0.3*r.NormFloat64() > 0 { // a second one may say something else
+			if x+0.3*r.NormFloat64() > 0 { // a second one may differ
 				label, amount = true, amount+2
 			}
 			delay := int64(r.ExpFloat64()*20_000) - 500 + int64(n)*3000
@@ -66,7 +64,7 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b message) int { return int(a.Time - b.Time) })
-	for i, odd := len(all)/2, 0; odd < 3; i++ { // bad clocks: a little less than the broker allows
+	for i, odd := len(all)/2, 0; odd < 3; i++ { // wrong clocks: a little less than the broker allows
 		if all[i].topic == "answers" || odd == 1 {
 			all[i].Time += (59 * time.Minute).Milliseconds()
 			odd, i = odd+1, i+100
@@ -92,7 +90,7 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 	}
 }
 
-// joinKinds says what learners of clicks and answers learn: a field of the answers.
+// joinKinds lists the losses of the learners of clicks and answers, and the field of the answers that they learn.
 var joinKinds = []struct{ loss, label string }{{"logistic", "label"}, {"squared", "amount"}}
 
 // newJoiner returns a learner of one of joinKinds.
@@ -147,7 +145,7 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 		took = min(took, time.Since(begin))
 		l.checkJoined(t, reference[kind])
 	}
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
 	killed, rounds, resumed := 0, 0, 0
 	for killed < kills || rounds < len(reference) {
 		kind := rounds % len(reference)
@@ -172,7 +170,7 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 	t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
 }
 
-// The program is killed where it writes down or lets go of what waits, or that fails.
+// The program is killed where it writes or frees waiting events, or such an operation fails.
 func TestCrashJoinAtFailpoints(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -186,7 +184,7 @@ func TestCrashJoinAtFailpoints(t *testing.T) {
 	for _, place := range []string{"labels.put", "labels.mark", "labels.marked", "labels.letgo", "labels.goback", "checkpoint.write", "checkpoint.rename", "checkpoint.remove", "run.deadletters"} {
 		for _, what := range []string{"kill@1", "kill@3", "error@2"} {
 			if place == "labels.goback" && what != "kill@1" {
-				continue // once in a life
+				continue // once per process
 			}
 			kind = (kind + 1) % len(reference)
 			l := newJoiner(t, program, broker, kind)

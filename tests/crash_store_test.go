@@ -10,8 +10,8 @@ import (
 	"blankout/internal/s3test"
 )
 
-// Checkpoints in a store hold what those on a disk hold: the program is killed at every place
-// where it touches the store, or that fails, or the store is away; the next life makes up for it.
+// Checkpoints in an object store equal those on disk. The program is killed at every place where it accesses the store,
+// or the access fails, or the store is unreachable. After a restart it recovers.
 func TestCrashWithStore(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")

@@ -28,19 +28,18 @@ import (
 	"blankout/stream"
 )
 
-// The crash tests run the real program on a broker in this process, kill it, and
-// start it again until it has learned everything. Then its checkpoint must be,
-// byte for byte, the one of a run that was left alone.
+// The crash tests run the real program with a broker in this process, kill it, and restart it until it has learned
+// everything. Then its checkpoint must have the same bytes as that of an undisturbed run.
 
-// crashTopics are the topics that are learned.
+// crashTopics are the topics to learn.
 var crashTopics = map[string]struct {
 	partitions int32
 	records    int
 }{"one": {1, 40_000}, "three": {3, 40_000}, "short": {1, 6_000}}
 
-const crashRefused = 97 // every so many records one cannot be read
+const crashRefused = 97 // one in so many records is invalid
 
-// crashBroker starts a broker with these of crashTopics filled.
+// crashBroker starts a broker with the given crashTopics.
 func crashBroker(t *testing.T, topics ...string) *stream.Embedded {
 	t.Helper()
 	partitions := map[string]int32{}
@@ -60,8 +59,8 @@ func crashBroker(t *testing.T, topics ...string) *stream.Embedded {
 	return broker
 }
 
-// fillCrashTopic produces the records of one of crashTopics. After every hundred of
-// them it calls pace, which may be nil, when they are acknowledged.
+// fillCrashTopic produces the records of one of crashTopics. After every hundred acknowledged records it calls pace,
+// which may be nil.
 func fillCrashTopic(t *testing.T, brokers []string, name string, pace func(written int)) error {
 	c := stream.DefaultProducerConfig()
 	c.Brokers, c.Topic, c.Compression = brokers, name, "lz4"
@@ -91,7 +90,7 @@ func fillCrashTopic(t *testing.T, brokers []string, name string, pace func(writt
 	return errors.Join(p.Flush(t.Context()), p.Close())
 }
 
-// learner is a learner of one topic, with a directory of its own.
+// learner is a learner of one topic with its own directory.
 type learner struct {
 	program, dir string
 	env          []string
@@ -149,8 +148,8 @@ func (l *learner) start(t *testing.T) *exec.Cmd {
 	return c
 }
 
-// live starts the program and ends it after the delay by end, nil for never. It
-// returns how it ended, which it may have done by itself.
+// live starts the program and ends it by end after the delay, or never for nil. It returns how it ended, which may have
+// been by itself.
 func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) error) error {
 	t.Helper()
 	c := l.start(t)
@@ -174,7 +173,7 @@ func (l *learner) log() string {
 	return string(text)
 }
 
-// state returns the newest checkpoint's bytes, offsets and number of events.
+// state returns the bytes, offsets and number of events of the newest checkpoint.
 func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	t.Helper()
 	names, err := checkpoint.List(l.checkpoints())
@@ -200,9 +199,8 @@ func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	return data, offsets, model.Events
 }
 
-// check compares a finished learner with one that was left alone: of one
-// partition the states to the byte, of several the records counted. No dead
-// letter may be missing; some may be there twice.
+// check compares a finished learner with an undisturbed one: for one partition the bytes of the states, for several the
+// counts of records. No dead letter may be missing, but some may be repeated.
 func (l *learner) check(t *testing.T, topic string, reference *learner) {
 	t.Helper()
 	want, wantOffsets, wantEvents := reference.state(t)
@@ -232,7 +230,7 @@ func differingBlocks(a, b []byte) (names []string) {
 	return names
 }
 
-// deadLetters returns where the stored dead letters came from, each place once.
+// deadLetters returns the positions of the stored dead letters, without repetitions.
 func (l *learner) deadLetters(t *testing.T) (places []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(l.dir, "dead.jsonl"))
@@ -276,7 +274,7 @@ func (l *learner) expect(t *testing.T, topic string) {
 	}
 }
 
-// crashKills is how often the program is killed in all: BLANKOUT_CRASH_KILLS.
+// crashKills returns the total number of kills: BLANKOUT_CRASH_KILLS.
 func crashKills(t *testing.T) int {
 	text := os.Getenv("BLANKOUT_CRASH_KILLS")
 	if text == "" {
@@ -305,7 +303,7 @@ func TestCrash(t *testing.T) {
 			reference := newLearner(t, program, broker.Brokers()[0], topic)
 			reference.finish(t)
 			reference.expect(t, topic)
-			// Kills are to fall into the time a run takes, at its best.
+			// Kills should happen during the fastest possible run.
 			took := time.Hour
 			for range 2 {
 				l := newLearner(t, program, broker.Brokers()[0], topic)
@@ -315,7 +313,7 @@ func TestCrash(t *testing.T) {
 				l.check(t, topic, reference)
 			}
 
-			r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
+			r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
 			killed, rounds, resumed := 0, 0, 0
 			for killed < (kills+1)/2 {
 				l := newLearner(t, program, broker.Brokers()[0], topic)
@@ -343,8 +341,8 @@ func TestCrash(t *testing.T) {
 	t.Run("asked to stop", func(t *testing.T) { askToStop(t, program, broker) })
 }
 
-// The program is killed at every place where it touches a file or tells the
-// outside something, or that fails; the next life makes up for it.
+// The program is killed at every place where it accesses a file or sends something out, or such an operation fails.
+// After a restart it recovers.
 func TestCrashAtFailpoints(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -360,10 +358,10 @@ func TestCrashAtFailpoints(t *testing.T) {
 	for _, place := range places {
 		for _, what := range arrivals {
 			if place == "checkpoint.mkdir" && !strings.HasSuffix(what, "1") {
-				continue // made once
+				continue // created once
 			}
 			l := newLearner(t, program, broker.Brokers()[0], "short")
-			if place == "checkpoint.remove" { // of the first and the last checkpoint, which there are however fast it learns, one goes
+			if place == "checkpoint.remove" { // only the first and the last checkpoint exist for certain, and one of them is removed
 				l.flags = append(l.flags, "--set=checkpoint.keep=1")
 				what = what[:len(what)-1] + "1"
 			}
@@ -392,8 +390,8 @@ func TestCrashBeside(t *testing.T) {
 	t.Run("refresh", func(t *testing.T) { crashRefreshing(t, program, broker) })
 }
 
-// Wherever the publication of a model breaks off, in the topic and in the file is
-// a whole one, never older than the one before.
+// Wherever the publication of a model is interrupted, the topic and the file hold a complete model that is never older
+// than before.
 func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	reference := newLearner(t, program, broker.Brokers()[0], "short")
 	reference.finish(t)
@@ -437,7 +435,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	}
 }
 
-// A kill in the middle of a refresh, between two outputs, leaves the state before.
+// A kill during a refresh, between two outputs, leaves the state before.
 func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	refreshing := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
@@ -488,7 +486,7 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	}
 }
 
-// Mislabeled that cannot be stored, or a kill on the way there, lose none.
+// No mislabeled event is lost if it cannot be stored, or after a kill while storing it.
 func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) {
 	suspecting := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
@@ -540,7 +538,7 @@ func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) 
 	}
 }
 
-// SIGTERM ends the program with exit code 0 and nothing is learned again.
+// SIGTERM ends the program with exit code 0, and nothing is learned again.
 func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	longtest.Only(t)
 	if runtime.GOOS == "windows" {
@@ -560,7 +558,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	l.finish(t)
 	l.check(t, "one", reference)
 
-	// A run without an end stops too, and has the directory to itself until then.
+	// An endless run stops too, and keeps the directory locked until then.
 	l = newLearner(t, program, broker.Brokers()[0], "one")
 	l.flags = nil
 	first := l.start(t)

@@ -31,8 +31,8 @@ import (
 	"blankout/stream/record"
 )
 
-// groupKills is how often a member is killed, paused or stopped: BLANKOUT_CRASH_GROUP, or
-// otherwise if that is not set.
+// groupKills returns how often a member is killed, paused or stopped: BLANKOUT_CRASH_GROUP, or otherwise if that is not
+// set.
 func groupKills(t *testing.T, otherwise int) int {
 	text := os.Getenv("BLANKOUT_CRASH_GROUP")
 	if text == "" {
@@ -45,15 +45,13 @@ func groupKills(t *testing.T, otherwise int) int {
 	return n
 }
 
-// written is what was produced to a topic: of each partition the sums of the fingerprints
-// of the records before every offset.
+// written records what was produced to a topic: for each partition the sums of the fingerprints before every offset.
 type written struct {
 	mu   sync.Mutex
 	sums [][]uint64
 }
 
-// check compares positions with what was produced, and says whether they have come to the
-// end of it.
+// check compares positions with what was produced, and reports whether they have reached its end.
 func (w *written) check(t *testing.T, positions event.Offsets) (all bool) {
 	t.Helper()
 	w.mu.Lock()
@@ -86,7 +84,7 @@ func (w *written) produce(ctx context.Context, t *testing.T, brokers []string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for ctx.Err() == nil {
 		partition := int32(r.IntN(len(w.sums)))
-		w.mu.Lock() // until they are acknowledged: a member may count them at once
+		w.mu.Lock() // locked until they are acknowledged, because a member may count them at once
 		for range 20 {
 			x, word := r.NormFloat64(), r.IntN(300)
 			value := fmt.Appendf(nil, `{"label":"%v","x":%.4f,"word":"w%d"}`, x+float64(word%3)-1 > 0, x, word)
@@ -104,9 +102,8 @@ func (w *written) produce(ctx context.Context, t *testing.T, brokers []string) {
 	}
 }
 
-// The embedded broker's group, for a few rounds: it may never give up a member that dies
-// between the answer to its JoinGroup and its SyncGroup, and its partition is then nobody's.
-// TestKafkaGroup goes on for longer.
+// A few rounds with the group of the embedded broker, which may never remove a member that dies between the response to
+// its JoinGroup and its SyncGroup. Then its partition belongs to no one. TestKafkaGroup has more rounds.
 func TestCrashGroup(t *testing.T) {
 	longtest.Only(t)
 	const partitions = 4
@@ -118,14 +115,13 @@ func TestCrashGroup(t *testing.T) {
 	crashGroup(t, broker.ListenAddrs(), partitions, 4)
 }
 
-// brokerFault makes something of the brokers fail, tells what, and returns what mends it.
+// brokerFault makes brokers fail. It returns a description and a function that repairs them.
 type brokerFault func(r *rand.Rand) (what string, mend func())
 
-// crashGroup runs three members in processes of their own, which are killed, paused
-// for longer than their session and stopped, each at a random instant and started again,
-// while events come to the topic events; the faults of brokers come one after the other,
-// each for as long as something happens to a member. Every event counts once, and all
-// members have the same bytes at every snapshot.
+// crashGroup runs three members in separate processes while events are produced to the topic events. The members are
+// killed, paused for longer than their session and stopped at random times, and restarted. The faults of brokers happen
+// one after the other, each during a failure of a member. Every event counts once, and all members have the same bytes
+// at every snapshot.
 func crashGroup(t *testing.T, brokers []string, partitions, kills int, faults ...brokerFault) {
 	const members = 3
 	program := buildProgram(t)
@@ -228,7 +224,7 @@ session_timeout = "1s"
 		return err == nil && r.Accepted > 0
 	})
 
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
 	paused, killed, stopped, uncommitted, disturbed := 0, 0, 0, 0, map[string]int{}
 	for round := range kills {
 		time.Sleep(time.Duration(r.IntN(600)) * time.Millisecond)
@@ -248,7 +244,7 @@ session_timeout = "1s"
 			if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatalf("%v\n%s", err, said())
 			}
-			time.Sleep(time.Duration(1000+r.IntN(1000)) * time.Millisecond) // the session and more
+			time.Sleep(time.Duration(1000+r.IntN(1000)) * time.Millisecond) // longer than the session
 			if err := c.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +255,7 @@ session_timeout = "1s"
 			}
 			switch err := c.Wait(); {
 			case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM:
-				killed++ // it did not take signals yet: it had been started just now
+				killed++ // it had just been started and did not handle signals yet
 				stopped--
 			case err != nil:
 				text, _ := os.ReadFile(logOf(i)) // without brokers nothing can be committed
@@ -319,7 +315,7 @@ session_timeout = "1s"
 		killed, paused, stopped, uncommitted, disturbed, last.Accepted, last.Rejected, last.Events, len(hashes), compared)
 }
 
-// baseHashes reads a member's log.
+// snapshotHashes reads the log of a member.
 func snapshotHashes(t *testing.T, name string, found func(offset int64, hash string)) {
 	t.Helper()
 	file, err := os.Open(name)
@@ -339,7 +335,7 @@ func snapshotHashes(t *testing.T, name string, found func(offset int64, hash str
 	}
 }
 
-// memberOf returns a member of the group that a configuration describes, to inspect it with.
+// memberOf returns the group member of a configuration, to inspect it.
 func memberOf(c *config.Loaded) *group.Member {
 	return &group.Member{
 		Config: c.Group, Kafka: c.Kafka.ConsumerConfig, Learner: c.Learner, Schema: c.Record.Schema,

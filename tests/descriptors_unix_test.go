@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// With 64 descriptors and 120 connections that are opened and left alone a learner
-// goes on saving, and answers.
+// With 64 file descriptors and 120 open idle connections a learner still saves checkpoints and responds.
 func TestFewDescriptors(t *testing.T) {
 	dir := t.TempDir()
 	command := exec.Command("sh", "-c", `ulimit -n 64 && exec "$0" "$@"`, buildProgram(t), "run", "-d", "-", "--serve", "--json", "--set", "http.address=127.0.0.1:0",

@@ -11,9 +11,8 @@ import (
 	"blankout/internal/longtest"
 )
 
-// A command that runs tests by name, as in the documents, runs some: every name in it is
-// that of a test, a fuzz test or a benchmark of the package that it names. go test says
-// nothing when there is none. Tests that are named alone are somewhere.
+// Every command in the documents that runs tests by name runs some: each name is a test, fuzz test or benchmark of the
+// named package. go test does not report missing ones. Tests that are named without a package exist somewhere.
 func TestCommandsInDocuments(t *testing.T) {
 	longtest.NotRaced(t)
 	documents, err := filepath.Glob("../docs/*.md")
@@ -96,7 +95,7 @@ func TestCommandsInDocuments(t *testing.T) {
 	}
 }
 
-// functionsIn returns the functions of a package's tests whose names begin with a kind.
+// functionsIn returns the functions of a package's tests whose names begin with one of the kinds.
 func functionsIn(t *testing.T, directory, kinds string) (names []string) {
 	sources, err := filepath.Glob(filepath.Join(directory, "*_test.go"))
 	if err != nil {
@@ -115,7 +114,7 @@ func functionsIn(t *testing.T, directory, kinds string) (names []string) {
 	return names
 }
 
-// Every link of a document to a file of the repository, and to a heading, leads there.
+// Every link in the documents to a file of the repository, and to a heading, is valid.
 func TestLinksInDocuments(t *testing.T) {
 	documents, err := filepath.Glob("../docs/*.md")
 	if err != nil || len(documents) == 0 {

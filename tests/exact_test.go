@@ -17,7 +17,7 @@ import (
 	"blankout/stream"
 )
 
-// firstLines unpacks the first n lines of a file.
+// firstLines decompresses the first n lines of a file.
 func firstLines(t *testing.T, from, to string, n int) string {
 	t.Helper()
 	in, err := os.Open(from)
@@ -46,11 +46,10 @@ func firstLines(t *testing.T, from, to string, n int) string {
 	return path
 }
 
-// A learner adopts the exact solution over a whole topic. The objective that was
-// reported, that of the live weights since, that of a validation of the
-// checkpoint, and that of train on the same events through the same Scaler are
-// one number. (Short runs hold validations to train in ../batch and adoptions in ../internal/run;
-// this test needs a second compilation, for its failpoints.)
+// A learner adopts the exact solution for a whole topic. The reported objective equals that of the live weights since,
+// that of a validation of the checkpoint, and that of train on the same events with the same Scaler. (Short runs
+// compare validations with train in ../batch and test adoptions in ../internal/run. This test needs a second
+// compilation, for its failpoints.)
 func TestExactIsTrain(t *testing.T) {
 	longtest.Only(t)
 	longtest.NotRaced(t)

@@ -34,15 +34,16 @@ var formatEvents = []string{
 	`{"word":"fine","x":1,"y":-2.5}`, `{"word":"grim","x":0.25,"other":"new"}`, `{"word":["fine","grim"],"x":null}`, `{}`,
 }
 
-// formatConfig is of the learners of testdata/format*: its checkpoint holds a quadratic for the past, too.
+// formatConfig returns the settings of the learners of testdata/format*, whose checkpoints also hold a quadratic for
+// the past.
 func formatConfig() online.Config {
 	config := online.DefaultConfig()
 	config.IRLSBatch, config.IRLSWindow = 100, 200
 	return config
 }
 
-// writeFormat writes a checkpoint of a learner in mid-course, a snapshot, a batch
-// model and a kernel model, and what each says of formatEvents.
+// writeFormat writes a checkpoint in the middle of a stream, a snapshot, a batch model and a kernel model, and the
+// scores of each for formatEvents.
 func writeFormat(t *testing.T, dir string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -105,7 +106,7 @@ func writeFormat(t *testing.T, dir string) {
 	}
 }
 
-// readScores reads what each file of dir said of formatEvents when it was written.
+// readScores reads the stored scores of each file of dir.
 func readScores(t *testing.T, dir string) (scores map[string][][]float64) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(dir, "scores.json"))
@@ -134,8 +135,8 @@ func formatScores(t *testing.T, path string) (scores [][]float64) {
 	return scores
 }
 
-// Files of every format version that was ever written stay readable, score as
-// they did, and learning resumes from the checkpoint. Readers refuse a file of a newer format by name.
+// Files of the present format stay readable, score as when they were written, and learning continues from the
+// checkpoint. Files of a newer format are rejected by name.
 func TestFormats(t *testing.T) {
 	longtest.NotRaced(t)
 	current := filepath.Join("testdata", "format1")
@@ -180,7 +181,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// goOn resumes from a checkpoint of writeFormat and learns some more events.
+// goOn continues from a checkpoint of writeFormat and learns more events.
 func goOn(t *testing.T, path string) {
 	t.Helper()
 	file, err := checkpoint.ReadFile(path)

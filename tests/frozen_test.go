@@ -27,16 +27,16 @@ var (
 
 var updateFrozen = flag.Bool("update-frozen", false, "write testdata/frozen.txt anew; the commit says why the numbers changed")
 
-// frozen are configurations of the program and what each comes to.
+// frozen holds configurations of the program and their results.
 type frozen struct {
 	t       *testing.T
 	program string
 	got     map[string]string // by configuration: measures and hashes
-	whole   bool              // every configuration, not the short run's
-	seen    int               // models and runs asked for so far
+	whole   bool              // every configuration, not those of a short run
+	seen    int               // number of requested models and runs so far
 }
 
-// leftOut reports whether a short run leaves out the next model or run: it tries every fourth.
+// leftOut reports whether a short run skips the next model or run: it tests every fourth.
 func (f *frozen) leftOut() bool {
 	f.seen++
 	return !f.whole && f.seen%4 != 1
@@ -84,7 +84,7 @@ func (f *frozen) sample(name string) string {
 	return file
 }
 
-// train makes a model of a sample and scores another with it.
+// train trains a model on one sample and scores another.
 func (f *frozen) train(name, data, test string, args ...string) {
 	if f.leftOut() {
 		return
@@ -100,8 +100,8 @@ func (f *frozen) train(name, data, test string, args ...string) {
 	f.got["predict "+name] = measuresOf(f.t, predicted, "error", "log_loss", "calibration_error") + " " + f.hash("predict "+name, fileBytes(f.t, model+".scores"))
 }
 
-// learned has the program learn a file as the service does and returns the directory of
-// its checkpoint; learnInto goes on from the checkpoint of the directory, if there is one.
+// learned makes the program learn a file as the service does and returns the directory of its checkpoint. learnInto
+// continues from the checkpoint of the directory, if there is one.
 func (f *frozen) learned(data string, args, settings []string) (dir string) {
 	dir = f.t.TempDir()
 	f.learnInto(dir, data, args, settings)
@@ -114,15 +114,15 @@ func (f *frozen) learnInto(dir, data string, args, settings []string) (report []
 			args[i] = filepath.Base(a)
 		}
 	}
-	all := slices.Concat([]string{"run", "--json", "-q", "-d", filepath.Base(data), "--until-end"}, args) // the state names the file
+	all := slices.Concat([]string{"run", "--json", "-q", "-d", filepath.Base(data), "--until-end"}, args) // the state contains the name of the file
 	for _, s := range slices.Concat(settings, []string{"checkpoint.directory=" + dir, "dead_letter.file=" + filepath.Join(dir, "dead.jsonl"), "http.address="}) {
 		all = append(all, "--set", s)
 	}
 	return runProgram(f.t, filepath.Dir(data), f.program, all...)
 }
 
-// run learns a file and hashes the state that is saved, the measures and forecasts, the
-// weights, and answers to the same events, whole and with groups of fields, or columns, known to be missing.
+// run learns a file. It hashes the saved state, the measures and forecasts, the weights, and the predictions for the
+// same events, complete and with groups of fields, or columns, declared missing.
 func (f *frozen) run(name, data string, args, settings []string) {
 	if f.leftOut() {
 		return
@@ -146,7 +146,7 @@ func (f *frozen) run(name, data string, args, settings []string) {
 	f.got["run "+name] = line
 }
 
-// hash returns the hash of what a configuration came to, and with -dump-frozen writes it.
+// hash returns the hash of a result. With -dump-frozen it also writes the result.
 func (f *frozen) hash(name string, data []byte) string {
 	if *dumpFrozen != "" {
 		if err := os.MkdirAll(*dumpFrozen, 0o755); err != nil {
@@ -159,7 +159,7 @@ func (f *frozen) hash(name string, data []byte) string {
 	return fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 }
 
-// stable returns a JSON object without the members that differ from run to run.
+// stable returns a JSON object without the members that differ between runs.
 func stable(t *testing.T, data []byte, without ...string) []byte {
 	t.Helper()
 	var all map[string]json.RawMessage
@@ -223,7 +223,7 @@ func frozenModels(f *frozen) {
 	train("online passes", many[0], many[1], "--solver", "online", "--passes", "3")
 }
 
-// frozenEvents writes the same events in the formats that name their fields.
+// frozenEvents writes the same events in all formats with field names.
 func frozenEvents(t *testing.T) map[string]string {
 	dir := t.TempDir()
 	var json, csv, vw strings.Builder
@@ -265,7 +265,7 @@ func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// measuresOf returns those of the named measures that a JSON object has.
+// measuresOf returns the named measures that a JSON object has.
 func measuresOf(t *testing.T, data []byte, names ...string) string {
 	t.Helper()
 	var all map[string]any
@@ -281,7 +281,7 @@ func measuresOf(t *testing.T, data []byte, names ...string) string {
 	return strings.Join(out, " ")
 }
 
-// stateHash returns a hash of the newest checkpoint's blocks.
+// stateHash returns a hash of the blocks of the newest checkpoint.
 func stateHash(t *testing.T, dir string) string {
 	t.Helper()
 	name, err := checkpoint.Newest(dir)

@@ -16,9 +16,8 @@ import (
 	"blankout/tools/groupsim/members"
 )
 
-// sensors writes events of numbers that go together, in three groups of which some fail
-// for a while: JSON lines with a class among classes, or a number or a count as the label.
-// Their sense changes after two thirds.
+// sensors writes events of correlated numbers in three groups, some of which fail for a while: JSON lines labeled with
+// one of classes, or with a number or a count. The concept changes after two thirds.
 func sensors(t *testing.T, dir, name string, n, classes int, label string) string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, uint64(classes)))
@@ -75,7 +74,7 @@ func quoted(v any) string {
 	return string(b)
 }
 
-// laterLabels divides labeled events into events and labels that come up to a minute later.
+// laterLabels splits labeled events into events, and labels that arrive up to a minute later.
 func laterLabels(t *testing.T, file string) (events, labels string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -116,9 +115,8 @@ func laterLabels(t *testing.T, file string) (events, labels string) {
 	return events, labels
 }
 
-// frozenRuns learns streams as the service does, and hashes what it measures, forecasts
-// and saves, the weights by column, and the answers to events as they are and to events
-// that lack groups of fields.
+// frozenRuns learns streams as the service does. It hashes measures, forecasts, saved states, weights by column, and
+// the predictions for events as they are and with missing groups of fields.
 func frozenRuns(f *frozen) {
 	t, dir := f.t, f.t.TempDir()
 	two := sensors(t, dir, "two.jsonl", 2600, 2, "")
@@ -178,7 +176,7 @@ func frozenRuns(f *frozen) {
 		f.run(c.name, c.data, c.args, c.settings)
 	}
 
-	// Stopped in mid-stream and gone on with, the state is that of one run.
+	// After a stop in the middle and a restart the state is that of one run.
 	stopped := []string{"learner.covariance_max_fields=256", "learner.covariance_max_fields=0"}
 	if !f.whole {
 		stopped = stopped[:1]
@@ -208,15 +206,15 @@ func frozenRuns(f *frozen) {
 		f.got["simulate "+nightmare] = f.hash("simulate "+nightmare, stable(t, simulated, "seconds", "output", "files"))
 	}
 
-	// Threads change no bit.
+	// The number of threads does not change a bit.
 	for _, threads := range []string{"1", "2"} {
 		f.seen = 0
 		f.train("threads", "usps/train.svm.gz", "usps/train.svm.gz", "--loss", "hinge", "--noise", "dropout:0.3", "--threads", threads)
 	}
 }
 
-// frozenFold learns a stream by three members of a group, one of which dies now and then,
-// and hashes what their fold came to, measured on events held apart.
+// frozenFold learns a stream with three members of a group, one of which dies sometimes, and hashes their fold,
+// measured on held-out events.
 func frozenFold(f *frozen) {
 	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
 	for i := range 20 {

@@ -16,9 +16,8 @@ import (
 	"blankout/internal/longtest"
 )
 
-// The file system of the events that wait for labels is full: the learner says so and is
-// not ready, a stop ends it with 1, kills change nothing, and once there is room it goes
-// on to the same bytes.
+// If the disk of the waiting events is full, the learner reports it and is not ready. A stop ends it with exit code 1,
+// and kills change nothing. Once there is space it continues to the same bytes.
 func TestFullDiskUnderLabels(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t)
@@ -74,9 +73,9 @@ func TestFullDiskUnderLabels(t *testing.T) {
 		t.Errorf("a stop on a full disk: %v\n%s", c.ProcessState, l.log())
 	}
 
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // another instant every time
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
 	for n := range 20 {
-		if n == 10 { // a little further, to another place
+		if n == 10 { // a little later, at another place
 			if err := size(syscall.MS_REMOUNT, 500); err != nil {
 				t.Fatal(err)
 			}

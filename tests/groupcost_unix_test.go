@@ -37,8 +37,7 @@ func BenchmarkGroup(b *testing.B) {
 	}
 }
 
-// fraudEvent draws an event of 9 features in JSON, whose columns are some 1.35 times as many as
-// there are words.
+// fraudEvent draws a JSON event with 9 features. The number of columns is about 1.35 times the number of words.
 func fraudEvent(r *rand.Rand, words int) []byte {
 	x, word := r.NormFloat64(), r.IntN(words)
 	return fmt.Appendf(nil, `{"fraud":"%v","amount":%.3f,"age":%.2f,"shop":"s%d","country":"c%d","words":["w%d","w%d","w%d"],"device":"d%d"}`,

@@ -21,8 +21,8 @@ import (
 	"blankout/stream/record"
 )
 
-// hostile are the records that the documented limits refuse, by format. They
-// bring fields, words and classes that no good record has: nothing of that may stay.
+// hostile lists records that the documented limits reject, by format. They contain fields, words and classes that no
+// valid record has. None of these may remain.
 var hostile = map[string][]struct {
 	reason event.Reason
 	record string
@@ -98,8 +98,8 @@ func goodRecord(format string, i int, r *rand.Rand) string {
 	return fmt.Sprintf(`%s,%.3f,%s,%d`, class, x, color, r.IntN(3))
 }
 
-// records is a Source of records as a partition has them. An empty one stands
-// for a compressed batch that does not unpack, as a Consumer hands it on.
+// records is a Source of records, as of a partition. An empty record stands for a compressed batch that cannot be
+// decompressed.
 type records struct {
 	decoder record.Decoder
 	schema  *event.Schema
@@ -130,8 +130,7 @@ func (s *records) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// learnRecords learns them and returns the state, what was refused, and the
-// dead letters.
+// learnRecords learns records and returns the state, the counts of rejected records, and the dead letters.
 func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byte, map[event.Reason]uint64, []byte) {
 	t.Helper()
 	schema := c.Schema()
@@ -169,11 +168,10 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 	return state, r.Status().RefusedBy, dead
 }
 
-// A stream of which one record in a hundred is hostile, and the first few, ends
-// in the state of the stream without them, bit for bit: weights, statistics,
-// fields, names, measures. Every hostile record is a dead letter, for its reason.
-// Without record.classes, too, as long as the classes come before a strange label
-// of which nothing else is wrong: such a record is how classes are learned of.
+// A stream with one hostile record in a hundred, and a few at its start, ends with the same bits as without them:
+// weights, statistics, fields, names, measures. Every hostile record is a dead letter with its reason. Without
+// record.classes this holds too if all classes arrive before a record whose only fault is an unknown label, because
+// such a record adds a class.
 func TestHostileRecords(t *testing.T) {
 	t.Run("classes", func(t *testing.T) { testHostile(t, true) })
 	t.Run("no classes", func(t *testing.T) { testHostile(t, false) })
@@ -202,7 +200,7 @@ func testHostile(t *testing.T, named bool) {
 			var good, mixed []string
 			want := map[event.Reason]uint64{}
 			n := 0
-			first := 0 // good records come before a strange label that is all there is wrong
+			first := 0 // valid records come before an unknown label that is the only fault
 			add := func() {
 				kind := kinds[n%len(kinds)]
 				n++
@@ -211,7 +209,7 @@ func testHostile(t *testing.T, named bool) {
 						first++
 						return
 					}
-					// Refused for another reason, it must not bring a class either.
+					// A record that is rejected for another reason must not add a class either.
 					kind.record = strings.ReplaceAll(kind.record, `good`, "evil")
 					if strings.HasPrefix(kind.record, "1 ") {
 						kind.record = "7" + kind.record[1:]
