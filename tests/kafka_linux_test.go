@@ -29,8 +29,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestKafka runs the Kafka side of stream against a real Apache Kafka broker,
-// one for all its parts. Test data that kafka-go cannot write comes from franz-go.
+// TestKafka tests the Kafka side of stream with a real Apache Kafka broker, one for all its parts. franz-go writes test
+// data that kafka-go cannot.
 func TestKafka(t *testing.T) {
 	k := &kafkaTest{kafkaBroker: startKafka(t)}
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain))
@@ -78,7 +78,7 @@ func (k *kafkaTest) topic(t *testing.T, partitions int32, configs ...string) str
 	return name
 }
 
-// valueDecoder keeps the values; an Example's Label is the index of its own.
+// valueDecoder stores the values. An Example's Label is the index of its value.
 type valueDecoder struct{ values []string }
 
 func (d *valueDecoder) Decode(_ context.Context, r record.Record, e *event.Example) error {
@@ -106,7 +106,7 @@ func (k *kafkaTest) consumer(t *testing.T, topic string, from event.Offsets, edi
 	return consumer, d, err
 }
 
-// read reads n records, or to the end, as partition/offset:value.
+// read reads n records, or all, as partition/offset:value.
 func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -213,7 +213,7 @@ func (k *kafkaTest) transact(t *testing.T, topic, id string, commit bool, values
 		t.Fatal(err)
 	}
 	for _, v := range values {
-		// One batch each: what is dropped must be more than one.
+		// One batch each, so that more than one batch is dropped.
 		if err := client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr(); err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +289,7 @@ func (k *kafkaTest) compaction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keyed("none", "abc")   // 0 to 2: wholly superseded by another producer, an empty batch stays
+	keyed("none", "abc")   // 0 to 2: entirely superseded by another producer, an empty batch remains
 	keyed("zstd", "defg")  // 3 to 6: its tail is superseded
 	keyed("none", "efgab") // 7 to 11: a hole
 	keyed("none", "abcf")  // 12 to 15
@@ -307,7 +307,7 @@ func (k *kafkaTest) compaction(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	// From every offset, and one batch in a fetch.
+	// From every offset, with one batch per fetch.
 	for next := range int64(17) {
 		var from event.Offsets
 		from.At(topic, 0, next)
@@ -345,7 +345,7 @@ func (k *kafkaTest) logStart(t *testing.T) {
 	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "earliest" }), "0/3:d", "0/4:e")
 	expect(t, k.readAll(t, topic, from, func(c *stream.ConsumerConfig) { c.OutOfRange = "latest" }))
 
-	// The consumer that was ahead of it goes on.
+	// The consumer that had read further continues.
 	write(t, k.producer(t, topic, nil), "f")
 	got, err := read(t, c, d, 1)
 	if err != nil {
@@ -397,8 +397,7 @@ func (k *kafkaTest) security(t *testing.T) {
 	}
 }
 
-// oauth has an authority on loopback give tokens, which the real broker checks: who they
-// are of and until when they are valid.
+// oauth starts an authority on loopback whose tokens the real broker checks: their subject and their expiry.
 func (k *kafkaTest) oauth(t *testing.T) {
 	topic := k.topic(t, 1)
 	t.Setenv("ALICES_SECRET", "s3cret")
@@ -514,8 +513,8 @@ func (k *kafkaTest) deadLetters(t *testing.T) {
 	expect(t, k.readAll(t, topic, nil, nil), "0/0:{")
 }
 
-// restarts stops, kills and holds the broker while records flow: each must be
-// consumed exactly once and in order.
+// restarts stops, kills and pauses the broker while records flow. Each record must be consumed exactly once and in
+// order.
 func (k *kafkaTest) restarts(t *testing.T) {
 	topic := k.topic(t, 1)
 	quick := func(c *stream.ConnectConfig) { c.RequestTimeout = time.Second }
@@ -579,7 +578,7 @@ func (k *kafkaTest) restarts(t *testing.T) {
 			t.Fatalf("record %d is %s", i, s)
 		}
 	}
-	// Which causes there are depends on where a fetch was when the broker went.
+	// The causes depend on the state of a fetch when the broker stopped.
 	total := uint64(0)
 	retries := c.Stats().Retries
 	for _, n := range retries {
@@ -591,8 +590,8 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	}
 }
 
-// learner kills the program again and again while it learns from the broker,
-// and the broker too: the state must come out as if nothing had happened.
+// learner repeatedly kills the program while it learns from the broker, and the broker too. The state must be that of
+// an undisturbed run.
 func (k *kafkaTest) learner(t *testing.T) {
 	const topic = "one"
 	if _, err := k.admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 1, nil, topic); err != nil {
@@ -612,7 +611,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 	resumed := 0
 	for i := range 10 {
 		life := l.start(t)
-		// The later lives are the longer ones, so that some get far.
+		// Later runs are longer, so that some get far.
 		time.Sleep(took * time.Duration(i+1) / 16)
 		if i%5 == 4 {
 			k.stop(t)
@@ -620,7 +619,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 			time.Sleep(took / 16)
 		}
 		life.Process.Kill()
-		life.Wait() // how it ended is of no interest: the state is
+		life.Wait() // only the state matters, not how it ended
 		if names, _ := checkpoint.List(l.checkpoints()); len(names) > 0 {
 			resumed++
 		}
@@ -633,8 +632,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 	t.Logf("10 lives, %d of them left a checkpoint; a run left alone takes %v", resumed, took.Round(time.Millisecond))
 }
 
-// joined kills learners of events whose labels come later, 24 times or as often as
-// BLANKOUT_CRASH_LABELS says.
+// joined kills learners of events with delayed labels 24 times, or as often as BLANKOUT_CRASH_LABELS says.
 func (k *kafkaTest) joined(t *testing.T) {
 	kills := 24
 	if text := os.Getenv("BLANKOUT_CRASH_LABELS"); text != "" {
@@ -644,7 +642,7 @@ func (k *kafkaTest) joined(t *testing.T) {
 		}
 		kills = n
 	}
-	forever := "-1" // the events are of 2023
+	forever := "-1" // the events are from 2023
 	if _, err := k.admin.CreateTopics(t.Context(), 2, 1, map[string]*string{"retention.ms": &forever}, "clicks", "answers"); err != nil {
 		t.Fatal(err)
 	}
@@ -652,8 +650,7 @@ func (k *kafkaTest) joined(t *testing.T) {
 	crashJoin(t, buildProgram(t), k.plain, kills)
 }
 
-// snapshots publishes models to a topic that the broker compacts all the while;
-// the newest one is always there, whole.
+// snapshots publishes models to a topic while the broker compacts it. The newest one is always complete.
 func (k *kafkaTest) snapshots(t *testing.T) {
 	topic := k.topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=100", "delete.retention.ms=100")
 	connect := stream.DefaultConnectConfig()
@@ -680,7 +677,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		if err := p.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(150 * time.Millisecond) // the broker may roll and compact
+		time.Sleep(150 * time.Millisecond) // gives the broker time to roll and compact
 		read, err := served.Open(t.Context(), where, options)
 		if err != nil {
 			t.Fatalf("version %d: %v", version, err)
@@ -710,7 +707,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	}
 }
 
-// predictions scores a topic twice, under one group: the broker keeps the offsets.
+// predictions scores a topic twice in the same group: the broker keeps the offsets.
 func (k *kafkaTest) predictions(t *testing.T) {
 	topic := k.topic(t, 3)
 	if _, err := k.admin.CreateTopic(t.Context(), 1, 1, nil, topic+"-out"); err != nil {
@@ -745,8 +742,8 @@ func (k *kafkaTest) predictions(t *testing.T) {
 	}
 }
 
-// deletedTopic deletes a topic that is being read, which is told, and makes it
-// anew with more records: the reading ends and says why, and so does a new start.
+// deletedTopic deletes a topic that is being read and recreates it with more records. Reading stops and says why, and
+// so does a restart.
 func (k *kafkaTest) deletedTopic(t *testing.T) {
 	topic := k.topic(t, 1)
 	p := k.producer(t, topic, nil)
@@ -800,7 +797,7 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	expect(t, k.readAll(t, topic, from, nil), "0/4:t", "0/5:u")
 }
 
-// repeated reads what a producer has written twice, from the start and from the middle.
+// repeated reads records that a producer has written twice, from the start and from the middle.
 func (k *kafkaTest) repeated(t *testing.T) {
 	topic := k.topic(t, 1)
 	p := k.producer(t, topic, nil)

@@ -29,40 +29,36 @@ import (
 	"blankout/internal/longtest"
 )
 
-// A real Apache Kafka broker in KRaft mode: it runs on the loopback interface with
-// its data in the test's folder, and it dies with the test binary. Its jars (46 of
-// them, 44 MB) are in the user's cache, where Maven puts them once, if requireKafka
-// is set. Then a broker that cannot be had is a failure. Without it these tests run
-// where long tests are asked for and java and the jars are there already, and skip
-// elsewhere.
+// A real Apache Kafka broker in KRaft mode. It listens on the loopback interface, keeps its data in the test's
+// directory, and ends with the test binary. Its jars (46 of them, 44 MB) are in the user's cache, where Maven puts them
+// once if requireKafka is set. Then a missing broker is a failure. Otherwise these tests only run if long tests are
+// enabled and java and the jars are there, and are skipped elsewhere.
 
-// requireKafka is the environment variable that asks for the real broker by 1.
+// requireKafka is the environment variable that requires the real broker if it is 1.
 const requireKafka = "BLANKOUT_REQUIRE_KAFKA"
 
-// kafkaBroker is one node, broker and controller. It can be stopped, killed, held
-// and started again on the same data and ports.
+// kafkaBroker is one node, broker and controller. It can be stopped, killed, paused and restarted with the same data
+// and ports.
 type kafkaBroker struct {
-	node       int // its id, from 1
+	node       int // its ID, from 1
 	cluster    []*kafkaBroker
 	dir, libs  string
 	plain      string // addresses of the listeners
 	sasl       string
 	tls        string // with SASL
-	authority  string // PEM file of who signed the broker's certificate
+	authority  string // PEM file of the authority of the broker's certificate
 	password   string // of the user alice
 	process    *exec.Cmd
 	exited     chan struct{}
 	controller string
-	// A plain listener more, which clients are told to reach at another address: that
-	// of a proxy. Both "": there is none.
+	// Another plain listener, which clients are told to reach at the address of a proxy. Both "" if there is none.
 	behind, proxy string
-	env           []string // beside the test's
+	env           []string // in addition to the test's
 }
 
 func startKafka(t *testing.T) *kafkaBroker { return startKafkaCluster(t, 1)[0] }
 
-// startKafkaCluster starts so many nodes of one cluster, each of them when prepare,
-// if there is one, has seen it.
+// startKafkaCluster starts the nodes of a cluster, each after prepare, which may be nil, has changed it.
 func startKafkaCluster(t *testing.T, nodes int, prepare ...func(*kafkaBroker)) []*kafkaBroker {
 	t.Helper()
 	required := os.Getenv(requireKafka) == "1"
@@ -121,8 +117,7 @@ func startKafkaCluster(t *testing.T, nodes int, prepare ...func(*kafkaBroker)) [
 
 func (b *kafkaBroker) file(name string) string { return filepath.Join(b.dir, name) }
 
-// kafkaJars returns the folder with the broker's jars. If they are not there Maven
-// fetches them, where that is wanted.
+// kafkaJars returns the directory of the broker's jars. If they are missing and fetch is true, Maven downloads them.
 func kafkaJars(ctx context.Context, fetch bool) (string, error) {
 	if _, err := exec.LookPath("java"); err != nil {
 		return "", errors.New("java is not installed")
@@ -150,7 +145,7 @@ func kafkaJars(ctx context.Context, fetch bool) (string, error) {
 	if _, err := exec.LookPath("mvn"); err != nil {
 		return "", fmt.Errorf("its jars are not in %s, and mvn, which fetches them, is not installed", libs)
 	}
-	// Copied under another name first: an interrupted copy leaves a part.
+	// Copied under another name first, because an interrupted copy is incomplete.
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
 	}
@@ -175,9 +170,8 @@ func kafkaJars(ctx context.Context, fetch bool) (string, error) {
 	return libs, nil
 }
 
-// freePorts returns loopback addresses that nobody listens on, below the range
-// that outgoing connections take theirs from: while the broker is down, its port
-// must not be taken.
+// freePorts returns free loopback addresses below the range of outgoing connections: while the broker is down, nothing
+// must take its port.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var addresses []string
@@ -194,7 +188,7 @@ func freePorts(t *testing.T, n int) []string {
 	return addresses
 }
 
-// writeCertificates makes an authority and the broker's certificate.
+// writeCertificates creates an authority and the broker's certificate.
 func (b *kafkaBroker) writeCertificates(t *testing.T) {
 	t.Helper()
 	b.authority = b.file("ca.pem")
@@ -253,7 +247,7 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 		"offsets.topic.num.partitions=1", "offsets.topic.replication.factor=" + copies,
 		"transaction.state.log.num.partitions=1", "transaction.state.log.replication.factor=" + copies, "transaction.state.log.min.isr=1",
 		"group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=100", "num.network.threads=2", "num.io.threads=2",
-		// A killed broker's old registration must expire before it can come back.
+		// The registration of a killed broker must expire before it can come back.
 		fmt.Sprint("broker.session.timeout.ms=", 1000*len(b.cluster)), fmt.Sprint("broker.heartbeat.interval.ms=", 100+200*(len(b.cluster)-1)),
 		"log.cleaner.dedupe.buffer.size=8388608", "log.cleaner.backoff.ms=200",
 		"log.retention.check.interval.ms=300", "log.initial.task.delay.ms=300",
@@ -266,7 +260,7 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 			"listener.name."+listener+".plain.sasl.jaas.config="+plain,
 			"listener.name."+listener+".scram-sha-256.sasl.jaas.config="+scram,
 			"listener.name."+listener+".scram-sha-512.sasl.jaas.config="+scram,
-			// Of tokens without a signature the broker checks all but that.
+			// The broker checks everything of unsigned tokens except a signature.
 			"listener.name."+listener+".oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";")
 	}
 	logging := `Configuration: {Appenders: {Console: {name: C, target: SYSTEM_OUT, PatternLayout: {pattern: "%d{HH:mm:ss.SSS} %p %c{1} %m%n"}}},
@@ -334,9 +328,8 @@ func (b *kafkaBroker) await(t *testing.T) {
 	}
 }
 
-// ready asks for the metadata, and for a group's offsets, which makes the broker
-// create the topic that commits go to. Each time with a new Transport, for one
-// answers from its cache.
+// ready requests the metadata, and the offsets of a group, which makes the broker create the offsets topic. It uses a
+// new Transport each time, because a Transport caches responses.
 func (b *kafkaBroker) ready(ctx context.Context) error {
 	transport := &kafka.Transport{}
 	defer transport.CloseIdleConnections()
@@ -367,7 +360,7 @@ func (b *kafkaBroker) end(t *testing.T, signal syscall.Signal) {
 func (b *kafkaBroker) stop(t *testing.T) { t.Helper(); b.end(t, syscall.SIGTERM) }
 func (b *kafkaBroker) kill(t *testing.T) { t.Helper(); b.end(t, syscall.SIGKILL) }
 
-// hold stops the broker's process for a while: connections stay open, nothing answers.
+// hold pauses the broker's process for a while: connections stay open, but nothing responds.
 func (b *kafkaBroker) hold(t *testing.T, d time.Duration) {
 	t.Helper()
 	b.signal(t, syscall.SIGSTOP)

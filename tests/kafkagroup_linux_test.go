@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestKafkaGroup is crashGroup against a real Apache Kafka broker.
+// TestKafkaGroup runs crashGroup with a real Apache Kafka broker.
 func TestKafkaGroup(t *testing.T) {
 	const partitions = 4
 	kills := groupKills(t, 40)
@@ -28,11 +28,11 @@ func TestKafkaGroup(t *testing.T) {
 	crashGroup(t, []string{k.plain}, partitions, kills)
 }
 
-// TestKafkaGroupBrokers is crashGroup on three real brokers, which meanwhile hand on
-// their leaderships, are killed and started again, and held.
+// TestKafkaGroupBrokers runs crashGroup with three real brokers, which meanwhile move their leaderships, are killed and
+// restarted, and are paused.
 func TestKafkaGroupBrokers(t *testing.T) {
 	const partitions = 4
-	kills := max(4, groupKills(t, 40)/10) // a round takes as much longer
+	kills := max(4, groupKills(t, 40)/10) // a round takes that much longer
 	cluster := startKafkaCluster(t, 3)
 	var brokers []string
 	for _, b := range cluster {
@@ -44,7 +44,7 @@ func TestKafkaGroupBrokers(t *testing.T) {
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
-	enough := "2" // copies in sync, of three: no acknowledged record is lost
+	enough := "2" // in-sync replicas, of three: no acknowledged record is lost
 	if _, err := admin.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &enough}, "events"); err != nil {
 		t.Fatal(err)
 	}
@@ -80,8 +80,7 @@ func TestKafkaGroupBrokers(t *testing.T) {
 	}
 }
 
-// moveLeaders has the leader of every partition, those of the groups' offsets included,
-// be another broker than the present one.
+// moveLeaders makes another broker the leader of every partition, including those of the groups' offsets.
 func moveLeaders(t *testing.T, admin *kadm.Client) {
 	t.Helper()
 	topics, err := admin.ListTopicsWithInternal(t.Context())

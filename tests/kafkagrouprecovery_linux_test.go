@@ -21,9 +21,8 @@ import (
 	"blankout/stream"
 )
 
-// TestKafkaGroupRecovery is what befalls a group on a real broker: topics whose records
-// expire, events that retention deletes before they are learned, a record among the snapshots
-// that is none, and a setting that is to change.
+// TestKafkaGroupRecovery tests failures of a group on a real broker: topics whose records expire, events that retention
+// deletes before they are learned, an unknown record among the snapshots, and a setting that changes.
 func TestKafkaGroupRecovery(t *testing.T) {
 	k := startKafka(t)
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -46,7 +45,7 @@ func TestKafkaGroupRecovery(t *testing.T) {
 	}
 	forever, often := "-1", "100"
 	create("events", 2, map[string]*string{"retention.ms": &forever, "segment.ms": &often})
-	create("g-commits", 3, nil) // kept for a week, as brokers do by default
+	create("g-commits", 3, nil) // kept for a week, the default of brokers
 	create("g-snapshots", 1, nil)
 	random := rand.New(rand.NewPCG(3, 4))
 	produced := [2]int64{}
@@ -87,7 +86,7 @@ session_timeout = "1s"
 `, k.plain), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// ends runs the program, which is to end by itself.
+	// ends runs the program, which must end by itself.
 	ends := func(code int, want string, args ...string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -112,7 +111,7 @@ session_timeout = "1s"
 		}
 		return r
 	}
-	// learn has so many members learn all that there is, stops them, and returns their log.
+	// learn lets so many members learn everything, stops them, and returns their log.
 	learn := func(members int, name string, args ...string) string {
 		t.Helper()
 		var logs bytes.Buffer
@@ -166,7 +165,7 @@ session_timeout = "1s"
 		t.Fatalf("%+v, %v", r, r.Verified())
 	}
 
-	// Retention deletes what comes next, but for the last.
+	// Retention deletes the next events, except the last.
 	produce(200)
 	time.Sleep(200 * time.Millisecond)
 	produce(1) // in another segment
@@ -186,7 +185,7 @@ session_timeout = "1s"
 		}
 	}
 	alter("events", "retention.ms", "-1")
-	time.Sleep(time.Second) // until the broker has taken that up
+	time.Sleep(time.Second) // until the broker has noticed
 	produce(100)
 	c := stream.DefaultConnectConfig()
 	c.Brokers = []string{k.plain}
@@ -201,7 +200,7 @@ session_timeout = "1s"
 		ends(2, "name an offset from ", "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s-1))
 		ends(0, fmt.Sprintf("passes over events/%d offsets 300 to %d", p, s-1), "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s))
 	}
-	// And somebody writes to the topic of the snapshots.
+	// And someone writes to the topic of the snapshots.
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "g-snapshots", Key: []byte("what"), Value: []byte("ever")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}

@@ -21,10 +21,10 @@ import (
 	"blankout/stream"
 )
 
-// TestKafkaGroupWait tells for how much of its time a member's learning stands still: for its
-// commits, and for becoming equal to the group's model, on a real broker.
+// TestKafkaGroupWait measures the share of time in which a member does not learn, because it waits for commits or
+// becomes equal to the group's model, on a real broker.\
 //
-// BLANKOUT_LONG=1 go test ./tests -run KafkaGroupWait -v
+//	BLANKOUT_LONG=1 go test ./tests -run KafkaGroupWait -v
 func TestKafkaGroupWait(t *testing.T) {
 	longtest.Only(t)
 	const partitions, events = 4, 2_000_000
@@ -82,7 +82,7 @@ classes = ["false", "true"]
 			t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 			processes = append(processes, c)
 		}
-		// From when the model is no longer cold, in which state one member learns alone.
+		// The end of the first phase, in which only one member learns.
 		var began time.Time
 		var before []standing
 		for deadline := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -118,7 +118,7 @@ classes = ["false", "true"]
 	}
 }
 
-// standing is for how long a member's learning has stood still, and for how many commits.
+// standing is the time in which a member has not learned, and the number of its commits.
 type standing struct {
 	Committed uint64  `json:"committed"`
 	Commit    float64 `json:"commit_seconds"`

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Nothing is fetched for the real broker unless that is asked for, and who is not
-// served is told how to ask, and from where to where that is.
+// Nothing is downloaded for the real broker unless requested. The message says how to request it, and the source and
+// target of the download.
 func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 	dir := t.TempDir()
 	cache, called := filepath.Join(dir, "cache"), filepath.Join(dir, "called")
@@ -33,7 +33,7 @@ func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 			t.Errorf("unasked: there is %s", path)
 		}
 	}
-	// Asked, it is tried.
+	// If requested, it is tried.
 	if _, err := kafkaJars(t.Context(), true); err == nil || !strings.Contains(err.Error(), "mvn could not fetch") {
 		t.Errorf("asked: %v", err)
 	}

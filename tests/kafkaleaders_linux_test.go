@@ -12,9 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A learner of a topic on three real brokers goes on while its leader moves, is
-// killed and is held: the state comes out, byte for byte, as that of a
-// learner that reads the same topic afterwards, undisturbed.
+// A learner of a topic on three real brokers continues while its leader moves, is killed and is paused. The state has
+// the same bytes as that of an undisturbed learner that reads the same topic afterwards.
 func TestKafkaLeaders(t *testing.T) {
 	cluster := startKafkaCluster(t, 3)
 	var brokers []string
@@ -28,7 +27,7 @@ func TestKafkaLeaders(t *testing.T) {
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	const topic = "one"
-	enough := "2" // copies in sync, of three: no acknowledged record is lost
+	enough := "2" // in-sync replicas, of three: no acknowledged record is lost
 	if _, err := admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 3, map[string]*string{"min.insync.replicas": &enough}, topic); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +40,7 @@ func TestKafkaLeaders(t *testing.T) {
 	defer command.Process.Kill()
 	url := l.url(t)
 	filled := make(chan error, 1)
-	var allowed atomic.Int64 // records written are to flow during each fault, and last for all of them
+	var allowed atomic.Int64 // number of records to write: some during each fault, and enough for all
 	pace := func(written int) {
 		time.Sleep(30 * time.Millisecond)
 		for int64(written) >= allowed.Load() && t.Context().Err() == nil {
@@ -51,7 +50,7 @@ func TestKafkaLeaders(t *testing.T) {
 	go func() { filled <- fillCrashTopic(t, brokers, topic, pace) }()
 
 	counted := func() float64 { return soakMetrics(t, url).counted }
-	more := func(n float64) { // waits until so many more have been learned
+	more := func(n float64) { // more waits until that many more records have been learned
 		t.Helper()
 		allowed.Add(5000)
 		for began, least := time.Now(), counted()+n; counted() < least; time.Sleep(20 * time.Millisecond) {
@@ -92,8 +91,7 @@ func TestKafkaLeaders(t *testing.T) {
 		}},
 		{"killed", func(b *kafkaBroker) func() { b.kill(t); return func() { b.start(t) } }},
 		{"held", func(b *kafkaBroker) func() {
-			// For as long as it takes: where the held broker led the controllers too,
-			// they choose a leader of their own first.
+			// For as long as it takes: if the paused broker led the controllers too, they elect a leader first.
 			b.signal(t, syscall.SIGSTOP)
 			return func() { b.signal(t, syscall.SIGCONT) }
 		}},

@@ -22,8 +22,7 @@ import (
 	"blankout/stream"
 )
 
-// progress is when each partition was committed last, by whom, and the longest that it has
-// not been since reset.
+// progress records when each partition was last committed, by whom, and the longest time without a commit since reset.
 type progress struct {
 	mu      sync.Mutex
 	at      map[int32]time.Time
@@ -59,11 +58,11 @@ func (p *progress) owners() map[int32]group.MemberID {
 	return out
 }
 
-// Members of a group on a real broker are restarted one after the other, with and without
-// names of their own (group.instance). With names, partitions of the others never change
-// hands, and they solve the exact problem together. How long partitions stand still is logged:
+// Members of a group on a real broker are restarted one after the other, with and without static names
+// (group.instance). With names, partitions of the other members never move, and the members solve the exact problem
+// together. The time that partitions stand still is logged:\
 //
-// BLANKOUT_LONG=1 go test ./tests -run KafkaRestart -v
+//	BLANKOUT_LONG=1 go test ./tests -run KafkaRestart -v
 func TestKafkaRestart(t *testing.T) {
 	longtest.Only(t)
 	k := startKafka(t)
@@ -176,7 +175,7 @@ session_timeout = "6s"
 		}
 		settled()
 		time.Sleep(2 * time.Second)
-		var longest, own []time.Duration // of each restart, of the others' partitions and of its own
+		var longest, own []time.Duration // for each restart, of the other members' partitions and of its own
 		moved := 0
 		for i := range running {
 			before := settled()

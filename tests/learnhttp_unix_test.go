@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// httpLearner is a learner of events that come over HTTP.
+// httpLearner is a learner of events that arrive over HTTP.
 type httpLearner struct {
 	*learner
 	url string
@@ -55,7 +55,7 @@ address = %q
 	return &httpLearner{&learner{program: buildProgram(t), dir: dir}, "http://" + address + "/v1/learn"}
 }
 
-// posted is a request that was acknowledged.
+// posted is an acknowledged request.
 type posted struct {
 	First  int64 `json:"first"`
 	Events int   `json:"events"`
@@ -63,7 +63,7 @@ type posted struct {
 	body   string
 }
 
-// post makes a request until it is acknowledged, as a client does whose server is killed now and then.
+// post repeats a request until it is acknowledged, like a client whose server is killed sometimes.
 func (l *httpLearner) post(key, body string, until time.Time) (p posted, err error) {
 	client := http.Client{Timeout: 5 * time.Second}
 	for {
@@ -97,8 +97,8 @@ func (l *httpLearner) post(key, body string, until time.Time) (p posted, err err
 	}
 }
 
-// Events that are acknowledged are learned, once each and in the order of their numbers, however often the program is killed: the
-// weights are those of a learner that read them from a file.
+// Acknowledged events are learned exactly once and in order, however often the program is killed: the weights are those
+// of a learner that reads the events from a file.
 func TestLearnOverHTTP(t *testing.T) {
 	kills := max(4, crashKills(t)/4)
 	l := newHTTPLearner(t)
@@ -175,7 +175,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		t.Fatalf("%d events are too few to tell\n%s", next, l.log())
 	}
 	_, offsets, events := l.state(t)
-	for range 10 { // what was acknowledged last may have been left in the log at the end, for the next start
+	for range 10 { // the last acknowledged events may still be in the log at the end, for the next start
 		if events == uint64(next) {
 			break
 		}
@@ -192,7 +192,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := exec.Command(l.program, "run", "-q", "-d", file, "--set", "record.seed=1", "--set", "checkpoint.directory="+filepath.Join(l.dir, "other"))
-	run.Dir = t.TempDir() // where there is no configuration
+	run.Dir = t.TempDir() // a directory without a configuration
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -211,7 +211,7 @@ func (l *learner) exported(t *testing.T, model string) []byte {
 	return out
 }
 
-// What cannot be learned is refused at once, by the event and the byte, and nothing of the request is taken.
+// Invalid events are rejected at once, naming the event and the byte, and nothing of the request is stored.
 func TestLearnOverHTTPRefuses(t *testing.T) {
 	l := newHTTPLearner(t)
 	process := l.start(t)

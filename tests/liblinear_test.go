@@ -23,14 +23,12 @@ import (
 	"blankout/stream/record"
 )
 
-// LIBLINEAR (Fan et al. 2008, package liblinear-tools) and LIBSVM are oracles for
-// the losses without noise: their weights, put into our objective, must reach
-// our minimum to 1e-4, and never lie below our certified lower bound. LIBLINEAR
-// penalizes the intercept (-B 1); LIBSVM leaves it free. LIBLINEAR's
-// |w|^2/2 + C sum loss is half of ours for c = C (hinge) and c = 2C (squared hinge, logistic).
+// LIBLINEAR (Fan et al. 2008, package liblinear-tools) and LIBSVM are oracles for the losses without noise. Their
+// weights must reach our minimum of our objective within 1e-4, and never lie below our certified lower bound. LIBLINEAR
+// penalizes the intercept (-B 1), LIBSVM does not. LIBLINEAR's |w|^2/2 + C sum loss is half of ours for c = C (hinge)
+// and c = 2C (squared hinge, logistic).\
 //
-// a9a is here; make oracle DATA=DIR adds w8a and the unigrams of imdb, from
-// DIR/NAME/train.svm.gz.
+// a9a is included. make oracle DATA=DIR adds w8a and the unigrams of imdb, from DIR/NAME/train.svm.gz.
 func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {
 	longtest.NotRaced(t)
 	tool, err := exec.LookPath("liblinear-train")
@@ -67,7 +65,7 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 		t.Skip("svm-train is not installed (Debian: libsvm-tools): LIBSVM is not compared")
 	}
 	set := oracleSets(t)[0]
-	// The first 2,000 rows: LIBSVM's time grows with the square.
+	// The first 2,000 rows, because LIBSVM's time is quadratic.
 	rows := make([]int, 2000)
 	for i := range rows {
 		rows[i] = i
@@ -92,7 +90,7 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 	}
 }
 
-// compareOptimum holds an oracle's weights against our solution.
+// compareOptimum compares an oracle's weights with our solution.
 func compareOptimum(t *testing.T, name string, d *batch.Data, l loss.Loss, cost float64, it batch.Intercept, theirs []float64) {
 	t.Helper()
 	y := make([]float64, d.Rows())
@@ -129,8 +127,7 @@ func oracleSets(t *testing.T) []oracleSet {
 	return sets
 }
 
-// readOracleSet unpacks a set, leaving out columns beyond the given number, and
-// reads it.
+// readOracleSet decompresses a data set and reads it, without columns beyond the given number.
 func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 	t.Helper()
 	f, err := os.Open(path)
@@ -218,7 +215,7 @@ func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	return w
 }
 
-// libsvmWeights adds up the support vectors of a linear model.
+// libsvmWeights sums the support vectors of a linear model.
 func libsvmWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -20,9 +20,8 @@ import (
 	"blankout/internal/longtest"
 )
 
-// Our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) must find the
-// same optimum of the same dual: of the RBF kernel, and with -t 4 of DropSVM's
-// Kbar, which LIBSVM takes as a matrix.
+// Our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) find the same optimum of the same dual, for the RBF
+// kernel and, with -t 4, for DropSVM's Kbar, which LIBSVM takes as a matrix.
 func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
 	longtest.NotRaced(t)
 	tool, err := exec.LookPath("svm-train")
@@ -109,13 +108,13 @@ func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cos
 	if err != nil {
 		t.Fatal(err)
 	}
-	// LIBSVM prints the dual as a minimum, to six decimals.
+	// LIBSVM prints the dual as a minimum, with six decimals.
 	if off := math.Abs(ours.Dual + theirs); off > 1e-4*math.Abs(theirs)+1e-6 || !ours.Converged {
 		t.Errorf("%s: LIBSVM %v, ours %v, off by %v", what, -theirs, ours.Dual, off)
 	}
 }
 
-// goldenProblem reads a problem of package batch's golden files.
+// goldenProblem reads a problem from the golden files of package batch.
 func goldenProblem(t *testing.T, name string) (x [][]float64, y []float64, d *batch.Data) {
 	t.Helper()
 	raw, err := os.ReadFile("../batch/testdata/golden/" + name + ".json")

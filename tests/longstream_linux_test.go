@@ -27,10 +27,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestLongStream has the real program learn a long stream with drift from a real broker: ten
-// million events by `make long-stream`, which draws figures into BLANKOUT_LONG_STREAM_OUT.
-// Every event must be learned, memory must stay where it is, and of real data the error must
-// rise where the stream changes and fall again.
+// TestLongStream makes the real program learn a long stream with drift from a real broker: ten million events with
+// `make long-stream`, which writes figures to BLANKOUT_LONG_STREAM_OUT. Every event must be learned and memory must not
+// grow. On real data the error must rise where the stream changes and fall again.
 func TestLongStream(t *testing.T) {
 	events, data, out := 1_000_000, "../papers/samples/covtype_10k/train.svm.gz", os.Getenv("BLANKOUT_LONG_STREAM_OUT")
 	if text := os.Getenv("BLANKOUT_LONG_STREAM"); text != "" {
@@ -88,7 +87,7 @@ func TestLongStream(t *testing.T) {
 	for ctx := t.Context(); ; {
 		s, err := scrapeLong(ctx, url)
 		if err != nil {
-			break // it has ended, or else Wait says why
+			break // it has ended, otherwise Wait says why
 		}
 		s.seconds = time.Since(began).Seconds()
 		samples = append(samples, s)
@@ -110,11 +109,11 @@ func TestLongStream(t *testing.T) {
 		t.Errorf("error %.3f, of a constant answer %.3f", last.total, constant)
 	}
 	n := len(samples)
-	// The heap finds its size within half a million events.
+	// The heap reaches its size within half a million events.
 	if early, late := samples[n/2].memory, last.memory; late > 1.1*early+20e6 {
 		t.Errorf("memory grows: %.0f MB half way, %.0f at the end", early/1e6, late/1e6)
 	}
-	// The worst recent error in the share of the stream from, to.
+	// worst returns the worst recent error in a part of the stream.
 	worst := func(from, to float64) (w float64) {
 		for _, s := range samples {
 			if at := s.events / float64(events); at >= from && at < to {
@@ -124,7 +123,7 @@ func TestLongStream(t *testing.T) {
 		return w
 	}
 	before, swapped, dead := worst(0.3, driftSwap[0]), worst(driftSwap[0], driftSwap[1]), worst(driftDeath[0], driftDeath[1])
-	// The embedded sample is so small that its events are learned by heart.
+	// The embedded sample is so small that the learner memorizes its events.
 	if real := os.Getenv("BLANKOUT_LONG_STREAM_DATA") != ""; real && (swapped <= before || dead <= before || last.recent >= max(swapped, dead)) {
 		t.Errorf("recent error at most %.3f before the change, %.3f and %.3f in the changes, %.3f at the end", before, swapped, dead, last.recent)
 	}
@@ -135,11 +134,11 @@ func TestLongStream(t *testing.T) {
 	}
 }
 
-// driftSwap and driftDeath are the parts of the stream in which two columns are swapped, and
-// in which three are missing.
+// driftSwap and driftDeath are the parts of the stream in which two columns are swapped, and in which three are
+// missing.
 var driftSwap, driftDeath = [2]float64{0.5, 0.6}, [2]float64{0.75, 0.85}
 
-// drifting are the events that a stream is drawn from.
+// drifting holds the events that a stream is drawn from.
 type drifting struct{ events []event.Example }
 
 func readDrifting(t *testing.T, path string) (d drifting) {
@@ -166,13 +165,13 @@ func readDrifting(t *testing.T, path string) (d drifting) {
 	return d
 }
 
-// driftNames are those of the ten numbers of covtype_10k.
+// driftNames are the names of the ten numbers of covtype_10k.
 var driftNames = [10]string{"elevation", "aspect", "slope", "to_water", "above_water", "to_roads", "shade_9", "shade_12", "shade_15", "to_fire"}
 
-// write writes n events, drawn with replacement, as JSON: is the forest of the second type
-// (label 1 of the set) or not? The ten numbers have gains that turn slowly, each in a phase
-// of its own; in driftSwap the first and the sixth are swapped, in driftDeath the first, the
-// fourth and the tenth are null. It returns the share of positive events.
+// write writes n events, drawn with replacement, as JSON. The class is whether the forest is of the second type (label
+// 1 of the data). The ten numbers have slowly rotating gains with different phases. In driftSwap the first and the
+// sixth are swapped, in driftDeath the first, the fourth and the tenth are null. write returns the share of positive
+// events.
 func (d drifting) write(to io.Writer, n int) (positive float64, err error) {
 	w := bufio.NewWriterSize(to, 1<<20)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -191,7 +190,7 @@ func (d drifting) write(to io.Writer, n int) (positive float64, err error) {
 		for j, column := range e.Features.Index {
 			if k := int(column); k < len(numbers) {
 				numbers[k] = e.Features.Value[j] * (1 + 0.3*math.Sin(2*math.Pi*(3*at+float64(k)/10)))
-			} else { // a one of wilderness areas and soils
+			} else { // one-hot columns of wilderness areas and soils
 				line = append(strconv.AppendInt(append(append(line, separator...), `"g`...), int64(k), 10), '"')
 				separator = ","
 			}
@@ -215,7 +214,7 @@ func (d drifting) write(to io.Writer, n int) (positive float64, err error) {
 	return positive / float64(n), w.Flush()
 }
 
-// longSample is what the metrics said at a time.
+// longSample holds metrics at a time.
 type longSample struct{ seconds, events, total, recent, memory float64 }
 
 func scrapeLong(ctx context.Context, url string) (s longSample, err error) {

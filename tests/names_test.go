@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// former are the public names of before the renaming, by where they must not be: an old key or flag
-// is an error that gives the new name (config/fixed.go), and nothing else knows one.
+// former lists the public names before the renaming, by where they must not occur. An old key or flag is an error that
+// gives the new name (config/fixed.go). Nothing else knows the old names.
 var former = struct {
 	keys, flags, jsonFields, metrics, python []string
 }{
@@ -33,7 +33,7 @@ var former = struct {
 	python: []string{"Unsayable", "last_trouble", "standardise", ".trouble", "answer.rule", "answer.level", "answer.shares", "answer.unknown", "model.unknown"},
 }
 
-// published are the files that users read or that programs of theirs depend on.
+// published returns the files that users read or that their programs depend on.
 func published(t *testing.T) (names []string) {
 	t.Helper()
 	out, err := exec.Command("git", "-C", "..", "ls-files", "-z").Output()
@@ -56,9 +56,8 @@ func published(t *testing.T) (names []string) {
 	return names
 }
 
-// No public name of before the renaming is left in code, documents or help: keys with their section,
-// flags and metrics anywhere, JSON fields in the tags of Go and in code font of documents, names
-// of Python in its package and its page.
+// No old public name is left in code, documents or help: keys with their section, flags and metrics anywhere, JSON
+// fields in tags of Go and in code font in documents, names of Python in its package and its page.
 func TestFormerNames(t *testing.T) {
 	quoted := func(names []string) string {
 		var out []string
@@ -78,12 +77,12 @@ func TestFormerNames(t *testing.T) {
 		variables[i] = "BLANKOUT_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 	}
 	environment := regexp.MustCompile(`\b(?:` + quoted(variables) + `)\b`)
-	// A test that sees an old name refused says code 2 and the new name.
+	// A test of the rejection of an old name states code 2 and the new name.
 	explains := regexp.MustCompile(`renamed to|^code 2 `)
 	for _, name := range published(t) {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil {
-			continue // deleted, and not committed yet
+			continue // deleted, not committed yet
 		}
 		ext, papers := filepath.Ext(name), strings.HasPrefix(name, "papers/")
 		line := 0

@@ -31,20 +31,17 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestNemesis runs the real program against three real brokers for as long as
-// BLANKOUT_NEMESIS says, producing, predicting and validating at once, while the
-// brokers, the network to them, the learner itself, its disk and the clocks misbehave
-// by a schedule drawn from BLANKOUT_NEMESIS_SEED. Afterwards everything is healed, and
-// the history must hold: every record in the log was learned once, or is a dead
-// letter, and every acknowledged one is in the log; versions of models never went
-// back; no answer came from a model older than promised; memory is flat. Of an odd
-// seed the topic has one partition, and the state must be, byte for byte, that of a
-// learner that reads the topic afterwards, undisturbed; of an even one it has three.
+// TestNemesis runs the real program with three real brokers for as long as BLANKOUT_NEMESIS says. It produces, predicts
+// and validates at the same time, while the brokers, the network to them, the learner itself, its disk and the clocks
+// fail by a schedule drawn from BLANKOUT_NEMESIS_SEED. Afterwards everything is repaired, and the history must be
+// right: every record in the log was learned once or is a dead letter, every acknowledged one is in the log, versions
+// of models never went back, no response came from a model older than promised, and memory did not grow. With an odd
+// seed the topic has one partition, and the state must have the same bytes as that of an undisturbed learner that reads
+// the topic afterwards. With an even seed it has three.\
 //
-// The clocks are off by up to an hour either way. A broker gets another time at each
-// start, by libfaketime where it is installed. A Go program does not ask libc for the
-// time, so the learner is built with a package time whose Now adds what a file says:
-// its clock jumps while it runs.
+// The clocks are wrong by up to an hour. A broker gets another time at each start, through libfaketime where it is
+// installed. A Go program does not ask libc for the time, so the learner is built with a package time whose Now adds an
+// offset from a file: its clock jumps while it runs.
 func TestNemesis(t *testing.T) {
 	text := os.Getenv("BLANKOUT_NEMESIS")
 	if text == "" {
@@ -94,18 +91,18 @@ func TestNemesis(t *testing.T) {
 
 const nemesisRate = 300 // records a second
 
-// nemesis is one run. What is not said to be shared belongs to the test's goroutine.
+// nemesis is one run. Its fields belong to the test's goroutine unless they are marked as shared.
 type nemesis struct {
 	seed       uint64
 	partitions int32
 	began      time.Time
 	cluster    []*kafkaBroker
 	proxies    []*tcpProxy
-	direct     *kgo.Client // past the proxies
+	direct     *kgo.Client // bypasses the proxies
 	admin      *kadm.Client
 	url        string
-	disk       string // where the learner keeps checkpoints and reports
-	mounted    bool   // disk is a small file system of its own
+	disk       string // where the learner stores checkpoints and reports
+	mounted    bool   // disk is a separate small file system
 	notes      []string
 
 	*learner
@@ -119,23 +116,22 @@ type nemesis struct {
 	stops   time.Duration // the longest stop
 	deaths  map[string]int
 	lives   int
-	memory  []float64 // MB, once a second, of lives at least ten seconds old
+	memory  []float64 // MB, once a second, for processes at least ten seconds old
 
 	lanes  []*lane
 	faults map[string]int
 
-	disturbed atomic.Uint64 // shared: times that the program was held
-	answers   struct {      // of ask's goroutine until it ends
+	disturbed atomic.Uint64 // shared: number of pauses of the program
+	answers   struct {      // belongs to ask's goroutine until it ends
 		good, refused, unreachable, validations int
 		compared                                int // with what had been learned before
 		version                                 uint64
 	}
 	acked []map[int64]string // shared by the callbacks of one client: offset to key
-	lost  atomic.Int64       // shared: records whose fate the client does not know
+	lost  atomic.Int64       // shared: number of records whose outcome the client does not know
 }
 
-// lane is one kind of misbehavior: a fault, a pause, a fault, …, drawn from a
-// generator of its own.
+// lane is one kind of failure: a fault, a pause, a fault, …, drawn from its own generator.
 type lane struct {
 	name        string
 	r           *rand.Rand
@@ -143,7 +139,7 @@ type lane struct {
 	ready       func() bool      // whether the next fault may begin
 	begin       func(*rand.Rand) (what string, end func())
 	next        time.Time
-	end         func() // of the fault that is there, nil if there is none
+	end         func() // of the present fault, nil if there is none
 }
 
 func between(r *rand.Rand, limits [2]time.Duration) time.Duration {
@@ -161,7 +157,7 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		n.acked[i] = map[int64]string{}
 	}
 
-	// Ports are held until who needs them takes them.
+	// Ports are held until their users take them.
 	var listeners []net.Listener
 	for _, address := range freePorts(t, 7) {
 		l, err := net.Listen("tcp", address)
@@ -202,7 +198,7 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		}
 	}
 
-	// The disk: a file system so small that it can be filled, or failpoints.
+	// The disk: a file system small enough to be filled, or failpoints.
 	n.disk = filepath.Join(t.TempDir(), "disk")
 	if err := os.Mkdir(n.disk, 0o700); err != nil {
 		t.Fatal(err)
@@ -288,7 +284,7 @@ directory = %q
 				return "broker killed", func() { b.kill(t); b.launch(t) }
 			case 1:
 				b.signal(t, syscall.SIGTERM)
-				return "broker stopped", func() { b.kill(t); b.launch(t) } // one that hangs is killed
+				return "broker stopped", func() { b.kill(t); b.launch(t) } // a hanging one is killed
 			}
 			b.signal(t, syscall.SIGSTOP)
 			return "broker held", func() { b.signal(t, syscall.SIGCONT) }
@@ -374,8 +370,8 @@ directory = %q
 
 const overlayVariable = "BLANKOUT_TEST_CLOCK"
 
-// overlayTime returns the file for go build -overlay that gives a program a package
-// time whose Now is off by as many seconds as the file of the variable says.
+// overlayTime returns the file for go build -overlay that gives a program a package time whose Now is off by the number
+// of seconds in a file, which an environment variable names.
 func overlayTime(dir string) (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -445,9 +441,8 @@ func init() {
 
 func (n *nemesis) checkpoints() string { return filepath.Join(n.disk, "checkpoints") }
 
-// immutable keeps files from being made, renamed and removed in the learner's
-// directories, or lets them again. The file system itself cannot be made read-only:
-// the learner has its lock open for writing.
+// immutable forbids or allows creating, renaming and removing files in the learner's directories. The file system
+// itself cannot be made read-only, because the learner has its lock open for writing.
 func (n *nemesis) immutable(t *testing.T, on bool) {
 	flag := "-i"
 	if on {
@@ -463,8 +458,8 @@ func (n *nemesis) immutable(t *testing.T, on bool) {
 	}
 }
 
-// inSync tells whether every partition has all its copies: only then is another
-// broker broken, so that what is acknowledged is never lost by the cluster itself.
+// inSync reports whether every partition has all its replicas. Only then another broker is broken, so that the cluster
+// itself never loses acknowledged records.
 func (n *nemesis) inSync(t *testing.T) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -482,7 +477,7 @@ func (n *nemesis) inSync(t *testing.T) bool {
 	return true
 }
 
-// revive starts brokers that ended without being told to. Between two faults only.
+// revive restarts brokers that ended by themselves. It is called only between two faults.
 func (n *nemesis) revive(t *testing.T) {
 	for _, b := range n.cluster {
 		select {
@@ -516,7 +511,7 @@ func (n *nemesis) say(format string, args ...any) {
 	fmt.Printf("%8v %s\n", time.Since(n.began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
-// step does what is due in the lanes, and sees to the program as the systemd unit does.
+// step does what is due in the lanes, and restarts the program as the systemd unit does.
 func (n *nemesis) step(t *testing.T) {
 	for _, l := range n.lanes {
 		switch {
@@ -539,8 +534,7 @@ func (n *nemesis) step(t *testing.T) {
 	n.watch(t)
 }
 
-// watch starts the program again when it has ended, if the unit would, and samples
-// its memory.
+// watch restarts the program after its end, if the unit would, and samples its memory.
 func (n *nemesis) watch(t *testing.T) {
 	if n.process == nil {
 		if time.Now().After(n.due) {
@@ -605,7 +599,7 @@ func (n *nemesis) tail(bytes int64) string {
 
 func (n *nemesis) lastLine() string { return lastLine(n.tail(5000)) }
 
-// shorten leaves of an error what is the same next time.
+// shorten returns the part of an error that is the same next time.
 func shorten(line string) string {
 	line = strings.TrimPrefix(line, "blankout: ")
 	fields := strings.FieldsFunc(line, func(c rune) bool { return c == ' ' })
@@ -620,8 +614,7 @@ func shorten(line string) string {
 	return strings.Join(fields, " ")
 }
 
-// produce writes records through the proxies until ctx ends, and then waits for all
-// to be acknowledged.
+// produce writes records through the proxies until ctx ends, and then waits until all are acknowledged.
 func (n *nemesis) produce(t *testing.T, ctx context.Context) {
 	var seeds []string
 	for _, b := range n.cluster {
@@ -649,7 +642,7 @@ func (n *nemesis) produce(t *testing.T, ctx context.Context) {
 					n.lost.Add(1)
 					return
 				}
-				n.acked[r.Partition][r.Offset] = key // callbacks come one after the other
+				n.acked[r.Partition][r.Offset] = key // callbacks run one after the other
 			})
 			i++
 		}
@@ -662,13 +655,12 @@ func (n *nemesis) produce(t *testing.T, ctx context.Context) {
 	}
 }
 
-// staleAfter is how long something learned may take to be in the model that answers,
-// while the learner says that it is ready: fifty times publish_interval, for a busy
-// machine.
+// staleAfter is the longest time until something learned is in the model that answers, while the learner is ready:
+// fifty times publish_interval, for a busy machine.
 const staleAfter = 10 * time.Second
 
-// ask asks for predictions and validations until ctx ends, and looks at the answers:
-// their version never goes back, and they know what had been learned before.
+// ask requests predictions and validations until ctx ends, and checks the responses: their version never goes back, and
+// they include what had been learned before.
 func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 	type mark struct {
 		at        time.Time
@@ -754,7 +746,7 @@ func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 	}
 }
 
-// sumMetrics adds up the metrics of each name, whatever their labels.
+// sumMetrics adds up the metrics of each name over all labels.
 func sumMetrics(text []byte) map[string]float64 {
 	sums := map[string]float64{}
 	for line := range strings.Lines(string(text)) {
@@ -786,7 +778,7 @@ func (n *nemesis) heal(t *testing.T) {
 	}
 }
 
-// read returns all records of a topic, past the proxies, ordered by partition and offset.
+// read returns all records of a topic, bypassing the proxies, sorted by partition and offset.
 func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 	t.Helper()
 	ends, err := n.admin.ListEndOffsets(t.Context(), topic)
@@ -822,7 +814,7 @@ func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 	return records
 }
 
-// await waits until the learner has counted in so many records and predicted all.
+// await waits until the learner has counted that many records and predicted all.
 func (n *nemesis) await(t *testing.T, records int) {
 	client := &http.Client{Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
@@ -844,7 +836,7 @@ func (n *nemesis) await(t *testing.T, records int) {
 	}
 }
 
-// stop ends the program with SIGTERM; with all healed it must save.
+// stop ends the program with SIGTERM. Without faults it must save.
 func (n *nemesis) stop(t *testing.T) {
 	if n.process == nil {
 		t.Fatal("the program does not run at the end")
@@ -856,7 +848,7 @@ func (n *nemesis) stop(t *testing.T) {
 	n.stops = max(n.stops, time.Since(n.askedAt))
 }
 
-// compare compares the history with what is promised.
+// compare compares the history with the promises.
 func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	// What was acknowledged is in the log, once.
 	keys := map[string]bool{}
@@ -914,7 +906,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	if len(predicted) != len(records) {
 		t.Errorf("%d records, predictions of %d", len(records), len(predicted))
 	}
-	// A learner that was never disturbed comes to the same.
+	// An undisturbed learner reaches the same state.
 	reference := &learner{program: n.program, dir: n.dir + "/undisturbed"}
 	if err := os.Mkdir(reference.dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -937,13 +929,13 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	if n.partitions == 1 && !bytes.Equal(state, undisturbed) {
 		t.Errorf("the state differs from an undisturbed learner's in %s", differingBlocks(state, undisturbed))
 	}
-	// This was no idle run.
+	// The run tested something.
 	if n.answers.good < 100 || n.answers.compared == 0 || len(n.faults) < 4 || len(spoilt) == 0 || n.lives < 2 && time.Since(n.began) > 5*time.Minute {
 		t.Errorf("this tests little: %d answers, %d compared, faults %v, %d lives", n.answers.good, n.answers.compared, n.faults, n.lives)
 	}
 }
 
-// state is the learner's, of the disk it has here.
+// state returns the learner's state, from the disk used here.
 func (n *nemesis) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	l := &learner{dir: n.disk}
 	if names, err := checkpoint.List(n.checkpoints()); err != nil || len(names) == 0 {

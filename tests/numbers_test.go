@@ -12,8 +12,8 @@ import (
 	"blankout/internal/longtest"
 )
 
-// The table of docs/quality.md about targets that are numbers says what the program does today
-// with the streams in their own order, and that every peer is further off.
+// The table of docs/quality.md for numeric targets shows the program's present results on the streams in their own
+// order, and every peer has larger errors.
 func TestNumbersTable(t *testing.T) {
 	longtest.NotRaced(t)
 	program := buildProgram(t)

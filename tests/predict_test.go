@@ -14,8 +14,8 @@ import (
 	"blankout/stream"
 )
 
-// A program that scores a topic is killed at random instants; in the end every
-// event has its prediction, those that cannot be used included.
+// A program that scores a topic is killed at random times. In the end every event has its prediction, including invalid
+// ones.
 func TestPredictionsSurviveKills(t *testing.T) {
 	program := buildProgram(t)
 	broker := crashBroker(t, "short", "three")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// tcpProxy passes connections on to a target, and misbehaves as it is told.
+// tcpProxy forwards connections to a target, with faults.
 type tcpProxy struct {
 	listener net.Listener
 	target   string
@@ -19,13 +19,13 @@ type tcpProxy struct {
 	conns   map[net.Conn]bool
 }
 
-// netFault is how a tcpProxy misbehaves. The zero value does not.
+// netFault describes the faults of a tcpProxy. The zero value has none.
 type netFault struct {
-	delay  time.Duration // of every piece, both ways
-	refuse bool          // closes the connections there are and all that come
+	delay  time.Duration // of every piece, in both directions
+	refuse bool          // closes all present and new connections
 	hole   bool          // nothing passes: connections stay open and silent
-	deaf   bool          // requests pass, answers do not
-	tear   bool          // connections are closed in the middle of an answer
+	deaf   bool          // requests pass, responses do not
+	tear   bool          // connections are closed in the middle of a response
 }
 
 func startProxy(t *testing.T, listener net.Listener, target string) *tcpProxy {
@@ -93,7 +93,7 @@ func (p *tcpProxy) pass(client net.Conn) {
 	p.mu.Unlock()
 }
 
-// copy carries what comes on, as the fault lets it, and closes both ends at last.
+// copy forwards data as the fault allows, and closes both ends at the end.
 func (p *tcpProxy) copy(to, from net.Conn, answers bool) {
 	defer to.Close()
 	defer from.Close()

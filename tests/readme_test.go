@@ -10,8 +10,8 @@ import (
 	"blankout/internal/longtest"
 )
 
-// README shows what the demo prints, apart from the rates. Its errors are in the pages that it links to, and
-// its table of speed is the one of docs/speed.md: make speed writes both.
+// README shows the output of the demo, except the rates. Its errors are on the linked pages, and its table of speed is
+// that of docs/speed.md: make speed writes both.
 func TestReadmeFigures(t *testing.T) {
 	longtest.NotRaced(t)
 	data, err := os.ReadFile("../README.md")

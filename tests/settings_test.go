@@ -14,8 +14,8 @@ import (
 	"blankout/internal/longtest"
 )
 
-// writeMachines writes n events such as machines send: with nulls, fields left out, texts,
-// amounts of heavy tails, readings up to 1e30, and the label that kind says.
+// writeMachines writes n events like those of machines: with nulls, omitted fields, texts, amounts with heavy tails,
+// readings up to 1e30, and the label of kind.
 func writeMachines(t *testing.T, name, kind string, n int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(uint64(n), 3))
@@ -63,8 +63,7 @@ func writeMachines(t *testing.T, name, kind string, n int) {
 	}
 }
 
-// drawSettings draws settings that go together for events of a kind, or nearly: others are
-// refused when the program starts.
+// drawSettings draws mostly valid settings for events of a kind. The program rejects the others when it starts.
 func drawSettings(r *rand.Rand, kind string) map[string]string {
 	pick := func(values ...string) string { return values[r.IntN(len(values))] }
 	numbers := kind == "number" || kind == "count"
@@ -109,8 +108,7 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 	return s
 }
 
-// Under settings drawn at random, a run that is stopped twice ends in the bytes of one that
-// is not.
+// With randomly drawn settings, a run that is stopped twice ends with the same bytes as one that is not.
 func TestRandomSettings(t *testing.T) {
 	program, dir := buildProgram(t), t.TempDir()
 	kinds := []string{"two", "three", "number", "count"}

@@ -25,14 +25,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestSoak runs the real program for as long as BLANKOUT_SOAK says, under all its
-// loads at once: it learns a stream with hostile records in it, checkpoints,
-// validates, publishes snapshots, scores a topic and is asked for predictions,
-// models and metrics. Memory, file descriptors and goroutines must be as many in
-// the last quarter of the time as in the second, and every record must have been
-// counted. BLANKOUT_SOAK_RACE=1 builds it with the race detector, BLANKOUT_SOAK_RATE
-// is the number of records a second: few enough by default to run beside other work,
-// for what is tested is not speed.
+// TestSoak runs the real program for as long as BLANKOUT_SOAK says, with all its work at the same time: it learns a
+// stream with hostile records, saves checkpoints, validates, publishes snapshots, scores a topic and answers requests
+// for predictions, models and metrics. Memory, file descriptors and goroutines in the last quarter of the time must be
+// as in the second, and every record must have been counted. BLANKOUT_SOAK_RACE=1 builds it with the race detector.
+// BLANKOUT_SOAK_RATE is the number of records a second: low by default, because the test is not about speed.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("BLANKOUT_SOAK")
 	if text == "" {
@@ -148,7 +145,7 @@ directory = ""
 			}
 		}
 		samples = append(samples, soakMetrics(t, url))
-		// The broker keeps its log in memory: what everybody has read goes.
+		// The broker keeps its log in memory: records that everyone has read are deleted.
 		if time.Since(trimmed) > 10*time.Second {
 			trimmed = time.Now()
 			soakTrim(t, admin)
@@ -207,7 +204,7 @@ directory = ""
 	fmt.Println(report) // for docs/reliability.md
 }
 
-// url returns where a started program with HTTP serves.
+// url returns the HTTP address of a started program.
 func (l *learner) url(t *testing.T) string {
 	t.Helper()
 	serving := regexp.MustCompile(`"url":"(http://[^"]+)"`)
@@ -221,7 +218,7 @@ func (l *learner) url(t *testing.T) string {
 	return ""
 }
 
-// soakEvent is an event, one in a hundred of which cannot be used.
+// soakEvent draws an event. One in a hundred is invalid.
 func soakEvent(r *rand.Rand) []byte {
 	switch r.IntN(1000) {
 	case 0:
@@ -280,8 +277,8 @@ func soakMetrics(t *testing.T, url string) (s soakSample) {
 	return s
 }
 
-// soakTrim deletes what learner and predictor have committed, less a window for
-// validations, and the snapshots and predictions that nobody reads.
+// soakTrim deletes what learner and predictor have committed, except a window for validations, and the snapshots and
+// predictions that nobody reads.
 func soakTrim(t *testing.T, admin *kadm.Client) {
 	t.Helper()
 	least := map[int32]int64{}

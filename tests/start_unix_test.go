@@ -22,8 +22,7 @@ import (
 	"blankout/internal/longtest"
 )
 
-// Whoever clones the repository and follows docs/start.md, line by line, gets through without a
-// warning. The ports alone are other ones.
+// Following docs/start.md line by line from a clone of the repository works without a warning. Only the ports differ.
 func TestStartFromAClone(t *testing.T) {
 	longtest.Only(t)
 	for _, name := range []string{"git", "awk", "curl", "sh"} {
@@ -70,7 +69,7 @@ func TestStartFromAClone(t *testing.T) {
 	}
 }
 
-// shell runs the blocks of a document as one session would.
+// shell runs the code blocks of a document in one session.
 type shell struct {
 	t       *testing.T
 	dir     string
@@ -79,7 +78,7 @@ type shell struct {
 	behind  []*exec.Cmd
 }
 
-// command returns the command that runs lines behind the exports of earlier blocks.
+// command returns a command that runs lines after the exports of earlier blocks.
 func (s *shell) command(ctx context.Context, lines, broker, page string) *exec.Cmd {
 	for line := range strings.Lines(lines) {
 		if strings.HasPrefix(line, "export ") {
@@ -102,7 +101,7 @@ func (s *shell) run(lines, broker, page string) {
 	}
 }
 
-// start runs a command behind the others, in place of its shell so that signals reach it.
+// start runs a command in the background, replacing its shell so that signals reach it.
 func (s *shell) start(line, broker, page string) {
 	if line == "blankout broker" {
 		line += " --address " + broker
@@ -115,7 +114,7 @@ func (s *shell) start(line, broker, page string) {
 	s.t.Cleanup(func() { _ = c.Process.Kill() }) // after a failure
 }
 
-// stop ends what runs behind the others, the last first.
+// stop ends the background commands, the last first.
 func (s *shell) stop() {
 	for _, c := range slices.Backward(s.behind) {
 		if err := errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()); err != nil {
@@ -141,7 +140,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// awaitAddress waits for somebody to listen at an address and, of a service, to be ready.
+// awaitAddress waits until someone listens at an address and, for a service, it is ready.
 func awaitAddress(t *testing.T, address string, service bool) {
 	for range 600 {
 		if c, err := net.Dial("tcp", address); err == nil {

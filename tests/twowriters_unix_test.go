@@ -17,10 +17,9 @@ import (
 	"blankout/stream"
 )
 
-// The checkpoint directory, or the lock in it, goes away under a running learner, and
-// another learner takes the place. The first one notices before it would write again,
-// writes nothing and ends with exit code 3; the second has the directory to itself,
-// and what is moved away stays as it was.
+// The checkpoint directory, or the lock in it, is removed under a running learner, and another learner starts there.
+// The first one notices before it would write again, writes nothing and ends with exit code 3. The second has the
+// directory to itself, and what was moved away does not change.
 func TestTwoWriters(t *testing.T) {
 	program := buildProgram(t)
 	for name, lose := range map[string]func(dir string) error{
@@ -56,7 +55,7 @@ func TestTwoWriters(t *testing.T) {
 				if err := lose(dir); err != nil {
 					t.Fatal(err)
 				}
-				files, _ := filepath.Glob(dir + ".bak/*.blankout") // a .tmp may be in the middle of being written
+				files, _ := filepath.Glob(dir + ".bak/*.blankout") // a .tmp may be half written
 				for _, file := range files {
 					if moved[file], err = os.ReadFile(file); err != nil {
 						t.Fatal(err)

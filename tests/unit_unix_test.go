@@ -21,7 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// systemdUnit is the unit file's section [Service]: the last value of each key.
+// systemdUnit is the section [Service] of a unit file: the last value of each key.
 type systemdUnit map[string]string
 
 func readUnit(t *testing.T) systemdUnit {
@@ -42,9 +42,9 @@ func readUnit(t *testing.T) systemdUnit {
 	return unit
 }
 
-// restarts tells whether systemd starts the service again after its main process
-// ended like this: under Restart=on-failure after every signal (but for the four of
-// a clean end) and every exit code but 0, unless RestartPreventExitStatus names it.
+// restarts reports whether systemd restarts the service after its main process has ended like this. Under
+// Restart=on-failure it does after every signal (except the four of a clean end) and every exit code except 0, unless
+// RestartPreventExitStatus names it.
 func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 	prevented := strings.Fields(u["RestartPreventExitStatus"])
 	if w.Signaled() {
@@ -55,9 +55,8 @@ func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 	return w.ExitStatus() != 0 && !slices.Contains(prevented, strconv.Itoa(w.ExitStatus()))
 }
 
-// The unit starts the real program again after a panic, after memory that Go was
-// refused and after the kill that MemoryMax ends in, and it then goes on as if
-// nothing had happened; after a wrong configuration it does not.
+// The unit restarts the real program after a panic, after a failed allocation and after a kill by MemoryMax, and the
+// program continues as if nothing had happened. It does not restart it after a wrong configuration.
 func TestUnitRestarts(t *testing.T) {
 	unit := readUnit(t)
 	broker := crashBroker(t, "short")
@@ -66,7 +65,7 @@ func TestUnitRestarts(t *testing.T) {
 	if status := died(t, wrong); status.ExitStatus() != 2 || unit.restarts(status) {
 		t.Errorf("a wrong configuration: exit code %d, started again %v", status.ExitStatus(), unit.restarts(status))
 	}
-	longtest.Only(t) // failpoints need a compilation of their own
+	longtest.Only(t) // failpoints need a separate compilation
 	program := buildProgram(t, "-tags=failpoint")
 	reference := newLearner(t, program, broker.Brokers()[0], "short")
 	reference.finish(t)
@@ -93,7 +92,7 @@ func TestUnitRestarts(t *testing.T) {
 	}
 }
 
-// died returns how a program ended that was to fail.
+// died returns how a program ended that had to fail.
 func died(t *testing.T, l *learner) syscall.WaitStatus {
 	t.Helper()
 	exit := (*exec.ExitError)(nil)
@@ -103,8 +102,8 @@ func died(t *testing.T, l *learner) syscall.WaitStatus {
 	return exit.Sys().(syscall.WaitStatus)
 }
 
-// A stop while dead letters cannot be stored has saved the state before them: it ends
-// with exit code 0, and the next start stores them.
+// A stop while dead letters cannot be stored saves the state before them. It ends with exit code 0, and the next start
+// stores them.
 func TestStopWithoutDeadLetterTopic(t *testing.T) {
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"short": 1, "dead": 1}})
 	if err != nil {
@@ -141,7 +140,7 @@ func TestStopWithoutDeadLetterTopic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said("dead letters cannot be stored; learning waits") // /readyz says so too, after request_timeout
+	said("dead letters cannot be stored; learning waits") // /readyz reports it too, after request_timeout
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// The version of the model that readers get never goes back, though a killed
-// learner begins again from an older state.
+// The version of the published model never goes back, although a killed learner continues from an older state.
 func TestVersionsNeverGoBack(t *testing.T) {
 	broker := crashBroker(t, "one")
 	l := newLearner(t, buildProgram(t), broker.Brokers()[0], "one")
