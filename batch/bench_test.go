@@ -8,7 +8,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// A training set like images: 20 % of 784 pixels are there.
+// benchmarkData is a training set like images: 20 % of 784 pixels are present.
 func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var builder Builder

@@ -10,9 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Masks of neighboring examples, copies and seeds have nothing to do with each
-// other, whichever entries are compared; nor do sums over copies vary less or
-// more than those of independent draws.
+// Masks of neighboring examples, copies and seeds are independent, for any pair of entries. The variance of sums over
+// copies is that of independent draws.
 func TestCorrupterDrawsIndependently(t *testing.T) {
 	const n, entries = 6000, 6
 	masks := func(q float64, seed uint64, example, copy func(i int) int) [][]float64 {
@@ -77,8 +76,8 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 	}
 }
 
-// The Corrupter draws of an example what corrupted Data holds, under noise of groups with
-// one rate or with rates of their own, and of products of two.
+// For each example the Corrupter draws the same as corrupted Data, for noise of groups with one rate or with separate
+// rates, and for products of two groups.
 func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 	x, y := drawProblem(t, 3, 400, 6, false)
 	d := denseData(t, x, y)

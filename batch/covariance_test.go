@@ -10,8 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// correlated returns events of five numbers of which the last three follow nearly from
-// the first two; some values are null and some wild. The class is told by the last one.
+// correlated returns events of five numbers. The last three nearly follow from the first two. Some values are null and
+// some are outliers. The last number determines the class.
 func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.Example) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 5 {
@@ -41,8 +41,8 @@ func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.
 	return s, out
 }
 
-// The covariance is that of the values before some were lost, within what chance may do,
-// although no pair of columns is left whole; readings that mean nothing do not move it.
+// The covariance is that of the values before some were removed, within statistical error, although no pair of columns
+// is complete. Outliers do not change it.
 func TestCovarianceOfLackingRows(t *testing.T) {
 	s, events := correlated(4000, 0, 0, 1)
 	m, d, p := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
@@ -82,7 +82,7 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 			}
 		}
 	}
-	// It is the same again, and of the first columns where fewer are asked for.
+	// A second call gives the same result, and a smaller limit that of the first columns.
 	if again := p.Covariance(m, d, 256); !slices.Equal(again.Matrix, whole.Matrix) {
 		t.Error("a second time it is another")
 	}
@@ -96,8 +96,8 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 	}
 }
 
-// Where numbers follow from each other the rule is to fill in, for named fields as for
-// columns that are declared missing, and new events are then answered best.
+// If numbers follow from each other, the rule is to impute, for named fields and for declared columns, and it predicts
+// new events best.
 func TestFillIsChosen(t *testing.T) {
 	for _, sparse := range []bool{false, true} {
 		s, events := correlated(2000, 0, 0, 3)
@@ -113,7 +113,7 @@ func TestFillIsChosen(t *testing.T) {
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
 		for b, shares := range m.Missing.Policies {
 			rule := shares.Largest()
-			if rule != model.MissingImpute && b >= 1 && b < 4 { // of five columns none is less than a tenth
+			if rule != model.MissingImpute && b >= 1 && b < 4 { // with five columns the share is never below a tenth
 				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Policies)
 			}
 		}

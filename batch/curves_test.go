@@ -12,9 +12,8 @@ import (
 	"blankout/internal/model"
 )
 
-// curvedData returns events of three numbers, two of them of one group, with curves, and
-// beside them the same events of which each number is what it adds to the score of the
-// weights w, in one column.
+// curvedData returns events of three numbers with curves, two of them in one group. It also returns the same events
+// with, for each number, one column that holds its contribution to the score of the weights w.
 func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, summed *Data) {
 	t.Helper()
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
@@ -53,8 +52,8 @@ func curvedWeight(column uint32) float64 { return math.Sin(3 * float64(column%10
 
 var curvedNoises = []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Groups: 0.3}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.Dropout{}, loss.GroupDropout{}}
 
-// A number and its hats vary as one feature: the objective is that of the numbers' sums, its
-// derivatives are those of finite differences, and its matrix is that of its products.
+// A number and its hats vary as one feature: the objective is that of their sums, its derivatives equal finite
+// differences, and its matrix gives the same products.
 func TestCurvesAreOneFeature(t *testing.T) {
 	curved, summed := curvedData(t, 40, curvedWeight)
 	for _, noise := range curvedNoises {
@@ -113,7 +112,7 @@ func TestCurvesAreOneFeature(t *testing.T) {
 				t.Errorf("%v: product %d is %v, by differences %v", noise, i, product[i], want)
 			}
 		}
-		// V itself: the sum over the rows of k V, by addTo, against the slow one.
+		// V itself: the sum over the rows of k V by addTo, compared with the slow one.
 		joint, err := jointNoise(curved, noise)
 		if err != nil {
 			t.Fatal(err)
@@ -146,7 +145,7 @@ func TestCurvesAreOneFeature(t *testing.T) {
 	}
 }
 
-// A forecast where features die is that of the numbers' sums, of two classes and by masks.
+// A forecast for dying features is that of the numbers' sums, for two classes and by masks.
 func TestCurvesDieTogether(t *testing.T) {
 	curved, summed := curvedData(t, 60, curvedWeight)
 	deletions := []float64{0, 0.3, 0.7}
@@ -178,8 +177,7 @@ func TestCurvesDieTogether(t *testing.T) {
 	}
 }
 
-// What deletes numbers at random deletes their hats with them, and leaves the others to
-// the masks that they have without curves.
+// Random deletion of numbers also deletes their hats. Other features have the same masks as without curves.
 func TestCurvesAreDeletedTogether(t *testing.T) {
 	curved, summed := curvedData(t, 30, curvedWeight)
 	c := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3, Curves: curved.curves}
@@ -200,7 +198,7 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 	}
 }
 
-// A hat dies with the group of its number, and is of no group of its own.
+// A hat dies with the group of its number, and forms no group of its own.
 func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 2, To: 4}}}}}

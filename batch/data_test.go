@@ -12,7 +12,7 @@ import (
 	"blankout/internal/event"
 )
 
-// randomExamples draws n examples of up to columns features each.
+// randomExamples draws n examples with up to columns features each.
 func randomExamples(r *rand.Rand, n, columns int, value func(i int) float64) []event.Example {
 	es := make([]event.Example, n)
 	for i := range es {
@@ -27,8 +27,7 @@ func randomExamples(r *rand.Rand, n, columns int, value func(i int) float64) []e
 	return es
 }
 
-// gather adds examples, packed by so many goroutines at the same time or, if none,
-// one by one.
+// gather adds examples, packed by that many goroutines at the same time, or one by one for 0.
 func gather(es []event.Example, goroutines int) (*Data, error) {
 	b := Builder{Threads: goroutines}
 	if goroutines == 0 {
@@ -168,7 +167,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	}
 }
 
-// Rows that are passed over, the first of a part too, leave the others what they are.
+// Skipped rows, also the first of a part, do not affect the others.
 func TestPackedRowsPassedOver(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	es := randomExamples(r, 300, 200, func(int) float64 { return r.NormFloat64() })

@@ -13,7 +13,7 @@ import (
 	"blankout/internal/model"
 )
 
-// What a column reads when it is dead follows from its readings as they came.
+// The dead value of a column follows from its original readings.
 func TestDeadValues(t *testing.T) {
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
 	number := schema.AddField(event.Field{Name: "number", Kind: event.Numeric})
@@ -37,10 +37,10 @@ func TestDeadValues(t *testing.T) {
 		add(2, 3*zero, often) // one of 200
 		add(3, 1, word)
 		if i != 7 {
-			add(4, 2, 0) // left out once in 200
+			add(4, 2, 0) // omitted once in 200
 		}
 		if i%50 != 7 {
-			add(5, 2, 0) // left out once in 50
+			add(5, 2, 0) // omitted once in 50
 		}
 		if i%5 != 0 {
 			add(6, 2, 0) // in four of five
@@ -93,8 +93,8 @@ func TestDeadValues(t *testing.T) {
 	}
 }
 
-// What is solved with dead values is the expectation of what happens to the events as they came: standardized
-// readings, transforms, hats of numbers and zeros that are left out with them.
+// A solution with dead values minimizes the expectation over what happens to the original events: standardized
+// readings, transforms, hats of numbers, and zeros that become absent.
 func TestDeathsApply(t *testing.T) {
 	x, y := problems.Gaussian(41, 300, 4, false)
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
@@ -114,12 +114,12 @@ func TestDeathsApply(t *testing.T) {
 		}
 		add(1, math.Sinh(2*row[0]), fields[0]) // heavy tails
 		if i%3 > 0 {
-			add(2, row[1]+2, fields[1]) // seldom there, which makes a hat of presence
+			add(2, row[1]+2, fields[1]) // rarely present, which makes a presence hat
 		} else {
 			e.Missing = nil
 		}
 		if i != 17 {
-			add(3, row[2]+30, 0) // left out once
+			add(3, row[2]+30, 0) // omitted once
 		}
 		add(4, row[3], 0)
 		examples = append(examples, e)
@@ -156,7 +156,7 @@ func TestDeathsApply(t *testing.T) {
 				scaler.Rows.Touch(knots.Hat(0, i))[model.StatInverse] = 1
 			}
 		}
-		// standardized returns what the model makes of an example, of which all columns of dead have died.
+		// standardized returns the standardized example after all columns of dead have died.
 		standardized := func(e *event.Example, dead map[uint32]bool) event.Vec {
 			as := event.Example{Features: event.Vec{Index: e.Features.Index, Value: append([]float64(nil), e.Features.Value...)}}
 			for i, column := range as.Features.Index {
@@ -164,7 +164,7 @@ func TestDeathsApply(t *testing.T) {
 					as.Features.Value[i] = g.Value(column, schema, c.v)
 				}
 			}
-			if dead[3] && len(as.Features.Index) < 4 && as.Features.Index[len(as.Features.Index)-2] != 3 { // a 0 that is left out
+			if dead[3] && len(as.Features.Index) < 4 && as.Features.Index[len(as.Features.Index)-2] != 3 { // an omitted 0
 				as.Features = event.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{as.Features.Value[0], as.Features.Value[1], g.Value(3, schema, c.v), as.Features.Value[2]}}
 			}
 			if scaler == nil {
@@ -187,7 +187,7 @@ func TestDeathsApply(t *testing.T) {
 		if d, err = g.Apply(d, scaler, c.v); err != nil {
 			t.Fatal(err)
 		}
-		// The mean of the squared error over all deaths of a few examples, by hand and as the objective has it.
+		// The mean squared error over all deaths of a few examples, by enumeration and by the objective.
 		w := make([]float64, d.Columns()+1)
 		weight := map[uint32]float64{}
 		for j := range d.Columns() {
@@ -228,7 +228,7 @@ func TestDeathsApply(t *testing.T) {
 				t.Errorf("%s: example %d costs %v, by all deaths %v", c.name, at, got, want)
 			}
 		}
-		if c.bends { // and Newton's method finds the minimum with it
+		if c.bends { // and Newton's method finds the minimum
 			config := DefaultConfig()
 			config.Noise = "silent:0.5"
 			if f, err := Train(context.Background(), d, config); err != nil || !f.Converged {
@@ -238,8 +238,7 @@ func TestDeathsApply(t *testing.T) {
 	}
 }
 
-// Settings that are chosen for silent deaths are measured on features that read their dead values, beside survivors
-// as they are.
+// Settings for silent deaths are measured on dead features that read their dead values, with unchanged survivors.
 func TestSelectForSilentDeaths(t *testing.T) {
 	x, y := problems.Gaussian(42, 400, 3, false)
 	for _, row := range x {

@@ -10,8 +10,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// windowProblem is a window of events against a quadratic: rows of entries among
-// columns, every parameter penalized and centered somewhere.
+// windowProblem is a window of events with a quadratic penalty: rows of entries among columns, every parameter
+// penalized around a center.
 func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns, entries int) Problem {
 	r := rand.New(rand.NewPCG(uint64(rows), uint64(columns)))
 	var b Builder
@@ -37,7 +37,7 @@ func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns
 	return p
 }
 
-// The dual's solution is the primal's, for every loss and as IRLS too.
+// The solution in the dual is that in the primal, for every loss and for IRLS too.
 func TestDual(t *testing.T) {
 	robust, err := loss.NewTLogistic(1.5)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestDual(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// P^-1 P = 1 where P is the majoriser.
+				// P^-1 P = 1, where P is the majorizer.
 				o.Majorise(true)
 				w := make([]float64, o.Dim())
 				for i := range w {
@@ -72,7 +72,7 @@ func TestDual(t *testing.T) {
 				}
 				o.Majorise(false)
 				if o.plainHinge() > 0 {
-					return // has a solver of its own
+					return // has its own solver
 				}
 				best := math.Inf(1)
 				var values []float64

@@ -11,7 +11,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// maskedData returns examples of a few columns, with weights, some of them unlabeled, and their targets.
+// maskedData returns examples of a few columns with weights, some of them unlabeled, and their targets.
 func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(12, 12))
@@ -34,8 +34,7 @@ func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64)
 	return d, d.signs(1)
 }
 
-// The objective under the bound exact is the penalty and the losses' sum over all masks, each with its
-// probability.
+// The objective with the bound exact is the penalty plus the losses summed over all masks with their probabilities.
 func TestExactIsTheSumOverMasks(t *testing.T) {
 	d, y := maskedData(t, 12, 6, false)
 	r := rand.New(rand.NewPCG(13, 13))
@@ -94,8 +93,8 @@ func TestExactIsTheSumOverMasks(t *testing.T) {
 	}
 }
 
-// Trained under the bound exact no weights have a smaller expectation than those found, which the
-// approximation's do not reach; the quadratic loss has one and the same.
+// With the bound exact no other weights have a smaller expectation, not even those of the approximation. For the
+// quadratic loss both are the same.
 func TestExactIsSolved(t *testing.T) {
 	d, _ := maskedData(t, 80, 5, false)
 	for _, name := range []string{"logistic", "hinge", "quadratic"} {
@@ -129,7 +128,7 @@ func TestExactIsSolved(t *testing.T) {
 	}
 }
 
-// What cannot be gone over, or would be ignored, is refused by name.
+// What cannot be enumerated, or would have no effect, is rejected by name.
 func TestExactRefuses(t *testing.T) {
 	small, _ := maskedData(t, 20, 4, true)
 	large, _ := maskedData(t, 5, 60, false)
@@ -168,8 +167,7 @@ func TestExactRefuses(t *testing.T) {
 	}
 }
 
-// A number dies with the hats of its curve: the quadratic loss, which the approximation has exactly, says
-// the same of both.
+// A number dies with the hats of its curve. For the quadratic loss the approximation is exact too, and gives the same.
 func TestExactWithCurves(t *testing.T) {
 	d, _ := curvedData(t, 60, curvedWeight)
 	var told [2]float64

@@ -21,7 +21,7 @@ func targets(y []float64, rows int) []float64 {
 	return out
 }
 
-// denseData makes Data of a matrix, see problems.Dense.
+// denseData returns the Data of a matrix, see problems.Dense.
 func denseData(t testing.TB, x [][]float64, y []float64) *Data {
 	examples, schema := problems.Dense(x, y)
 	var b Builder
@@ -117,8 +117,8 @@ func TestGoldenExpected(t *testing.T) {
 
 // relative returns |a-b| / |b| in the largest norm.
 
-// The refresh of the online learner: the last rows solved exactly against the
-// metric of everything before, (1/2)(w - w_t)'D(w - w_t).
+// The refresh of the online learner solves the last rows exactly, with the metric (1/2)(w - w_t)'D(w - w_t) for
+// everything before.
 func TestGoldenRefresh(t *testing.T) {
 	total := 0
 	for _, g := range problems.ReadGolden(t, goldenData) {
@@ -132,8 +132,7 @@ func TestGoldenRefresh(t *testing.T) {
 			if c.Params.Loss == "hinge" {
 				l = loss.HingeChen{Ell: c.Params.Ell}
 			}
-			// All rows, those before the refresh without weight: the columns are
-			// then all there.
+			// All rows, with weight 0 for those before the refresh, so that all columns exist.
 			d := denseData(t, g.X, g.Y)
 			weight := make([]float64, d.Rows())
 			for i := c.Params.FromRow; i < d.Rows(); i++ {

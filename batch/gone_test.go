@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// goneModel is a model of the numbers a and b, of the group pair, of c and of the product
-// a^c, and events that it answers rightly by a alone.
+// goneModel returns a model of the numbers a and b, of the group pair, of c and of the product a^c, and events that it
+// predicts correctly from a alone.
 func goneModel() (*model.Linear, []event.Example) {
 	s := event.NewSchema(6, []string{"no", "yes"}, 2)
 	s.Crosses = [][2]string{{"a", "c"}}
@@ -33,8 +33,8 @@ func goneModel() (*model.Linear, []event.Example) {
 	return m, events
 }
 
-// The errors without a part are those of events from which the slow way takes it: entry by
-// entry, declared missing; its products go with it. The forecast at 0 is that error too.
+// The errors without a part equal those of events from which the part is removed entry by entry and declared missing,
+// with its products. The forecast at 0 is that error too.
 func TestWithoutPart(t *testing.T) {
 	m, events := goneModel()
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func TestWithoutPart(t *testing.T) {
 			t.Errorf("the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
 		}
 	}
-	// A feature of no field, as of svmlight, goes alone.
+	// A feature without a field, as in svmlight, dies alone.
 	for i := range events {
 		events[i].Field = nil
 	}

@@ -12,8 +12,8 @@ import (
 	"blankout/online"
 )
 
-// The exact solution of a small sample suits its events too well, so that a live model seems
-// far from it. On two halves of the sample it does not.
+// The exact solution of a small sample overfits its events, so a live model seems far from it. On two halves of the
+// sample it does not.
 func TestHalvesAreFair(t *testing.T) {
 	longtest.NotRaced(t)
 	const columns, learned, size = 30, 100_000, 800
@@ -45,7 +45,7 @@ func TestHalvesAreFair(t *testing.T) {
 		l.Learn(made(), nil)
 	}
 	live := l.Snapshot().Model()
-	var gaps [2]float64 // of the events solved for, of both halves
+	var gaps [2]float64 // on the events solved for, and on both halves
 	const rounds = 8
 	spread := 0.0
 	for range rounds {
@@ -76,7 +76,7 @@ func TestHalvesAreFair(t *testing.T) {
 		}
 	}
 	t.Logf("gaps %v, told error %v", gaps, spread/rounds)
-	// 30 weights of 400 events: by 30/800 of a nat or so of 0.5, more than it can really be.
+	// 30 weights for 400 events: about 30/800 of a nat of about 0.5, more than the true gap.
 	if gaps[0] < 0.04 || math.Abs(gaps[1]) > gaps[0]/4 {
 		t.Errorf("the mean gap is %.4f, of halves %.4f", gaps[0], gaps[1])
 	}

@@ -10,8 +10,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// coordinateLasso is the slow and obvious minimizer: one parameter after the other by golden
-// section, until none moves the value.
+// coordinateLasso is the slow, obvious minimizer: golden-section search for one parameter after the other, until the
+// value no longer changes.
 func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 	w := make([]float64, n)
 	for range 400 {
@@ -46,8 +46,8 @@ func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 	return w
 }
 
-// TestLasso: the minimum is that of coordinate descent, weights at 0 are so to the bit, and
-// the certificate bounds what is left at every point on the way.
+// TestLasso checks that the minimum is that of coordinate descent, that zero weights are exactly 0, and that the
+// certificate bounds the gap at every point on the way.
 func TestLasso(t *testing.T) {
 	longtest.NotRaced(t)
 	x, y := drawProblem(t, 8, 60, 6, false)
@@ -123,9 +123,9 @@ func TestLasso(t *testing.T) {
 	}
 }
 
-// TestLassoLimits: a penalty above the largest derivative at 0 leaves every weight there; a
-// vanishing one changes nothing; an objective that is not convex has no certificate and
-// converges, and what --l1 cannot solve it refuses.
+// TestLassoLimits checks extreme penalties. Above the largest derivative at 0 every weight stays 0. A vanishing penalty
+// changes nothing. An objective that is not convex has no certificate and still converges. What --l1 cannot solve is
+// rejected.
 func TestLassoLimits(t *testing.T) {
 	x, y := problems.Gaussian(9, 80, 5, false)
 	d := denseData(t, x, y)
@@ -173,12 +173,11 @@ func TestLassoLimits(t *testing.T) {
 	}
 }
 
-// TestLassoGap: the certificate holds where the intercept alone is off, which no weight pays
-// for, and where a weight is.
+// TestLassoGap checks the certificate if only the intercept, which has no penalty, is off, and if a weight is.
 func TestLassoGap(t *testing.T) {
 	x, y := problems.Gaussian(12, 50, 3, false)
 	d := denseData(t, x, y)
-	for _, l1 := range []float64{2, 1000} { // of which the second leaves the intercept alone
+	for _, l1 := range []float64{2, 1000} { // the second one does not move the intercept
 		c := DefaultConfig()
 		c.Noise, c.L2, c.L1, c.Tol = "dropout:0.3", 0, l1, 1e-10
 		fit, err := Train(t.Context(), d, c)

@@ -11,14 +11,14 @@ import (
 	"blankout/online"
 )
 
-// Events that a live model answers by the weights of several levels are measured as it answers
-// them, and the error by share deleted is that of the level for the share.
+// If a live model answers with several levels, events are measured with the level that answers them. The error by
+// deleted share is that of the level for the share.
 func TestValidateByLevel(t *testing.T) {
 	s := event.NewSchema(8, []string{"a", "b"}, 2)
 	for j := range 13 {
 		s.AddField(event.Field{Name: string(rune('a' + j)), Kind: event.Numeric})
 	}
-	// One reading tells the class; the others are copies of it with much noise.
+	// One reading determines the class. The others are noisy copies of it.
 	r := rand.New(rand.NewPCG(1, 2))
 	all := make([]event.Example, 20_000)
 	for i := range all {

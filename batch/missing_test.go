@@ -13,8 +13,8 @@ import (
 	"blankout/internal/model"
 )
 
-// lackingEvents returns events of two classes with eight numbers, a truth value and one
-// of three strings, some of which are null, and others left out.
+// lackingEvents returns events of two classes with eight numbers, a boolean and one of three strings, some of them null
+// and others omitted.
 func lackingEvents(n int, null, gone float64, seed uint64) (*event.Schema, []event.Example) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for i := range 8 {
@@ -49,8 +49,7 @@ func lackingEvents(n int, null, gone float64, seed uint64) (*event.Schema, []eve
 	return s, out
 }
 
-// trainLacking trains on events through a Scaler and returns the model with the rule
-// for missing fields.
+// trainLacking trains on events through a Scaler and returns the model with the rule for missing fields.
 func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode model.Standardize, rule model.MissingPolicy, noise string) (*model.Linear, *Data, *Presence) {
 	t.Helper()
 	var b Builder
@@ -79,7 +78,7 @@ func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode mo
 	return m, d, &p
 }
 
-// kill returns e after the named fields have become null.
+// kill returns e with the named fields null.
 func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
 	out := &event.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing), Field: []uint16{}}
 	for i, id := range e.Field {
@@ -94,8 +93,8 @@ func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
 	return out
 }
 
-// What the rule is measured by is what the model answers to the same events with the
-// same fields deleted, whatever the Scaler makes of what they leave out.
+// The rules are compared by the model's predictions for the same events with the same fields deleted, however the
+// Scaler treats omitted fields.
 func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 	for _, mode := range []model.Standardize{model.StandardizeAuto, model.StandardizeAll} {
 		s, events := lackingEvents(400, 0.1, 0.05, 1)
@@ -104,7 +103,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 		for _, r := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute, model.MissingAuto} {
 			m.Missing = rule.Forced(r)
 			k := newMasker(p, m, d, m.Missing)
-			scaled, fallback := 0, 0 // events whose missing fields are no numbers
+			scaled, fallback := 0, 0 // events whose missing fields are not numbers
 			for i := range events {
 				lack := k.delete(i, mask{0.1 * float64(i%10), i})
 				scale := m.Missing.Scale(lack)
@@ -133,8 +132,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 	}
 }
 
-// The rule that is written is the one that serves new events better, with nulls in the
-// training events and without.
+// The chosen rule is the one that predicts new events better, with and without nulls in the training events.
 func TestMissingRuleOfExactTraining(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {
@@ -187,8 +185,8 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 	}
 }
 
-// Of a sparse format the rule is for columns, where the Schema declares that they go
-// missing; those are then left out of the Scaler's statistics, and not filled in.
+// In a sparse format the rule is for columns, if the Schema declares that they can be missing. They are then excluded
+// from the Scaler's statistics and not imputed.
 func TestMissingRuleOfColumns(t *testing.T) {
 	s := event.NewSchema(8, []string{"0", "1"}, 2)
 	s.Absent = event.AbsentMissing
@@ -221,14 +219,14 @@ func TestMissingRuleOfColumns(t *testing.T) {
 	}
 }
 
-// The noise observed has the rates at which the examples lack fields, null or left out, and
-// training under it is training under these rates.
+// The observed noise has the rates at which the examples lack fields, null or omitted, and training with it equals
+// training with these rates.
 func TestObserved(t *testing.T) {
 	s, events := lackingEvents(2000, 0.2, 0.1, 3)
 	for i := range events {
 		e := &events[i]
 		at := slices.Index(e.Field, 4)
-		if at < 0 || i%2 == 0 { // of field 4 half of what is there dies as well
+		if at < 0 || i%2 == 0 { // half of the present values of field 4 die too
 			continue
 		}
 		e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, at, at+1), slices.Delete(e.Features.Value, at, at+1), slices.Delete(e.Field, at, at+1)

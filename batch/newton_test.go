@@ -12,8 +12,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// What Newton's method is given for nothing after a step is what it would have
-// summed up: the certificate, the gradient and the diagonal.
+// What Newton's method reuses after a step equals what it would compute: the certificate, the gradient and the
+// diagonal.
 func TestAfterAStep(t *testing.T) {
 	x, y := drawProblem(t, 5, 60, 6, false)
 	data := denseData(t, x, y)
@@ -70,8 +70,7 @@ func (s system) HessVec(v, out []float64) {
 	mat.NewVecDense(len(out), out).MulVec(s, mat.NewVecDense(len(v), v))
 }
 
-// The directions of one system make the next one, of nearly the same matrix, easier
-// and leave its solution alone.
+// The directions of one system speed up the next one, of nearly the same matrix, and do not change its solution.
 func TestConjugateGradientsRemember(t *testing.T) {
 	const n = 40
 	r := rand.New(rand.NewPCG(9, 10))
@@ -114,7 +113,7 @@ func TestConjugateGradientsRemember(t *testing.T) {
 	}
 }
 
-// Probit needs no objective of its own; this is its place among the comparators.
+// Probit has no separate objective. This tests it as a loss for comparisons.
 func TestProbitIsSolvedWithACertificate(t *testing.T) {
 	x, y := problems.Gaussian(52, 100, 4, false)
 	d := denseData(t, x, y)
@@ -142,9 +141,8 @@ func TestProbitIsSolvedWithACertificate(t *testing.T) {
 	}
 }
 
-// TestSettles: an objective without a certificate has converged at its minimum also where the
-// tolerance asks for a gradient that rounding hides, or where the start is the minimum; an
-// interrupted one has not.
+// TestSettles checks convergence without a certificate: at the minimum if rounding hides the gradient that the
+// tolerance needs, or if the start is the minimum. An interrupted search has not converged.
 func TestSettles(t *testing.T) {
 	x, y := drawProblem(t, 6, 200, 40, false)
 	data := denseData(t, x, y)

@@ -27,8 +27,7 @@ func numbersOf(x [][]float64, target loss.Target, seed uint64) []float64 {
 	return y
 }
 
-// numbered returns d with the numbers that its classes are named by for labels, if the
-// labels of the loss are numbers.
+// numbered returns d with the numbers in its class names as labels, if the loss has numeric labels.
 func numbered(t testing.TB, d *Data, lossName string) *Data {
 	t.Helper()
 	target := loss.LabelsOf(lossName)
@@ -48,8 +47,7 @@ func numbered(t testing.TB, d *Data, lossName string) *Data {
 	return &s
 }
 
-// lossesOfNumbers is each line of the table whose labels are numbers and whose minimum is
-// certified, some with a second parameter.
+// lossesOfNumbers returns the losses with numeric labels and a certified minimum, some with a second parameter.
 func lossesOfNumbers() []loss.Loss {
 	out := []loss.Loss{loss.Quantile{T: 0.1}, loss.Huber{D: 0.2}}
 	for _, l := range loss.All() {
@@ -60,8 +58,8 @@ func lossesOfNumbers() []loss.Loss {
 	return out
 }
 
-// Every loss of numbers is solved to a certified gap, which is a bound: no point found by
-// another solver, or drawn, lies below what it says.
+// Every loss of numbers is solved to a certified gap. The gap is valid: no point of another solver, and no random
+// point, is below its bound.
 func TestNumbers(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 9))
 	x, _ := drawProblem(t, 21, 80, 6, false)
@@ -95,7 +93,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// Targets that are all equal are the intercept, and nothing else is needed.
+// If all targets are equal, the solution is the intercept alone.
 func TestNumbersThatAreAllEqual(t *testing.T) {
 	x, _ := drawProblem(t, 22, 30, 5, false)
 	for _, value := range []float64{0, 7.25, -1e9} {
@@ -123,7 +121,7 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 			}
 		}
 	}
-	// A penalty of the intercept pulls it to 0, and rows without weight may have other targets.
+	// A penalty on the intercept pulls it to 0. Rows without weight may have other targets.
 	data := denseData(t, x, nil)
 	o := newExpected(t, data, slices.Repeat([]float64{7}, len(x)), loss.Linear{}, loss.NoNoise{}, 1, PenalizedIntercept)
 	if r := solve(t, o, Options{}); !(r.W[5] < 6.9) {
@@ -141,8 +139,8 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 	}
 }
 
-// A quantile that lies among outliers has no curvature within reach of the first smoothing, which noise does not
-// round off where the weights are 0.
+// A quantile among outliers has no curvature within the first smoothing, which noise does not smooth if the weights are
+// 0.
 func TestQuantileAmongOutliers(t *testing.T) {
 	x, _ := drawProblem(t, 23, 60, 2, false)
 	for _, size := range []float64{1e4, 1e9, 1e12} {

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// The closed form is the sampled penalty within its error where scores are sums
-// of many terms; the quadratic one is near both for little noise and off for much.
+// The closed form equals the sampled penalty within its error if scores are sums of many terms. The quadratic penalty
+// is close to both for little noise and far off for much.
 func TestPenalties(t *testing.T) {
 	longtest.NotRaced(t)
 	schema, all := problems.Events(t, "testdata/adult.svm.gz")
@@ -70,8 +70,8 @@ func TestPenalties(t *testing.T) {
 	}
 }
 
-// For Poisson regression E A(f~) - A(f) = exp(f) (exp(v/2) - 1) with normal noise
-// exactly, and under dropout with one feature it is a sum of two terms.
+// For Poisson regression E A(f~) - A(f) = exp(f) (exp(v/2) - 1) exactly for normal noise. Under dropout with one
+// feature it is a sum of two terms.
 func TestPenaltiesOfPoissonRegression(t *testing.T) {
 	schema := event.NewSchema(8, nil, 8)
 	schema.Target = loss.Count

@@ -9,9 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Of a number that many examples leave out the exact solution learns that it is there, of
-// one that is null or seldom left out it does not, as a Learner of the same events does. A
-// number with a curve keeps it.
+// The exact solution has a presence column for a number that many examples omit, and none for one that is null or
+// seldom omitted, like a Learner of the same events. A number with a curve has one too.
 func TestStandardizerPresence(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for _, name := range []string{"always", "seldom", "null", "mostly"} {
@@ -63,7 +62,7 @@ func TestStandardizerPresence(t *testing.T) {
 	if curves != nil {
 		t.Errorf("not asked for: %+v", curves)
 	}
-	if with > 0.13 || without < 0.3 { // Bayes' error is .1
+	if with > 0.13 || without < 0.3 { // The Bayes error is .1
 		t.Errorf("training errors %.3f, without %.3f", with, without)
 	}
 	if curves, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale); curves != nil {

@@ -14,8 +14,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// problem draws a training set of two overlapping classes. Uncentered features
-// have a mean far from zero, where strong noise makes w = 0 the optimum.
+// drawProblem draws a training set of two overlapping classes. Uncentered features have a mean far from zero, so that w
+// = 0 is optimal under strong noise.
 func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentered bool) (x [][]float64, y []float64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range rows {
@@ -34,9 +34,9 @@ func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentered bool) 
 	return x, y
 }
 
-// everyLoss is each line of the table that an Expected objective of labels -1 and +1 can
-// be solved for, and a hinge with a margin of its own. Losses of numbers with a kink at the
-// target are in TestNumbers: with two targets all examples would sit on it.
+// everyLoss is each line of the table that an Expected objective with labels -1 and +1 can be solved for, and a hinge
+// with a given margin. Losses of numbers with a kink at the target are in TestNumbers, because with only two targets
+// all examples would be at the kink.
 var everyLoss = func() []loss.Loss {
 	out := []loss.Loss{loss.HingeChen{Ell: 0.7}}
 	for _, l := range loss.All() {
@@ -51,7 +51,7 @@ var everyNoise = []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}, loss.Gaussia
 	loss.GroupDropout{Groups: 0.5}, loss.GroupDropout{Q: 0.2, Groups: 0.4},
 	loss.GroupDropout{Rates: ownRates}, loss.GroupDropout{Q: 0.2, Rates: ownRates}, loss.Silent{D: 0.5}}
 
-// ownRates are of the groups of denseData.
+// ownRates are rates of the groups of denseData.
 var ownRates = map[string]float64{"g": 0.5, "h": 0.1}
 
 var everyIntercept = []Intercept{FreeIntercept, PenalizedIntercept, NoIntercept}
@@ -102,7 +102,7 @@ func slowValue(x [][]float64, y, w []float64, l loss.Loss, n loss.Noise, kappa f
 	return value
 }
 
-// slowCovariance is that of the noisy values of columns j and k of denseData.
+// slowCovariance is the covariance of the noisy values of columns j and k of denseData.
 func slowCovariance(n loss.Noise, j, k int, x, z float64) float64 {
 	g, groups := n.(loss.GroupDropout)
 	if !groups {
@@ -111,7 +111,7 @@ func slowCovariance(n loss.Noise, j, k int, x, z float64) float64 {
 		}
 		return loss.Var(n, x)
 	}
-	// The product of the expectations of the squares of the factors that both share.
+	// The product of the expectations of the squares of the shared factors.
 	product := 1.0
 	for _, group := range slowGroups(j) {
 		if slices.Contains(slowGroups(k), group) {
@@ -124,13 +124,12 @@ func slowCovariance(n loss.Noise, j, k int, x, z float64) float64 {
 	return x * z * (product - 1)
 }
 
-// slowGroups returns the groups that a column of denseData dies with.
+// slowGroups returns the groups with which a column of denseData dies.
 func slowGroups(column int) []string {
 	return [][]string{{"g"}, {"h"}, {"c"}, {"g", "h"}, {"g"}}[column%5]
 }
 
-// What slowCovariance says is what summing over every mask of groups and of features
-// comes to.
+// slowCovariance equals the sum over every mask of groups and of features.
 func TestGroupsByEnumeration(t *testing.T) {
 	checkByEnumeration(t, loss.GroupDropout{Q: 0.3, Groups: 0.4})
 	checkByEnumeration(t, loss.GroupDropout{Q: 0.3, Rates: ownRates})
@@ -181,7 +180,7 @@ func checkByEnumeration(t *testing.T, n loss.GroupDropout) {
 	if math.Abs(mean-f) > 1e-12 || math.Abs(square-mean*mean-v) > 1e-12 {
 		t.Errorf("%v: mean %v and variance %v by masks, %v and %v by the formula", n, mean, square-mean*mean, f, v)
 	}
-	// And so says the objective: of the expected quadratic loss (f - y)^2 + v.
+	// So does the objective, for the expected quadratic loss (f - y)^2 + v.
 	o := newExpected(t, denseData(t, [][]float64{x}, []float64{1}), []float64{1}, loss.Quadratic{}, n, 1, NoIntercept)
 	if got, want := o.ValueGrad(w, nil)-Dot(w, w), (f-1)*(f-1)+v; math.Abs(got-want) > 1e-12 {
 		t.Errorf("quadratic loss %v, want %v", got, want)
@@ -257,7 +256,7 @@ func TestSolversAgree(t *testing.T) {
 				var want float64
 				for i, s := range []Solver{Newton, IRLS, LBFGS} {
 					if l == (loss.LogisticQuadratic{}) && s != LBFGS {
-						continue // not convex: 2 dv is no curvature
+						continue // not convex: 2 dv is not a curvature
 					}
 					o := newExpected(t, data, y, l, n, 0.5, it)
 					opt := Options{Solver: s, Tol: 1e-9, MaxIterations: 3000}
@@ -280,8 +279,7 @@ func TestSolversAgree(t *testing.T) {
 	}
 }
 
-// Every IRLS step of a bound of Chen et al. minimizes a quadratic that lies
-// above J, so J falls.
+// Every IRLS step of a bound of Chen et al. minimizes a quadratic above J, so J decreases.
 func TestIRLSFalls(t *testing.T) {
 	x, y := drawProblem(t, 4, 100, 6, false)
 	data := denseData(t, x, y)
@@ -302,9 +300,8 @@ func TestIRLSFalls(t *testing.T) {
 	}
 }
 
-// The certificate must not lie below the true gap, anywhere: at random points,
-// at points near the optimum, with every kind of intercept, and where strong noise
-// on uncentered features makes w = 0, a kink, the optimum.
+// The certificate is never below the true gap: at random points, near the optimum, with every kind of intercept, and
+// where strong noise on uncentered features makes w = 0, a kink, the optimum.
 func TestCertificateIsABound(t *testing.T) {
 	longtest.NotRaced(t)
 	r := rand.New(rand.NewPCG(5, 5))
@@ -335,7 +332,7 @@ func TestCertificateIsABound(t *testing.T) {
 							o.Smooth(math.Pow(10, float64(-r.IntN(8))))
 						}
 						gap := o.Gap(w)
-						// The dual point is one only if it balances what the intercept meets.
+						// The dual point is feasible only if the residuals of the intercept sum to 0.
 						if sum := o.residual[len(o.residual)-1]; it == FreeIntercept && !(math.Abs(sum) < 1e-9) {
 							t.Errorf("%s: the dual point sums to %g", name, sum)
 						}
@@ -367,8 +364,8 @@ func TestLimitOfNoNoise(t *testing.T) {
 	}
 }
 
-// Explicit corruption tends to the expectation, which the quadratic loss knows
-// exactly; the bounds of the others lie above it.
+// Explicit corruption converges to the expectation, which is exact for the quadratic loss. The bounds of the other
+// losses are above it.
 func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 	longtest.NotRaced(t)
 	x, y := drawProblem(t, 8, 60, 5, false)
@@ -398,8 +395,8 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 					t.Errorf("%v %v: 1000 copies are %g away", l, n, got)
 				}
 			default:
-				// The normal expectation is no bound: of five features in three groups the
-				// noisy score is far from normal.
+				// The normal expectation is not a bound: with five features in three groups the noisy score is far from
+				// normal.
 				_, groups := n.(loss.GroupDropout)
 				if got > 0.005 && !(groups && got < 0.01) {
 					t.Errorf("%v %v: 1000 copies lie %g above the bound", l, n, got)
@@ -434,7 +431,7 @@ func TestPermutationsPermuteTheAnswer(t *testing.T) {
 	}
 }
 
-// An importance weight of 2 equals the example twice, of 0 its absence.
+// An importance weight of 2 equals the example twice, a weight of 0 its absence.
 func TestImportanceWeights(t *testing.T) {
 	x, y := drawProblem(t, 10, 30, 4, false)
 	var two, weighted Builder
@@ -462,7 +459,7 @@ func TestImportanceWeights(t *testing.T) {
 	}
 }
 
-// copy returns the data of a Builder in use whose columns are 0 … 3.
+// copy returns the data of an open Builder whose columns are 0 … 3.
 func (d *Data) copy() *Data {
 	c := *d
 	c.columns = []uint32{0, 1, 2, 3}
@@ -502,9 +499,8 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 	}
 }
 
-// Noise of groups has sums of its own: gradients, products with the Hessian, its
-// diagonal, its matrix, certificates and corrupted copies. Threads do not change a bit of
-// them either.
+// Noise of groups has separate sums: gradients, products with the Hessian, its diagonal, its matrix, certificates and
+// corrupted copies. The number of threads does not change their bits either.
 func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
 	x, y := drawProblem(t, 13, 3000, 6, false)
 	data := denseData(t, x, y)
@@ -574,7 +570,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// The shift of the scores that centerHinge finds, against all of its kinks.
+// Compares the shift of the scores from centerHinge with all kinks.
 func TestCenterHinge(t *testing.T) {
 	longtest.NotRaced(t)
 	for seed := range uint64(200) {
@@ -613,7 +609,7 @@ func TestCenterHinge(t *testing.T) {
 	}
 }
 
-// Wherever a solver stops, the certificate covers what is missing.
+// Wherever a solver stops, the certificate covers the rest.
 func TestCertificateAtEveryTolerance(t *testing.T) {
 	longtest.NotRaced(t)
 	for seed := range uint64(12) {
@@ -638,9 +634,9 @@ func TestCertificateAtEveryTolerance(t *testing.T) {
 	}
 }
 
-// HessVec has loops of its own for values of 1, float32 and float64.
+// HessVec has separate loops for values of 1, float32 and float64.
 func TestHessianVectorByKindOfValue(t *testing.T) {
-	for _, value := range []float64{1, 0.5, 0.1} { // exact as an integer, as float32, not
+	for _, value := range []float64{1, 0.5, 0.1} { // exact as an integer, exact as float32, neither
 		var x [][]float64
 		var y []float64
 		r := rand.New(rand.NewPCG(1, 2))
@@ -678,7 +674,7 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 	}
 }
 
-// Without a penalty there is no certificate, but nothing is below zero.
+// Without a penalty there is no certificate, but zero is a lower bound.
 func TestNoLossIsTheMinimum(t *testing.T) {
 	x, y := [][]float64{{1, 0}, {-1, 0}, {2, 1}, {0, -3}}, []float64{1, -1, 1, -1}
 	data := denseData(t, x, y)
@@ -693,8 +689,7 @@ func TestNoLossIsTheMinimum(t *testing.T) {
 	}
 }
 
-// The zero of t + c + k sigma(t) is where its sides change sign, however steep the
-// middle and wherever the search begins.
+// solveLogit finds the sign change of t + c + k sigma(t), for any slope in the middle and any start.
 func TestSolveLogit(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 13))
 	for range 10_000 {

@@ -12,8 +12,7 @@ import (
 	"blankout/internal/model"
 )
 
-// numberEvents returns events of which five fields go together, and whose targets follow
-// from them.
+// numberEvents returns events with five correlated fields, which determine the targets.
 func numberEvents(n int, target loss.Target, seed uint64) (*event.Schema, []event.Example) {
 	s := event.NewSchema(8, nil, 2)
 	s.Target = target
@@ -39,9 +38,8 @@ func numberEvents(n int, target loss.Target, seed uint64) (*event.Schema, []even
 	return s, out
 }
 
-// Nine of ten targets lie within the interval of an exact model, however much an event
-// lacks, whether those that it was trained on lacked as much or nothing; and the rule is to
-// fill in where those lacked nothing.
+// Nine of ten targets are in the interval of an exact model for any number of missing fields, whether the training
+// events lacked fields or not. If they did not, the rule is to impute.
 func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "absolute", "poisson"} {

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// The loops with four entries at a time against the reference, to the bit, and
-// that against the formula.
+// The loops with four entries at a time give the same bits as the reference, and the reference gives the formula.
 func TestRowLoops(t *testing.T) {
 	was := hasAVX2
 	defer func() { hasAVX2 = was }()

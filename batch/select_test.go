@@ -43,7 +43,7 @@ func TestSelectFindsTheBetterSettings(t *testing.T) {
 	}
 }
 
-// A chain gives the same table as its candidates alone, but for the tolerance.
+// A chain gives the same table as its candidates alone, within the tolerance.
 func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 	longtest.NotRaced(t)
 	d := classData(t, 120, 3, "a", "b", "c")
@@ -71,8 +71,7 @@ func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
-// The least loss counts, of equal ones the lower tie, then the first; a loss that is no number is
-// never chosen over a number.
+// The lowest loss wins, then the lower tie, then the first. NaN never wins against a number.
 func TestLeast(t *testing.T) {
 	settings := []Held{{math.NaN(), 0}, {3, 1}, {2, 5}, {2, 4}, {2, 4}, {9, 0}}
 	of := func(i int) Held { return settings[i] }
@@ -87,7 +86,7 @@ func TestLeast(t *testing.T) {
 	}
 }
 
-// The points of a grid are in the order of the last axis, with their names and settings.
+// The points of a grid have the last axis fastest, with their names and settings.
 func TestGrid(t *testing.T) {
 	points, err := Grid(DefaultConfig(), []Axis{{"c", []string{"1", "10"}}, {"q", []string{"0.3", "0.5"}}})
 	if err != nil || len(points) != 4 {

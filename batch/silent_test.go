@@ -18,8 +18,8 @@ import (
 	"blankout/internal/model"
 )
 
-// slowSilent is the expectation of a loss under silent noise as docs/mathematics.md has it: features of a row
-// that die alone, or with the others of a group where of is not nil, read dead.
+// slowSilent is the expectation of a loss under silent noise as in docs/mathematics.md. Features of a row die alone or,
+// if of is not nil, with their group, and then read dead.
 func slowSilent(x, w, dead []float64, of []int, l loss.Loss, y, b float64, n loss.Silent) float64 {
 	sum := 0.0
 	for _, q := range n.Rates() {
@@ -27,7 +27,7 @@ func slowSilent(x, w, dead []float64, of []int, l loss.Loss, y, b float64, n los
 		parts := map[int]float64{}
 		for j, x := range x {
 			if x == 0 {
-				continue // it is not there
+				continue // it is absent
 			}
 			mean += w[j] * ((1-q)*x + q*dead[j])
 			unit := j
@@ -45,10 +45,10 @@ func slowSilent(x, w, dead []float64, of []int, l loss.Loss, y, b float64, n los
 	return sum
 }
 
-// silentGroupsOf are the groups of the columns of silentData.
+// silentGroupsOf holds the groups of the columns of silentData.
 var silentGroupsOf = []int{0, 1, 0, 2, 1}
 
-// silentData is denseData without crosses, and what its features read when they are dead.
+// silentData is denseData without crosses, with dead values.
 func silentData(t testing.TB, x [][]float64, y, dead []float64) *Data {
 	examples, _ := problems.Dense(x, y)
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
@@ -70,7 +70,7 @@ func silentData(t testing.TB, x [][]float64, y, dead []float64) *Data {
 
 var deadValues = []float64{0.8, -0.5, 0, 1.5, 0}
 
-// eachSilent calls f with every silent noise of interest on data with and without dead values.
+// eachSilent calls f with every silent noise, on data with and without dead values.
 func eachSilent(t *testing.T, x [][]float64, y []float64, f func(name string, d *Data, dead []float64, of []int, n loss.Silent)) {
 	x[0] = []float64{1, 0.5, -0.3, 0.2, -1} // names every column
 	for _, dead := range [][]float64{nil, deadValues} {
@@ -137,15 +137,15 @@ func TestSilentAgainstTheFormula(t *testing.T) {
 	})
 }
 
-// exactDiagonal hides Diagonal, which leaves out the mixed terms of the Hessian.
+// exactDiagonal hides Diagonal, which omits the mixed terms of the Hessian.
 type exactDiagonal struct{ o *Expected }
 
 func (e exactDiagonal) Dim() int                            { return e.o.Dim() }
 func (e exactDiagonal) ValueGrad(w, grad []float64) float64 { return e.o.ValueGrad(w, grad) }
 func (e exactDiagonal) HessVec(v, out []float64)            { e.o.HessVec(v, out) }
 
-// checkDense compares the matrix of HessVec with its products, and Diagonal with the matrix of a loss
-// without mixed terms.
+// checkDense compares the matrix of HessVec with its products, and Diagonal with the matrix of a loss without mixed
+// terms.
 func checkDense(t *testing.T, name string, o *Expected, w []float64) {
 	t.Helper()
 	grad, v, out := make([]float64, len(w)), make([]float64, len(w)), make([]float64, len(w))
@@ -181,7 +181,7 @@ func checkDense(t *testing.T, name string, o *Expected, w []float64) {
 	}
 }
 
-// The solvers end at one minimum, the certificate bounds what is above it, and J is convex along lines.
+// All solvers reach the same minimum, the certificate bounds the gap, and J is convex along lines.
 func TestSilentIsSolved(t *testing.T) {
 	longtest.NotRaced(t)
 	x, y := drawProblem(t, 32, 60, 5, false)
@@ -232,7 +232,7 @@ func TestSilentIsSolved(t *testing.T) {
 	})
 }
 
-// Losses of numbers with a kink are certified as well.
+// Losses of numbers with a kink have certificates too.
 func TestSilentNumbers(t *testing.T) {
 	longtest.NotRaced(t)
 	x, y := drawProblem(t, 33, 60, 5, false)
@@ -264,7 +264,7 @@ func TestSilentNumbers(t *testing.T) {
 	})
 }
 
-// Few rows of many columns are solved in the dual, to the same weights.
+// A problem with few rows and many columns is solved in the dual, with the same weights.
 func TestSilentInTheDual(t *testing.T) {
 	x, y := drawProblem(t, 34, 7, 60, false)
 	for j := range x[0] {
@@ -293,7 +293,7 @@ func TestSilentInTheDual(t *testing.T) {
 	}
 }
 
-// A share of 0 is no noise, to the bit.
+// A share of 0 gives the same bits as no noise.
 func TestSilentOfNone(t *testing.T) {
 	x, y := drawProblem(t, 35, 60, 5, false)
 	d := silentData(t, x, y, deadValues)
@@ -308,7 +308,7 @@ func TestSilentOfNone(t *testing.T) {
 	}
 }
 
-// The result does not depend on the number of threads, and not on the order of the rows but for rounding.
+// The result does not depend on the number of threads and, up to rounding, not on the order of the rows.
 func TestSilentOrder(t *testing.T) {
 	x, y := drawProblem(t, 36, 400, 5, false)
 	r := rand.New(rand.NewPCG(36, 1))
@@ -335,7 +335,7 @@ func TestSilentOrder(t *testing.T) {
 	})
 }
 
-// A dead value is a shift of the column, where every example holds it: x - z, and an intercept that is w.z higher.
+// If every example holds a column, a dead value z is a shift of the column: x - z, with an intercept higher by w.z.
 func TestDeadValueIsAShift(t *testing.T) {
 	x, y := drawProblem(t, 37, 80, 5, true)
 	shifted := make([][]float64, len(x))
@@ -354,7 +354,7 @@ func TestDeadValueIsAShift(t *testing.T) {
 	}
 }
 
-// Copies that are corrupted as it happens tend to the expectation, which the squared error knows exactly.
+// Copies with silent deaths converge to the expectation, which is exact for the squared error.
 func TestSilentCopies(t *testing.T) {
 	longtest.NotRaced(t)
 	x, y := drawProblem(t, 40, 40, 5, true)
@@ -374,7 +374,7 @@ func TestSilentCopies(t *testing.T) {
 			t.Errorf("%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
 		}
 	})
-	// A file of copies, whose dead features are 0, dies the same way.
+	// A file of copies, with dead features at 0, dies in the same way.
 	schema := silentData(t, x, y, nil).Schema
 	for _, groups := range []bool{false, true} {
 		c := Corrupter{Noise: loss.Silent{D: 0.6, Groups: groups}, Grouping: model.NewGrouping(schema)}
@@ -402,7 +402,7 @@ func TestSilentCopies(t *testing.T) {
 	}
 }
 
-// Influences are of examples, ramps of examples at a rate, and both objectives have their derivatives.
+// Influences are by example, ramps by example and rate, and both objectives have correct derivatives.
 func TestSilentRobust(t *testing.T) {
 	x, y := drawProblem(t, 38, 60, 5, false)
 	d := silentData(t, x, y, deadValues)
@@ -437,7 +437,7 @@ func TestSilentRobust(t *testing.T) {
 	problems.CheckDerivatives(t, "t-logistic", o, []float64{0.3, -0.2, 0.5, 1, -0.7, 0.1}, 1e-5)
 }
 
-// What is not known under silent noise is refused, and says what to do.
+// What silent noise does not support is rejected with what to do.
 func TestSilentIsRefused(t *testing.T) {
 	x, y := drawProblem(t, 39, 30, 5, false)
 	d := denseData(t, x, y) // with a cross
@@ -459,7 +459,7 @@ func TestSilentIsRefused(t *testing.T) {
 	}
 }
 
-// The minima are those that another program found.
+// The minima are those of another program.
 func TestGoldenSilent(t *testing.T) {
 	var golden struct {
 		X       [][]float64
@@ -520,7 +520,7 @@ func TestGoldenSilent(t *testing.T) {
 			return golden.Dead[column]
 		})
 		kappa := 0.7
-		if c.Loss == "squared" { // whose Loss is half of the square
+		if c.Loss == "squared" { // its Loss is half of the square
 			kappa = 1.4
 		}
 		for _, s := range []Solver{Newton, LBFGS} {

@@ -11,8 +11,7 @@ import (
 	"blankout/internal/model"
 )
 
-// What Fit makes of each kind of column, against the definition, and that the model
-// which it returns makes the same of a raw example.
+// Fit treats each kind of column by the definition, and the returned model treats a raw example in the same way.
 func TestStandardizerFit(t *testing.T) {
 	const n = 200
 	kinds := []event.Kind{event.Sparse, event.Numeric, event.Categorical, event.Cross}
@@ -26,7 +25,7 @@ func TestStandardizerFit(t *testing.T) {
 		field uint16
 		share float64 // of the events that have it
 		draw  func(r *rand.Rand) float64
-		as    map[model.Standardize]string // alone, scaled, centered over those that have it, or over all
+		as    map[model.Standardize]string // unchanged, scaled, centered over the events that have it, or over all
 	}{
 		{"numeric", 1, 0.6, func(r *rand.Rand) float64 { return 50 + 7*r.NormFloat64() }, map[model.Standardize]string{"auto": "centered", "scale": "scaled", "all": "centered"}},
 		{"constant", 1, 1, func(*rand.Rand) float64 { return 3.7 }, map[model.Standardize]string{"auto": "zero", "scale": "scaled", "all": "zero"}},
@@ -41,7 +40,7 @@ func TestStandardizerFit(t *testing.T) {
 	var b Builder
 	var fit Standardizer
 	var raw []event.Example
-	readings := make([][]float64, len(columns)) // without the absent ones
+	readings := make([][]float64, len(columns)) // without absent ones
 	for i := range n {
 		e := event.Example{Label: i % 2, Weight: 1}
 		for c, column := range columns {
@@ -106,7 +105,7 @@ func TestStandardizerFit(t *testing.T) {
 	}
 }
 
-// valueOf returns the value of a column, and whether it is there.
+// valueOf returns the value of a column, and whether it is present.
 func valueOf(x event.Vec, column uint32) (float64, bool) {
 	if i, ok := slices.BinarySearch(x.Index, column); ok {
 		return x.Value[i], true
@@ -114,8 +113,8 @@ func valueOf(x event.Vec, column uint32) (float64, bool) {
 	return 0, false
 }
 
-// heavyTails makes events of two classes with three normal and two lognormal fields,
-// whose logarithms have the deviation sigma. Classes alone have a log-loss of .54.
+// heavyTails makes events of two classes with three normal and two lognormal fields, whose logarithms have the
+// deviation sigma. The class shares alone have a log-loss of .54.
 func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Example) {
 	s := event.NewSchema(8, []string{"0", "1"}, 2)
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -139,8 +138,8 @@ func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Examp
 	return s, out
 }
 
-// Heavy tails are transformed in an exact solution as they are in a stream, as its
-// settings have it, and the model keeps the transforms.
+// An exact solution transforms heavy tails as the stream's learner does, by its settings, and the model keeps the
+// transforms.
 func TestStandardizerTransforms(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, sigma := range []float64{1, 3} {

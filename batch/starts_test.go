@@ -9,9 +9,9 @@ import (
 	"blankout/internal/loss"
 )
 
-// The problem of Long and Servedio (2010): examples with a large margin, pullers and
-// penalizers. A tenth of the labels is wrong; no convex loss separates the others, and
-// the erf loss and t-logistic regression do (Ding & Vishwanathan 2010, section 6).
+// The problem of Long and Servedio (2010): examples with a large margin, pullers and penalizers, and a tenth of the
+// labels wrong. No convex loss separates the other examples, but the erf loss and t-logistic regression do (Ding &
+// Vishwanathan 2010, section 6).
 func TestErfResistsWrongLabels(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 1))
 	var x [][]float64
@@ -67,8 +67,8 @@ func TestErfResistsWrongLabels(t *testing.T) {
 	}
 }
 
-// More starts never end higher, and the same ones at the same point; a convex objective
-// is not solved again.
+// More starts never give a worse result, and the same starts give the same point. A convex objective is solved only
+// once.
 func TestStarts(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 1))
 	var x [][]float64

@@ -59,8 +59,7 @@ func TestTLogisticDerivatives(t *testing.T) {
 	}
 }
 
-// Every theta-step lowers J, under noise as well: its objective lies above J
-// and touches it.
+// Every theta-step lowers J, under noise too: its objective is above J and touches it.
 func TestThetaStepNeverRaisesJ(t *testing.T) {
 	x, y := problems.Gaussian(32, 60, 6, true)
 	d := denseData(t, x, y)
@@ -81,7 +80,7 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 					t.Fatal(err)
 				}
 				value := o.ValueGrad(s.W, nil)
-				// What the majoriser gains, J gains at least.
+				// J gains at least as much as the majorizer.
 				if last-value < (at-s.Objective)*(1-1e-9)-1e-9 {
 					t.Fatalf("step %d: J falls by %v, its majoriser by %v", step, last-value, at-s.Objective)
 				}
@@ -91,8 +90,7 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 	}
 }
 
-// Wrong labels must be what the influences point at (Ding & Vishwanathan 2010,
-// section 6), where logistic regression is led astray.
+// The influences point at wrong labels (Ding & Vishwanathan 2010, section 6), which mislead logistic regression.
 func TestInfluencesFindWrongLabels(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	var x [][]float64

@@ -42,7 +42,7 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 	return b.Data(s).SortClasses()
 }
 
-// trainError is the share of examples that the model gets wrong.
+// trainError returns the share of examples that the model classifies wrongly.
 func trainError(d *Data, m *model.Linear) float64 {
 	wrong := 0
 	for i := range d.Rows() {
@@ -105,7 +105,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	if f.Model.Outputs != 6 {
 		t.Fatalf("%d outputs for four classes", f.Model.Outputs)
 	}
-	// Output 4 tells class 3 from class 1.
+	// Output 4 separates class 3 from class 1.
 	var rows []int
 	for i := range d.Rows() {
 		if l := d.Label(i); l == 1 || l == 3 {
@@ -174,7 +174,7 @@ func TestTrainRefuses(t *testing.T) {
 	}
 }
 
-// A loss may be named in one string or in the settings beside it.
+// A loss may be named in one string or by several settings.
 func TestTrainNamesOfLosses(t *testing.T) {
 	d := classData(t, 60, 2, "3", "5")
 	for _, c := range []struct {
@@ -205,7 +205,7 @@ func TestTrainNamesOfLosses(t *testing.T) {
 	}
 }
 
-// Data at the edge of what numbers can hold: an error or a finite answer.
+// Data at the limits of floating point give an error or a finite result.
 func TestTrainNeverGivesNaN(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, scale := range []float64{1e-30, 1, 1e8, 1e30, 1e150} {
@@ -273,8 +273,7 @@ func ExampleTrain() {
 	// Output: weights 0.60 0.60, certified to true
 }
 
-// The default bound may be named with every loss, and an exact expectation by
-// the name under which a paper has it.
+// The default bound may be given with every loss, and an exact expectation by the name of a paper.
 func TestTrainBoundsThatChangeNothing(t *testing.T) {
 	d := classData(t, 60, 2, "3", "5")
 	for _, c := range [][2]string{

@@ -11,7 +11,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// trainedOn solves a regression on 200 events whose targets are transformed by f, and returns the predictions.
+// trainedOn solves a regression on 200 events with targets transformed by f, and returns the predictions.
 func trainedOn(t *testing.T, c Config, counts bool, f func(float64) float64) (predictions []float64, fit *Fit) {
 	t.Helper()
 	schema := event.NewSchema(8, nil, 0)
@@ -44,7 +44,7 @@ func trainedOn(t *testing.T, c Config, counts bool, f func(float64) float64) (pr
 	return predictions, fit
 }
 
-// The predictions for a y + b are a times those for y, plus b: of counts for a y.
+// The predictions for a y + b are a times those for y, plus b. For counts this holds with a y.
 func TestTrainIsEquivariant(t *testing.T) {
 	for _, name := range []string{"linear", "absolute", "quantile:0.9", "huber:1", "poisson"} {
 		for _, noise := range []string{"none", "dropout:0.3"} {
@@ -67,7 +67,7 @@ func TestTrainIsEquivariant(t *testing.T) {
 								t.Fatalf("event %d: %v, want %v (%v off)", i, got[i]/a-b, want[i], off)
 							}
 						}
-						// J is in the target's own unit, and so is the gap.
+						// J and the gap are in the unit of the target.
 						factor := a
 						if name == "linear" || name == "huber:1" {
 							factor *= a
@@ -88,7 +88,7 @@ func TestTrainIsEquivariant(t *testing.T) {
 	}
 }
 
-// A unit takes parameters there and back, and has no center or scale that the intercept cannot take back.
+// A unit converts parameters back and forth, and has no center or scale that the intercept cannot undo.
 func TestTargetUnit(t *testing.T) {
 	one := func(int) float64 { return 1 }
 	y := []float64{2, 3, 5, 7, math.NaN(), 11}
@@ -118,11 +118,11 @@ func TestTargetUnit(t *testing.T) {
 	}
 }
 
-// One target of 1e9 among two hundred moves the robust losses little.
+// One target of 1e9 among two hundred hardly moves the robust losses.
 func TestTrainOutlier(t *testing.T) {
 	for _, name := range []string{"absolute", "huber:1"} {
 		c := DefaultConfig()
-		c.Loss, c.Noise, c.Cost, c.Tol = name, "none", 1, 1e-12 // of a value that the outlier makes large
+		c.Loss, c.Noise, c.Cost, c.Tol = name, "none", 1, 1e-12 // relative to a value that the outlier makes large
 		want, _ := trainedOn(t, c, false, func(y float64) float64 { return y })
 		first := true
 		got, _ := trainedOn(t, c, false, func(y float64) float64 {

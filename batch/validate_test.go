@@ -16,7 +16,7 @@ import (
 	"blankout/online"
 )
 
-// validated learns every event but each tenth and validates.
+// validated learns all events except every tenth and validates.
 func validated(t *testing.T, schema *event.Schema, all []event.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *model.Linear) {
 	t.Helper()
 	config := online.DefaultConfig()
@@ -41,8 +41,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 	return r, live, solution.Linear
 }
 
-// The exact side is what Train finds on the same events, through the Scaler
-// frozen at the live model.
+// The exact side is the result of Train on the same events, with the Scaler frozen at the live model.
 func TestValidateIsTrain(t *testing.T) {
 	longtest.NotRaced(t)
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
@@ -86,7 +85,7 @@ func TestValidateIsTrain(t *testing.T) {
 			if !(r.Gap > 0) || r.Certificate == nil || *r.Certificate > r.Gap {
 				t.Errorf("gap %v with certificate %v", r.Gap, r.Certificate)
 			}
-			// The model is the solution: raw events, through its Scaler, score the same.
+			// The returned model is the solution: raw events, through its Scaler, have the same scores.
 			wrong, held := 0, 0
 			for i := range tt.all {
 				if i%10 == 0 {
@@ -103,8 +102,7 @@ func TestValidateIsTrain(t *testing.T) {
 	}
 }
 
-// without returns an event that each feature has left with probability d: null where
-// it has a field.
+// without returns an event from which each feature is removed with probability d: null if it has a field.
 func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 	left := &event.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing)}
 	for j, column := range e.Features.Index {
@@ -122,8 +120,8 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 	return left
 }
 
-// What is forecast where groups die is what deleting them does, for two classes and for
-// more, within what the drawing of masks leaves; without groups nothing of the kind is said.
+// The forecast for dying groups equals the effect of deleting them, for two and for more classes, within the error of
+// the drawn masks. Without groups there is no such forecast.
 func TestGroupForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
 	const every = 4
@@ -180,10 +178,9 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 	}
 }
 
-// The forecast is what the model answers to events with so much deleted, and what the death of a
-// feature or group does is what zeroing it does. The forecast of several classes draws 64 masks of
-// each of 200 events, whose standard error is .4 points, and answers a mask by the range of the
-// share that dies, not of what it deletes: .3 points.
+// The forecast equals the model's error on events with deleted features, and the effect of the death of a feature or
+// group equals that of setting it to zero. The forecast for several classes draws 64 masks for each of 200 events, with
+// a standard error of .4 points. It answers a mask by the range of the dying share, not of the deleted one: .3 points.
 func TestForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
@@ -264,8 +261,8 @@ func TestForecastIsSimulation(t *testing.T) {
 	}
 }
 
-// A field takes its products with other fields along when it dies; what is
-// predicted then is by the model's threshold and calibration.
+// When a field dies, its products with other fields die too. Predictions then use the model's threshold and
+// calibration.
 func TestFailureOfCross(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.Crosses = [][2]string{{"a", "b"}}
@@ -329,8 +326,7 @@ func TestFailureOfCross(t *testing.T) {
 	}
 }
 
-// Events that lack fields already are measured as the model answers them, by the rule
-// that it has.
+// Events that already lack fields are measured by the model's own rule.
 func TestValidateMissing(t *testing.T) {
 	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 		schema, all := problems.Several(2, 3000)
@@ -381,7 +377,7 @@ func TestValidateMissing(t *testing.T) {
 	}
 }
 
-// heldOutTenth is the evidence of a model that has learned all of the events but every tenth.
+// heldOutTenth returns the evidence of a model that has learned all events except every tenth.
 func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.Evidence {
 	t.Helper()
 	v := batch.NewEvidence(live)
@@ -399,12 +395,12 @@ func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.
 	return v
 }
 
-// Under silent noise the exact side is what Train finds with what dead numbers read in the live model.
+// Under silent noise the exact side is the result of Train with the live model's dead values.
 func TestValidateUnderSilentNoise(t *testing.T) {
 	schema, all := problems.Several(3, 600)
 	for i := range all {
 		for j := range all[i].Features.Value {
-			all[i].Features.Value[j] += 3 // a 0 is far from the mean
+			all[i].Features.Value[j] += 3 // 0 is far from the mean
 		}
 	}
 	var objectives []float64
@@ -438,7 +434,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			c := batch.DefaultValidateConfig()
 			c.Loss, c.Noise, c.Tol = live.Loss, live.Noise, 1e-10
 			d := b.Data(schema)
-			if less { // a column is of other experts
+			if less { // a column of other experts
 				c.Foreign, c.Level = func(column uint32) bool { return column == foreign }, live
 				b = batch.Builder{}
 				for i := range all {

@@ -15,7 +15,7 @@ import (
 	"blankout/online"
 )
 
-// numbers returns events whose labels are numbers far from 0, or counts.
+// numbers returns events with numeric labels far from 0, or counts.
 func numbers(target loss.Target, n int) (*event.Schema, []event.Example) {
 	r := rand.New(rand.NewPCG(7, 8))
 	schema := event.NewSchema(10, nil, 2)
@@ -43,7 +43,7 @@ func numbers(target loss.Target, n int) (*event.Schema, []event.Example) {
 	return schema, all
 }
 
-// validatedNumbers learns every event but each tenth and validates.
+// validatedNumbers learns all events except every tenth and validates.
 func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *model.Linear, learner *online.Learner, all []event.Example) {
 	t.Helper()
 	config := online.DefaultConfig()
@@ -85,9 +85,8 @@ func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// The live objective is what the learner says of itself over the same events, the exact one
-// is below it by what the certificate bounds, and both models' measures on the events held
-// out are those of their predictions.
+// The live objective is the learner's own over the same events. The exact one is lower, up to the certificate. Both
+// models' measures on held-out events are those of their predictions.
 func TestValidateNumbers(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
@@ -145,7 +144,7 @@ func TestValidateNumbers(t *testing.T) {
 	}
 }
 
-// The exact side is what Train finds on the same targets in the unit.
+// The exact side is the result of Train on the same targets in the unit.
 func TestValidateNumbersIsTrain(t *testing.T) {
 	r, live, exact, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.C, c.Optimizer = 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
@@ -178,8 +177,7 @@ func TestValidateNumbersIsTrain(t *testing.T) {
 	}
 }
 
-// A target out of all bounds is solved for as it is learned, as one at the bound: a single one
-// does not decide about the exact solution.
+// A target beyond the bounds is clipped, as in learning, so a single one does not dominate the exact solution.
 func TestValidateNumbersClips(t *testing.T) {
 	_, _, exact, learner, all := validatedNumbers(t, "linear", func(*online.Config) {})
 	all[2001].Target = 1e9
@@ -240,8 +238,7 @@ func TestValidateNumbersOutside(t *testing.T) {
 	}
 }
 
-// What deletion is forecast to do to the error is what all masks do, each with its chance,
-// and what a death does is what zeroing does.
+// The forecast for deletion is the expectation over all masks, and the effect of a death that of setting to zero.
 func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "poisson"} {
@@ -282,7 +279,7 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 			if got := *r.Live.Robustness[k]; math.Abs(got-want) > 1e-9*want {
 				t.Errorf("%s, %v deleted: forecast %v, all masks say %v", lossName, d, got, want)
 			}
-			groups := sum(off, func(dead uint32) float64 { // a and c and e are left, the others right
+			groups := sum(off, func(dead uint32) float64 { // a, c and e are off, the others right
 				switch dead {
 				case 0:
 					return (1 - d) * (1 - d)
@@ -293,7 +290,7 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 				}
 				return 0
 			})
-			if got := *r.Live.GroupRobustness[k]; math.Abs(got-groups) > 0.05*groups { // of masks that are drawn
+			if got := *r.Live.GroupRobustness[k]; math.Abs(got-groups) > 0.05*groups { // of drawn masks
 				t.Errorf("%s, %v of the groups deleted: forecast %v, all masks say %v", lossName, d, got, groups)
 			}
 		}

@@ -10,9 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// A few wild readings, of whatever size, leave the statistics of a column what they are
-// without them, but for those that are counted at four deviations. Long tails and rare values
-// are not wild: the statistics are to the bit those of the definition.
+// A few outliers of any size hardly change the statistics of a column: those beyond four deviations count as four. Long
+// tails and rare values are not outliers: the statistics have the same bits as by definition.
 func TestWildReadings(t *testing.T) {
 	longtest.NotRaced(t)
 	schema := event.NewSchema(4, []string{"a", "b"}, 2)
@@ -84,7 +83,7 @@ func TestWildReadings(t *testing.T) {
 		}
 	}
 	few := []float64{}
-	for i := range 24 { // too few to have a fence
+	for i := range 24 { // too few for a limit
 		few = append(few, 1e-4*float64(1+i%5))
 	}
 	few[7] = 1
@@ -102,8 +101,7 @@ func TestWildReadings(t *testing.T) {
 	}
 }
 
-// Wildest names the column whose readings are the farthest from their usual size, and none
-// where all are ordinary.
+// Wildest returns the column whose readings are farthest from their usual size, and none if all are ordinary.
 func TestWildest(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 9))
 	build := func(wild float64) *Data {
