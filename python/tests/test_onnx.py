@@ -217,7 +217,7 @@ def refused(program, said):
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["--loss", "dropsvm"], "kernel machine"),
+        (["--loss", "dropsvm"], "kernel model"),
         (["--multiclass", "ovo"], "one-against-one"),
         (["--absent", "missing"], "go missing"),
         (["--set", "record.numeric_indices=false"], "hashed"),

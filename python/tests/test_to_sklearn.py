@@ -90,7 +90,7 @@ def test_numbers(program):
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["--loss", "dropsvm"], "kernel machine"),
+        (["--loss", "dropsvm"], "kernel model"),
         (["--loss", "poisson"], "poisson"),
         (["--multiclass", "ovo"], "one-against-one"),
         (["--absent", "missing"], "go missing"),
