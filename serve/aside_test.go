@@ -15,8 +15,8 @@ import (
 	"blankout/serve"
 )
 
-// threeClasses are events of three classes of which one is often taken for another, and of
-// two groups of fields; some cannot be used.
+// threeClasses returns events of three classes, two of which are often confused, with two groups of fields. Some events
+// are invalid.
 func threeClasses() []byte {
 	var lines bytes.Buffer
 	for i := range 900 {
@@ -33,8 +33,8 @@ func threeClasses() []byte {
 	return lines.Bytes()
 }
 
-// Confusion of classes of three classes, and the records put aside: the matrix adds up to
-// the learner's own count of errors, and the samples are the newest, as they came.
+// The confusion matrix of three classes adds up to the learner's own count of errors, and the samples are the newest
+// rejected records in their original form.
 func TestConfusionAndSamples(t *testing.T) {
 	runner, service := runnerOver(t, threeClasses())
 	var err error
@@ -78,7 +78,7 @@ func TestConfusionAndSamples(t *testing.T) {
 	}
 }
 
-// The same on the page, and a group of fields that is switched off as one.
+// The page shows the same, and can switch off a group of fields as one.
 func TestAsideInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := runnerOver(t, threeClasses())
@@ -130,8 +130,8 @@ func TestAsideInBrowser(t *testing.T) {
 	}
 }
 
-// Dragging over a chart shows that span on all charts over time, a double click everything
-// again; and when the server is gone the page says since when, and greys what it shows.
+// Dragging over a chart zooms all charts over time to that span, and a double click resets them. When the server has
+// gone, the page says since when and grays out its content.
 func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
@@ -218,14 +218,14 @@ func (b *browser) until(t *testing.T, expression string, want any) {
 	}
 }
 
-// suspicious is a learner that doubts labels.
+// suspicious returns the settings of a learner that doubts labels.
 func suspicious() online.Config {
 	c := online.DefaultConfig()
 	c.Loss, c.MislabeledBelow = "t-logistic:1.6", 0.8
 	return c
 }
 
-// manyClasses has the events of a runner be of up to five classes.
+// manyClasses lets the events of a runner have up to five classes.
 func manyClasses(r *run.Runner) *event.Schema {
 	r.Schema.MaxClasses = 5
 	return r.Schema

@@ -19,7 +19,7 @@ import (
 	"blankout/stream/record"
 )
 
-// endless is a Source that has the same events again and again.
+// endless is a Source that repeats the same events.
 type endless struct {
 	schema  *event.Schema
 	decoder record.Decoder
@@ -43,9 +43,8 @@ func (s *endless) Next(ctx context.Context, b *event.Batch) error {
 	return ctx.Err()
 }
 
-// BenchmarkPredict asks for predictions over loopback, one event a request, by one
-// client and by eight at once, while nothing and while as much as possible is
-// learned. It reports latencies, requests and events learned a second.
+// BenchmarkPredict requests predictions over loopback, one event per request, from one client and from eight at once,
+// without learning and while learning at full speed. It reports latencies, and requests and learned events per second.
 func BenchmarkPredict(b *testing.B) {
 	for _, learning := range []bool{false, true} {
 		for _, clients := range []int{1, 8} {

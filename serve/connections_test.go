@@ -12,7 +12,7 @@ import (
 	"blankout/serve"
 )
 
-// A port that is taken: the error names who has it, and how to choose another.
+// If the port is taken, the error names the process that has it, and how to choose another.
 func TestTakenPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

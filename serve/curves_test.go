@@ -12,8 +12,7 @@ import (
 	"blankout/serve"
 )
 
-// bent returns events whose number x tells their class by how far it is from 0, and whose
-// number y tells nothing.
+// bent returns events whose class depends on the distance of the number x from 0. The number y tells nothing.
 func bent(n int) []byte {
 	var lines bytes.Buffer
 	for i := range n {
@@ -27,8 +26,7 @@ func bent(n int) []byte {
 	return lines.Bytes()
 }
 
-// The curves of /v1/model say by how much the scores of /v1/predict differ between events
-// that differ in one number.
+// The curves of /v1/model equal the differences between the scores of /v1/predict for events that differ in one number.
 func TestCurvesAreServed(t *testing.T) {
 	c := online.DefaultConfig()
 	_, service := learnedFrom(t, c, 2, bent(3000))
@@ -76,13 +74,13 @@ func TestCurvesAreServed(t *testing.T) {
 	}
 }
 
-// looks are the sizes and colors that the page is tried in.
+// looks are the sizes and colors in which the page is tested.
 var looks = []struct {
 	name, scheme string
 	width        int
 }{{"light", "light", 1280}, {"dark", "dark", 1280}, {"phone", "light", 390}, {"phone-dark", "dark", 390}}
 
-// look opens the page as a look has it and waits until an expression is true.
+// look opens the page with a look and waits until an expression is true.
 func (b *browser) look(t *testing.T, url, scheme string, width int, until string) {
 	t.Helper()
 	b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": scheme}}})
@@ -102,7 +100,7 @@ func (b *browser) await(t *testing.T, until string) {
 	}
 }
 
-// shows compares what expressions say of the page.
+// shows compares the values of expressions in the page.
 func (b *browser) shows(t *testing.T, want map[string]any) {
 	t.Helper()
 	for expression, want := range want {
@@ -123,7 +121,7 @@ func TestCurvesInBrowser(t *testing.T) {
 			b.look(t, url, l.scheme, l.width, "document.querySelectorAll('#curves-charts .uplot').length === 2")
 			b.shows(t, map[string]any{
 				"document.querySelector('#curves').hidden":                                                      false,
-				"document.querySelector('#curves-charts h3').textContent":                                       "x", // which moves the score most
+				"document.querySelector('#curves-charts h3').textContent":                                       "x", // the one that changes the score most
 				"document.querySelector('#curve-0').dataset.points":                                             "5",
 				"/x@-?0\\.\\d+/.test(document.querySelector('#largest-table').innerText)":                       true, // hats have names
 				"document.querySelector('#curves-class').hidden":                                                true,

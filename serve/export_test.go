@@ -2,7 +2,7 @@ package serve
 
 import "net/http"
 
-// Handler answers what a Server answers to a Config without a token.
+// Handler returns the handler of a Server for a Config without a token.
 func Handler(c Config, s Service) http.Handler { return Guarded(c, "", s) }
 
 // Guarded is Handler with a token.
@@ -20,8 +20,8 @@ func Routes(c Config, s Service) []string {
 // OpenAPI is the document that a Server serves.
 var OpenAPI = openAPI
 
-// NewTaker is what writes long answers.
+// NewTaker returns the writer of long responses.
 var NewTaker = newTaker
 
-// Bounded is how many connections there may be.
+// Bounded returns the allowed number of connections.
 var Bounded = bounded

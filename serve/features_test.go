@@ -15,7 +15,7 @@ import (
 	"blankout/serve"
 )
 
-// dying returns events of which the field vibration is null from number 3000 on.
+// dying returns events whose field vibration is null from number 3000 on.
 func dying() []byte {
 	var lines bytes.Buffer
 	for i := range 4000 {
@@ -31,8 +31,7 @@ func dying() []byte {
 	return lines.Bytes()
 }
 
-// What the Learner knows of a dead field is at /v1/features and in the metrics, in the
-// same words and numbers.
+// /v1/features and the metrics report a dead field in the Learner's words and numbers.
 func TestFeatures(t *testing.T) {
 	runner, service := runnerOver(t, dying())
 	url := start(t, serve.DefaultConfig(), service)
@@ -82,7 +81,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-// A field with an alarm is among the metrics, and one without has no series of its own.
+// A field with an alarm has metrics, and one without has none.
 func TestFieldAlarmsAreMetrics(t *testing.T) {
 	h := &watch.Health{Alarms: 1, Fields: []watch.FieldHealth{
 		{Field: "gone", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "gone", Kind: "missing"}}},
@@ -104,7 +103,7 @@ func TestFieldAlarmsAreMetrics(t *testing.T) {
 	}
 }
 
-// However many fields have an alarm, and whatever their names are, few have metrics.
+// However many fields have an alarm, and whatever their names, only a few have metrics.
 func TestFieldMetricsAreBounded(t *testing.T) {
 	h := &watch.Health{Alarms: 50}
 	for i := range 50 {

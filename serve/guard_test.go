@@ -20,9 +20,8 @@ import (
 	"blankout/serve"
 )
 
-// A server without a token answers to its own names only, whoever may reach it: a
-// web page that makes its name resolve to the server would otherwise read from it
-// and make it validate.
+// A server without a token only answers requests for its own names. Otherwise a web page whose host name resolves to
+// the server could read from it and start validations.
 func TestHosts(t *testing.T) {
 	validated := 0
 	service := following(t, 2, 10)
@@ -62,7 +61,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
 	}
-	// A client that has shown a certificate, or a token, may call the server what it likes.
+	// A client with a certificate or a token may use any name for the server.
 	for ca, token := range map[string]string{"authority.pem": "", "": "open sesame"} {
 		config := serve.DefaultConfig()
 		config.ClientCAFile = ca
@@ -83,7 +82,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// What anybody guesses, or nobody can send, is no token; which one it was is not told.
+// Tokens that are easy to guess or impossible to send are rejected, without showing them.
 func TestPoorTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for token, want := range map[string]string{
@@ -102,7 +101,7 @@ func TestPoorTokens(t *testing.T) {
 				t.Setenv(config.TokenEnv, strings.TrimRight(token, "\n"))
 			}
 			err := config.Check()
-			text := strings.ReplaceAll(fmt.Sprint(err), file, "FILE") // its random name may hold "1234"
+			text := strings.ReplaceAll(fmt.Sprint(err), file, "FILE") // its random name may contain "1234"
 			if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(text, from+": ") || !strings.Contains(text, want) || strings.Contains(text, "1234")) {
 				t.Errorf("%s %q: %v", from, token, err)
 			}
@@ -110,8 +109,7 @@ func TestPoorTokens(t *testing.T) {
 	}
 }
 
-// With client_ca_file only clients get through that show a certificate of that
-// authority, and they need no token.
+// With client_ca_file only clients with a certificate of that authority are accepted, and they need no token.
 func TestClientCertificates(t *testing.T) {
 	dir := t.TempDir()
 	config := serve.DefaultConfig()
@@ -153,8 +151,8 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// newAuthority writes an authority's certificate to a file and returns what signs
-// clients' certificates with it.
+// newAuthority writes the certificate of an authority to a file and returns a function that signs client certificates
+// with it.
 func newAuthority(t *testing.T, file string) func() tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

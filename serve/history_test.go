@@ -7,7 +7,7 @@ import (
 	"blankout/internal/run"
 )
 
-// A run that has stopped is marked once, however often the page looks at it afterwards.
+// A stopped run is marked once, however often the page asks afterwards.
 func TestHistoryMarksEachThingOnce(t *testing.T) {
 	var h history
 	status := &run.Status{}
@@ -45,8 +45,8 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 	}
 }
 
-// A full history forgets every other point and goes on at twice the interval: at any time
-// its points are evenly spaced, from the first interval to the newest.
+// A full history drops every other point and doubles the interval, so its points are always evenly spaced over the
+// whole run.
 func TestHistoryHalves(t *testing.T) {
 	records := uint64(0)
 	c := newCollector(Service{Status: func() *run.Status { return &run.Status{Counts: run.Counts{Learned: records}} }}, &models{}, newConnections(1))

@@ -13,7 +13,7 @@ import (
 	"blankout/serve"
 )
 
-// inferred is an answer of the Open Inference Protocol.
+// inferred is a response of the Open Inference Protocol.
 type inferred struct {
 	ID           string
 	ModelName    string `json:"model_name"`
@@ -35,8 +35,7 @@ func (a inferred) data(name string) []any {
 	return nil
 }
 
-// Whether events come whole or field by field, flat or nested, the answers are those of
-// POST /v1/predict.
+// For complete events and for separate fields, flat or nested, the predictions are those of POST /v1/predict.
 func TestInference(t *testing.T) {
 	runner, service := learned(t)
 	config := serve.DefaultConfig()
@@ -97,7 +96,7 @@ func TestInference(t *testing.T) {
 			t.Errorf("%s: %s, want %+v", data, text, want)
 		}
 	}
-	// The outputs that are asked for, in that order, and what metadata say of them.
+	// The requested outputs in the requested order, and their metadata.
 	_, text, _ = call(t, "POST", path+"/versions/"+fmt.Sprint(want.Version)+"/infer", `{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"scores"},{"name":"class"}]}`)
 	var a inferred
 	if err := json.Unmarshal([]byte(text), &a); err != nil || len(a.Outputs) != 2 || a.Outputs[0].Name != "scores" || a.Outputs[1].Name != "class" {
@@ -142,7 +141,7 @@ func TestInference(t *testing.T) {
 	}
 }
 
-// What only answers is ready as soon as it has a model.
+// A service that only answers is ready as soon as it has a model.
 func TestAnsweringAlone(t *testing.T) {
 	var m *served.Model
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return m }})
@@ -155,7 +154,7 @@ func TestAnsweringAlone(t *testing.T) {
 	}
 }
 
-// A model that was told no format has one all the same: it is named, and taken.
+// A model without a configured format still has one, which is reported and accepted.
 func TestFormatIsNamed(t *testing.T) {
 	runner, service := learned(t)
 	if err := runner.Run(t.Context()); err != nil {
@@ -183,7 +182,7 @@ func TestFormatIsNamed(t *testing.T) {
 	}
 }
 
-// Events that are not JSON come whole, and numbers are answered as numbers.
+// Events that are not JSON are sent whole, and predicted numbers are numbers.
 func TestInferenceOfNumbers(t *testing.T) {
 	schema := event.NewSchema(8, nil, 2)
 	schema.NumericIndices = true

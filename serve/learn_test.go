@@ -11,7 +11,7 @@ import (
 	"blankout/stream/record"
 )
 
-// What a log cannot take is answered with the status that says what a client may do.
+// If a log cannot accept events, the status of the response tells the client what to do.
 func TestLearnStatuses(t *testing.T) {
 	_, service := learned(t)
 	for name, c := range map[string]struct {
@@ -31,7 +31,7 @@ func TestLearnStatuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "behind" { // the first request is taken whatever its size
+		if name == "behind" { // the first request is accepted at any size
 			if _, _, err := l.Append(context.Background(), "", [][]byte{[]byte(`{"x":1}`)}); err != nil {
 				t.Fatal(err)
 			}

@@ -16,8 +16,8 @@ import (
 	"blankout/serve"
 )
 
-// What the page asks for beside the stream of events: the newest usable record, measures
-// that are those of the metrics, and the largest weights of the model.
+// The other requests of the page: the newest valid record, measures equal to the metrics, and the largest weights of
+// the model.
 func TestLook(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
@@ -38,7 +38,7 @@ func TestLook(t *testing.T) {
 	}
 	var newest struct{ Format, Event, Label string }
 	get("/v1/newest", &newest)
-	// The 400th event is the last of the file, and no refused one.
+	// The 400th event is the last of the file, and it is valid.
 	if newest.Format != "json" || newest.Label != "label" || !strings.Contains(newest.Event, `"word":"yes4","x":0}`) {
 		t.Errorf("the newest event: %+v", newest)
 	}
@@ -61,8 +61,8 @@ func TestLook(t *testing.T) {
 	if len(measures.Classes) != 2 || measures.Confusion != b.Confusion || events != 400 || math.Abs(positive-200) > 1e-9 || measures.Refused["syntax"].Count != 4 || measures.Refused["syntax"].First == "" {
 		t.Errorf("measures: %+v", measures)
 	}
-	// The table of thresholds is the ROC curve: its area is AUC, and where the score is 0
-	// it agrees with the confusion matrix.
+	// The table of thresholds is the ROC curve: its area is the AUC, and at score 0 it agrees with the confusion
+	// matrix.
 	area, last := 0.0, measure.Threshold{Score: math.Inf(1)}
 	for _, x := range measures.Thresholds {
 		if x.Score >= last.Score || x.Positives < last.Positives || x.Negatives < last.Negatives {
@@ -105,7 +105,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// The page is this server's alone, and its own files are there and no others.
+// The page uses only this server, and serves its own files and no others.
 func TestPageFiles(t *testing.T) {
 	_, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
@@ -131,8 +131,7 @@ func TestPageFiles(t *testing.T) {
 	}
 }
 
-// The page's history goes on after a restart, with a mark where the run began again. A
-// damaged file costs the history and nothing else.
+// The page's history continues after a restart, with a mark at the restart. A damaged file only loses the history.
 func TestHistorySurvives(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "history.json")
 	for round := 1; round <= 2; round++ {
@@ -190,8 +189,8 @@ func TestHistorySurvives(t *testing.T) {
 	}
 }
 
-// The page in a browser answers who touches it: a field switched off changes the answer, a
-// threshold its table, a range the time shown; and it says that the server has gone.
+// The page in a browser reacts: switching off a field changes the prediction, a threshold its table, and a range the
+// shown time. It says when the server has gone.
 func TestTouchInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
@@ -239,14 +238,14 @@ func TestTouchInBrowser(t *testing.T) {
 	await("document.querySelector('#name').textContent", c.Name)
 	await("document.title.startsWith('fraud, staging <b> · blankout')", true)
 	await("document.querySelector('#try-form').innerText.includes('label')", false)
-	// Switched off, the word is missing; written anew, it is another one.
+	// When switched off, the word is missing. When edited, it is another one.
 	b.value(t, "document.querySelector('#try-form input[aria-label=\"use word\"]').click()")
 	await(answer, predicted(fmt.Sprintf(`{"ts":%d,"word":null,"x":0}`, ts)))
 	await("document.querySelector('#try-answer').innerText.includes('Missing: word')", true)
 	b.value(t, "document.querySelector('#try-form input[aria-label=\"use word\"]').click()")
 	b.value(t, "(() => { const i = document.querySelector('#try-form input[aria-label=\"word\"]'); i.value = 'no1'; i.dispatchEvent(new Event('input')); })()")
 	await(answer, predicted(fmt.Sprintf(`{"ts":%d,"word":"no1","x":0}`, ts)))
-	// The highest threshold calls nothing or little so, the lowest everything.
+	// The highest threshold predicts almost nothing as positive, the lowest everything.
 	await("document.querySelector('#threshold').hidden", false)
 	slide := "(v => { const i = document.querySelector('#threshold-at'); i.value = v; i.dispatchEvent(new Event('input')); return document.querySelector('#threshold-table').innerText })"
 	if text := fmt.Sprint(b.value(t, slide+"(1e9)")); !strings.Contains(text, "recall 100.0 %") || !strings.Contains(text, "error 50.0 %") {

@@ -171,7 +171,7 @@ type gated struct {
 }
 
 func (g *gated) Next(ctx context.Context, b *event.Batch) error {
-	if b.Next >= g.at && !g.passed { // a Batch that has been learned comes again
+	if b.Next >= g.at && !g.passed { // a learned Batch comes again
 		g.passed = true
 		close(g.reached)
 		select {

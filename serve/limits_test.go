@@ -28,8 +28,8 @@ import (
 	"blankout/stream/record"
 )
 
-// following returns a Service that follows a model of so many classes and
-// columns, every one of them dense: what one small event costs is large.
+// following returns a Service that follows a model with that many classes and dense columns, so one small event is
+// expensive.
 func following(t testing.TB, classes, columns int) serve.Service {
 	t.Helper()
 	names := make([]string, classes)
@@ -56,8 +56,8 @@ func following(t testing.TB, classes, columns int) serve.Service {
 	return serve.Service{Model: func() *served.Model { return m }}
 }
 
-// recorder is a ResponseWriter that keeps the first part of an answer, counts
-// the rest and calls look, if there is one, before every write.
+// recorder is a ResponseWriter that keeps the first part of a response, counts the rest and calls look, if not nil,
+// before every write.
 type recorder struct {
 	header http.Header
 	status int
@@ -79,8 +79,8 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ask sends a request for predictions straight to a handler. It returns how many
-// bytes were allocated, and whether the answer was cut off.
+// ask sends a prediction request directly to a handler. It returns the number of allocated bytes, and whether the
+// response was cut off.
 func ask(h http.Handler, ctx context.Context, query, body string, w *recorder) (allocated uint64, cut bool) {
 	w.header, w.status = http.Header{}, http.StatusOK
 	request := httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/v1/predict"+query, strings.NewReader(body))
@@ -100,22 +100,20 @@ func ask(h http.Handler, ctx context.Context, query, body string, w *recorder) (
 	return
 }
 
-// patient is the configuration of a server on a machine that may be busy with other
-// things for long.
+// patient returns the configuration of a server on a machine that may be busy.
 func patient() serve.Config {
 	c := serve.DefaultConfig()
 	c.AnswerTimeout, c.ClientTimeout = time.Hour, time.Hour
 	return c
 }
 
-// What a small body makes the server do and say is bounded: by the events, by
-// the classes of each and by the features that it explains.
+// The work and the response for a small body are limited: by the events, the classes of each, and the listed features.
 func TestAnswersAreBounded(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {
 		name, query, body string
 		classes           int
-		want              string // of the error; "" is an answer
+		want              string // of the error; "" means success
 	}{
 		{"four million events", "", strings.Repeat("{}", 4<<20), 2, "a request may contain 65536"},
 		{"in an array", "", "[" + strings.Repeat("{},", 2<<20) + "{}]", 2, "a request may contain 65536"},
@@ -134,8 +132,8 @@ func TestAnswersAreBounded(t *testing.T) {
 			if cut || (w.status == 200) != (c.want == "") || !strings.Contains(w.first.String(), c.want) {
 				t.Errorf("%d %s", w.status, w.first.String())
 			}
-			// io.ReadAll takes five times the body while it grows, and a refusal no more
-			// than the list of the events that are allowed.
+			// io.ReadAll allocates five times the body as it grows. A rejection needs no more than the list of the
+			// allowed events besides.
 			if most := uint64(6*len(c.body) + 8<<20); w.status == 413 && allocated > most {
 				t.Errorf("%d bytes were allocated to refuse %d: more than %d", allocated, len(c.body), most)
 			}
@@ -143,13 +141,13 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// A request that brings one small event takes little memory: at thousands a second its
-// garbage decides how often the collector holds up the others.
+// A request with one small event takes little memory. At thousands of requests a second, garbage determines how often
+// the collector delays others.
 func TestSmallAnswersTakeLittle(t *testing.T) {
 	h := serve.Handler(patient(), following(t, 2, 20))
-	ask(h, t.Context(), "", "{}", &recorder{}) // makes the decoder
+	ask(h, t.Context(), "", "{}", &recorder{}) // creates the decoder
 	least := uint64(1 << 20)
-	for range 5 { // what else allocates is seldom there
+	for range 5 { // other goroutines rarely allocate at the same time
 		allocated, _ := ask(h, t.Context(), "", "{}", &recorder{})
 		least = min(least, allocated)
 	}
@@ -158,7 +156,7 @@ func TestSmallAnswersTakeLittle(t *testing.T) {
 	}
 }
 
-// An answer goes out while it is being made: it is never whole in memory.
+// A response is sent while it is being written and never complete in memory.
 func TestAnswersAreStreamed(t *testing.T) {
 	longtest.NotRaced(t)
 	h := serve.Handler(patient(), following(t, 50, 20))
@@ -183,7 +181,7 @@ func TestAnswersAreStreamed(t *testing.T) {
 	}
 }
 
-// When the client goes the work ends.
+// When the client disconnects, the work stops.
 func TestClientGoes(t *testing.T) {
 	h := serve.Handler(patient(), following(t, 50, 20))
 	ctx, leave := context.WithCancel(t.Context())
@@ -197,7 +195,7 @@ func TestClientGoes(t *testing.T) {
 	}
 }
 
-// unread returns a connection to the server that has asked and does not read.
+// unread returns a connection to the server that has sent a request and does not read.
 func unread(t *testing.T, url, request, body string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -220,7 +218,7 @@ func metric(t *testing.T, url, name string) string {
 	return value
 }
 
-// Answers that nobody reads give their places back.
+// Responses that nobody reads free their places.
 func TestUnreadAnswers(t *testing.T) {
 	t.Parallel() // it waits
 	config := serve.DefaultConfig()
@@ -233,7 +231,7 @@ func TestUnreadAnswers(t *testing.T) {
 	for metric(t, url, "blankout_predict_requests_active") != "2" {
 		time.Sleep(time.Millisecond)
 	}
-	for metric(t, url, "blankout_predict_requests_active") != "0" { // or the test runs into its timeout
+	for metric(t, url, "blankout_predict_requests_active") != "0" { // otherwise the test runs into its timeout
 		time.Sleep(10 * time.Millisecond)
 	}
 	if failed := metric(t, url, `blankout_predict_requests_total{outcome="failed"}`); failed != "2" {
@@ -244,12 +242,12 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// Models that nobody reads are few, and stay in memory for a short time only.
+// Models that nobody reads are few, and stay in memory only for a short time.
 func TestUnreadModels(t *testing.T) {
 	t.Parallel() // it waits
 	config := serve.DefaultConfig()
 	config.ClientTimeout = 4 * time.Second
-	url := start(t, config, following(t, 50, 20_000)) // some 16 MB
+	url := start(t, config, following(t, 50, 20_000)) // about 16 MB
 	for range 4 {
 		unread(t, url, "GET /v1/model", "")
 	}
@@ -273,8 +271,7 @@ func TestUnreadModels(t *testing.T) {
 	}
 }
 
-// slowly is a client that takes every part of an answer so late, and none past a
-// deadline.
+// slowly is a client that receives each part of a response after a delay, and nothing after a deadline.
 type slowly struct {
 	recorder
 	pause    time.Duration
@@ -295,8 +292,8 @@ func (s *slowly) Write(p []byte) (int, error) {
 	return s.recorder.Write(p)
 }
 
-// Who lets an answer wait is cut off: of predictions after ten seconds in all, of
-// a model when it goes on too slowly for ten seconds.
+// A client that delays a response is cut off: for predictions after ten seconds in total, for a model if it is too slow
+// for ten seconds.
 func TestPatience(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -324,7 +321,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// A stop cuts off a client that does not take an answer, and that is no failure.
+// Stopping the server cuts off a client that does not read its response. That is not an error.
 func TestStopDuringDownload(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
@@ -343,7 +340,7 @@ func TestStopDuringDownload(t *testing.T) {
 	}
 }
 
-// Text is told apart from compressed text.
+// Compressed bodies are distinguished from text.
 func TestContentEncoding(t *testing.T) {
 	url := start(t, serve.DefaultConfig(), following(t, 2, 10))
 	for coding, want := range map[string]int{"gzip": 415, "zstd": 415, "gzip, identity": 415, "identity": 200, "": 200} {
@@ -354,8 +351,7 @@ func TestContentEncoding(t *testing.T) {
 	}
 }
 
-// A request for predictions takes no more memory at any time than twenty times
-// the bytes that it may bring, as docs/reliability.md says.
+// A prediction request never takes more memory than twenty times its allowed size, as docs/reliability.md says.
 func TestRequestMemory(t *testing.T) {
 	longtest.NotRaced(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
@@ -370,7 +366,7 @@ func TestRequestMemory(t *testing.T) {
 		h := serve.Handler(patient(), following(t, 2, 10))
 		var before, now runtime.MemStats
 		runtime.GC()
-		runtime.GC() // pools give back what they hold at the second
+		runtime.GC() // the second collection empties pools
 		runtime.ReadMemStats(&before)
 		ctx, done := context.WithCancel(t.Context())
 		var looking sync.WaitGroup
@@ -392,13 +388,13 @@ func TestRequestMemory(t *testing.T) {
 	}
 }
 
-// Idle connections, silent from the beginning or after a request, take no place
-// from others; what is asked over an open one is answered.
+// Idle connections, silent from the start or after a request, take no place from others. A request on an open
+// connection is answered.
 func TestConnections(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxConnections = 8
 	url := start(t, config, following(t, 2, 10))
-	response, err := http.Get(url + "/v1/events") // has its answer under way
+	response, err := http.Get(url + "/v1/events") // its response is in progress
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,8 +428,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// Over TLS they are told apart as well, and all being busy a new one waits for
-// the first that is done, and does not keep the server from stopping.
+// The same over TLS. If all connections are busy, a new one waits for the first to finish and does not delay a stop of
+// the server.
 func TestBusyConnections(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxConnections = 2
@@ -492,7 +488,7 @@ func TestBusyConnections(t *testing.T) {
 	asking.Wait()
 }
 
-// A quarter of the descriptors is for connections.
+// A quarter of the file descriptors is for connections.
 func TestBounded(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1024, 3: 1024, 64: 16, 4095: 1023, 4096: 1024, 1 << 63: 1024} {
 		if got := serve.Bounded(1024, descriptors); got != want {

@@ -7,8 +7,8 @@ import (
 	"blankout/internal/measure"
 )
 
-// Of many classes those with the most events are reported, in their order and no more than asked for; those without
-// events never.
+// Of many classes the ones with the most events are reported, in order and at most the requested number. Classes
+// without events are not reported.
 func TestLargestClasses(t *testing.T) {
 	var classes []measure.ClassCoverage
 	for i, events := range []float64{5, 0, 7, 3, 7, 1, 3} {

@@ -21,14 +21,13 @@ import (
 	"blankout/stream/record"
 )
 
-// telemetry is a fixed list of events of so many classes and numeric fields, or
-// of words.
+// telemetry is a fixed list of events with that many classes, and with numeric fields or words.
 type telemetry struct {
 	r       *mathrand.Rand
 	classes int
 	words   bool
 	labels  []int
-	values  [][]float64 // NaN is null already while learning
+	values  [][]float64 // NaN is null during learning too
 }
 
 func newTelemetry(seed uint64, n, classes, fields int, words bool, null float64) *telemetry {
@@ -49,7 +48,7 @@ func newTelemetry(seed uint64, n, classes, fields int, words bool, null float64)
 	return s
 }
 
-// write writes event i with a share of what it has missing: numbers are null, words left out.
+// write writes event i with a share of its fields missing: numbers are null, words omitted.
 func (s *telemetry) write(b io.Writer, i int, missing float64) {
 	var words []string
 	fmt.Fprintf(b, `{"label":"c%d"`, s.labels[i])
@@ -70,10 +69,9 @@ func (s *telemetry) write(b io.Writer, i int, missing float64) {
 	fmt.Fprintln(b, "}")
 }
 
-// What is forecast while learning is what the server answers to the same events
-// with so much missing, and both are what the learner scored itself. The mean over the
-// streams is within a point. Of one stream of two classes the difference has a standard
-// deviation of 1.4 points: masks are drawn of some events alone.
+// The forecast while learning equals the error of the server's predictions for the same events with as much missing,
+// and the learner's own. The mean over the streams is within a point. For one stream of two classes the difference has
+// a standard deviation of 1.4 points, because masks are drawn for some events only.
 func TestServedAsForecast(t *testing.T) {
 	longtest.NotRaced(t)
 	const learned, asked = 30_000, 15_000 // the latter, whose forecasts have not faded
@@ -83,8 +81,8 @@ func TestServedAsForecast(t *testing.T) {
 		fields  int
 		words   bool
 		noise   string
-		null    float64 // share that is missing already while learning
-		points  []int   // of the forecast that are asked for
+		null    float64 // share that is missing during learning too
+		points  []int   // compared points of the forecast
 		streams uint64
 	}{
 		{"clean", 2, 24, false, "auto", 0, []int{0, 1, 3, 5, 7}, 4},
@@ -135,7 +133,7 @@ func TestServedAsForecast(t *testing.T) {
 	}
 }
 
-// learnedFrom returns a Runner that has learned from these lines, and its Service.
+// learnedFrom returns a Runner that has learned these lines, and its Service.
 func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -162,7 +160,7 @@ func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) 
 	return runner, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, recordConfig)}
 }
 
-// servedError asks over HTTP for predictions of the last n events.
+// servedError returns the error of predictions over HTTP for the last n events.
 func servedError(t *testing.T, url string, s *telemetry, n int, missing float64) float64 {
 	t.Helper()
 	wrong := 0
@@ -194,8 +192,7 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 	return float64(wrong) / float64(n)
 }
 
-// An answer names what is missing, null or left out, and the rule; the user can
-// force another.
+// A response names the missing fields, null or omitted, and the rule. The user can choose another rule.
 func TestMissingAnswered(t *testing.T) {
 	s := newTelemetry(17, 400, 2, 4, false, 0)
 	var lines bytes.Buffer

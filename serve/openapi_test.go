@@ -23,14 +23,14 @@ import (
 	"blankout/serve"
 )
 
-// described is openapi.json as the tests hold the server to it: an object may hold no
-// property that is not described, unless it is said to be open.
+// described is openapi.json for comparison with the server. An object must not have a property without a description,
+// unless the document marks it as open.
 type described struct {
 	paths    map[string]map[string]operation // by path and method
 	mux      *http.ServeMux                  // finds the path of a request
 	compiler *jsonschema.Compiler
 	mu       sync.Mutex
-	schemas  map[string]*jsonschema.Schema // by place in the document
+	schemas  map[string]*jsonschema.Schema // by position in the document
 }
 
 type operation struct {
@@ -60,7 +60,7 @@ var documented = sync.OnceValues(func() (*described, error) {
 	return d, d.compiler.AddResource(documentName, doc)
 })
 
-// schema compiles the schema at a place of the document, a JSON pointer.
+// schema compiles the schema at a position of the document, a JSON pointer.
 func (d *described) schema(pointer string) (s *jsonschema.Schema, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,25 +89,25 @@ func closeObjects(x any) {
 	}
 }
 
-// asDocumented says what is wrong with an answer by openapi.json, nil if nothing is.
+// asDocumented returns how a response differs from openapi.json, nil if it does not.
 func asDocumented(request *http.Request, status int, header http.Header, body []byte) error {
 	d, err := documented()
 	if err != nil {
 		return err
 	}
 	if strings.HasPrefix(request.URL.Path, "/debug/pprof/") || status == http.StatusRequestHeaderFieldsTooLarge {
-		return nil // profiles are not described, and the latter net/http answers itself
+		return nil // profiles are not described, and net/http itself answers the latter
 	}
 	if status == http.StatusTemporaryRedirect || status == http.StatusMovedPermanently {
 		return nil // to the clean path, which is not described either
 	}
 	_, path := d.mux.Handler(request)
 	path = strings.TrimSuffix(path, "{$}")
-	method := map[string]string{"GET": "get", "HEAD": "get", "POST": "post"}[request.Method] // methods are told apart by case
+	method := map[string]string{"GET": "get", "HEAD": "get", "POST": "post"}[request.Method] // methods are case-sensitive
 	o, ok := d.paths[path][method]
 	if !ok {
 		if slices.Contains([]int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnauthorized, http.StatusForbidden, http.StatusMisdirectedRequest}, status) {
-			return nil // what is answered so need not be described
+			return nil // such responses need no description
 		}
 		return fmt.Errorf("no operation %s %q", method, path)
 	}
@@ -146,20 +146,20 @@ func asDocumented(request *http.Request, status int, header http.Header, body []
 	return schema.Validate(value)
 }
 
-// pointer escapes a name for a JSON pointer in a URL's fragment.
+// pointer escapes a name for a JSON pointer in the fragment of a URL.
 func pointer(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(name)
 }
 
-// The document is one by the published schema of OpenAPI 3.1, and describes the requests
-// that the server answers, no more and no fewer.
+// The document is valid by the published schema of OpenAPI 3.1, and describes exactly the requests that the server
+// answers.
 func TestOpenAPI(t *testing.T) {
 	text := serve.OpenAPI
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	form, err := jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json") // as published, without its blanks
+	form, err := jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json") // as published, without blanks
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,8 +215,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// Every request that the document describes is answered as it says, before and after there
-// is something to tell; so are all other requests of this package's tests (see call).
+// Every described request is answered as described, before and after there are data. So are all other requests of this
+// package's tests (see call).
 func TestAnswersAreDocumented(t *testing.T) {
 	runner, service := learned(t)
 	var err error
@@ -235,7 +235,7 @@ func TestAnswersAreDocumented(t *testing.T) {
 			for pattern, value := range map[string]string{"{$}": "", "/page/": "/page/page.js", "{model}": "blankout", "{version}": versionOf(service.Model), "{id}": "latest"} {
 				path = strings.ReplaceAll(path, pattern, value)
 			}
-			if path == "/v1/events" { // TestEvents listens to it
+			if path == "/v1/events" { // TestEvents tests it
 				continue
 			}
 			body := ""
@@ -276,7 +276,7 @@ func versionOf(model func() *served.Model) string {
 	return "1"
 }
 
-// What is not described is noticed.
+// Missing descriptions are detected.
 func TestUndocumented(t *testing.T) {
 	request := httptest.NewRequest("GET", "/healthz", nil)
 	header := http.Header{"Content-Type": {"application/json"}}

@@ -33,9 +33,8 @@ import (
 	"blankout/stream"
 )
 
-// The page in a real browser: it shows what the server says, in light and dark
-// and on a phone, without an error and without asking anybody else.
-// BLANKOUT_SCREENSHOTS names a directory for the pictures.
+// The page in a real browser shows what the server reports, in light and dark mode and on a phone, without errors and
+// without requests to other servers. BLANKOUT_SCREENSHOTS names a directory for screenshots.
 func TestPageInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
@@ -70,7 +69,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	snapshots.Run(ended) // hands the last one on
+	snapshots.Run(ended) // sends the last one
 	if m, err := served.ReadFile(snapshot.File); err != nil || m.Version != runner.Published().Version {
 		t.Fatalf("the snapshot: %v", err)
 	}
@@ -95,13 +94,14 @@ func TestPageInBrowser(t *testing.T) {
 				"document.querySelector('#state').textContent":   "stopped",
 				"document.querySelector('#refused').textContent": "4",
 				"document.querySelector('#events').textContent":  "400",
-				// Only the first moments of a run are cut, and never what comes later.
+				// Only the first moments of a run are cut off, never later ones.
 				"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i < 2 ? 50 : i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))": 39984.0,
 				"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))":              24990.0,
-				// What does not print, or turns the direction of what follows, is shown as an escape; numbers keep their spaces.
+				// Characters that do not print, or that change the direction of text, are shown as escapes. Numbers
+				// keep their spaces.
 				`el("i", {title: "a\u202eb"}, "c\u202ed\u200b\n", "1\u202f000").textContent`:                         "c\\u202ed\\u200b\n1\u202f000",
 				`el("i", {title: "a\u202eb", "data-x": "a\u202eb"}).title + el("i", {"data-x": "\u202e"}).dataset.x`: "a\\u202eb\u202e",
-				// Refused records are applied by reason, and each behind a click.
+				// Rejected records are grouped by reason, each behind a click.
 				"document.querySelectorAll('#aside details[open]').length":                                                                                                 0.0,
 				"document.querySelector('#aside-tables > details > summary').textContent":                                                                                  "syntax: 4, the newest 4",
 				"document.querySelectorAll('#aside-tables > details > details > pre.record').length":                                                                       4.0,
@@ -150,7 +150,7 @@ func TestPageInBrowser(t *testing.T) {
 	}
 }
 
-// priced returns events whose label is a price, of which every seventh lacks a number.
+// priced returns events whose label is a price. Every seventh lacks a number.
 func priced(n int) []byte {
 	var lines bytes.Buffer
 	r := rand.New(rand.NewPCG(8, 8))
@@ -168,8 +168,8 @@ func priced(n int) []byte {
 	return lines.Bytes()
 }
 
-// The page of a learner of numbers in a real browser: its errors are MAE and RMSE in the
-// unit of the labels, nothing on it is of classes, and a tried event has its interval.
+// The page of a learner of numbers in a real browser: its errors are MAE and RMSE in the unit of the labels, nothing is
+// about classes, and a tried event has its interval.
 func TestNumbersInBrowser(t *testing.T) {
 	b := browse(t)
 	c := online.DefaultConfig()
@@ -231,8 +231,8 @@ func TestNumbersInBrowser(t *testing.T) {
 	}
 }
 
-// The page's warnings in a real browser: every one is there to be read, whatever an
-// event has put into it, and the page is no wider than the window for it.
+// The page's warnings in a real browser: every warning is readable, whatever text it contains, and does not make the
+// page wider than the window.
 func TestWarningsInBrowser(t *testing.T) {
 	b := browse(t)
 	var lines bytes.Buffer
@@ -269,7 +269,7 @@ func TestWarningsInBrowser(t *testing.T) {
 				for expression, want := range map[string]any{
 					li + ".textContent":                                 "Warning: " + w.Text,
 					li + ".dataset.kind":                                w.Kind,
-					li + ".children.length":                             0.0, // a label is no markup
+					li + ".children.length":                             0.0, // a label is not markup
 					li + ".getBoundingClientRect().height > 10":         true,
 					li + ".getBoundingClientRect().right <= innerWidth": true,
 					li + ".scrollWidth <= " + li + ".clientWidth":       true,
@@ -289,8 +289,8 @@ func TestWarningsInBrowser(t *testing.T) {
 	}
 }
 
-// The health of fields in a real browser: the dead field comes first, with what is told
-// of it, in light, dark and on a phone, and no name is markup.
+// The health of fields in a real browser, in light and dark mode and on a phone: the dead field comes first with its
+// report, and no name is markup.
 func TestHealthInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := runnerOver(t, dying())
@@ -345,7 +345,7 @@ func TestHealthInBrowser(t *testing.T) {
 	}
 }
 
-// The alarm of a field in a real browser, beside a field that has none.
+// The alarm of a field in a real browser, beside a field without one.
 func TestAlarmsInBrowser(t *testing.T) {
 	b := browse(t)
 	_, service := learned(t)
@@ -366,9 +366,9 @@ func TestAlarmsInBrowser(t *testing.T) {
 		"document.querySelector('#field-alarms').innerText":        "1",
 		"document.querySelectorAll('#health-alarms li').length":    1.0,
 		"document.querySelectorAll('#health-table td.bad').length": 1.0,
-		// What nothing is known of is a dash in a table, and not a figure.
+		// Unknown values are dashes in a table.
 		"/gone\\s+100.0 %\\s+0.00 %(\\s+–){5}\\s/.test(document.querySelector('#health-table').innerText)": true,
-		// The line since the beginning is dashed where the legend says what it is, the recent one is not.
+		// The line since the beginning is dashed where the legend explains it. The recent one is not.
 		"[...document.querySelectorAll('#legend-error span')].map(s => s.innerText + getComputedStyle(s.firstChild).borderTopStyle).join()": "recentsolid,since the startdashed",
 	} {
 		if got := b.value(t, expression); got != want {
@@ -438,7 +438,7 @@ func TestGroupInBrowser(t *testing.T) {
 	}
 }
 
-// picture takes one of what is seen. BLANKOUT_SCREENSHOTS names where it is kept.
+// picture takes a screenshot. BLANKOUT_SCREENSHOTS names its directory.
 func (b *browser) picture(t *testing.T, name string) {
 	t.Helper()
 	shot := b.call(t, "Page.captureScreenshot", map[string]any{"format": "png"})
@@ -453,8 +453,8 @@ func (b *browser) picture(t *testing.T, name string) {
 	}
 }
 
-// chromium is a headless Chromium spoken to in its debugging protocol: JSON
-// messages that end in a zero byte, over two pipes.
+// chromium is a headless Chromium, controlled over its debugging protocol: JSON messages that end in a zero byte, over
+// two pipes.
 type chromium struct {
 	command *exec.Cmd
 	profile string
@@ -464,7 +464,7 @@ type chromium struct {
 	id      int
 }
 
-// shared is the Chromium of all tests, nil until one asks for it. TestMain ends it.
+// shared is the Chromium of all tests, nil until the first one needs it. TestMain ends it.
 var shared *chromium
 
 // sharing ends what tests have shared.
@@ -478,14 +478,14 @@ func (m sharing) Run() int {
 	return code
 }
 
-// browser is a page of chromium with a session and a store of its own.
+// browser is a page of chromium with its own session and store.
 type browser struct {
 	*chromium
 	session    string
 	complaints []string
 }
 
-// browse opens an empty page, or skips the test where there is no Chromium.
+// browse opens an empty page, or skips the test without Chromium.
 func browse(t *testing.T) *browser {
 	t.Helper()
 	if shared == nil {
@@ -522,8 +522,7 @@ func startChromium(t *testing.T) *chromium {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not the test's folder: helper processes may still write to theirs when the
-	// browser has ended, and the test is not about their tidiness.
+	// Not the test's directory, because helper processes may still write to it after the browser has ended.
 	profile, err := os.MkdirTemp("", "blankout-browser-")
 	if err != nil {
 		t.Fatal(err)
@@ -554,8 +553,7 @@ func (c *chromium) end() {
 	c.pipe.Close()
 }
 
-// call waits for the answer of a method and keeps what the page complains about
-// meanwhile.
+// call waits for the response of a method and collects errors of the page meanwhile.
 func (b *browser) call(t *testing.T, method string, params map[string]any) map[string]any {
 	t.Helper()
 	b.id++
@@ -586,7 +584,7 @@ func (b *browser) call(t *testing.T, method string, params map[string]any) map[s
 			t.Fatal(err)
 		}
 		switch {
-		case answer.SessionID != b.session: // of a page that is closed
+		case answer.SessionID != b.session: // of a closed page
 		case answer.Method == "Runtime.exceptionThrown", answer.Method == "Log.entryAdded":
 			b.complaints = append(b.complaints, string(data))
 		case answer.ID == b.id && answer.Error != nil:

@@ -14,7 +14,7 @@ import (
 	"blankout/serve"
 )
 
-// Reports outlive the program, the newest of them; a foreign file is left alone.
+// The newest reports survive a restart. A foreign file is not changed.
 func TestReports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "reports")
 	reports, _, err := serve.OpenReports(dir, 2)
@@ -35,7 +35,7 @@ func TestReports(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "r9.json.tmp"), []byte(`{"id":"r9"`), 0o644); err != nil {
 		t.Fatal(err) // what a crash leaves
 	}
-	if runtime.GOOS != "windows" { // they hold events
+	if runtime.GOOS != "windows" { // they contain events
 		for name, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, "r1.json"): 0o600} {
 			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
 				t.Errorf("%s: %v, %v", name, info.Mode(), err)

@@ -51,8 +51,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(sharing{m}) }
 
-// learned returns a Runner that has learned from a small file of JSON events,
-// some of them spoilt, and the Service over it.
+// learned returns a Runner that has learned a small file of JSON events, some of them invalid, and its Service.
 func learned(t testing.TB) (*run.Runner, serve.Service) {
 	t.Helper()
 	var lines bytes.Buffer
@@ -69,13 +68,13 @@ func learned(t testing.TB) (*run.Runner, serve.Service) {
 	return runnerOver(t, lines.Bytes())
 }
 
-// runnerOver returns a Runner that is to learn from these lines, and its Service.
+// runnerOver returns a Runner for these lines, and its Service.
 func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	return runnerOf(t, online.DefaultConfig(), lines)
 }
 
-// runnerOf is runnerOver for a configuration of the learner.
+// runnerOf is runnerOver with a configuration of the learner.
 func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -104,7 +103,7 @@ func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.S
 	}
 }
 
-// written says how the events of learned are written.
+// written returns the record settings of the events of learned.
 func written() record.Config {
 	c := record.DefaultConfig()
 	c.Format, c.Time = "json", "ts"
@@ -127,7 +126,7 @@ func start(t testing.TB, c serve.Config, s serve.Service) string {
 	return server.URL()
 }
 
-// call sends a request, and holds the answer against openapi.json.
+// call sends a request, and compares the response with openapi.json.
 func call(t *testing.T, method, url, body string, headers ...string) (int, string, http.Header) {
 	t.Helper()
 	request, err := http.NewRequest(method, url, strings.NewReader(body))
@@ -204,8 +203,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// Held-out records are learned from by no model: they count as well in how far the
-// model that readers get lies behind.
+// Held-out records are never learned, but count in how far the published model is behind.
 func TestStaleness(t *testing.T) {
 	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
 	m.Offsets = event.Offsets{{Topic: "t", Next: 12, Records: 12}}
@@ -216,7 +214,7 @@ func TestStaleness(t *testing.T) {
 	}
 }
 
-// Partitions that cannot be read make a run that is going not ready.
+// Partitions that cannot be read make a running service not ready.
 func TestFailingPartitions(t *testing.T) {
 	var stats stream.ConsumerStats
 	service := serve.Service{
@@ -240,7 +238,7 @@ func TestFailingPartitions(t *testing.T) {
 	}
 }
 
-// A service all of whose records are refused for their schemas is not ready.
+// A service whose records are all rejected for their schemas is not ready.
 func TestRefusedSchemas(t *testing.T) {
 	client, err := registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil)
 	if err != nil {
@@ -259,7 +257,7 @@ func TestRefusedSchemas(t *testing.T) {
 	}
 }
 
-// Learning that waits for an exact solution, as it should, leaves a service ready.
+// A service that waits for an exact solution, as it should, is ready.
 func TestWaitingIsReady(t *testing.T) {
 	status := run.Status{Validation: run.ValidationStatus{Adopting: 2000, WaitingSince: time.Now(), Waited: time.Hour}}
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }})
@@ -283,7 +281,7 @@ func TestMetrics(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.Pprof = true
 	url := start(t, config, service)
-	// What a checkpoint will give is not yet known, and not 0.
+	// The size of the next checkpoint is unknown, not 0.
 	if status, text, _ := call(t, "GET", url+"/metrics", ""); status != 200 || !strings.Contains(text, "blankout_ready 0") || strings.Contains(text, "\nblankout_learner_events") {
 		t.Errorf("before the run: %d %s", status, text)
 	}
@@ -383,9 +381,8 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// Of many requests at once few are answered at a time, some wait, and the others
-// are turned away at once: with an error as all others, and when to come again.
-// The clock is one that only moves while everybody waits.
+// Of many simultaneous requests a few are answered, some wait, and the others are rejected at once with an error and a
+// time for a retry. The clock moves only while all goroutines wait.
 func TestTooManyRequests(t *testing.T) {
 	runner, service := learned(t)
 	if err := runner.Run(t.Context()); err != nil {
@@ -403,7 +400,7 @@ func TestTooManyRequests(t *testing.T) {
 		event := func() io.Reader { return strings.NewReader(`{"word":"yes1"}`) }
 		var waiting sync.WaitGroup
 		defer waiting.Wait()
-		// A body that does not end holds the only place.
+		// An endless body holds the only place.
 		slow, body := io.Pipe()
 		defer body.Close()
 		waiting.Go(func() { ask(t.Context(), slow) })
@@ -417,7 +414,7 @@ func TestTooManyRequests(t *testing.T) {
 		if waited := time.Since(began); waited != time.Second {
 			t.Errorf("it waited %v for its turn", waited)
 		}
-		// Who leaves while waiting is not answered, and counts for nothing.
+		// A client that disconnects while waiting is not answered and not counted.
 		gone, leave := context.WithCancel(t.Context())
 		waiting.Go(func() {
 			if answer := ask(gone, event()); answer.Body.Len() > 0 {
@@ -460,7 +457,7 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-// A service that follows a model serves and predicts with it, a kernel model too.
+// A service that follows a model serves it and predicts with it, also a kernel model.
 func TestFollowedKernelModel(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
@@ -559,7 +556,7 @@ func TestModelJSON(t *testing.T) {
 	}
 }
 
-// A threshold that the learner decides by is the one that predictions decide by.
+// Predictions use the learner's threshold.
 func TestThreshold(t *testing.T) {
 	runner, service := learned(t)
 	config := online.DefaultConfig()
@@ -595,8 +592,7 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// A page that resolves its own name to 127.0.0.1 learns nothing, and no page
-// makes the server do anything.
+// A page whose host name resolves to 127.0.0.1 can read nothing, and no page can make the server do anything.
 func TestBrowsersAreKeptOut(t *testing.T) {
 	_, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
@@ -652,7 +648,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// An address that others reach takes a token and TLS, or the user's word for it.
+// An address that others can reach needs a token and TLS, or the user's confirmation.
 func TestAccess(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir)
@@ -722,9 +718,9 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 	return cert, key
 }
 
-// FuzzRequests sends anything to the server, with a service for each format of
-// events: the server never fails by its own fault, every error is JSON that says
-// what is wrong and where, and no answer has a file that is not meant to be served.
+// FuzzRequests sends arbitrary requests to the server, with a service for each format of events. The server never fails
+// with an internal error, every error is JSON that says what is wrong and where, and no response contains a file that
+// is not meant to be served.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"POST", "/v1/predict", `{"word":"yes1"}`, "json"}, {"POST", "/v1/predict?explain=3", `[{"x":1},{"x":null},3]`, "json"}, {"POST", "/v1/predict", "1 2:3\n{", "svmlight"},
@@ -800,8 +796,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// A client that sends its headers or its body too slowly, or too much of either,
-// is cut off and holds up nobody.
+// A client that sends its headers or its body too slowly, or too much of either, is cut off and delays nobody.
 func TestLimits(t *testing.T) {
 	t.Parallel() // it waits
 	runner, service := learned(t)
@@ -823,12 +818,12 @@ func TestLimits(t *testing.T) {
 	}
 	defer slow.Close()
 	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // and nothing more
-	if _, err := io.ReadAll(slow); err != nil {                       // which would never end if the server waited too
+	if _, err := io.ReadAll(slow); err != nil {                       // this would never end if the server waited too
 		t.Errorf("headers that do not end: %v", err)
 	}
 }
 
-// GET /v1/events tells the run so far and then how it is now, and lets the server stop.
+// GET /v1/events sends the run so far and then its present state, and does not delay a stop of the server.
 func TestEvents(t *testing.T) {
 	runner, service := learned(t)
 	config := serve.DefaultConfig()
@@ -882,7 +877,7 @@ func TestEvents(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Readers and the learner at full speed; for the race detector.
+// Readers and the learner at full speed, for the race detector.
 func TestReadersDoNotDisturb(t *testing.T) {
 	runner, service := learned(t)
 	runner.Config.PublishEvents = 1
@@ -947,7 +942,7 @@ func ExampleStart() {
 	// Output: 503 Service Unavailable {"error":"not ready: not started","where":"/readyz"}
 }
 
-// listening is the default configuration on a free port.
+// listening is the default configuration with a free port.
 func listening() serve.Config {
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"

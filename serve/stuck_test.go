@@ -11,7 +11,7 @@ import (
 	"blankout/serve"
 )
 
-// sticking returns events of which the field vibration reads 2.5 from number 3000 on.
+// sticking returns events whose field vibration reads 2.5 from number 3000 on.
 func sticking() []byte {
 	var lines bytes.Buffer
 	r := rand.New(rand.NewPCG(1, 2))
@@ -28,8 +28,8 @@ func sticking() []byte {
 	return lines.Bytes()
 }
 
-// A field that is stuck is missing in the answers while it has that value, and named in them, in the alarms and
-// in the metrics.
+// A stuck field is missing in predictions while it has that value, and is reported in them, in the alarms and in the
+// metrics.
 func TestStuck(t *testing.T) {
 	runner, service := runnerOver(t, sticking())
 	url := start(t, serve.DefaultConfig(), service)
@@ -58,7 +58,7 @@ func TestStuck(t *testing.T) {
 	if stuck.Stuck = nil; fmt.Sprint(stuck) != fmt.Sprint(null) || moving.Scores[0] == null.Scores[0] {
 		t.Errorf("%+v\n%+v\n%+v", stuck, null, moving)
 	}
-	// The model has seen the field, though its value is missing: the event is not refused as one of unseen features.
+	// The model knows the field, although its value is missing, so the event is not rejected as having unseen features.
 	if p := predict(`{"vibration":2.5,"new":1}`); fmt.Sprint(p.Unseen, p.Stuck) != "[new] [vibration]" {
 		t.Errorf("%+v", p)
 	}

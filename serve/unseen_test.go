@@ -8,9 +8,8 @@ import (
 	"blankout/serve"
 )
 
-// Of two classes both have their probability, and an event of which the model has met no
-// feature is refused, alone: the ones beside it are answered, and so is one that is known to
-// lack everything.
+// Both of two classes have a probability. An event whose features are all unknown to the model is rejected, but the
+// events beside it are predicted, and so is an event whose fields are all declared missing.
 func TestStrangers(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)

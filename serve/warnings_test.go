@@ -11,7 +11,7 @@ import (
 	"blankout/serve"
 )
 
-// A warning of the run is on the page, and a metric says which kinds there are.
+// The page shows a warning of the run, and a metric shows the kinds of warnings.
 func TestWarnings(t *testing.T) {
 	_, service := learned(t)
 	warning := watch.Warning{Kind: "no-labels", Text: "none of 5 events has had a label"}

@@ -16,7 +16,7 @@ import (
 	"blankout/stream"
 )
 
-// GET /v1/without says what /v1/predict answers where a field is null.
+// GET /v1/without equals the predictions of /v1/predict with a field null.
 func TestWithout(t *testing.T) {
 	runner, service := learned(t)
 	address := start(t, serve.DefaultConfig(), service)
@@ -59,8 +59,8 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// In a real browser a single point of failure is chosen by mouse and by keyboard, and two
-// validations are put side by side.
+// In a real browser a single point of failure can be selected by mouse and by keyboard, and two validations can be
+// compared.
 func TestFailuresAndReportsInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
@@ -73,7 +73,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
 			return stream.OpenFile(from[0].Topic, written(), s)
 		}}
-	// Of 404 records: two reports, for learning waits for the first.
+	// Of 404 records: two reports, because learning waits for the first.
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200
 	address := start(t, serve.DefaultConfig(), service)
 	if err := runner.Run(t.Context()); err != nil {
@@ -86,7 +86,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 	for _, l := range looks {
 		t.Run(l.name, func(t *testing.T) {
 			b.look(t, address, l.scheme, l.width, "document.querySelectorAll('#failures-table tbody button').length > 0")
-			b.await(t, "document.querySelectorAll('.refusal').length === 1") // of the spoilt records
+			b.await(t, "document.querySelectorAll('.refusal').length === 1") // of the invalid records
 			b.shows(t, map[string]any{"document.querySelector('#without').hidden": true,
 				"/^First record refused for syntax: .+/.test(document.querySelector('.refusal').textContent)": true})
 			drawn := "document.querySelector('#chart-without-forecast').dataset.series === '2' && document.querySelector('#chart-without-recent').dataset.series === '2'"
@@ -117,7 +117,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 			b.value(t, "document.querySelector('#failures-table tbody button').click()")
 			b.shows(t, map[string]any{"document.querySelector('#without').hidden": true})
 
-			// The older report is opened beside the newest.
+			// The older report is shown beside the newest.
 			b.value(t, fmt.Sprintf("(() => { const s = document.querySelector('#report-other'); s.value = %q; s.dispatchEvent(new Event('change')); })()", reports[1].ID))
 			b.await(t, "document.querySelectorAll('#exact thead th').length === 5")
 			b.value(t, "document.querySelector('#exact').scrollIntoView()")

@@ -1,6 +1,6 @@
 package simulate
 
-// This file trains a grid and chooses a model for each nightmare.
+// This file trains a grid of models and chooses one for each nightmare.
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 	"blankout/internal/model"
 )
 
-// Method is a way to train a model, and the settings to choose from.
+// Method is a way to train a model, with the settings to choose from.
 type Method struct {
 	Name   string
 	Config batch.Config
@@ -34,13 +34,12 @@ func (m Method) Points() ([]batch.Point[batch.Config], error) {
 // TrainedModel is a trained model that its Method may choose.
 type TrainedModel struct {
 	Method   string
-	Settings string // the point's name
+	Settings string // name of the point
 	Model    *model.Linear
 	Seconds  float64 // of training
 }
 
-// TrainGrid trains every point of every method on d, in their order. progress
-// may be nil.
+// TrainGrid trains every point of every method on d, in order. progress may be nil.
 func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int, progress func(done, all int)) ([]TrainedModel, error) {
 	var candidates []TrainedModel
 	var configs []batch.Config
@@ -71,7 +70,7 @@ func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int
 	return candidates, nil
 }
 
-// Choice is what a method chose for a nightmare. Errors are those of a Point.
+// Choice is the choice of a method for a nightmare. Errors are those of a Point.
 type Choice struct {
 	Method    string `json:"method"`
 	Nightmare string `json:"nightmare"`
@@ -82,12 +81,10 @@ type Choice struct {
 	candidate  int
 }
 
-// Choose follows the protocol of Chen et al. (2014, section 4.2): for every
-// nightmare and treatment each method chooses the candidate that does best on
-// validation events in that nightmare (of equal ones that with the lower
-// log-loss, of numbers the lower MAE, then the first), which is then measured on the test events. The
-// Result has a Curve for each method. All candidates share one Schema, under
-// which the events have been decoded.
+// Choose follows the protocol of Chen et al. (2014, section 4.2). For every nightmare and treatment each method chooses
+// the candidate with the lowest error on validation events in that nightmare. Ties go to the lower log-loss (for
+// numbers the lower MAE), then to the first. The choice is measured on the test events. The Result has a Curve for each
+// method. All candidates share one Schema, with which the events have been decoded.
 func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validation, test []event.Example) (*Result, []Choice, error) {
 	if len(candidates) == 0 {
 		return nil, nil, errors.New("no candidates to choose from")
@@ -109,7 +106,7 @@ func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validati
 	}
 	var choices []Choice
 	out := &Result{}
-	// The curves are by family, then by subject, then by treatment.
+	// The curves are sorted by family, then subject, then treatment.
 	for f, family := range r.Families {
 		curves := validated.Curves[f*len(candidates)*len(r.Treatments):]
 		for _, method := range methods {

@@ -1,6 +1,6 @@
 package simulate
 
-// This file has labels come later than their events.
+// This file simulates labels that arrive later than their events.
 
 import (
 	"container/heap"
@@ -18,18 +18,18 @@ import (
 	"blankout/online"
 )
 
-// Delay is a distribution of how many events later the label of an event comes.
+// Delay is a distribution of the delay of a label, in events.
 type Delay struct {
-	Name string // as it was given
+	Name string // as given by the user
 	draw func(*rand.Rand) float64
 	mean float64
 }
 
-// delayUsage names the distributions.
+// delayUsage lists the distributions.
 const delayUsage = "0, fixed:N, exponential:MEAN or lognormal:MEDIAN:SIGMA (of the logarithm)"
 
-// ParseDelay returns the Delay of a text: 0 (the label comes with the event), fixed:N,
-// exponential:MEAN or lognormal:MEDIAN:SIGMA, counted in events.
+// ParseDelay parses 0 (the label arrives with the event), fixed:N, exponential:MEAN or lognormal:MEDIAN:SIGMA, in
+// events.
 func ParseDelay(s string) (Delay, error) {
 	d := Delay{Name: s}
 	name, rest, _ := strings.Cut(s, ":")
@@ -55,26 +55,25 @@ func ParseDelay(s string) (Delay, error) {
 	return d, nil
 }
 
-// DelayUsage says how a Delay is written.
+// DelayUsage returns the syntax of a Delay.
 func DelayUsage() string { return delayUsage }
 
-// Delayed is what became of a learner whose labels came later.
+// Delayed is the result of a learner with delayed labels.
 type Delayed struct {
 	Delay string  `json:"delay"`
 	Mean  float64 `json:"mean"` // of the distribution, in events
-	// Events are the labeled ones, AtEnd those of them whose label came after the last
-	// event: no event was scored by weights that had learned them.
+	// Events is the number of labeled events. AtEnd is the number of those whose label arrived after the last event, so
+	// that no event was scored by weights that had learned them.
 	Events          uint64 `json:"events"`
 	AtEnd           uint64 `json:"at_end"`
-	*DelayedClasses        // nil where labels are numbers
-	*DelayedNumbers        // else this is nil
-	// Over has the Error, or the MAE, of each stretch of the stream, in order.
+	*DelayedClasses        // nil for numeric labels
+	*DelayedNumbers        // otherwise this is nil
+	// Over holds the Error, or the MAE, of each stretch of the stream, in order.
 	Over numbers `json:"over"`
 }
 
-// DelayedClasses has errors in percent and log-losses in nats. Error and LogLoss are of the
-// scores that the events were given as they came, LearningError and LearningLogLoss of those
-// that they would have been given as they were learned.
+// DelayedClasses holds errors in percent and log-losses in nats. Error and LogLoss are of the predictions at arrival.
+// LearningError and LearningLogLoss are of predictions at the time of learning.
 type DelayedClasses struct {
 	Error           float64 `json:"progressive_error"`
 	LogLoss         float64 `json:"progressive_log_loss"`
@@ -82,16 +81,15 @@ type DelayedClasses struct {
 	LearningLogLoss float64 `json:"learning_log_loss"`
 }
 
-// DelayedNumbers has the mean absolute error and the root of the mean squared one, in the
-// unit of the labels: MAE and RMSE of the values that were predicted as the events came,
-// LearningMAE of those that would have been as they were learned.
+// DelayedNumbers holds the mean absolute error and the root mean squared error, in the unit of the labels. MAE and RMSE
+// are of the predictions at arrival. LearningMAE is of predictions at the time of learning.
 type DelayedNumbers struct {
 	MAE         float64 `json:"progressive_mae"`
 	RMSE        float64 `json:"progressive_rmse"`
 	LearningMAE float64 `json:"learning_mae"`
 }
 
-// due is an event whose label comes when event at has been scored.
+// due is an event whose label arrives once event at has been scored.
 type due struct {
 	at    float64
 	event int
@@ -112,11 +110,9 @@ func (d *dues) Pop() any {
 	return last
 }
 
-// Learn has a learner score every event as it comes and learn it, as it was then, when
-// its label comes: after the event that came so many later has been scored, of labels
-// that come at once the one of the earlier event first. It is the order in which the
-// package labels has events learned. Labels that come after the last event are learned
-// at the end. The stream is cut into bins for Delayed.Over.
+// Learn makes a learner score every event at arrival, and learn it, as it was then, when its label arrives: once the
+// event that many later has been scored. If several labels arrive at once, the earlier event comes first, as in package
+// labels. Labels that arrive after the last event are learned at the end. The stream is cut into bins for Delayed.Over.
 func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, events []event.Example, seed uint64, bins int) (*Delayed, error) {
 	s = s.Clone()
 	l, err := online.New(c, s)
@@ -151,7 +147,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, even
 		bin := i * bins / len(events)
 		switch {
 		case p.Refused:
-		case ofNumbers && math.IsNaN(p.Value): // no label has come
+		case ofNumbers && math.IsNaN(p.Value): // no label has arrived
 		case ofNumbers:
 			weight[bin] += e.Weight
 			result.Over[bin] += e.Weight * math.Abs(e.Target-p.Value)
@@ -176,7 +172,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, even
 		}
 	}
 	for i := range result.Over {
-		result.Over[i] /= weight[i] // NaN where there was none
+		result.Over[i] /= weight[i] // NaN without any event
 	}
 	m := l.Report()
 	if ofNumbers {
@@ -188,7 +184,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, even
 	return result, nil
 }
 
-// DelayTable writes a table of what came of several Delays of one stream.
+// DelayTable writes a table of the results of several Delays on one stream.
 func DelayTable(w io.Writer, results []*Delayed) error {
 	columns, form := "error % | log-loss | error % when learned", "%.2f | %.4f | %.2f"
 	if ofNumbers(results) {
@@ -213,7 +209,7 @@ func DelayTable(w io.Writer, results []*Delayed) error {
 
 func ofNumbers(results []*Delayed) bool { return len(results) > 0 && results[0].DelayedNumbers != nil }
 
-// DelayFigure returns the error over the stream, a line for each Delay.
+// DelayFigure returns a figure of the error over the stream, with a line for each Delay.
 func DelayFigure(results []*Delayed) *Figure {
 	f := &Figure{Title: "Delayed labels", X: "fraction of the stream (%)", Y: "error of the scores as events came (%)"}
 	if ofNumbers(results) {

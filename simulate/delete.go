@@ -1,6 +1,6 @@
 package simulate
 
-// This file holds nightmares that delete features.
+// This file implements nightmares that delete features.
 
 import (
 	"cmp"
@@ -15,9 +15,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Random lets every feature die with probability Share in [0, 1), independently.
-// The masks are those of blankout predict --delete with the same seed, in
-// repetition r those of the corrupt command's copy r.
+// Random lets every feature die with probability Share in [0, 1), independently. The masks are those of blankout
+// predict --delete with the same seed. In repetition r they are those of copy r of the command corrupt.
 type Random struct {
 	deletion
 	Share float64
@@ -27,7 +26,7 @@ func (r Random) Kill(e *Event) { e.drop(loss.Dropout{Q: r.Share}, r.Share) }
 
 func (r Random) String() string { return "random:" + number(r.Share) }
 
-// drop marks what noise that deletes features deletes.
+// drop marks what a dropout noise deletes.
 func (e *Event) drop(noise loss.Noise, share float64) {
 	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping, e.corrupter.Curves = noise, e.Seed, e.grouped(), nil
 	if e.Model != nil {
@@ -45,10 +44,9 @@ func (s *Stage) grouped() *model.Grouping {
 	return s.grouping
 }
 
-// Groups lets every group of features die with probability Share in [0, 1),
-// independently: a group of fields, a field that is in none, a group of columns (see
-// model.Grouping). The masks are those of blankout predict --delete-groups with the
-// same seed, in repetition r those of the corrupt command's copy r.
+// Groups lets every group of features die with probability Share in [0, 1), independently. A group is a group of
+// fields, a field without a group, or a group of columns (see model.Grouping). The masks are those of blankout predict
+// --delete-groups with the same seed. In repetition r they are those of copy r of the command corrupt.
 type Groups struct {
 	deletion
 	Share float64
@@ -58,13 +56,11 @@ func (g Groups) Kill(e *Event) { e.drop(loss.GroupDropout{Groups: g.Share}, g.Sh
 
 func (g Groups) String() string { return "groups:" + number(g.Share) }
 
-// Worst lets those K features of an event die that the model needs most for its
-// true class y (Globerson & Roweis 2006, section 2): the largest positive
-// contributions to the margin between y and another class. With more than two
-// classes the rival is the one whose margin falls lowest; where a model tells pairs
-// of classes apart, a margin is between the sums of the classes' pairs. Where labels
-// are numbers, those K die without which the prediction is furthest from the target: the
-// largest positive contributions to the score, or the largest negative ones.
+// Worst lets the K features of an event die that the model needs most for its true class y (Globerson & Roweis 2006,
+// section 2): the largest positive contributions to the margin between y and another class. With more than two classes
+// the rival is the class with the lowest margin after the deletion. If the model separates pairs of classes, a margin
+// is between the sums of the classes' pairs. For numeric labels the K features die without which the prediction is
+// farthest from the target: the largest positive contributions to the score, or the largest negative ones.
 type Worst struct {
 	deletion
 	K int
@@ -74,7 +70,7 @@ func (w Worst) Kill(e *Event) {
 	if e.Class < 0 || e.Model == nil {
 		return
 	}
-	// part[i*outputs+k] is what entry i gives to output k.
+	// part[i*outputs+k] is the contribution of entry i to output k.
 	outputs := e.Model.Outputs
 	part := make([]float64, e.X.Len()*outputs)
 	for i, column := range e.X.Index {
@@ -125,14 +121,14 @@ func (e *Event) die(victims []holder) {
 	}
 }
 
-// holder is an entry and by how much it holds the class up against a rival.
+// holder is an entry and its contribution to the margin against a rival.
 type holder struct {
 	entry int
 	part  float64
 }
 
-// against returns the K entries that hold a class up most, given which outputs
-// speak for it, and the margin that is left without them.
+// against returns the K entries with the largest contribution to the margin of a class, given its sides, and the
+// remaining margin.
 func (w Worst) against(part, intercept []float64, sides []side) (victims []holder, margin float64) {
 	outputs := len(intercept)
 	margin = speaks(intercept, sides)
@@ -151,13 +147,13 @@ func (w Worst) against(part, intercept []float64, sides []side) (victims []holde
 	return victims, margin
 }
 
-// side is an output and by how much it counts.
+// side is an output and its factor in a margin.
 type side struct {
 	output int
 	by     float64
 }
 
-// sides returns which outputs tell a class from a rival.
+// sides returns the outputs that separate a class from a rival.
 func sides(m *model.Linear, class, rival int) (out []side) {
 	against := m.Side(rival)
 	for k, by := range m.Side(class) {
@@ -177,9 +173,8 @@ func speaks(outputs []float64, sides []side) (sum float64) {
 
 func (w Worst) String() string { return "worst:" + strconv.Itoa(w.K) }
 
-// Group lets a group of features die, a sensor for example: a field or a group
-// of fields of the Schema, a group of columns of the Stage, or columns by their
-// numbers in a sparse text format, as in 3 or 1-8.
+// Group lets a group of features die, for example a sensor: a field or a group of fields of the Schema, a group of
+// columns of the Stage, or columns by number in a sparse text format, as in 3 or 1-8.
 type Group struct {
 	deletion
 	Name string
@@ -203,14 +198,14 @@ func parseGroup(name string) (Nightmare, error) {
 	return Group{Name: name}, nil
 }
 
-// members is what a group's name stands for under a Schema.
+// members are the features of a named group in a Schema.
 type members struct {
-	field   []bool // by id, of the fields looked at so far
+	field   []bool // by ID, for the fields looked at so far
 	spans   []event.Span
 	touched bool // some event had one of them
 }
 
-// group returns the members of a group by its name.
+// group returns the members of a named group.
 func (s *Stage) group(name string) *members {
 	m := s.members[name]
 	if m == nil {
@@ -251,15 +246,14 @@ func (m *members) holds(e *Event, i int, column uint32) bool {
 	return in
 }
 
-// Block lets a rectangle of a square image die: Size by Size pixels at a place
-// of its own in every event, or, where Size is 0, Height by Width from Row and
-// Column on. Pixels are columns row by row; an image of several colors is one
-// plane after the other.
+// Block lets a rectangle of an image die: Size by Size pixels at a random place in every event or, if Size is 0, Height
+// by Width pixels from Row and Column on. Pixels are columns, row by row. An image with several colors is one plane
+// after the other.
 type Block struct {
 	deletion
 	Size                       int
 	Row, Column, Height, Width int
-	// Across is the width of the image; 0 is the root of the number of columns.
+	// Across is the width of the image. 0 means the square root of the number of columns.
 	Across int
 }
 
@@ -280,7 +274,7 @@ func (b Block) Kill(e *Event) {
 			e.Dead[i] = true
 		}
 	}
-	// How much is lost is known however much of it was black.
+	// The lost share is known, however many of its pixels were black.
 	height, width := max(0, min(b.Height, across-b.Row)), max(0, min(b.Width, across-b.Column))
 	e.Left = 1 - float64(height*width)/float64(across*across)
 }

@@ -1,6 +1,6 @@
 package simulate
 
-// This file holds nightmares that change values.
+// This file implements nightmares that change values.
 
 import (
 	"fmt"
@@ -12,9 +12,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Linear replaces every value x of a group by A x + B, in the units in which it
-// is sent: a drift, or with A = 0 a sensor that is stuck at B. Columns given by
-// their numbers fail where an event leaves them out, too, as the number 0.
+// Linear replaces every value x of a group by A x + B, in the original units: a drift or, with A = 0, a sensor stuck at
+// B. Columns given by number also fail where an event omits them, as the number 0.
 type Linear struct {
 	distortion
 	Group string
@@ -33,7 +32,7 @@ func (l Linear) Distort(e *Event) {
 	}
 }
 
-// fill adds the columns of spans that an event of a sparse format leaves out.
+// fill adds the columns of spans that an event of a sparse format omits.
 func (e *Event) fill(spans []event.Span) {
 	for _, s := range spans {
 		for column := s.From; column < min(s.To, uint32(e.Columns)); column++ {
@@ -76,11 +75,11 @@ func parseStuck(argument string) (Nightmare, error) {
 	return Linear{Group: argument[:at], B: b}, nil
 }
 
-// Additive adds a normal number of standard deviation SD, in the units in which
-// they are sent, to the features that an event has: all of them, or a group's.
+// Additive adds a normal variable with standard deviation SD, in the original units, to the present features: all of
+// them, or those of a group.
 type Additive struct {
 	distortion
-	Group string // "" is all
+	Group string // "" means all
 	SD    float64
 }
 
@@ -116,7 +115,7 @@ func parseAdditive(argument string) (Nightmare, error) {
 
 var nan = math.NaN()
 
-// clone returns a copy of an event's features for its caller to change.
+// clone returns a copy of an event's features that the caller may change.
 func clone(e *event.Example, x event.Vec, field []uint16) (event.Vec, []uint16) {
 	x.Index, x.Value = append(x.Index[:0], e.Features.Index...), append(x.Value[:0], e.Features.Value...)
 	if e.Field == nil {

@@ -23,35 +23,34 @@ import (
 	"blankout/internal/event"
 )
 
-// Figure is a picture of measurements: one pair of axes and a legend beside it.
-// The zero value with some Series is ready to be saved. The same Figure gives
-// the same bytes.
+// Figure is a chart: one pair of axes with a legend beside it. The zero value with some Series is valid. The same
+// Figure gives the same bytes.
 type Figure struct {
-	Title, X, Y string // of the picture and its axes; say the units
+	Title, X, Y string // of the chart and its axes, with units
 	Series      []Series
-	// Categories name the places 0, 1, … of the X axis where it has no numbers.
+	// Categories name the positions 0, 1, … of a non-numeric X axis.
 	Categories []string
-	LogX, LogY bool // every number on that axis must be positive
-	// YMin and YMax bound the Y axis; where both are 0 the data do.
+	LogX, LogY bool // all numbers on that axis must be positive
+	// YMin and YMax limit the Y axis. If both are 0, the data determine it.
 	YMin, YMax float64
 	Marks      []Mark
-	// Width and Height are in centimeters; 0 is 18 and 11.
+	// Width and Height are in centimeters. 0 means 18 and 11.
 	Width, Height float64
 }
 
 // Series is one row of the legend.
 type Series struct {
-	Name string // "" keeps it out of the legend
+	Name string // "" hides it from the legend
 	Form Form
-	// X may be nil: 0, 1, … A Y that is not a finite number is a gap.
+	// X may be nil: 0, 1, …. A Y that is not finite is a gap.
 	X, Y []float64
-	// Low and High bound the uncertainty of Y: a band around a line, whiskers on
-	// points and bars. Nil is none.
+	// Low and High are the bounds of the uncertainty of Y: a band around a line, whiskers on points and bars. Nil means
+	// none.
 	Low, High []float64
-	// Dashed sets a line apart as a reference, a limit or the paper's.
+	// Dashed marks a line as a reference, such as a limit or the result of a paper.
 	Dashed bool
-	// Color counts in the palette from 1; 0 is the next that this Figure has not
-	// used. Series of one color belong together.
+	// Color is an index into the palette from 1. 0 is the next unused color of this Figure. Series of one color belong
+	// together.
 	Color int
 }
 
@@ -61,8 +60,8 @@ type Form int
 // The forms of a Series.
 const (
 	Line     Form = iota // with a marker at each point
-	BareLine             // without, for many points
-	Points               // a scatter
+	BareLine             // without markers, for many points
+	Points               // a scatter plot
 	Bars                 // side by side with those of other Series
 )
 
@@ -72,8 +71,8 @@ type Mark struct {
 	Name string
 }
 
-// palette is that of Okabe & Ito, who chose it to be told apart by people with
-// any kind of color vision, without its yellow, which is faint on white.
+// palette is that of Okabe & Ito, which people with any kind of color vision can distinguish, without its yellow, which
+// is faint on white.
 var palette = []color.NRGBA{
 	{0x00, 0x72, 0xb2, 0xff}, // blue
 	{0xd5, 0x5e, 0x00, 0xff}, // vermilion
@@ -84,12 +83,12 @@ var palette = []color.NRGBA{
 	{0x00, 0x00, 0x00, 0xff}, // black
 }
 
-// glyphs tell series apart on paper without colors, too.
+// glyphs distinguish series on paper without colors.
 var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PyramidGlyph{}, draw.PlusGlyph{}, draw.RingGlyph{}}
 
 var dashes = []vg.Length{vg.Points(5), vg.Points(3)}
 
-// Save draws the Figure as base.png and base.svg. base is a path without an ending.
+// Save draws the Figure to base.png and base.svg. base is a path without an extension.
 func (f *Figure) Save(base string) error {
 	for _, ending := range []string{".png", ".svg"} {
 		if err := f.SaveAs(base + ending); err != nil {
@@ -99,7 +98,7 @@ func (f *Figure) Save(base string) error {
 	return nil
 }
 
-// SaveAs draws the Figure into a file, a .png or an .svg.
+// SaveAs draws the Figure to a .png or .svg file.
 func (f *Figure) SaveAs(path string) (err error) {
 	width, height := f.Width, f.Height
 	if width == 0 {
@@ -164,7 +163,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 		for _, name := range categories {
 			widest = max(widest, len([]rune(name)))
 		}
-		// About 5 points a letter, of about 400 that there are.
+		// About 5 points a letter, of about 400 available.
 		if 5*(widest+1)*len(categories) > 400 {
 			p.X.Tick.Label.Rotation = math.Pi / 4
 			p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = text.XRight, text.YTop
@@ -175,7 +174,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 			return err
 		}
 	}
-	// Bands lie under all lines.
+	// Bands are below all lines.
 	for i := range f.Series {
 		if s := &f.Series[i]; s.Form == Line || s.Form == BareLine {
 			for _, band := range s.bands() {
@@ -203,7 +202,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 	} else {
 		room := 0.04 * (p.Y.Max - p.Y.Min)
 		if p.Y.Max += room; p.Y.Min < 0 || p.Y.Min > room {
-			p.Y.Min -= room // an axis that starts at 0 does so exactly
+			p.Y.Min -= room // an axis that starts at 0 starts exactly there
 		}
 	}
 	if err := f.mark(p); err != nil {
@@ -301,8 +300,7 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 	return nil
 }
 
-// logTicks are gonum's, and where they would leave the axis almost without a label those
-// of a linear one.
+// logTicks are gonum's ticks or, where these would leave the axis almost without labels, those of a linear axis.
 type logTicks struct{}
 
 func (logTicks) Ticks(low, high float64) []plot.Tick {
@@ -370,7 +368,7 @@ func (s *Series) runs() []plotter.XYs {
 	return all
 }
 
-// bands returns an outline of each stretch that has bounds.
+// bands returns an outline of each stretch with bounds.
 func (s *Series) bands() []plotter.XYs {
 	var all []plotter.XYs
 	var low, high plotter.XYs
@@ -392,7 +390,7 @@ func (s *Series) bands() []plotter.XYs {
 	return all
 }
 
-// whiskers adds the bounds as vertical strokes, moved by shift.
+// whiskers adds the bounds as vertical strokes, shifted horizontally.
 func (s *Series) whiskers(p *plot.Plot, shift float64) error {
 	var points plotter.XYs
 	var bounds plotter.YErrors
@@ -419,7 +417,7 @@ func (s *Series) whiskers(p *plot.Plot, shift float64) error {
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// bars draws a Series as bars of a width in units of the X axis, moved by shift.
+// bars draws a Series as bars with a width in units of the X axis, shifted horizontally.
 type bars struct {
 	s            *Series
 	shade        color.NRGBA
@@ -428,7 +426,7 @@ type bars struct {
 
 func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	toX, toY := p.Transforms(&c)
-	zero := max(0, p.Y.Min) // also of a logarithmic axis
+	zero := max(0, p.Y.Min) // also for a logarithmic axis
 	for i, y := range b.s.Y {
 		if !finite(y) {
 			continue

@@ -1,6 +1,6 @@
 package simulate
 
-// This file holds a learner in a nightmare.
+// This file simulates a learner in a nightmare.
 
 import (
 	"slices"
@@ -10,16 +10,15 @@ import (
 	"blankout/online"
 )
 
-// learning is a learner on a stream in a nightmare: every event is
-// damaged, scored, and learned as it then is.
+// learning is a learner on a stream in a nightmare: every event is damaged, scored, and learned as damaged.
 type learning struct {
 	learner   *online.Learner
 	published *model.Linear // the weights that Worst attacks
-	every     int           // events after which published is replaced
-	dead      *model.Dead   // what numbers of the recorded events read when they are dead
+	every     int           // number of events between updates of published
+	dead      *model.Dead   // the dead values of numbers in the recorded events
 	left      event.Example
 	missing   []uint16
-	alive     []bool // by field id, of the event at hand
+	alive     []bool // by field ID, for the present event
 }
 
 func newLearning(s *Subject, stage *Stage) (*learning, error) {
@@ -32,9 +31,8 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 	return &learning{learner: l, every: 500, dead: s.dead}, nil
 }
 
-// predictAndLearn predicts an event as fixed.predict does and then learns from it. Worst
-// attacks the weights as they were at the last multiple of 500 events. An event that is
-// so distorted that the learner refuses it has no scores.
+// predictAndLearn predicts an event as fixed.predict does and then learns it. Worst attacks the weights at the last
+// multiple of 500 events. An event that the learner rejects after its distortion has no scores.
 func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.Decision, []float64) {
 	if _, worst := base(u.nightmare).(Worst); worst && ev.Number%l.every == 0 {
 		l.published = l.learner.Snapshot().Model().Compact()
@@ -55,8 +53,7 @@ func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.D
 	return p.Decision, p.Scores
 }
 
-// remove takes the dead out of an event. A field that loses everything is
-// declared missing.
+// remove removes dead features from an event. A field that loses everything is declared missing.
 func (l *learning) remove(ev *Event, e *event.Example) {
 	x, field := ev.X, ev.Field
 	l.alive = slices.Grow(l.alive[:0], len(ev.Schema.Fields))[:len(ev.Schema.Fields)]

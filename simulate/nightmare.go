@@ -1,7 +1,6 @@
-// Package simulate answers what would have happened had features died. A
-// [Nightmare], after Globerson & Roweis 2006, takes features away from events or
-// changes them; a [Replay] lets models and learners meet recorded events in
-// nightmares and measures them, and [Report] is its tables and figures.
+// Package simulate answers what would have happened if features had died. A [Nightmare], after Globerson & Roweis 2006,
+// removes features from events or changes them. A [Replay] runs models and learners on recorded events in nightmares
+// and measures them. [Report] writes its tables and figures.
 package simulate
 
 import (
@@ -17,43 +16,41 @@ import (
 	"blankout/internal/model"
 )
 
-// Nightmare is a way for features to fail. What it does to an event depends on
-// the event, its number and the Stage's Seed and Repeat alone, so that every
-// model meets the same.
+// Nightmare is a way in which features fail. Its effect on an event depends only on the event, its number, and the
+// Stage's Seed and Repeat, so every model gets the same.\
 //
-// An event comes twice: Distort sees the features as they were sent and changes
-// their values; Kill sees them as the weights do, after the Scaler, and marks in
-// Dead which are lost. A learner has its own Scaler: Kill then sees what was sent.
+// It sees an event twice. Distort sees the original features and changes their values. Kill sees them as the weights
+// do, after the Scaler, and marks the lost ones in Dead. For a learner, which has its own Scaler, Kill sees the
+// original features.
 type Nightmare interface {
 	Distort(e *Event)
 	Kill(e *Event)
-	// String returns the form that Parse reads.
+	// String returns the text that Parse parses.
 	String() string
 }
 
-// Event is an example as a Nightmare meets it.
+// Event is an example in a Nightmare.
 type Event struct {
 	*Stage
 	Number int           // in the stream, from 0
 	Class  int           // the true one, negative if unknown
-	Target float64       // the true number where labels are numbers; Class is then 0, or negative
-	Model  *model.Linear // that is about to score it, nil where there is no linear one
+	Target float64       // the true number, for numeric labels; Class is then 0, or negative
+	Model  *model.Linear // the model that will score it; nil if that is not linear
 	X      event.Vec
-	Field  []uint16 // ids of the fields of X's entries, nil: all anonymous
-	Dead   []bool   // by entry of X, to be set by Kill
-	// Left is the share of the features that a rescaling takes as left over; 0
-	// means what the event lost says.
+	Field  []uint16 // field IDs of X's entries; nil means all anonymous
+	Dead   []bool   // by entry of X, set by Kill
+	// Left is the share of features left over, for rescaling. 0 means that the losses of the event determine it.
 	Left float64
 }
 
-// Stage is what the events of a replay have in common.
+// Stage is what all events of a replay share.
 type Stage struct {
 	Schema  *event.Schema
-	Events  int // how many there are
-	Columns int // one more than the highest column that occurs
+	Events  int // number of events
+	Columns int // one more than the highest column
 	Seed    uint64
 	Repeat  int
-	// Groups are named columns beside the fields and groups of the Schema.
+	// Groups are named groups of columns besides the fields and groups of the Schema.
 	Groups map[string][]event.Span
 
 	members   map[string]*members
@@ -62,14 +59,14 @@ type Stage struct {
 	corrupter batch.Corrupter // of Random and Groups
 }
 
-// random returns a source that depends on the seed, the repetition, the event
-// and the salt, which tells users of one event apart.
+// random returns a generator that depends on the seed, the repetition, the event and the salt, which separates uses for
+// the same event.
 func (e *Event) random(salt uint64) *rand.Rand {
 	e.pcg.Seed(e.Seed^salt, uint64(e.Number)<<16^uint64(e.Repeat))
 	return rand.New(&e.pcg)
 }
 
-// deletion is embedded in what only kills, distortion in what only distorts.
+// deletion is embedded in nightmares that only kill, distortion in those that only distort.
 type deletion struct{}
 
 func (deletion) Distort(*Event) {}
@@ -78,22 +75,21 @@ type distortion struct{}
 
 func (distortion) Kill(*Event) {}
 
-// None leaves every event as it is.
+// None does not change events.
 type None struct{}
 
 func (None) Distort(*Event) {}
 func (None) Kill(*Event)    {}
 func (None) String() string { return "none" }
 
-// During confines a Nightmare to the events From <= n < To. With Percent both
-// are shares of the stream in percent.
+// During limits a Nightmare to the events From <= n < To. With Percent both are percentages of the stream.
 type During struct {
 	Nightmare
 	From, To float64
 	Percent  bool
 }
 
-// Bounds returns the first damaged event and the first after it that is not damaged.
+// Bounds returns the first damaged event and the first undamaged one after it.
 func (d During) Bounds(events int) (from, to int) {
 	if d.Percent {
 		return int(d.From * float64(events) / 100), int(d.To * float64(events) / 100)
@@ -131,8 +127,8 @@ func (d During) String() string {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// nightmares is the table of nightmares: a new one is a type and a line here.
-// many says that the argument ends in one number, of which there may be a list.
+// nightmares lists the nightmares. A new one is a type and a line here. many says that the argument ends in one number,
+// which may be a list.
 var nightmares = []struct {
 	name, usage string
 	many        bool
@@ -170,7 +166,7 @@ func parseShare(a string) (float64, error) {
 	return d, nil
 }
 
-// Usage tells the forms that Parse reads.
+// Usage returns the syntax for Parse.
 func Usage() string {
 	var forms []string
 	for _, n := range nightmares {
@@ -179,8 +175,8 @@ func Usage() string {
 	return strings.Join(forms, ", ")
 }
 
-// Parse reads one nightmare, as in random:0.5 or group:sensor3@1000-2000. It is
-// the inverse of String; seeds are the Stage's.
+// Parse parses one nightmare, as in random:0.5 or group:sensor3@1000-2000. It is the inverse of String. Seeds are those
+// of the Stage.
 func Parse(s string) (Nightmare, error) {
 	body, window, windowed := strings.Cut(s, "@")
 	name, argument, _ := strings.Cut(body, ":")
@@ -229,14 +225,14 @@ func parseDuring(n Nightmare, window string) (Nightmare, error) {
 
 // Family is a nightmare at one or more levels: a point or a curve.
 type Family struct {
-	Name   string // as ParseFamily read it
+	Name   string // as parsed by ParseFamily
 	Levels []Level
 }
 
-// Level is a nightmare and the number that it has in its Family.
+// Level is a nightmare and its number in a Family.
 type Level struct {
 	Nightmare Nightmare
-	X         float64 // NaN where the Family is of one nightmare without a number
+	X         float64 // NaN for a Family of one nightmare without a number
 }
 
 var (
@@ -244,11 +240,11 @@ var (
 	numberPattern = regexp.MustCompile(`-?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?$`)
 )
 
-// maxLevels bounds what a range stands for.
+// maxLevels is the largest number of levels in a range.
 const maxLevels = 1000
 
-// WithNothing returns the Family with a first level at which nothing happens, to compare with, where its number says how
-// much dies or is added and it has no such level.
+// WithNothing returns the Family with a first level without any effect, for comparison, if its number is an amount that
+// dies or is added and there is no such level.
 func (f Family) WithNothing() Family {
 	if len(f.Levels) == 0 || slices.ContainsFunc(f.Levels, func(l Level) bool { return l.X == 0 }) {
 		return f
@@ -259,7 +255,7 @@ func (f Family) WithNothing() Family {
 	return f
 }
 
-// nothingOf returns a nightmare of the same kind in which nothing happens, nil where its number is no amount.
+// nothingOf returns a nightmare of the same kind without any effect, nil if its number is not an amount.
 func nothingOf(n Nightmare) Nightmare {
 	switch n := n.(type) {
 	case Random:
@@ -278,9 +274,8 @@ func nothingOf(n Nightmare) Nightmare {
 	return nil
 }
 
-// ParseFamily reads what Parse does, with a range FROM..TO/STEP in the place of
-// a number, or a list of numbers at the end where one number stands:
-// random:0..0.9/0.1, worst:0,5,10, stuck:3:-2..2/0.5@100-200.
+// ParseFamily is Parse with a range FROM..TO/STEP in place of a number, or a list of numbers at the end in place of
+// one: random:0..0.9/0.1, worst:0,5,10, stuck:3:-2..2/0.5@100-200.
 func ParseFamily(s string) (Family, error) {
 	f := Family{Name: s}
 	var texts []string
@@ -339,7 +334,7 @@ func takesNumber(s string) bool {
 	})
 }
 
-// cutList cuts out a list of numbers that ends a nightmare before its window.
+// cutList splits off a list of numbers at the end of a nightmare, before its window.
 func cutList(s string) (head string, list []string, tail string) {
 	body, _, windowed := strings.Cut(s, "@")
 	if windowed {

@@ -1,6 +1,6 @@
 package simulate
 
-// This file runs subjects through nightmares and sums up their errors.
+// This file runs subjects through nightmares and sums their errors.
 
 import (
 	"cmp"
@@ -25,12 +25,11 @@ import (
 	"blankout/online"
 )
 
-// Subject is what a nightmare happens to: a model that stays as it is, or a learner
-// that goes on learning from the damaged events.
+// Subject is a model in a nightmare: a fixed model, or a learner that continues to learn from the damaged events.
 type Subject struct {
 	Name string
-	// Examples are the recorded events as decoded under Schema. Subjects of one
-	// Schema may share them; nobody writes to them.
+	// Examples are the recorded events decoded with Schema. Subjects of one Schema may share them. They must not be
+	// changed.
 	Examples []event.Example
 	Schema   *event.Schema
 	// One of these.
@@ -40,7 +39,7 @@ type Subject struct {
 	dead *model.Dead // see learning
 }
 
-// loss returns the name of the loss, which says what labels are.
+// loss returns the name of the loss, which determines the kind of labels.
 func (s *Subject) loss() string {
 	if s.Learn != nil {
 		return s.Learn.Loss
@@ -48,28 +47,26 @@ func (s *Subject) loss() string {
 	return s.Model.About().Loss
 }
 
-// Dead is what is left of a feature that died.
+// Dead is what is left of a dead feature.
 type Dead string
 
 const (
-	// Declared is known to be missing: the missing policy of the model answers, and a learner
-	// is told which fields are null.
+	// Declared features are known to be missing. The missing policy of the model applies, and a learner gets null
+	// fields.
 	Declared Dead = "declared"
-	// Silent is nowhere declared: a number reads its neutral value (model.Dead), everything
-	// else is not sent.
+	// Silent features are not declared: a number reads its dead value (model.Dead), and everything else is absent.
 	Silent Dead = "silent"
-	// Found and NotFound are of nightmares that hold fields at a value: the learner has found
-	// them stuck, so that they are missing where they have that value, or has not.
+	// Found and NotFound are for nightmares that hold fields at a value: the learner has or has not detected that they
+	// are stuck. Detected ones are missing.
 	Found    Dead = "found"
 	NotFound Dead = "not found"
 )
 
-// Treatment is what becomes of the dead and of the survivors.
+// Treatment says what happens to dead features and to survivors.
 type Treatment struct {
 	Dead Dead `json:"dead"`
-	// Rescale drops what is Declared and divides the survivors by the fraction that is left, so
-	// that the score keeps its mean, whatever the policy. A learner never does; it scores an
-	// event as it comes.
+	// Rescale removes Declared features and divides the survivors by the fraction that is left, so that the score keeps
+	// its mean, for any policy. A learner never does this. It scores an event as it arrives.
 	Rescale bool `json:"rescale"`
 }
 
@@ -80,37 +77,35 @@ func (t Treatment) String() string {
 	return string(t.Dead)
 }
 
-// Replay runs subjects through families of nightmares. Its Result depends on
-// nothing but what stands here, to the bit.
+// Replay runs subjects through families of nightmares. Its Result depends only on these fields, to the bit.
 type Replay struct {
 	Families   []Family
 	Treatments []Treatment
-	// Stuck shows fields that a nightmare holds at a value as NotFound and as Found, whatever the Treatments are.
+	// Stuck treats fields that a nightmare holds at a value as NotFound and as Found, whatever the Treatments are.
 	Stuck  bool
-	Repeat int // draws of what is random, at least 1
+	Repeat int // number of random draws, at least 1
 	Seed   uint64
 	Groups map[string][]event.Span
-	// Bins is into how many stretches of equal length the stream is cut for the
-	// error over time; 0 is 50.
+	// Bins is the number of stretches of equal length for the error over time. 0 means 50.
 	Bins    int
 	Threads int
-	// Progress is told how many of the runs are done, one call at a time.
+	// Progress is called with the number of finished runs, one call at a time.
 	Progress func(done, all int)
 }
 
-// Result is what a Replay came to: a Curve for every subject, family and treatment.
+// Result is the result of a Replay: a Curve for every subject, family and treatment.
 type Result struct {
 	Seed   uint64 `json:"seed"`
 	Repeat int    `json:"repeat"`
 	Events int    `json:"events"`
-	// Numbers says that labels are numbers: Points have NumberErrors, else ClassErrors.
+	// Numbers says that labels are numbers: Points have NumberErrors. Otherwise they have ClassErrors.
 	Numbers bool `json:"numbers,omitempty"`
 	// BinEvents is the number of events in each stretch of a Point's Time.
 	BinEvents int     `json:"bin_events"`
 	Curves    []Curve `json:"curves"`
 }
 
-// Curve is what one subject does in one family of nightmares.
+// Curve is one subject in one family of nightmares.
 type Curve struct {
 	Subject   string `json:"model"`
 	Learns    bool   `json:"learns"`
@@ -118,29 +113,28 @@ type Curve struct {
 	Treatment
 	Points  []Point `json:"points"`
 	expects bool    // the subject has learned for silent loss
-	loss    string  // the subject's
+	loss    string  // of the subject
 }
 
-// Point is one nightmare of a family. Its error is the share of wrong classes in percent
-// (ClassErrors.Error) or, where labels are numbers, their root mean squared error
-// (NumberErrors.RMSE); Deleted is in percent. All are means over the repetitions.
+// Point is one nightmare of a family. Its error is the share of wrong classes in percent (ClassErrors.Error) or, for
+// numeric labels, the root mean squared error (NumberErrors.RMSE). Deleted is in percent. All are means over the
+// repetitions.
 type Point struct {
 	Nightmare     string   `json:"nightmare"`
 	Level         *float64 `json:"severity"` // null without one
 	Repeats       int      `json:"repeats"`
-	*ClassErrors           // nil where labels are numbers
-	*NumberErrors          // nil where they are classes
-	// Low and High bound the mean error with a confidence of 95 % over what was
-	// drawn at random (Student's t), null for fewer than two repetitions. They say
-	// nothing about the choice of the events.
+	*ClassErrors           // nil for numeric labels
+	*NumberErrors          // nil for classes
+	// Low and High are the bounds of the mean error with a confidence of 95 % over the random draws (Student's t), null
+	// for fewer than two repetitions. They say nothing about the choice of events.
 	Low     *float64 `json:"low"`
 	High    *float64 `json:"high"`
 	Deleted float64  `json:"deleted"` // of the features of all events
-	// Settings are those that were chosen for this nightmare, "" for a fixed model.
+	// Settings are the chosen ones for this nightmare, "" for a fixed model.
 	Settings string  `json:"settings,omitempty"`
 	Errors   numbers `json:"errors"` // by repetition
-	// Time is the error in each stretch of the stream; TimeLow and TimeHigh are
-	// its bounds, absent for fewer than two repetitions.
+	// Time is the error in each stretch of the stream. TimeLow and TimeHigh are its bounds, absent for fewer than two
+	// repetitions.
 	Time     numbers     `json:"time"`
 	TimeLow  numbers     `json:"time_low,omitempty"`
 	TimeHigh numbers     `json:"time_high,omitempty"`
@@ -149,20 +143,20 @@ type Point struct {
 	seconds  []float64   // by repetition, see errors
 }
 
-// ClassErrors are those of predicted classes.
+// ClassErrors are errors of predicted classes.
 type ClassErrors struct {
 	Error   float64 `json:"error"`    // in percent
 	LogLoss float64 `json:"log_loss"` // in nats
 }
 
-// NumberErrors are those of predicted numbers, in the unit of the labels; null in JSON
-// where predictions are so far off that they are not finite.
+// NumberErrors are errors of predicted numbers, in the unit of the labels. They are null in JSON if they are not
+// finite.
 type NumberErrors struct {
 	RMSE measured `json:"rmse"` // root mean squared error
 	MAE  measured `json:"mae"`  // mean absolute error
 }
 
-// errors returns the error and what is told beside it: the log-loss, or the MAE.
+// errors returns the error and the second measure: the log-loss or the MAE.
 func (p *Point) errors() (first, second float64) {
 	if p.NumberErrors != nil {
 		return float64(p.RMSE), float64(p.MAE)
@@ -170,7 +164,7 @@ func (p *Point) errors() (first, second float64) {
 	return p.Error, p.LogLoss
 }
 
-// measured is null in JSON where it is not finite.
+// measured is null in JSON if it is not finite.
 type measured float64
 
 func (m measured) MarshalJSON() ([]byte, error) {
@@ -180,8 +174,7 @@ func (m measured) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(m))
 }
 
-// numbers are null in JSON where they are not finite: no labeled event was there, or a
-// prediction is infinite.
+// numbers are null in JSON if they are not finite: there was no labeled event, or a prediction is infinite.
 type numbers []float64
 
 func (n numbers) MarshalJSON() ([]byte, error) {
@@ -194,18 +187,18 @@ func (n numbers) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// RequestError is a Replay that asks for what its subjects or events do not have.
+// RequestError is an error of a Replay that requests what its subjects or events do not have.
 type RequestError struct{ error }
 
 func (e *RequestError) Unwrap() error { return e.error }
 
-// run is one subject in one nightmare, treated and drawn in one way.
+// run is one subject in one nightmare, with one treatment and one draw.
 type run struct {
 	curve, point, repeat int
 	subject              *Subject
 	nightmare            Nightmare
 	treatment            Treatment
-	wrong                []byte // by event, to be set to 1 where it is predicted wrongly, nil to not be told
+	wrong                []byte // by event, set to 1 for wrong predictions; may be nil
 }
 
 type outcome struct {
@@ -215,13 +208,13 @@ type outcome struct {
 	untouched      string // a group that no event had
 }
 
-// sums are over labeled events, weighted by importance: of classes or of numbers.
+// sums are sums over labeled events, weighted by importance, for classes or for numbers.
 type sums struct {
 	weight, wrong, logLoss float64
 	numbers                measure.Numbers
 }
 
-// errors are those of Point.errors, NaN without an event.
+// errors returns the errors of Point.errors, NaN without an event.
 func (s *sums) errors() (first, second float64) {
 	if s.numbers.Weight > 0 {
 		return s.numbers.RMSE(), s.numbers.MAE()
@@ -330,7 +323,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 	return result, nil
 }
 
-// expectsSilence says whether the subject learns, or has learned, for features that die silently.
+// expectsSilence reports whether the subject learns, or has learned, for silent death.
 func (s *Subject) expectsSilence() bool {
 	if s.Learn != nil {
 		return s.Learn.SilentMissing > 0 || strings.Contains(s.Learn.Noise, "silent")
@@ -339,7 +332,7 @@ func (s *Subject) expectsSilence() bool {
 	return strings.Contains(h.Noise, "silent") || slices.ContainsFunc(h.Experts, func(x model.Expert) bool { return strings.Contains(x.Name, "silent") })
 }
 
-// readingDead returns copies of subjects whose learners have what dead numbers of their events read.
+// readingDead returns copies of subjects whose learners have the dead values of their events.
 func readingDead(subjects []*Subject) []*Subject {
 	subjects = slices.Clone(subjects)
 	read := map[*event.Example]*batch.Deaths{} // by the first of the events
@@ -362,7 +355,7 @@ func readingDead(subjects []*Subject) []*Subject {
 	return subjects
 }
 
-// columnsOf is one more than the highest column that occurs.
+// columnsOf returns one more than the highest column.
 func columnsOf(examples []event.Example) (columns int) {
 	for i := range examples {
 		if x := examples[i].Features.Index; len(x) > 0 {
@@ -372,7 +365,7 @@ func columnsOf(examples []event.Example) (columns int) {
 	return columns
 }
 
-// isRandom says whether repetitions of a nightmare differ.
+// isRandom reports whether repetitions of a nightmare differ.
 func isRandom(n Nightmare) bool {
 	switch n := n.(type) {
 	case During:
@@ -389,7 +382,7 @@ func isRandom(n Nightmare) bool {
 	return false
 }
 
-// each calls f(0) … f(n-1) on so many threads, on all there are for 0. progress may be nil.
+// each calls f(0) … f(n-1) on that many threads, or on all for 0. progress may be nil.
 func each(threads, n int, progress func(done, all int), f func(i int)) {
 	tell := counted(n, progress)
 	batch.Parallel(cmp.Or(max(threads, 0), runtime.GOMAXPROCS(0)), n, func(i int) {
@@ -398,7 +391,7 @@ func each(threads, n int, progress func(done, all int), f func(i int)) {
 	})
 }
 
-// counted returns what tells progress, which may be nil, that one more of n is done.
+// counted returns a function that tells progress, which may be nil, that one more of n is done.
 func counted(n int, progress func(done, all int)) func() {
 	var mu sync.Mutex
 	done := 0
@@ -411,7 +404,7 @@ func counted(n int, progress func(done, all int)) func() {
 	}
 }
 
-// addTo counts a repetition into its Point.
+// addTo adds a repetition to its Point.
 func (o *outcome) addTo(p *Point, n Nightmare, s *Subject) error {
 	if o.untouched != "" {
 		return &RequestError{fmt.Errorf("%s: no event has anything of %q: want %s", n, o.untouched, knownGroups(s.Schema))}
@@ -429,7 +422,7 @@ func (o *outcome) addTo(p *Point, n Nightmare, s *Subject) error {
 	return nil
 }
 
-// knownGroups tells what a group may be.
+// knownGroups returns the valid names of groups.
 func knownGroups(s *event.Schema) string {
 	var names []string
 	for _, f := range s.Fields[1:] {
@@ -491,7 +484,7 @@ func meanAndBounds(x []float64) (mean, low, high float64) {
 func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, error) {
 	var o outcome
 	o.bins = make([]sums, (stage.Events+binEvents-1)/binEvents)
-	var ofNumbers loss.Loss // nil where labels are classes
+	var ofNumbers loss.Loss // nil for classes
 	target := loss.LabelsOf(u.subject.loss())
 	if target != loss.Sign {
 		var err error
@@ -534,7 +527,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			continue
 		}
 		bin := &o.bins[n/binEvents]
-		if !known { // what a learner predicts before its first label says nothing of it
+		if !known { // predictions of a learner before its first label do not count
 			known = e.Weight > 0
 			continue
 		}
@@ -568,17 +561,17 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	return o, nil
 }
 
-// markDead lets the nightmare mark the features that die, of an event whose X is set.
+// markDead makes the nightmare mark the features that die, in an event whose X is set.
 func (u *run) markDead(event *Event) {
 	event.Dead = slices.Grow(event.Dead[:0], event.X.Len())[:event.X.Len()]
 	clear(event.Dead)
 	u.nightmare.Kill(event)
 }
 
-// fixed is a model that does not learn, scoring events.
+// fixed scores events with a model that does not learn.
 type fixed struct {
 	model  model.Model
-	linear *model.Linear // the model, if it is one
+	linear *model.Linear // the model, if it is linear
 
 	raw    event.Example // as distorted
 	x      event.Vec
@@ -592,14 +585,13 @@ func newFixed(m model.Model) *fixed {
 	return &fixed{model: m, linear: linearOf(m), scores: make([]float64, max(m.About().Outputs, 2))}
 }
 
-// linearOf returns a model if it is a linear one, else nil.
+// linearOf returns the model if it is linear, otherwise nil.
 func linearOf(m model.Model) *model.Linear {
 	linear, _ := m.(*model.Linear)
 	return linear
 }
 
-// predict returns the scores of an event in a nightmare, until it is called again, and what
-// they mean.
+// predict returns the scores of an event in a nightmare, valid until the next call, and their meaning.
 func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []float64) {
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
 	ev.Model, ev.X, ev.Field = f.linear, f.raw.Features, f.raw.Field
@@ -610,7 +602,7 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 		f.x, f.room = x, f.x
 	}
 	scaler := &f.model.About().Scaler
-	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // what the Scaler filled in is of no field
+	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // values that the Scaler fills in have no field
 	ev.X, ev.Field = f.x, f.field
 	u.markDead(ev)
 	left := ev.Left
@@ -639,7 +631,7 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 	return head.Decision(), f.model.ScoreVec(f.x, f.scores)
 }
 
-// base returns what a During confines, or n itself.
+// base returns the nightmare inside a During, or n itself.
 func base(n Nightmare) Nightmare {
 	if d, ok := n.(During); ok {
 		return d.Nightmare
@@ -651,7 +643,7 @@ func share(dead []bool, columns []uint32) float64 {
 	n, of := 0, 0
 	for i, d := range dead {
 		if columns[i] >= model.FirstHat {
-			break // of a number that counts already
+			break // of a number that is already counted
 		}
 		if of++; d {
 			n++
@@ -663,10 +655,9 @@ func share(dead []bool, columns []uint32) float64 {
 	return float64(n) / float64(of)
 }
 
-// Error returns the share of the labeled examples, by importance, that a model
-// gets wrong in a nightmare as it answers, what is dead known to be missing where
-// that can be known, the first draw with seed 0. It is NaN without a labeled example,
-// and for a model of numbers.
+// Error returns the weighted share of labeled examples that a model classifies wrongly in a nightmare. Dead features
+// are known to be missing where that is possible. It uses the first draw with seed 0. It is NaN without a labeled
+// example, and for a model of numbers.
 func Error(m *model.Linear, examples []event.Example, nightmare Nightmare) float64 {
 	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Declared}}, m, examples, 0)
 	if err != nil {
@@ -675,9 +666,8 @@ func Error(m *model.Linear, examples []event.Example, nightmare Nightmare) float
 	return o.wrong / o.weight
 }
 
-// Mistakes says of each example, by a 1, whether a model gets it wrong in a nightmare, in
-// the repetition of a seed that is asked for. It fails as a Replay does, and for a model
-// of numbers.
+// Mistakes returns 1 for each example that a model classifies wrongly in a nightmare, for a seed and repetition. Errors
+// are as for a Replay, and for a model of numbers.
 func Mistakes(ctx context.Context, m model.Model, examples []event.Example, nightmare Nightmare, t Treatment, seed uint64, repeat int) ([]byte, error) {
 	if loss.IsRegression(m.About().Loss) {
 		return nil, &RequestError{errors.New("mistakes are those of classes, and the model predicts numbers")}
@@ -687,7 +677,7 @@ func Mistakes(ctx context.Context, m model.Model, examples []event.Example, nigh
 	return u.wrong, err
 }
 
-// once is a run of a model on its own.
+// once runs a single model.
 func once(ctx context.Context, u *run, m model.Model, examples []event.Example, seed uint64) (outcome, error) {
 	schema := m.About().Schema
 	u.subject = &Subject{Examples: examples, Schema: schema, Model: m}

@@ -18,8 +18,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Save writes a Result into a directory, which it makes: results.json,
-// results.csv, results.md and the figures, and returns the names of the files.
+// Save writes a Result to a directory, which it creates: results.json, results.csv, results.md and the figures. It
+// returns the names of the files.
 func (r *Result) Save(dir string) (names []string, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -85,9 +85,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	return c.WriteAll(rows)
 }
 
-// Markdown writes the tables of error, one for each family: a row for each
-// model and treatment, a column for each nightmare. Where labels are numbers a table of
-// the mean absolute error follows that of the root mean squared error.
+// Markdown writes the tables of errors, one for each family: a row for each model and treatment, a column for each
+// nightmare. For numeric labels a table of the mean absolute error follows that of the root mean squared error.
 func (r *Result) Markdown(w io.Writer) error { return r.writeMarkdown(w, nil) }
 
 func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
@@ -141,7 +140,7 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 	return err
 }
 
-// inTable returns a name for a cell of a table.
+// inTable returns a name for a table cell.
 func inTable(name string) string {
 	return strings.ReplaceAll(event.Printable(name), "|", `\|`)
 }
@@ -172,16 +171,15 @@ func (c *Curve) name() string {
 	return c.Subject
 }
 
-// Named is a Figure and the name of its files without the ending.
+// Named is a Figure with the name of its files, without an extension.
 type Named struct {
 	Name   string
 	Figure *Figure
 	family string
 }
 
-// Figures returns the pictures: for every family the error against its levels,
-// or bars where it has no numbers, and for every nightmare that is confined to a
-// part of the stream, or met by a learner, the error over time.
+// Figures returns the figures: for every family the error by level, or bars if it has no numbers. For every nightmare
+// that is limited to a part of the stream, or met by a learner, there is one of the error over time.
 func (r *Result) Figures() []Named {
 	var out []Named
 	used := map[string]bool{}
@@ -196,7 +194,7 @@ func (r *Result) Figures() []Named {
 	for _, family := range r.families() {
 		curves := r.of(family)
 		points := curves[0].Points
-		// Treatments in the legend only where they differ.
+		// Treatments are in the legend only if they differ.
 		several := slices.ContainsFunc(curves, func(c *Curve) bool { return c.Treatment != curves[0].Treatment })
 		legend := func(c *Curve) string {
 			if several {
@@ -218,7 +216,7 @@ func (r *Result) Figures() []Named {
 			bounded := false
 			for _, p := range c.Points {
 				first, _ := p.errors()
-				low, high := first, first // of what is not random
+				low, high := first, first // without randomness
 				if p.Low != nil {
 					low, high, bounded = *p.Low, *p.High, true
 				}
@@ -255,8 +253,7 @@ func (r *Result) Figures() []Named {
 	return out
 }
 
-// style gives the curves of a subject one color, of which those treated in
-// another way than the first one are dashed.
+// style gives all curves of a subject one color. Those with another treatment than the first one are dashed.
 func (r *Result) style(c, first *Curve, form Form) Series {
 	s := Series{Form: form, Color: 1 + slices.Index(r.subjects(), c.Subject), Dashed: c.Treatment != first.Treatment}
 	if len(r.treatments()) > 2 {
@@ -305,7 +302,7 @@ func (r *Result) overTime(curves []*Curve, at int, legend func(*Curve) string) *
 	return f
 }
 
-// axis says what the levels of a family are.
+// axis returns the label of the axis of a family's levels.
 func axis(family string) string {
 	name, _, _ := strings.Cut(family, ":")
 	switch name {
@@ -323,7 +320,7 @@ func axis(family string) string {
 	return "severity"
 }
 
-// fileName makes a name of letters, digits and hyphens.
+// fileName returns a name of letters, digits and hyphens.
 func fileName(s string) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -1,6 +1,6 @@
 package simulate
 
-// This file says what silent loss costs.
+// This file computes the cost of silent loss.
 
 import (
 	"fmt"
@@ -10,29 +10,29 @@ import (
 	"blankout/internal/event"
 )
 
-// SilentLoss is where features that die silently cost a subject most against declared ones. Errors are those of a Point.
+// SilentLoss is where silent death costs a subject most, compared with declared loss. Errors are those of a Point.
 type SilentLoss struct {
 	Subject   string  `json:"model"`
 	Nightmare string  `json:"nightmare"`
-	Missing   float64 `json:"missing"` // the fraction of the features that is dead while the nightmare lasts
+	Missing   float64 `json:"missing"` // the fraction of dead features during the nightmare
 	Declared  float64 `json:"declared"`
 	Silent    float64 `json:"silent"`
 	// Expects says that the subject has learned for silent loss.
 	Expects bool `json:"expects_silent_loss"`
-	// Other is the subject that has learned for silent loss, if this one has not, and errs least there; "" if
-	// there is none.
+	// Other is the subject with the smallest error there among those that have learned for silent loss, if this one has
+	// not. "" if there is none.
 	Other       string  `json:"other,omitempty"`
 	OtherSilent float64 `json:"other_silent,omitempty"`
 
-	regression string // the subject's loss of regression, "" of classes
+	regression string // the subject's loss for numbers, "" for classes
 }
 
-// Silent loss is reported if it costs more by this part of the declared error, and of classes by so many percentage
-// points.
+// Silent loss is reported if its cost exceeds this part of the declared error and, for classes, this number of
+// percentage points.
 const leastSilentLoss, leastSilentPoints = 0.05, 1
 
-// SilentLoss returns where silent loss costs most, among subjects that have not learned for it if it costs one of these
-// enough. It is nil if it costs no subject enough, or was not measured.
+// SilentLoss returns where silent loss costs most. It considers subjects that have not learned for it, if it costs one
+// of these enough. It returns nil if it costs no subject enough, or was not measured.
 func (r *Result) SilentLoss() (most *SilentLoss) {
 	r.eachPair(func(declared, silent *Curve) {
 		for i := range silent.Points {
@@ -66,7 +66,7 @@ func (r *Result) SilentLoss() (most *SilentLoss) {
 	return most
 }
 
-// missing returns the fraction of the features that is dead while the nightmare lasts.
+// missing returns the fraction of dead features during the nightmare.
 func (r *Result) missing(p *Point) float64 {
 	missing := p.Deleted / 100
 	if p.Window != nil {
@@ -87,7 +87,7 @@ func (r *Result) eachPair(f func(declared, silent *Curve)) {
 	}
 }
 
-// String is one line, with the key that learns for silent loss; "" for nil.
+// String returns one line, with the key for learning silent loss. It returns "" for nil.
 func (s *SilentLoss) String() string {
 	if s == nil {
 		return ""
