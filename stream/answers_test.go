@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// liar answers requests of a key with few bytes that claim a great many elements,
-// and others as a broker of one topic "t" without partitions does.
+// liar answers requests with a key with few bytes that claim very many elements. It answers others like a broker with
+// one topic "t" without partitions.
 func liar(t *testing.T, key protocol.ApiKey) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,7 +33,7 @@ func liar(t *testing.T, key protocol.ApiKey) (address string) {
 				return
 			}
 			asked := protocol.ApiKey(binary.BigEndian.Uint16(head[4:]))
-			body := append([]byte(nil), head[8:12]...) // the correlation id
+			body := append([]byte(nil), head[8:12]...) // the correlation ID
 			switch {
 			case asked == key && key == protocol.ApiVersions:
 				body = append(body, 0, 0)
@@ -63,7 +63,7 @@ func liar(t *testing.T, key protocol.ApiKey) (address string) {
 	return l.Addr().String()
 }
 
-// allocates returns how many bytes f allocates.
+// allocates returns the number of bytes that f allocates.
 func allocates(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -72,7 +72,7 @@ func allocates(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// What an answer of 14 bytes claims to hold gets no memory; it asked for 12 GB and
+// A response of 14 bytes that claims many elements allocates little. Without the check it would allocate 12 GB and
 // more.
 func TestAnswersThatLie(t *testing.T) {
 	for _, key := range []protocol.ApiKey{protocol.ApiVersions, protocol.Metadata} {
@@ -115,8 +115,7 @@ func TestAnswersThatLie(t *testing.T) {
 	}
 }
 
-// Sound answers come through as they are, however they are cut; a large fetch grows
-// with what comes.
+// Valid responses pass unchanged, in any pieces. Memory for a large fetch grows with the received bytes.
 func TestAnswersComeThrough(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
@@ -135,7 +134,7 @@ func TestAnswersComeThrough(t *testing.T) {
 		{kmsg.Metadata, 12, metadata.AppendTo([]byte{0, 0, 0, 2, 0})},
 		{kmsg.SASLHandshake, 0, []byte{0, 0, 0, 3, 0, 0, 0, 0, 0, 0}},
 	}
-	go func() { // what is written, and then the answers, byte by byte
+	go func() { // the request, and then the responses, byte by byte
 		requests := 0
 		for range answers {
 			var head [4]byte

@@ -13,7 +13,7 @@ import (
 	"blankout/stream/record"
 )
 
-// Reading a file of svmlight through to its examples, as train does.
+// Reading a file of svmlight into examples, as train does.
 func BenchmarkFile(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var text strings.Builder

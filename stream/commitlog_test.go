@@ -48,7 +48,7 @@ func readLedger(t testing.TB, c CommitLogConfig, id string, from int64) *CommitL
 	return r
 }
 
-// testCommit is a commit of the tests: what its chunks hold, and where they are.
+// testCommit is a commit of the tests: the content of its chunks, and their places.
 type testCommit struct {
 	Writer, Seq int
 	Chunks      []Place
@@ -74,7 +74,7 @@ func (c testCommit) append(ctx context.Context, l *CommitLog, chunks int) error 
 	return err
 }
 
-// readCommits reads a commit log to its end, chunks too, and returns the commits' order.
+// readCommits reads a commit log to its end, with chunks, and returns the order of the commits.
 func readCommits(t testing.TB, r *CommitLogReader) (order []string, offsets []int64, commits []testCommit) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -102,8 +102,8 @@ func readCommits(t testing.TB, r *CommitLogReader) (order []string, offsets []in
 	}
 }
 
-// Several writers, connections that break and leaders that move: every commit that was
-// acknowledged is there once, in its writer's order, and for all readers in the same.
+// With several writers, broken connections and moving leaders, every acknowledged commit is there once, in the order of
+// its writer, and all readers see the same order.
 func TestLedgerOfSeveralWriters(t *testing.T) {
 	noLeaks(t)
 	var n network
@@ -197,11 +197,9 @@ func TestLedgerTopic(t *testing.T) {
 	}
 }
 
-// A broker that was held up while others took the lead answers for a moment from what it
-// had then: a chunk written since is not there for it, and is read nevertheless. Where
-// there is none for certain, that is the answer.
-// Topics whose records expire are refused with the setting to change, and those that nobody
-// may ask about are not.
+// A broker that was paused while another one became leader answers for a moment with old data: a chunk written since is
+// missing there, but is still found. A chunk that certainly does not exist is reported as such. Topics whose records
+// expire are rejected with the setting to change. Topics whose settings may not be read are accepted.
 func TestRetention(t *testing.T) {
 	noLeaks(t)
 	b := startCluster(t, 1, 1)
@@ -330,7 +328,7 @@ func TestLedgerStaleLeader(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		written++
-		stale = stale && asked < 3 // and a little longer than that something can be written
+		stale = stale && asked < 3 // and a little later writing works
 		return nil, nil, false
 	})
 	for _, looks := range []bool{false, true} {
@@ -340,7 +338,7 @@ func TestLedgerStaleLeader(t *testing.T) {
 		}
 		defer r.Close()
 		hold(true)
-		time.AfterFunc(100*time.Millisecond, func() { // by then it has been asked
+		time.AfterFunc(100*time.Millisecond, func() { // by then it has been requested
 			mu.Lock()
 			defer mu.Unlock()
 			stale = false
@@ -381,7 +379,7 @@ func TestLedgerTrim(t *testing.T) {
 	if end, err := l.End(t.Context()); end != 10 || err != nil {
 		t.Errorf("end %d, %v", end, err)
 	}
-	c.RequestTimeout = 300 * time.Millisecond // for so long a reader to the end asks for what is not there
+	c.RequestTimeout = 300 * time.Millisecond // for this time a reader with toEnd repeats the request
 	r := readLedger(t, c, l.ID(), 0)
 	_, offsets, commits := readCommits(t, r)
 	first := commits[0].Chunks[0]
@@ -397,7 +395,7 @@ func TestLedgerTrim(t *testing.T) {
 			before[at.Partition] = max(before[at.Partition], at.Offset+1)
 		}
 	}
-	for range 2 { // what is gone stays gone
+	for range 2 { // deleted records do not come back
 		if err := l.Trim(t.Context(), before); err != nil {
 			t.Fatal(err)
 		}
@@ -485,7 +483,7 @@ func TestBases(t *testing.T) {
 	write(snapshots, 40, 30)
 	expect(40, 30, 40)
 
-	// A writer that ended in the middle.
+	// A writer that stopped in the middle.
 	producer := other.producer
 	put := func(key string, value []byte) {
 		t.Helper()
@@ -514,8 +512,7 @@ func TestBases(t *testing.T) {
 	put(snapshotKey(70), nil)
 	expect(60, 40, 60)
 
-	// Records that are no snapshot's, and a snapshot that its reader does not take, are passed over,
-	// and logged by their place.
+	// Unknown records, and a snapshot that its reader does not accept, are skipped, and logged with their position.
 	var log bytes.Buffer
 	snapshots.producer.cluster.log = slog.New(slog.NewTextHandler(&log, nil))
 	put("something", []byte("else"))
@@ -547,7 +544,7 @@ func TestBases(t *testing.T) {
 	write(snapshots, 90, 60)
 	expect(90, 60, 90)
 
-	// Where there is no snapshot among them the topic is another's.
+	// Without any snapshot among them the topic belongs to something else.
 	c := SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: testLog(t)}
 	if snapshots, err = OpenSnapshots(t.Context(), c); err != nil {
 		t.Fatal(err)

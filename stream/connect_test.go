@@ -19,8 +19,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// certificate makes a certificate of 127.0.0.1 signed by an authority of its
-// own, and writes the authority's, and a client's, to files.
+// certificate creates a certificate of 127.0.0.1 signed by a new authority. It writes the authority's certificate, and
+// one of a client, to files.
 func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPool, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -83,14 +83,14 @@ func TestSecurity(t *testing.T) {
 		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities}))...)
 	encryption := TLSConfig{Enabled: true, CAFile: file("ca.pem"), CertFile: file("client.pem"), KeyFile: file("client.key")}
 
-	// kfake hangs up on a wrong password; what Kafka says is tested against Kafka.
+	// kfake closes the connection for a wrong password. Kafka's message is tested with Kafka.
 	tests := []struct {
 		name    string
 		broker  *Embedded
 		tls     TLSConfig
 		sasl    SASLConfig
 		err     string
-		retried bool // until ConnectTimeout: it might be a broker that is starting
+		retried bool // until ConnectTimeout, because a broker might be starting
 	}{
 		{"plain", guarded, TLSConfig{}, SASLConfig{Mechanism: "PLAIN", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
 		{"scram 256", guarded, TLSConfig{}, SASLConfig{Mechanism: "SCRAM-SHA-256", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},

@@ -32,8 +32,7 @@ func (d *nothing) Decode(_ context.Context, r record.Record, e *event.Example) e
 	return nil
 }
 
-// readBenchmark returns a fetched response of records of 200 bytes, and a
-// Consumer that can read it.
+// readBenchmark returns a fetch response with records of 200 bytes, and a Consumer that can read it.
 func readBenchmark(t testing.TB, codec int16, keys bool, decoder record.Decoder) (*Consumer, *fetcher, *fetched, int) {
 	var response []byte
 	records := 0
@@ -59,7 +58,7 @@ func readBenchmark(t testing.TB, codec int16, keys bool, decoder record.Decoder)
 	return c, f, &fetched{from: f, response: fetchResponse{records: response}}, records
 }
 
-// consumerOf is readBenchmark with records of one's own.
+// consumerOf is readBenchmark for the given records.
 func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decoder, s *event.Schema) (*Consumer, *fetcher, *fetched) {
 	var response []byte
 	for at := 0; at < len(values); {
@@ -95,8 +94,7 @@ func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *event.Batc
 	}
 }
 
-// BenchmarkRead takes a response of 200-byte records apart: checksums, records,
-// fingerprints, keys; nothing is decoded.
+// BenchmarkRead reads a response of 200-byte records without decoding them: checksums, records, fingerprints, keys.
 func BenchmarkRead(b *testing.B) {
 	for codec, name := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		b.Run(name, func(b *testing.B) {
@@ -124,8 +122,8 @@ func TestReadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestBrokerProcess is not a test but the broker of BenchmarkConsume, in a
-// process of its own. It ends when its standard input does.
+// TestBrokerProcess is not a test but the broker of BenchmarkConsume, in a separate process. It ends when its standard
+// input does.
 func TestBrokerProcess(t *testing.T) {
 	if os.Getenv("BLANKOUT_BROKER_PROCESS") == "" {
 		t.Skip("only as a process of BenchmarkConsume")
@@ -234,7 +232,7 @@ func BenchmarkConsume(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// fixedLevel learns one level of noise by one rule.
+// fixedLevel returns settings for one level of noise and one rule.
 func fixedLevel() online.Config {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Noise = "adagrad", "dropout:0.5"
@@ -299,8 +297,7 @@ func benchEvents(n int) [][]byte {
 	return events
 }
 
-// eventCycle returns a function that takes the events through the stages up to
-// the given one.
+// eventCycle returns a function that processes the events through the stages up to the given one.
 func eventCycle(t testing.TB, stage string, config online.Config, events [][]byte) (cycle func()) {
 	records := record.DefaultConfig()
 	records.Classes = []string{"0", "1"}
@@ -339,9 +336,9 @@ func eventCycle(t testing.TB, stage string, config online.Config, events [][]byt
 	}
 }
 
-// TestEventAllocatesNothing takes events from a response's bytes to the update. Only what is worked
-// out for the numbers that a mask deletes may take memory, the shares of the rules when others
-// come in force, which models keep, the link when it is found again, and the models by which older weights are measured.
+// TestEventAllocatesNothing processes events from the bytes of a response to the update. Only these may allocate:
+// imputing the numbers that a mask deletes, new shares of the rules (which models keep), a new link, and the models for
+// measuring older weights.
 func TestEventAllocatesNothing(t *testing.T) {
 	for _, c := range []struct {
 		covarianceFields int

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime returns the processor time that this process has used.
+// cpuTime returns the processor time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

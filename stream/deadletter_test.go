@@ -116,8 +116,8 @@ func TestDeadLetterFile(t *testing.T) {
 	}
 }
 
-// A file that is removed or renamed while it is written to, alone or with its directory, is made
-// again, and no letter since the last Flush is lost; where it cannot be made Flush says so.
+// A file that is removed or renamed during use, alone or with its directory, is recreated, and no letter since the last
+// Flush is lost. If it cannot be recreated, Flush returns an error.
 func TestDeadLetterFileRemoved(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed")
@@ -149,7 +149,7 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 			t.Fatalf("%s: %v, %s", what, err, &said)
 		}
 		add(2)
-		if err := d.write(); err != nil { // written, and not stored
+		if err := d.write(); err != nil { // written, not stored
 			t.Fatal(err)
 		}
 		if err := remove(name); err != nil {
@@ -177,7 +177,7 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 	}
 }
 
-// Where the directory cannot be made again Flush is an error until it can.
+// While the directory cannot be recreated, Flush returns an error.
 func TestDeadLetterFileCannotBeMade(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed")
@@ -207,8 +207,8 @@ func TestDeadLetterFileCannotBeMade(t *testing.T) {
 	}
 }
 
-// A letter that its topic does not take for its size is cut, and says so; one that
-// packs well is whole, and so are its neighbors.
+// A letter that is too large for its topic is cut, and says so. One that compresses well is complete, and so are its
+// neighbors.
 func TestDeadLetterTooLarge(t *testing.T) {
 	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "10000"}))
 	connection := DefaultConnectConfig()
@@ -281,8 +281,8 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	}
 }
 
-// Dead letters take about as much as the records they are of: many empty ones, and
-// labels outside of a great many classes.
+// Dead letters take about as much space as their records: for many empty ones, and for labels that are not among very
+// many classes.
 func TestDeadLettersAreSmall(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	connection := DefaultConnectConfig()
@@ -323,7 +323,7 @@ func TestDeadLettersAreSmall(t *testing.T) {
 	}
 }
 
-// A suspect is kept with what was made of it, in a topic and in a file.
+// A mislabeled event is stored with its score and influence, in a topic and in a file.
 func TestMislabeled(t *testing.T) {
 	b := startBroker(t, map[string]int32{"suspects": 1})
 	connection := DefaultConnectConfig()
@@ -399,8 +399,8 @@ func TestDeadLetterErrors(t *testing.T) {
 	}
 }
 
-// What is read back is what was stored, from a topic and from a file: null and empty
-// bytes, reasons, and what was cut; what is no letter is an error of its place alone.
+// What is read back is what was stored, from a topic and from a file: null and empty bytes, reasons, and cut values. A
+// record that is not a letter is an error for its position only.
 func TestLetters(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	connection := DefaultConnectConfig()
@@ -410,7 +410,7 @@ func TestLetters(t *testing.T) {
 	examples[2].Time = 0
 	for _, c := range []DeadLetterConfig{{Topic: "dead"}, {File: filepath.Join(t.TempDir(), "dead.jsonl")}} {
 		if c.Topic != "" {
-			examples[3].Refused.Value = []byte("short") // the topic does not take as many bytes
+			examples[3].Refused.Value = []byte("short") // the topic does not accept that many bytes
 		} else {
 			examples[3].Refused.Value = bytes.Repeat([]byte("x"), maxLetterBytes+1)
 		}
@@ -419,7 +419,7 @@ func TestLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, e := range examples {
-			if i == 4 { // a stranger's record before the last
+			if i == 4 { // a foreign record before the last
 				if err := d.Flush(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -488,7 +488,7 @@ func TestLetters(t *testing.T) {
 	}
 }
 
-// Headers that lie of their number or lengths are an error, and cost no memory.
+// Headers with a wrong number or length are an error, and allocate no memory.
 func TestParseHeaders(t *testing.T) {
 	var w batchWriter
 	want := []Header{{"a", []byte("b")}, {"", nil}, {"long", bytes.Repeat([]byte("x"), 300)}}

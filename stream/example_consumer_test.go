@@ -11,8 +11,7 @@ import (
 	"blankout/stream/record"
 )
 
-// A broker inside the process, three events written to it, and the events as a
-// learner gets them.
+// Starts a broker inside the process, writes three events to it, and reads them as a learner does.
 func ExampleNewConsumer() {
 	ctx := context.Background()
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}})
@@ -49,7 +48,7 @@ func ExampleNewConsumer() {
 	}
 	read := stream.DefaultConsumerConfig()
 	read.Brokers, read.Topics, read.UntilEnd = broker.Brokers(), []string{"events"}, true
-	var learned event.Offsets // from a checkpoint; empty: from the beginning
+	var learned event.Offsets // from a checkpoint; empty means from the beginning
 	consumer, err := stream.NewConsumer(ctx, read, decoder, schema, learned)
 	if err != nil {
 		log.Fatal(err)

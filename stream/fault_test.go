@@ -24,20 +24,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// fakeLog answers the fetches of t/0 by hand, with bytes that kfake would not
-// send: a fetch at an offset gets the batches that end after it.
+// fakeLog answers the fetches of t/0 with bytes that kfake would not send. A fetch at an offset gets the batches that
+// end after it.
 type fakeLog struct {
 	start, end int64
-	stable     int64 // 0: end
+	stable     int64 // 0 means end
 	batches    [][]byte
 	aborted    []abortedTransaction
 	one        bool // only one batch in a response
-	cut        int  // bytes to leave out at the end of every response that holds more than one batch
-	fit        bool // cut a response at the limit asked for, even its first batch
+	cut        int  // number of bytes missing at the end of every response with more than one batch
+	fit        bool // cut a response at the requested size, even its first batch
 
 	mu      sync.Mutex
-	damage  func(records []byte) []byte // once, on the next response
-	asked   func()                      // before it is told where the log begins or ends
+	damage  func(records []byte) []byte // once, for the next response
+	asked   func()                      // called before the request for the start or end of the log
 	fetches int
 }
 
@@ -269,8 +269,8 @@ func TestCorruptBatch(t *testing.T) {
 	}
 }
 
-// A broker that does not know yet that it leads no longer says for a while that a
-// partition ends before what was read: that is not believed at once, by no policy.
+// A broker that does not know yet that it is no longer the leader reports an end before what has been read. No policy
+// applies at once.
 func TestStaleEnd(t *testing.T) {
 	noLeaks(t)
 	for _, late := range []bool{false, true} { // while reading, or at the start
@@ -406,8 +406,8 @@ func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *
 	return &Embedded{c}
 }
 
-// steady produces n records one batch at a time while disturb runs, and checks
-// that the consumer gets each exactly once and in order.
+// steady produces n records one batch at a time while disturb runs, and checks that the consumer gets each exactly once
+// and in order.
 func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb func(round int)) *testConsumer {
 	t.Helper()
 	config := DefaultProducerConfig()
@@ -462,11 +462,11 @@ func TestLeaderMoves(t *testing.T) {
 	c.Close()
 }
 
-// network is a listener whose connections can be cut and made to hang.
+// network is a listener whose connections can be cut or paused.
 type network struct {
 	mu    sync.Mutex
 	conns []net.Conn
-	hang  sync.RWMutex // held for writing while nothing gets through
+	hang  sync.RWMutex // locked for writing while nothing passes
 }
 
 type networkConn struct {
@@ -520,8 +520,7 @@ func TestDroppedConnections(t *testing.T) {
 			time.AfterFunc(time.Duration(random.IntN(2000))*time.Microsecond, n.cut)
 		}
 	})
-	// The cuts above may all have met connections between two requests; a fetcher
-	// that waits for records is sure to be met.
+	// The cuts above may all have been between two requests. A fetcher that waits for records is certainly affected.
 	for range 200 {
 		if c.Stats().Retries["connection"] > 0 {
 			break
@@ -589,7 +588,7 @@ func TestHungBrokerClose(t *testing.T) {
 	noLeaks(t)
 	var n network
 	b := startCluster(t, 1, 3, kfake.ListenFn(n.listen))
-	// Close must not wait for the requests: it would not end before the tests do.
+	// Close must not wait for the requests, which would outlast the tests.
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.RequestTimeout = false, 24*time.Hour })
 	if _, err := c.until(0); err != nil {
 		t.Fatal(err)
@@ -612,14 +611,14 @@ func TestNewPartitions(t *testing.T) {
 	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "t"); err != nil {
 		t.Fatal(err)
 	}
-	// Written before the consumer knows the partitions: still read.
+	// Written before the consumer knows the partitions, and still read.
 	produce(t, b, "t", nil, numbered(100)...)
 	records, err := c.until(100)
 	if err != nil || len(records) != 100 || len(c.position) != 3 {
 		t.Errorf("%d records of %v, %v", len(records), c.position, err)
 	}
 
-	// The same when the partition came while nobody consumed.
+	// The same if the partition was added while nothing was running.
 	var from event.Offsets
 	from.At("t", 0, c.position["t/0"])
 	later := consume(t, b, "t", from, func(c *ConsumerConfig) { c.Start = "latest" })
@@ -643,7 +642,7 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// A new cluster elects who keeps a group's offsets at the first commit, which waits for it.
+// A new cluster elects the coordinator of a group's offsets at the first commit, which waits for it.
 func TestFirstCommit(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	c := consume(t, b, "t", nil, nil)
@@ -667,13 +666,13 @@ func TestFirstCommit(t *testing.T) {
 	if info := b.cluster.GroupInfo("g"); len(refusals) > 0 || info == nil || info.Commits["t"][0].Offset != 17 {
 		t.Errorf("%v, %+v", refusals, info)
 	}
-	refusals = []int16{30} // not authorized: no wait mends it
+	refusals = []int16{30} // not authorized: waiting does not help
 	if err := c.Commit(t.Context(), "g", o); err == nil || !strings.Contains(err.Error(), "committing offset of group g for t/0: ") {
 		t.Errorf("%v", err)
 	}
 }
 
-// A port of another protocol is named as such.
+// A port with another protocol is reported as such.
 func TestWrongProtocol(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -689,7 +688,7 @@ func TestWrongProtocol(t *testing.T) {
 	}
 }
 
-// TestReadAhead checks that a Batch stays as it is while later ones are filled.
+// TestReadAhead checks that filling later Batches does not change a Batch.
 func TestReadAhead(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	messages := numbered(3000)
@@ -726,7 +725,7 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
-// One very large record costs memory while it is read, and no longer.
+// A very large record takes memory only while it is read.
 func TestLargeRecordIsForgotten(t *testing.T) {
 	const large = 30 << 20
 	b := startBroker(t, nil)

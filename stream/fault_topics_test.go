@@ -19,7 +19,7 @@ import (
 // cutter is a listener whose connections end after a number of bytes of a response.
 type cutter struct {
 	net.Listener
-	left *atomic.Int64 // bytes that still get through; at 0 the connection ends
+	left *atomic.Int64 // number of bytes that still pass; at 0 the connection ends
 	cuts *atomic.Int64
 }
 
@@ -35,7 +35,7 @@ type cutConn struct {
 
 func (c cutConn) Write(p []byte) (int, error) {
 	left := c.l.left.Add(-int64(len(p)))
-	if left >= 0 || left+int64(len(p)) <= 0 { // all of it, or it is another's turn
+	if left >= 0 || left+int64(len(p)) <= 0 { // all of it, or another connection is cut
 		return c.Conn.Write(p)
 	}
 	n, _ := c.Conn.Write(p[:left+int64(len(p))])
@@ -44,8 +44,7 @@ func (c cutConn) Write(p []byte) (int, error) {
 	return n, errors.New("cut")
 }
 
-// A connection that ends in the middle of a response, at any byte of it, costs no
-// record and repeats none.
+// A connection that ends in the middle of a response, at any byte, loses and repeats no record.
 func TestCutResponses(t *testing.T) {
 	noLeaks(t)
 	var left, cuts atomic.Int64
@@ -64,9 +63,8 @@ func TestCutResponses(t *testing.T) {
 	c.Close()
 }
 
-// A topic that is deleted while it is read is told as failing and tried again;
-// when it comes back it is another one, however many records it has: the reading
-// ends and says so, or by the policy begins anew.
+// A topic that is deleted while it is read is reported as failing, and retried. When it is recreated, with any number
+// of records, it is another topic: reading stops with an error, or starts again by the policy.
 func TestDeletedTopic(t *testing.T) {
 	noLeaks(t)
 	for policy, first := range map[string]int{"fail": -1, "earliest": 0, "latest": 0} {
@@ -90,7 +88,7 @@ func TestDeletedTopic(t *testing.T) {
 				if err := b.cluster.CreateTopic("t", 1, nil); err != nil {
 					t.Fatal(err)
 				}
-				if policy == "latest" { // what comes before the topic is found again is stepped over
+				if policy == "latest" { // what comes before the topic is found again is skipped
 					for c.Stats().Partitions[0].Failing != "" {
 						time.Sleep(10 * time.Millisecond)
 					}
@@ -111,8 +109,7 @@ func TestDeletedTopic(t *testing.T) {
 	}
 }
 
-// A topic that is made anew while nobody fetches from it, because what is there
-// has not been read, or nobody runs, is noticed too.
+// A topic that is recreated while nothing is fetched, because records wait to be read or nothing runs, is detected too.
 func TestRecreatedTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 300 }, numbered(100)...)
@@ -147,19 +144,19 @@ func TestRecreatedTopic(t *testing.T) {
 	if got := consume(t, b, "t", from, unchecked).all(); len(got) != 50 {
 		t.Errorf("unchecked: %d records", len(got))
 	}
-	old := from.Clone() // of a program that did not store ids
+	old := from.Clone() // of a program that did not store IDs
 	old[0].TopicID = ""
 	if got := consume(t, b, "t", old, nil).all(); len(got) != 50 {
 		t.Errorf("without an id: %d records", len(got))
 	}
 
-	time.Sleep(300 * time.Millisecond) // some looks at the metadata
+	time.Sleep(300 * time.Millisecond) // enough for several metadata requests
 	if got, err := behind.until(100); !errors.As(err, &anew) || len(got) > 20 {
 		t.Errorf("%d records, %v", len(got), err)
 	}
 }
 
-// Brokers before Kafka 2.8 know no ids; topics are then told apart by name alone.
+// Brokers before Kafka 2.8 have no IDs. Topics are then identified by name alone.
 func TestNoTopicIDs(t *testing.T) {
 	b, err := StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}})
 	if err != nil {
@@ -181,7 +178,7 @@ func TestNoTopicIDs(t *testing.T) {
 	}
 }
 
-// FuzzMetadata reads the answer to the question for topics' ids.
+// FuzzMetadata parses the response with topic IDs.
 func FuzzMetadata(f *testing.F) {
 	id := strings.Repeat("i", 16)
 	f.Add([]byte("\x00\x00\x00\x01\x00\x00\x00\x00\x00\x02\x00\x00\x00\x01\x0a127.0.0.1\x00\x00\x23\x84\x00\x00\x00\x00\x00\x00\x01" +
@@ -199,8 +196,8 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// A topic that does not exist yet ends a start, with what to do; one that is made
-// a moment later, as by a producer that starts at the same time, is waited for.
+// A missing topic ends a start with what to do. A topic that is created a moment later, as by a producer that starts at
+// the same time, is waited for.
 func TestTopicCreatedLate(t *testing.T) {
 	b := startBroker(t, map[string]int32{"other": 1})
 	var missing *TopicMissingError
@@ -226,8 +223,7 @@ func TestTopicCreatedLate(t *testing.T) {
 	}
 }
 
-// Timestamps that jump back and forth, and far away, change neither the order nor
-// the number of records.
+// Timestamps that jump back and forth, and far away, change neither the order nor the number of records.
 func TestClockJumps(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	messages := numbered(50)
@@ -244,7 +240,7 @@ func TestClockJumps(t *testing.T) {
 			t.Errorf("record %d: %+v, want time %d", i, r, messages[i].Time)
 		}
 	}
-	// From a time on: the first record at or after it, and everything behind that.
+	// From a time on: the first record at or after it, and everything after that.
 	later := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "timestamp:2023-11-14T22:13:20Z" }).all()
 	if len(later) != len(messages) {
 		t.Errorf("%d records from a time on", len(later))

@@ -44,8 +44,8 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// readAll reads a file to its end and shows offset and content of every example;
-// it scribbles over each batch before it asks for the next.
+// readAll reads a file to its end and returns offset and content of every example. It overwrites each batch before it
+// requests the next.
 func readAll(path string, c record.Config, threads int, from int64) (lines []string, sum uint64, err error) {
 	s := c.Schema()
 	f, err := OpenFile(path, c, s)
@@ -108,7 +108,7 @@ func TestFile(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
 		change     func(*record.Config)
-		want       string // lines joined by newlines, or the error
+		want       string // lines joined with newlines, or the error
 	}{
 		{"a.svm", "# head\n1 1:2\r\n\n -1 3:1 # x\nbad\n1 1:1", func(c *record.Config) { c.MaxClasses = 2 }, "1: 1 1:2\n3: -1 3:1\n4: label: a.svm:5: label \"bad\" is not one of the classes [\"-1\" \"1\"], and no more are possible (max_classes 2)\n5: 1 1:1"},
 		{"a.svm.gz", gz("1 1:2\n"), nil, "0: 1 1:2"},
@@ -161,7 +161,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// manyLines is a file of n lines of several lengths, some blank, some long.
+// manyLines returns a file of n lines of several lengths, some blank, some long.
 func manyLines(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -176,7 +176,7 @@ func manyLines(n int) string {
 	return b.String()
 }
 
-// Reading on from any line gives the rest; reading ahead changes nothing.
+// Reading from any line on gives the rest, with and without reading ahead.
 func TestFileSkip(t *testing.T) {
 	path := write(t, "many.svm.gz", gz(manyLines(5000)))
 	c := record.DefaultConfig()
@@ -211,8 +211,8 @@ func TestFileSkip(t *testing.T) {
 	}
 }
 
-// Lines decoded apart, on any number of threads, are those decoded one after the
-// other: classes, refusals and sums included.
+// Lines decoded independently, on any number of threads, equal those decoded sequentially, including classes,
+// rejections and sums.
 func TestFileAhead(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	lines := []string{"", "\r", "# nothing", "1 1:1 2:0.25 900000:12 \r", "0 3:0.1234567 4:12345678 5:1e3 6:.5", "2 7:1 1:2 7:3", "5 1:1",
@@ -254,8 +254,7 @@ func offsetOf(line string) (offset int64) {
 	return offset
 }
 
-// Standard input gives what has come without waiting for more, and waiting ends
-// with the context.
+// Standard input returns what has arrived without waiting for more, and waiting ends with the context.
 func TestStandardInput(t *testing.T) {
 	for _, ahead := range []int{0, 2} {
 		in, out, err := os.Pipe()
@@ -295,8 +294,7 @@ func TestStandardInput(t *testing.T) {
 	}
 }
 
-// The records of a file are its lines, of an idx pair svmlight lines that give
-// the same examples.
+// The records of a file are its lines. Those of an idx pair are svmlight lines that give the same examples.
 func TestRecords(t *testing.T) {
 	path := write(t, "a.csv", "label,x\n1,2\n\n2,\"a\nb\"\n")
 	if got := fmt.Sprint(records(t, path)); got != "[1:1,2 3:2,\"a\nb\"]" {
@@ -348,7 +346,7 @@ func records(t *testing.T, path string) (out []string) {
 	}
 }
 
-// A Batch stays as it is while others are filled.
+// Filling other Batches does not change a Batch.
 func TestNextSharesNoMemory(t *testing.T) {
 	var text strings.Builder
 	for i := range 3 * batchExamples {
@@ -390,24 +388,23 @@ func TestNextSharesNoMemory(t *testing.T) {
 	}
 }
 
-// away is a decoder whose context ends whenever it is asked about a record for the
-// first time, while it waits as for a registry that is away.
+// away is a decoder whose context ends at its first request for each record, as if it waited for a registry that is
+// unreachable.
 type away struct {
 	record.Decoder
-	asked int64 // the highest offset that was asked about
+	asked int64 // the highest requested offset
 }
 
 func (d *away) Decode(ctx context.Context, r record.Record, e *event.Example) error {
 	if d.asked < r.Offset {
 		d.asked = r.Offset
-		e.Label = 1 // not to be used
+		e.Label = 1 // must be ignored
 		return context.Canceled
 	}
 	return d.Decoder.Decode(ctx, r, e)
 }
 
-// offsetsOf returns the offsets of all records that a source hands out, and how often
-// it was broken off.
+// offsetsOf returns the offsets of all records of a source, and the number of interruptions.
 func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (offsets []int64, broken int) {
 	var b event.Batch
 	for {
@@ -433,7 +430,7 @@ func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (of
 	}
 }
 
-// A record comes again if decoding it was broken off: none is lost or refused.
+// A record is returned again if decoding it was interrupted: none is lost or rejected.
 func TestDecodingIsBrokenOff(t *testing.T) {
 	event := `{"label":1,"x":1}`
 	path := write(t, "a.jsonl", strings.Repeat(event+"\n", 20))
@@ -471,7 +468,7 @@ func TestDecodingIsBrokenOff(t *testing.T) {
 	}
 }
 
-// Reading on behind a line that was too long steps over the rest of it.
+// Reading after a line that was too long skips the rest of it.
 func TestSkipBehindLongLine(t *testing.T) {
 	c := record.DefaultConfig()
 	c.MaxBytes = 20
@@ -482,8 +479,7 @@ func TestSkipBehindLongLine(t *testing.T) {
 	}
 }
 
-// Resume reads a file from a place on, the header of CSV stepped over as from its
-// beginning.
+// Resume reads a file from a position on, and skips the header of CSV as at its beginning.
 func TestFileResumes(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("label,x,shop\n")
@@ -525,8 +521,8 @@ func TestFileResumes(t *testing.T) {
 	}
 }
 
-// FuzzFile reads files of any contents, compressed or not, with labels beside
-// them where they are pictures: it ends, and within the limits.
+// FuzzFile reads files of any contents, compressed or not, with labels beside them for images. It ends, within the
+// limits.
 func FuzzFile(f *testing.F) {
 	images := "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x02\x00\xff\x01\x02"
 	labels := "\x00\x00\x08\x01\x00\x00\x00\x02\x01\x00"
@@ -553,7 +549,7 @@ func FuzzFile(f *testing.F) {
 		defer file.Close()
 		last := int64(-1)
 		var b event.Batch
-		for n := 0; n < 10_000; n += len(b.Examples) { // a bomb may have more: they are not all looked at
+		for n := 0; n < 10_000; n += len(b.Examples) { // a decompression bomb may have more; not all are read
 			if file.Next(t.Context(), &b) != nil {
 				return
 			}
@@ -568,7 +564,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// A file that has no end, or a line of it, is left when the context ends, wherever reading is.
+// Reading a file without an end, or with an endless line, stops when the context ends, at any point.
 func TestEndlessFile(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip(err)

@@ -29,13 +29,13 @@ func startBroker(t testing.TB, topics map[string]int32) *Embedded {
 	return b
 }
 
-// testLog logs to the test, as long as it runs.
+// testLog logs to the test while it runs.
 func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// textDecoder keeps of a record what the tests of the Kafka side look at: the
-// key, and the value as the Example's only class name. A value "bad" is refused.
+// textDecoder keeps the key of a record, and its value as the only class name of the Example. It rejects the value
+// "bad".
 type textDecoder struct{ values []string }
 
 func (d *textDecoder) Decode(_ context.Context, r record.Record, e *event.Example) error {
@@ -82,7 +82,7 @@ func tryConsume(t testing.TB, b *Embedded, topic string, from event.Offsets, edi
 	return &testConsumer{c, d, t, map[string]int64{}}, nil
 }
 
-// got is a record as Next delivered it.
+// got is a record as Next returned it.
 type got struct {
 	topic     string
 	partition int32
@@ -93,8 +93,7 @@ type got struct {
 	refused   *event.Refusal
 }
 
-// until reads until n records are there or the stream ends, checking every
-// promise of Next on the way.
+// until reads until there are n records or the stream ends, and checks every promise of Next on the way.
 func (c *testConsumer) until(n int) ([]got, error) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
@@ -202,7 +201,7 @@ func TestProduceConsume(t *testing.T) {
 				t.Fatalf("%d records, want %d", len(records), len(want))
 			}
 			seen := map[string]bool{}
-			partition := map[string]int32{} // of a key
+			partition := map[string]int32{} // by key
 			last := map[string]int64{}
 			for _, r := range records {
 				if p, ok := partition[r.key]; ok && p != r.partition {
@@ -239,7 +238,7 @@ func TestConsumeFrom(t *testing.T) {
 	tests := []struct {
 		name  string
 		start string
-		from  int64 // -1: none stored
+		from  int64 // -1 means none stored
 		want  int   // records
 		err   bool
 	}{
@@ -280,8 +279,7 @@ func TestConsumeFrom(t *testing.T) {
 	}
 }
 
-// A read between two offsets ends there, however much more the topic holds, and
-// whatever record batch the end falls into.
+// Reading between two offsets ends there, whatever follows in the topic, and at any position in a record batch.
 func TestConsumeBetween(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, map[string]int32{"t": 2})
@@ -409,10 +407,8 @@ func TestTwoTopics(t *testing.T) {
 	}
 }
 
-// noLeaks checks at the end of the test, after everything registered later has
-// been closed, that no goroutine is left.
-// The labels of an unlabeled topic are passed over: they are neither classes nor
-// refused. Its partitions have positions of their own, and go on from them.
+// The labels of an unlabeled topic are ignored: they are neither classes nor rejected. Its partitions have their own
+// positions and continue from them.
 func TestUnlabeledTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"told": 1, "untold": 2})
 	for i := range 30 {
@@ -426,7 +422,7 @@ func TestUnlabeledTopic(t *testing.T) {
 	schema := recordConfig.Schema()
 	var offsets event.Offsets
 	counted := map[string]int{}
-	for stop := 20; ; stop = 1000 { // broken off once
+	for stop := 20; ; stop = 1000 { // interrupted once
 		decoder, err := record.NewDecoder(recordConfig, schema)
 		if err != nil {
 			t.Fatal(err)
@@ -474,8 +470,9 @@ func TestUnlabeledTopic(t *testing.T) {
 	}
 }
 
-// noLeaks waits for as long as 20 times what goleak does by itself: a TLS
-// connection of the test broker ends some time after the broker.
+// noLeaks checks at the end of the test, after everything registered later has been closed, that no goroutine is left.
+// It waits 20 times as long as goleak does by default, because a TLS connection of the test broker ends some time after
+// the broker.
 func noLeaks(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
@@ -489,7 +486,7 @@ func noLeaks(t *testing.T) {
 	})
 }
 
-// How far behind a consumer is goes on being known while nothing is taken from it.
+// The lag of a consumer stays known while its records are not read.
 func TestEndsWhileNothingIsTaken(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, map[string]int32{"t": 1})
@@ -498,7 +495,7 @@ func TestEndsWhileNothingIsTaken(t *testing.T) {
 		c.MaxBytes, c.UntilEnd, c.MetadataInterval = 5000, false, 20*time.Millisecond
 	})
 	defer c.Close()
-	// Until the fetcher waits for someone to take what it has.
+	// Until the fetcher waits for its records to be read.
 	for fetches := uint64(0); fetches == 0 || c.Stats().Fetches != fetches; time.Sleep(100 * time.Millisecond) {
 		fetches = c.Stats().Fetches
 	}

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// One stray quote in a file costs one row, whether other rows have quotes or not.
+// A stray quote in a file affects one row, whether other rows have quotes or not.
 func TestStrayQuoteCostsOneRow(t *testing.T) {
 	for _, row := range []string{"%d,some text,%d\n", "%d,\"some, text\",%d\n"} {
 		var text strings.Builder
@@ -40,8 +40,7 @@ func TestStrayQuoteCostsOneRow(t *testing.T) {
 	}
 }
 
-// The last line of a file that grows is left until a newline ends it, and then
-// learned whole; of a file that does not grow it counts.
+// The last line of a growing file waits for its newline, and is then learned. In a file that does not grow it counts.
 func TestGrowingFile(t *testing.T) {
 	for _, test := range []struct {
 		name, first, rest string
@@ -119,8 +118,8 @@ func TestGrowingFile(t *testing.T) {
 	}
 }
 
-// A file is one source however its path is written, and its name is UTF-8; a
-// checkpoint that knows it by another spelling is gone on with.
+// A file is one source however its path is written, and its name is UTF-8. A checkpoint with another spelling is
+// continued.
 func TestSourceName(t *testing.T) {
 	for path, want := range map[string]string{
 		"g": "g", "./g": "g", "a//b/../g": "a/g", "/x/./g": "/x/g", "-": "stdin", "./-": "-",
@@ -133,7 +132,7 @@ func TestSourceName(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"g.svm", "h\xff\xfe.svm"} {
 		if err := os.WriteFile(name, []byte("1 1:1\n-1 1:2\n1 1:3\n"), 0o600); err != nil {
-			t.Skip(err) // a file system of UTF-8 names
+			t.Skip(err) // a file system with UTF-8 names
 		}
 		for _, known := range []string{"", "./" + name, "x/..//" + name} {
 			var offsets event.Offsets
@@ -174,8 +173,7 @@ func TestSourceName(t *testing.T) {
 	}
 }
 
-// A file that was replaced by a longer one is not gone on with: it does not begin with what was
-// learned.
+// A file that was replaced by a longer one is not continued, because it does not begin with the learned records.
 func TestReplacedFile(t *testing.T) {
 	for _, test := range []struct {
 		name, first, grown, other string

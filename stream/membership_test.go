@@ -20,12 +20,12 @@ import (
 
 const shortSession = 100 * time.Millisecond
 
-// startGroupBroker starts a broker that takes short sessions, with a topic t.
+// startGroupBroker starts a broker that accepts short sessions, with a topic t.
 func startGroupBroker(t *testing.T, partitions int32) *Embedded {
 	return startCluster(t, 1, partitions, kfake.GroupMinSessionTimeout(shortSession))
 }
 
-// memberConfig is that of members whose silence is noticed soon.
+// memberConfig returns the settings of members whose silence is detected soon.
 func memberConfig(t testing.TB, b *Embedded, edit func(*MembershipConfig)) MembershipConfig {
 	c := DefaultMembershipConfig()
 	c.Brokers, c.Group, c.Topics, c.Log = b.Brokers(), "g", []string{"t"}, testLog(t)
@@ -45,7 +45,7 @@ func newMembership(t testing.TB, c MembershipConfig) *Membership {
 	return m
 }
 
-// testGroup runs members, each in a goroutine, and knows what they hold.
+// testGroup runs members, each in a goroutine, and knows their partitions.
 type testGroup struct {
 	t    testing.TB
 	b    *Embedded
@@ -53,8 +53,8 @@ type testGroup struct {
 
 	mu     sync.Mutex
 	holds  map[string]*Generation
-	rounds map[string]int // generations that each has had
-	lost   int            // those that ended with ErrSession
+	rounds map[string]int // number of generations of each member
+	lost   int            // number of those that ended with ErrSession
 	stops  map[string]func()
 }
 
@@ -72,7 +72,7 @@ func newTestGroup(t testing.TB, b *Embedded, edit func(*MembershipConfig)) *test
 	return g
 }
 
-// join starts a member of a name, which is that of the static one if static is set.
+// join starts a member with a name. If static is set, it is the name of a static member.
 func (g *testGroup) join(name string, static bool) {
 	c := memberConfig(g.t, g.b, g.edit)
 	if static {
@@ -128,8 +128,8 @@ func (g *testGroup) leave(name string) {
 	stop()
 }
 
-// settle waits until the members hold all partitions, each once, in one generation, and
-// returns who holds how many: "a:2 b:1".
+// settle waits until the members have all partitions, each once, in one generation. It returns the number of partitions
+// of each: "a:2 b:1".
 func (g *testGroup) settle(members, partitions int) string {
 	g.t.Helper()
 	said := ""
@@ -221,8 +221,7 @@ func TestMembersJoinAndLeave(t *testing.T) {
 	}
 }
 
-// A member whose heartbeats are not answered stops by its own clock, and the group goes
-// on when they are again.
+// A member whose heartbeats get no response stops by its own clock, and the group continues when they do.
 func TestMemberStopsByItsOwnClock(t *testing.T) {
 	noLeaks(t)
 	var n network
@@ -253,8 +252,7 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 	}
 }
 
-// Connections that break do not cost a member its place, and do not keep members from
-// coming and going.
+// Broken connections do not remove a member from the group, and do not prevent members from joining and leaving.
 func TestMembersWithBrokenConnections(t *testing.T) {
 	noLeaks(t)
 	var n network
@@ -288,9 +286,8 @@ func TestMembersWithBrokenConnections(t *testing.T) {
 	}
 }
 
-// A heartbeat whose connection breaks is sent again at once, in an eighth of the time
-// between heartbeats: after nine in a row that broke the member still has its place, where
-// nine of the usual times are more than two sessions.
+// A heartbeat on a broken connection is repeated within an eighth of the interval. After nine broken ones in a row the
+// member is still in the group, although nine intervals are more than two sessions.
 func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	noLeaks(t)
 	b := startGroupBroker(t, 1)
@@ -335,13 +332,13 @@ func TestSilentMember(t *testing.T) {
 	}
 	g := newTestGroup(t, b, edit)
 	g.join("a", false)
-	<-first.Done() // the rebalance, which it never comes to
+	<-first.Done() // the rebalance, in which it does not take part
 	if !errors.Is(first.Err(), ErrRebalance) {
 		t.Error(first.Err())
 	}
 	silent.endGeneration()
 	g.settle(1, 2)
-	// It comes back as a member like any other.
+	// It comes back as an ordinary member.
 	back, err := silent.Next(t.Context())
 	if err != nil || len(back.Partitions) != 1 {
 		t.Errorf("%+v, %v", back, err)
@@ -352,8 +349,7 @@ func TestSilentMember(t *testing.T) {
 	g.settle(1, 2)
 }
 
-// A static member that is back within the session keeps its partitions, and the others
-// notice nothing.
+// A static member that comes back within the session keeps its partitions, and the others notice nothing.
 func TestStaticMember(t *testing.T) {
 	noLeaks(t)
 	g := newTestGroup(t, startGroupBroker(t, 4), nil)
@@ -428,8 +424,8 @@ func TestMembershipRefused(t *testing.T) {
 	}
 }
 
-// What sticky promises, of random claims: every partition once, shares that differ by one
-// at most, as much kept as any even sharing could keep, the same for any order.
+// The promises of sticky, for random claims: every partition once, numbers that differ by at most one, as many kept as
+// any even assignment could keep, and the same result for any order.
 func TestSticky(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -477,7 +473,7 @@ func TestSticky(t *testing.T) {
 		if len(seen) != count || most > least+1 {
 			t.Fatalf("%d of %d partitions are given, %d to %d to each", len(seen), count, least, most)
 		}
-		if honest { // no partition is claimed twice: what can be kept is the sum of what fits
+		if honest { // no partition is claimed twice, so the sum of what fits can be kept
 			var sizes []int
 			for i := range n {
 				has := 0

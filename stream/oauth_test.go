@@ -14,7 +14,7 @@ import (
 	"blankout/internal/event"
 )
 
-// tokens is an authority that gives tokens, and counts them.
+// tokens is an authority that issues and counts tokens.
 type tokens struct {
 	*httptest.Server
 	given   int
@@ -44,7 +44,7 @@ func startTokens(t *testing.T) *tokens {
 	return a
 }
 
-// config is that of a client of the authority.
+// config returns the settings of a client of the authority.
 func (a *tokens) config(t *testing.T) SASLConfig {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
@@ -56,7 +56,7 @@ func (a *tokens) config(t *testing.T) SASLConfig {
 		TokenCAFile: ca, Scopes: []string{"read", "write"}, Extensions: map[string]string{"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}}
 }
 
-// The messages are those of RFC 7628; a token serves until it expires or is refused.
+// The messages are those of RFC 7628. A token is used until it expires or is rejected.
 func TestOAuth(t *testing.T) {
 	noLeaks(t)
 	a := startTokens(t)
@@ -93,7 +93,7 @@ func TestOAuth(t *testing.T) {
 	if done, _, err := session.Next(t.Context(), nil); done || err == nil || !strings.Contains(err.Error(), `the broker refuses the token: {"status":"invalid_token"}`) {
 		t.Errorf("after that: %t, %v", done, err)
 	}
-	a.expires = 1 // less than the margin that is kept
+	a.expires = 1 // less than the safety margin
 	for _, want := range []string{"token-2", "token-3"} {
 		if _, message, err := mechanism.Start(t.Context()); err != nil || string(message) != first(want) {
 			t.Errorf("%q, %v, want %s", message, err, want)

@@ -49,7 +49,7 @@ type parquetEvent struct {
 
 func number(x float64) *float64 { return &x }
 
-// parquetFile writes rows into a file, a row group for each so many.
+// parquetFile writes rows to a file, with row groups of the given size.
 func parquetFile[T any](t testing.TB, rows []T, each int, options ...parquet.WriterOption) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -70,7 +70,7 @@ func parquetFile[T any](t testing.TB, rows []T, each int, options ...parquet.Wri
 	return b.Bytes()
 }
 
-// Rows are lines of JSON: what each kind of column becomes.
+// Rows become lines of JSON, for each kind of column.
 func TestParquetLines(t *testing.T) {
 	at := time.Date(1969, 12, 31, 23, 59, 59, 999_500_000, time.UTC)
 	rows := []parquetEvent{
@@ -123,8 +123,8 @@ func readParquet(t *testing.T, path string, from event.Offsets) (all []event.Exa
 	}
 }
 
-// A Parquet file is read as events: nulls are missing, strings categories, the position is
-// the row, and reading goes on from there. One without the name is known by its first bytes.
+// A Parquet file is read as events: nulls are missing, strings are categories, the position is the row, and reading
+// continues from there. A file with another name is detected by its first bytes.
 func TestParquetFile(t *testing.T) {
 	type ev struct {
 		Label string   `parquet:"label"`
@@ -167,7 +167,7 @@ func TestParquetFile(t *testing.T) {
 	}
 }
 
-// A damaged file, and what cannot be read from its end, is an error that names the place.
+// A damaged file, and one without a seekable end, is an error that names the place.
 func TestParquetDamaged(t *testing.T) {
 	type event struct {
 		Label string  `parquet:"label"`
@@ -211,7 +211,7 @@ func TestParquetDamaged(t *testing.T) {
 	t.Log(n, err)
 }
 
-// Strings are written as encoding/json writes them.
+// Strings are written as in encoding/json.
 func TestParquetText(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"a", "\"", "\\", "\n", "\t", "\x00", "\x1f", "\x7f", "é", "\u2028", "\u2029", "\xff", "\xe2\x80", "\xf0\x9f\x98", "😀", "<&>", "\ufffd"}
@@ -234,8 +234,8 @@ func TestParquetText(t *testing.T) {
 	}
 }
 
-// A page that asks for more than its bytes can hold is refused before memory is taken, by
-// the name of its column; so is one packed by LZ4, by the name of that.
+// A page that requests more memory than its bytes can need is rejected before allocation, with the name of its column.
+// So is one compressed with LZ4, with that name.
 func TestParquetAmplifiers(t *testing.T) {
 	longtest.NotRaced(t)
 	type event struct {
@@ -287,7 +287,7 @@ func TestParquetAmplifiers(t *testing.T) {
 	}
 }
 
-// A page that unpacks to more than its head says is an error, with little memory.
+// A page that is larger when decompressed than its header says is an error, with little memory.
 func TestParquetPageSize(t *testing.T) {
 	const size = 64 << 20
 	for _, codec := range []compress.Codec{&parquet.Gzip, &parquet.Brotli, &parquet.Zstd, &parquet.Snappy} {
@@ -316,8 +316,8 @@ func TestParquetPageSize(t *testing.T) {
 	}
 }
 
-// FuzzParquet reads bytes as a Parquet file: there may be an error, never a panic, and what
-// is read is lines of JSON.
+// FuzzParquet reads arbitrary bytes as a Parquet file: there may be an error, never a panic, and the output is lines of
+// JSON.
 func FuzzParquet(f *testing.F) {
 	at := time.UnixMilli(5)
 	f.Add(parquetFile(f, []parquetEvent{{Label: "yes", X: number(1), At: at, Words: []string{"a", "b"}, Many: []parquetInner{{"x", nil}}, Map: map[string]int64{"k": 1}}, {Label: "no", At: at}}, 1))
@@ -334,8 +334,7 @@ func FuzzParquet(f *testing.F) {
 	})
 }
 
-// A length that is beyond the file is an error before memory is taken for it: so says every
-// place of a file at which one could be.
+// A length beyond the file is an error before memory is allocated, at every position of a file that may hold a length.
 func TestParquetLengths(t *testing.T) {
 	longtest.NotRaced(t)
 	at := time.UnixMilli(5)
@@ -348,12 +347,12 @@ func TestParquetLengths(t *testing.T) {
 	for i := 4; i+5 < len(data); i += step {
 		for shift := range 2 {
 			broken := slices.Clone(data)
-			// 2 GB as a length, and as a signed number, of variable length.
+			// 2 GB as a length, and as a signed number, in variable-length encoding.
 			copy(broken[i+shift:], [][]byte{{0xff, 0xff, 0xff, 0xff, 0x07}, {0xfe, 0xff, 0xff, 0xff, 0x0f}}[i/3%2])
 			runtime.ReadMemStats(&before)
 			p, err := openParquet(bytes.NewReader(broken), int64(len(broken)), 1<<20)
 			if err == nil {
-				_, _ = io.Copy(io.Discard, io.LimitReader(p, 1<<20)) // whether it fails depends on the place
+				_, _ = io.Copy(io.Discard, io.LimitReader(p, 1<<20)) // whether it fails depends on the position
 				p.Close()
 			}
 			if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 64<<20 {
@@ -363,8 +362,7 @@ func TestParquetLengths(t *testing.T) {
 	}
 }
 
-// Labels of a Parquet file that are numbers are classes by their integers, and those that are text by
-// that.
+// Numeric labels of a Parquet file are classes named by their integers, text labels by their text.
 func TestParquetLabels(t *testing.T) {
 	read := func(data []byte) []string {
 		path := filepath.Join(t.TempDir(), "labels.parquet")

@@ -32,7 +32,7 @@ func newProducer(t *testing.T, b *Embedded, edit func(*ProducerConfig)) *Produce
 	return p
 }
 
-// TestOtherClients exchanges records with franz-go, in every codec, both ways.
+// TestOtherClients exchanges records with franz-go, with every codec, in both directions.
 func TestOtherClients(t *testing.T) {
 	codecs := map[string]kgo.CompressionCodec{"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(),
 		"snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()}
@@ -82,8 +82,8 @@ func TestOtherClients(t *testing.T) {
 	}
 }
 
-// TestLostAcknowledgement stores batches without answering: the producer sends
-// them again and the broker knows them already.
+// TestLostAcknowledgement stores batches without a response. The producer sends them again and the broker recognizes
+// them.
 func TestLostAcknowledgement(t *testing.T) {
 	var n network
 	b := startCluster(t, 1, 1, kfake.ListenFn(n.listen))
@@ -94,7 +94,7 @@ func TestLostAcknowledgement(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		n.hang.Lock() // what is sent arrives, the answer does not leave
+		n.hang.Lock() // requests arrive, responses do not leave
 		time.AfterFunc(150*time.Millisecond, n.hang.Unlock)
 		if err := p.Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -140,8 +140,8 @@ func TestProducerKeepsWhatFailed(t *testing.T) {
 	}
 }
 
-// A batch that its topic does not take for its size goes in parts; a single record
-// is made smaller, or it is an error that the producer keeps it for.
+// A batch that is too large for its topic is split. A single record is made smaller, or is an error and stays in the
+// producer.
 func TestMessageTooLarge(t *testing.T) {
 	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "1000"}))
 	p := newProducer(t, b, nil)
@@ -151,7 +151,7 @@ func TestMessageTooLarge(t *testing.T) {
 		if err := p.Write(t.Context(), Message{Value: []byte(want[i]), Time: int64(1000 + i), Headers: []Header{{"h", []byte{byte(i)}}}}); err != nil {
 			t.Fatal(err)
 		}
-		if i == 200 { // what follows goes in batches that are known to fit
+		if i == 200 { // later records are in batches that are known to fit
 			if err := p.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +175,7 @@ func TestMessageTooLarge(t *testing.T) {
 	}
 }
 
-// A batch that is taken apart gives the records that were put in.
+// A batch that is split gives its original records.
 func TestBatchMessages(t *testing.T) {
 	var w batchWriter
 	want := []Message{
@@ -244,8 +244,7 @@ func TestProducerErrors(t *testing.T) {
 	p.Close()
 }
 
-// A producer goes on in a topic that is created anew, whose log knows nothing of
-// what it has written.
+// A producer continues in a recreated topic, whose log knows nothing about its earlier records.
 func TestProducerOfRecreatedTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	c := DefaultProducerConfig()
@@ -282,7 +281,7 @@ func TestProducerOfRecreatedTopic(t *testing.T) {
 	}
 }
 
-// A broker that goes away while it is asked for a topic's id is asked again.
+// If a broker stops during the request for a topic ID, the request is repeated.
 func TestTopicIDAgain(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	c := DefaultProducerConfig()

@@ -18,13 +18,13 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// testRecord is a record at an offset, relative to its batch's base.
+// testRecord is a record at an offset, relative to the base of its batch.
 type testRecord struct {
 	delta      int32
 	key, value string // "" is null
 }
 
-// makeBatch builds the bytes of a batch [o.base, o.base+last+1).
+// makeBatch returns the bytes of a batch with the offsets [o.base, o.base+last+1).
 func makeBatch(t testing.TB, o batchOrigin, last int32, records ...testRecord) []byte {
 	t.Helper()
 	var w batchWriter
@@ -46,7 +46,7 @@ func makeBatch(t testing.TB, o batchOrigin, last int32, records ...testRecord) [
 	return b
 }
 
-// sealed sets the checksum of a batch that has been tampered with.
+// sealed sets the checksum of a modified batch.
 func sealed(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[batchCRC:], castagnoli))
 	return b
@@ -87,7 +87,7 @@ func TestParseBatchErrors(t *testing.T) {
 	tests := []struct {
 		name string
 		edit func(b []byte) []byte
-		want string // "" is errPartialBatch
+		want string // "" means errPartialBatch
 	}{
 		{"a flipped bit", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, "checksum"},
 		{"a flipped bit in the header", func(b []byte) []byte { b[58] ^= 1; return b }, "checksum"},
@@ -141,7 +141,7 @@ func TestUnpack(t *testing.T) {
 	for codec := int8(1); codec <= 4; codec++ {
 		for _, data := range [][]byte{{}, []byte("short"), long} {
 			if len(data) == 0 && codec == 2 {
-				continue // kafka-go writes nothing at all
+				continue // kafka-go writes nothing
 			}
 			got, err := u.unpack(codec, pack(t, codec, data))
 			if err != nil || !bytes.Equal(got, data) {
@@ -175,8 +175,8 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// readResponse takes a response's records through scan and read, as a Consumer
-// at offset next does, and checks what holds for any bytes.
+// readResponse passes the records of a response through scan and read, like a Consumer at offset next, and checks what
+// holds for any bytes.
 func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTransaction) ([]got, error) {
 	config := DefaultConsumerConfig()
 	d := &textDecoder{}
@@ -234,7 +234,7 @@ func TestReadDamagedRecords(t *testing.T) {
 	tests := []struct {
 		name   string
 		bytes  []byte
-		want   string // offset:value, or the reason of the refusal
+		want   string // offset:value, or the reason of the rejection
 		detail string
 	}{
 		{"good", batch(), "10:a 11:b 13:d", ""},
@@ -247,7 +247,7 @@ func TestReadDamagedRecords(t *testing.T) {
 			b := batch()
 			b[60]++
 			return sealed(b)
-		}(), "10:a 11:b 13:d", ""}, // no offset left for the one that is missing
+		}(), "10:a 11:b 13:d", ""}, // no offset left for the missing one
 		{"offset beyond the batch", func() []byte {
 			b := batch()
 			b[26] = 2
@@ -297,8 +297,8 @@ func TestReadDamagedRecords(t *testing.T) {
 	}
 }
 
-// FuzzResponse feeds bytes as the records of a fetch response. seal repairs the
-// checksums, so that the bytes behind them are looked at.
+// FuzzResponse uses arbitrary bytes as the records of a fetch response. With seal it repairs the checksums, so that the
+// bytes after them are used.
 func FuzzResponse(f *testing.F) {
 	for codec := range int16(5) {
 		b := makeBatch(f, batchOrigin{base: 7, producer: 3, attributes: codec | flagTransactional}, 4, testRecord{0, "k", "v"}, testRecord{4, "", "w"})
@@ -334,10 +334,10 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// The time of a record is what the producer said, or, where the batch is marked so,
-// that of the broker's append, which the batch has as its latest.
+// The time of a record is that of the producer or, if the batch is marked so, that of the broker's append, which is the
+// batch's greatest timestamp.
 func TestAppendTime(t *testing.T) {
-	const appended = 1 << 3 // as Kafka's protocol has it: bit 3 is the timestamp's type
+	const appended = 1 << 3 // bit 3 is the type of the timestamp in Kafka's protocol
 	for attributes, want := range map[int16][]int64{0: {1000, 1001}, appended: {7777, 7777}, flagTransactional: {1000, 1001}} {
 		b := makeBatch(t, batchOrigin{base: 5, attributes: attributes, producer: -1}, 1, testRecord{0, "", "a"}, testRecord{1, "", "b"})
 		binary.BigEndian.PutUint64(b[35:], 7777)

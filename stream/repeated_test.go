@@ -12,9 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// keyed returns n messages whose keys come again now and then, some of them exactly
-// at the edge of the window or one beyond it, and which of them the window
-// finds, the obvious way.
+// keyed returns n messages whose keys repeat sometimes, some of them exactly at the edge of the window or one beyond.
+// It also returns which of them are repeated within the window, computed in the obvious way.
 func keyed(n int, window int64) (messages []Message, repeats []int64) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range n {
@@ -38,8 +37,7 @@ func keyed(n int, window int64) (messages []Message, repeats []int64) {
 	return messages, repeats
 }
 
-// Which events are repeated does not depend on where a Consumer starts, nor on
-// whether it went back.
+// Which events are repeated does not depend on where a Consumer starts, or whether it went back.
 func TestRepeated(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	const n, window = 2000, 300
@@ -88,11 +86,11 @@ func TestRepeated(t *testing.T) {
 		}
 		c.Close()
 	}
-	// Without the option every record is handed out.
+	// Without the option every record is returned.
 	if got := consume(t, b, "t", nil, nil).all(); len(got) != n {
 		t.Errorf("%d records", len(got))
 	}
-	// What the log no longer holds of the window is not missed.
+	// The part of the window that is no longer in the log is not needed.
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
 	if err != nil {
 		t.Fatal(err)
@@ -111,8 +109,7 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// An event whose key came the whole window before is a repetition, one offset
-// farther it is not.
+// An event whose key appeared exactly one window earlier is repeated. One offset farther it is not.
 func TestRepeatedAtTheEdge(t *testing.T) {
 	for _, window := range []int64{3, 1000, 5000} {
 		r := repeated{window: window}
@@ -133,7 +130,7 @@ func TestRepeatedAtTheEdge(t *testing.T) {
 	}
 }
 
-// The window bounds the memory.
+// The window limits the memory.
 func TestRepeatedMemory(t *testing.T) {
 	r := repeated{window: 1000}
 	for i := range int64(100_000) {

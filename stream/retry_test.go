@@ -11,8 +11,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// A call that ends because the program is told to stop is no failure: nothing is
-// logged. One that fails is.
+// A call that ends because the program is stopped is not a failure and is not logged. A failing call is.
 func TestStopIsNotLogged(t *testing.T) {
 	var log bytes.Buffer
 	k := &cluster{log: slog.New(slog.NewTextHandler(&log, nil)), transport: &kafka.Transport{}}

@@ -83,7 +83,7 @@ func count(from, n int) (out []float64) {
 
 func at(next int64) event.Offsets { return event.Offsets{{Topic: Topic, Next: next}} }
 
-// What was appended is read in order, from any position, also after the log was opened again, over many segments.
+// What was appended is read in order, from any position, also after reopening the log, over many segments.
 func TestLog(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Segment: 2000}
@@ -133,7 +133,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// A log that ends anywhere loses no event that was acknowledged before, and none of a request without the others.
+// A log that ends anywhere has lost no acknowledged event, and has all events of a request or none.
 func TestTornTail(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
@@ -186,7 +186,7 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// What was torn does not come back behind what is written in its place.
+// An incomplete write does not reappear after what is written in its place.
 func TestTornMiddle(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
@@ -220,7 +220,7 @@ func TestTornMiddle(t *testing.T) {
 	}
 }
 
-// Damage in a segment that is not the last is an error that names its file.
+// Damage in a segment other than the last is an error that names its file.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Segment: 200})
@@ -261,7 +261,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A request that is made again is not kept again: at once, later, after a restart, and when its segment is gone.
+// A repeated request is not stored again: at once, later, after a restart, and when its segment is gone.
 func TestKeys(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Segment: 300})
@@ -305,7 +305,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// faulty is a file that fails when it is told to.
+// faulty is a file that fails on request.
 type faulty struct {
 	segmentFile
 	write, sync *error
@@ -313,7 +313,7 @@ type faulty struct {
 
 func (f faulty) WriteAt(p []byte, at int64) (int, error) {
 	if *f.write != nil {
-		_, _ = f.segmentFile.WriteAt(p, at) // all of it may be there all the same
+		_, _ = f.segmentFile.WriteAt(p, at) // all of it may have been written all the same
 		return len(p) / 2, *f.write
 	}
 	return f.segmentFile.WriteAt(p, at)
@@ -326,7 +326,8 @@ func (f faulty) Sync() error {
 	return f.segmentFile.Sync()
 }
 
-// A full disk refuses requests and takes them when there is room; after a failed sync none is taken, and learning ends.
+// A full disk rejects requests and accepts them once there is space. After a failed sync none is accepted, and learning
+// ends.
 func TestFailingDisk(t *testing.T) {
 	dir := t.TempDir()
 	var write, sync error
@@ -375,7 +376,7 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// What waits to be learned is bounded, and so is who may open a log.
+// The unread bytes are limited, and only one process can open a log.
 func TestBounds(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Most: 1000})
@@ -439,7 +440,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// Events over HTTP go to a topic, each request to one partition, and a request that is made again once.
+// Events over HTTP go to a topic, each request to one partition, and a repeated request only once.
 func TestTopicAcceptor(t *testing.T) {
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}})
 	if err != nil {
@@ -481,7 +482,7 @@ func TestTopicAcceptor(t *testing.T) {
 	}
 }
 
-// An event is refused by the Schema that the acceptor is given: one more class than that has room for.
+// An event is rejected if the acceptor's Schema has no room for its class.
 func TestAcceptorSchema(t *testing.T) {
 	config := record.DefaultConfig()
 	s := config.Schema()
@@ -499,7 +500,7 @@ func TestAcceptorSchema(t *testing.T) {
 	}
 }
 
-// Without a header the ids of its events name a request.
+// Without a header the IDs of its events identify a request.
 func TestIDs(t *testing.T) {
 	config := record.DefaultConfig()
 	config.ID = "id"

@@ -82,7 +82,7 @@ func BenchmarkJoin(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil { // else the store has removed it meanwhile
+		if info, err := entry.Info(); err == nil { // otherwise the store has removed it meanwhile
 			disk += info.Size()
 		}
 	}

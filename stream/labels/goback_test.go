@@ -12,7 +12,8 @@ import (
 	"blankout/stream/record"
 )
 
-// pastJoin is a join at a checkpoint of which n events waited and timed out, that has gone on with more further ones.
+// pastJoin returns a join at a checkpoint after n events that waited and timed out, and which has then continued with
+// more events.
 func pastJoin(t *testing.T, n, more int) (directory string, state State) {
 	t.Helper()
 	directory = t.TempDir()
@@ -53,7 +54,7 @@ func meet(t *testing.T, j *Join, id string, at int64) {
 	}
 }
 
-// timedOut returns how many events time out by then.
+// timedOut returns the number of events that time out by then.
 func timedOut(t *testing.T, j *Join, at int64) (n int) {
 	t.Helper()
 	for j.Advance("events", 0, &event.Example{Arrival: at}); ; n++ {
@@ -67,7 +68,7 @@ func timedOut(t *testing.T, j *Join, at int64) (n int) {
 	}
 }
 
-// After a restart at which nothing waits any more, events that come time out as others do.
+// After a restart without waiting events, new events time out as usual.
 func TestTimesOutAfterRestart(t *testing.T) {
 	for _, n := range []int{0, 1, 40} {
 		directory, state := pastJoin(t, n, 0)
@@ -87,8 +88,8 @@ func TestTimesOutAfterRestart(t *testing.T) {
 	}
 }
 
-// What a restart cuts off the log is brought to the disk with the next checkpoint, though nothing has come since: else a
-// crash could bring it back.
+// What a restart removes from the log is synced with the next checkpoint, even if nothing has arrived since. Otherwise
+// a crash could bring it back.
 func TestCutIsSynced(t *testing.T) {
 	directory, state := pastJoin(t, 10, 3)
 	j, err := Open(testConfig(200), directory, state)
@@ -106,7 +107,7 @@ func TestCutIsSynced(t *testing.T) {
 	}
 }
 
-// The only record of a partition that was added, far ahead of all clocks, counts as having come with what was passed on
+// The only record of an added partition, far ahead of all clocks, counts as having arrived with what was passed on
 // before: no event has a time before all times.
 func TestFirstRecordOutOfLine(t *testing.T) {
 	schema := record.DefaultConfig().Schema()

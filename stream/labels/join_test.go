@@ -15,7 +15,7 @@ import (
 	"blankout/stream/record"
 )
 
-// told is what a test learns: in this order.
+// told is what a test learns, in order.
 type told struct {
 	ID        string
 	X         float64 // of the event, as it was
@@ -30,18 +30,18 @@ type arrived struct {
 	label     bool
 	partition int32
 	offset    int64
-	time      int64 // as it says
+	time      int64 // as stated by the record
 	id        string
 	x         float64
 	class     int
 }
 
-// counted is what of Counts the slow join counts.
+// counted holds the part of Counts that the slow join counts.
 type counted struct {
 	Pending, Matched, TimedOut, RepeatedEvents, Early, Corrected, Repeated, Late, Unmatched uint64
 }
 
-// slowJoin sorts everything, keeps it all in maps, and looks through it all each time.
+// slowJoin sorts everything, keeps it in maps, and searches all of it each time.
 func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []told, c counted) {
 	records = slices.Clone(records)
 	clocks := map[[2]int64]int64{}
@@ -213,7 +213,7 @@ func testLanes(t *testing.T, schema *event.Schema, records []arrived, offsets ev
 	return lanes
 }
 
-// joined is a run of the join over records.
+// joined is a run of the join on records.
 type joined struct {
 	schema  *event.Schema
 	join    *Join
@@ -221,7 +221,7 @@ type joined struct {
 	out     []told
 }
 
-// go on until stop returns true after a record.
+// run continues until stop returns true after a record.
 func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func() bool) {
 	t.Helper()
 	if err := j.try(t, records, size, stop); err != nil {
@@ -229,7 +229,7 @@ func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func
 	}
 }
 
-// try is run, and returns what the Join fails with.
+// try is run that returns the error of the Join.
 func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func() bool) error {
 	t.Helper()
 	m := NewMerge(j.schema, testLanes(t, j.schema, records, j.offsets, size), j.join)
@@ -303,8 +303,8 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 
 func testScore(n int) float64 { return float64(n) / 3 }
 
-// someRecords draws events, and labels at random delays: some before their event, some too
-// late, some twice, some never, some of no event.
+// someRecords draws events, and labels with random delays: some before their event, some too late, some repeated, some
+// missing, some without an event.
 func someRecords(r *rand.Rand, n int) (records []arrived) {
 	var offsets [2][3]int64
 	add := func(a arrived) {
@@ -360,7 +360,7 @@ func testConfig(wait int64) Config {
 	return c
 }
 
-// The join says what a slow one says that sorts everything first, in the same order.
+// The join gives the same results as a slow one that sorts everything first, in the same order.
 func TestJoinIsTheSlowOne(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -392,8 +392,8 @@ func compare(t *testing.T, what string, j *joined, want []told, counts counted) 
 	}
 }
 
-// A run that is killed at any record, and goes on from an earlier checkpoint with what is
-// on disk by then, ends in the same state and has told the same.
+// A run that is killed at any record, and continues from an earlier checkpoint with what is on disk by then, ends in
+// the same state with the same results.
 func TestJoinAfterKills(t *testing.T) {
 	const wait = 150
 	for seed := range uint64(3) {

@@ -18,12 +18,11 @@ import (
 	"blankout/stream/record"
 )
 
-// slowJoined is what a Joined must return, by looking at everything: the events in order,
-// each with the last label of its id that came while it waited or, of those that came
-// before it, that no event had taken.
+// slowJoined computes the result of a Joined by looking at everything: the events in order, each with the last label of
+// its ID that arrived while it waited or, among those that arrived earlier, that no event had taken.
 func slowJoined(records []arrived, wait int64) []told {
 	learned, _ := slowJoin(records, wait, func(int) float64 { return 0 })
-	last := map[[2]string]told{} // what was learned last of an event counts
+	last := map[[2]string]told{} // the last label learned for an event counts
 	for _, l := range learned {
 		last[[2]string{l.ID, fmt.Sprint(l.X)}] = l
 	}
@@ -52,7 +51,7 @@ func slowJoined(records []arrived, wait int64) []told {
 	})
 	var out []told
 	for _, e := range events {
-		if l, ok := last[[2]string{e.id, fmt.Sprint(e.x)}]; ok { // else repeated, or pending
+		if l, ok := last[[2]string{e.id, fmt.Sprint(e.x)}]; ok { // otherwise repeated or pending
 			l.Score = 0
 			out = append(out, l)
 		}
@@ -132,8 +131,8 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 	}
 }
 
-// What is forgotten is not learned, is counted, and is in no file any more, nor does a
-// start from an older checkpoint bring it back.
+// A forgotten event is not learned, is counted, and is in no file any more. A start from an older checkpoint does not
+// bring it back.
 func TestForget(t *testing.T) {
 	directory := t.TempDir()
 	c := testConfig(1000)

@@ -14,7 +14,7 @@ import (
 	"blankout/stream/record"
 )
 
-// slow is a partition whose records come when they are sent.
+// slow is a partition whose records arrive when they are sent.
 type slow struct {
 	memory
 	sent chan []arrived
@@ -35,8 +35,8 @@ func (s *slow) next(ctx context.Context, b *event.Batch) error {
 	return s.memory.next(ctx, b)
 }
 
-// A silent partition is waited for, for Config.Idle; then the others go on without it. What
-// it has in the end counts as having come no earlier than what was passed on meanwhile.
+// A silent partition delays the others for Config.Idle, and then they continue without it. Its later records count as
+// no earlier than what was passed on meanwhile.
 func TestMergePassesOverSilence(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	c := record.DefaultConfig()
@@ -69,7 +69,7 @@ func TestMergePassesOverSilence(t *testing.T) {
 	}
 	var b event.Batch
 
-	m, join, lanes := open(0) // waits for ever
+	m, join, lanes := open(0) // waits forever
 	lanes[0].sent <- []arrived{ev(0, 10)}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -103,8 +103,8 @@ func TestMergePassesOverSilence(t *testing.T) {
 	}
 }
 
-// A partition that was added is late if its first record goes before one that was passed
-// on; of equal times the order of the partitions says that.
+// An added partition is late if its first record comes before one that was passed on. At equal times the order of the
+// partitions decides.
 func TestMergeCountsLatePartitions(t *testing.T) {
 	for _, c := range []struct {
 		partition int32
@@ -112,7 +112,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 		time      int64
 		late      bool
 	}{
-		{1, false, 9, true}, {1, false, 10, true}, {1, false, 11, false}, // all events go before labels of their time
+		{1, false, 9, true}, {1, false, 10, true}, {1, false, 11, false}, // all events come before labels of their time
 		{1, true, 9, true}, {1, true, 10, false}, {0, true, 10, true},
 	} {
 		schema := record.DefaultConfig().Schema()
@@ -163,7 +163,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 	}
 }
 
-// What cannot be joined is refused, and says why.
+// What cannot be joined is rejected with the reason.
 func TestMergeRefuses(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	join, err := Open(testConfig(1000), t.TempDir(), State{})
@@ -200,7 +200,7 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// A store that is not the one of a checkpoint is told apart from it.
+// A store that does not belong to a checkpoint is detected.
 func TestOpenForeignStore(t *testing.T) {
 	c := testConfig(1000)
 	directory := t.TempDir()
@@ -273,7 +273,7 @@ func TestOpenForeignStore(t *testing.T) {
 	}
 }
 
-// Beyond max_pending the oldest event goes, as if its wait were over.
+// Beyond max_pending the oldest event is removed, as if its wait were over.
 func TestMaxPending(t *testing.T) {
 	c := testConfig(1000)
 	c.MaxPending = 2
@@ -307,8 +307,7 @@ func TestMaxPending(t *testing.T) {
 	}
 }
 
-// A lane ends before the record that it is told, whether or not a batch ends there, and
-// where it begins there it has none.
+// A lane ends before the given record, whether or not a batch ends there. If it also begins there, it has no records.
 func TestLaneEnds(t *testing.T) {
 	for _, from := range []int64{0, 3, 7, 9} {
 		for at := range int64(12) {
@@ -343,8 +342,8 @@ func TestLaneEnds(t *testing.T) {
 	}
 }
 
-// A label that is a number waits for its event and is kept over a restart: the same number
-// again says nothing new, another one corrects it.
+// A numeric label waits for its event and survives a restart. The same number again has no effect, another one is a
+// correction.
 func TestNumberLabels(t *testing.T) {
 	c, directory := testConfig(1000), t.TempDir()
 	c.TimeoutLabel = "2.5"

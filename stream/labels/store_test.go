@@ -19,12 +19,11 @@ import (
 	"blankout/internal/longtest"
 )
 
-// oneRun is a join that was stopped at a checkpoint: its directory, its state and how it
-// went on from there.
+// oneRun is a join that was stopped at a checkpoint: its directory, its state and how it continued.
 type oneRun struct {
 	directory string
 	state     State
-	at        *joined // as the checkpoint has it
+	at        *joined // as in the checkpoint
 	records   []arrived
 	out       []told
 	end       State
@@ -56,7 +55,7 @@ func newRun(t *testing.T, n, most int) *oneRun {
 	return run
 }
 
-// goOn goes on from the checkpoint with the files of a directory, copied.
+// goOn continues from the checkpoint with a copy of a directory.
 func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, err error) {
 	t.Helper()
 	copied := t.TempDir()
@@ -72,8 +71,8 @@ func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, 
 	return j.out, join.State(), errors.Join(err, join.Close())
 }
 
-// A byte that is changed, and a file that is cut short or gone, is found out or changes
-// nothing, and the error names the file or the directory.
+// A changed byte, and a truncated or missing file, is detected or has no effect. The error names the file or the
+// directory.
 func TestDamagedStore(t *testing.T) {
 	longtest.NotRaced(t)
 	run := newRun(t, 60, 9)
@@ -135,13 +134,12 @@ func TestDamagedStore(t *testing.T) {
 		}
 		check("all", name, func([]byte) []byte { return nil })
 	}
-	if found < tried/3 { // much waits no longer, and is not read
+	if found < tried/3 { // many events no longer wait and are not read
 		t.Errorf("%d of %d changed bits were found out", found, tried)
 	}
 }
 
-// A file that cannot be written loses nothing: once it can be, all goes on to the same
-// state.
+// A file that cannot be written loses nothing: once it can be, the run reaches the same state.
 func TestStoreThatCannotWrite(t *testing.T) {
 	run := newRun(t, 60, 9)
 	directory := t.TempDir()
@@ -169,7 +167,7 @@ func TestStoreThatCannotWrite(t *testing.T) {
 		if g.heads == nil || len(g.headsOut) == 0 {
 			return false
 		}
-		was := g.heads // the real file, opened so that it cannot be written
+		was := g.heads // the real file, opened read-only
 		if g.heads, err = os.Open(was.Name()); err != nil {
 			t.Fatal(err)
 		}
@@ -194,8 +192,8 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	}
 }
 
-// Files that are removed while they are in use are made again by the next checkpoint, from which a
-// restart goes on as if nothing had happened.
+// Files that are removed during use are recreated by the next checkpoint, from which a restart continues as if nothing
+// had happened.
 func TestRemovedStore(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed")
@@ -256,7 +254,7 @@ func removeAll(directory, pattern string) error {
 	return err
 }
 
-// A file that stands where one was removed is another's: the checkpoint fails, and says so.
+// If another file stands in place of a removed one, the checkpoint fails and says so.
 func TestReplacedStore(t *testing.T) {
 	for _, name := range []string{"lock", "0000000000000000.heads"} {
 		directory := t.TempDir()
@@ -281,8 +279,7 @@ func TestReplacedStore(t *testing.T) {
 	}
 }
 
-// Where the disk could not say what is on it, nothing is written any more: only a restart
-// shows.
+// If it is unknown what is on disk, nothing is written any more: only a restart shows.
 func TestStoreThatCannotSync(t *testing.T) {
 	j := newJoined(t, testConfig(200), t.TempDir()).join
 	event := func(id string) {
@@ -307,20 +304,20 @@ func TestStoreThatCannotSync(t *testing.T) {
 	}
 }
 
-// Many ids, let go after a while, are all found and keep the table small.
+// Many IDs, removed after a while, are all found and keep the table small.
 func TestIndex(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	var x index
 	numbers := map[id]uint64{}
 	ids := make([]id, 0, 60_000)
 	const window = 2000
-	first := uint64(1<<32 - 20_000) // the low bits of the numbers begin anew on the way
+	first := uint64(1<<32 - 20_000) // the low bits of the numbers wrap around
 	for number := first; number < first+60_000; number++ {
 		low := max(first, number-min(number, window))
 		of := hash(fmt.Appendf(nil, "%d", number))
 		if n := len(ids); n > 0 && r.IntN(3) == 0 {
 			of = ids[max(0, n-1-r.IntN(500))]
-		} else if r.IntN(50) == 0 && n > 0 { // another id of the same bits
+		} else if r.IntN(50) == 0 && n > 0 { // another ID with the same bits
 			copy(of[:4], ids[n-1][:4])
 		}
 		ids = append(ids, of)
@@ -342,7 +339,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// Labels that come before their event are bounded by max_pending too; the oldest go first.
+// Labels that arrive before their event are limited by max_pending too. The oldest are removed first.
 func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 	c := testConfig(1_000_000)
 	c.MaxPending = 100
@@ -378,7 +375,7 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 	}
 }
 
-// What is kept of ids whose wait is over does not grow for ever, on disk or in memory.
+// The data kept for IDs whose wait is over does not grow forever, on disk or in memory.
 func TestStoreStaysSmall(t *testing.T) {
 	directory := t.TempDir()
 	j, err := Open(testConfig(1000), directory, State{})
@@ -434,8 +431,8 @@ func TestStoreStaysSmall(t *testing.T) {
 	}
 }
 
-// The sum over what waits differs where anything of the records does, so that another log is
-// told from the one of a checkpoint.
+// Any difference in the records changes the sum over what waits, so that another log is distinguished from that of a
+// checkpoint.
 func TestSumCoversEverything(t *testing.T) {
 	type told struct {
 		id               string

@@ -12,8 +12,8 @@ import (
 	"blankout/stream/record"
 )
 
-// steady draws n events, one a second in each of three partitions in turn, whose labels
-// come after delays of up to most.
+// steady draws n events, one a second in each of three partitions in turn, whose labels arrive after delays of up to
+// most.
 func steady(r *rand.Rand, n int, most time.Duration) (events, labels []arrived) {
 	for i := range n {
 		at := 1_700_000_000_000 + int64(i)*1000
@@ -25,7 +25,7 @@ func steady(r *rand.Rand, n int, most time.Duration) (events, labels []arrived) 
 	return events, labels
 }
 
-// spread puts records into three partitions, in order.
+// spread distributes records over three partitions, in order.
 func spread(r *rand.Rand, logs ...[]arrived) (records []arrived) {
 	for _, log := range logs {
 		var next [3]int64
@@ -47,8 +47,7 @@ func matchedOf(t *testing.T, records []arrived, wait time.Duration, size func() 
 	return j.join.Counts()
 }
 
-// One record whose time is far ahead costs at most one match, wherever it is, and is
-// counted.
+// One record with a time far ahead costs at most one match, wherever it is, and is counted.
 func TestOneOddTime(t *testing.T) {
 	longtest.NotRaced(t)
 	const n, wait = 20_000, 30 * time.Minute
@@ -76,8 +75,7 @@ func TestOneOddTime(t *testing.T) {
 	}
 }
 
-// Random odd times, ahead and behind, cost no more matches than there are of them, however
-// the logs come in batches.
+// Random wrong times, ahead and behind, cost at most as many matches as there are of them, for any batches of the logs.
 func TestOddTimes(t *testing.T) {
 	for seed := range uint64(12) {
 		const n, wait = 3000, time.Hour
@@ -99,7 +97,7 @@ func TestOddTimes(t *testing.T) {
 	}
 }
 
-// A clock that is put forward for good is followed at once, and so is a log after a gap.
+// A clock that is set forward permanently is followed at once, and so is a log after a gap.
 func TestClockPutForward(t *testing.T) {
 	const n, wait = 2000, 30 * time.Minute
 	r := rand.New(rand.NewPCG(3, 3))
@@ -116,7 +114,7 @@ func TestClockPutForward(t *testing.T) {
 	defer j.join.Close()
 	j.run(t, spread(r, events, labels), func() int { return 20 }, nil)
 	c := j.join.Counts()
-	spanning := 0 // events whose label comes after the gap
+	spanning := 0 // events whose label arrives after the gap
 	for _, l := range labels {
 		var at int
 		fmt.Sscanf(l.id, "id%d", &at)
@@ -132,8 +130,7 @@ func TestClockPutForward(t *testing.T) {
 	}
 }
 
-// A partition that has nothing behind a record far ahead is believed, after Config.Idle,
-// up to the wall clock.
+// A partition with nothing after a record far ahead is accepted, after Config.Idle, up to the wall clock.
 func TestOddTimeOfTheLastRecord(t *testing.T) {
 	now := time.Now().UnixMilli()
 	for _, c := range []struct {
@@ -175,8 +172,7 @@ func TestOddTimeOfTheLastRecord(t *testing.T) {
 	}
 }
 
-// Nine records that contradict one, or eight that agree with it, are enough, without a wait
-// for more.
+// Nine records that contradict one, or eight that agree with it, decide without waiting for more.
 func TestNeighborsThatDecide(t *testing.T) {
 	for _, c := range []struct {
 		behind int

@@ -35,8 +35,8 @@ func apartSchema(bits uint) *event.Schema {
 	return c.Schema()
 }
 
-// No name that comes later has the column of a numeric field, and no such field that of
-// another; a decoder that takes the Schema up goes on alike. Without Apart they share.
+// No later name has the column of a numeric field, and no such field has that of another name. A decoder that continues
+// with the Schema does the same. Without Apart they share columns.
 func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	words := func(n int) string {
@@ -55,7 +55,7 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 		if apart && len(own) != 16 {
 			t.Errorf("16 numbers have %d columns", len(own))
 		}
-		again := apartSchema(8) // as a group's fold adds fields that commits name
+		again := apartSchema(8) // as a group's fold adds fields named in commits
 		again.Apart = apart
 		for _, f := range s.Fields[1:] {
 			f.Column = OwnColumn(again, f.Name, f.Kind)
@@ -83,8 +83,8 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A model that learns no more keeps the columns of names, whatever numbers come; a record
-// that is refused takes none.
+// A model that no longer learns keeps the columns of names, whatever numbers arrive. A rejected record takes no
+// columns.
 func TestColumnsOfAModelStay(t *testing.T) {
 	s := apartSchema(4)
 	before := decodeAll(t, s, `{"x":1}`, `{"text":["a","b","c","d","e","f"]}`)
@@ -112,7 +112,7 @@ func TestColumnsOfAModelStay(t *testing.T) {
 	}
 }
 
-// The names of columns are those of what has them.
+// The names of columns are those of their owners.
 func TestNamesOfColumnsApart(t *testing.T) {
 	s := apartSchema(5)
 	s.Names = event.NewNames(100)

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// benchRecords are one record of every format; the JSON one has 200 bytes.
+// benchRecords holds one record of every format. The JSON one has 200 bytes.
 var benchRecords = map[string]string{
 	"json":     `{"label":1,"age":39,"hours_per_week":40,"capital_gain":2174.5,"workclass":"State-gov","education":"Bachelors","marital":"Never-married","sex":"Male","country":"United-States","night":false,"score":0.73}`,
 	"svmlight": "-1 3:1 11:1 14:0.25 19:1 39:1.5 42:1 55:1 64:1 67:-3.25 73:1 75:1 76:1 80:12 83:1 1024:0.4391 20311:1",
@@ -35,7 +35,7 @@ func benchDecoder(t testing.TB, format string) Decoder {
 	return d
 }
 
-// benchSchemas are those of the JSON record.
+// benchSchemas holds the schemas of the JSON record.
 var benchSchemas = map[string]string{
 	"avro": `{"type":"record","name":"Person","fields":[{"name":"label","type":"int"},{"name":"age","type":"double"},{"name":"hours_per_week","type":"int"},
 		{"name":"capital_gain","type":["null","double"]},{"name":"workclass","type":"string"},{"name":"education","type":"string"},{"name":"marital","type":["null","string"]},
@@ -45,7 +45,7 @@ var benchSchemas = map[string]string{
 	"json-schema": `{}`,
 }
 
-// benchRecord is the record of a format.
+// benchRecord returns the record of a format.
 func benchRecord(t testing.TB, format string) []byte {
 	if text, ok := benchRecords[format]; ok {
 		return []byte(text)
@@ -81,8 +81,8 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
-// BenchmarkDecodeStream decodes events of one shape that all differ, as those of make
-// speed: a benchmark of one record hides what its branches cost.
+// BenchmarkDecodeStream decodes different events of one shape, as in make speed. A benchmark of a single record hides
+// the cost of branch mispredictions.
 func BenchmarkDecodeStream(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	jobs := []string{"private", "state-gov", "self-employed", "federal-gov", "without-pay"}

@@ -166,7 +166,7 @@ func TestDecode(t *testing.T) {
 			{"1\t", `1 a=:1:c`},
 			{"1\t?", `1 -a`},
 		}},
-		{"csv", func(c *Config) { c.Columns = []string{"label", "label.x"} }, []line{ // no label is no feature missing
+		{"csv", func(c *Config) { c.Columns = []string{"label", "label.x"} }, []line{ // a missing label is not a missing feature
 			{`yes,5`, `yes label.x:5:n`},
 			{`,6`, `? label.x:6:n`},
 		}},
@@ -226,7 +226,7 @@ func TestDecodeAllocs(t *testing.T) {
 	}
 }
 
-// number is strconv.ParseFloat to the bit.
+// number gives the same bits as strconv.ParseFloat.
 func TestNumber(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200_000 {
@@ -252,8 +252,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// A decoder that starts anew from the Schema of any moment, as after a crash,
-// gives the same examples and the same Schema as the one that never stopped.
+// A decoder that starts from the Schema of any moment, as after a crash, gives the same examples and the same Schema as
+// one that was not interrupted.
 func TestDecodeRestart(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	names := []string{"a", "b", "c", "a.b", "long name", "d[0]"}
@@ -363,8 +363,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// Two decoders that take turns at one Schema add every field once, and a null is
-// noted of a field that only the other one has met.
+// Two decoders that alternate on one Schema add every field once, and a null marks a field that only the other one has
+// met.
 func TestDecodersShareSchema(t *testing.T) {
 	c := DefaultConfig()
 	s := c.Schema()
@@ -389,8 +389,7 @@ func TestDecodersShareSchema(t *testing.T) {
 	}
 }
 
-// What a record costs is bounded by max_features: empty values that make no features, and columns
-// of a header.
+// The cost of a record is limited by max_features: empty values that make no features, and columns of a header.
 func TestCostOfNothing(t *testing.T) {
 	c := DefaultConfig()
 	c.MaxFeatures = 100
@@ -426,8 +425,8 @@ func TestCostOfNothing(t *testing.T) {
 	}
 }
 
-// A record with more values than there are fields to remember takes memory in proportion to its
-// bytes, however long the names are that its values are joined to.
+// A record with more values than fields can be stored takes memory in proportion to its bytes, however long the joined
+// names are.
 func TestLongRecordsTakeLittle(t *testing.T) {
 	objects := &strings.Builder{}
 	for i := range 90_000 {
@@ -447,7 +446,7 @@ func TestLongRecordsTakeLittle(t *testing.T) {
 		}
 		var e event.Example
 		var before, after runtime.MemStats
-		for range 3 { // the first ones fill what is remembered
+		for range 3 { // the first ones fill the tree
 			runtime.ReadMemStats(&before)
 			d.Decode(context.Background(), Record{Value: []byte(value)}, &e)
 			runtime.ReadMemStats(&after)

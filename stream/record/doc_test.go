@@ -13,7 +13,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// The examples of docs/formats.md come out as they stand there.
+// The examples in docs/formats.md give the documented results.
 func TestDocumentedExamples(t *testing.T) {
 	text, err := os.ReadFile("../../docs/formats.md")
 	if err != nil {

@@ -12,8 +12,7 @@ import (
 	"blankout/internal/event"
 )
 
-// The separator of CSV is found by the columns that are named, and else by the first line; one
-// that was given stays.
+// The separator of CSV is detected by the named columns, or else by the first line. A configured one is used as it is.
 func TestSeparatorIsFound(t *testing.T) {
 	for _, test := range []struct {
 		text    string
@@ -54,7 +53,7 @@ func TestSeparatorIsFound(t *testing.T) {
 	}
 }
 
-// Where the columns are named a first line that holds the same names is a header, in its order.
+// If the columns are named, a first line with the same names is a header, in its order.
 func TestHeaderOfNamedColumns(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.Columns = "csv", []string{"label", "a", "b"}
@@ -70,8 +69,8 @@ func TestHeaderOfNamedColumns(t *testing.T) {
 	}
 }
 
-// A text that is not UTF-8 is named, and what converts it: of UTF-16 the file, of others the
-// record, in every format that has text.
+// A text that is not UTF-8 is reported with a way to convert it: for UTF-16 the file, otherwise the record, in every
+// text format.
 func TestEncodingIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"\xff\xfel\x00a\x00":       "UTF-16LE",

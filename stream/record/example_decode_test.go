@@ -8,8 +8,7 @@ import (
 	"blankout/stream/record"
 )
 
-// A Decoder makes events of records; the Schema learns their fields, classes
-// and names on the way.
+// A Decoder makes events from records. The Schema learns their fields, classes and names on the way.
 func ExampleNewDecoder() {
 	c := record.DefaultConfig()
 	c.Label = "bought"

@@ -2,7 +2,7 @@ package record
 
 import "testing"
 
-// The end of a file's name tells the format before what else is in it.
+// The suffix of a file name tells the format before anything else in the name.
 func TestFormatOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"idx.csv": "csv", "a/sidx.jsonl.gz": "json", "train.svm.zst": "svmlight", "x.vw": "vw",

@@ -13,8 +13,7 @@ import (
 	"blankout/internal/event"
 )
 
-// A label keeps its own text in every format; a number that is typed is written as an integer
-// if it is one.
+// A text label keeps its text in every format. A numeric label is written as an integer if it is one.
 func TestLabelText(t *testing.T) {
 	for _, c := range []struct{ format, record, want string }{
 		{"json", `{"x":1,"label":1234567}`, "1234567"},
@@ -51,7 +50,7 @@ func TestLabelText(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // as it is new, and as it is known
+		for range 2 { // once new and once known
 			var e event.Example
 			d.Decode(context.Background(), Record{Value: []byte(c.record)}, &e)
 			if e.Refused != nil || e.Label < 0 || s.Classes[e.Label] != c.want {
@@ -64,7 +63,7 @@ func TestLabelText(t *testing.T) {
 	}
 }
 
-// The formats of a schema registry write typed labels as JSON does.
+// The formats of a schema registry treat typed labels as JSON does.
 func TestLabelTextOfTypes(t *testing.T) {
 	for kind, values := range map[string]map[any]string{
 		"long":   {int64(1234567): "1234567", int64(9007199254740993): "9007199254740993", int64(-7): "-7"},
@@ -95,7 +94,7 @@ func TestLabelTextOfTypes(t *testing.T) {
 	}
 }
 
-// checkLabels decodes events with such labels, and compares the names of their classes.
+// checkLabels decodes events with the given labels, and compares the names of their classes.
 func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values map[any]string, encode func(any) ([]byte, error)) {
 	for v, want := range values {
 		value, err := encode(v)
@@ -113,7 +112,7 @@ func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values m
 	}
 }
 
-// Labels that were seen before are found again however they are written, at any place of the record.
+// Known labels are found again in any spelling, at any place of the record.
 func TestSeenLabels(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.MaxClasses = "json", 20
@@ -142,7 +141,7 @@ func TestSeenLabels(t *testing.T) {
 	}
 }
 
-// A label beside a record is taken as it is, whatever was seen before.
+// A label beside a record is used as it is, whatever labels came before.
 func TestLabelBeside(t *testing.T) {
 	config := DefaultConfig()
 	s := config.Schema()
@@ -168,7 +167,7 @@ func TestLabelBeside(t *testing.T) {
 	}
 }
 
-// Of two labels the last one counts, seen before or not.
+// Of two labels in a record the last one counts, known or not.
 func TestSeenLabelTwice(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.Label = "json", "a.b"

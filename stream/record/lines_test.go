@@ -13,7 +13,7 @@ import (
 	"blankout/internal/longtest"
 )
 
-// linesOf returns the records of a text that comes in pieces, each with its line.
+// linesOf returns the records of a text that arrives in pieces, each with its line.
 func linesOf(t *testing.T, text string, c Config, in func(io.Reader) io.Reader) (out []string) {
 	t.Helper()
 	s, err := NewScanner("x.csv", in(strings.NewReader(text)), c)
@@ -33,8 +33,8 @@ func linesOf(t *testing.T, text string, c Config, in func(io.Reader) io.Reader) 
 	}
 }
 
-// A stray quote costs the line it stands in: every text is what its lines say, and a
-// record of several lines is one that RFC 4180 allows.
+// A stray quote affects its own line: every text consists of its lines, and a record of several lines is one that RFC
+// 4180 allows.
 func TestStrayQuotes(t *testing.T) {
 	longtest.NotRaced(t)
 	c := DefaultConfig()
@@ -84,7 +84,7 @@ func TestStrayQuotes(t *testing.T) {
 			}
 		}
 	}
-	for range 300 { // what is sound is read as by the standard library
+	for range 300 { // valid text is read as by the standard library
 		var text strings.Builder
 		w := csv.NewWriter(&text)
 		for range random.IntN(8) {

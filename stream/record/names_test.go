@@ -15,9 +15,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// The columns of names are what every model that was ever saved depends on: those
-// of short names, of nested ones, and of names beyond the length that is
-// remembered. What is kept of a name for people stays as well.
+// Every saved model depends on the columns of names: of short names, of nested ones, and of names longer than what is
+// stored. The stored names for reports do not change either.
 func TestColumnsStay(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("name ", n/5+1)[:n] }
 	for i, r := range []struct {
@@ -61,13 +60,13 @@ func TestColumnsStay(t *testing.T) {
 	}
 }
 
-// nested returns a JSON object around inner whose key has that many bytes.
+// nested returns a JSON object around inner with a key of that many bytes.
 func nested(bytes int, inner string) string {
 	return `{"` + strings.Repeat("k", bytes) + `":` + inner + `}`
 }
 
-// What a record of joined names takes while it is decoded, and what it leaves, is
-// in proportion to its size. Every one of these took gigabytes.
+// The memory of a record with joined names, during and after decoding, is proportional to its size. Each of these
+// records once took gigabytes.
 func TestNamesTakeLittleMemory(t *testing.T) {
 	longtest.NotRaced(t)
 	var words, keys, objects, vw, nulls []byte
@@ -110,8 +109,8 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 		case e.Refused != nil && len(e.Refused.Detail) > 300:
 			t.Errorf("%s: a message of %d bytes", r.name, len(e.Refused.Detail))
 		}
-		// What an entry takes, and its name in the dictionary, is some 1,000 bytes.
-		if took := after.TotalAlloc - before.TotalAlloc; took > 96<<20 { // some 40 MB; the race detector adds half
+		// An entry and its name in the dictionary take about 1,000 bytes.
+		if took := after.TotalAlloc - before.TotalAlloc; took > 96<<20 { // about 40 MB; the race detector adds half
 			t.Errorf("%s: %d bytes took %d MB", r.name, len(value), took>>20)
 		}
 		if kept := int64(left.HeapAlloc) - int64(before.HeapAlloc); kept > 16<<20 {
@@ -121,8 +120,8 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// A refused record leaves nothing behind in the decoder either: what is decoded
-// afterwards, with room for few fields, is decoded as fast as without it.
+// A rejected record leaves nothing in the decoder: later records, with room for few fields, are decoded as fast as
+// without it.
 func TestRefusalTeachesNothing(t *testing.T) {
 	for _, format := range []string{"json", "vw"} {
 		c := DefaultConfig()
@@ -176,7 +175,7 @@ func TestRefusalTeachesNothing(t *testing.T) {
 			if len(d.root.children) != 4 || d.nodes != 11 {
 				t.Errorf("%d nodes, %d of them keys of the record, want 11 and 4", d.nodes, len(d.root.children))
 			}
-			// A key that an unlinked node knows must not be taken for new and known.
+			// A key of an unlinked node must not count as both new and known.
 			decode([]byte(`{"a":{"n":5},"a":{"n":5}}`), false)
 			decode([]byte(`{"a":{"n":5,"n":5}}`), false)
 		case *vwDecoder:
@@ -191,8 +190,8 @@ func TestRefusalTeachesNothing(t *testing.T) {
 	}
 }
 
-// The names of a refused record are not in the dictionary, nor are they added with
-// the next record, whether the refused one brought a new field or only a new value.
+// The names of a rejected record are not in the dictionary. They are not added with the next record either, whether the
+// rejected one had a new field or only a new value.
 func TestRefusedNamesAreForgotten(t *testing.T) {
 	for format, records := range map[string][3]string{
 		"json": {`{"label":1,"color":"red","x":1}`, `{"color":"blue","x":oops}`, `{"color":"green","new":1,"x":oops}`},
@@ -228,9 +227,8 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 	}
 }
 
-// A name with dots stands for a nesting too, so a record can call the same fields
-// null at as many places as there are ways to write their parent's name. It takes
-// no more memory for that than the fields do.
+// A name with dots also stands for nesting, so a record can null the same fields at as many places as there are
+// spellings of their parent's name. That takes no more memory than the fields do.
 func TestMissingInManyPlaces(t *testing.T) {
 	config := DefaultConfig()
 	config.Format = "json"
@@ -254,7 +252,7 @@ func TestMissingInManyPlaces(t *testing.T) {
 		fmt.Fprintf(&learned, `,"%s.f%d":1`, parent, i)
 	}
 	decode(`{"label":"1"` + learned.String() + "}")
-	var nulls func(depth int) string // what an object says that has so many levels below it
+	var nulls func(depth int) string // the content of an object with that many levels below it
 	nulls = func(depth int) string {
 		var members []string
 		for k := 1; k < depth; k++ {
@@ -262,7 +260,7 @@ func TestMissingInManyPlaces(t *testing.T) {
 		}
 		return strings.Join(append(members, fmt.Sprintf(`"%sa":null`, strings.Repeat("a.", depth-1))), ",")
 	}
-	for range 2 { // the second record is noted like the first
+	for range 2 { // the second record is marked like the first
 		record := `{"label":"1",` + nulls(depth) + "}"
 		if n := strings.Count(record, "null"); n != 1<<(depth-1) {
 			t.Fatalf("%d nulls", n)

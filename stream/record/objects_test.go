@@ -11,8 +11,8 @@ import (
 	"testing/iotest"
 )
 
-// An array of objects, and objects over several lines or several in one, are read object by
-// object; a damaged one costs itself and what stands before the next.
+// An array of objects, and objects over several lines or several in one line, are read object by object. A damaged one
+// affects itself and the text before the next one.
 func TestObjects(t *testing.T) {
 	c := DefaultConfig()
 	c.Format = "json"
@@ -52,7 +52,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// A record behind one that was cut is taken back as others are.
+// A record after a cut one can be unscanned like others.
 func TestObjectBehindCutOne(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.MaxBytes = "json", 50
@@ -80,8 +80,8 @@ func TestObjectBehindCutOne(t *testing.T) {
 	}
 }
 
-// Whatever the arrangement of sound objects, they are the records, and reading can go on at each
-// of them; of damaged texts what comes in pieces is what comes whole.
+// In any arrangement of valid objects they are the records, and reading can continue at each of them. For damaged texts
+// reading in pieces gives the same as reading the whole.
 func TestObjectsArranged(t *testing.T) {
 	c := DefaultConfig()
 	c.Format = "json"

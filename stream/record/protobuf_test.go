@@ -25,7 +25,7 @@ import (
 	"blankout/stream/registry"
 )
 
-// wildProto has what a schema may have.
+// wildProto uses every feature of schemas.
 const wildProto = `syntax = "proto2";
 import "google/protobuf/timestamp.proto";
 import "google/protobuf/duration.proto";
@@ -57,7 +57,7 @@ message E {
 	optional int32 w = 24;
 }`
 
-// slowProtobuf decodes as the library does, into a message, and then goes through that.
+// slowProtobuf decodes into a message of the library, and then reads that.
 func slowProtobuf(c core) (Decoder, error) {
 	return newWire(c, "PROTOBUF", func(s *registry.Schema) (valueDecoder, error) {
 		file, err := compileProtobuf(s)
@@ -78,8 +78,7 @@ func slowProtobuf(c core) (Decoder, error) {
 	})
 }
 
-// unmarshal makes an error of the library's panic at a map's entry whose key comes again as
-// another wire type.
+// unmarshal turns the library's panic for a map entry whose key repeats with another wire type into an error.
 func unmarshal(value []byte, m proto.Message) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -91,8 +90,8 @@ func unmarshal(value []byte, m proto.Message) (err error) {
 
 type slowReader struct{ *places }
 
-// message adds the fields of a message. A field that is left out is missing if its presence
-// is recorded; any other has its default.
+// message adds the fields of a message. An omitted field is missing if its presence is recorded. Otherwise it has its
+// default.
 func (d *slowReader) message(m protoreflect.Message, p *place) bool {
 	kind := m.Descriptor()
 	fields := kind.Fields()
@@ -186,8 +185,8 @@ func (d *slowReader) value(f protoreflect.FieldDescriptor, v protoreflect.Value,
 	return d.integer(p, v.Int())
 }
 
-// wellKnown adds a message within one. Those that stand for a single value, as Google's
-// time stamps, durations and wrappers do, are that value.
+// wellKnown adds a nested message. Messages that stand for a single value, such as Google's timestamps, durations and
+// wrappers, become that value.
 func (d *slowReader) wellKnown(m protoreflect.Message, p *place) bool {
 	kind := m.Descriptor()
 	number := func(i int) int64 { return m.Get(kind.Fields().Get(i)).Int() }
@@ -206,7 +205,7 @@ func (d *slowReader) wellKnown(m protoreflect.Message, p *place) bool {
 
 func protobufPair(t testing.TB, text string) (fast, slow Decoder) {
 	c := wireConfig(t, "protobuf", sr.Schema{Schema: text, Type: sr.TypeProtobuf})
-	schema := c.Schema() // of both: a record that only one refuses would leave them with others
+	schema := c.Schema() // for both, because a record that only one rejects would make them differ
 	fast, err := NewDecoder(c, schema)
 	if err != nil {
 		t.Fatal(err)
@@ -218,9 +217,8 @@ func protobufPair(t testing.TB, text string) (fast, slow Decoder) {
 	return fast, slow
 }
 
-// FuzzProtobuf compares the decoder with the library's. Only what the decoder does not
-// look into, as dropped fields and members of a oneof that others have replaced, may be
-// damaged.
+// FuzzProtobuf compares the decoder with the library's. Only parts that the decoder does not read may be damaged:
+// dropped fields and replaced members of a oneof.
 func FuzzProtobuf(f *testing.F) {
 	field := func(b []byte, n protowire.Number, value any) []byte {
 		switch v := value.(type) {
@@ -260,7 +258,7 @@ func FuzzProtobuf(f *testing.F) {
 			slow.Decode(t.Context(), r, &want)
 		}
 		if want.Refused != nil && (want.Refused.Reason == event.ReasonSyntax && strings.Contains(want.Refused.Detail, "proto:") || got.Refused != nil) {
-			t.Skip() // it may be damaged where nobody looks
+			t.Skip() // it may be damaged in parts that are not read
 		}
 		if err := sameEvents(&got, &want); err != nil {
 			t.Fatalf("%x: %v", value, err)
@@ -268,8 +266,7 @@ func FuzzProtobuf(f *testing.F) {
 	})
 }
 
-// What a record costs is in proportion to its size, whatever it repeats, leaves out, or says
-// of values that take no byte.
+// The cost of a record is proportional to its size, whatever it repeats, omits, or encodes in zero bytes.
 func TestWireBudget(t *testing.T) {
 	longtest.NotRaced(t)
 	const size = 4 << 20
@@ -292,7 +289,7 @@ func TestWireBudget(t *testing.T) {
 		}
 		return b
 	}
-	const lets = " lets go of what it takes" // so that it may allocate more in all, never at once
+	const lets = " lets go of what it takes" // so it may allocate more in total, never at once
 	for _, c := range []struct {
 		name, format string
 		value        []byte
@@ -330,7 +327,7 @@ func TestWireBudget(t *testing.T) {
 			}
 			record := Record{Value: append(header, c.value...)}
 			var e event.Example
-			d.Decode(t.Context(), Record{Value: header}, &e) // which compiles the schema
+			d.Decode(t.Context(), Record{Value: header}, &e) // compiles the schema
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			d.Decode(t.Context(), record, &e)
@@ -345,8 +342,7 @@ func TestWireBudget(t *testing.T) {
 	}
 }
 
-// Records and schemas of strangers that ask for something else than they should are
-// refused or read, as are those that the library does not survive.
+// Malicious records and schemas are rejected or read, including those with which the library panics.
 func TestProtobufOfStrangers(t *testing.T) {
 	for _, c := range []struct{ schema, value, refused string }{
 		{`syntax = "proto2"; message E { required int32 a = 1; }`, "", "the required field"},

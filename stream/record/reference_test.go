@@ -23,9 +23,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// reference is an event as a slow and obvious reader sees it: the standard
-// library's parsers, one allocation after the other. The decoders are fuzzed
-// against it.
+// reference reads an event in a slow, obvious way with the standard library's parsers. The decoders are fuzzed against
+// it.
 type reference struct {
 	c        Config
 	columns  uint64
@@ -51,7 +50,7 @@ func (r *reference) refuse(format string, args ...any) {
 
 func (r *reference) add(field string, value *string, kind event.Kind, x float64) {
 	if len(field) > maxNameBytes {
-		kind = event.Sparse // not told apart as a field
+		kind = event.Sparse // not a separate field
 	}
 	hash := event.Mix(xxhash.Sum64String(field) + r.c.Seed)
 	if value != nil {
@@ -81,8 +80,8 @@ func (r *reference) number(text string) float64 {
 	return x
 }
 
-// plain writes a number as a label that is one: an integer as such, another without an exponent.
-// Numbers of many digits, which have one, are only compared as they are.
+// plain formats a numeric label: an integer without a fraction, other numbers without an exponent. Numbers with many
+// digits, which have an exponent, are only compared as they are.
 func plain(text string) string {
 	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	if x, err := strconv.Atoi(exponent); exponent != "" && (err != nil || x > 1000 || x < -1000) || len(text) > 20 {
@@ -117,7 +116,7 @@ func (r *reference) special(name, text string) bool {
 	return true
 }
 
-// text adds the words of a text and the runs of two of them.
+// text adds the words of a text and the sequences of two of them.
 func (r *reference) text(name, text string) {
 	words := strings.FieldsFunc(strings.ToLower(text), func(c rune) bool {
 		return !unicode.In(c, unicode.L, unicode.Nd, unicode.M)
@@ -167,7 +166,7 @@ func (r *reference) object(d *json.Decoder, prefix string, depth int, drop bool)
 	d.Token()
 }
 
-// value reads the value called name, which may be an element of array.
+// value reads the value of name, which may be an element of array.
 func (r *reference) value(d *json.Decoder, name string, array *string, depth int, drop bool) {
 	special := name == r.c.Label || name == r.c.Weight || name == r.c.ID
 	t, _ := d.Token()
@@ -327,7 +326,7 @@ func (r *reference) csv(data []byte) {
 	if _, err := d.Read(); err != io.EOF {
 		r.refuse("a second line")
 	}
-	// encoding/csv does not tell what was quoted; blanks are left to the decoder.
+	// encoding/csv does not report quotes, so the decoder handles blanks.
 	for i, v := range values {
 		name := r.c.Columns[i]
 		switch {
@@ -354,8 +353,8 @@ func (r *reference) csv(data []byte) {
 	}
 }
 
-// fuzz compares the decoder of a format with the reference, on a record met for
-// the first time and on the same one with everything known.
+// fuzz compares the decoder of a format with the reference, for a record met for the first time and for the same one
+// with everything known.
 func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func([]byte) bool) {
 	c := DefaultConfig()
 	c.NaN = nanRefuse // as encoding/json does
@@ -469,15 +468,14 @@ func FuzzJSON(f *testing.F)     { fuzz(f, "json", (*reference).json, nil) }
 func FuzzSvmlight(f *testing.F) { fuzz(f, "svmlight", (*reference).svmlight, nil) }
 func FuzzVW(f *testing.F)       { fuzz(f, "vw", (*reference).vw, nil) }
 func FuzzCSV(f *testing.F) {
-	// Where they differ on purpose: encoding/csv turns \r\n into \n within quotes,
-	// keeps blanks, and skips empty lines.
+	// Intended differences: encoding/csv turns \r\n into \n within quotes, keeps blanks, and skips empty lines.
 	fuzz(f, "csv", (*reference).csv, func(data []byte) bool {
 		return bytes.ContainsAny(data, "\r \t") || bytes.HasPrefix(data, []byte("\n")) || bytes.HasSuffix(data, []byte("\n"))
 	})
 }
 
-// Lines of svmlight of every length are read as the reference reads them: those that end within
-// what is read at once, too.
+// Lines of svmlight of every length are read as by the reference, including those that end within the block of the fast
+// path.
 func TestSvmlightShortLines(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.NaN, c.Bits = "svmlight", nanRefuse, 20
@@ -499,7 +497,7 @@ func TestSvmlightShortLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, data := newReference(c), []byte(line + "7:7 8")[:len(line)] // what follows is not the line's
+		want, data := newReference(c), []byte(line + "7:7 8")[:len(line)] // what follows does not belong to the line
 		want.svmlight(data)
 		var e event.Example
 		d.Decode(t.Context(), Record{Value: data}, &e)

@@ -13,7 +13,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// Rows of numbers are the events that the same numbers are as JSON.
+// Rows of numbers give the same events as the same numbers in JSON.
 func TestRowsAreJSON(t *testing.T) {
 	names := []string{"a", "b.c", "code", "out", "w", "when", "text", "odd name"}
 	for name, set := range map[string]func(c *Config){
@@ -78,7 +78,7 @@ func TestRowsAreJSON(t *testing.T) {
 	}
 }
 
-// Sparse rows are the events that the same rows are as lines of svmlight.
+// Sparse rows give the same events as lines of svmlight.
 func TestSparseRowsAreSvmlight(t *testing.T) {
 	for name, set := range map[string]func(c *Config){
 		"defaults": func(*Config) {}, "names": func(c *Config) { c.NumericIndices = false }, "zero based": func(c *Config) { c.ZeroBased = true },
@@ -125,7 +125,7 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 	}
 }
 
-// What a row cannot say is refused by column, and a missing column is declared.
+// Invalid values of a row are rejected by column, and a missing column is declared.
 func TestRowsRefuse(t *testing.T) {
 	c := DefaultConfig()
 	s := c.Schema()

@@ -17,9 +17,8 @@ import (
 	"blankout/internal/longtest"
 )
 
-// checkFresh decodes the events with one decoder, and each with one that has met none before:
-// what a decoder remembers of an event to read the next one faster changes no Example, no
-// refusal and no Schema.
+// checkFresh decodes the events with one decoder, and each with a new one. What a decoder remembers for speed changes
+// no Example, no rejection and no Schema.
 func checkFresh(t *testing.T, c Config, events [][]byte) {
 	t.Helper()
 	s, fresh := c.Schema(), c.Schema()
@@ -51,8 +50,8 @@ func checkFresh(t *testing.T, c Config, events [][]byte) {
 	}
 }
 
-// freshConfig has so few columns that numbers take those of names, so few names that the
-// dictionary is soon full, or crosses.
+// freshConfig returns settings with so few columns that numbers take those of names, with a dictionary that is soon
+// full, or with crosses.
 func freshConfig(kind int) Config {
 	c := DefaultConfig()
 	c.Text, c.Drop, c.Categorical, c.MaxWeight = []string{"text"}, []string{"dropped"}, []string{"postcode"}, 2
@@ -152,7 +151,7 @@ func TestJSONAsFresh(t *testing.T) {
 	}
 }
 
-// A number that takes the column of a value moves it, and one that is refused gives it back.
+// A number that takes the column of a value moves the value. A rejected one gives the column back.
 func TestShortValuesMakeRoom(t *testing.T) {
 	c := DefaultConfig()
 	c.MaxNames, c.Weight = 0, "w"
@@ -170,7 +169,7 @@ func TestShortValuesMakeRoom(t *testing.T) {
 	checkFresh(t, c, events)
 }
 
-// Values are told apart by all of their bytes, though many share a place.
+// Values are distinguished by all of their bytes, though many share a place.
 func TestShortValuesAreToldApart(t *testing.T) {
 	c := DefaultConfig()
 	c.MaxNames = 0
@@ -199,8 +198,8 @@ func FuzzJSONAsFresh(f *testing.F) {
 	})
 }
 
-// A key that is written with escapes is known by what it says alone: the byte that stood in its
-// place once read a key of a control character as the same field.
+// A key with escapes is identified by its decoded text. Once a key with a control character was read as the same field
+// as one with another byte in its place.
 func TestEscapedKeyIsNoOther(t *testing.T) {
 	c := DefaultConfig()
 	d, _ := NewDecoder(c, c.Schema())

@@ -12,8 +12,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A text cannot take more memory than max_features says, whatever the words are, and a
-// restart reads it as it was read: the settings that a checkpoint keeps hold the texts.
+// A text cannot take more memory than max_features allows, for any words. After a restart texts are read as before,
+// because the settings in a checkpoint contain them.
 func TestTexts(t *testing.T) {
 	c := DefaultConfig()
 	c.Text, c.Ngrams, c.MaxFeatures = []string{"body"}, 5, 100

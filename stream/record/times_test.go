@@ -11,11 +11,11 @@ import (
 	"blankout/internal/event"
 )
 
-// A time without a zone is of the configured one; what is no time is none.
+// A time without a zone is in the configured one. Other texts are not times.
 func TestEventTime(t *testing.T) {
 	oslo, err := time.LoadLocation("Europe/Oslo")
 	if err != nil {
-		t.Skip(err) // no database of zones
+		t.Skip(err) // no time zone database
 	}
 	at := func(text string) int64 {
 		at, err := time.Parse(time.RFC3339Nano, text)
@@ -42,8 +42,7 @@ func TestEventTime(t *testing.T) {
 	}
 }
 
-// The hour and the weekday of a time, and its age at record.time, are features in every format
-// that has fields.
+// The hour and the weekday of a time, and its age at record.time, are features in every format with fields.
 func TestTimeFeatures(t *testing.T) {
 	base := DefaultConfig()
 	base.Label, base.Unlabeled, base.Time, base.TimeFeatures, base.Columns = "", true, "at", []string{"at", "user.born"}, []string{"user.born", "at", "x"}
@@ -79,7 +78,7 @@ func TestTimeFeatures(t *testing.T) {
 	if got := shown(t, c, `{"at":1,"user":{"born":"x"}}`); got != "syntax" {
 		t.Errorf("no time: %s", got)
 	}
-	// Null is missing once the features are known, and a record without record.time has no age.
+	// null is missing once the features are known, and a record without record.time has no age.
 	s := c.Schema()
 	d, err := NewDecoder(c, s)
 	if err != nil {

@@ -43,7 +43,7 @@ const shopSchema = `{"type":"record","name":"Event","namespace":"shop","fields":
 	{"name":"w","type":"float"},
 	{"name":"id","type":["string","long"]}]}`
 
-// wireConfig reads such events, and the same ones in JSON.
+// wireConfig returns settings for such events, and for the same ones in JSON.
 func wireConfig(t testing.TB, format string, schemas ...sr.Schema) Config {
 	fake := srfake.New()
 	t.Cleanup(fake.Close)
@@ -74,7 +74,7 @@ func decoders(t *testing.T, c Config) (s *event.Schema, wire, plain Decoder) {
 	return s, wire, plain
 }
 
-// sameEvents reports how two decodings by one Schema differ.
+// sameEvents returns the differences of two decodings with one Schema.
 func sameEvents(a, b *event.Example) error {
 	switch {
 	case a.Refused != nil || b.Refused != nil:
@@ -89,8 +89,7 @@ func sameEvents(a, b *event.Example) error {
 	return nil
 }
 
-// An event written as Avro, by a library that is not ours, is the event that the same
-// object is in JSON.
+// An event encoded as Avro by another library equals the same object in JSON.
 func TestAvroIsAsJSON(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Schema: shopSchema, Type: sr.TypeAvro})
 	s, d, j := decoders(t, c)
@@ -143,7 +142,7 @@ func TestAvroIsAsJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got, want event.Example
-		// The order of a map's keys in JSON is not that of its Avro: fields are made known first.
+		// The order of a map's keys in JSON differs from that in Avro, so fields are added first.
 		j.Decode(t.Context(), Record{Value: object}, &want)
 		for range 2 {
 			if err := d.Decode(t.Context(), Record{Value: value, Offset: int64(round)}, &got); err != nil {
@@ -155,7 +154,7 @@ func TestAvroIsAsJSON(t *testing.T) {
 		if err := sameEvents(&got, &want); err != nil {
 			t.Fatalf("%s: %v", object, err)
 		}
-		// Damaged bytes are refused or read, and leave nothing behind.
+		// Damaged bytes are rejected or read, and leave nothing behind.
 		fields := len(s.Fields)
 		damaged := slices.Clone(value)
 		if rng.IntN(2) == 0 {
@@ -182,8 +181,8 @@ func total(e *event.Example) (sum float64) {
 	return sum
 }
 
-// A schema may refer to others; later versions add and take away fields; a field that a
-// version has not got is missing as one that is left out.
+// A schema may refer to others. Later versions add and remove fields. A field that a version lacks is missing, as an
+// omitted one is.
 func TestAvroEvolves(t *testing.T) {
 	place := sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"geo.Place","fields":[{"name":"lat","type":"double"}]}`}
 	fake := srfake.New()
@@ -268,12 +267,11 @@ message Event {
 	User debug = 17;
 }`
 
-// An event written as Protobuf is the event that the object is in JSON, with the defaults
-// of fields that cannot be left out.
+// An event encoded as Protobuf equals the object in JSON, with the defaults of fields without presence.
 func TestProtobufIsAsJSON(t *testing.T) {
 	c := wireConfig(t, "protobuf", sr.Schema{Schema: shopProto, Type: sr.TypeProtobuf})
 	_, d, j := decoders(t, c)
-	// The encoder writes the first message; the events are the second.
+	// The encoder writes the first message, the events are the second.
 	second := strings.Replace(shopProto, "message Other { double x = 1; }", "", 1) + "\nmessage Other { double x = 1; }"
 	encoder, err := NewEncoder("event.proto", second)
 	if err != nil {
@@ -314,7 +312,7 @@ func TestProtobufIsAsJSON(t *testing.T) {
 	}
 }
 
-// JSON behind the header of a schema is JSON.
+// JSON after the header of a schema is JSON.
 func TestJSONSchema(t *testing.T) {
 	c := DefaultConfig()
 	c.Format = "json-schema"
@@ -337,8 +335,8 @@ func TestJSONSchema(t *testing.T) {
 	}
 }
 
-// Schemas are looked for by the registry that is configured; a decoder without one says
-// what to set, and one whose context ends gives the record back.
+// Schemas come from the configured registry. A decoder without one says what to set. If its context ends, the record is
+// returned again.
 func TestWireWithoutRegistry(t *testing.T) {
 	c := DefaultConfig()
 	for _, c.Format = range []string{"avro", "protobuf"} {
@@ -364,8 +362,8 @@ func TestWireWithoutRegistry(t *testing.T) {
 	}
 }
 
-// Records of schemas that the registry denies are refused at once, and it is told that
-// nothing can be read; a record that can ends that.
+// Records whose schemas the registry denies are rejected at once, and its status says that nothing can be read until a
+// record can.
 func TestWireDenied(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[]}`}, sr.Schema{Type: sr.TypeAvro, Schema: `"string"`})
 	d, err := NewDecoder(c, c.Schema())
@@ -388,8 +386,8 @@ func TestWireDenied(t *testing.T) {
 	}
 }
 
-// A schema of many fields is compiled in a time that is in
-// proportion to them: otherwise this test would take minutes.
+// The time to compile a schema with many fields is proportional to their number. Otherwise this test would take
+// minutes.
 func TestAvroLargeSchemas(t *testing.T) {
 	longtest.NotRaced(t)
 	var fields strings.Builder
@@ -406,8 +404,7 @@ func TestAvroLargeSchemas(t *testing.T) {
 	}
 }
 
-// Names that are joined by nesting take no more than their limits, and none that a refused
-// record has brought stay.
+// Names joined by nesting take no more memory than their limits, and none of a rejected record remain.
 func TestWireNames(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"m","type":{"type":"map","values":"double"}},{"name":"last","type":"boolean"}]}`})
 	c.MaxFields, c.MaxFeatures = 50, 2000

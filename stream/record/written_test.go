@@ -14,7 +14,7 @@ import (
 	"blankout/stream/record/recordtest"
 )
 
-// shown decodes a value under a configuration.
+// shown decodes a value with a configuration.
 func shown(t *testing.T, c Config, value string) string {
 	t.Helper()
 	s := c.Schema()
@@ -32,8 +32,8 @@ func shown(t *testing.T, c Config, value string) string {
 	return recordtest.Show(s, &e)
 }
 
-// With record.decimal or record.thousands a text of that notation is a number, in every format
-// that has texts, the target and the weight too; of a categorical field it is none.
+// With record.decimal or record.thousands a text in that notation is a number, in every format with texts, also for the
+// target and the weight. In a categorical field it is not.
 func TestNumbersAsText(t *testing.T) {
 	base := DefaultConfig()
 	base.Weight, base.Categorical, base.Text, base.Columns, base.Separator = "w", []string{"zip"}, []string{"body"}, []string{"label", "w", "a", "zip", "body", "s"}, ";"
@@ -94,8 +94,8 @@ func sameWords(a, b string) bool {
 	return len(strings.Fields(a)) == len(strings.Fields(b))
 }
 
-// A category that comes as a number has one spelling in all formats; a text keeps its own, but in
-// CSV, where numbers are texts, the zeros that pandas adds to whole numbers.
+// A category that is a number has the same spelling in all formats. A text keeps its spelling, except that in CSV,
+// where numbers are texts, a zero fraction that pandas adds to whole numbers is removed.
 func TestCategoriesAsNumbers(t *testing.T) {
 	base := DefaultConfig()
 	base.Categorical, base.Columns, base.Label, base.Unlabeled = []string{"zip"}, []string{"zip"}, "", true

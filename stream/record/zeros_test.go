@@ -11,8 +11,8 @@ import (
 	"blankout/stream/record/recordtest"
 )
 
-// Under AbsentZero an event that leaves out zeros is the event that has them, in every format that
-// can leave out a number, once the fields are known; null and another kind are no zero.
+// Under AbsentZero an event that omits zeros equals the event with them, in every format that can omit a number, once
+// the fields are known. null and another kind are not zero.
 func TestAbsentZero(t *testing.T) {
 	for _, change := range []func(*Config){nil, func(c *Config) { c.Crosses = [][2]string{{"f0", "g"}} }} {
 		c := DefaultConfig()
@@ -100,7 +100,7 @@ func TestAbsentZero(t *testing.T) {
 			t.Errorf("%s: %s, want %s", line.in, got, line.want)
 		}
 	}
-	// A field whose first kind is another one, and one that a refused record has brought.
+	// A field whose first kind is another one, and one of a rejected record.
 	c.Classes = []string{"no", "yes"}
 	s = c.Schema()
 	if d, err = NewDecoder(c, s); err != nil {
