@@ -1,7 +1,7 @@
 package batch
 
 // This file chooses the rule for missing fields of a batch model, as the online learner chooses its own. It compares
-// the log-loss under each rule on training events that lack fields by themselves. Where there are too few of those, it
+// the log-loss under each rule on training events with missing fields. Where there are too few of those, it
 // deletes fields at random.
 
 import (
@@ -323,7 +323,7 @@ func (t *masker) lossOf(i int, scores []float64) float64 {
 const masks = 64
 
 // better returns the best rule for each range of the missing share. A range without a clear winner keeps its rule of
-// now. Where too few events lack fields by themselves, masks delete some.
+// now. Where too few events have missing fields, masks delete fields at random.
 func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	bin := func(k model.Lack) (bin int, ok bool) {
 		if !k.Some() || k.Named+k.Silent == 0 {

@@ -59,7 +59,7 @@ type Config struct {
 	Group      group.Config         `toml:"group"`
 	S3         s3.Config            `toml:"s3"`
 	Log        Log                  `toml:"log"`
-	// Challengers are the tables [[challenger]], read over Learner and Record.
+	// Challengers are the tables [[challenger]]. Each overrides keys of Learner and Record.
 	Challengers []Challenger `toml:"-"`
 }
 

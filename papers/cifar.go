@@ -35,8 +35,8 @@ type cifarConfig struct {
 	Train      int `json:"train"`
 	Validation int `json:"validation"`
 	Test       int `json:"test"`
-	// Visual words: patches of Side by Side pixels, Stride apart, each counted
-	// for the nearest of Words centers in its quarter of the image and in the whole.
+	// Visual words are patches of Side x Side pixels, Stride pixels apart. Each counts
+	// for the nearest of Words centers, in its quarter of the image and in the whole.
 	Side       int                 `json:"side"`
 	Stride     int                 `json:"stride"`
 	Words      int                 `json:"words"`

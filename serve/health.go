@@ -153,7 +153,7 @@ func ofField(read func(f *watch.FieldHealth, emit func(value float64, labels ...
 	}
 }
 
-// spans emits a present value and the usual one.
+// spans emits the present and the usual value of a condition, with the labels now and usual.
 func spans(c *watch.Condition, emit func(float64, ...string)) {
 	if c != nil {
 		emit(c.Now, "now")

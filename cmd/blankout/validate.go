@@ -140,7 +140,7 @@ func learnedAs(c *config.Config, s *event.Schema) (own []string) {
 func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Validator {
 	v := &validate.Validator{Config: c.Validate.Config, Learner: c.Learner}
 	events := inputOf(c, data)
-	// The log is read as it is by now. Records gone from it are left out, and the report
+	// The log is read in its present state. Records gone from it are left out, and the report
 	// says so.
 	events.Kafka.Log = log
 	events.Kafka.UntilEnd, events.Kafka.CreateTopics, events.Kafka.Start, events.Kafka.OutOfRange = true, false, "earliest", "earliest"

@@ -138,8 +138,8 @@ func (s *Schema) LabelSpellings() (out []string) {
 	return out
 }
 
-// PlainNumber returns a canonical spelling of a decimal number, exactly: an integer as an integer, other numbers
-// without an exponent and trailing zeros. A number of more than plainDigits digits keeps an exponent. It returns nil if
+// PlainNumber returns the canonical spelling of a decimal number, without rounding: an integer as an integer, other numbers
+// without an exponent or trailing zeros. A number of more than plainDigits digits keeps an exponent. It returns nil if
 // text is not a finite number, or its exponent is beyond a million.
 func PlainNumber(text []byte) []byte {
 	rest := text

@@ -11,8 +11,8 @@ import (
 
 // Residual is the distribution of the distances of targets from predicted values, for prediction intervals. For counts
 // both values are of residuals divided by the root of the predicted value (Pearson), because the variance of a count
-// grows with its mean. Missing fields are not included: the variance of a score for these (see ScoreVariance) has been
-// subtracted from the squares.
+// grows with its mean. The error due to missing fields is not included: the variance of the score due to them
+// (ScoreVariance) has been subtracted from the squared distances.
 type Residual struct {
 	Mean      float64 `json:"mean"`
 	Deviation float64 `json:"deviation"`

@@ -7,9 +7,9 @@ import "blankout/online/rows"
 //
 //	A = h0 + sum_{i<=t} curvature_i Var[x~_i],  w -= eta g / A.
 //
-// For dropout that is h0 + q/(1-q) H with H = sum 2 dL/dv x^2. With the clean gradient, which is the rule of the paper,
-// dL/dv is without noise, so 2 dL/dv is A”(f). With the noisy gradient it is the expectation of A” under the noise. The
-// ridge is the initial preconditioner. With the clean gradient the weights approach the maximum likelihood, and with
+// For dropout that is h0 + q/(1-q) H with H = sum 2 dL/dv x^2. The clean gradient, that of the loss without noise, is
+// the rule of the paper. Then 2 dL/dv is A”(f). With the noisy gradient, 2 dL/dv is the expectation of A” under the
+// noise. The ridge is the initial preconditioner. With the clean gradient the weights approach the maximum likelihood, and with
 // the marginalized one the dropout-regularized optimum. The optimizer is for one fixed noise.
 type descent struct{ plain }
 

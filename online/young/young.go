@@ -41,9 +41,10 @@ func (c *Classes) On() bool { return c.on }
 // Known returns the number of classes that have arrived, 0 before classes share an output.
 func (c *Classes) Known() int { return len(c.output) }
 
-// Merge makes young classes share an output, with those that do already. If none share yet, known is the number of
-// classes that have arrived, and shown the smallest number of scores of Expand. events returns the number of a class's
-// events. For each new output Merge returns the old outputs whose mean it starts as; the shared output is the last.
+// Merge makes the young classes share one output, the last, with the classes that already share it. It returns, for
+// each new output, the old outputs whose mean it starts with. young reports whether a class is young, and events returns
+// the number of events of a class. Only the first call uses known and shown: the number of classes that have arrived,
+// and the smallest number of scores that Expand returns.
 func (c *Classes) Merge(known, shown int, young func(class int) bool, events func(class int) uint64) (from [][]int) {
 	was := *c
 	if was.on {

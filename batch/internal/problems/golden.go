@@ -21,7 +21,7 @@ type Golden struct {
 	Cases     []Case
 }
 
-// Case is what an algorithm makes of a Golden.
+// Case is the expected result of an algorithm on the problem of a Golden.
 type Case struct {
 	Algo   string
 	Params struct {

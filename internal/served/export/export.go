@@ -91,7 +91,7 @@ type feature struct {
 }
 
 // print writes the model as text: comments that say how to read it, and a line for
-// each feature. Numbers have all their digits.
+// each feature. Numbers are written with full precision.
 func (x *weights) print(to io.Writer) error {
 	w := bufio.NewWriter(to)
 	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
