@@ -1,7 +1,6 @@
 package main
 
-// This file writes what predict answers to each example, in the form that the file's name
-// asks for.
+// This file writes the predictions of predict, in the format that the file name implies.
 
 import (
 	"encoding/csv"
@@ -18,16 +17,15 @@ import (
 	"blankout/internal/served"
 )
 
-// answerWriter writes something for each example, which has these scores and probabilities. place
-// says where the example is.
+// answerWriter writes the prediction of each example, given its scores and probabilities. place returns the position of
+// the example.
 type answerWriter interface {
 	add(e *event.Example, scores, probabilities []float64, place func() string) error
 	flush() error
 }
 
-// answers writes an answer for every example: to a file named .jsonl the JSON of the HTTP
-// server, to one named .csv a row of id, class and probabilities, else a line of class and
-// scores.
+// answers writes a prediction for every example. In a .jsonl file it is the JSON of the HTTP server, in a .csv file a
+// row of ID, class and probabilities, otherwise a line of class and scores.
 type answers struct {
 	model      *served.Model
 	schema     *event.Schema // of the examples
@@ -36,7 +34,7 @@ type answers struct {
 	out        io.Writer
 	json       *json.Encoder
 	csv        *csv.Writer
-	classes    []string // as the text form shows them
+	classes    []string // as in the text format
 	line       []byte
 	row        []string
 }
@@ -46,7 +44,7 @@ func newAnswers(out io.Writer, path string, m *served.Model, s *event.Schema, d 
 	switch filepath.Ext(path) {
 	case ".jsonl", ".ndjson":
 		a.json = json.NewEncoder(out)
-		d.record.KeepValue = true // for the names of what is unknown
+		d.record.KeepValue = true // for the names of unknown features
 	case ".csv":
 		a.csv = csv.NewWriter(out)
 		return a, a.csv.Write(a.header())
@@ -65,7 +63,7 @@ func (a *answers) header() []string {
 	return append(row, "missing", "missing_policy", "set")
 }
 
-// shown returns the classes whose probabilities have a column: of two the positive one.
+// shown returns the classes that have a column of probabilities: for two classes the positive one.
 func (a *answers) shown() []int {
 	n := len(a.model.Schema.Classes)
 	if n == 2 {
@@ -78,8 +76,8 @@ func (a *answers) shown() []int {
 	return all
 }
 
-// add writes the answer to e, which has these scores and probabilities. place says where
-// e is, for an example without an id.
+// add writes the prediction for e, given its scores and probabilities. place returns the position of e, for an example
+// without an ID.
 func (a *answers) add(e *event.Example, scores, probabilities []float64, place func() string) error {
 	switch {
 	case a.json != nil:
@@ -88,7 +86,7 @@ func (a *answers) add(e *event.Example, scores, probabilities []float64, place f
 			return err
 		}
 		answer, err := a.model.PredictionOf(e, a.schema, scores, own)
-		answer.Version = 0 // all are of one model
+		answer.Version = 0 // all come from one model
 		if err != nil {
 			return err
 		}
@@ -114,8 +112,7 @@ func (a *answers) add(e *event.Example, scores, probabilities []float64, place f
 	return err
 }
 
-// number returns the value that a score predicts and, where the model knows its
-// residuals, the bounds of its interval.
+// number returns the predicted value of a score and, if the model knows its residuals, the bounds of its interval.
 func (a *answers) number(e *event.Example, score float64) []string {
 	value := a.model.Value(score)
 	row := []string{strconv.FormatFloat(value, 'g', -1, 64), "", ""}

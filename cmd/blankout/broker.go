@@ -43,7 +43,7 @@ keeps its topics in memory. It prints its address on standard output.`,
 	return c
 }
 
-// loopbackPort returns the port of an address of the loopback interface.
+// loopbackPort returns the port of a loopback address.
 func loopbackPort(address string) (int, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {

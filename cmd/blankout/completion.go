@@ -1,6 +1,6 @@
 package main
 
-// This file says what a shell completes: commands, flags and the values of flags.
+// This file defines what a shell completes: commands, flags and the values of flags.
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 	"blankout/stream/record"
 )
 
-// flagValues are what a shell offers for flags that are neither files nor
-// numbers; the user goes on after a colon. A command's own completion goes first.
+// flagValues holds the completions of flags that are neither files nor numbers. The user continues after a colon. A
+// command's own completion takes precedence.
 var flagValues = map[string][]string{
 	"format":       record.Formats(),
 	"loss":         batch.LossNames(estimators.All()),
@@ -37,7 +37,7 @@ var flagValues = map[string][]string{
 	"compression":  {"none", "gzip", "snappy", "lz4", "zstd"},
 }
 
-// completeFlags offers flagValues in c and every command under it.
+// completeFlags adds flagValues to c and every command under it.
 func completeFlags(c *cobra.Command) {
 	for name, values := range flagValues {
 		if c.Flags().Lookup(name) == nil {
@@ -49,7 +49,7 @@ func completeFlags(c *cobra.Command) {
 				then |= cobra.ShellCompDirectiveNoSpace
 			}
 		}
-		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, then)) // an error where c has its own
+		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, then)) // an error if c has its own
 	}
 	for _, child := range c.Commands() {
 		completeFlags(child)

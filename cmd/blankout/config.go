@@ -1,7 +1,7 @@
 package main
 
-// The command config writes, checks and shows configurations; other commands load
-// theirs here.
+// The command config writes, checks and shows configurations. Other commands load their configuration with the
+// functions of this file.
 
 import (
 	"cmp"
@@ -23,24 +23,24 @@ import (
 	"blankout/stream/record"
 )
 
-// configFlags are the flags of commands that take a configuration.
+// configFlags are the flags of commands with a configuration.
 type configFlags struct {
 	file string
 	set  []string
 }
 
-// hereFile is the configuration that commands of a service take where -f names none.
+// hereFile is the default configuration file of commands of a service.
 const hereFile = "blankout.toml"
 
-// addHere is add for the commands of a service, which take the blankout.toml of the
-// working directory where -f names no file.
+// addHere is add for the commands of a service, which use the blankout.toml of the working directory unless -f names a
+// file.
 func (f *configFlags) addHere(c *cobra.Command) {
 	f.add(c)
 	c.Flags().Lookup("config").Usage = "configuration `FILE` (blankout config init writes one)\n[" + hereFile + " if there is one here]"
 }
 
-// findHere takes the blankout.toml of the working directory, if there is one and -f named
-// no file, and says whether it did.
+// findHere selects the blankout.toml of the working directory, if there is one and -f names no file. It reports whether
+// it did.
 func (f *configFlags) findHere() bool {
 	info, err := os.Stat(hereFile)
 	found := f.file == "" && err == nil && info.Mode().IsRegular()
@@ -56,15 +56,13 @@ func (f *configFlags) add(c *cobra.Command) {
 	_ = c.MarkFlagFilename("config", "toml")
 }
 
-// load reads the configuration: defaults, file, environment, --set, then the
-// command's own flags as further KEY=VALUE pairs.
+// load reads the configuration: defaults, file, environment, --set, then the command's own flags as KEY=VALUE pairs.
 func (f *configFlags) load(flags ...string) (*config.Loaded, error) {
 	return f.loadFor(nil, nil, flags...)
 }
 
-// loadFor is load for a command about a model: without a file, the record settings
-// that the model's own file tells stand in the place of the defaults, and so do the
-// settings that the blocks of its checkpoint tell, if they are given.
+// loadFor is load for a command about a model. Without a file, the record settings in the model's own file replace the
+// defaults, and so do those in the blocks of its checkpoint, if given.
 func (f *configFlags) loadFor(m *served.Model, saved []event.Block, flags ...string) (*config.Loaded, error) {
 	base := config.Default()
 	if saved != nil && f.file == "" {
@@ -197,10 +195,10 @@ draft cannot know, such as record.label=fraud.`,
 	return c
 }
 
-// checkResult is what config check prints with --json about a configuration in order.
+// checkResult is the JSON output of config check for a valid configuration.
 type checkResult struct {
 	File   string        `json:"file"`             // "" if none was read
-	Given  []string      `json:"given"`            // keys that were set, anywhere
+	Given  []string      `json:"given"`            // keys that were set in any way
 	Sample *sampleResult `json:"sample,omitempty"` // of --sample
 }
 
@@ -267,15 +265,15 @@ that look like a time or an id. Such fields harm the model if they are features.
 	return c
 }
 
-// warnOfClasses warns of what so many classes, or room for so many, cost the levels of
-// noise auto. It says nothing of the 100 that are the default of record.max_classes.
+// warnOfClasses warns of the cost of n classes, or room for them, with noise auto. It does not warn of 100, the default
+// of record.max_classes.
 func (p *program) warnOfClasses(n int, c online.Config) {
 	if n > record.DefaultMaxClasses && c.Noise == "auto" && !loss.IsRegression(c.Loss) {
 		p.warn(fmt.Sprintf("%s: noise auto learns each at several noise levels, with two to three times the time and memory of one level such as none or dropout:0.3", plural(n, "class")))
 	}
 }
 
-// note tells a person something, unless it is to be quiet.
+// note prints a message for the user, unless --quiet is set.
 func (p *program) note(text string) {
 	if !p.quiet {
 		fmt.Fprintln(p.stderr, text)

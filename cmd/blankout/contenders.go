@@ -1,6 +1,6 @@
 package main
 
-// This file makes the learners of one stream: that of [learner], and those of [[challenger]].
+// This file creates the learners of one stream: that of [learner] and those of [[challenger]].
 
 import (
 	"context"
@@ -27,18 +27,19 @@ import (
 	"blankout/stream/record"
 )
 
-// contender is a learner of the stream as the configuration has it.
+// contender is a learner of the stream, as configured.
 type contender struct {
 	name        string
 	config      online.Config
 	record      record.Config
-	own         bool // its columns are other than those of the first
+	own         bool // its columns differ from those of the first
 	promote     string
 	window      uint64
 	fingerprint online.Fingerprint
 }
 
-// contendersOf returns the learners of a configuration, that of [learner] first. It takes the lead by itself where any does.
+// contendersOf returns the learners of a configuration, that of [learner] first. It is promoted automatically if any
+// is.
 func contendersOf(c *config.Config, records record.Config, data string) []contender {
 	learned := func(l online.Config, r record.Config) online.Config {
 		return l.Among(r.Declares(data), r.Grouped())
@@ -56,7 +57,7 @@ func contendersOf(c *config.Config, records record.Config, data string) []conten
 	return out
 }
 
-// schema returns the Schema of a new learner beside the first, whose classes it has.
+// schema returns the Schema of a new learner besides the first, with the classes of the first.
 func (x *contender) schema(first *event.Schema) *event.Schema {
 	if !x.own {
 		return first
@@ -68,7 +69,7 @@ func (x *contender) schema(first *event.Schema) *event.Schema {
 	return s
 }
 
-// beginLearners gives a Runner new learners.
+// beginLearners adds new learners to a Runner.
 func beginLearners(r *run.Runner, learners []contender) (err error) {
 	r.Schema, r.Fingerprint = learners[0].record.Schema(), learners[0].fingerprint
 	if r.Learner, err = online.New(learners[0].config, r.Schema); err != nil || len(learners) == 1 {
@@ -94,8 +95,8 @@ func (x *contender) join(c *run.Contest, l *online.Learner, s run.Standing) {
 	c.Contenders = append(c.Contenders, &run.Contender{Learner: l, Fingerprint: x.fingerprint, Standing: s})
 }
 
-// resumeLearners gives a Runner the learners of a checkpoint. One that the checkpoint does not know begins now, and one that
-// the configuration does not name any more is let go.
+// resumeLearners adds the learners of a checkpoint to a Runner. A learner that is not in the checkpoint begins now. One
+// that is no longer configured is dropped.
 func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, log *slog.Logger) error {
 	saved, err := run.ReadContest(blocks)
 	if err != nil {
@@ -146,7 +147,7 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 		x := &learners[i]
 		name := x.name
 		if i == lead {
-			name = saved.Lead // that of the lead whose settings [learner] has now
+			name = saved.Lead // that of the lead, whose settings [learner] has now
 		}
 		standing, known := saved.Standing(name)
 		if all[i] == nil {
@@ -155,7 +156,7 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 			}
 			log.Info("a challenger starts", "challenger", x.name, "records", records)
 			standing = run.NewStanding(records)
-		} else if !known { // of a checkpoint of one learner alone
+		} else if !known { // from a checkpoint of a single learner
 			standing.Paired = run.NewStanding(records).Paired
 		}
 		if !x.own {
@@ -166,7 +167,7 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 	return nil
 }
 
-// ownSchemas returns the Schemas of the contenders that have columns of their own.
+// ownSchemas returns the Schemas of the contenders with their own columns.
 func ownSchemas(r *run.Runner) (out []*event.Schema) {
 	if r.Contest != nil {
 		for _, x := range r.Contest.Contenders[1:] {
@@ -178,7 +179,7 @@ func ownSchemas(r *run.Runner) (out []*event.Schema) {
 	return out
 }
 
-// decodeContenders has the contenders with columns of their own decode records as they are read from the source.
+// decodeContenders makes the contenders with their own columns decode records as they are read from the source.
 func (s *service) decodeContenders() {
 	for i, x := range s.learners {
 		if x.own {
@@ -193,7 +194,7 @@ func (s *service) decodeContenders() {
 	}
 }
 
-// laterDecoder is made with its first record: the header of a file has been read by then.
+// laterDecoder is created with its first record, when the header of a file has been read.
 type laterDecoder struct {
 	make func() (record.Decoder, error)
 	made record.Decoder
@@ -208,7 +209,8 @@ func (d *laterDecoder) Decode(ctx context.Context, r record.Record, e *event.Exa
 	return d.made.Decode(ctx, r, e)
 }
 
-// validateContenders gives each contender what validates it while it has the lead, and the Runner that of the lead.
+// validateContenders gives each contender a validator for the time when it has the lead, and the Runner that of the
+// lead.
 func validateContenders(r *run.Runner, learners []contender, c *config.Config, data string, log *slog.Logger) {
 	if r.Contest == nil {
 		return
@@ -222,7 +224,7 @@ func validateContenders(r *run.Runner, learners []contender, c *config.Config, d
 	r.Validator = r.Contest.Contenders[r.Contest.Lead].Validator
 }
 
-// validators returns what validates the learners.
+// validators returns the validators of the learners.
 func (s *service) validators() []*validate.Validator {
 	if s.runner.Contest == nil {
 		return []*validate.Validator{s.runner.Validator}
@@ -234,7 +236,8 @@ func (s *service) validators() []*validate.Validator {
 	return out
 }
 
-// askedOf returns how the events of questions to a learner are written: as those of the first, with its own columns.
+// askedOf returns the record settings of prediction requests to a learner: those of the first learner, with its own
+// columns.
 func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner string) *record.Config {
 	var mu sync.Mutex
 	var of *record.Config
@@ -260,7 +263,7 @@ func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner str
 	}
 }
 
-// learnerOfBlock returns the learner without the lead that a block of a checkpoint is of, as challenger/NAME.
+// learnerOfBlock returns the learner without the lead to which a block challenger/NAME of a checkpoint belongs.
 func learnerOfBlock(name string) (learner string, ok bool) {
 	parts := strings.SplitN(name, "/", 3)
 	if len(parts) < 3 || run.ContenderPrefix(parts[1]) != parts[0]+"/"+parts[1]+"/" {
@@ -269,7 +272,8 @@ func learnerOfBlock(name string) (learner string, ok bool) {
 	return parts[0] + "/" + parts[1], true
 }
 
-// learnersOf returns what a checkpoint tells of several learners; nil of one alone. lead is the summary of the one that has it.
+// learnersOf returns the reports about several learners in a checkpoint; nil for a single one. lead is the summary of
+// the one with the lead.
 func learnersOf(blocks []event.Block, lead *online.Summary) (out []serve.LearnerReport, err error) {
 	saved, err := run.ReadContest(blocks)
 	if err != nil {
@@ -298,7 +302,7 @@ func learnersOf(blocks []event.Block, lead *online.Summary) (out []serve.Learner
 	return out, nil
 }
 
-// printLearners writes how several learners compare.
+// printLearners prints the comparison of several learners.
 func printLearners(out io.Writer, list []serve.LearnerReport) {
 	if len(list) == 0 {
 		return

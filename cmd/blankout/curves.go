@@ -14,9 +14,8 @@ import (
 	"blankout/simulate"
 )
 
-// drawCurves writes for every number that has a curve the picture COLUMN-NAME.svg into a
-// directory: what the number adds to the score, by its value from the first knot to the
-// last, its own weight included. It returns how many there are.
+// drawCurves writes a figure COLUMN-NAME.svg to a directory for every number with a curve: its contribution to the
+// score, including its own weight, from the first knot to the last. It returns the number of figures.
 func drawCurves(m *model.Linear, dir string) (n int, err error) {
 	for c := range m.DrawnCurves() {
 		if n == 0 {

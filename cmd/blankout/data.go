@@ -1,8 +1,7 @@
 package main
 
-// This file holds what every command shares that reads examples: its flags, how they, a
-// configuration and a model's own settings make one, and what becomes of records that
-// cannot be used.
+// This file is shared by every command that reads examples. It has their flags, combines these with the configuration
+// and the model's settings, and handles records that cannot be used.
 
 import (
 	"cmp"
@@ -28,34 +27,31 @@ import (
 	"blankout/stream/record"
 )
 
-// dataFlags are the flags of a command that reads examples: files, standard
-// input, or the records of a topic between two offsets. A command must call resolve
-// before it reads.
+// dataFlags are the flags of a command that reads examples: from files, standard input, or records of a topic between
+// two offsets. The command must call resolve before it reads.
 type dataFlags struct {
 	paths    []string
-	settings configFlags   // of which [record] and [registry] count
-	learns   bool          // the command takes other sections of settings, too
-	trains   bool          // it takes [learner], too, by itself
-	flags    record.Config // as the flags that were given have it
+	settings configFlags   // only [record] and [registry] are used
+	learns   bool          // the command also uses other sections
+	trains   bool          // it also uses [learner], by itself
+	flags    record.Config // from the given flags
 	refused  string        // fail or skip
-	// record says how records are read: what resolve has made of the model's settings,
-	// the configuration and the flags.
+	// record holds the record settings, combined by resolve from the model's settings, the configuration and the flags.
 	record record.Config
-	// format is that of paths whose name tells none, "" if that is not known.
+	// format is the format of paths whose name implies none, "" if unknown.
 	format string
-	// ahead is the number of threads that decode a file ahead of its use; 0 decodes nothing
-	// ahead. With it the caller must not look at the schema meanwhile.
+	// ahead is the number of threads that decode a file ahead of its use. 0 decodes nothing ahead. Otherwise the caller
+	// must not use the schema meanwhile.
 	ahead int
 	pack  func([]event.Example) any // of stream.File.Ahead
-	// reading is how the records of the path opened last are written, as its name and
-	// header tell.
+	// reading holds the record settings of the last opened path, as its name and header say.
 	reading record.Config
-	// join says where labels that come later are, and joined how long events wait for them.
+	// join says where labels that arrive later are, and joined how long events wait for them.
 	join   *joinFlags
 	joined labels.Config
 	given  func(flag string) bool
-	has    func(flag string) bool // the command has it
-	// say tells a person something, once, warn something that looks wrong.
+	has    func(flag string) bool // the command has the flag
+	// say prints a message for the user once. warn prints a warning.
 	say, warn func(text string)
 	tally     *tally
 }
@@ -63,8 +59,8 @@ type dataFlags struct {
 // tally counts the records that a command has read.
 type tally struct {
 	read, labeled, refused int
-	first                  string // refused: where and why
-	warned                 bool   // that there are no labels
+	first                  string // place and reason of the first rejected record
+	warned                 bool   // about missing labels
 }
 
 func (d *dataFlags) add(c *cobra.Command) {
@@ -127,8 +123,7 @@ func (g groupsFlag) Set(text string) error {
 	return nil
 }
 
-// addForModel is add for a command that takes a model, whose file knows better than
-// the defaults.
+// addForModel is add for a command with a model, whose file takes precedence over the defaults.
 func (d *dataFlags) addForModel(c *cobra.Command) {
 	d.add(c)
 	for name, usage := range map[string]string{
@@ -148,8 +143,7 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 	}
 }
 
-// flagFor names the flag of the command, if it has one, that does what a setting of
-// [learner] would: "" if there is none.
+// flagFor returns the flag of the command for a setting of [learner], "" if there is none.
 func (d *dataFlags) flagFor(set string) string {
 	key, value, _ := strings.Cut(set, "=")
 	flag, learner := strings.CutPrefix(key, "learner.")
@@ -159,7 +153,7 @@ func (d *dataFlags) flagFor(set string) string {
 	return fmt.Sprintf("; use the flag --%s=%s", flag, value)
 }
 
-// override takes the settings of the flags that were given over into record.
+// override sets the settings of the given flags in record.
 func (d *dataFlags) override(recordConfig *record.Config) {
 	given := &d.flags
 	for flag, take := range map[string]func(){
@@ -178,13 +172,12 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 	}
 }
 
-// maxClasses is how many classes a command over files takes where nothing says how many
-// there are. A learner, which must know at its first event, takes two.
+// maxClasses is the largest number of classes for a command on files, if nothing says how many there are. A learner,
+// which must know at its first event, uses two.
 const maxClasses = 1000
 
-// resolve decides how records are read: by [record] of the configuration, without a
-// file as the events of m were, if its file tells; the environment, --set and flags
-// override either. m may be nil.
+// resolve decides how records are read: by [record] of the configuration or, without a configuration file, by the
+// settings in the file of m, if it has them. The environment, --set and flags override both. m may be nil.
 func (d *dataFlags) resolve(m *served.Model) error {
 	if !slices.Contains([]string{"fail", "skip"}, d.refused) {
 		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}
@@ -215,7 +208,7 @@ func (d *dataFlags) resolve(m *served.Model) error {
 		d.record.MaxClasses = maxClasses
 	}
 	if d.settings.file == "" && !d.given("format") && !slices.Contains(given, "record.format") {
-		d.record.Format, d.format = "", cmp.Or(d.record.Format, d.format) // a file's name tells first
+		d.record.Format, d.format = "", cmp.Or(d.record.Format, d.format) // the file name takes precedence
 		if m != nil && m.Recorded {
 			d.format = cmp.Or(d.format, "json")
 		}
@@ -223,7 +216,7 @@ func (d *dataFlags) resolve(m *served.Model) error {
 	if m == nil {
 		return nil
 	}
-	said := func(flag string) string { // how it was given, if it was
+	said := func(flag string) string { // how it was given
 		switch key := "record." + strings.ReplaceAll(flag, "-", "_"); {
 		case d.given(flag):
 			return "--" + flag
@@ -244,16 +237,14 @@ func (d *dataFlags) resolve(m *served.Model) error {
 	return nil
 }
 
-// regroup gives a model's Schema the groups of --groups or the configuration, if there
-// are any.
+// regroup sets the groups of --groups or the configuration in the Schema of a model, if there are any.
 func (d *dataFlags) regroup(s *event.Schema) {
 	if len(d.record.Groups) > 0 || d.record.GroupEvery > 0 {
 		d.record.Regroup(s)
 	}
 }
 
-// sayReadAs tells a person how a model's file has it that events are read, and which
-// of its further settings are in force.
+// sayReadAs prints the record settings of a model's file, and which further settings of it are in force.
 func (p *program) sayReadAs(m *served.Model, further ...string) {
 	if p.quiet || !m.Recorded {
 		return
@@ -261,7 +252,7 @@ func (p *program) sayReadAs(m *served.Model, further ...string) {
 	defaults := record.DefaultConfig().Settings()
 	var own []string
 	for key, value := range m.Record.Settings() {
-		if value != defaults[key] && key != "format" { // a file's name tells that first
+		if value != defaults[key] && key != "format" { // the file name says that first
 			own = append(own, fmt.Sprintf("%s %q", key, value))
 		}
 	}
@@ -285,7 +276,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *event.Schema) (str
 	in := stream.Input{Where: path, Record: d.record, Format: d.format, Kafka: stream.DefaultConsumerConfig()}
 	events, err := in.Open(ctx, s, nil)
 	d.reading = d.record
-	d.reading.Format = cmp.Or(d.record.Format, d.format, "json") // of a topic; a file knows better
+	d.reading.Format = cmp.Or(d.record.Format, d.format, "json") // of a topic; a file knows its own
 	if f, ok := events.(*stream.File); ok {
 		if unnamed := f.Unnamed(); len(unnamed) > 0 {
 			d.say(path + ": " + unnamedColumns(unnamed))
@@ -298,7 +289,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *event.Schema) (str
 	return events, err
 }
 
-// unnamedColumns says what becomes of the columns of CSV without a name.
+// unnamedColumns returns a message about the CSV columns without a name.
 func unnamedColumns(numbers []int) string {
 	if len(numbers) == 1 {
 		return fmt.Sprintf("column %d has no name in the header and is ignored, as a row index", numbers[0])
@@ -307,20 +298,19 @@ func unnamedColumns(numbers []int) string {
 	return fmt.Sprintf("columns %s have no name in the header and are ignored", list)
 }
 
-// each calls f for every example of the paths. A record that cannot be used is
-// an error that names its place.
+// each calls f for every example of the paths. A record that cannot be used is an error that names its place.
 func (d *dataFlags) each(ctx context.Context, paths []string, s *event.Schema, f func(e *event.Example) error) error {
 	return d.eachPlaced(ctx, paths, s, func(in *packedBatch, i int, _ func() string) error { return f(&in.Examples[i]) })
 }
 
-// packedBatch is a batch of a source and what dataFlags.pack has made of its examples.
+// packedBatch is a batch of a source with the result of dataFlags.pack for its examples.
 type packedBatch struct {
 	event.Batch
 	packed any
 }
 
-// eachPlaced is each for an f that may want the batch that the example is in, and
-// the example's place: file and line, or topic, partition and offset.
+// eachPlaced is each for an f that also gets the batch of the example and its place: file and line, or topic, partition
+// and offset.
 func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *event.Schema, f func(in *packedBatch, i int, place func() string) error) error {
 	if len(paths) == 0 {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
@@ -402,7 +392,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *event.Schema, f 
 			}
 			switch err := f(&b, i, place); {
 			case is[*fs.PathError](err):
-				return err // of what f writes: the record is not to blame
+				return err // from f's output, not from the record
 			case is[unusable](err) && d.refused == "skip":
 				d.tally.refuse(fmt.Errorf("%s: %w", place(), err))
 			case err != nil:
@@ -412,7 +402,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *event.Schema, f 
 	}
 }
 
-// unusable is why a record that could be read cannot be used after all.
+// unusable is the reason why a valid record cannot be used after all.
 type unusable struct{ error }
 
 func (t *tally) refuse(err error) {
@@ -421,7 +411,7 @@ func (t *tally) refuse(err error) {
 	}
 }
 
-// tell tells of the records that were refused, once they are all read.
+// tell reports the rejected records, once all records are read.
 func (d *dataFlags) tell() {
 	t := d.tally
 	if t.refused == 0 {
@@ -435,14 +425,14 @@ func (d *dataFlags) tell() {
 	}
 }
 
-// placedRefusal is the refusal of a record of a file: its detail begins with the place.
+// placedRefusal is the rejection of a record of a file: its detail begins with the place.
 type placedRefusal struct{ *event.Refusal }
 
 func (r placedRefusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Reason) }
 func (r placedRefusal) Unwrap() error { return r.Refusal }
 
-// readModel reads a model, a checkpoint (of a directory the newest) or a snapshot, of a file
-// or from an address as served.Open takes it.
+// readModel reads a model, a checkpoint (for a directory the newest) or a snapshot, from a file or an address, as for
+// served.Open.
 func readModel(path string) (*served.Model, error) {
 	if path == "" {
 		return nil, usageError{errors.New("name a model file with -m")}
@@ -457,7 +447,8 @@ func readModel(path string) (*served.Model, error) {
 	return modelOf(file, at)
 }
 
-// readServed is readModel for who serves the answers of a model, and says if these get worse than useless with its age.
+// readServed is readModel for commands that serve predictions of the model. It warns if these become worse than useless
+// with the model's age.
 func (p *program) readServed(path string) (*served.Model, error) {
 	m, err := readModel(path)
 	if err == nil && m.Head.Stale != "" {
@@ -469,7 +460,7 @@ func (p *program) readServed(path string) (*served.Model, error) {
 // write replaces the file at path by a model of the events that d has read.
 func (d *dataFlags) write(path string, m model.Model) error {
 	read := d.reading
-	read.Columns = d.record.Columns // another file has a header of its own
+	read.Columns = d.record.Columns // another file has its own header
 	return served.New(m, read).WriteFile(path)
 }
 

@@ -1,6 +1,6 @@
 package main
 
-// The command dead-letters looks at refused records and sends them again.
+// The command dead-letters inspects rejected records and sends them again.
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ import (
 	"blankout/stream/record"
 )
 
-// deadLetterFlags say which dead letters there are.
+// deadLetterFlags say which dead letters to use.
 type deadLetterFlags struct {
 	settings configFlags
 	data     string
@@ -112,22 +112,22 @@ with -o, records that are not one line of text. The exit code is then 3.`,
 	return c
 }
 
-// letterCount is what was found where dead letters are.
+// letterCount is the number of dead letters found.
 type letterCount struct {
 	Letters  int            `json:"letters"`
 	ByReason map[string]int `json:"by_reason"`
-	Repeated int            `json:"repeated"` // stored once more, and not counted
-	Damaged  int            `json:"damaged"`  // places that hold no letter
+	Repeated int            `json:"repeated"` // stored again, not counted
+	Damaged  int            `json:"damaged"`  // places without a valid letter
 }
 
-// each calls do for every letter once, but those of other reasons.
+// each calls do once for every letter with one of the reasons.
 func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config, do func(*stream.Letter) error) (n letterCount, err error) {
 	n.ByReason = map[string]int{}
 	in := stream.Input{Where: cmp.Or(o.data, c.DeadLetters().File), Kafka: c.Kafka.ConsumerConfig}
 	if o.data == "" && c.DeadLetter.Topic != "" {
 		in.Where, in.Kafka.Topics, in.Kafka.UnlabeledTopics, in.Kafka.Partitions = "", []string{c.DeadLetter.Topic}, nil, nil
 	}
-	// Every letter there is counts, whatever the configuration says of the events.
+	// All existing letters count, whatever the configuration says about events.
 	in.Kafka.Start, in.Kafka.DedupWindow, in.Kafka.CreateTopics = "earliest", 0, false
 	in.Kafka.Log = p.logger(p.newScreen(0))
 	letters, err := stream.OpenLetters(ctx, in)
@@ -182,7 +182,7 @@ func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most 
 	if err != nil {
 		return err
 	}
-	// Partitions are read in any order: the latest are told by the letters alone.
+	// Partitions are read in any order, so the letters themselves say which is the latest.
 	order := func(a, b *stream.Letter) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset), bytes.Compare(a.Value, b.Value))
 	}
@@ -230,11 +230,11 @@ func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most 
 	return nil
 }
 
-// replayed is what replay --json says.
+// replayed is the JSON output of replay.
 type replayed struct {
 	letterCount
-	Replayed map[string]int `json:"replayed"` // by topic, or file
-	LeftOut  map[string]int `json:"left_out"` // by what kept them from being sent
+	Replayed map[string]int `json:"replayed"` // by topic or file
+	LeftOut  map[string]int `json:"left_out"` // by the reason why they were not sent
 }
 
 func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to, out string) (err error) {
@@ -337,8 +337,7 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	return nil
 }
 
-// asLine returns a record as a line of a file, or why it cannot be one. JSON loses its
-// line breaks.
+// asLine returns a record as a line of a file, or why it cannot be one. JSON loses its line breaks.
 func asLine(value []byte) (line []byte, why string) {
 	if bytes.ContainsAny(value, "\r\n") && json.Valid(value) {
 		var compact bytes.Buffer

@@ -15,28 +15,28 @@ import (
 	"blankout/internal/model"
 )
 
-// deletion scores examples of which features are deleted at random. The masks depend on the seed and the number of the
-// example alone and are those of the corrupt command's first copies.
+// deletion scores examples with randomly deleted features. The masks depend only on the seed and the number of the
+// example. They are those of the first copies of the command corrupt.
 type deletion struct {
 	model     model.Model
 	corrupter batch.Corrupter
-	declare   bool // the predictions are those of declared loss, else
-	rescale   bool // of what is left, multiplied, else of silent loss
+	declare   bool // the predictions are those for declared loss, otherwise for silent loss
+	rescale   bool // of the survivors, by rescaling; otherwise of silent loss
 	rules     map[model.MissingPolicy]int
-	loss      loss.Loss // of regression, else nil
+	loss      loss.Loss // for regression, otherwise nil
 
-	n                int       // of the next example
+	n                int       // number of the next example
 	x, room          event.Vec // room is for x with more columns
 	field            []uint16
 	dead             []bool
-	declared, silent event.Example // what is left of the example
+	declared, silent event.Example // the remaining example
 	scores           []float64
 	probabilities    []float64
-	classes          [2]measure.Classes // of declared and of silent loss
+	classes          [2]measure.Classes // for declared and for silent loss
 	numbers          [2]measure.Numbers
 }
 
-// newDeletion returns what deletes as o says. It counts in rules by which policy its predictions are made.
+// newDeletion returns the deletion for the flags. It counts in rules which policy makes its predictions.
 func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, rules map[model.MissingPolicy]int) (*deletion, error) {
 	d := &deletion{
 		model: m, declare: o.declared, rescale: o.rescale, rules: rules, scores: make([]float64, max(m.About().Outputs, 2)),
@@ -57,7 +57,7 @@ func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, rules map
 	return d, nil
 }
 
-// score returns the scores of what is left of the next example, and measures declared and silent loss.
+// score returns the scores of the remaining next example, and measures declared and silent loss.
 func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	h := d.model.About()
 	d.x = d.model.Standardized(e, event.Vec{Index: d.x.Index[:0], Value: d.x.Value[:0]})
@@ -88,7 +88,7 @@ func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	return out
 }
 
-// measure counts in an example with these scores of declared loss, 0, or silent loss, 1.
+// measure counts an example with these scores, for declared loss (0) or silent loss (1).
 func (d *deletion) measure(i int, e *event.Example, scores []float64) {
 	h := d.model.About()
 	switch {
@@ -102,7 +102,7 @@ func (d *deletion) measure(i int, e *event.Example, scores []float64) {
 	}
 }
 
-// left returns what is left of the last example, as its prediction sees it.
+// left returns the remaining last example, as its prediction sees it.
 func (d *deletion) left() *event.Example {
 	if d.declare {
 		return &d.declared
@@ -126,13 +126,13 @@ func (d *deletion) lacks() lacking {
 	}
 }
 
-// deletionReport has the errors of declared and of silent loss; nil where nothing was deleted.
+// deletionReport holds the errors for declared and for silent loss; nil if nothing was deleted.
 type deletionReport struct {
 	Declared *lossReport `json:"declared,omitempty"`
 	Silent   *lossReport `json:"silent,omitempty"`
 }
 
-// lossReport has error and log-loss of classes, RMSE and MAE of regression.
+// lossReport holds error and log-loss for classes, RMSE and MAE for regression.
 type lossReport struct {
 	Error   *float64 `json:"error,omitempty"`    // in percent
 	LogLoss *float64 `json:"log_loss,omitempty"` // in nats
@@ -155,7 +155,7 @@ func (d *deletion) report() (r deletionReport) {
 	return r
 }
 
-// print writes the report for a person.
+// print prints the report.
 func (d *deletion) print(w io.Writer) {
 	r := d.report()
 	for _, x := range []struct {

@@ -1,7 +1,6 @@
 package main
 
-// The command demo learns from real events in an embedded broker and shows what
-// deletion does.
+// The command demo learns real events from an embedded broker and shows the effect of deleting features.
 
 import (
 	"bufio"
@@ -32,8 +31,7 @@ import (
 	"blankout/stream/record"
 )
 
-// sentences is the data set that the demo learns from, see demodata/README.md.
-//
+// sentences is the data set of the demo, see demodata/README.md.
 
 //go:embed demodata/sentences.jsonl.gz
 var sentences []byte
@@ -66,7 +64,7 @@ type demo struct {
 
 	screen *screen
 	record record.Config
-	events [][]byte // to learn from
+	events [][]byte // to learn
 	test   [][]byte // never learned
 }
 
@@ -120,7 +118,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.summary(ctx, r, c, store)
 }
 
-// load unpacks the events.
+// load decompresses the events.
 func (d *demo) load() error {
 	d.screen = d.newScreen(time.Second)
 	d.record = record.DefaultConfig()
@@ -142,7 +140,7 @@ func (d *demo) load() error {
 	return lines.Err()
 }
 
-// say tells a person at standard error what goes on.
+// say prints progress to standard error.
 func (d *demo) say(format string, args ...any) {
 	if !d.quiet {
 		fmt.Fprintf(d.screen, format+"\n", args...)
@@ -168,8 +166,7 @@ func (d *demo) produce(ctx context.Context, broker *stream.Embedded) error {
 	return producer.Close()
 }
 
-// learn goes on from the newest checkpoint, if there is one, until the end of
-// the topic or for so many events.
+// learn continues from the newest checkpoint, if there is one, until the end of the topic or for a number of events.
 func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkpoint.Store, c online.Config, events uint64) (*run.Runner, error) {
 	r, err := newRunner([]contender{{config: c, record: d.record}}, validate.Config{}, nil, store, false, "", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -199,14 +196,14 @@ func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkp
 	return r, errors.Join(err, source.Close())
 }
 
-// summary writes what was learned, to standard output.
+// summary prints the result to standard output.
 func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, store *checkpoint.Store) error {
 	m := r.Model()
 	metrics := r.Status().Learner
 	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level, Words: m.Rows.Len()}
 	out := bufio.NewWriter(d.stdout)
 	if d.json {
-		out.Reset(d.stderr) // what is for people
+		out.Reset(d.stderr) // text for people
 	}
 	fmt.Fprintf(out, "\nEach of the %s sentences was predicted before it was learned:\nerror %s %%\n",
 		humanize.Comma(int64(metrics.Events)), percent(100*metrics.Total.Error()))
@@ -268,20 +265,20 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 	return json.NewEncoder(d.stdout).Encode(result)
 }
 
-// demoResult is what demo prints with --json.
+// demoResult is the JSON output of demo.
 type demoResult struct {
 	Events uint64  `json:"events"`
-	Error  float64 `json:"error"`       // %, each event judged before it was learned from
-	Level  string  `json:"noise_level"` // of noise, chosen
+	Error  float64 `json:"error"`       // in percent, each event predicted before it was learned
+	Level  string  `json:"noise_level"` // the chosen noise level
 	Words  int     `json:"words"`       // with a weight
-	// Deleted has the error with a fraction of the words deleted, for each way to learn.
+	// Deleted holds the errors with a fraction of the words deleted, for each way to learn.
 	Deleted []demoDeleted `json:"deleted"`
 }
 
 type demoDeleted struct {
 	Learned string  `json:"learned"`
 	Share   float64 `json:"fraction"`
-	Error   float64 `json:"error"` // %
+	Error   float64 `json:"error"` // in percent
 }
 
 func (r *demoResult) add(learned string, share, percent float64) {

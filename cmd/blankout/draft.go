@@ -21,14 +21,14 @@ import (
 	"blankout/stream/record/notation"
 )
 
-// draftFields is how many fields a draft names one by one.
+// draftFields is the number of fields that a draft lists individually.
 const draftFields = 200
 
-// draft returns a configuration for events like those at a place, a file, kafka://… or, where
-// it is "", the topics of l: the keys that the sample decides, and a comment on each field.
+// draft returns a configuration for events like those of a file, of kafka://… or, for "", of the topics of l: the keys
+// that the sample decides, and a comment on each field.
 func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) {
 	c, kafka := l.Record, l.Kafka.ConsumerConfig
-	kafka.UntilEnd = true // of a topic what is there now
+	kafka.UntilEnd = true // only the present events of a topic
 	read := func() (*sample, error) {
 		return readSample(ctx, stream.Input{Where: where, Record: c, Kafka: kafka, Format: c.Format})
 	}
@@ -37,7 +37,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 		return nil, err
 	}
 	c.Separator = cmp.Or(s.separator, c.Separator)
-	var written []notation.Found // with the notation in force they are found no more
+	var written []notation.Found // with the notation set they are no longer found
 	if n := s.notation(); n != notation.Plain && c.Notation() == notation.Plain {
 		written = s.written
 		c.Decimal, c.Thousands = n.Decimal, n.Thousands
@@ -143,8 +143,7 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 	}
 }
 
-// fieldNotes returns what there is to say of each field, and which look as if they gave the
-// label away.
+// fieldNotes returns notes about the fields, and the fields that look as if they contained the label.
 func (s *sample) fieldNotes() (drop, notes []string) {
 	events := s.records - s.refused
 	for _, key := range s.fields.keys() {
@@ -173,13 +172,13 @@ func (s *sample) fieldNotes() (drop, notes []string) {
 	return drop, notes
 }
 
-// quote is a string of TOML, which JSON's are too.
+// quote returns a TOML string; JSON strings are valid TOML.
 func quote(text string) string {
 	var out strings.Builder
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(text); err != nil {
-		panic(err) // a string has a JSON form
+		panic(err) // every string has a JSON form
 	}
 	return strings.ReplaceAll(strings.TrimSpace(out.String()), "\x7f", `\u007f`)
 }

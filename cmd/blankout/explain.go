@@ -23,7 +23,7 @@ import (
 	"blankout/stream/record"
 )
 
-// explainFlags are the flags of predict that explain scores.
+// explainFlags are the flags of predict for explanations.
 type explainFlags struct {
 	form  string // "text" or "json", "" for no explanations
 	class string
@@ -51,37 +51,37 @@ func (o *explainFlags) check() error {
 	return nil
 }
 
-// explanation is what the features of one event add to its score.
+// explanation holds the contributions of the features of one event to its score.
 type explanation struct {
-	Event     string   `json:"event"` // where it is: FILE:LINE or TOPIC/PARTITION: offset N
+	Event     string   `json:"event"` // its place: FILE:LINE or TOPIC/PARTITION: offset N
 	Key       string   `json:"key,omitempty"`
 	Label     *string  `json:"label"`               // null without one
-	Predicted string   `json:"predicted,omitempty"` // as Class, not for regression
-	Class     string   `json:"class,omitempty"`     // whose score this is
+	Predicted string   `json:"predicted,omitempty"` // as in Class, not for regression
+	Class     string   `json:"class,omitempty"`     // class of this score
 	Score     float64  `json:"score"`
-	Prob      *float64 `json:"probability"` // of Class; null where the loss is of no class
+	Prob      *float64 `json:"probability"` // of Class; null if the loss has no classes
 	Intercept float64  `json:"intercept"`
 	Noise     string   `json:"noise"`
 	Variance  float64  `json:"variance"` // of the score under Noise
-	Features  int      `json:"features"` // of the event
-	// Unseen counts the features that the model has not seen.
+	Features  int      `json:"features"` // number of features of the event
+	// Unseen is the number of features that the model has not seen.
 	Unseen  int      `json:"unseen"`
 	Missing []string `json:"missing,omitempty"` // fields known to be missing
-	Stuck   []string `json:"stuck,omitempty"`   // those of them that are not null but stuck
-	// MissingPolicy is the policy that answered the event because of that, Factor what its features
-	// were multiplied by, and Why the share of its fields that chose the rule.
+	Stuck   []string `json:"stuck,omitempty"`   // those of them that are stuck, not null
+	// MissingPolicy is the policy that predicted the event because of missing fields, Factor the factor of its
+	// features, and Why the share of missing fields that selected the rule.
 	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
 	Factor        float64             `json:"factor,omitempty"`
 	Why           string              `json:"why,omitempty"`
-	// Filled is what filling in adds, beside the weights of the features it is told from.
+	// Filled is the contribution of imputed fields, beyond the weights of the features that they are imputed from.
 	Filled float64         `json:"filled,omitempty"`
 	Terms  []explainedTerm `json:"terms"`
-	Rest   float64         `json:"rest"` // what the features that are not listed add
+	Rest   float64         `json:"rest"` // contribution of the features that are not listed
 }
 
 type explainedTerm struct {
 	Name         string   `json:"name"`
-	Names        []string `json:"names,omitempty"` // all in the event that share the column, if several do
+	Names        []string `json:"names,omitempty"` // all names in the event that share the column, if several do
 	Field        string   `json:"field,omitempty"`
 	Column       uint32   `json:"column"`
 	Raw          float64  `json:"raw"`
@@ -97,7 +97,7 @@ type explainer struct {
 	flags  *explainFlags
 	model  *model.Linear
 	schema *event.Schema // of the examples
-	class  int           // the one to explain, -1 to choose by example
+	class  int           // the class to explain, -1 to choose by example
 	names  namer
 	out    *bufio.Writer
 	json   *json.Encoder // nil for text
@@ -139,15 +139,15 @@ func (x *explainer) add(e *event.Example, scores, probabilities []float64, place
 
 func (x *explainer) flush() error { return x.out.Flush() }
 
-// namer names the features of events as those have them.
+// namer names the features of events as in their records.
 type namer struct {
 	model   *served.Model
-	data    *dataFlags // that the events are read by
+	data    *dataFlags // settings for reading the events
 	reading record.Config
-	names   *served.EventNames // of records written as reading says
+	names   *served.EventNames // for records with the settings of reading
 }
 
-// in returns the names in the events of the path that is being read.
+// in returns the names for events of the present path.
 func (n *namer) in() (_ *served.EventNames, err error) {
 	if n.names == nil || !reflect.DeepEqual(n.reading, n.data.reading) {
 		n.reading = n.data.reading
@@ -216,8 +216,8 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 	return x, nil
 }
 
-// whyPolicy returns why a missing policy answered an event with missing fields: the
-// fraction of its fields that is missing, and the mixture weights of the policies.
+// whyPolicy returns why a missing policy predicted an event with missing fields: the fraction of missing fields, and
+// the mixture weights of the policies.
 func whyPolicy(h *model.Head, e *event.Example) string {
 	k, m, a := h.Lack(e), h.Missing, h.Answer(e)
 	if m == nil {
@@ -248,7 +248,7 @@ func whyPolicy(h *model.Head, e *event.Example) string {
 	return strings.Join(why, "; ")
 }
 
-// className is the name of a class for people.
+// className returns the name of a class for display.
 func className(classes []string, class int) string {
 	if class >= len(classes) || classes[class] == "" {
 		return fmt.Sprintf("class %d", class)

@@ -96,7 +96,7 @@ type corruptFlags struct {
 	data  dataFlags
 	model string
 	noise string
-	// Probabilities with which features and groups are deleted, "" for none.
+	// Probabilities of deleting features and groups, "" for none.
 	deletes [2]string
 	copies  int
 	scale   bool
@@ -153,7 +153,7 @@ settings, columns, names and groups of a model.`,
 	return c
 }
 
-// parseNoise returns the noise of --noise, or of the flags that are short for one.
+// parseNoise returns the noise of --noise, or of the flags that abbreviate one.
 func (o *corruptFlags) parseNoise(named bool) (loss.Noise, error) {
 	var parts []string
 	for i, name := range []string{"dropout:", "group:"} {
@@ -177,8 +177,7 @@ func coefficients(n loss.Noise) (c0, c1, c2 float64) {
 	return n.Coefficients()
 }
 
-// corruptSchema decides how examples are read, and returns the model's Schema, or where
-// none is named a new one.
+// corruptSchema decides how examples are read. It returns the model's Schema or, without a model, a new one.
 func (p *program) corruptSchema(o *corruptFlags) (*event.Schema, error) {
 	if o.model == "" {
 		if err := o.data.resolve(nil); err != nil {
@@ -199,7 +198,7 @@ func (p *program) corruptSchema(o *corruptFlags) (*event.Schema, error) {
 	o.data.regroup(m.Schema)
 	schema := m.Schema.Clone()
 	if loss.IsRegression(m.Loss) {
-		// The file may be from a version that took each number for a class.
+		// The file may be from a version that treated numbers as classes.
 		schema.Target, schema.Classes = loss.LabelsOf(m.Loss), nil
 	} else {
 		schema.MaxClasses = max(maxClasses, len(schema.Classes)) // copies may have labels that the model does not know
@@ -207,7 +206,7 @@ func (p *program) corruptSchema(o *corruptFlags) (*event.Schema, error) {
 	return schema, nil
 }
 
-// isSvmlightLabel says whether a class can be the label of a line.
+// isSvmlightLabel reports whether a class is valid as the label of a line.
 func isSvmlightLabel(class string) bool {
 	x, err := strconv.ParseFloat(class, 64)
 	return class != "" && !strings.ContainsAny(class, " \t\r\n\v\f#:,") && (err != nil || !math.IsNaN(x) && !math.IsInf(x, 0))
@@ -261,7 +260,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 			x.Value = append(x.Value[:0], e.Features.Value...)
 			corrupter.Vec(x, e.Field, n, copy)
 			keep := 0
-			for i, v := range x.Value { // svmlight leaves zeros out
+			for i, v := range x.Value { // svmlight omits zeros
 				if v != 0 {
 					x.Index[keep], x.Value[keep] = x.Index[i], v
 					keep++

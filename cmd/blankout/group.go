@@ -1,7 +1,7 @@
 package main
 
-// This file holds what concerns groups of learners: a member, which run --group starts,
-// and the commands that look at a group's commit log.
+// This file holds the commands for groups of learners: a member, which run --group starts, and commands that inspect a
+// group's commit log.
 
 import (
 	"context"
@@ -32,7 +32,7 @@ import (
 	"blankout/stream/record"
 )
 
-// newMember returns the member that a configuration describes.
+// newMember returns the member of a configuration.
 func newMember(c *config.Config, log *slog.Logger) *group.Member {
 	if len(c.Record.Classes) == 0 && c.Record.MaxClasses == record.DefaultMaxClasses {
 		c.Record.MaxClasses = 2 // members cannot grow at the same event
@@ -46,7 +46,7 @@ func newMember(c *config.Config, log *slog.Logger) *group.Member {
 	}
 }
 
-// learnInGroup is run --group: a member, what it serves, and its dead letters.
+// learnInGroup is run --group: a member, its HTTP server, and its dead letters.
 func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config) error {
 	for flag, given := range map[string]bool{"--data": o.data != "", "--labels": o.labels != "", "--reset": o.reset, "--from": o.from != "", "--max-events": o.maxEvents > 0} {
 		if given {
@@ -122,7 +122,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	return json.NewEncoder(p.stdout).Encode(status)
 }
 
-// memberStatus is a member's Status as that of a run: the counts are the group's.
+// memberStatus returns a member's Status in the form of a run's. The counts are those of the group.
 func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 	return func() *run.Status {
 		out := &run.Status{NotReady: "not started", Started: started}
@@ -148,7 +148,7 @@ func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 	}
 }
 
-// memberModel returns a member's newest model as one that a run has published.
+// memberModel returns a member's newest model in the form of a published one.
 func memberModel(m *group.Member) func() *run.Published {
 	var mu sync.Mutex
 	var last *run.Published
@@ -166,17 +166,16 @@ func memberModel(m *group.Member) func() *run.Published {
 	}
 }
 
-// writerSnapshots hands the group's model on while this member is the one that does it.
-// The versions are offsets of the commit log, the same whoever hands it on.
+// writerSnapshots sends the group's model to its destinations while this member is the writer. The versions are offsets
+// of the commit log, the same for every writer.
 type writerSnapshots struct {
 	member *group.Member
 	open   func(context.Context) (*serve.Snapshots, error)
 	log    *slog.Logger
-	places atomic.Pointer[serve.Snapshots] // nil while another member hands the model on
+	places atomic.Pointer[serve.Snapshots] // nil while another member is the writer
 }
 
-// check opens the places once, so that what is wrong with them is told before anything is
-// learned.
+// check opens the destinations once, so that errors are reported before anything is learned.
 func (w *writerSnapshots) check(ctx context.Context) error {
 	there, err := w.open(ctx)
 	if err != nil {
@@ -186,14 +185,14 @@ func (w *writerSnapshots) check(ctx context.Context) error {
 	if err := there.Close(); err != nil {
 		return err
 	}
-	// A learner that is alone counts its starts in the upper half of a version.
+	// A single learner counts its starts in the upper half of a version.
 	if version>>32 > 0 {
 		return usageError{fmt.Errorf("snapshots: version %d was published by a single learner, and the group cannot exceed it: give the group another [snapshot] topic, file or object", version)}
 	}
 	return nil
 }
 
-// start begins to look whose turn it is, and returns what ends that.
+// start begins to watch for this member's turn, and returns a function that stops it.
 func (w *writerSnapshots) start() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -213,7 +212,7 @@ func (w *writerSnapshots) start() (stop func() error) {
 	return func() error { cancel(); running.Wait(); return nil }
 }
 
-// turn hands models on until the member's turn, or ctx, ends.
+// turn sends models until the member's turn, or ctx, ends.
 func (w *writerSnapshots) turn(ctx context.Context) error {
 	places, err := w.open(ctx)
 	if err != nil {
@@ -240,7 +239,7 @@ func (w *writerSnapshots) turn(ctx context.Context) error {
 	return places.Close()
 }
 
-// groupCommand holds what is done with a group from outside.
+// groupCommand returns the command group.
 func (p *program) groupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "group",
@@ -335,7 +334,7 @@ group.name.`,
 	return c
 }
 
-// oneGroup accepts the name of a group, or none: then it is group.name of the configuration.
+// oneGroup accepts the name of a group, or none, which means group.name of the configuration.
 func oneGroup(c *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usageError{fmt.Errorf("%s: want one group, not %d", c.CommandPath(), len(args))}
@@ -343,7 +342,7 @@ func oneGroup(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// loadGroup is load, for the group of a name; for that of the configuration if there is none.
+// loadGroup is load for the group of a name, or for that of the configuration without a name.
 func (f *configFlags) loadGroup(name []string) (*config.Loaded, error) {
 	var flags []string
 	if len(name) > 0 {
@@ -369,7 +368,7 @@ func (p *program) inspectGroup(ctx context.Context, name []string, settings *con
 	return group.Inspect(ctx, newMember(&l.Config, log))
 }
 
-// printGroup writes a report for a person, or as JSON.
+// printGroup prints a report as text or JSON.
 func (p *program) printGroup(r *group.Report, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(p.stdout).Encode(r)

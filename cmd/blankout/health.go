@@ -15,7 +15,7 @@ import (
 	"blankout/online/watch"
 )
 
-// printAlarms tells which fields are not as they usually are.
+// printAlarms prints which fields differ from their usual state.
 func printAlarms(out *bufio.Writer, h *watch.Health) {
 	const most = 10
 	n := 0
@@ -31,7 +31,7 @@ func printAlarms(out *bufio.Writer, h *watch.Health) {
 	}
 }
 
-// printFeatures tells the condition of every field that is watched.
+// printFeatures prints the health of every watched field.
 func printFeatures(out *bufio.Writer, h *watch.Health) {
 	printAlarms(out, h)
 	if h.Alarms > 0 {

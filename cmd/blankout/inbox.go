@@ -1,6 +1,6 @@
 package main
 
-// This file opens what takes events over HTTP.
+// This file opens the log or topic of events that arrive over HTTP.
 
 import (
 	"context"
@@ -19,12 +19,12 @@ import (
 	"blankout/stream/inbox"
 )
 
-// learnsInbox says whether events over HTTP are all that is learned.
+// learnsInbox reports whether all events arrive over HTTP.
 func learnsInbox(c *config.Config, data string) bool {
 	return c.HTTP.Learn && data == "" && len(c.Kafka.Topics) == 0
 }
 
-// checkInbox returns why events over HTTP cannot be taken.
+// checkInbox returns why events over HTTP cannot be accepted.
 func checkInbox(c *config.Config, o *runFlags) error {
 	switch {
 	case !c.HTTP.Learn:
@@ -45,7 +45,7 @@ func checkInbox(c *config.Config, o *runFlags) error {
 	return nil
 }
 
-// openInbox opens the log of events that come over HTTP, beside the checkpoints, and makes it the source.
+// openInbox opens the log of events over HTTP, beside the checkpoints, and makes it the source.
 func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Store, acceptor *atomic.Pointer[serve.Acceptor], log *slog.Logger) error {
 	l, err := inbox.Open(filepath.Join(string(c.Checkpoint.Directory), "inbox"), inbox.Options{Free: store.Free, MinFree: c.Checkpoint.MinFree, Log: log})
 	if err != nil {
@@ -63,11 +63,11 @@ func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Stor
 	}
 	s.close = append(s.close, source.Close)
 	s.runner.Source = source
-	var saved []int64 // positions of the checkpoints of this run that are kept
+	var saved []int64 // positions of the stored checkpoints of this run
 	s.runner.Commit = func(_ context.Context, offsets event.Offsets) error {
 		p, _ := offsets.Lookup(inbox.Topic, 0)
 		if saved = append(saved, p.Next); len(saved) < c.Checkpoint.Keep {
-			return nil // older ones may still need what came before
+			return nil // older checkpoints may still need earlier events
 		}
 		saved = saved[len(saved)-c.Checkpoint.Keep:]
 		return l.Passed(saved[0])
@@ -81,7 +81,7 @@ func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Stor
 	return nil
 }
 
-// openTopicAcceptor has events over HTTP go to the first topic.
+// openTopicAcceptor sends events over HTTP to the first topic.
 func (s *service) openTopicAcceptor(c *config.Config, acceptor *atomic.Pointer[serve.Acceptor], log *slog.Logger) error {
 	labels := ""
 	if len(c.Labels.Topics) > 0 {
@@ -101,7 +101,7 @@ func (s *service) openTopicAcceptor(c *config.Config, acceptor *atomic.Pointer[s
 	return nil
 }
 
-// acceptedSchema returns the Schema by which events are looked at before they are accepted: it has room for as many classes as
+// acceptedSchema returns the Schema for checking events before they are accepted. It has room for as many classes as
 // the learner's.
 func acceptedSchema(c *config.Config) *event.Schema {
 	s := c.Record.Schema()

@@ -1,6 +1,6 @@
 package main
 
-// The command inspect says what a checkpoint, snapshot or model holds.
+// The command inspect shows the content of a checkpoint, snapshot or model.
 
 import (
 	"bufio"
@@ -113,7 +113,7 @@ progress, the commits of each member and the refused commits.`,
 	return c
 }
 
-// inspection is what a file holds. Errors are in percent.
+// inspection is the content of a file. Errors are in percent.
 type inspection struct {
 	File        string          `json:"file"`
 	Kind        checkpoint.Kind `json:"kind"`
@@ -121,8 +121,8 @@ type inspection struct {
 	Events      uint64          `json:"events"`
 	Classes     []string        `json:"classes"`
 	Fields      int             `json:"fields"`
-	Features    int             `json:"features"` // columns that have a row
-	Knots       int             `json:"knots"`    // further rows, of the knots of splines
+	Features    int             `json:"features"` // columns with a row
+	Knots       int             `json:"knots"`    // further rows, for the knots of splines
 	Columns     uint64          `json:"columns"`
 	Names       int             `json:"names"`
 	Collisions  int             `json:"name_collisions"`
@@ -134,7 +134,7 @@ type inspection struct {
 	Intercept   []float64       `json:"intercept"`
 	Kernel      string          `json:"kernel,omitempty"`
 	Vectors     int             `json:"support_vectors,omitempty"` // of the dual, alpha > 0
-	Expansion   int             `json:"expansion,omitempty"`       // examples that score
+	Expansion   int             `json:"expansion,omitempty"`       // examples used for scoring
 	Norm        float64         `json:"weight_norm"`
 	Stuck       []stuckField    `json:"stuck,omitempty"`
 	Offsets     event.Offsets   `json:"offsets,omitempty"`
@@ -142,22 +142,23 @@ type inspection struct {
 	Warnings    []watch.Warning `json:"warnings,omitempty"` // of a checkpoint
 	Health      *watch.Health   `json:"health,omitempty"`   // of the fields, of a checkpoint
 	Snapshot    *snapshotID     `json:"snapshot,omitempty"`
-	// Learner names the learner of the model, among several of a stream; Learners compares them, of a checkpoint.
+	// Learner names the learner of the model, if there are several of a stream. Learners compares them, for a
+	// checkpoint.
 	Learner  string                `json:"learner,omitempty"`
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	Largest  [][]namedWeight       `json:"largest_weights"`
 	Blocks   []blockSize           `json:"blocks"`
 
-	model *model.Linear // nil of another kind
+	model *model.Linear // nil for other kinds
 }
 
-// snapshotID is which one of a learner's published models a snapshot is.
+// snapshotID identifies a snapshot among a learner's published models.
 type snapshotID struct {
 	Version   uint64    `json:"version"`
 	Published time.Time `json:"published"`
 }
 
-// stuckField is a field that the model takes as missing where it reads a value.
+// stuckField is a field that the model treats as missing at a value.
 type stuckField struct {
 	Field string  `json:"field"`
 	Value float64 `json:"value"`
@@ -219,7 +220,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			i.Stuck = append(i.Stuck, stuckField{s.Fields[f.Field].Name, f.Value})
 		}
 	}
-	// A model has no place in a stream, and a snapshot no history.
+	// A model has no position in a stream, and a snapshot no history.
 	if _, err := event.FindBlock(file.Blocks, "offsets"); err == nil {
 		if i.Offsets, err = run.ReadOffsets(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
@@ -255,7 +256,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	return i, nil
 }
 
-// print writes what a file holds for people; draw adds bars of text to curves.
+// print prints the content of a file. draw adds bars of text to curves.
 func (i *inspection) print(out *bufio.Writer, draw bool) {
 	fmt.Fprintf(out, "%s: %s, %s, all checksums valid\n", i.File, i.Kind, humanize.IBytes(uint64(i.Bytes)))
 	switch i.Kind {
@@ -315,8 +316,7 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 	}
 }
 
-// printProgress tells how good the progressive predictions were, and the errors
-// to expect when features go missing.
+// printProgress prints the quality of the progressive predictions, and the expected errors with missing features.
 func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	if s.Error != nil && s.LogLoss != nil {
 		fmt.Fprintf(out, "progressive   error %.4g %%, log-loss %.4g; lately %.4g %%, %.4g%s\n", *s.Error, *s.LogLoss, *s.RecentError, *s.RecentLogLoss, baselinesLine(s.BaselineReport))
@@ -385,10 +385,10 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	}
 }
 
-// mostClassLines is for how many classes inspect shows the coverage.
+// mostClassLines is the largest number of classes for which inspect shows the coverage.
 const mostClassLines = 10
 
-// classCoverage writes how often the sets of each class's events held it, the worst ones first.
+// classCoverage prints how often the sets of each class's events contained it, the worst first.
 func classCoverage(out io.Writer, classes []measure.ClassCoverage) {
 	classes = slices.DeleteFunc(slices.Clone(classes), func(c measure.ClassCoverage) bool { return c.Events == 0 })
 	slices.SortStableFunc(classes, func(a, b measure.ClassCoverage) int { return cmp.Compare(a.Recent, b.Recent) })
@@ -404,7 +404,7 @@ func classCoverage(out io.Writer, classes []measure.ClassCoverage) {
 	}
 }
 
-// ageLine tells of answers by weights of an age.
+// ageLine returns a line about predictions by weights of an age.
 func ageLine(r measure.Aged) string {
 	told := func(err, logLoss, deviance *float64) string {
 		switch {
@@ -425,7 +425,7 @@ func ageLine(r measure.Aged) string {
 		told(r.Error, r.LogLoss, r.Deviance), events, told(r.FreshError, r.FreshLogLoss, r.FreshDeviance))
 }
 
-// forecastTable prints the forecast of the error where what goes missing is declared, and where it is not.
+// forecastTable prints the forecast errors for declared and for silent loss.
 func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, declared, silent []online.ForecastPoint) {
 	measured, format := "error, in %,", "\t%.1f"
 	if s.NumbersSummary != nil {
@@ -458,12 +458,12 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, dec
 	t.Flush()
 }
 
-// answeredBy says which level answers events of each share of missing fields.
+// answeredBy returns which level predicts events with each share of missing fields.
 func answeredBy(levels []string) string {
 	var parts []string
 	for bin, level := range levels {
 		if bin+1 < len(levels) && levels[bin+1] == level {
-			continue // the next range says so
+			continue // the next range says it
 		}
 		if bin < len(model.MissingEdges) {
 			parts = append(parts, fmt.Sprintf("%s up to %g %%", level, 100*model.MissingEdges[bin]))

@@ -1,7 +1,6 @@
 package main
 
-// This file opens what run needs for labels that come later, and sums up what became of
-// them.
+// This file opens what run needs for labels that arrive later, and summarizes their outcomes.
 
 import (
 	"cmp"
@@ -29,16 +28,16 @@ import (
 	"blankout/stream/record"
 )
 
-// joining is how labels that come later are joined with their events.
+// joining says how labels that arrive later are joined with their events.
 type joining struct {
 	settings map[string]string // of the fingerprint
 	open     func(labels.State) (*labels.Join, error)
 }
 
-// joins says whether labels come later than events.
+// joins reports whether labels arrive later than events.
 func joins(c *config.Config, o runFlags) bool { return o.labels != "" || len(c.Labels.Topics) > 0 }
 
-// checkJoin returns what does not go with labels that come later.
+// checkJoin returns an error for settings that do not work with labels that arrive later.
 func checkJoin(c *config.Config, o runFlags) error {
 	switch {
 	case o.data != "" && o.labels == "":
@@ -54,7 +53,7 @@ func checkJoin(c *config.Config, o runFlags) error {
 	return nil
 }
 
-// openJoin opens what waits for labels, as a checkpoint has it.
+// openJoin opens the waiting events of a checkpoint.
 func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log *slog.Logger) (*labels.Join, error) {
 	directory := c.LabelsDirectory()
 	if o.reset {
@@ -77,13 +76,13 @@ func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log 
 	return j, nil
 }
 
-// openJoined opens the events and their labels, from where the checkpoint left them.
+// openJoined opens the events and their labels at the positions of the checkpoint.
 func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, consuming *atomic.Pointer[consumers], asked *atomic.Pointer[record.Config], log *slog.Logger) error {
 	if o.data != "" && c.Record.Time == "" {
 		log.Warn("files have no arrival times: all events precede all labels, and no wait expires. Name the field of the time with record.time")
 	}
 	events := inputOf(c, o.data)
-	events.Record.Unlabeled, events.Record.Growing = true, true // the next run goes on where this one ends
+	events.Record.Unlabeled, events.Record.Growing = true, true // the next run continues where this one ends
 	later := events
 	later.Where, later.Record, later.Kafka.Topics = o.labels, c.Labels.LabelRecord(c.Record), c.Labels.Topics
 	if err := later.Record.Check(); err != nil {
@@ -124,8 +123,8 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 	return nil
 }
 
-// openLanes opens all partitions of events and of labels, from where learning goes on. The
-// caller closes what was opened, a thing for each lane.
+// openLanes opens all partitions of events and of labels, at their positions. It also returns what the caller must
+// close, one element for each lane.
 func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events, later stream.Input, log *slog.Logger) (lanes []labels.Lane, all []stream.Opened, err error) {
 	defer func() {
 		if err != nil {
@@ -154,15 +153,14 @@ func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events,
 	return lanes, all, nil
 }
 
-// sayLate is a Lane's Late.
+// sayLate returns a Lane's Late function.
 func sayLate(log *slog.Logger, p stream.Partition) func() {
 	return func() {
 		log.Warn("a new partition has records older than the learned ones: they are learned next, so a repeated run will differ", "topic", p.Topic, "partition", p.Number)
 	}
 }
 
-// sayOdd is a Lane's Odd. Of many records it names the first, the second, the fourth and so
-// on.
+// sayOdd returns a Lane's Odd function. It logs the first record, the second, the fourth and so on.
 func sayOdd(log *slog.Logger, p stream.Partition) func(offset, time int64) {
 	n := 0
 	return func(offset, at int64) {
@@ -173,7 +171,7 @@ func sayOdd(log *slog.Logger, p stream.Partition) func(offset, time int64) {
 	}
 }
 
-// openLane opens a partition whose records are decoded as Merge wants it.
+// openLane opens a partition and decodes its records for Merge.
 func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream.Partition, isLabels bool) (*labels.Lane, stream.Opened, error) {
 	lane := &labels.Lane{Topic: p.Topic, Partition: p.Number, Labels: isLabels}
 	file := p.Where != "" && !strings.HasPrefix(p.Where, "kafka://")
@@ -186,7 +184,7 @@ func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream
 		if err != nil || !file {
 			return &labels.Deferred{}, err
 		}
-		read := event.NewSchema(1, nil, max(2, s.MaxClasses)) // a record that it refuses has no time
+		read := event.NewSchema(1, nil, max(2, s.MaxClasses)) // a record that it rejects has no time
 		read.Target = s.Target
 		clock, err := of(read)
 		return &labels.Deferred{Clock: clock}, err
@@ -199,8 +197,7 @@ func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream
 	return lane, opened, nil
 }
 
-// addedPartitions opens the partitions that are added to the topics while events and labels
-// are joined.
+// addedPartitions opens partitions that are added to the topics while events and labels are joined.
 type addedPartitions struct {
 	schema    *event.Schema
 	found     [2]atomic.Pointer[[]stream.Partition] // of events and of labels
@@ -212,8 +209,8 @@ type addedPartitions struct {
 
 func laneName(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
 
-// watch looks for partitions until the function that it returns is called, which closes
-// what was opened. Nobody may call open meanwhile.
+// watch looks for partitions until the returned function is called, which also closes them. Nobody may call open at the
+// same time.
 func (a *addedPartitions) watch(events, later stream.Input) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -231,8 +228,8 @@ func (a *addedPartitions) watch(events, later stream.Input) (stop func() error) 
 	}
 }
 
-// open opens the partitions that watch has found, from their beginning. What cannot be
-// opened is tried again when it is found again.
+// open opens the partitions that watch has found, at their beginning. A partition that cannot be opened is tried again
+// when it is found again.
 func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err error) {
 	for i := range a.found {
 		all := a.found[i].Swap(nil)
@@ -269,7 +266,7 @@ func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err er
 // joinFlags are the flags of a command that reads events and their labels to their end.
 type joinFlags struct {
 	labels string
-	// counts are what became of events and labels, of the data read last.
+	// counts holds the counts of the data read last.
 	counts *labels.Counts
 }
 
@@ -277,7 +274,7 @@ func (j *joinFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&j.labels, "labels", "", "`FILE` or kafka://… of delayed labels, joined with the events of -d by --id\nsee [labels]; an event gets the last label within labels.max_delay")
 }
 
-// openJoined opens events and their labels, joined.
+// openJoined opens events joined with their labels.
 func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema) (_ stream.Opened, err error) {
 	c := d.joined
 	switch {
@@ -326,7 +323,7 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 	return j, nil
 }
 
-// sayJoined tells a person what became of labels that came later; nil is none.
+// sayJoined prints the counts of labels that arrived later; nil prints nothing.
 func (p *program) sayJoined(c *labels.Counts) {
 	if c == nil {
 		return
@@ -349,11 +346,11 @@ type joinedFiles struct {
 	*labels.Joined
 	join      *labels.Join
 	opened    []stream.Opened
-	directory string // of what waits, removed at the end
+	directory string // of waiting events, removed at the end
 	flags     *dataFlags
 }
 
-// Close closes everything, after it has told the flags what became of the labels.
+// Close closes everything, after it has passed the counts to the flags.
 func (j *joinedFiles) Close() error {
 	var errs []error
 	for _, o := range j.opened {
@@ -367,10 +364,10 @@ func (j *joinedFiles) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(j.directory))...)
 }
 
-// consumers read a partition each, or all of them.
+// consumers read one partition each, or one consumer reads all.
 type consumers []*stream.Consumer
 
-// stats adds up what they have done; nil of nil.
+// stats sums the statistics of the consumers; nil for nil.
 func (c *consumers) stats() *stream.ConsumerStats {
 	if c == nil {
 		return nil
@@ -389,15 +386,14 @@ func (c *consumers) stats() *stream.ConsumerStats {
 	return &sum
 }
 
-// labelSummary says what became of labels that came later. Errors are in percent.
+// labelSummary summarizes labels that arrived later. Errors are in percent.
 type labelSummary struct {
 	labels.Counts
-	// LearningError and LearningLogLoss are those of the scores that events would have
-	// been given as they were learned; progressive_error and progressive_log_loss those of
-	// the scores that they were given as they came.
+	// LearningError and LearningLogLoss are those of predictions at the time of learning. progressive_error and
+	// progressive_log_loss are those of predictions at arrival.
 	LearningError   *float64 `json:"learning_error"`
 	LearningLogLoss *float64 `json:"learning_log_loss"`
-	LearningMAE     *float64 `json:"learning_mae,omitempty"` // where labels are numbers, instead
+	LearningMAE     *float64 `json:"learning_mae,omitempty"` // for numeric labels, instead
 }
 
 func summarizeLabels(s *run.Status) *labelSummary {

@@ -1,6 +1,6 @@
 package main
 
-// This file takes events away that wait for their labels.
+// This file removes events that wait for their labels.
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
 package main
 
-// This file writes what run --answers does: a line for each record.
+// This file writes the output of run --answers: a line for each record.
 
 import (
 	"bufio"
@@ -16,18 +16,18 @@ import (
 	"blankout/online"
 )
 
-// lineAnswers writes answers.
+// lineAnswers writes the lines.
 type lineAnswers struct {
 	out    *bufio.Writer
 	lines  *json.Encoder
 	schema *event.Schema
 	chance []float64
 	n      int
-	// learner returns the name of the learner that predicts, "" of one alone.
+	// learner returns the name of the learner that predicts, "" for a single one.
 	learner func() string
 }
 
-// newLineAnswers returns the lineAnswers of events of a Schema.
+// newLineAnswers returns the lineAnswers for events of a Schema.
 func newLineAnswers(to io.Writer, s *event.Schema, learner func() string) *lineAnswers {
 	out := bufio.NewWriterSize(to, 1<<16)
 	return &lineAnswers{out: out, lines: json.NewEncoder(out), schema: s, learner: learner}
@@ -35,17 +35,17 @@ func newLineAnswers(to io.Writer, s *event.Schema, learner func() string) *lineA
 
 // lineAnswer is a line.
 type lineAnswer struct {
-	Record        int                `json:"record"` // of this run, from 0 on
+	Record        int                `json:"record"` // of this run, from 0
 	ID            string             `json:"id,omitempty"`
-	Learner       string             `json:"learner,omitempty"` // that predicted, of several of the stream
-	Class         string             `json:"class,omitempty"`   // none before there is a class
+	Learner       string             `json:"learner,omitempty"` // that predicted, if there are several
+	Class         string             `json:"class,omitempty"`   // none before the first class
 	Probability   *float64           `json:"probability,omitempty"`
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
-	Value         *float64           `json:"value,omitempty"` // of regression
-	Error         string             `json:"error,omitempty"` // why the record was refused
+	Value         *float64           `json:"value,omitempty"` // for regression
+	Error         string             `json:"error,omitempty"` // why the record was rejected
 }
 
-// add writes the line of an event, and at the end of a batch what has not been written.
+// add writes the line of an event, and flushes at the end of a batch.
 func (a *lineAnswers) add(e *event.Example, p *online.Prediction) error {
 	if e == nil {
 		if err := a.out.Flush(); err != nil {
@@ -71,7 +71,7 @@ func (a *lineAnswers) add(e *event.Example, p *online.Prediction) error {
 	return nil
 }
 
-// classes fills in what is predicted of classes.
+// classes fills in the prediction of classes.
 func (a *lineAnswers) classes(p *online.Prediction, line *lineAnswer) {
 	k := max(2, len(p.Scores))
 	a.chance = p.Decision.Probabilities(p.Scores, slices.Grow(a.chance[:0], k)[:k])

@@ -15,12 +15,11 @@ import (
 )
 
 func main() {
-	// A panic, or memory that the Go runtime is refused, ends the program by SIGABRT:
-	// the runtime's own exit code for them is 2, which says that the configuration is
-	// wrong and keeps a supervisor such as systemd from starting it again.
+	// A panic, or a failed allocation of the Go runtime, ends the program with SIGABRT. The runtime's own exit code
+	// would be 2, which means a wrong configuration and keeps a supervisor such as systemd from restarting the program.
 	debug.SetTraceback("crash")
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if !signal.Ignored(syscall.SIGHUP) { // set by nohup
 		signals = append(signals, syscall.SIGHUP) // the terminal is gone: save and stop
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)

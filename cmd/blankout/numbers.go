@@ -1,6 +1,6 @@
 package main
 
-// This file words the measures of labels that are numbers.
+// This file formats the measures of numeric labels.
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ import (
 	"blankout/online/watch"
 )
 
-// numberMeasures measures the values predicted for examples whose labels are numbers.
+// numberMeasures measures the predictions for examples with numeric labels.
 type numberMeasures struct {
 	loss     loss.Loss
 	examples int // labeled or not
@@ -30,7 +30,7 @@ func newNumberMeasures(lossName string) (*numberMeasures, error) {
 	return &numberMeasures{loss: l}, err
 }
 
-// add counts in an example that has a score; by is its model.ScoreVariance.
+// add adds an example with a score. by is its model.ScoreVariance.
 func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.Lacked) {
 	m.examples++
 	if e.Label >= 0 {
@@ -47,7 +47,7 @@ func (m *numberMeasures) print(w io.Writer) {
 	}
 }
 
-// encode writes what scripts read.
+// encode writes the JSON output.
 func (m *numberMeasures) encode(w io.Writer, refused int, unmet unseenReport, deleted deletionReport) error {
 	return json.NewEncoder(w).Encode(struct {
 		Examples int `json:"examples"`
@@ -58,7 +58,7 @@ func (m *numberMeasures) encode(w io.Writer, refused int, unmet unseenReport, de
 	}{m.examples, m.sums.Report(m.loss), deleted, unmet, refused})
 }
 
-// recentError words how far off a learner has been of late.
+// recentError formats the recent error of a learner.
 func recentError(m *online.Report) string {
 	if n := m.Numbers; n != nil {
 		return fmt.Sprintf("MAE %.4g", n.Window.MAE())
@@ -66,8 +66,8 @@ func recentError(m *online.Report) string {
 	return fmt.Sprintf("error %.2f %%", 100*m.Window.Error())
 }
 
-// baselinesLine words what predictors that know the labels alone would have lost, behind other
-// measures; "" where that is not known.
+// baselinesLine formats the losses of predictors that know only the labels, to follow other measures. It returns "" if
+// they are unknown.
 func baselinesLine(b watch.BaselineReport) string {
 	var parts []string
 	for _, x := range []struct {
@@ -84,7 +84,7 @@ func baselinesLine(b watch.BaselineReport) string {
 	return " (" + strings.Join(parts, ", ") + ")"
 }
 
-// numbersLine words a report in one line.
+// numbersLine formats a report in one line.
 func numbersLine(r measure.NumbersReport) string {
 	var parts []string
 	add := func(format string, x *float64) {

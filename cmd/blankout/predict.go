@@ -132,7 +132,7 @@ nothing is declared. Predictions and other measures are silent, or declared with
 	return c
 }
 
-// sayLacking tells a person how the examples that are known to lack fields were answered.
+// sayLacking prints how the examples with missing fields were predicted.
 func (p *program) sayLacking(rules map[model.MissingPolicy]int) {
 	if lacking := rules[model.MissingNone] + rules[model.MissingRescale] + rules[model.MissingImpute]; lacking > 0 {
 		fmt.Fprintf(p.stderr, "%-20s %s had fields declared missing; %s rescaled, %s imputed\n", "missing", plural(lacking, "example"),
@@ -140,7 +140,7 @@ func (p *program) sayLacking(rules map[model.MissingPolicy]int) {
 	}
 }
 
-// openModel reads the model, and has the data read as it was learned.
+// openModel reads the model, and sets the record settings of its training data.
 func (o *predictFlags) openModel(p *program) (*served.Model, error) {
 	rule, err := model.ParseMissingPolicy(o.missing)
 	if err != nil {
@@ -171,7 +171,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	schema := head.Schema
 	o.data.regroup(schema)
 	o.data.record.Unlabeled = o.unlabeled
-	// Labels that are none of the model's classes come as further ones.
+	// Labels that are not classes of the model become further classes.
 	known := len(schema.Classes)
 	schema = schema.Clone()
 	schema.MaxClasses = known + 2
@@ -180,7 +180,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		if numbers, err = newNumberMeasures(head.Loss); err != nil {
 			return err
 		}
-		// The file may be from a version that took each number for a class.
+		// The file may be from a version that treated numbers as classes.
 		schema.Target, schema.Classes, known = head.Target(), nil, 1
 	}
 	out, err := p.create(o.out)
@@ -190,7 +190,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	screen := p.newScreen(10 * time.Second)
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
-	score, rules := read.Score, map[model.MissingPolicy]int{} // examples known to lack fields by rule
+	score, rules := read.Score, map[model.MissingPolicy]int{} // number of examples with missing fields, by rule
 	lacks := lacking{answer: head.Answer, by: func(e *event.Example) model.Lacked { return model.ScoreVariance(read.Model, e) }}
 	var deleted *deletion
 	if o.remove > 0 || o.groups > 0 {
@@ -285,10 +285,10 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	return nil
 }
 
-// errEnough ends the reading of examples without an error.
+// errEnough stops reading examples without an error.
 var errEnough = errors.New("enough examples")
 
-// newWriter returns what writes predictions, or explanations, to out.
+// newWriter returns the writer of predictions, or explanations.
 func (o *predictFlags) newWriter(out io.Writer, m *served.Model, s *event.Schema) (answerWriter, error) {
 	if o.explain.form == "" {
 		return newAnswers(out, o.out, m, s, &o.data)
@@ -300,7 +300,7 @@ func (o *predictFlags) newWriter(out io.Writer, m *served.Model, s *event.Schema
 	return x, nil
 }
 
-// sayNames reports how many names the model's dictionary holds.
+// sayNames prints the number of names in the model's dictionary.
 func (p *program) sayNames(s *event.Schema) {
 	if p.quiet || s.Names.Len() == 0 {
 		return
@@ -312,7 +312,7 @@ func (p *program) sayNames(s *event.Schema) {
 	fmt.Fprintf(p.stderr, "the model's dictionary holds %s names, of which %s share a column%s\n", humanize.Comma(int64(s.Names.Len())), humanize.Comma(int64(s.Collisions())), full)
 }
 
-// measureClasses measures the answer a to an example, with these scores and probabilities.
+// measureClasses measures the prediction a for an example, with its scores and probabilities.
 func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a model.Answer, scores, probabilities []float64) {
 	class := h.Predict(scores)
 	to.Add(e.Label, e.Weight, scores, class, probabilities)
@@ -321,7 +321,7 @@ func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a m
 	}
 }
 
-// sayUnlabeled tells a person of examples that had no label.
+// sayUnlabeled prints the number of examples without a label.
 func (p *program) sayUnlabeled(seen *examined, o *predictFlags) {
 	if seen.zeros > 0 && !p.quiet {
 		fmt.Fprintln(p.stderr, "every label is 0, which is not a class of the model: the examples count as unlabeled")
@@ -334,13 +334,13 @@ func (p *program) sayUnlabeled(seen *examined, o *predictFlags) {
 // examined checks the examples against the model, and counts them.
 type examined struct {
 	model  *served.Model
-	known  int  // classes
-	refuse bool // examples of which the model has seen no feature
+	known  int  // number of classes
+	refuse bool // reject examples whose features the model has not seen
 
 	n, zeros, labeled    int
 	onlyUnseen, familiar int
-	// zero is the class 0 where the model has none, -1 before it was seen: it is a label in a
-	// file of nothing but 0, which is unlabeled.
+	// zero is the class 0 that the model does not have, -1 before it appears. In a file where every label is 0 it means
+	// unlabeled.
 	zero int
 }
 
@@ -377,13 +377,13 @@ func (x *examined) take(e *event.Example, schema *event.Schema) error {
 	return nil
 }
 
-// lacking tells of the example that was scored last how it was answered, and its model.ScoreVariance.
+// lacking describes how the last scored example was predicted, with its model.ScoreVariance.
 type lacking struct {
 	answer func(*event.Example) model.Answer
 	by     func(*event.Example) model.Lacked
 }
 
-// printable returns names as they are shown.
+// printable returns names for display.
 func printable(names []string) (out []string) {
 	for _, name := range names {
 		out = append(out, event.Printable(name))
@@ -424,13 +424,13 @@ func printReport(w io.Writer, classes []string, r measure.ClassesReport) {
 	t.Flush()
 }
 
-// addMissingFlag adds --missing-policy, which says in every command the same.
+// addMissingFlag adds --missing-policy, with the same text in every command.
 func addMissingFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "missing-policy", cmp.Or(*to, string(model.MissingAuto)), "missing policy: none, rescale, impute or auto\nnone scores the other fields, rescale multiplies by 1/(1 - fraction),\nimpute estimates missing numbers, auto mixes the policies")
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// forceMissing has a model answer events that lack fields by a rule, but for auto.
+// forceMissing makes a model use one rule for events with missing fields, except for auto.
 func forceMissing(m *served.Model, rule model.MissingPolicy) error {
 	if rule == model.MissingImpute && m.Head.Covariance == nil {
 		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns, which imputation needs")}

@@ -1,6 +1,6 @@
 package main
 
-// run predicts the events of a topic, beside learning or alone under --predict-only.
+// run predicts the events of a topic, beside learning or, with --predict-only, alone.
 
 import (
 	"context"
@@ -26,9 +26,8 @@ import (
 	"blankout/serve/predict"
 )
 
-// openSnapshots prepares the places that models are handed on to, nil if there
-// are none, and sees to it that this run's versions lie above theirs: they may
-// come from another checkpoint directory.
+// openSnapshots prepares the destinations of models, nil if there are none. It makes this run's versions larger than
+// those in the destinations, which may come from another checkpoint directory.
 func (s *service) openSnapshots(ctx context.Context, c *config.Config, model func() *served.Model, log *slog.Logger) (*serve.Snapshots, error) {
 	if c.Snapshot.Topic == "" && c.Snapshot.File == "" && c.Snapshot.Object == "" {
 		return nil, nil
@@ -48,20 +47,19 @@ func (s *service) openSnapshots(ctx context.Context, c *config.Config, model fun
 	return snapshots, nil
 }
 
-// newPredictor returns what scores the topic of the configuration, nil if none is
-// named.
+// newPredictor returns the Predictor of the configuration, nil if no topic is configured.
 func newPredictor(c *config.Config, model func() *served.Model, log *slog.Logger) *predict.Predictor {
 	if c.Predict.Topic == "" {
 		return nil
 	}
 	kafka := c.Kafka.ConsumerConfig
-	// These are of the topics that are learned.
+	// These are for the topics to learn.
 	kafka.UnlabeledTopics, kafka.Partitions, kafka.Before, kafka.DedupWindow = nil, nil, 0, 0
 	return &predict.Predictor{Config: c.Predict, Kafka: kafka, Model: model, Log: log}
 }
 
-// accompany starts what works beside learning, and stops it in Close. Under
-// until_end predictions come to their end too, unless ctx ends before.
+// accompany starts everything that runs beside learning. Close stops it. Under until_end predictions run to their end
+// too, unless ctx ends before.
 func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *serve.Snapshots, predictor *predict.Predictor) {
 	background, stop := context.WithCancel(context.Background())
 	var working sync.WaitGroup
@@ -112,7 +110,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	}
 	defer follower.Close()
 	model := func() *served.Model {
-		m, _ := follower.Model() // the log is told what is wrong
+		m, _ := follower.Model() // the log has the error
 		return m
 	}
 	predictor := newPredictor(c, model, log) // nil without a topic
@@ -144,8 +142,7 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	return json.NewEncoder(p.stdout).Encode(map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
 }
 
-// learned gives a model only once it has learned something: before that it says
-// nothing about any event.
+// learned returns a model only once it has learned something. Before that its predictions are meaningless.
 func learned(model func() *served.Model) func() *served.Model {
 	return func() *served.Model {
 		if m := model(); m != nil && m.Events > 0 {
@@ -155,13 +152,12 @@ func learned(model func() *served.Model) func() *served.Model {
 	}
 }
 
-// schemes opens models in topics and stores that are reached as the configuration says.
+// schemes returns the openers of models in topics and stores, with the connections of the configuration.
 func schemes(c *config.Config) map[string]served.Opener {
 	return map[string]served.Opener{"kafka": kafka.Opener(c.Kafka.ConnectConfig), "s3": s3.Opener(c.S3)}
 }
 
-// openModel reads the model at an address, as a service does whose configuration is the
-// defaults and the environment.
+// openModel reads the model at an address, with the default configuration and the environment.
 func openModel(where string) (*served.Model, error) {
 	l, err := config.Load(config.Source{Env: os.Environ()})
 	if err != nil {
@@ -180,8 +176,8 @@ func openModel(where string) (*served.Model, error) {
 	return m, nil
 }
 
-// readCheckpoint reads a checkpoint, of a directory or of what lies behind s3://BUCKET/PREFIX
-// the newest, or any other file of a model; at is its path or address.
+// readCheckpoint reads a checkpoint (from a directory or s3://BUCKET/PREFIX the newest) or any other file of a model.
+// at is its path or address.
 func readCheckpoint(path string) (file *checkpoint.File, at string, bytes int, err error) {
 	var data []byte
 	if strings.HasPrefix(path, "s3://") {

@@ -90,8 +90,8 @@ Schema (.json). produce registers it as TOPIC-value in the registry of [registry
 	return c
 }
 
-// schemaEncoder registers the schema of a file for a topic and returns what writes JSON
-// objects by it; without a file they are written as they are.
+// schemaEncoder registers the schema of a file for a topic and returns a function that encodes JSON objects with it.
+// Without a file it returns them unchanged.
 func schemaEncoder(ctx context.Context, file, topic string, l *config.Loaded) (func([]byte) ([]byte, error), error) {
 	if file == "" {
 		return func(object []byte) ([]byte, error) { return object, nil }, nil
@@ -116,7 +116,7 @@ func schemaEncoder(ctx context.Context, file, topic string, l *config.Loaded) (f
 	return func(object []byte) ([]byte, error) { return encoder.Encode(id, object) }, nil
 }
 
-// produceResult is what produce prints with --json when all records are acknowledged.
+// produceResult is the JSON output of produce, once all records are acknowledged.
 type produceResult struct {
 	Topic   string  `json:"topic"`
 	Records uint64  `json:"records"`
@@ -170,8 +170,8 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 	return nil
 }
 
-// produceProgress returns how progress is shown: a bar on a terminal, by the
-// bytes of the file read, else a line now and then.
+// produceProgress returns how progress is shown: on a terminal a bar by the bytes of the file read, otherwise a line
+// now and then.
 func produceProgress(s *screen, records *stream.Records) (show func(n uint64), finish func()) {
 	_, size := records.Progress()
 	if s.every == 0 || !s.terminal {
@@ -190,6 +190,6 @@ func produceProgress(s *screen, records *stream.Records) (show func(n uint64), f
 		progressbar.OptionSetDescription("producing"), progressbar.OptionThrottle(s.every), progressbar.OptionClearOnFinish())
 	return func(uint64) {
 		read, _ := records.Progress()
-		_ = bar.Set64(read) // nothing to be done about a bar
+		_ = bar.Set64(read) // a failing bar does not matter
 	}, func() { _ = bar.Finish() }
 }

@@ -1,7 +1,6 @@
 package main
 
-// This file holds what all commands share: the root command, exit codes, output files
-// and usage errors.
+// This file is shared by all commands: the root command, exit codes, output files and usage errors.
 
 import (
 	"bufio"
@@ -30,21 +29,20 @@ import (
 	"blankout/stream/record"
 )
 
-// program is what every command works with: the streams of the process, or of
-// a test. Standard output takes results, everything for people goes to stderr.
+// program holds what every command needs: the streams of the process, or of a test. Results go to standard output,
+// everything else to stderr.
 type program struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
-	quiet  bool          // no progress, warnings and errors only
+	quiet  bool          // no progress, only warnings and errors
 	level  slog.LevelVar // of logs
-	// helpAll is set where help is to be of all flags.
+	// helpAll is set if the help must show all flags.
 	helpAll bool
 }
 
-// run is the whole program: it does what args (without the program's name) say
-// and returns the exit code, having written any error to stderr in one form,
-// "blankout: doing what: why".
+// execute runs the program with args (without the program's name) and returns the exit code. It writes any error to
+// stderr in one form: "blankout: doing what: why".
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
 	p := &program{stdin: stdin, stdout: stdout, stderr: stderr}
 	root := p.root()
@@ -66,8 +64,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return exitCode(err)
 }
 
-// root returns the command tree. A new command is a file with a function of
-// its name and a line here.
+// root returns the tree of commands. A new command is a file with a function of its name and a line here.
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "blankout",
@@ -137,13 +134,13 @@ expected loss over missing features, so the model keeps working when features di
 	return root
 }
 
-// resultFile is what results are written to. Close writes out what is held back.
+// resultFile is the output file of results. Close writes what is buffered.
 type resultFile struct {
 	*bufio.Writer
 	file io.Closer
 }
 
-// create returns the resultFile of a path, - being standard output and "" nowhere.
+// create returns the resultFile of a path. - is standard output and "" writes nothing.
 func (p *program) create(path string) (*resultFile, error) {
 	switch path {
 	case "":
@@ -155,8 +152,8 @@ func (p *program) create(path string) (*resultFile, error) {
 	return &resultFile{bufio.NewWriterSize(f, 1<<16), f}, err
 }
 
-// createFile opens a file for lines of text, empty. A terminal, a pipe or /dev/null is
-// written into and stays what it is; a disk would lose what is on it, and is refused.
+// createFile opens an empty file for lines of text. A terminal, a pipe or /dev/null is written to. A disk device would
+// lose its data, and is rejected.
 func createFile(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeDevice != 0 && info.Mode()&fs.ModeCharDevice == 0 {
 		return nil, fmt.Errorf("writing %s: this is a block device; name a file", path)
@@ -164,8 +161,7 @@ func createFile(path string) (*os.File, error) {
 	return os.Create(path)
 }
 
-// modelTarget returns why a model cannot be written to path, before any work is done
-// for it; "" writes none.
+// modelTarget returns why a model cannot be written to path, before any work is done for it. "" writes none.
 func modelTarget(path string) error {
 	if path == "" {
 		return nil
@@ -184,7 +180,7 @@ func (o *resultFile) Close() error {
 	return err
 }
 
-// unknownCommand says that a command has no such subcommand.
+// unknownCommand returns an error for an unknown subcommand.
 func unknownCommand(c *cobra.Command, name string) error {
 	var names []string
 	for _, sub := range c.Commands() {
@@ -195,7 +191,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	return usageError{fmt.Errorf("unknown command %q%s (%s --help lists them)", strings.TrimPrefix(c.CommandPath()+" "+name, "blankout "), config.Nearest(name, names), c.CommandPath())}
 }
 
-// noArgs refuses arguments after the flags.
+// noArgs rejects arguments after the flags.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 && c.HasSubCommands() {
 		return unknownCommand(c, args[0])
@@ -211,13 +207,13 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// refusedError marks data that was refused: exit code 3.
+// refusedError marks rejected data: exit code 3.
 type refusedError struct{ error }
 
 func (e refusedError) Unwrap() error { return e.error }
 
-// exitCode is the program's exit code for an error: 0 done, 1 failed (network,
-// file), 2 wrong usage or configuration, 3 data refused.
+// exitCode returns the program's exit code for an error: 0 success, 1 failure (network, file), 2 wrong usage or
+// configuration, 3 data rejected.
 func exitCode(err error) int {
 	switch {
 	case err == nil:
@@ -237,16 +233,16 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// isTerminal says whether a stream is a person's terminal.
+// isTerminal reports whether a stream is a terminal.
 func isTerminal(s any) bool {
 	f, ok := s.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// logger writes above the progress line: text for a person at a terminal, JSON for a collector.
+// logger writes above the progress line: text on a terminal, otherwise JSON.
 func (p *program) logger(screen *screen) *slog.Logger {
 	options := &slog.HandlerOptions{Level: &p.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Value.Kind() == slog.KindDuration { // else a bare number of nanoseconds
+		if a.Value.Kind() == slog.KindDuration { // otherwise a number of nanoseconds
 			a.Value = slog.StringValue(a.Value.Duration().String())
 		}
 		return a

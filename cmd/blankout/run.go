@@ -1,7 +1,6 @@
 package main
 
-// The command run learns from a stream. This file has its flags and what it prints at
-// the end.
+// The command run learns from a stream. This file has its flags and its output at the end.
 
 import (
 	"cmp"
@@ -27,7 +26,7 @@ import (
 	"blankout/stream/record"
 )
 
-// runFlags are the flags of run, beside those of the configuration.
+// runFlags are the flags of run, besides those of the configuration.
 type runFlags struct {
 	data      string
 	labels    string
@@ -47,8 +46,8 @@ type runFlags struct {
 	predict   bool
 }
 
-// serves says whether the run serves: one of a file does so if it is asked to, and a second
-// one then does not find its port taken.
+// serves reports whether the run serves HTTP. A run on a file does so only on request, so that a second one does not
+// find its port taken.
 func (o *runFlags) serves() bool { return o.data == "" || o.serve || o.serveOn }
 
 func (p *program) runCommand() *cobra.Command {
@@ -124,7 +123,7 @@ follows over HTTP or from snapshots. Without predict.topic it then answers reque
 	return c
 }
 
-// settingFlags are the flags that mean the same as those of train.
+// settingFlags are the flags with the same meaning as those of train.
 var settingFlags = []struct{ name, key, usage string }{
 	{"loss", "learner.loss", "`LOSS`, such as logistic, squared or poisson\n" + valuesUsage(loss.Names())},
 	{"noise", "learner.noise", "`NOISE` to tolerate, such as auto or dropout:0.3\n" + valuesUsage(append(loss.NoiseNames(), "auto", loss.ObservedNoise))},
@@ -142,7 +141,7 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"drop", "record.drop", "comma-separated `FIELD,…` that are not features"},
 }
 
-// changed returns the settings that named flags stand for, as KEY=VALUE.
+// changed returns the settings of the given flags, as KEY=VALUE.
 func changed(c *cobra.Command, settings map[string]string) (out []string) {
 	for flag, key := range settings {
 		if f := c.Flags().Lookup(flag); f.Changed {
@@ -170,7 +169,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return err
 	}
 	if given := l.Given(); l.HTTP.Learn && !slices.ContainsFunc(given, func(key string) bool { return key == "kafka.topics" || key == "kafka.brokers" }) {
-		l.Kafka.Topics = nil // the default means nothing where events come over HTTP
+		l.Kafka.Topics = nil // the default is meaningless if events arrive over HTTP
 	}
 	if err := checkInbox(&l.Config, &o); err != nil {
 		return usageError{fmt.Errorf("run: %w", err)}
@@ -258,7 +257,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	return json.NewEncoder(p.stdout).Encode(summary(status, s.runner.Offsets))
 }
 
-// advised adds to the error of a run that hardly learned what may be done about it.
+// advised adds advice to the error of a run that learned hardly anything.
 func (p *program) advised(ctx context.Context, err error, c *config.Config, o runFlags) error {
 	if !joins(c, o) {
 		if advice := adviseOn(ctx, inputOf(c, o.data)); advice != "" {
@@ -273,20 +272,20 @@ func (p *program) advised(ctx context.Context, err error, c *config.Config, o ru
 	return err
 }
 
-// namesLabel reports whether a setting names the field of the label: records of svmlight, VW and
-// idx have a place for it.
+// namesLabel reports whether a setting names the field of the label. Records of svmlight, VW and idx have a fixed place
+// for it.
 func namesLabel(c record.Config, path string) bool {
 	return !slices.Contains([]string{"svmlight", "vw", "idx"}, cmp.Or(record.FormatOf(path), c.Format))
 }
 
-// runSummary is what run --json says at the end. Errors are in percent.
+// runSummary is the JSON output of run at the end. Errors are in percent.
 type runSummary struct {
-	Events   uint64 `json:"events"` // of this run, without the refused
+	Events   uint64 `json:"events"` // of this run, without rejected ones
 	Refused  uint64 `json:"refused"`
 	Total    uint64 `json:"total_events"` // of all runs of this learner
 	Features int    `json:"features"`
 	online.Summary
-	// MAE and RMSE are those of Summary, where labels are numbers; R2 is there.
+	// MAE and RMSE are those of Summary, for numeric labels. R2 is there too.
 	MAE  *float64 `json:"mae,omitempty"`
 	RMSE *float64 `json:"rmse,omitempty"`
 	// Positive names the positive one of two classes.
@@ -299,12 +298,12 @@ type runSummary struct {
 	NotFinite   uint64            `json:"not_finite"` // values that were NaN or infinite, and counted as missing
 	HeldOut     uint64            `json:"held_out"`
 	Validations uint64            `json:"validations"`
-	// HoldoutError is of the held-out events, scored as they came; where labels are numbers
-	// HoldoutMAE and HoldoutRMSE are.
+	// HoldoutError is the error on held-out events, predicted at arrival. For numeric labels there are HoldoutMAE and
+	// HoldoutRMSE instead.
 	HoldoutError *float64 `json:"holdout_error"`
 	HoldoutMAE   *float64 `json:"holdout_mae,omitempty"`
 	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
-	// Warnings say what is probably not as the stream's owner believes.
+	// Warnings are about probable mistakes in the stream or its settings.
 	Warnings []watch.Warning `json:"warnings"`
 	// Learners compares several learners of the stream with the lead, as GET /v1/learners does.
 	Learners []serve.LearnerReport `json:"learners,omitempty"`

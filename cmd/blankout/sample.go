@@ -1,6 +1,6 @@
 package main
 
-// config check --sample looks at the first events for fields that will do harm.
+// config check --sample looks for harmful fields in the first events.
 
 import (
 	"cmp"
@@ -26,24 +26,24 @@ import (
 
 const (
 	sampleRecords = 20_000
-	sampleValues  = 2_000_000 // features at most, which bounds the memory
+	sampleValues  = 2_000_000 // largest number of features, which limits the memory
 	sampleLeast   = 20        // a field with fewer readings is not judged
 )
 
-// A sample is what the first records of a file or topic hold, read as a configuration says.
+// sample is the content of the first records of a file or topic, read with the configuration.
 type sample struct {
-	time                      int64 // of the first record that has one
+	time                      int64 // of the first record with one
 	schema                    *event.Schema
 	fields                    sampled
 	records, labeled, refused int
-	first                     string // what was wrong with the first record refused
+	first                     string // what was wrong with the first rejected record
 	counts                    []int  // of events, by class
-	separator                 string // of CSV, as it was found
+	separator                 string // of CSV, as detected
 	written                   []notation.Found
 }
 
-// readSample reads the first records of a file or topic. Classes that nobody has named are
-// all counted, however many the configuration lets a learner have.
+// readSample reads the first records of a file or topic. It counts all classes that are not configured, even beyond the
+// limit of a learner.
 func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 	in.Record.MaxClasses = max(in.Record.MaxClasses, maxClasses)
 	out := &sample{schema: in.Record.Schema()}
@@ -93,7 +93,7 @@ func (s *sample) isWritten(field string) bool {
 	return slices.ContainsFunc(s.written, func(f notation.Found) bool { return f.Field == field })
 }
 
-// notation returns how the numbers that are texts are written; Plain if there are none.
+// notation returns the notation of numbers in texts, or Plain if there are none.
 func (s *sample) notation() notation.Notation {
 	for _, f := range s.written {
 		if f.Notation != notation.Plain {
@@ -103,8 +103,8 @@ func (s *sample) notation() notation.Notation {
 	return notation.Plain
 }
 
-// checkSample tells what looks wrong with how the configuration reads the first records of
-// a file: records without a label or refused, and fields that look like a time or an id.
+// checkSample reports probable mistakes in reading the first records of a file: unlabeled or rejected records, and
+// fields that look like a time or an ID.
 func (p *program) checkSample(ctx context.Context, c record.Config, path string) (*sampleResult, error) {
 	s, err := readSample(ctx, stream.Input{Where: path, Record: c, Kafka: stream.DefaultConsumerConfig()})
 	if err != nil {
@@ -148,8 +148,8 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	return result, nil
 }
 
-// classes returns the classes found: of a usual pair the larger last, of two others the
-// rarer, of more those that are numbers in their order, others the rarest last.
+// classes returns the classes found. Of a usual pair the larger is last, of two other classes the rarer. More classes
+// are sorted as numbers, or else with the rarest last.
 func (s *sample) classes() []string {
 	names := slices.Clone(s.schema.Classes)
 	slices.SortFunc(names, func(a, b string) int {
@@ -167,13 +167,13 @@ func (s *sample) classes() []string {
 	return names
 }
 
-// numbers says that the labels look like numbers to predict.
+// numbers reports whether the labels look like numbers to predict.
 func (s *sample) numbers() bool {
 	names := s.schema.Classes
 	return len(names) > 2 && online.AreNumbers(names) && online.CheckLabels("quadratic", names) != nil
 }
 
-// classAdvice says what can be done about more classes than a learner has room for.
+// classAdvice returns advice about more classes than a learner has room for.
 func (s *sample) classAdvice(c record.Config) string {
 	names := s.classes()
 	many := ""
@@ -190,11 +190,11 @@ func (s *sample) classAdvice(c record.Config) string {
 	return text + fmt.Sprintf(", and record.max_classes is %d: set record.classes = %s", c.MaxClasses, quoted(names...))
 }
 
-// draftClasses is how many classes are named one by one.
+// draftClasses is the largest number of classes that are listed individually.
 const draftClasses = 100
 
-// labelFields names the fields that could be the label, those in every event with few
-// values, behind a text; "" if there is none.
+// labelFields returns the text followed by the fields that could be the label: those in every event with few values. It
+// returns "" if there are none.
 func (s *sample) labelFields(text string) string {
 	const most, shown = 20, 5
 	type candidate struct {
@@ -220,16 +220,15 @@ func (s *sample) labelFields(text string) string {
 	return text + strings.Join(parts, ", ")
 }
 
-// adviseOn says what the first events of a run that learned nothing, or hardly anything,
-// tell about its settings; "" if they tell nothing.
+// adviseOn returns advice from the first events of a run that learned nothing, or hardly anything; "" if there is none.
 func adviseOn(ctx context.Context, in stream.Input) string {
 	if in.Where == "-" {
-		return "" // it is gone
+		return "" // it has gone
 	}
 	in.Kafka.UntilEnd, in.Record.KeepValue = true, false
 	s, err := readSample(ctx, in)
 	switch {
-	case err != nil: // the run has just read them, and said what it could
+	case err != nil: // the run has just read them and reported the errors
 		return ""
 	case s.labeled == 0:
 		return s.labelFields("fields that could be the label, because they are in every event and have few values: ")
@@ -239,7 +238,7 @@ func adviseOn(ctx context.Context, in stream.Input) string {
 	return ""
 }
 
-// sampleResult is what config check --json says of a sample.
+// sampleResult is the JSON output of config check about a sample.
 type sampleResult struct {
 	Records  int      `json:"records"`
 	Labeled  int      `json:"labeled"`
@@ -248,7 +247,7 @@ type sampleResult struct {
 	Warnings []string `json:"warnings"`
 }
 
-// String counts the records, for people.
+// String formats the counts of records.
 func (s *sample) String() string {
 	classes := ""
 	if n := len(s.schema.Classes); s.labeled > 0 {
@@ -257,11 +256,10 @@ func (s *sample) String() string {
 	return fmt.Sprintf("%s, %s labeled%s, %s refused", plural(s.records, "record"), humanize.Comma(int64(s.labeled)), classes, humanize.Comma(int64(s.refused)))
 }
 
-// warn tells a person that something is probably wrong.
+// warn prints a warning for the user.
 func (p *program) warn(text string) { fmt.Fprintln(p.stderr, "warning: "+text) }
 
-// sampled are the readings of each field or, of text formats without fields, of
-// each column.
+// sampled holds the readings of each field or, for text formats without fields, of each column.
 type sampled map[sampledKey]*readings
 
 type sampledKey struct {
@@ -271,17 +269,17 @@ type sampledKey struct {
 
 type readings struct {
 	n         int
-	events    int // that have the field
-	newest    int // the number of the last of them
+	events    int // events with the field
+	newest    int // number of the last of them
 	low, high float64
 	whole     bool // all are whole numbers
-	rising    int  // readings above the one before
+	rising    int  // readings larger than the previous one
 	last      float64
-	numbers   map[float64]struct{} // different ones
-	columns   map[uint32]struct{}  // different ones, of names
+	numbers   map[float64]struct{} // distinct numbers
+	columns   map[uint32]struct{}  // distinct columns of names
 }
 
-// add counts an event in, the record of this number from 1 on.
+// add adds an event, with the number of its record from 1.
 func (f *sampled) add(e *event.Example, s *event.Schema, number int) {
 	if *f == nil {
 		*f = sampled{}
@@ -315,20 +313,20 @@ func (f *sampled) add(e *event.Example, s *event.Schema, number int) {
 	}
 }
 
-// epochs are the units in which times since 1970 are written.
+// epochs are the units of times since 1970.
 var epochs = []struct {
 	unit string
-	per  float64 // a second
+	per  float64 // units per second
 }{{"seconds", 1}, {"milliseconds", 1e3}, {"microseconds", 1e6}, {"nanoseconds", 1e9}}
 
-// keys returns what was read, in the order of fields.
+// keys returns the keys in the order of fields.
 func (f sampled) keys() []sampledKey {
 	return slices.SortedFunc(maps.Keys(f), func(a, b sampledKey) int {
 		return int(a.field)<<32 + int(a.column) - int(b.field)<<32 - int(b.column)
 	})
 }
 
-// suspicious names the fields that look like a time or an id, in their order.
+// suspicious returns the fields that look like a time or an ID, in order.
 func (s *sample) suspicious() (out []string) {
 	for _, key := range s.fields.keys() {
 		r := s.fields[key]
@@ -346,10 +344,10 @@ func (s *sample) suspicious() (out []string) {
 	return out
 }
 
-// leftOut tells that numeric fields are left out by a third or more of so many events and are
-// never 0 in the others, so that 0 is probably what is left out; "" if most such fields are not.
+// leftOut returns a message if a third or more of the events omit most numeric fields, and these fields are never 0 in
+// the others: then they are probably omitted when they are 0. It returns "" otherwise.
 func (f sampled) leftOut(s *event.Schema, events int) string {
-	left, zero := 0, 0 // fields that are left out, and those of them that are sometimes 0
+	left, zero := 0, 0 // fields that are omitted, and those of them that are sometimes 0
 	for key, r := range f {
 		if s.Fields[key.field].Kind == event.Numeric && events >= sampleLeast && 3*(events-r.n) >= events {
 			left++
@@ -365,16 +363,16 @@ func (f sampled) leftOut(s *event.Schema, events int) string {
 		plural(left, "numeric field"))
 }
 
-// leftOutLeast is how many fields must be left out for that to be a habit of the writer.
+// leftOutLeast is the smallest number of omitted fields for that conclusion.
 const leftOutLeast = 3
 
-// suspicion says what the readings look like, "" for an ordinary feature.
+// suspicion returns what the readings look like, "" for an ordinary feature.
 func (r *readings) suspicion() string {
 	different := func(n int) string {
 		return fmt.Sprintf("%s of %s readings are different", humanize.Comma(int64(n)), humanize.Comma(int64(r.n)))
 	}
 	for _, e := range epochs {
-		// From 2001 to 2100, and not one and the same.
+		// From 2001 to 2100, and not constant.
 		if r.low >= 1e9*e.per && r.high < 4.1e9*e.per && r.high > r.low {
 			return fmt.Sprintf("a growing time in %s since 1970 (%.0f to %.0f): name it in record.time or record.drop", e.unit, r.low, r.high)
 		}
@@ -388,7 +386,7 @@ func (r *readings) suspicion() string {
 		return fmt.Sprintf("an id or a time (%s): name it in record.id, record.time or record.drop", different(distinct))
 	case r.whole && r.rising >= r.n*95/100:
 		return fmt.Sprintf("a counter or an id (%s, each larger than the one before): name it in record.id or record.drop", different(distinct))
-	case r.whole && r.n >= 100 && distinct >= r.n*99/100 && r.high-r.low >= max(1e6, 1e3*float64(r.n)): // a price is smaller, and comes again
+	case r.whole && r.n >= 100 && distinct >= r.n*99/100 && r.high-r.low >= max(1e6, 1e3*float64(r.n)): // a price is smaller, and repeats
 		return fmt.Sprintf("an id (%s, whole numbers from %.0f to %.0f): name it in record.id, record.drop or, if values repeat, record.categorical", different(distinct), r.low, r.high)
 	}
 	return ""

@@ -1,6 +1,6 @@
 package main
 
-// This file holds the progress line on a terminal.
+// This file implements the progress line on a terminal.
 
 import (
 	"fmt"
@@ -20,10 +20,9 @@ import (
 	"blankout/online/watch"
 )
 
-// screen is standard error with one line at the bottom that is written over and
-// over: a progress line. Where it is not a terminal the line is written now and
-// then, as a line like any other. It is an io.Writer for everything else, the
-// log included, and safe for concurrent use.
+// screen is standard error with one line at the bottom that is overwritten: the progress line. Without a terminal it is
+// an ordinary line now and then. Everything else, including the log, is written to the screen as an io.Writer. It is
+// safe for concurrent use.
 type screen struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -33,8 +32,8 @@ type screen struct {
 	line     string // on the screen, "" if none
 }
 
-// newScreen returns the screen of p, quiet if p is. A log gets a progress line
-// every logEvery, a terminal five a second.
+// newScreen returns the screen of p, quiet if p is. A log gets a progress line every logEvery, a terminal five a
+// second.
 func (p *program) newScreen(logEvery time.Duration) *screen {
 	s := &screen{w: p.stderr, terminal: isTerminal(p.stderr), every: logEvery, last: time.Now()}
 	if s.terminal {
@@ -56,8 +55,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// due says whether it is time for a new progress line; if so the next one is
-// due that much later.
+// due reports whether a new progress line is due, and schedules the next one.
 func (s *screen) due() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +74,7 @@ func (s *screen) progress(line string) {
 	s.show(line)
 }
 
-// done shows the last progress line and leaves it standing.
+// done shows the last progress line and keeps it.
 func (s *screen) done(line string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,25 +118,25 @@ func (s *screen) draw() {
 	io.WriteString(s.w, line)
 }
 
-// learning measures the progress of a run between one look and the next.
+// learning measures the progress of a run between two looks.
 type learning struct {
 	at     time.Time
 	events uint64
 }
 
-// progress is a look at a run.
+// progress is the state of a run at one time.
 type progress struct {
 	events, rate  int64
 	error, lately float64                // progressive, in percent; NaN without labeled events
 	lag           int64                  // -1 if unknown
 	refused       int64                  // records that cannot be used
-	passedOver    int64                  // those that are no events, or came before
+	passedOver    int64                  // records that are not events, or are repeated
 	trouble       string                 // why it is not consuming
 	numbers       *measure.NumbersReport // for regression
 	baselines     watch.BaselineReport
 }
 
-// look looks at a run; the rate is that since the last look.
+// look returns the state of a run, with the rate since the last look.
 func (l *learning) look(s *run.Status) progress {
 	if l.at.IsZero() {
 		l.at = s.Started
@@ -165,7 +163,7 @@ func (l *learning) look(s *run.Status) progress {
 	return p
 }
 
-// progressOf looks at a run from its beginning on.
+// progressOf returns the state of a run, with the rate since its beginning.
 func progressOf(s *run.Status) progress {
 	var l learning
 	p := l.look(s)
@@ -173,7 +171,7 @@ func progressOf(s *run.Status) progress {
 	return p
 }
 
-// passedOver counts what is no event, or came before, among what was not taken.
+// passedOver counts records that are not events, or are repeated.
 func passedOver(by map[event.Reason]uint64) (n uint64) {
 	for reason, count := range by {
 		if !reason.Faulty() {
@@ -183,7 +181,7 @@ func passedOver(by map[event.Reason]uint64) (n uint64) {
 	return n
 }
 
-// String words it for a person.
+// String formats the progress as text.
 func (p progress) String() string {
 	parts := []string{humanize.Comma(p.events) + " events", humanize.Comma(p.rate) + "/s"}
 	if !math.IsNaN(p.error) {
@@ -204,7 +202,7 @@ func (p progress) String() string {
 	return strings.Join(parts, "  ")
 }
 
-// log words it for a program.
+// log formats the progress for a log line.
 func (p progress) log() []any {
 	out := []any{"events", p.events, "events_per_second", p.rate}
 	if !math.IsNaN(p.error) {
@@ -224,7 +222,7 @@ func (p progress) log() []any {
 		out = append(out, "lag", p.lag)
 	}
 	out = append(out, "refused", p.refused)
-	if p.passedOver > 0 { // tombstones, and events that came before
+	if p.passedOver > 0 { // tombstones and repeated events
 		out = append(out, "passed_over", p.passedOver)
 	}
 	if p.trouble != "" {
@@ -233,14 +231,14 @@ func (p progress) log() []any {
 	return out
 }
 
-// plural counts things whose name is a regular word.
+// plural formats a count with a regular noun.
 func plural(n int, name string) string {
 	return humanize.Comma(int64(n)) + " " + english.PluralWord(n, name, "")
 }
 
 func hundredths(x float64) float64 { return math.Round(100*x) / 100 }
 
-// percent writes a number of percent with the digits that count.
+// percent formats a number in percent with its significant digits.
 func percent(x float64) string {
 	switch {
 	case math.IsNaN(x):

@@ -22,7 +22,7 @@ import (
 	"blankout/simulate"
 )
 
-// checkSelection returns what is wrong with the flags that choose settings.
+// checkSelection returns an error in the flags that choose settings.
 func (o *trainFlags) checkSelection() error {
 	switch {
 	case o.folds > 0 && len(o.validation) > 0:
@@ -40,11 +40,10 @@ func (o *trainFlags) checkSelection() error {
 	return nil
 }
 
-// deletions are the shares of features deleted at which the grid is measured besides, for
-// people to compare.
+// deletions are the additional shares of deleted features at which the grid is measured, for comparison.
 var deletions = []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}
 
-// parseGrid returns what --grid varies.
+// parseGrid parses --grid.
 func parseGrid(grid []string) (axes []batch.Axis, err error) {
 	for _, g := range grid {
 		axis, err := batch.ParseAxis(g)
@@ -56,9 +55,8 @@ func parseGrid(grid []string) (axes []batch.Axis, err error) {
 	return axes, nil
 }
 
-// selectSettings chooses among the settings of the grid and puts the best into
-// o. The first deletion level of the table is the expected one; the others are for
-// people to compare.
+// selectSettings chooses settings from the grid and stores the best in o. The first deletion level of the table is the
+// expected one. The others are for comparison.
 func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear, screen *screen) (*batch.Ranking, error) {
 	axes, err := parseGrid(o.grid)
 	if err != nil {
@@ -129,11 +127,11 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 	return t, nil
 }
 
-// loadValidation reads the validation set the way the training set d was read.
+// loadValidation reads the validation set in the same way as the training set d.
 func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear) (*batch.Data, error) {
 	schema := d.Schema.Clone()
 	known := len(schema.Classes)
-	schema.MaxClasses = known + 1 // room for a strange one, to name it
+	schema.MaxClasses = known + 1 // room for an unknown one, to report it
 	var b batch.Builder
 	var x event.Vec
 	err := o.data.eachPlaced(ctx, o.validation, schema, func(in *packedBatch, i int, _ func() string) error {
@@ -160,8 +158,8 @@ func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Da
 	return v, nil
 }
 
-// plotTable draws the candidates' errors over the deletion level into path, and
-// beside it, for each setting of numbers, the best error over its values.
+// plotTable draws the candidates' errors by deletion level to path and, for each numeric setting, the best error by its
+// values to another file.
 func plotTable(t *batch.Ranking, path string) error {
 	order := make([]int, len(t.Deletions))
 	for i := range order {
@@ -170,7 +168,7 @@ func plotTable(t *batch.Ranking, path string) error {
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(t.Deletions[a], t.Deletions[b]) })
 	f := simulate.Figure{Title: "Held-out error of the candidates", X: "features deleted (%)", Y: "error (%)"}
 	for i, c := range t.Candidates {
-		// More than a few are not told apart: then only those best somewhere.
+		// More than a few cannot be distinguished: then only those that are best somewhere.
 		if len(t.Candidates) > 10 && !slices.Contains(t.Best, i) {
 			continue
 		}
@@ -199,8 +197,8 @@ func plotTable(t *batch.Ranking, path string) error {
 	return nil
 }
 
-// profile draws the lowest error over the values of setting k, a line for each
-// deletion level; false where the values are not at least two numbers.
+// profile draws the lowest error by the values of setting k, a line for each deletion level. It returns false unless
+// the values are at least two numbers.
 func profile(t *batch.Ranking, k int, order []int) (f simulate.Figure, ok bool) {
 	var values []float64
 	for _, c := range t.Candidates {
@@ -234,13 +232,11 @@ func profile(t *batch.Ranking, k int, order []int) (f simulate.Figure, ok bool) 
 	return f, true
 }
 
-// place says where an example came from: file and line or topic, partition and
-// offset, and its key.
+// place is the origin of an example: file and line or topic, partition and offset, and its key.
 type place struct{ at, key string }
 
-// writeInfluences writes a line of tab-separated values for each example:
-// place, key, class, and the influence in each binary problem. It returns the
-// places of those with the least influence.
+// writeInfluences writes a line of tab-separated values for each example: place, key, class, and the influence in each
+// binary problem. It returns the places with the smallest influence.
 func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []string, err error) {
 	xi, err := fit.Influences(d, o.config)
 	if err != nil {
@@ -269,7 +265,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 	for i, at := range o.places {
 		key, class := "", ""
 		if at.key != "" {
-			key = strconv.QuoteToGraphic(at.key) // it may hold tabs
+			key = strconv.QuoteToGraphic(at.key) // it may contain tabs
 		}
 		if k := d.Label(i); k >= 0 {
 			class = event.Printable(classes[k])

@@ -1,6 +1,6 @@
 package main
 
-// The command serve shows the page over what is on disk.
+// The command serve shows the web page for stored data.
 
 import (
 	"cmp"
@@ -58,8 +58,7 @@ on a free port, which it prints.`,
 	return c
 }
 
-// onDisk is the Service of a path. reports names the directory of reports, "" for where run
-// keeps them by default.
+// onDisk returns the Service of a path. reports is the directory of reports, "" for the default of run.
 func onDisk(path, reports string) (s serve.Service, err error) {
 	if filepath.Ext(path) == ".json" {
 		data, err := os.ReadFile(path)
@@ -117,7 +116,7 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 	return s, err
 }
 
-// statusOnDisk is what the learner of a checkpoint knew.
+// statusOnDisk returns the status in the learner's checkpoint.
 func statusOnDisk(blocks []event.Block) (*run.Status, error) {
 	c, err := online.ReadConfig(blocks)
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
-// This file holds the service that run starts: store, learner, server, validations and
-// places for records.
+// This file implements the service that run starts: store, learner, server, validations and destinations of records.
 
 import (
 	"context"
@@ -34,10 +33,9 @@ import (
 	"blankout/stream/record"
 )
 
-// newRunner returns a Runner that keeps its checkpoints in store and whose
-// Learners, the first of which is that of [learner], go on from one of them: the one of the name from, else the newest,
-// else from nothing. The caller adds the Source.
-// join says how what waits for labels that come later is opened, nil for none.
+// newRunner returns a Runner with its checkpoints in store. Its learners, the first of which is that of [learner],
+// continue from the checkpoint named from, or else from the newest, or else start anew. The caller adds the Source.
+// join says how to open what waits for labels that arrive later, nil if there are none.
 func newRunner(learners []contender, v validate.Config, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config: run.DefaultConfig(),
@@ -94,7 +92,7 @@ func newRunner(learners []contender, v validate.Config, join *joining, store *ch
 		if waiting, _, err = labels.ReadState(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
-		if info, err := os.Stat(filepath.Join(store.Dir(), file.Name)); err == nil { // not of objects
+		if info, err := os.Stat(filepath.Join(store.Dir(), file.Name)); err == nil { // not for objects
 			r.Saved = run.SaveStatus{Name: file.Name, Bytes: info.Size(), At: info.ModTime()}
 		}
 		log.Info("resuming from a checkpoint", "name", file.Name, "events", r.Learner.Report().Events)
@@ -111,16 +109,15 @@ func newRunner(learners []contender, v validate.Config, join *joining, store *ch
 	return r, err
 }
 
-// keptReports is how many of the newest reports of validations are kept.
+// keptReports is the number of stored validation reports.
 const keptReports = 100
 
-// service is a run with everything around it, closed in the reverse order of
-// opening.
+// service is a run with everything around it, closed in reverse order of opening.
 type service struct {
 	runner   *run.Runner
 	learners []contender
 	learner  func(name string) *served.Model // the newest model of each
-	read     record.Config                   // how the records of the source are read, once it is open
+	read     record.Config                   // record settings of the source, once it is open
 	close    []func() error
 }
 
@@ -133,10 +130,9 @@ func (s *service) Close() error {
 	return errors.Join(errs...)
 }
 
-// openService opens what the configuration names, what lives longest first: the
-// checkpoints, the runner, the server, which is there before Kafka is asked for
-// anything, where snapshots go and events are put aside, and the source (the file data, if it is given, else
-// Kafka).
+// openService opens everything in the configuration, longest-lived first: the checkpoints, the runner, the server
+// (before any request to Kafka), the destinations of snapshots and dead letters, and the source (the file data if
+// given, otherwise Kafka).
 func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Logger) (_ *service, err error) {
 	s := &service{}
 	defer func() {
@@ -208,7 +204,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 			return nil, err
 		}
 	}
-	if o.reset { // now that nothing can be wrong any more
+	if o.reset { // now that nothing can fail any more
 		aside, err := store.SetAside()
 		if err != nil {
 			return nil, err
@@ -221,8 +217,8 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	return s, nil
 }
 
-// askedAs is how the events of questions are written: as those that are learned. Of a file
-// its name tells; as long as only its first line names the columns they are written as JSON.
+// askedAs returns the record settings of prediction requests: those of learned events. For a file they follow from its
+// name. While only a header line names the columns, requests are JSON.
 func askedAs(c record.Config, data string) record.Config {
 	f := record.FormatOf(data)
 	if data == "" || strings.Contains(data, "://") || !slices.Contains(record.FileFormats(), f) {
@@ -234,7 +230,7 @@ func askedAs(c record.Config, data string) record.Config {
 	return c
 }
 
-// askAs has questions be written as the lines of a file of CSV, whose columns are known now.
+// askAs makes prediction requests use the lines of a CSV file, whose columns are known now.
 func askAs(asked *atomic.Pointer[record.Config], c record.Config, file *stream.File) {
 	if read := file.Record(); read.Format == "csv" {
 		c.Format, c.Columns, c.Separator, c.KeepValue = read.Format, read.Columns, read.Separator, false
@@ -271,8 +267,8 @@ func openCheckpoints(c *config.Config) (*checkpoint.Store, error) {
 	return checkpoint.OpenObjects(objects, c.Checkpoint.Keep)
 }
 
-// history is the file of the page's history: beside the checkpoints, or where these are
-// objects in the cache of [s3], "" for none.
+// history returns the file of the page's history: beside the checkpoints or, if these are objects, in the cache of
+// [s3]. "" means none.
 func history(c *config.Config) string {
 	switch {
 	case !c.Checkpoint.Objects():
@@ -283,15 +279,14 @@ func history(c *config.Config) string {
 	return ""
 }
 
-// readable returns the checkpoints, those set aside too, and reports that others than
-// their owner can read.
+// readable returns the checkpoints and reports that users other than the owner can read.
 func readable(checkpoints, reports string) (names []string) {
 	for _, pattern := range []string{filepath.Join(checkpoints, "*.blankout"), filepath.Join(checkpoints, "*", "*.blankout"), filepath.Join(reports, "*.json")} {
-		files, _ := filepath.Glob(pattern) // its only error is of a pattern, of which one may hold a [: no warning then
+		files, _ := filepath.Glob(pattern) // the only possible error is a pattern with a [: no warning then
 		for _, file := range files {
 			info, err := os.Stat(file)
 			dir, err2 := os.Stat(filepath.Dir(file))
-			// Windows shows modes too, and they say nothing there.
+			// Windows has modes too, but they mean nothing there.
 			if err == nil && err2 == nil && info.Mode().Perm()&0o044 != 0 && dir.Mode().Perm()&0o011 != 0 && runtime.GOOS != "windows" {
 				names = append(names, file)
 			}
@@ -300,7 +295,7 @@ func readable(checkpoints, reports string) (names []string) {
 	return names
 }
 
-// openRunner makes the runner, as the newest checkpoint has it.
+// openRunner creates the runner from the newest checkpoint.
 func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
 	var join *joining
 	if joins(c, o) && len(c.Challengers) > 0 {
@@ -312,7 +307,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 		}
 		join = &joining{c.Labels.Settings(), func(from labels.State) (*labels.Join, error) { return s.openJoin(c, o, from, log) }}
 	}
-	records := c.Record // a checkpoint has a seed of its own
+	records := c.Record // a checkpoint has its own seed
 	if o.data == "" && records.Seed == 0 {
 		records.Seed = rand.Uint64() // seeded by the system, as all of math/rand/v2
 	}
@@ -327,7 +322,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	if err != nil {
 		return err
 	}
-	r.FirstVersion = start << 32 // no run publishes so often
+	r.FirstVersion = start << 32 // no run publishes that often
 	r.Config.SaveEvents, r.Config.SaveInterval = c.Checkpoint.Events, c.Checkpoint.Interval
 	r.Config.ShutdownTimeout = c.Checkpoint.ShutdownTimeout
 	r.Config.Refused = c.DeadLetter.Policy
@@ -337,7 +332,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.Fruitless = o.refused == "skip"
 	r.Config.PublishInterval = c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)
-	r.Validator.Learner = r.Learner.Config() // as the records and the checkpoint have it
+	r.Validator.Learner = r.Learner.Config() // as in the records and the checkpoint
 	if r.Labels != nil {
 		joinedValidator(r.Validator, c, o.data, o.labels)
 	}
@@ -404,7 +399,7 @@ func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Log
 	return nil
 }
 
-// openLetters opens where refused events and mislabeled events go; nil where they go nowhere.
+// openLetters opens the destinations of rejected and mislabeled events; nil for none.
 func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.Logger) (refused run.DeadLetters, suspects run.Mislabeled, err error) {
 	if c.DeadLetter.Policy == run.PolicyDeadLetter {
 		d, err := stream.OpenDeadLetters(ctx, c.DeadLetters(), c.Kafka.ConnectConfig, log)
@@ -412,8 +407,8 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 			return nil, nil, err
 		}
 		s.close = append(s.close, func() error {
-			// No checkpoint or commit passes a dead letter before it is safe, so nothing is
-			// lost and the run has not failed.
+			// No checkpoint or commit comes after a dead letter that is not stored safely, so nothing is lost and the
+			// run has not failed.
 			if err := d.Close(); err != nil {
 				log.Warn("dead letters cannot be stored; the next start reads their records again", "err", err)
 			}
@@ -432,12 +427,11 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 	return refused, suspects, nil
 }
 
-// openSource opens the events, from where the checkpoint left them. Standard input is
-// new every time.
+// openSource opens the events at the positions of the checkpoint. Standard input always starts anew.
 func (s *service) openSource(ctx context.Context, c *config.Config, data string, consuming *atomic.Pointer[consumers], asked *atomic.Pointer[record.Config], log *slog.Logger) error {
 	r, in := s.runner, inputOf(c, data)
 	in.Kafka.Log = log
-	in.Record.Growing = data != "-" // the next run goes on where this one ends
+	in.Record.Growing = data != "-" // the next run continues where this one ends
 	open := func(ctx context.Context) (stream.Opened, error) {
 		events, err := in.Open(ctx, r.Schema, r.Offsets)
 		if file, ok := events.(*stream.File); ok {
@@ -477,9 +471,8 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 	return nil
 }
 
-// laterInput is standard input. Its first bytes, which tell how it is read, may be
-// long in coming: it is opened by the first Next, so that a run which waits for
-// them serves the model of its checkpoint, and can be stopped.
+// laterInput is standard input. Its first bytes, which determine its format, may take long to arrive. So the first Next
+// opens it, and a run that waits for them serves the model of its checkpoint and can be stopped.
 type laterInput struct {
 	open   func(context.Context) (stream.Opened, error)
 	opened stream.Opened

@@ -8,21 +8,20 @@ import (
 	"syscall"
 )
 
-// onValidateSignal calls f for every SIGUSR1 until the stop it returns, which
-// waits for the last call.
+// onValidateSignal calls f for every SIGUSR1. The returned function stops that and waits for the last call.
 func onValidateSignal(f func()) (stop func()) { return onSignal(syscall.SIGUSR1, f) }
 
-// onReloadSignal calls f for every SIGHUP, which then stops the program no more, until the
-// stop it returns. Where SIGHUP is ignored, as under nohup, it stays so.
+// onReloadSignal calls f for every SIGHUP, which no longer stops the program. The returned function ends that. If
+// SIGHUP is ignored, as under nohup, it stays ignored.
 func onReloadSignal(f func()) (stop func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return func() {}
 	}
-	signal.Ignore(syscall.SIGHUP) // main asked for it to stop the program
+	signal.Ignore(syscall.SIGHUP) // main uses it to stop the program
 	return onSignal(syscall.SIGHUP, f)
 }
 
-// onSignal calls f for every signal of a kind until the stop it returns.
+// onSignal calls f for every signal of a kind. The returned function ends that.
 func onSignal(s os.Signal, f func()) (stop func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, s)

@@ -148,7 +148,7 @@ setting that is best in it on events held out from FILE.`,
 	return c
 }
 
-// check fills in the replay and returns the first thing wrong with the flags.
+// check fills in the replay and returns the first error in the flags.
 func (o *simulateFlags) check(c *cobra.Command) error {
 	if len(o.delays) > 0 {
 		return o.checkDelays(c)
@@ -285,14 +285,13 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	return nil
 }
 
-// dataFor returns how the events for a model, or for learners if that is nil, are
-// read.
+// dataFor returns the settings for reading events for a model, or for learners if m is nil.
 func (o *simulateFlags) dataFor(m *served.Model) (*dataFlags, error) {
 	data := o.data
 	return &data, data.resolve(m)
 }
 
-// eachGroup gives the families of group:* their levels.
+// eachGroup adds the levels of the families of group:*.
 func (o *simulateFlags) eachGroup(s *event.Schema) {
 	for i := range o.replay.Families {
 		f := &o.replay.Families[i]
@@ -329,11 +328,11 @@ func (o *simulateFlags) eachGroup(s *event.Schema) {
 	}
 }
 
-// subjects reads the models and makes the learners, each with its events.
+// subjects reads the models and creates the learners, each with its events.
 func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen) ([]*simulate.Subject, error) {
 	var subjects []*simulate.Subject
-	shared := map[string]*simulate.Subject{} // by Schema and how records are read
-	var taught *served.Model                 // the first that knows how its events are read
+	shared := map[string]*simulate.Subject{} // by Schema and record settings
+	var taught *served.Model                 // the first with record settings
 	for _, path := range o.models {
 		name, file, named := strings.Cut(path, "=")
 		if !named {
@@ -350,7 +349,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		}
 		s.Model = m.Model
 		if loss.IsRegression(m.Loss) {
-			// The file may be from a version that took each number for a class.
+			// The file may be from a version that treated numbers as classes.
 			m.Schema.Target, m.Schema.Classes = loss.LabelsOf(m.Loss), nil
 		}
 		data, err := o.dataFor(m)
@@ -383,7 +382,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		learners = []string{""}
 	}
 	var first *simulate.Subject // its events are for all learners
-	var declares, grouped bool  // what their records can tell
+	var declares, grouped bool  // the properties of their records
 	for _, text := range learners {
 		changes := strings.Fields(text)
 		learner, err := o.learner(changes)
@@ -419,7 +418,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 	return subjects, nil
 }
 
-// learner returns the configuration of a learner with settings of [learner] changed.
+// learner returns the configuration of a learner with some settings of [learner] changed.
 func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 	var flags []string
 	for _, change := range changes {
@@ -432,14 +431,14 @@ func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 	return &l.Learner, nil
 }
 
-// findSchema returns the Schema of a learner of these events: where the labels of the
-// loss are classes it knows every class that occurs, in ascending order.
+// findSchema returns the Schema of a learner of these events. For a loss of classes it has every class that occurs, in
+// ascending order.
 func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName string) (*event.Schema, error) {
 	data.record.Target = loss.LabelsOf(lossName)
 	records := data.record
 	if records.Target == loss.Sign && len(records.Classes) == 0 {
 		if slices.Contains(paths, "-") {
-			records.MaxClasses = record.DefaultMaxClasses // read once: as they come
+			records.MaxClasses = record.DefaultMaxClasses // read once, so classes are found on arrival
 		} else {
 			t := trainFlags{data: *data}
 			t.data.paths = paths
@@ -542,7 +541,7 @@ func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen 
 	return o.replay.Choose(ctx, candidates, validation, test)
 }
 
-// drawResult draws the error of each curve with several points as bars of text.
+// drawResult prints the error of each curve with several points as bars of text.
 func drawResult(out io.Writer, r *simulate.Result) {
 	fmt.Fprintln(out)
 	for _, c := range r.Curves {

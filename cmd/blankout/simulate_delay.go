@@ -1,6 +1,6 @@
 package main
 
-// simulate --label-delay has the labels of a file come later than its events.
+// simulate --label-delay delays the labels of a file.
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 	"blankout/simulate"
 )
 
-// checkDelays returns the first thing that does not go with --label-delay.
+// checkDelays returns an error for the first setting that does not work with --label-delay.
 func (o *simulateFlags) checkDelays(c *cobra.Command) error {
 	for _, name := range []string{"nightmare", "delete", "delete-groups", "group", "dead", "rescale", "missing-policy", "repeat", "train", "loss", "grid", "hold-out", "tol"} {
 		if c.Flags().Changed(name) {

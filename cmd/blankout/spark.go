@@ -2,8 +2,7 @@ package main
 
 import "strings"
 
-// sparkline draws values as bars of text, one each, from nothing to the largest of them.
-// Values below 0 are drawn as nothing.
+// sparkline draws values as bars of text, from 0 to the largest value. Negative values have no bar.
 func sparkline(values []float64) string {
 	bars := []rune("▁▂▃▄▅▆▇█")
 	most := 0.0

@@ -1,7 +1,6 @@
 package main
 
-// The command train solves a problem exactly. This file has its flags, its result and
-// the loading of its data.
+// The command train solves a problem exactly. This file has its flags, its result, and the loading of its data.
 
 import (
 	"cmp"
@@ -49,11 +48,11 @@ type trainFlags struct {
 	influences  string
 	places      []place // of the examples, for influences
 	kernel      kernelFlags
-	covariance  int            // of so many numeric columns at most
+	covariance  int            // largest number of numeric columns in the covariance
 	presence    batch.Presence // of the fields in the examples, for the rule of --missing-policy
-	observed    bool           // the noise is loss.ObservedNoise; its rates are found once the examples have been read
-	silentValue string         // what a dead feature reads under silent noise
-	deaths      batch.Deaths   // the readings of which that follows
+	observed    bool           // the noise is loss.ObservedNoise; its rates are known once the examples have been read
+	silentValue string         // the dead value of features under silent noise
+	deaths      batch.Deaths   // the readings that determine it
 }
 
 func (p *program) train() *cobra.Command {
@@ -106,7 +105,7 @@ computes the objective and the training error. --noise and --standardize default
 	f := c.Flags()
 	f.StringVarP(&o.model, "output", "o", "", "write the model to `FILE` (also -m)")
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`, as -o")
-	_ = f.MarkHidden("model") // its name before -o was that of all commands
+	_ = f.MarkHidden("model") // its name before -o, when all commands shared that
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`: logistic, hinge or, for regression, squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact (over all dropout masks, for at most 16 features in an event)")
@@ -142,8 +141,7 @@ computes the objective and the training error. --noise and --standardize default
 	return c
 }
 
-// check fills in what follows from the flags and returns the first thing wrong
-// with them.
+// check fills in derived settings and returns the first error in the flags.
 func (o *trainFlags) check(c *cobra.Command) error {
 	if c.Flags().Changed("output") && c.Flags().Changed("model") {
 		return errors.New("-o and -m exclude each other")
@@ -212,7 +210,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 	return check()
 }
 
-// trainResult is what train prints with --json. Scripts rely on its keys.
+// trainResult is the JSON output of train. Scripts rely on its keys.
 type trainResult struct {
 	Objective   float64  `json:"objective"`
 	Certificate *float64 `json:"certificate"`
@@ -226,24 +224,24 @@ type trainResult struct {
 	Features    int      `json:"features"`
 	Classes     int      `json:"classes"`
 	TrainError  *float64 `json:"train_error"`
-	// Where labels are numbers, of the training examples.
+	// For numeric labels, of the training examples.
 	*measure.NumbersReport
-	// Of predictors that know the labels alone, in the order of the examples.
+	// Of predictors that know only the labels, in the order of the examples.
 	watch.BaselineReport
 	Refused int `json:"refused"` // and skipped
-	// SupportVectors are those of a kernel machine, alpha > 0, summed over its binary problems.
+	// SupportVectors is the number of alpha > 0 of a kernel machine, summed over its binary problems.
 	SupportVectors int `json:"support_vectors,omitempty"`
-	// Noise is what --noise observed has found to be missing.
+	// Noise is the noise that --noise observed has found.
 	Noise string `json:"noise,omitempty"`
-	// What became of events and labels, where those come later (--labels).
+	// Counts of events and labels that arrive later (--labels).
 	*labels.Counts
-	// Selection is the cross validation of --folds, Chosen the settings taken.
+	// Selection is the cross-validation of --folds. Chosen holds the chosen settings.
 	Selection *batch.Ranking    `json:"selection,omitempty"`
 	Chosen    map[string]string `json:"chosen,omitempty"`
 
 	unpenalized bool   // --l2 0
-	wild        string // what readings the solution may hang on
-	unfilled    string // why the model cannot impute, though it was to
+	wild        string // the extreme readings that may dominate the solution
+	unfilled    string // why the model cannot impute as requested
 }
 
 func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
@@ -333,7 +331,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	return nil
 }
 
-// printTrained tells a person how training went, and warns of what looks wrong.
+// printTrained prints the result of training, with warnings.
 func (p *program) printTrained(screen *screen, r *trainResult, suspects []string, d *batch.Data) {
 	if !p.quiet {
 		certificate := "no certificate"
@@ -386,11 +384,10 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 	}
 }
 
-// noiseless says that the objective has no penalty of a noise.
+// noiseless reports whether the objective has no noise penalty.
 func (o *trainFlags) noiseless() bool { return o.config.Noise == "none" || o.config.Copies > 0 }
 
-// unused says that examples without a label were of no use, "" if they were: what they add is the
-// penalty of the noise.
+// unused returns a message if unlabeled examples had no effect, otherwise "". Their effect is the penalty of the noise.
 func (o *trainFlags) unused(d *batch.Data) string {
 	n := 0
 	for i := range d.Rows() {
@@ -409,7 +406,7 @@ func (o *trainFlags) unused(d *batch.Data) string {
 	return ""
 }
 
-// baselinesOf returns what predictors that know the labels alone would have lost at the examples.
+// baselinesOf returns the losses on the examples of predictors that know only the labels.
 func baselinesOf(d *batch.Data) watch.BaselineReport {
 	var b watch.Baselines
 	regression := d.Schema.Target != loss.Sign
@@ -426,7 +423,7 @@ func baselinesOf(d *batch.Data) watch.BaselineReport {
 	return b.Report(regression)
 }
 
-// singles returns the classes that have one example only, where examples are many.
+// singles returns the classes with a single example, if there are many examples.
 func singles(d *batch.Data) (names []string) {
 	if d.Rows() < 100 || len(d.Schema.Classes) == 0 || len(d.Schema.Classes) > 20 {
 		return nil
@@ -445,8 +442,7 @@ func singles(d *batch.Data) (names []string) {
 	return names
 }
 
-// largestClass returns the class of the largest weight and the error of predicting
-// nothing else, in percent.
+// largestClass returns the class with the largest weight and the error of always predicting it, in percent.
 func largestClass(d *batch.Data) (name string, percent float64) {
 	weight := make([]float64, len(d.Schema.Classes))
 	total := 0.0
@@ -465,7 +461,7 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 	return d.Schema.Classes[best], 100 * (1 - weight[best]/total)
 }
 
-// learnerSets returns what --set gives of [learner].
+// learnerSets returns the settings of [learner] in --set.
 func (o *trainFlags) learnerSets() (sets []string, err error) {
 	for _, set := range o.data.settings.set {
 		if !strings.HasPrefix(set, "learner.") {
@@ -479,8 +475,7 @@ func (o *trainFlags) learnerSets() (sets []string, err error) {
 	return sets, nil
 }
 
-// loadTraining reads the training set, through the Scaler of a model where one
-// is asked for.
+// loadTraining reads the training set, through the Scaler of a model if requested.
 func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *screen) (*batch.Data, *model.Linear, error) {
 	if err := o.data.resolve(nil); err != nil {
 		return nil, nil, err
@@ -599,7 +594,7 @@ func (o *trainFlags) silent() bool {
 	})
 }
 
-// labelsOf says what labels are.
+// labelsOf describes the kind of labels.
 func labelsOf(t loss.Target) string {
 	if t == loss.Sign {
 		return "classes"

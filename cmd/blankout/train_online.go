@@ -1,6 +1,6 @@
 package main
 
-// train --solver online makes passes of the streaming learner over a file.
+// train --solver online makes passes of the online learner over a file.
 
 import (
 	"cmp"
@@ -33,11 +33,11 @@ import (
 	"blankout/stream/record"
 )
 
-// onlineFlags are the flags of train that only --solver online takes.
+// onlineFlags are the flags of train for --solver online only.
 type onlineFlags struct {
 	config online.Config
 	passes int
-	// scale is what an objective with penalty |w|^2 must be multiplied by.
+	// scale is the factor of an objective with the penalty |w|^2.
 	scale float64
 }
 
@@ -56,15 +56,14 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.Lookup("standardize").DefValue = ""
 }
 
-// onlineOnly lists the flags above, which an exact solver refuses, exactOnly the
-// ones that --solver online refuses.
+// onlineOnly lists the flags above, which an exact solver rejects. exactOnly lists those that --solver online rejects.
 var (
 	onlineOnly = []string{"passes", "expected-missing-groups", "silent-missing", "optimizer", "learning-rate", "stuck", "irls-batch", "irls-window"}
 	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
 		"kernel", "drop-q", "keep", "epochs"}
 )
 
-// refuseFlags returns an error that names the first of the flags that was given.
+// refuseFlags returns an error that names the first given flag of names.
 func refuseFlags(c *cobra.Command, names []string, why string) error {
 	for _, name := range names {
 		if f := c.Flags().Lookup(name); f != nil && f.Changed {
@@ -74,8 +73,7 @@ func refuseFlags(c *cobra.Command, names []string, why string) error {
 	return nil
 }
 
-// refuseUnused returns an error that names the first flag that an exact solver
-// would pass over.
+// refuseUnused returns an error that names the first given flag that an exact solver would ignore.
 func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 	lossName, _, _ := strings.Cut(o.config.Loss, ":")
 	losses := slices.ContainsFunc(o.grid, func(g string) bool { return strings.HasPrefix(g, "loss=") })
@@ -101,24 +99,24 @@ func (o *trainFlags) refuseUnused(c *cobra.Command) error {
 	return nil
 }
 
-// onlineResult is what train --solver online prints.
+// onlineResult is the JSON output of train --solver online.
 type onlineResult struct {
 	trainResult
 	ProgressiveError   *float64 `json:"progressive_error"`
 	ProgressiveLogLoss *float64 `json:"progressive_log_loss"`
-	// Where labels are numbers.
+	// For numeric labels.
 	ProgressiveMAE  *float64 `json:"progressive_mae,omitempty"`
 	ProgressiveRMSE *float64 `json:"progressive_rmse,omitempty"`
 	Level           float64  `json:"noise_level"`
-	Noise           string   `json:"noise"` // the level by name
+	Noise           string   `json:"noise"` // name of the level
 	Unlabeled       uint64   `json:"unlabeled"`
-	// Progressive is everything measured before it was learned, all passes.
+	// Progressive holds the measures of all passes, each event measured before it was learned.
 	Progressive online.Summary `json:"progressive"`
-	// Warnings say what is probably not as the examples' owner believes.
+	// Warnings are about probable mistakes in the examples or settings.
 	Warnings []watch.Warning `json:"warnings"`
 }
 
-// trainOnline is train by passes of the online learner.
+// trainOnline is train with passes of the online learner.
 func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	screen := p.newScreen(10 * time.Second)
 	begin := time.Now()
@@ -146,7 +144,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	var refused *run.RefusedError
 	strange := errors.As(err, &refused) && refused.Refusal.Reason == event.ReasonLabel || err == nil && trained.Refused[event.ReasonLabel] > 0
 	if strange && unnamed && !slices.Contains(o.data.paths, "-") {
-		// A class that the first examples did not show: look at all of them.
+		// A class that is not in the first examples: look at all of them.
 		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
 			return err
 		}
@@ -222,7 +220,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	return nil
 }
 
-// reasons says how many records were refused for which reason.
+// reasons formats the counts of rejected records by reason.
 func reasons(by map[event.Reason]uint64) string {
 	var parts []string
 	for _, reason := range slices.Sorted(maps.Keys(by)) {
@@ -240,8 +238,7 @@ func inPercent(share float64) *float64 {
 	return &x
 }
 
-// checkOnline makes the learner's configuration of train's flags and returns the
-// first thing wrong with them.
+// checkOnline creates the learner's configuration from train's flags and returns the first error in them.
 func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	if err := refuseFlags(c, exactOnly, "needs an exact solver"); err != nil {
 		return err
@@ -292,7 +289,7 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 	return t.Check()
 }
 
-// findClasses returns the classes of the first batches of every path, in order.
+// findClasses returns the sorted classes of the first batches of every path.
 func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, error) {
 	schema := o.data.record.Schema()
 	var labels batch.Builder
@@ -326,12 +323,12 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 	}
 	classes := labels.Data(schema).SortClasses().Schema.Classes
 	if len(classes) < 2 {
-		return nil, nil // as they come
+		return nil, nil // found on arrival
 	}
 	return classes, nil
 }
 
-// passOnline makes the passes with the given classes, nil for those that come.
+// passOnline makes the passes with the given classes, or nil to find them on arrival.
 func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, unnamed bool, screen *screen) (*online.Learner, *run.Trained, error) {
 	data := o.data
 	if data.record.Classes, data.record.MaxClasses = classes, 2; classes == nil {
@@ -379,7 +376,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	return learner, trained, err
 }
 
-// turns is the source of all examples of several, a batch of each in turn.
+// turns is the source of all examples of several sources, one batch of each in turn.
 type turns struct {
 	sources []*paths
 	next    int

@@ -1,6 +1,6 @@
 package main
 
-// This file holds train --loss dropsvm, and the training of either kind of model.
+// This file implements train --loss dropsvm, and the training of either kind of model.
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 	"blankout/internal/model"
 )
 
-// kernelFlags are those of --loss dropsvm.
+// kernelFlags are the flags of --loss dropsvm.
 type kernelFlags struct {
 	config svm.Config
-	// Flags whose text svm.Config.Set reads.
+	// Flags that svm.Config.Set parses.
 	strength, epochs string
 }
 
@@ -31,7 +31,7 @@ func (k *kernelFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&k.epochs, "epochs", "inf", "dropsvm: `N` rounds of dropping, or inf for their closed-form limit")
 }
 
-// checkKernel returns the first thing wrong with the flags of a kernel machine.
+// checkKernel returns the first error in the flags of a kernel machine.
 func (o *trainFlags) checkKernel() error {
 	k := &o.kernel
 	for _, set := range [][2]string{{"loss", o.config.Loss}, {"drop-q", k.strength}, {"epochs", k.epochs}} {
@@ -54,14 +54,14 @@ func (o *trainFlags) checkKernel() error {
 	return k.config.Check(*c)
 }
 
-// trained is what train has to say of a model.
+// trained is a trained model with its results.
 type trained struct {
 	batch.Solution
 	model      model.Model
 	trainError *float64               // in percent; nil for regression
 	numbers    *measure.NumbersReport // for regression
 	linear     *batch.Fit             // nil for a kernel machine
-	vectors    int                    // support vectors of a kernel machine
+	vectors    int                    // number of support vectors of a kernel machine
 }
 
 // trainLinear runs batch.Train.

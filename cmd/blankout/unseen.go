@@ -11,13 +11,13 @@ import (
 	"blankout/internal/served"
 )
 
-// This file counts the features of examples that a model has not met.
+// This file counts the features of examples that a model has not seen.
 
-// unseen counts the examples with features that a model has not met, by field.
+// unseen counts the examples with features that a model has not seen, by field.
 type unseen struct {
 	model    *served.Model
-	examples int // all
-	with     int // those with such a feature
+	examples int // number of all examples
+	with     int // number with such a feature
 	byField  map[uint16]*unseenField
 }
 
@@ -27,7 +27,7 @@ type unseenField struct {
 	last     int // number of the last one
 }
 
-// unseenReport is what predict --json says of them.
+// unseenReport is their JSON in predict's output.
 type unseenReport struct {
 	Examples int           `json:"examples"` // with a feature that the model has not seen
 	Fields   []fieldUnseen `json:"fields"`   // the worst first
@@ -40,7 +40,7 @@ type fieldUnseen struct {
 	kind     event.Kind
 }
 
-// unseenShown bounds the fields of a report.
+// unseenShown is the largest number of fields in a report.
 const unseenShown = 20
 
 func (u *unseen) add(e *event.Example) {
@@ -66,7 +66,7 @@ func (u *unseen) add(e *event.Example) {
 	}
 }
 
-// report returns what was counted; s is the Schema of the examples.
+// report returns the counts. s is the Schema of the examples.
 func (u *unseen) report(s *event.Schema) unseenReport {
 	r := unseenReport{Examples: u.with, Fields: []fieldUnseen{}}
 	if u.with == 0 {
@@ -83,8 +83,8 @@ func (u *unseen) report(s *event.Schema) unseenReport {
 	return r
 }
 
-// warnOfUnseen warns of fields that have such a value in more than one in ten of the examples,
-// and in five at least. Words and columns of sparse text are often new.
+// warnOfUnseen warns of fields with unseen values in more than a tenth of the examples, and in at least five. It
+// ignores words and columns of sparse text, which are often new.
 func (p *program) warnOfUnseen(r unseenReport, examples int) {
 	for _, f := range r.Fields {
 		if f.Field != "" && f.kind != event.Words && f.kind != event.Cross && f.Examples >= 5 && 10*f.Examples > examples {

@@ -1,6 +1,6 @@
 package main
 
-// This file holds the text of --help.
+// This file formats the text of --help.
 
 import (
 	"cmp"
@@ -15,27 +15,25 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manyFlags is how many flags a command's help lists in one piece; those of more are in
-// groups.
+// manyFlags is the largest number of flags that are listed without groups.
 const manyFlags = 12
 
-// localFlags is where cobra's template lists a command's own flags, groupedFlags what
-// stands there instead.
+// localFlags is the list of a command's own flags in cobra's template, groupedFlags its replacement.
 const (
 	localFlags   = "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
 	groupedFlags = "{{range $i, $group := flagGroups .}}{{if $i}}\n\n{{end}}{{$group.Title}}Flags:\n{{$group.FlagUsages | trimTrailingWhitespaces}}{{end}}"
 )
 
-// helpAll is the flag that asks for all of a command's help, where --help is brief.
+// helpAll is the flag for the full help of a command with a brief --help.
 const helpAll = "help-all"
 
-// A brief says what --help shows of a command that has more than a screen holds.
+// brief says what --help shows of a command whose help is longer than a screen.
 type brief struct {
-	paragraphs, examples int      // the first so many
+	paragraphs, examples int      // number of first ones
 	flags                []string // with the first line of their texts
 }
 
-// briefs are the briefs, by the command's name.
+// briefs holds the briefs by the command's name.
 var briefs = map[string]brief{
 	"run": {1, 5, []string{"config", "data", "set", "brokers", "topic", "format", "label", "drop", "labels", "id", "loss", "noise", "expected-missing", "silent-missing", "group",
 		"reset", "until-end", "max-events", "serve", "keep-serving", "predict-only", "json", "help", helpAll}},
@@ -47,7 +45,7 @@ var briefs = map[string]brief{
 	"corrupt":  {1, 3, []string{"config", "data", "model", "set", "label", "noise", "copies", "rescale", "seed", "output", "json", "help", helpAll}},
 }
 
-// addHelpAll gives the commands of briefs the flag --help-all.
+// addHelpAll adds the flag --help-all to the commands of briefs.
 func addHelpAll(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		if _, ok := briefs[c.Name()]; ok {
@@ -56,8 +54,7 @@ func addHelpAll(root *cobra.Command) {
 	}
 }
 
-// askedForAll replaces --help-all, which works wherever --help does, by --help, and says
-// whether it was there.
+// askedForAll replaces --help-all, which works wherever --help does, by --help, and reports whether it was there.
 func askedForAll(args []string) ([]string, bool) {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -72,7 +69,7 @@ func askedForAll(args []string) ([]string, bool) {
 	return args, false
 }
 
-// help writes what --help says of a command.
+// help prints the help of a command.
 func (p *program) help(c *cobra.Command, _ []string) {
 	text := cmp.Or(c.Long, c.Short)
 	if b, ok := briefs[c.Name()]; ok && !p.helpAll {
@@ -82,8 +79,8 @@ func (p *program) help(c *cobra.Command, _ []string) {
 	fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", text, c.UsageString())
 }
 
-// groups are the groups of flags in the help of commands that have many: a name means the
-// same in every command. A flag of such a command that is in none fails TestHelp.
+// groups are the groups of flags in the help of commands with many flags. A name means the same in every command. A
+// flag of such a command without a group fails TestHelp.
 var groups = []struct {
 	title string // before " Flags:"
 	names []string
@@ -101,7 +98,7 @@ var groups = []struct {
 	{"Output", []string{"output", "answers", "json", "explain", "class", "top", "plot", "influences", "help", helpAll}},
 }
 
-// flagGroup is a group of a command's own flags; its Title is empty where there is one.
+// flagGroup is a group of a command's own flags. Its Title is empty if there is only one.
 type flagGroup struct {
 	Title string
 	*pflag.FlagSet
@@ -156,8 +153,7 @@ func (p *program) flagGroups(c *cobra.Command) (out []flagGroup) {
 	return out
 }
 
-// usage writes a command's usage by cobra's template, its flags in columns as a person
-// sees them.
+// usage prints a command's usage with cobra's template and aligned flags.
 func (p *program) usage(c *cobra.Command) error {
 	t, err := template.New("usage").Funcs(template.FuncMap{
 		"trimTrailingWhitespaces": func(s string) string { return alignFlags(strings.TrimRight(s, " \n")) },
@@ -184,9 +180,8 @@ func (p *program) usage(c *cobra.Command) error {
 	return err
 }
 
-// alignFlags corrects what pflag writes of flags: it pads their names by bytes, which
-// shifts the text behind a … to the left, and shows a value of one blank, which stands
-// for none, as a default.
+// alignFlags corrects pflag's output: it pads names by bytes, which shifts the text after a … to the left, and shows a
+// value of one blank, which means none, as a default.
 func alignFlags(text string) string {
 	const none = "[= ]"
 	var out strings.Builder
@@ -197,7 +192,7 @@ func alignFlags(text string) string {
 				end += 6
 			}
 		}
-		if end < 0 { // the rest of the text of the flag before
+		if end < 0 { // the rest of the text of the previous flag
 			out.WriteString(line)
 			continue
 		}
@@ -207,8 +202,7 @@ func alignFlags(text string) string {
 	return out.String()
 }
 
-// valuesUsage words the values of a flag; those that end in a colon go on with a
-// number, which it names.
+// valuesUsage formats the values of a flag. Those that end in a colon continue with a named number.
 func valuesUsage(values []string) string {
 	numbers := map[string]string{"dropout": ":Q", "group": ":Q", "gaussian": ":SD", "laplace": ":B", "t-logistic": ":T", "fdrop": ":K", "dropsvm": "[:square|:ridge]"}
 	out := make([]string, len(values))
@@ -225,7 +219,7 @@ func valuesUsage(values []string) string {
 	return wrapped(strings.Join(out[:last], ", ") + " or " + out[last])
 }
 
-// wrapped breaks a text into lines that a terminal holds beside the names of flags.
+// wrapped breaks a text into lines that fit a terminal beside the names of flags.
 func wrapped(text string) string {
 	const width = 88
 	var b strings.Builder

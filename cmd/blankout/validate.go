@@ -121,8 +121,7 @@ with -d, and a file of delayed labels with --labels.`,
 	return c
 }
 
-// learnedAs names the settings of a learner, and of its holdout and adoptions, that are
-// not the defaults.
+// learnedAs lists the settings of a learner, its holdout and its adoptions that are not the defaults.
 func learnedAs(c *config.Config, s *event.Schema) (own []string) {
 	defaults := online.FingerprintOf(online.DefaultConfig(), s)
 	for section, f := range map[string]online.Fingerprint{"learner": online.FingerprintOf(c.Learner, s), "validate": c.Validate.Fingerprint()} {
@@ -135,8 +134,8 @@ func learnedAs(c *config.Config, s *event.Schema) (own []string) {
 	return own
 }
 
-// newValidator returns what validates a learner of this configuration, whose
-// events come from the file data or, if that is "", from Kafka.
+// newValidator returns the validator of a learner with this configuration, whose events come from the file data or, if
+// that is "", from Kafka.
 func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Validator {
 	v := &validate.Validator{Config: c.Validate.Config, Learner: c.Learner}
 	events := inputOf(c, data)
@@ -158,8 +157,8 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 	return v
 }
 
-// joinedValidator has a Validator read events whose labels come later, from the files
-// data and later or, if those are "", from the topics of the configuration.
+// joinedValidator makes a Validator read events with labels that arrive later, from the files data and later or, if
+// those are "", from the configured topics.
 func joinedValidator(v *validate.Validator, c *config.Config, data, later string) {
 	v.Open, v.OpenHoldout = nil, nil
 	v.OpenJoined = func(ctx context.Context, s *event.Schema, from, to event.Offsets) (_ validate.Joined, err error) {
@@ -189,7 +188,7 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 		}
 		for i := range lanes {
 			l := &lanes[i]
-			first, end := int64(0), int64(0) // of a partition that was added since: nothing
+			first, end := int64(0), int64(0) // nothing of a partition that was added later
 			for k, p := range to {
 				if p.Topic == l.Topic && p.Partition == l.Partition {
 					first, end = from[k].Next, p.Next
@@ -202,8 +201,8 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 	}
 }
 
-// inputOf returns where a learner of this configuration has its events from: the file,
-// standard input or address data, or if that is "" the topics of the configuration.
+// inputOf returns the source of events of a learner with this configuration: the file, standard input or address data,
+// or the configured topics if that is "".
 func inputOf(c *config.Config, data string) stream.Input {
 	in := stream.Input{Where: data, Record: c.Record, Kafka: c.Kafka.ConsumerConfig}
 	if data == "-" {
@@ -212,7 +211,7 @@ func inputOf(c *config.Config, data string) stream.Input {
 	return in
 }
 
-// saved is a learner's checkpoint and the model in it.
+// saved is a learner's checkpoint and its model.
 type saved struct {
 	path  string
 	file  *checkpoint.File
@@ -330,7 +329,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	return nil
 }
 
-// watched is a source that tells how many examples each batch has.
+// watched is a source that reports the number of examples of each batch.
 type watched struct {
 	stream.Opened
 	saw func(n int)
@@ -344,7 +343,7 @@ func (w watched) Next(ctx context.Context, b *event.Batch) error {
 	return err
 }
 
-// checkTopics makes sure that the checkpoint's events are where they are looked for.
+// checkTopics checks that the checkpoint's events are where they are expected.
 func checkTopics(offsets event.Offsets, c *config.Config, o *validateFlags) error {
 	if len(offsets) == 0 {
 		return errors.New("it was learned from no event")
@@ -361,7 +360,7 @@ func checkTopics(offsets event.Offsets, c *config.Config, o *validateFlags) erro
 	return nil
 }
 
-// printValidation writes a report for people; draw adds bars of text to curves.
+// printValidation prints a report. draw adds bars of text to curves.
 func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 	share := func(x *float64) string {
 		if x == nil {

@@ -1,6 +1,6 @@
 package main
 
-// The command version says which source the program was built from.
+// The command version shows the source from which the program was built.
 
 import (
 	"cmp"
@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// builtFrom and builtAs are the revision and the version where the build sees no checkout, as
-// in a container, and in a release: the linker sets them (-X main.builtFrom=REVISION).
+// builtFrom and builtAs are the revision and the version for builds without a checkout, as in a container, and for
+// releases. The linker sets them (-X main.builtFrom=REVISION).
 var builtFrom, builtAs string
 
-// buildVersion says which source this program was built from: the module's
-// version or the revision of the checkout, "-dirty" if that had been changed.
+// buildVersion returns the source of this program: the module's version, or the revision of the checkout with "-dirty"
+// if it had changes.
 func buildVersion() (version, revision string) {
 	version, revision = "unknown", builtFrom
 	info, ok := debug.ReadBuildInfo()
@@ -45,7 +45,7 @@ func buildVersion() (version, revision string) {
 	return
 }
 
-// versionLine is the version for people.
+// versionLine formats the version.
 func versionLine() string {
 	version, revision := buildVersion()
 	text := fmt.Sprintf("blankout %s %s %s %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)

@@ -1,6 +1,6 @@
 package main
 
-// This file holds the features of the largest weights, for demo and inspect.
+// This file lists the features with the largest weights, for demo and inspect.
 
 import (
 	"cmp"
@@ -10,8 +10,7 @@ import (
 	"blankout/internal/model"
 )
 
-// namedWeight is a feature's published weight for one class: positive speaks
-// for it, negative against it.
+// namedWeight is a feature's published weight for one class. A positive weight is evidence for the class.
 type namedWeight struct {
 	Class   string  `json:"class"`
 	Feature string  `json:"feature"`
@@ -19,10 +18,9 @@ type namedWeight struct {
 	Weight  float64 `json:"weight"`
 }
 
-// largestWeights returns, for each class that has a name, the n features that
-// speak most for it, largest first. A model with one output has two such lists:
-// what is against the positive class is for the other; of pairs a feature's weight
-// is the sum over those of the class.
+// largestWeights returns, for each class with a name, the n features with the largest evidence for it, largest first. A
+// model with one output has two lists: negative weights are evidence for the other class. For pairs of classes a
+// feature's weight is the sum over the pairs of the class.
 func largestWeights(m *model.Linear, n int) [][]namedWeight {
 	name := m.Namer()
 	classes := m.Schema.Classes
