@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// Factors, solutions and inverses are those of gonum.
+// Factors, solutions and inverses equal those of gonum.
 func TestCholesky(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, n := range []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 64, 130} {
@@ -68,7 +68,7 @@ func TestCholesky(t *testing.T) {
 	}
 }
 
-// randomPositive returns a matrix of n columns and about as many things that they share.
+// randomPositive returns a random positive definite matrix of n columns with common factors.
 func randomPositive(n int, r *rand.Rand) []float64 {
 	root := make([]float64, n*n)
 	for i := range root {

@@ -11,7 +11,7 @@ import (
 	"blankout/internal/event"
 )
 
-// randomCovariance returns that of n columns 2, 5, 8, … that have a few things in common.
+// randomCovariance returns a covariance of the n columns 2, 5, 8, … with a few common factors.
 func randomCovariance(t testing.TB, n int, seed uint64) *Covariance {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -42,9 +42,8 @@ func randomCovariance(t testing.TB, n int, seed uint64) *Covariance {
 	return c
 }
 
-// slowFill is the reference: it conditions a normal distribution of the shrunk covariance
-// on one observed value after another. It returns the mean and the covariance by place;
-// those of what has been observed are its value and 0.
+// slowFill is the reference: it conditions a normal distribution with the shrunk covariance on one observed value after
+// another. It returns the mean and the covariance by place. Observed places have their value and 0.
 func slowFill(c *Covariance, p Parts, x []float64) (mean []float64, matrix [][]float64) {
 	n := len(c.Columns)
 	mean = slices.Clone(c.Mean)
@@ -84,14 +83,14 @@ func randomParts(n int, r *rand.Rand) Parts {
 
 func close12(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
-// What is filled in, its covariance and the repaired weights are those of a normal
-// distribution, conditioned value by value.
+// Imputed values, their covariance and the repaired weights are those of a normal distribution, conditioned value by
+// value.
 func TestFill(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for trial := range 200 {
 		n := 1 + trial%12
 		c := randomCovariance(t, n, uint64(trial))
-		if trial%5 == 0 { // a column that does not vary
+		if trial%5 == 0 { // a constant column
 			for j := range n {
 				c.Matrix[j], c.Matrix[j*n] = 0, 0
 			}
@@ -160,7 +159,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// A block says what was written; what is no covariance is refused.
+// A block round-trips. An invalid covariance is rejected.
 func TestCovarianceBlock(t *testing.T) {
 	for _, n := range []int{1, 2, 17} {
 		c := randomCovariance(t, n, uint64(n))
@@ -199,7 +198,7 @@ func TestCovarianceBlock(t *testing.T) {
 	}
 }
 
-// FuzzCovariance reads blocks: whatever is taken can be filled in from.
+// FuzzCovariance reads blocks: any accepted one can impute.
 func FuzzCovariance(f *testing.F) {
 	for _, n := range []int{1, 3, 8} {
 		data := randomCovariance(f, n, uint64(n)).Block().Data
@@ -227,8 +226,8 @@ func FuzzCovariance(f *testing.F) {
 	})
 }
 
-// filledModel has two outputs of random weights of the columns of a Covariance, and of
-// column 1, which is not in it.
+// filledModel has two outputs with random weights for the columns of a Covariance, and for column 1, which is not in
+// it.
 func filledModel(t testing.TB, n int) *Linear {
 	c := randomCovariance(t, n, 9)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -244,8 +243,8 @@ func filledModel(t testing.TB, n int) *Linear {
 	return m.WithCovariance(c)
 }
 
-// partly returns an event that holds column 1 and those of a Covariance that are observed,
-// and declares missing those that are to be filled in.
+// partly returns an event that holds column 1 and the observed columns of a Covariance, and declares the columns to
+// impute missing.
 func partly(c *Covariance, p Parts, r *rand.Rand) *event.Example {
 	e := &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
 	for i, column := range c.Columns {
@@ -259,8 +258,7 @@ func partly(c *Covariance, p Parts, r *rand.Rand) *event.Example {
 	return e
 }
 
-// A score of what is filled in is that of the values that the reference fills in, as
-// uncertain as it says.
+// A score with imputed values is that of the values and variances of the reference.
 func TestScoreFilled(t *testing.T) {
 	m := filledModel(t, 8)
 	c := m.Covariance
@@ -268,7 +266,7 @@ func TestScoreFilled(t *testing.T) {
 	for trial := range 50 {
 		p := randomParts(8, r)
 		for i := range p {
-			p[i] = max(p[i], Observed) // a column of a sparse text format is there or missing
+			p[i] = max(p[i], Observed) // a column of a sparse text format is present or missing
 		}
 		e := partly(c, p, r)
 		x := make([]float64, 8)
@@ -303,7 +301,7 @@ func TestScoreFilled(t *testing.T) {
 			}
 		}
 	}
-	// As it is without a covariance, and where the rule is another.
+	// The same as without a covariance if another rule applies.
 	e := partly(c, Parts{Filled, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
 	as := m.ScoreVec(e.Features, make([]float64, 2))
 	if got := m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
@@ -314,7 +312,7 @@ func TestScoreFilled(t *testing.T) {
 	if got := without.Score(e, make([]float64, 2)); !slices.Equal(got, as) {
 		t.Errorf("without a covariance: %v, want %v", got, as)
 	}
-	// A wild value tells nothing of the missing one, but counts for what it is.
+	// An outlier is not used to impute missing values, but counts as it is.
 	e.Features.Value[1] = 1e6
 	mean, matrix := slowFill(c, Parts{Filled, Apart, Observed, Observed, Observed, Observed, Observed, Observed}, append([]float64{0}, e.Features.Value[1:]...))
 	for k, got := range m.Score(e, make([]float64, 2)) {
@@ -328,8 +326,8 @@ func TestScoreFilled(t *testing.T) {
 	}
 }
 
-// Where rules are mixed, what is there counts for more and what is filled in for its share: in the
-// scores, their variances and the bounds of the probability.
+// If rules are mixed, present features are scaled up and imputed ones count by their share: in the scores, their
+// variances and the bounds of the probability.
 func TestScoreFilledAndScaled(t *testing.T) {
 	two := filledModel(t, 8)
 	c := two.Covariance
@@ -358,7 +356,7 @@ func TestScoreFilledAndScaled(t *testing.T) {
 				v += two.Weight(column, 0) * matrix[i][j] * two.Weight(other, 0)
 			}
 		}
-		share := []float64{1, 0.6, 0.1}[trial%3] // of filling in
+		share := []float64{1, 0.6, 0.1}[trial%3] // of imputing
 		f, v = 0.5+scale*plain+share*(f-plain), share*share*v
 		a := Answer{Shares: PolicyWeights{1 - share, 0, share}, Scale: scale, Parts: p}
 		if got, want := two.outputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v); math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
@@ -394,8 +392,7 @@ func weightsOf(m *Linear, output int) (w []float64) {
 	return w
 }
 
-// A wild value is one that lies where the Scaler puts such values, however wide the column
-// is, or far from its mean.
+// An outlier is a value beyond the Scaler's limit, however wide the column is, or far from its mean.
 func TestWild(t *testing.T) {
 	c, err := NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{WildAt * WildAt})
 	if err != nil {
@@ -413,8 +410,7 @@ func TestWild(t *testing.T) {
 	}
 }
 
-// The expected value of a count whose score is uncertain is exp(f + v/2), to a bound; of a
-// number it is the score.
+// The expected value of a count with an uncertain score is exp(f + v/2), up to a limit. For a number it is the score.
 func TestWidenNumbers(t *testing.T) {
 	counts, numbers := &Head{Loss: "poisson"}, &Head{Loss: "squared"}
 	for _, v := range []float64{0, 0.5, 4, maxVariance, 1e9} {
@@ -427,7 +423,7 @@ func TestWidenNumbers(t *testing.T) {
 	}
 }
 
-// expectedLogit is the logit of the expected probability of a normal score, summed up.
+// expectedLogit returns the logit of the expected probability of a normal score, by summation.
 func expectedLogit(f, v float64) float64 {
 	p, all := 0.0, 0.0
 	for z := -9.0; z <= 9; z += 0.001 {
@@ -438,7 +434,7 @@ func expectedLogit(f, v float64) float64 {
 	return math.Log(p / (all - p))
 }
 
-// Scores far out stay in order, and finite.
+// Scores far from 0 keep their order and stay finite.
 func TestWiden(t *testing.T) {
 	h := &Head{}
 	for _, v := range []float64{0, 1e-300, 0.1, 1, 100, 1e8} {
@@ -453,7 +449,7 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// The patterns kept are bounded; readers may come at once, and get equal answers.
+// The number of stored patterns is limited. Concurrent readers get equal results.
 func TestRepairsAreBoundedAndShared(t *testing.T) {
 	m := filledModel(t, 14)
 	kept := m.repairs
@@ -462,7 +458,7 @@ func TestRepairsAreBoundedAndShared(t *testing.T) {
 	var wait sync.WaitGroup
 	for reader := range 4 {
 		wait.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(reader/2), 8)) // two meet the same
+			r := rand.New(rand.NewPCG(uint64(reader/2), 8)) // two readers use the same
 			for range 4000 {
 				p := randomParts(14, r)
 				for i := range p {

@@ -10,8 +10,7 @@ import (
 	"blankout/internal/event"
 )
 
-// slowHats returns every hat at x: the piecewise linear interpolation of 1 at a knot and 0
-// at the others.
+// slowHats returns every hat at x: the piecewise linear interpolation of 1 at a knot and 0 at the others.
 func slowHats(knots []float64, x float64) []float64 {
 	x = max(knots[0], min(x, knots[len(knots)-1]))
 	out := make([]float64, len(knots))
@@ -82,7 +81,7 @@ func TestKnotsOf(t *testing.T) {
 		{[]float64{0, 1, 2, 3, 4, 5}, 3, []float64{0, 2.5, 5}},
 		{[]float64{1, 1, 2, 2, 5}, 8, []float64{1, 2, 5}},          // few: all of them
 		{[]float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, 4, nil}, // knots 0 and 4: a line
-		{[]float64{0, 1, 0}[:2], 8, nil},                           // no more than a line
+		{[]float64{0, 1, 0}[:2], 8, nil},                           // only a line
 		{nil, 8, nil},
 	} {
 		if got := KnotsOf(c.readings, c.n); !slices.Equal(got, c.want) {
@@ -91,7 +90,7 @@ func TestKnotsOf(t *testing.T) {
 	}
 }
 
-// curvedModel is a model of one number with a curve and of a word beside it.
+// curvedModel is a model of one number with a curve and of a word.
 func curvedModel() (*Linear, []float64) {
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
 	s.AddField(event.Field{Name: "t", Kind: event.Numeric})
@@ -122,7 +121,7 @@ func TestCurvesInScores(t *testing.T) {
 		if again := m.ScoreVec(std, make([]float64, 2))[0]; again != got {
 			t.Errorf("at %v ScoreVec gives %v, Score %v", x, again, got)
 		}
-		// Hats that are there already are not doubled.
+		// Existing hats are not doubled.
 		if twice := m.Standardized(&event.Example{Features: std}, event.Vec{}); !slices.Equal(twice.Index, std.Index) {
 			t.Errorf("standardized twice: columns %v, once %v", twice.Index, std.Index)
 		}
@@ -190,9 +189,8 @@ func TestCurvesInFiles(t *testing.T) {
 	}
 }
 
-// What is drawn of a curve is by how much the scores of events differ that are alike but for
-// this number, of one output, of many, and with a Transform; where a weight or knot moves the
-// drawing does.
+// A drawn curve is the difference between the scores of events that differ only in this number, for one output, for
+// many, and with a Transform. A change of a weight or knot changes the drawing.
 func TestDrawnCurvesAreTheScores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		for _, inverse := range []float64{0.5, packUnit(0.5, 2)} { // without a Transform, and with asinh
@@ -220,7 +218,7 @@ func TestDrawnCurvesAreTheScores(t *testing.T) {
 			}
 			drawn := func() DrawnCurve {
 				list := slices.Collect(m.DrawnCurves())
-				if len(list) != 1 || list[0].Column != 5 { // that a number is there is no curve
+				if len(list) != 1 || list[0].Column != 5 { // a presence column is not a curve
 					t.Fatalf("drawn are %+v", list)
 				}
 				return list[0]

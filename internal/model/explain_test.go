@@ -9,8 +9,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// The terms of an explanation add up to the score, its variance is that of the
-// noisy scores, and the shares are parts of the whole.
+// The terms of an explanation add up to the score, its variance is that of the noisy scores, and the shares are parts
+// of the total.
 func TestExplain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const columns = 6
@@ -35,7 +35,7 @@ func TestExplain(t *testing.T) {
 			m.Scaler.Dense = []uint32{3}
 		}
 		m.Rows = NewTable(m.Layout.Width)
-		for d := range uint32(columns - 1) { // the last one is not known
+		for d := range uint32(columns - 1) { // the last one is unknown
 			row := m.Rows.Touch(d)
 			row[StatCenter], row[StatInverse] = random.NormFloat64(), 1+random.Float64()
 			for k := range c.outputs {
@@ -115,7 +115,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Under noise that deletes groups the terms of a group share what they vary by.
+// Under noise of groups the terms of a group share its variance.
 func TestExplainGroups(t *testing.T) {
 	schema := event.NewSchema(4, []string{"a", "b"}, 0)
 	schema.ColumnGroups = &event.ColumnGroups{Every: 2}
@@ -140,7 +140,7 @@ func TestExplainGroups(t *testing.T) {
 	}
 }
 
-// The product of two groups with rates of their own varies with either.
+// The product of two groups with separate rates varies with either.
 func TestExplainProductOfGroups(t *testing.T) {
 	s := event.NewSchema(4, []string{"a", "b"}, 0)
 	s.Crosses = [][2]string{{"front", "rear"}}

@@ -10,8 +10,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Declare is, for random faults and events, what a walk over the readings makes of them; it changes
-// nothing of the event, and nothing more the second time.
+// For random faults and events, Declare gives the same as a loop over the readings. It does not change the event, and a
+// second call adds nothing.
 func TestDeclare(t *testing.T) {
 	schema := event.NewSchema(8, []string{"a", "b"}, 2)
 	schema.Crosses = [][2]string{{"x", "y"}, {"y", "z"}}
@@ -107,7 +107,7 @@ func TestDeclare(t *testing.T) {
 	}
 }
 
-// An event whose values are no more those that it came with is left alone: what a deletion leaves is standardized.
+// An event whose values have been replaced is not changed: what a deletion leaves is standardized.
 func TestDeclareAfterDelete(t *testing.T) {
 	schema := event.NewSchema(8, []string{"a", "b"}, 2)
 	schema.AddField(event.Field{Name: "x", Kind: event.Numeric})
@@ -126,7 +126,7 @@ func TestDeclareAfterDelete(t *testing.T) {
 	}
 }
 
-// A Faults comes back from JSON; one that does not fit itself is an error.
+// A Faults round-trips through JSON. An inconsistent one is an error.
 func TestFaultsJSON(t *testing.T) {
 	f := NewFaults([]StuckField{{2, 0.1}, {9, math.Copysign(0, -1)}}, []FieldLimits{{1, -1, 1e30, true}, {2, 0, 0, false}})
 	data, err := json.Marshal(f)

@@ -7,8 +7,7 @@ import (
 	"blankout/internal/event"
 )
 
-// Rates are the mean over a group's fields of how often these are null or, if they are
-// usual, left out.
+// Rates are the means over a group's fields of how often they are null or, for usual fields, omitted.
 func TestRates(t *testing.T) {
 	s := event.NewSchema(5, nil, 2)
 	for _, f := range []event.Field{
@@ -30,10 +29,10 @@ func TestRates(t *testing.T) {
 			}
 		}
 		put(1, i >= 400, true)                // null in 400
-		put(2, i >= 100, false)               // left out of 100
-		put(3+uint16(i%2), i < 950, i%2 == 0) // lost in 50, now a number and now a name
-		put(5, i < 100, false)                // is hardly ever there
-		put(6, i < 700, i < 720)              // text: null in 20; without it, it has no words
+		put(2, i >= 100, false)               // omitted in 100
+		put(3+uint16(i%2), i < 950, i%2 == 0) // missing in 50, sometimes a number and sometimes a name
+		put(5, i < 100, false)                // is rarely present
+		put(6, i < 700, i < 720)              // text: null in 20; otherwise without words
 		put(7, true, false)
 		put(8, i == 0, true)
 		set := NewFieldSet(len(s.Fields))

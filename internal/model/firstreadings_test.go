@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What Begin sets is the mean and deviation of ordinary readings, and all but that of
-// the others where a minority is wild.
+// Begin sets the mean and deviation of ordinary readings, and nearly those of the others if a minority are outliers.
 func TestBegin(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	var s Scaler
@@ -38,7 +37,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// A unit is found again, and what it costs the scale is next to nothing.
+// A unit is recovered, and its cost to the scale is almost zero.
 func TestPackUnit(t *testing.T) {
 	for exponent := -120; exponent <= 120; exponent++ {
 		for _, inverse := range []float64{1e-30, 0.3, 1, 7e20} {
@@ -54,8 +53,7 @@ func TestPackUnit(t *testing.T) {
 	}
 }
 
-// Whatever the readings, the statistics are finite and a standardized value is
-// within its bounds.
+// For any readings the statistics are finite and a standardized value is within its bounds.
 func FuzzBegin(f *testing.F) {
 	f.Add(1.0, 2.0, 1e30, uint8(9), uint8(0))
 	f.Add(0.0, 0.0, 1e-300, uint8(32), uint8(1))

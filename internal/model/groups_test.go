@@ -9,9 +9,8 @@ import (
 	"blankout/internal/event"
 )
 
-// A feature dies with its group, else with its field, and the product of two fields
-// with either parent's group. Units are numbered as they are met, in any order of
-// asking, and fields that come later are met too.
+// A feature dies with its group, or else with its field, and the product of two fields with either parent's group.
+// Groups are numbered in the order of requests, and later fields are found too.
 func TestGrouping(t *testing.T) {
 	s := event.NewSchema(10, nil, 2)
 	s.Crosses = [][2]string{{"speed", "city"}, {"speed", "heat"}}
@@ -38,7 +37,7 @@ func TestGrouping(t *testing.T) {
 	if _, _, ok := g.Pair(g.Of(1, 0)); ok {
 		t.Error("a group is a pair")
 	}
-	s.AddField(event.Field{Name: "city", Kind: event.Words}) // of another kind, but the same field to a person
+	s.AddField(event.Field{Name: "city", Kind: event.Words}) // of another kind, but the same field for the user
 	s.AddField(event.Field{Name: "late", Kind: event.Numeric})
 	if name(6, 0) != "city" || name(7, 0) != "late" || g.Len() != 5 {
 		t.Errorf("later fields are in %q and %q of %d units", name(6, 0), name(7, 0), g.Len())
@@ -77,7 +76,7 @@ func TestGrouping(t *testing.T) {
 	}
 }
 
-// What a Grouping takes follows the columns that it met, not the largest number of one.
+// The memory of a Grouping depends on the number of columns it has met, not on the largest column.
 func TestGroupingOfLargeColumns(t *testing.T) {
 	s := event.NewSchema(10, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "far", Spans: []event.Span{{From: 1 << 30, To: math.MaxUint32}}}}}

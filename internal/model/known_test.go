@@ -15,7 +15,7 @@ func sparseEvent(columns ...uint32) *event.Example {
 	return e
 }
 
-// The columns that nine of ten events hold are usual, while they do.
+// Columns in nine of ten events are usual while this lasts.
 func TestColumnUse(t *testing.T) {
 	u := ColumnUse{Memory: 50}
 	none := NewMissing(DefaultMissingPolicies(), nil, nil, nil)
@@ -41,7 +41,7 @@ func TestColumnUse(t *testing.T) {
 	if m = u.Review(m); !slices.Equal(m.Columns, []uint32{2}) || !slices.Equal(u.Columns, []uint32{2, 5, 7}) {
 		t.Errorf("usual %v of %v after 7 has died", m.Columns, u.Columns)
 	}
-	// Products of fields are no columns of their own.
+	// Products of fields are not separate columns.
 	crossed := sparseEvent(2, 9)
 	crossed.Field = []uint16{0, 1}
 	fields := []event.Field{{}, {Kind: event.Cross}}
@@ -52,7 +52,7 @@ func TestColumnUse(t *testing.T) {
 	}
 }
 
-// What an event of a sparse text format scores that is known to lack columns.
+// The score of an event in a sparse text format that is known to lack columns.
 func TestKnownColumns(t *testing.T) {
 	rescale, asIs := EveryRange(MissingRescale), EveryRange(MissingNone)
 	half := rescale
@@ -93,7 +93,7 @@ func TestKnownColumns(t *testing.T) {
 		h.Delete(e, e.Features, field, dead, h.Schema.ColumnsGoMissing(), &left)
 		return h.Answer(&left).Scale
 	}
-	// Of four features two die, and a usual column is left out already.
+	// Of four features two die, and a usual column is already omitted.
 	e, dead := sparseEvent(1, 2, 3, 6), []bool{true, false, true, false}
 	for _, c := range []struct {
 		head *Head
@@ -108,7 +108,7 @@ func TestKnownColumns(t *testing.T) {
 			t.Errorf("%+v: %v, want %v", c.head.Missing, got, c.want)
 		}
 	}
-	// A field with a name is null once it has lost everything.
+	// A named field is null once it has lost everything.
 	named := head(false, rescale)
 	named.Schema.AddField(event.Field{Name: "a", Kind: event.Numeric})
 	named.Schema.AddField(event.Field{Name: "b", Kind: event.Categorical})
@@ -118,8 +118,8 @@ func TestKnownColumns(t *testing.T) {
 	}
 }
 
-// The Zeros of a table are present where an event leaves them out, unless it declares them missing; they
-// can die, and those that are missing are filled in from them.
+// The Zeros of a table are present where an event omits them, unless it declares them missing. They can die, and
+// missing ones are imputed.
 func TestZeros(t *testing.T) {
 	m := NewMissing(EveryRange(MissingImpute), nil, nil, nil)
 	m.Known, m.Columns = true, []uint32{1}
@@ -155,7 +155,7 @@ func TestZeros(t *testing.T) {
 	if k := h.Lack(&left); k != (Lack{Null: 2, Absent: 1, Named: 2}) || !slices.Equal(left.MissingColumns, []uint32{2, 4}) {
 		t.Errorf("%+v, %v", k, left.MissingColumns)
 	}
-	// What is 0 does not become usual.
+	// A zero does not make a column usual.
 	u := ColumnUse{Events: 10, Columns: []uint32{2, 7}, Present: []uint64{10, 10}}
 	if usual := u.Review(m).Columns; !slices.Equal(usual, []uint32{7}) {
 		t.Errorf("usual %v", usual)

@@ -13,8 +13,8 @@ import (
 	"blankout/internal/event"
 )
 
-// twoLevels returns a model of three numbers with the weights of two levels, and the models
-// that either would be alone. Events that lack more than three tenths are answered by the second.
+// twoLevels returns a model of three numbers with the weights of two levels, and the models of each level alone. The
+// second level answers events that lack more than three tenths.
 func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *model.Linear) {
 	t.Helper()
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
@@ -46,8 +46,7 @@ func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *mod
 	return both.WithCovariance(c), one(0), one(1)
 }
 
-// An event is answered by the weights of the level for what it lacks, whatever is asked, and
-// also after the model has been written and read.
+// The level for the missing share of an event answers it, in every method, and also after a round trip through a file.
 func TestLevelsAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
@@ -71,7 +70,7 @@ func TestLevelsAnswer(t *testing.T) {
 				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(i)), append(e.Features.Value, r.NormFloat64())
 			}
 			want := first
-			if len(e.Missing) > 0 { // a third at least
+			if len(e.Missing) > 0 { // at least a third
 				want = second
 			}
 			for name, m := range map[string]*model.Linear{"made": both, "read": read, "without the cache": {Head: both.Head, Rows: both.Rows}} {
@@ -99,7 +98,7 @@ func TestLevelsAnswer(t *testing.T) {
 	}
 }
 
-// A file whose levels do not fit is refused.
+// A file with inconsistent levels is rejected.
 func TestLevelsAreChecked(t *testing.T) {
 	for want, spoil := range map[string]func(*model.Linear){
 		"levels [0 0 2 1 1 1] for missing fields, of 1": func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 2, 1, 1, 1}) },
@@ -120,7 +119,7 @@ func TestLevelsAreChecked(t *testing.T) {
 	}
 }
 
-// A model of one level is written without a word of levels, as it was before there were any.
+// A model of one level is written without any data about levels.
 func TestOneLevelIsSilent(t *testing.T) {
 	_, m, _ := twoLevels(t, model.MissingImpute)
 	blocks, err := m.EachBlock()
@@ -133,12 +132,11 @@ func TestOneLevelIsSilent(t *testing.T) {
 	}
 }
 
-// The probability that an event would get if what is missing were known lies in nine of ten
-// cases within the interval.
+// The probability that an event would have with all fields known is in the interval in nine of ten cases.
 func TestChanceInterval(t *testing.T) {
 	both, first, second := twoLevels(t, model.MissingImpute)
 	e := &event.Example{Weight: 1, Field: []uint16{1, 3}, Missing: []uint16{2}, Features: event.Vec{Index: []uint32{0, 2}, Value: []float64{0.7, -0.5}}}
-	// b given a and c, of the covariance of twoLevels: C_bo C_oo^-1, solved by hand.
+	// b given a and c, with the covariance of twoLevels: C_bo C_oo^-1, solved by hand.
 	mean, of, with := []float64{0.1, -0.2, 0.3}, [2]float64{0.8, 0.4}, [3]float64{1, 0.5, 0.7}
 	det := with[0]*with[2] - with[1]*with[1]
 	ba, bc := (of[0]*with[2]-of[1]*with[1])/det, (of[1]*with[0]-of[0]*with[1])/det

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/event"
 )
 
-// missingModel has the numbers a, b, c, d with the weights 1, 2, 4, 8, the words
-// of field w, weight 16, the product a^b, weight 32, and the intercept -1.
+// missingModel has the numbers a, b, c, d with the weights 1, 2, 4, 8, the words of field w with weight 16, the product
+// a^b with weight 32, and the intercept -1.
 func missingModel() *Linear {
 	s := event.NewSchema(5, nil, 2)
 	for i, name := range []string{"a", "b", "c", "d", "w", "a^b"} {
@@ -54,17 +54,17 @@ func TestMissing(t *testing.T) {
 		{plain, &event.Example{Features: event.Vec{Index: []uint32{0, 4, 5, 7}, Value: []float64{1, 1, 1, 1}}, Field: []uint16{1, 5, 6, 5}, Missing: []uint16{3}},
 			49*1.5 - 1, rescale, []string{"c"}},
 		{plain, missingEvent([]uint16{1, 2, 3, 4}), -1, asIs, []string{"a", "b", "c", "d"}}, // all there is
-		// Left out although usual, a null that is usual too, and both.
+		// Omitted although usual, a null that is usual too, and both.
 		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
 		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), missingEvent([]uint16{3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
 		{NewMissing(DefaultMissingPolicies(), nil, []uint16{3}, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, "", nil},
-		// A sparse text format leaves out zeros.
+		// A sparse text format omits zeros.
 		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), &event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{1, 1}}}, 2, "", nil},
-		// The rule depends on the share, null and left out together.
+		// The rule depends on the share of null and omitted fields together.
 		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
 		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{2, 3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
 		{NewMissing(low, usual, nil, nil), missingEvent(nil, 1, 2, 4), 10, asIs, []string{"c"}},
-		// Field 2 is another kind of field 1: one is there.
+		// Field 2 is another kind of field 1: one is present.
 		{NewMissing(low, []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2, 3), 5, "", nil},
 		{NewMissing(low, []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2), 3, rescale, []string{"c"}},
 	} {
@@ -78,7 +78,7 @@ func TestMissing(t *testing.T) {
 		if names := m.MissingFields(c.e); !slices.Equal(names, c.names) {
 			t.Errorf("case %d: missing %q, want %q", i, names, c.names)
 		}
-		// A file says the same.
+		// The same after a round trip through a file.
 		each, err := m.EachBlock()
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// An explanation's contributions are parts of the score that is answered.
+// An explanation's contributions are parts of the answering score.
 func TestMissingExplained(t *testing.T) {
 	m := missingModel()
 	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
@@ -117,7 +117,7 @@ func TestMissingExplained(t *testing.T) {
 	}
 }
 
-// Fields beyond what the model knows, as a decoder may meet, change nothing.
+// Fields that the model does not know, as from a decoder, change nothing.
 func TestMissingUnknownField(t *testing.T) {
 	m := missingModel()
 	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
@@ -153,8 +153,8 @@ func ExampleHead_Answer() {
 	// Output: 2 rescale
 }
 
-// Lack and Parts say of drawn events what their definitions do, field by field: also of nulls of fields that are
-// there or that nobody knows, and where a set takes more than one word.
+// For random events Lack and Parts follow their definitions field by field: also for nulls of present or unknown
+// fields, and where a set takes more than one word.
 func TestLackByDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	draw := func(from, to int, share float64) (ids []uint16) {

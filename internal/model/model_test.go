@@ -70,8 +70,8 @@ func TestProbabilities(t *testing.T) {
 	}
 }
 
-// BenchmarkScore scores events of 100 features, most of which the model knows,
-// without and with dense columns that they leave out.
+// BenchmarkScore scores events with 100 features, most of them known to the model, with and without omitted dense
+// columns.
 func BenchmarkScore(b *testing.B) {
 	for _, dense := range []int{0, 10} {
 		for _, outputs := range []int{1, 10} {
@@ -100,8 +100,8 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// TestEach: the columns of an event and the dense ones, each once, in order, for
-// all subsets of four columns of either.
+// TestEach checks that the columns of an event and the dense ones come once each, in order, for all subsets of four
+// columns of either.
 func TestEach(t *testing.T) {
 	for set := range 256 {
 		var x event.Vec

@@ -22,8 +22,7 @@ import (
 	"blankout/online"
 )
 
-// adopting has a service adopt the exact solution after so many records, found
-// after a delay.
+// adopting makes a service adopt the exact solution after so many records, found after a delay.
 func (s *service) adopting(events uint64, delay func() time.Duration) *[]*batch.Validation {
 	reports := s.validating(events)
 	s.Validator.Learner.Noise = "dropout:0.3"
@@ -41,7 +40,7 @@ func (s *service) adopting(events uint64, delay func() time.Duration) *[]*batch.
 	return reports
 }
 
-// startOne starts a service of one noise level: cheaper to solve than a bank.
+// startOne starts a service with one noise level, which is faster to solve than several.
 func startOne(t *testing.T, dir string, n int, seed uint64) *service {
 	t.Helper()
 	c := learnerConfig()
@@ -73,9 +72,8 @@ func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	return r
 }
 
-// Where the exact solution was adopted the live objective is the exact one, also
-// in the middle of a batch; and the outcome depends neither on how long the
-// solver took, nor on batches, nor on stops and lost work, wherever they fall.
+// After an adoption the live objective is the exact one, also in the middle of a batch. The result does not depend on
+// the time of the solver, on batches, or on stops and lost work at any point.
 func TestAdopt(t *testing.T) {
 	const n, every = 1500, 400
 	reference := t.TempDir()
@@ -172,8 +170,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// While the solver works learning waits, right after the record that the solution is
-// for. The state of that record is saved, and it is what readers get.
+// While the solver works, learning waits right after the record that the solution is for. The state at that record is
+// saved and published.
 func TestLearningWaits(t *testing.T) {
 	const n, every = 1000, 300
 	dir := t.TempDir()
@@ -182,7 +180,7 @@ func TestLearningWaits(t *testing.T) {
 	var published atomic.Bool
 	s.adopting(every, func() time.Duration {
 		<-saved
-		// A model is handed on when copying it takes a twentieth of the time at most.
+		// A model is published if copying it takes at most a twentieth of the time.
 		for i := 0; i < 6000 && !published.Load(); i++ {
 			time.Sleep(10 * time.Millisecond)
 			published.Store(s.Published().Offsets[0].Records == every)
@@ -213,7 +211,7 @@ func TestLearningWaits(t *testing.T) {
 	if v := s.Status().Validation; v.Adopted != 3 || !waited || !published.Load() || v.Waited == 0 || v.Adopting != 0 || !v.WaitingSince.IsZero() {
 		t.Errorf("%+v", v)
 	}
-	// Dead letters are stored and counted once, those of a batch with the place to wait too.
+	// Dead letters are stored and counted once, also those of a batch with the waiting position.
 	letters := &letters{}
 	s = startOne(t, t.TempDir(), n, 3)
 	s.adopting(every, func() time.Duration { return 20 * time.Millisecond })
@@ -246,8 +244,8 @@ func (l *letters) Add(_ context.Context, _ string, _ int32, e *event.Example) er
 
 func (*letters) Flush(context.Context) error { return nil }
 
-// Where there is no solution in time learning goes on without, once that is saved: a
-// restart never decides anew, however fast its solver is.
+// If there is no solution in time, learning continues without it, once that decision is saved. A restart never decides
+// again, however fast its solver is.
 func TestAdoptWait(t *testing.T) {
 	const n, every = 1500, 400
 	never := func(s *service) {
@@ -257,7 +255,7 @@ func TestAdoptWait(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		s.Config.SaveEvents, s.Config.SaveInterval = 0, 0 // but for what adopting asks for
+		s.Config.SaveEvents, s.Config.SaveInterval = 0, 0 // except those for adopting
 	}
 	finish := func(dir string) []byte {
 		s := startOne(t, dir, n, 8)
@@ -288,7 +286,7 @@ func TestAdoptWait(t *testing.T) {
 	s.store.Close()
 	want := finish(reference)
 
-	// Killed when it has gone on a little. The decision's checkpoint cannot be written at first.
+	// Killed after it has continued a little. The decision's checkpoint cannot be written at first.
 	dir := t.TempDir()
 	s = startOne(t, dir, n, 5)
 	never(s)
@@ -336,8 +334,7 @@ func TestAdoptWait(t *testing.T) {
 	}
 }
 
-// What cannot be adopted leaves the learned state and says why; what cannot be
-// read is tried again.
+// A failed adoption leaves the learned state and says why. Failed reading is retried.
 func TestAdoptRefused(t *testing.T) {
 	const n = 900
 	plain := t.TempDir()

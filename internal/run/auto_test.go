@@ -15,7 +15,7 @@ import (
 	"blankout/stream/labels"
 )
 
-// few has the events of a testStream in twelve columns, and a class that they tell of.
+// few gives the events of a testStream twelve columns, and a class that depends on them.
 func few(e *event.Example) {
 	for i := range e.Features.Index {
 		e.Features.Index[i] = uint32(1000 * (i + 1))
@@ -26,8 +26,8 @@ func few(e *event.Example) {
 	}
 }
 
-// "auto" validates beside learning, over a sample that costs no reading, and goes on from the
-// reports after a restart; what is learned and saved is the same without it.
+// "auto" validates beside learning, on a sample that costs no reading, and continues from the reports after a restart.
+// What is learned and saved is the same without it.
 func TestValidateAuto(t *testing.T) {
 	const n = 70_000
 	starting := func(dir string, stop uint64) *service {
@@ -81,7 +81,7 @@ func TestValidateAuto(t *testing.T) {
 	}
 }
 
-// Where labels come later, "auto" does nothing and says so once.
+// With delayed labels "auto" does nothing and says so once.
 func TestValidateAutoWithLateLabels(t *testing.T) {
 	s := start(t, t.TempDir(), 300, 1)
 	reports := s.validating(0)
@@ -103,8 +103,8 @@ func TestValidateAutoWithLateLabels(t *testing.T) {
 	}
 }
 
-// A number means after every so many records, however long a validation takes: those that are
-// due meanwhile are of the states of their time, and come later.
+// A number means after every so many records, however long a validation takes: validations that become due meanwhile
+// use the states of their time, and run later.
 func TestValidateEveryTime(t *testing.T) {
 	const n, every = 1000, 200
 	s := start(t, t.TempDir(), n, 5)
@@ -131,7 +131,7 @@ func TestValidateEveryTime(t *testing.T) {
 		}
 	}
 
-	// There is an end to it: more are left out, and that is told.
+	// There is a limit: more are skipped, and that is reported.
 	s = start(t, t.TempDir(), n, 5)
 	reports = s.validating(20)
 	open, ended = s.Validator.Open, make(chan struct{})

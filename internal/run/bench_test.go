@@ -16,9 +16,8 @@ import (
 	"blankout/online"
 )
 
-// BenchmarkSave measures what a checkpoint costs a learner of a million
-// features: the pause (the copy) when all of them or some were met since the
-// last one, and the encoding and writing beside learning.
+// BenchmarkSave measures the cost of a checkpoint for a learner of a million features: the pause (the copy) when all of
+// them or some have changed since the last one, and the encoding and writing beside learning.
 func BenchmarkSave(b *testing.B) {
 	const features = 1_000_000
 	for _, met := range []int{features, features / 100} {
@@ -91,8 +90,8 @@ func benchBatches(batches, size int) (*event.Schema, []event.Batch) {
 	return schema, made
 }
 
-// BenchmarkRun is what the run loop adds to learning: events of twenty features
-// from memory, through Run and, for comparison, straight into the Learner.
+// BenchmarkRun measures what the run loop adds to learning: events with twenty features from memory, through Run and,
+// for comparison, directly into the Learner.
 func BenchmarkRun(b *testing.B) {
 	const batches, size = 8, 512
 	schema, made := benchBatches(batches, size)
@@ -122,7 +121,7 @@ func BenchmarkRun(b *testing.B) {
 	})
 }
 
-// rounds hands the same batches out again and again, at the offsets that follow.
+// rounds repeats the same batches with increasing offsets.
 type rounds struct {
 	made   []event.Batch
 	left   int
@@ -146,16 +145,15 @@ func (s *rounds) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// BenchmarkValidating is how fast a run learns alone, and beside validations
-// that follow each other without a pause, held to half a processor. At an input
-// rate of half the maximum learning keeps up if the second is more than half as
-// fast as the first. They take turns of 200,000 events.
+// BenchmarkValidating compares the speed of learning alone and beside continuous validations that are limited to half a
+// processor. At half the maximum input rate learning keeps up if the second is more than half as fast as the first.
+// They alternate every 200,000 events.
 func BenchmarkValidating(b *testing.B) {
 	const batches, size = 64, 512
 	schema, made := benchBatches(batches, size)
 	const events = 200_000
 	var took [2]time.Duration
-	var ratios []float64 // of neighbors: the machine may be busy with other things
+	var ratios []float64 // of neighbors, because the machine may be busy
 	validated := uint64(0)
 	for b.Loop() {
 		var now [2]time.Duration
@@ -180,7 +178,7 @@ func BenchmarkValidating(b *testing.B) {
 						r.Validate()
 					}
 					if s.Learned == events {
-						cancel() // a validation under way is given up
+						cancel() // a running validation is given up
 					}
 				}
 			}

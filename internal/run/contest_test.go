@@ -60,7 +60,8 @@ func (s *contestStream) Next(ctx context.Context, b *event.Batch) error {
 	return ctx.Err()
 }
 
-// record returns record number n. The label is the sign of a product, of which no field alone tells, and of a number.
+// record returns record number n. The label is the sign of a sum of a product, which no single field predicts, and a
+// number.
 func (s *contestStream) record(n int) []byte {
 	r := rand.New(rand.NewPCG(uint64(n), 9))
 	a, b, x := r.IntN(2), r.IntN(2), r.NormFloat64()
@@ -73,12 +74,12 @@ func (s *contestStream) record(n int) []byte {
 	case n%13 == 4:
 		text = fmt.Sprintf(`{"a":"a%d","x":null}`, a)
 	case n%101 == 7:
-		text = `{"label":"yes","weight":-1}` // refused
+		text = `{"label":"yes","weight":-1}` // rejected
 	}
 	return []byte(text)
 }
 
-// entrant is a contender of these tests; the first is the Champion.
+// entrant is a contender of these tests. The first is the Champion.
 type entrant struct {
 	name   string
 	change func(*online.Config, *record.Config)
@@ -100,7 +101,7 @@ func (x *entrant) configs() (online.Config, record.Config) {
 
 const contestWindow = 3000
 
-// contest returns a Runner of the entrants that goes on from the newest checkpoint of a directory.
+// contest returns a Runner of the entrants that continues from the newest checkpoint of a directory.
 func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run.Runner, *contestStream, *checkpoint.Store) {
 	t.Helper()
 	store, err := checkpoint.Open(dir, 2)
@@ -197,8 +198,8 @@ func contestState(t *testing.T, dir string) ([]byte, []event.Block, run.SavedCon
 	return data, file.Blocks, saved
 }
 
-// Stops, and ends without a save, at any record change no byte, nor do the sizes of batches and the number of threads. The lead
-// goes to the contender that has the product.
+// Stops, and ends without a save, at any record change no byte, nor do the sizes of batches and the number of threads.
+// The contender with the product becomes the lead.
 func TestContestDependsOnEventsOnly(t *testing.T) {
 	const n = 14_000
 	reference := t.TempDir()
@@ -258,7 +259,7 @@ func TestContestDependsOnEventsOnly(t *testing.T) {
 	}
 }
 
-// Each contender is learned as it would be alone, and the differences are those of what was predicted.
+// Each contender learns as it would alone, and the differences are those of its predictions.
 func TestContendersLearnAsAlone(t *testing.T) {
 	const n = 8000
 	list := slices.Clone(entrants)
@@ -324,7 +325,7 @@ func TestContendersLearnAsAlone(t *testing.T) {
 	}
 }
 
-// Learners that are alike leave the lead where it is.
+// Equal learners do not change the lead.
 func TestEqualContenders(t *testing.T) {
 	alike := entrant{"alike", func(c *online.Config, _ *record.Config) { c.LearningRate = 0.0501 }, true}
 	base := entrant{run.Champion, func(c *online.Config, _ *record.Config) { c.LearningRate = 0.05 }, true}
@@ -339,7 +340,7 @@ func TestEqualContenders(t *testing.T) {
 	}
 }
 
-// A contender that is asked for takes the lead, a checkpoint has it when Promote returns, and the next run goes on so.
+// A requested contender becomes the lead, a checkpoint has it when Promote returns, and the next run continues with it.
 func TestPromote(t *testing.T) {
 	const n = 9000
 	list := slices.Clone(entrants)
@@ -353,7 +354,7 @@ func TestPromote(t *testing.T) {
 	save, saves := r.Save, 0
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		saves++
-		time.Sleep(100 * time.Millisecond) // an answer that waits for no save would be earlier
+		time.Sleep(100 * time.Millisecond) // without waiting for a save the response would come earlier
 		return save(blocks)
 	}
 	if err := r.Promote(t.Context(), "nobody"); err == nil || err.Error() != `no learner "nobody": want one of ["learner" "slow" "product"]` {
@@ -362,7 +363,7 @@ func TestPromote(t *testing.T) {
 	asked, promoted := make(chan bool), make(chan error, 1)
 	s.passing = func(offset int) {
 		if offset > 4000 && offset%500 == 0 {
-			time.Sleep(30 * time.Millisecond) // time for saves that nobody asked for
+			time.Sleep(30 * time.Millisecond) // time for saves that nobody requested
 		}
 		if offset == 4000 {
 			<-asked
@@ -404,14 +405,14 @@ func TestPromote(t *testing.T) {
 	}
 }
 
-// Where a record ends the run, all contenders have learned what was before it and no more.
+// If a record ends the run, all contenders have learned everything before it and no more.
 func TestContestFailsTogether(t *testing.T) {
 	dir := t.TempDir()
 	list := []entrant{entrants[0], {"slow", entrants[1].change, false}}
 	r, _, _ := contest(t, dir, list, 3000, 1)
 	r.Config.Refused = run.PolicyFail
 	var refused *run.RefusedError
-	if err := r.Run(t.Context()); !errors.As(err, &refused) || refused.Offset != 7 { // the first that is refused
+	if err := r.Run(t.Context()); !errors.As(err, &refused) || refused.Offset != 7 { // the first rejected one
 		t.Fatal(err)
 	}
 	for _, x := range r.Contest.Contenders {

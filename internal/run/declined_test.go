@@ -16,7 +16,7 @@ import (
 	"blankout/online/memory"
 )
 
-// crowding starts a service whose Learner has no room for some of the events, which no decoder has refused.
+// crowding starts a service whose Learner has no room for some of the events, which the decoder accepts.
 func crowding(t *testing.T, dir string, n int, refuse func(offset int) bool) *service {
 	c := learnerConfig()
 	c.MaxMemory = int(memory.Least)
@@ -34,8 +34,8 @@ func crowding(t *testing.T, dir string, n int, refuse func(offset int) bool) *se
 	return s
 }
 
-// What the Learner refuses is a dead letter that no checkpoint passes before it is safe, is counted as refused and not
-// as learned, and changes nothing of what is learned.
+// An event that the Learner rejects is a dead letter, and no checkpoint comes after it before it is stored. It counts
+// as rejected, not as learned, and changes nothing in the model.
 func TestDeclinedIsDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := crowding(t, t.TempDir(), 400, everySeventh)
@@ -66,7 +66,7 @@ func TestDeclinedIsDeadLetter(t *testing.T) {
 	})
 }
 
-// A stop while they cannot be stored leaves no checkpoint that passes them.
+// A stop while they cannot be stored leaves no checkpoint after them.
 func TestStopWithoutDeclined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestStopWithoutDeclined(t *testing.T) {
 	})
 }
 
-// Under PolicyFail the run ends at such an event with what came before it saved, and goes on with it.
+// Under PolicyFail the run ends at such an event with the state before it saved, and continues with it.
 func TestDeclinedFails(t *testing.T) {
 	dir := t.TempDir()
 	at := func(offset int) bool { return offset == 333 }

@@ -9,7 +9,7 @@ import (
 	"blankout/online"
 )
 
-// A turn is due after every yieldEvery events, turnsAfter times after each question and never without one.
+// A turn is due after every yieldEvery events, turnsAfter times after each request and never without one.
 func TestTurnsDue(t *testing.T) {
 	var asked atomic.Uint64
 	turns := Turns{Asked: &asked}
@@ -34,7 +34,7 @@ func TestTurnsDue(t *testing.T) {
 	}
 }
 
-// On one processor others have their turns while a batch is learned, if somebody has asked.
+// With one processor other goroutines have their turns while a batch is learned, if there was a request.
 func TestLearnYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	schema := event.NewSchema(4, []string{"a", "b"}, 2)
@@ -61,7 +61,8 @@ func TestLearnYields(t *testing.T) {
 		asked.Add(1)
 		before := turns.Load()
 		err = in.Learn(t.Context(), b, len(b.Examples), &event.Position{})
-		// At least: Go itself interrupts what takes longer than 10 ms. It may give a turn to one of its own.
+		// At least: Go itself interrupts what takes longer than 10 ms, and may give a turn to one of its own
+		// goroutines.
 		if n := turns.Load() - before; err != nil || n < turnsAfter*3/4 {
 			t.Errorf("round %d: %d turns while %d events were learned, want %d: %v", i, n, len(b.Examples), turnsAfter, err)
 		}

@@ -8,8 +8,8 @@ import (
 	"blankout/batch"
 )
 
-// A solution that is there when the time is up, its report on the way, is adopted: what
-// the report says and what was decided never differ.
+// A solution that is ready when the time is up, with its report on the way, is adopted: report and decision never
+// differ.
 func TestAdoptWhileReporting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startOne(t, t.TempDir(), 500, 1)

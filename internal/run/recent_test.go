@@ -7,8 +7,8 @@ import (
 	"blankout/online"
 )
 
-// The newest events are kept, of a long stream every eighth, in order and as copies; those
-// without a label are not, and none is taken up that cannot be used.
+// The newest events are kept, every eighth of a long stream, in order and as copies. Events without a label, or that
+// cannot be used, are not.
 func TestRecent(t *testing.T) {
 	r := &Runner{}
 	e := event.Example{Features: event.Vec{Index: []uint32{3}, Value: []float64{0}}, Field: []uint16{1}, Missing: []uint16{2}, Weight: 1}
@@ -48,7 +48,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// Where nobody will ask neither models nor events are copied.
+// If nobody will ask, neither models nor events are copied.
 func TestUnread(t *testing.T) {
 	for _, unread := range []bool{false, true} {
 		schema := event.NewSchema(4, []string{"a", "b"}, 2)

@@ -31,17 +31,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stream is a Source of n made-up records in batches of random sizes. Fields
-// and classes turn up over time, as a decoder finds them, and what a Batch held
-// before is scribbled over when it comes again.
+// testStream is a Source of n artificial records in batches of random sizes. Fields and classes appear over time, as
+// for a decoder. When a Batch is reused, its old content is overwritten.
 type testStream struct {
 	schema  *event.Schema
 	n       int
 	refuse  func(offset int) bool
 	sizes   *rand.Rand
 	next    int
-	passing func(offset int) // sees every record that is about to be handed out
-	end     error            // instead of io.EOF
+	passing func(offset int) // called with every record before it is returned
+	end     error            // in place of io.EOF
 	spoil   func(e *event.Example)
 }
 
@@ -86,7 +85,7 @@ func (s *testStream) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// record makes record number n, the same one every time.
+// record makes record number n, always the same.
 func (s *testStream) record(n int) event.Example {
 	r := rand.New(rand.NewPCG(uint64(n), 2))
 	e := event.Example{Offset: int64(n), Fingerprint: r.Uint64(), Time: 1_700_000_000_000 + int64(n), Weight: 1}
@@ -122,8 +121,7 @@ func (s *testStream) record(n int) event.Example {
 
 var settings = online.Fingerprint{"format": "test"}
 
-// service is one life of a program: it opens the directory, resumes, and is
-// ready to Run until its Close.
+// service is one process of a program: it opens the directory, resumes, and can Run until its Close.
 type service struct {
 	*run.Runner
 	store  *checkpoint.Store
@@ -135,8 +133,8 @@ func start(t *testing.T, dir string, n int, seed uint64) *service {
 	return startAs(t, dir, n, seed, learnerConfig())
 }
 
-// learnerConfig returns the default settings, but for a covariance of few columns: each
-// event of a testStream has another pattern of its 540 columns.
+// learnerConfig returns the default settings with a covariance of few columns, because each event of a testStream has a
+// different pattern of its 540 columns.
 func learnerConfig() online.Config {
 	c := online.DefaultConfig()
 	c.CovarianceMaxFields = 8
@@ -170,7 +168,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	s.Source = s.source
 	s.Config.Refused = run.PolicySkip
 	s.Config.SaveEvents = 70
-	s.Config.ShutdownTimeout = time.Hour // the deadline is that of the test binary: a loaded machine writes slowly
+	s.Config.ShutdownTimeout = time.Hour // the test binary has its own deadline: a busy machine writes slowly
 	s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		saved, err := store.Save(checkpoint.Linear, blocks)
 		return saved.Name, saved.Bytes, errors.Join(err, saved.Prune)
@@ -178,7 +176,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	return s
 }
 
-// newest returns the bytes of the newest checkpoint and its place in the stream.
+// newest returns the bytes of the newest checkpoint and its position in the stream.
 func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	t.Helper()
 	names, err := checkpoint.List(dir)
@@ -206,9 +204,8 @@ func newest(t *testing.T, dir string) ([]byte, event.Position) {
 
 const records = 1500
 
-// A run that stops at any record, and one that loses what it had not saved, ends
-// in the same bytes as one that does not, whatever the batches are and whenever
-// it saves, publishes and reports.
+// A run that stops at any record, or loses unsaved work, ends with the same bytes as an uninterrupted one, for any
+// batches and any times of saving, publishing and reporting.
 func TestStateDependsOnEventsOnly(t *testing.T) {
 	reference := t.TempDir()
 	s := start(t, reference, records, 0)
@@ -242,7 +239,7 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 						cancel()
 					}
 				}
-			case r.IntN(2) == 0: // breaks off without a last save
+			case r.IntN(2) == 0: // interrupted without a last save
 				save := s.Save
 				var dead atomic.Bool
 				s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
@@ -282,11 +279,11 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 	}
 }
 
-// sink is a place for dead letters that fails so many times first.
+// sink is a destination of dead letters that fails that many times first.
 type sink struct {
 	fail          int
 	added, stored []int64
-	mu            sync.Mutex // of stored, which a save looks at
+	mu            sync.Mutex // of stored, which a save reads
 }
 
 func (s *sink) Add(ctx context.Context, topic string, partition int32, e *event.Example) error {
@@ -370,7 +367,7 @@ func TestStopWithoutDeadLetters(t *testing.T) {
 	})
 }
 
-// suspectSink is a place for mislabeled events that fails so many times first.
+// suspectSink is a destination of mislabeled events that fails that many times first.
 type suspectSink struct {
 	sink
 	classes []string
@@ -390,7 +387,7 @@ func (d *suspectSink) AddMislabeled(ctx context.Context, topic string, partition
 
 const suspicious = 0.65
 
-// startSuspecting is start with a loss that has mislabeled events, and says which they are.
+// startSuspecting is start with a loss that detects mislabeled events. It also returns which they are.
 func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *service, mislabeled []int64) {
 	s = start(t, dir, n, 1)
 	c := learnerConfig()
@@ -416,7 +413,7 @@ func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *servic
 	return s, mislabeled
 }
 
-// A checkpoint passes no mislabeled event that is not safe.
+// No checkpoint comes after a mislabeled event that is not stored.
 func TestSuspectsAreSafe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &suspectSink{sink: sink{fail: 5}}
@@ -455,7 +452,7 @@ func TestSuspectsAreSafe(t *testing.T) {
 	})
 }
 
-// A stop while mislabeled events cannot be stored saves nothing that passes one.
+// A stop while mislabeled events cannot be stored saves nothing after one.
 func TestStopWithoutMislabeled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -474,7 +471,7 @@ func TestStopWithoutMislabeled(t *testing.T) {
 	})
 }
 
-// An alarm of the drift detector is in the log with its numbers.
+// An alarm of the drift detector is logged with its numbers.
 func TestDriftIsLogged(t *testing.T) {
 	s := start(t, t.TempDir(), 5000, 1)
 	s.source.spoil = func(e *event.Example) {
@@ -502,7 +499,7 @@ func TestDriftIsLogged(t *testing.T) {
 	}
 }
 
-// borrowing remembers the bytes of the last refused record that it lent out.
+// borrowing remembers the bytes of the last rejected record that it has lent.
 type borrowing struct {
 	*testStream
 	refused []byte
@@ -534,7 +531,7 @@ func TestRefusedFails(t *testing.T) {
 		t.Errorf("saved at %+v", p)
 	}
 	s.store.Close()
-	// Under another policy it goes on from there.
+	// Under another policy it continues from there.
 	s = start(t, dir, 400, 2)
 	s.source.refuse = func(offset int) bool { return offset == 333 }
 	if err := s.Run(t.Context()); err != nil {
@@ -545,8 +542,8 @@ func TestRefusedFails(t *testing.T) {
 	}
 }
 
-// A run that has read all there is and learned none of it, or refused more than half, ends
-// with an error that counts the reasons, and saves nothing over what was there.
+// A run that has read everything and learned nothing, or rejected more than half, ends with an error that counts the
+// reasons, and does not overwrite what was saved.
 func TestFruitless(t *testing.T) {
 	unlabeled := func(e *event.Example) { e.Label = event.Unlabeled }
 	repeated := func(e *event.Example) {
@@ -554,7 +551,7 @@ func TestFruitless(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(s *service)
-		want   string // "" if the run is fruitful
+		want   string // "" if there is no error
 	}{
 		"half refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 } }, ""},
 		"more refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 || n == 101 } }, "of 40 records 19 were learned, 21 were refused (syntax 21); no checkpoint was saved at the end\none that was refused: t/3 offset 101: syntax: spoilt"},
@@ -576,7 +573,7 @@ func TestFruitless(t *testing.T) {
 		s.store.Close()
 		s = start(t, dir, 140, 1)
 		s.Config.SaveEvents = 0
-		s.source.spoil = func(e *event.Example) { e.Label = 1 } // all have one
+		s.source.spoil = func(e *event.Example) { e.Label = 1 } // all have the same one
 		test.change(s)
 		err := s.Run(t.Context())
 		_, p := newest(t, dir)
@@ -615,7 +612,7 @@ func TestSavesThatFail(t *testing.T) {
 		}
 		s.Observe = func(status *run.Status) { seen = seen || strings.Contains(status.NotReady, "disk full") }
 		s.source.passing = func(int) {
-			if s.Status().Save.Failed == 0 { // give saves a chance to end
+			if s.Status().Save.Failed == 0 { // gives saves a chance to end
 				time.Sleep(10 * time.Microsecond)
 			}
 		}
@@ -637,8 +634,7 @@ func TestSavesThatFail(t *testing.T) {
 	}
 }
 
-// A FinalError of a save ends the run, whatever there is still to learn, and no
-// other save is tried.
+// A FinalError of a save ends the run, whatever remains to learn, and no other save is tried.
 func TestFinalError(t *testing.T) {
 	for _, at := range []int{1, 2} {
 		s := start(t, t.TempDir(), records, 1)
@@ -653,7 +649,7 @@ func TestFinalError(t *testing.T) {
 			return "", 0, run.FinalError{Err: lost}
 		}
 		s.source.passing = func(n int) {
-			if n == records-1 { // the last record comes when the run has been ended
+			if n == records-1 { // the last record comes after the end of the run
 				<-failed
 				for !strings.HasPrefix(s.Status().NotReady, "stop") {
 					time.Sleep(time.Millisecond)
@@ -678,7 +674,7 @@ func TestErrorsNameTheRecord(t *testing.T) {
 		"learning panics": {func(s *testStream) {
 			s.spoil = func(e *event.Example) {
 				if e.Offset == 500 {
-					e.Label = 1000 // beyond the classes: a decoder's mistake
+					e.Label = 1000 // not one of the classes: an error of the decoder
 				}
 			}
 		}, "t/3 offset 500: learning this record panics", 0},
@@ -717,7 +713,7 @@ func TestErrorsNameTheRecord(t *testing.T) {
 	}
 }
 
-// A save of what was learned before learning panicked is over when Run returns.
+// When learning panics, a save of the state before is finished before Run returns.
 func TestPanicAwaitsSave(t *testing.T) {
 	s := start(t, t.TempDir(), records, 1)
 	s.Config.SaveEvents = records / 2
@@ -740,7 +736,7 @@ func TestPanicAwaitsSave(t *testing.T) {
 	}
 }
 
-// A save that hangs does not keep the program from ending.
+// A hanging save does not prevent the program from ending.
 func TestShutdownTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), 100, 1)
@@ -759,7 +755,7 @@ func TestShutdownTimeout(t *testing.T) {
 	})
 }
 
-// Saves come with time as well as with events, and an idle run saves once.
+// Saves happen after a time as well as after a number of events, and an idle run saves once.
 func TestSaveInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -768,7 +764,7 @@ func TestSaveInterval(t *testing.T) {
 		committed := event.Offsets(nil)
 		s.Commit = func(_ context.Context, o event.Offsets) error {
 			committed = o
-			return errors.New("no coordinator") // must not matter
+			return errors.New("no coordinator") // must have no effect
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		s.Source = idle{s.source}
@@ -795,7 +791,7 @@ func TestSaveInterval(t *testing.T) {
 	})
 }
 
-// idle waits for ever where a stream ends.
+// idle waits forever at the end of a stream.
 type idle struct{ *testStream }
 
 func (s idle) Next(ctx context.Context, b *event.Batch) error {
@@ -807,8 +803,8 @@ func (s idle) Next(ctx context.Context, b *event.Batch) error {
 	return err
 }
 
-// jumps delivers what a Consumer does at its start and by a policy for offsets
-// out of range: batches that only move the position.
+// jumps returns what a Consumer returns at its start and after a policy for offsets out of range: batches that only
+// move the position.
 type jumps []event.Batch
 
 func (j *jumps) Next(_ context.Context, b *event.Batch) error {
@@ -882,7 +878,7 @@ func TestRunConfig(t *testing.T) {
 	}
 }
 
-// A warning is logged once, however long it stays.
+// A warning is logged once, however long it lasts.
 func TestWarningsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	s := start(t, t.TempDir(), 6000, 0)
@@ -897,8 +893,8 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// A run that begins has no warnings of the little that was learned before; those are
-// given at the end of a run, when nothing more may come.
+// A new run gives no warnings about the few events learned before. They are given at the end of a run, when nothing
+// more may come.
 func TestNoWarningsAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	for life, n := range []int{20, 40} {

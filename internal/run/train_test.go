@@ -11,8 +11,8 @@ import (
 	"blankout/online"
 )
 
-// A Training ends in the state of the same passes made by hand, and evaluates it, from
-// memory and from the source, on one thread and on three.
+// A Training ends in the state of the same passes made step by step, and evaluates it from memory and from the source,
+// with one thread and with three.
 func TestTraining(t *testing.T) {
 	const n = 650
 	c := learnerConfig()

@@ -18,7 +18,7 @@ import (
 	"blankout/online"
 )
 
-// validating has a service hold out every seventh record or so and validate.
+// validating makes a service hold out about every seventh record and validate.
 func (s *service) validating(events uint64) *[]*batch.Validation {
 	c := validate.DefaultConfig()
 	c.Holdout, c.Events, c.CPU = 7, validate.Events(events), 1
@@ -35,8 +35,8 @@ func (s *service) validating(events uint64) *[]*batch.Validation {
 	return reports
 }
 
-// Validating changes nothing: with it and without, in one life or several, the
-// state is the same, and it is that of the events that are not held out.
+// Validating changes nothing: with and without it, in one process or several, the state is the same, and it is that of
+// the events that are not held out.
 func TestValidateChangesNothing(t *testing.T) {
 	const n = 1500
 	reference := t.TempDir()
@@ -99,7 +99,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	}
 }
 
-// What is validated is the checkpoint's model, by file as beside learning.
+// The validated model is that of the checkpoint, from a file as beside learning.
 func TestValidateCheckpoint(t *testing.T) {
 	longtest.NotRaced(t)
 	dir := t.TempDir()
@@ -137,8 +137,8 @@ func TestValidateCheckpoint(t *testing.T) {
 	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
 		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
 	}
-	// A log gives whole batches: they begin before the place that is asked for and go
-	// on after the place of the subject. Only the records between count.
+	// A log returns whole batches: they begin before the requested position and end after the position of the request.
+	// Only the records between count.
 	exactly := s.Validator.Open
 	for _, window := range []uint64{0, 100} {
 		s.Validator.Config.Window = window
@@ -167,7 +167,7 @@ func TestValidateCheckpoint(t *testing.T) {
 		t.Errorf("window: %+v, %v", r, err)
 	}
 	s.Validator.Config.Window = 0
-	// A holdout topic is measured on beside what is held out.
+	// A holdout topic is measured in addition to held-out events.
 	s.Validator.OpenHoldout = func(_ context.Context, schema *event.Schema) (event.Source, error) {
 		return newStream(schema, nil, 150, 3), nil
 	}
@@ -185,8 +185,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	}
 }
 
-// When the log is gone, or never was one, a validation is about the reservoir:
-// a uniform sample that is the same after restarts and in any order.
+// Without a log, a validation uses the reservoir: a uniform sample that is the same after restarts and in any order.
 func TestReservoir(t *testing.T) {
 	const n, size = 1500, 400
 	dir := t.TempDir()
@@ -219,8 +218,8 @@ func TestReservoir(t *testing.T) {
 	if r.Source != "reservoir" || r.Read != size || r.Verified || r.Events+r.Holdout != size || r.Holdout < size/12 || r.Coverage != float64(size)/n {
 		t.Errorf("%+v", r)
 	}
-	// Scaled up, the objective estimates that of all events. Their losses have a mean
-	// of 10 and a deviation of 15.5, so that of 350 is off by some 8 %.
+	// Scaled up, the objective estimates that of all events. Their losses have a mean of 10 and a deviation of 15.5, so
+	// that of 350 events is off by about 8 %.
 	s.Validator.Open = func(_ context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
 		return newStream(schema, from, n, 99), nil
 	}
@@ -250,7 +249,7 @@ func TestReservoir(t *testing.T) {
 	}
 }
 
-// A validation that fails or is slow is no trouble to the run.
+// A failing or slow validation does not affect the run.
 func TestValidateIsNoTrouble(t *testing.T) {
 	s := start(t, t.TempDir(), 1000, 1)
 	s.validating(300)
@@ -304,7 +303,7 @@ func TestValidateIsNoTrouble(t *testing.T) {
 	}
 }
 
-// lateRefusals gives refused records a time an hour after all others.
+// lateRefusals gives rejected records a time an hour after all others.
 type lateRefusals struct{ event.Source }
 
 func (l lateRefusals) Next(ctx context.Context, b *event.Batch) error {
@@ -317,7 +316,7 @@ func (l lateRefusals) Next(ctx context.Context, b *event.Batch) error {
 	return err
 }
 
-// A refused record moves neither the newest event's time nor its age.
+// A rejected record changes neither the newest event's time nor its age.
 func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 	s := start(t, t.TempDir(), 300, 1)
 	s.source.refuse = func(offset int) bool { return offset == 7 || offset == 299 }
@@ -331,8 +330,7 @@ func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 	}
 }
 
-// What a checkpoint brings along is no part of what is counted since the start,
-// and a warning is there again at once.
+// The counts of a checkpoint do not count since the start, but its warnings appear at once.
 func TestCountersBeginAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	c := learnerConfig()
