@@ -198,7 +198,7 @@ session_timeout = "1s"
 	ends(3, "skip them with: blankout group skip g events/", "run")
 	for p, s := range start {
 		ends(2, "name an offset from ", "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s-1))
-		ends(0, fmt.Sprintf("passes over events/%d offsets 300 to %d", p, s-1), "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s))
+		ends(0, fmt.Sprintf("skips events/%d offsets 300 to %d", p, s-1), "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s))
 	}
 	// And someone writes to the topic of the snapshots.
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "g-snapshots", Key: []byte("what"), Value: []byte("ever")}).FirstErr(); err != nil {
