@@ -1,17 +1,19 @@
-package conformal_test
+package conformal
 
 import (
+	"bytes"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
+	"blankout/internal/coder"
 	"blankout/internal/model"
-	"blankout/online/conformal"
 )
 
-// met counts, against the definition of a set, the truths that a Cover misses from where its sets begin,
-// and the sets that cannot be made smaller and held the truth.
-func met(c *conformal.Cover, r int, next func(n int, limit float64) conformal.Score, events int) (missed, told, smallest float64) {
+// met counts, by the definition of a set, the true classes that the sets of a Cover miss, all sets, and the smallest
+// possible sets that hold the true class. It counts from the first set on.
+func met(c *Cover, r int, next func(n int, limit float64) Score, events int) (missed, told, smallest float64) {
 	for n := range events {
 		limit := c.Limit(r)
 		x := next(n, limit)
@@ -29,12 +31,309 @@ func met(c *conformal.Cover, r int, next func(n int, limit float64) conformal.Sc
 	return missed, told, smallest
 }
 
+// Of any sequence at most a T + (a + gamma)/gamma truths are missed, and a few for the limit to follow; and at
+// least a (T - S) - 1/gamma, S being the sets that could not be smaller: also where an enemy chooses
+// each score knowing the limit, where scores jump, shrink, or are all the same.
+func TestCoverageOfAnySequence(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	sequences := map[string]func(n int, limit float64) Score{
+		"drawn": func(int, float64) Score { return Score{Value: r.ExpFloat64()} },
+		"right": func(int, float64) Score { return Score{Value: r.ExpFloat64(), First: r.Float64() < 0.8} },
+		"enemy": func(_ int, limit float64) Score { return Score{Value: min(model.MostLimit, max(limit, 0)*1.001+1e-9)} },
+		"friend": func(_ int, limit float64) Score {
+			return Score{Value: max(limit, 0) / 2}
+		},
+		"shrinking": func(n int, _ float64) Score { return Score{Value: 1 / float64(n+1)} },
+		"growing":   func(n int, _ float64) Score { return Score{Value: min(model.MostLimit, float64(n)/100)} },
+		"jumps":     func(n int, _ float64) Score { return Score{Value: math.Exp(float64(n / 700 % 7))} },
+		"equal":     func(int, float64) Score { return Score{Value: 3} },
+		"worst":     func(int, float64) Score { return Score{Value: model.MostLimit} },
+		"turns": func(n int, limit float64) Score { // easy for long, then hard
+			return Score{Value: 2 + r.Float64(), First: n < 20_000}
+		},
+	}
+	for name, next := range sequences {
+		for _, coverage := range []float64{0.5, 0.9, 0.99} {
+			for _, events := range []int{500, 5000, 40_000} {
+				c, a := New(coverage), 1-coverage
+				missed, told, smallest := met(c, 2, next, events)
+				if most := a*told + (a+gamma)/gamma + every; missed > most {
+					t.Errorf("%s, coverage %v: %v of %v missed, at most %v may be", name, coverage, missed, told, most)
+				}
+				if least := a*(told-smallest) - 1/gamma - every; missed < least {
+					t.Errorf("%s, coverage %v: %v of %v missed, at least %v should be", name, coverage, missed, told, least)
+				}
+			}
+		}
+	}
+}
+
+// Where the most probable class alone is right often enough, sets hold it alone, and grow within a
+// memory or so when it no longer is.
+func TestSmallestSets(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	c := New(0.9)
+	draw := func(right float64) Score { return Score{Value: 1 + r.Float64(), First: r.Float64() < right} }
+	for range 50_000 {
+		c.Take(0, draw(0.97))
+	}
+	if c.Limit(0) > 1 {
+		t.Errorf("the limit is %v where 97 %% are right", c.Limit(0))
+	}
+	held, told := 0.0, 0.0
+	for n := range 3 * memory {
+		x := draw(0.6)
+		if n >= memory {
+			if told++; x.First || x.Value <= c.Limit(0) {
+				held++
+			}
+		}
+		c.Take(0, x)
+	}
+	if held/told < 0.88 {
+		t.Errorf("%v are held after the stream has become hard", held/told)
+	}
+}
+
+// A range of too few scores has no limit; readers get that of the next one of which more is missing, and
+// none where there is no such range.
+func TestTooFewScores(t *testing.T) {
+	c := New(0.9)
+	for n := range enough + every {
+		if n < enough && c.Limit(3) >= 0 {
+			t.Fatalf("%d scores are enough", n)
+		}
+		c.Take(3, Score{Value: 1})
+	}
+	limits, own := c.Sets().Limits, c.Limit(3)
+	if own < 0.9 || own > 1.1 {
+		t.Errorf("the limit is %v", own)
+	}
+	if want := [Ranges]float64{own, own, own, own, -1, -1, -1}; limits != want {
+		t.Errorf("readers get %v, want %v", limits, want)
+	}
+	if len(c.Report()) > 1 {
+		t.Errorf("told: %+v", c.Report())
+	}
+}
+
+// What is reported is what was told: counted by hand.
+func TestReport(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	c := New(0.8)
+	told, held := 0.0, 0.0
+	for n := range 1000 {
+		x := Score{Value: r.ExpFloat64(), First: r.Float64() < 0.5, Size: math.NaN()}
+		switch n % 3 {
+		case 0:
+			x.Size = 2
+		case 1:
+			x.Size = math.Inf(1)
+		}
+		if c.Limit(6) >= 0 {
+			if told++; x.First || x.Value <= c.Limit(6) {
+				held++
+			}
+		}
+		c.Take(6, x)
+	}
+	report := c.Report()
+	if len(report) != 1 {
+		t.Fatalf("%+v", report)
+	}
+	if x := report[0]; x.Range != "0.85-1" || x.Events != told || x.Coverage != held/told || math.Abs(x.Recent-held/told) > 0.03 || math.Abs(x.Size-2) > 1e-9 {
+		t.Errorf("%+v, want %v of %v", x, held, told)
+	}
+	if low := c.Low(); low != nil {
+		t.Errorf("low: %+v", low)
+	}
+	for range memory { // as if it could not follow
+		c.ranges[6].limit = 0
+		c.Take(6, Score{Value: 1})
+	}
+	if low := c.Low(); len(low) != 1 || low[0].Recent > 0.5 {
+		t.Errorf("low: %+v", low)
+	}
+}
+
+// Intervals of several learners, merged, are as the scores taken one by one, but for the limit that
+// holds still meanwhile.
+func TestMerge(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	fold, alone := New(0.9), New(0.9)
+	for range 60 {
+		base, parts := fold.Sums(), [2]*Cover{}
+		for i := range parts {
+			parts[i] = New(0.9)
+			c := &coder.Coder{}
+			fold.State(c)
+			if parts[i].State(coder.Read(c.Out)); parts[i].Limit(1) != fold.Limit(1) {
+				t.Fatal("a part does not begin as the fold")
+			}
+		}
+		for n := range 100 {
+			x := Score{Value: r.ExpFloat64(), First: r.Float64() < 0.3, Size: float64(n % 4)}
+			parts[n%2].Add(1, x)
+			alone.Take(1, x)
+		}
+		for _, p := range parts {
+			now := p.Sums()
+			c := &coder.Coder{}
+			now.SumsState(c)
+			again := &Cover{}
+			d := coder.Read(c.Out)
+			if again.SumsState(d); !d.Done() {
+				t.Fatal("sums are not read")
+			}
+			if !Fits(base, again, 50, 1) || Fits(base, again, 49, 1) {
+				t.Fatal("sums of 50 scores do not fit, or fit 49")
+			}
+			fold.Merge(base, again)
+		}
+	}
+	a, b := fold.ranges[1], alone.ranges[1]
+	if a.taken != b.taken || a.taken != 6000 || math.Abs(a.limit-b.limit) > 0.1 || math.Abs(a.level-b.level) > 0.02 {
+		t.Errorf("merged %v scores, limit %v, level %v; alone %v, %v, %v", a.taken, a.limit, a.level, b.taken, b.limit, b.level)
+	}
+	// The level is what the sets of the parts have moved it, to the last one.
+	if want := fold.miss + gamma*(fold.miss*a.all.told-(a.all.told-a.all.held)); math.Abs(a.level-want) > 1e-9 {
+		t.Errorf("level %v, want %v", a.level, want)
+	}
+	for name, spoil := range map[string]func(n *counts){
+		"more held than told": func(n *counts) { n.held = n.told + 1 },
+		"a lost score":        func(n *counts) { n.first++ },
+		"no number":           func(n *counts) { n.size = math.NaN() },
+		"a large move":        func(n *counts) { n.moved = -1e6 },
+	} {
+		now := New(0.9)
+		for range 200 {
+			now.Add(0, Score{Value: 1})
+		}
+		spoil(&now.ranges[0].waits)
+		if Fits(New(0.9), now, 200, 1) {
+			t.Errorf("%s: it fits", name)
+		}
+	}
+}
+
+// A state is read as it was written and goes on to the bit; one that is cut is refused; and another
+// coverage is taken up.
+func TestState(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 12))
+	one := New(0.9)
+	take := func(to ...*Cover) {
+		for range 2500 {
+			at, x := r.IntN(3), Score{Value: r.ExpFloat64(), First: r.Float64() < 0.3, Size: r.Float64()}
+			for _, c := range to {
+				c.Take(at, x)
+			}
+		}
+	}
+	take(one)
+	bytesOf := func(c *Cover) []byte {
+		to := &coder.Coder{}
+		c.State(to)
+		return to.Out
+	}
+	data := bytesOf(one)
+	again := New(0.9)
+	if d := coder.Read(data); true {
+		if again.State(d); !d.Done() {
+			t.Fatal("a state is not read")
+		}
+	}
+	take(one, again)
+	if !bytes.Equal(bytesOf(one), bytesOf(again)) {
+		t.Error("it does not go on as the other")
+	}
+	for cut := 0; cut < len(data); cut += 11 {
+		d := coder.Read(data[:cut])
+		if New(0.9).State(d); d.Done() {
+			t.Fatalf("%d of %d bytes are taken", cut, len(data))
+		}
+	}
+	for name, spoil := range map[string]func(s *scores){
+		"more held than told": func(s *scores) { s.all.held = s.all.told + 1 },
+		"more told than came": func(s *scores) { s.all.told = s.taken + 1 },
+		"a limit below -1":    func(s *scores) { s.limit = -2 },
+		"less than nothing":   func(s *scores) { s.all.held = -1 },
+		"too many to count":   func(s *scores) { s.taken = 1<<53 + 2 },
+		"too large a weight":  func(s *scores) { s.grown = 3 * largest },
+		"no level":            func(s *scores) { s.level = math.NaN() },
+		"no weight":           func(s *scores) { s.grown = 0 },
+		"a negative bin":      func(s *scores) { s.faded.bins[100] = -1 },
+	} {
+		bad := New(0.9)
+		bad.State(coder.Read(data))
+		spoil(&bad.ranges[1])
+		d := coder.Read(bytesOf(bad))
+		if New(0.9).State(d); d.Done() {
+			t.Errorf("%s: the state is taken", name)
+		}
+	}
+	forgotten := New(0.9)
+	forgotten.State(coder.Read(data))
+	forgotten.ranges[0].faded.told = 0
+	if got := forgotten.Report(); len(got) != 2 {
+		t.Errorf("of ranges with sets of late that were told none: %+v", got)
+	}
+	other, d := New(0.6), coder.Read(data)
+	if other.State(d); !d.Done() || !(other.Limit(0) < one.Limit(0)/2) || !(other.Limit(0) > 0) {
+		t.Errorf("with another coverage the limit is %v, it was %v", other.Limit(0), one.Limit(0))
+	}
+	if slices.Contains(other.Sets().Limits[:3], -1) || other.Sets().Coverage != 0.6 {
+		t.Errorf("%+v", other.Sets())
+	}
+}
+
+// However long a stream is, weights stay numbers.
+func TestLongStream(t *testing.T) {
+	c := New(0.9)
+	s := &c.ranges[0]
+	for range 600_000 {
+		c.Take(0, Score{Value: 2, Size: 1})
+	}
+	if !(s.grown < 2*largest) || !(s.faded.told/s.grown > memory/2 && s.faded.told/s.grown <= memory+1) {
+		t.Errorf("grown %v, told %v", s.grown, s.faded.told/s.grown)
+	}
+	if x := c.Report()[0]; math.Abs(x.Size-1) > 1e-9 || x.Events < 599_000 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// The threshold is the quantile of the weighted scores and one more for the next one, by hand, of few scores and of
+// more than a memory of them.
+func TestOneMoreScore(t *testing.T) {
+	for _, n := range []int{104, 400, 12_000} {
+		r, c := rand.New(rand.NewPCG(13, 14)), New(0.9)
+		for range n {
+			c.Take(0, Score{Value: 4 * r.Float64()})
+		}
+		s := &c.ranges[0]
+		all := 0.0
+		for _, x := range s.faded.bins {
+			all += x
+		}
+		want, up := (1-s.level)*(1+1/min(float64(n), 2000))*all, 0.0
+		for i, x := range s.faded.bins {
+			if up+x >= want {
+				at := (float64(i) + (want-up)/x) / bins
+				if limit := at / (1 - at); n%every > 0 || math.Abs(c.Limit(0)-limit) > 1e-9 {
+					t.Errorf("of %d scores the limit is %v, want %v", n, c.Limit(0), limit)
+				}
+				break
+			}
+			up += x
+		}
+	}
+}
+
 // In the long run the enemy is held to a: the bound above is loose at the beginning.
 func TestEnemyInTheLongRun(t *testing.T) {
-	c := conformal.New(0.9)
+	c := New(0.9)
 	const events = 400_000
-	missed, told, _ := met(c, 0, func(_ int, limit float64) conformal.Score {
-		return conformal.Score{Value: min(model.MostLimit, max(limit, 0)*1.001+1e-9)}
+	missed, told, _ := met(c, 0, func(_ int, limit float64) Score {
+		return Score{Value: min(model.MostLimit, max(limit, 0)*1.001+1e-9)}
 	}, events)
 	if rate := missed / told; math.Abs(rate-0.1) > 1/(0.001*events) {
 		t.Errorf("%v of the truths are missed", rate)
@@ -51,13 +350,13 @@ func TestLimitIsTheQuantile(t *testing.T) {
 		"narrow":      func() float64 { return 0.05 * r.Float64() },
 	} {
 		for _, was := range []float64{1, 4} { // what scores are multiplied by at first
-			c := conformal.New(0.9)
+			c := New(0.9)
 			for n := range 30_000 {
 				x := draw()
 				if n < 10_000 {
 					x *= was
 				}
-				c.Take(0, conformal.Score{Value: x})
+				c.Take(0, Score{Value: x})
 			}
 			held := 0.0
 			const draws = 50_000
@@ -74,8 +373,8 @@ func TestLimitIsTheQuantile(t *testing.T) {
 }
 
 func BenchmarkTake(b *testing.B) {
-	c := conformal.New(0.9)
+	c := New(0.9)
 	for b.Loop() {
-		c.Take(0, conformal.Score{Value: 1.5, Size: math.NaN()})
+		c.Take(0, Score{Value: 1.5, Size: math.NaN()})
 	}
 }
