@@ -21,7 +21,6 @@ type masked struct {
 	alone    float64 // the rate at which features of a group die by themselves
 	drawn    uint64  // number of masks drawn so far
 	mask     mixture.Mask
-	grouping *model.Grouping
 	factors  [][2]int // see event.Schema.Factors
 	field    []uint16
 	whole    encode.Input // the event, with the columns that are known to be 0
@@ -41,7 +40,7 @@ type masked struct {
 
 func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn uint64) masked {
 	return masked{
-		predictor: x, monitors: monitors, alone: alone, drawn: drawn, grouping: x.levels.Grouping,
+		predictor: x, monitors: monitors, alone: alone, drawn: drawn,
 		scored: x.newScored(x.levels.NewScores()), declared: x.levels.NewNested(mixture.Points), nested: x.levels.NewNested(mixture.Points), imputed: newImputed(&x.ensemble), out: make([]float64, x.levels.Outputs),
 	}
 }
@@ -64,7 +63,7 @@ func (m *masked) evaluate(e *labeled) {
 	if !masks(e.number) {
 		return
 	}
-	declared := m.grouping.Declared()
+	declared := m.levels.Grouping.Declared()
 	m.drawn++
 	m.evaluateMask(e, false, e.trains && !declared)
 	if m.evaluatesGroups() {
@@ -73,7 +72,7 @@ func (m *masked) evaluate(e *labeled) {
 }
 
 // evaluatesGroups reports whether the loss of whole groups is forecast. A field without a group is a group of its own.
-func (m *masked) evaluatesGroups() bool { return m.grouping.Declared() || m.levels.Grouped() }
+func (m *masked) evaluatesGroups() bool { return m.levels.Grouping.Declared() || m.levels.Grouped() }
 
 // evaluateMask draws one mask, of groups or of single features, and predicts the masked copy at each point. Mixture
 // weights learn from it if trains is set.
@@ -134,7 +133,7 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 		Known: m.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields),
 	}
 	if groups {
-		m.mask.Draw(x, m.drawn, m.grouping)
+		m.mask.Draw(x, m.drawn, m.levels.Grouping)
 		m.mask.Alone(m.alone, e.number)
 	} else {
 		m.mask.Draw(x, m.drawn, nil)
