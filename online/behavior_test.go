@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/online"
 )
@@ -158,7 +159,7 @@ func (x *sums) auc() float64 {
 // TestMeasures checks that the progressive measures are those of the scores that Learn returned.
 func TestMeasures(t *testing.T) {
 	t.Parallel()
-	for _, s := range settings(t, 1) {
+	for _, s := range settings(t, 1, longtest.Asked()) {
 		if s.classes == 0 || s.c.Optimizer == "irls" {
 			continue
 		}
@@ -195,7 +196,7 @@ func TestMeasures(t *testing.T) {
 // TestMeasuresOfNumbers is TestMeasures for targets. Predictions before the first target do not count.
 func TestMeasuresOfNumbers(t *testing.T) {
 	t.Parallel()
-	for _, s := range settings(t, 2) {
+	for _, s := range settings(t, 2, longtest.Asked()) {
 		if s.classes > 0 || s.c.Optimizer == "irls" {
 			continue
 		}
@@ -262,7 +263,7 @@ func delayed(r *run, events, delay int, each func(e *event.Example, told []float
 // learned all the same.
 func TestDelayed(t *testing.T) {
 	t.Parallel()
-	for _, s := range settings(t, 3) {
+	for _, s := range settings(t, 3, longtest.Asked()) {
 		if s.classes == 0 || s.c.Optimizer == "irls" {
 			continue
 		}
@@ -306,7 +307,7 @@ func TestDelayed(t *testing.T) {
 
 // TestDelayedNumbers is TestDelayed for targets.
 func TestDelayedNumbers(t *testing.T) {
-	for _, s := range settings(t, 4) {
+	for _, s := range settings(t, 4, longtest.Asked()) {
 		if s.classes > 0 || s.c.Optimizer == "irls" {
 			continue
 		}
@@ -331,7 +332,7 @@ func TestDelayedNumbers(t *testing.T) {
 // TestTargetUnit checks that targets in another unit give predictions in that unit.
 func TestTargetUnit(t *testing.T) {
 	t.Parallel()
-	for _, s := range settings(t, 5) {
+	for _, s := range settings(t, 5, longtest.Asked()) {
 		if s.classes > 0 {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/online"
 	input "blankout/stream"
@@ -24,7 +25,7 @@ import (
 // them restarts in between, and one is inspected in every way between the events.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	for _, s := range settings(t, 0) {
+	for _, s := range settings(t, 0, longtest.Asked()) {
 		t.Run(s.String(), func(t *testing.T) {
 			const events = 300
 			plain, restarted, watched := newRun(t, s, 7), newRun(t, s, 7), newRun(t, s, 7)

@@ -116,14 +116,15 @@ func (s setting) String() string {
 }
 
 // settings returns combinations of optimizers, losses, noises and numbers of classes. They are enough to include any
-// two compatible values together. In short mode each test uses a part of them, chosen by its number.
-func settings(t *testing.T, test int) (out []setting) {
-	all := paired()
-	if len(all) < 60 {
-		t.Fatalf("%d settings go together, want more", len(all))
+// two compatible values together. Unless all is true, a test uses a
+// third of them, chosen by its number.
+func settings(t *testing.T, test int, all bool) (out []setting) {
+	candidates := paired()
+	if len(candidates) < 60 {
+		t.Fatalf("%d settings go together, want more", len(candidates))
 	}
-	for i, s := range all {
-		if longtest.Asked() || i%3 == test%3 {
+	for i, s := range candidates {
+		if all || i%3 == test%3 {
 			out = append(out, s)
 		}
 	}

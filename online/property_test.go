@@ -124,7 +124,7 @@ func TestPoison(t *testing.T) {
 		}
 		finite(t, l.Learner)
 	}
-	for _, s := range settings(t, 6) {
+	for _, s := range settings(t, 6, longtest.Asked()) {
 		if s.classes > 0 {
 			t.Run(s.String(), func(t *testing.T) { poison(t, s.c, s.classes) })
 		}
