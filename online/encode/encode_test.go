@@ -85,3 +85,39 @@ func TestDeviating(t *testing.T) {
 		t.Errorf("%d readings change no scale, %d of them transformed", rests, transformed)
 	}
 }
+
+// TestNamespaceWithoutDenseColumns checks that the columns of a named field of a sparse text format, such as a VW
+// namespace, are scaled like those of events without named fields. No column is in nine of ten events.
+func TestNamespaceWithoutDenseColumns(t *testing.T) {
+	encoded := func(named bool) *model.Table {
+		s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
+		s.AddField(event.Field{Name: "reading", Kind: event.Sparse})
+		n := New(Settings{Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)
+		var in Input
+		for number := uint64(1); number <= 1500; number++ {
+			e := &event.Example{Weight: 1}
+			for column := range uint32(5) {
+				if r.IntN(10) < 7 {
+					e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, 5*r.NormFloat64())
+				}
+			}
+			if named {
+				e.Field = slices.Repeat([]uint16{1}, e.Features.Len())
+			}
+			if n.Observe(e, number, &in); in.Rescales {
+				n.Rescale(&in)
+			}
+			n.Review()
+		}
+		if len(n.Scaling.SpreadColumns()) != 5 {
+			t.Errorf("columns %v are divided by their deviation, want all 5", n.Scaling.SpreadColumns())
+		}
+		return n.Table
+	}
+	plain, named := encoded(false), encoded(true)
+	for column := range uint32(5) {
+		if got, want := named.Row(column), plain.Row(column); !slices.Equal(got, want) {
+			t.Errorf("column %d: statistics %v, without a name %v", column, got, want)
+		}
+	}
+}

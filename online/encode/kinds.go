@@ -12,7 +12,7 @@ import (
 type kinds struct {
 	n       *Encoder
 	in      *Input
-	fields  []uint16 // of the features, if no column is dense; else nil
+	fields  []uint16 // see Encoder.fields
 	settled bool     // the dense columns are final
 	dense   []uint32 // from the current feature on
 	spread  []uint32 // from the current feature on
@@ -25,9 +25,10 @@ func (n *Encoder) kinds(in *Input) kinds {
 	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled() || n.shares(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
 }
 
-// fields returns the fields of an event's features, or nil if some columns are dense.
+// fields returns the fields of an event's features. It returns nil if some columns are not treated by the kind of their
+// field alone.
 func (n *Encoder) fields(in *Input) []uint16 {
-	if len(n.Scaling.Scaler.Dense) > 0 || n.Scaling.Scaler.Mode != model.StandardizeAuto {
+	if len(n.Scaling.Scaler.Dense) > 0 || len(n.Scaling.SpreadColumns()) > 0 || n.Scaling.Scaler.Mode != model.StandardizeAuto {
 		return nil
 	}
 	return in.Event.Field
