@@ -6,6 +6,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // benchmarkData is a training set like images: 20 % of 784 pixels are present.
@@ -25,9 +26,7 @@ func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
 				e.Features.Value = append(e.Features.Value, v)
 			}
 		}
-		if err := builder.Add(&e); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, builder.Add(&e))
 		y = append(y, float64(2*(i%2)-1))
 	}
 	return builder.Data(event.NewSchema(20, []string{"-1", "1"}, 2)), y

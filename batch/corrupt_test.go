@@ -8,6 +8,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // Masks of neighboring examples, copies and seeds are independent, for any pair of entries. The variance of sums over
@@ -82,10 +83,7 @@ func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 	x, y := drawProblem(t, 3, 400, 6, false)
 	d := denseData(t, x, y)
 	for _, noise := range []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.GroupDropout{Q: 0.1, Rates: ownRates}} {
-		copies, err := d.Corrupted(noise, 1, 7)
-		if err != nil {
-			t.Fatal(err)
-		}
+		copies := must.Get(d.Corrupted(noise, 1, 7))
 		c := Corrupter{Noise: noise, Seed: 7, Grouping: model.NewGrouping(d.Schema)}
 		changed := 0
 		for i := range d.Rows() {

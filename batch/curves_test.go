@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // curvedData returns events of three numbers with curves, two of them in one group. It also returns the same events
@@ -21,10 +22,7 @@ func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, sum
 		s.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric})
 	}
 	s.Fields[1].Group, s.Fields[2].Group = "g", "g"
-	c, err := model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))
 	scaler := model.Scaler{Curves: c}
 	r := rand.New(rand.NewPCG(1, 2))
 	b, flat := Builder{Curves: c}, Builder{}
@@ -38,12 +36,8 @@ func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, sum
 		}
 		b.Fields(e)
 		flat.Fields(e)
-		if err := b.Add(&event.Example{Features: x, Label: e.Label, Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
-		if err := flat.Add(&event.Example{Features: event.Vec{Index: e.Features.Index, Value: sums[1:]}, Label: e.Label, Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&event.Example{Features: x, Label: e.Label, Weight: 1}))
+		must.Do(t, flat.Add(&event.Example{Features: event.Vec{Index: e.Features.Index, Value: sums[1:]}, Label: e.Label, Weight: 1}))
 	}
 	return b.Data(s), flat.Data(s)
 }
@@ -113,10 +107,7 @@ func TestCurvesAreOneFeature(t *testing.T) {
 			}
 		}
 		// V itself: the sum over the rows of k V by addTo, compared with the slow one.
-		joint, err := jointNoise(curved, noise)
-		if err != nil {
-			t.Fatal(err)
-		}
+		joint := must.Get(jointNoise(curved, noise))
 		n := curved.Columns()
 		matrix, want := make([]float64, n*n), 0.0
 		sums := joint.sums()
@@ -202,10 +193,7 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 2, To: 4}}}}}
-	curves, err := model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	curves := must.Get(model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))
 	columns := []uint32{1, 2, 3, curves.Hat(0, 0), curves.Hat(0, 1), curves.Hat(1, 3)}
 	c := Corrupter{Noise: loss.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: model.NewGrouping(s), Curves: curves}
 	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: model.NewGrouping(s)}

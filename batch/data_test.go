@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // randomExamples draws n examples with up to columns features each.
@@ -68,10 +69,7 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 		es := randomExamples(r, 300, 200, value)
 		es[7].Weight = 2.5
 		for _, goroutines := range []int{0, 1, 2, 50} {
-			d, err := gather(es, goroutines)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(gather(es, goroutines))
 			order := r.Perm(300)
 			sub := d.Subset(order)
 			for i := range es {
@@ -126,9 +124,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	es := randomExamples(r, 2000, 40, func(int) float64 { return r.NormFloat64() })
 	var b Builder
 	for i := range es {
-		if err := b.Add(&es[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&es[i]))
 	}
 	d := b.Data(nil)
 	var want []float64
@@ -179,9 +175,7 @@ func TestPackedRowsPassedOver(t *testing.T) {
 				if i%4 == 0 {
 					continue
 				}
-				if err := errors.Join(b.AddPacked(p, i, &of[i]), plain.Add(&of[i])); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, errors.Join(b.AddPacked(p, i, &of[i]), plain.Add(&of[i])))
 			}
 		}
 		got, want := b.Data(nil), plain.Data(nil)

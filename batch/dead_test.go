@@ -11,6 +11,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // The dead value of a column follows from its original readings.
@@ -46,9 +47,7 @@ func TestDeadValues(t *testing.T) {
 			add(6, 2, 0) // in four of five
 		}
 		g.Observe(&e, schema)
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&e))
 	}
 	for _, c := range []struct {
 		column           uint32
@@ -138,9 +137,7 @@ func TestDeathsApply(t *testing.T) {
 		for i := range examples {
 			g.Observe(&examples[i], schema)
 			fit.Observe(&examples[i], schema)
-			if err := b.Add(&examples[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.Add(&examples[i]))
 		}
 		d := b.Data(schema)
 		var scaler *model.Linear
@@ -178,15 +175,11 @@ func TestDeathsApply(t *testing.T) {
 				b.Fields(&examples[i])
 				e := examples[i]
 				e.Field, e.Features = nil, standardized(&e, nil)
-				if err := b.Add(&e); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, b.Add(&e))
 			}
 			d = b.Data(schema)
 		}
-		if d, err = g.Apply(d, scaler, c.v); err != nil {
-			t.Fatal(err)
-		}
+		d = must.Get(g.Apply(d, scaler, c.v))
 		// The mean squared error over all deaths of a few examples, by enumeration and by the objective.
 		w := make([]float64, d.Columns()+1)
 		weight := map[uint32]float64{}
@@ -247,18 +240,12 @@ func TestSelectForSilentDeaths(t *testing.T) {
 		}
 	}
 	d := denseData(t, x, y)
-	same, err := d.Like(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	same := must.Get(d.Like(d))
 	d.SetDead(func(uint32) float64 { return 5 })
 	if left := d.without(func(column uint32) bool { return column == 1 }); len(left.dead) != 2 || left.dead[1] != 5 {
 		t.Errorf("without a column the dead read %v", left.dead)
 	}
-	fit, err := Train(context.Background(), d, DefaultConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	fit := must.Get(Train(context.Background(), d, DefaultConfig()))
 	c := Corrupter{Noise: loss.Dropout{Q: 0.6}, Seed: 7}
 	wrong := 0.0
 	for i, row := range x {
@@ -282,9 +269,7 @@ func TestSelectForSilentDeaths(t *testing.T) {
 	if got, _ := measureDeleted(fit.Model, same, 0.6, true, 7); got < wrong+5 {
 		t.Errorf("where the dead read 0 the error is %v, where they read the mean %v", got, wrong)
 	}
-	if same, err = d.Like(d); err != nil {
-		t.Fatal(err)
-	}
+	same = must.Get(d.Like(d))
 	if got, _ := measureDeleted(fit.Model, same, 0.6, true, 7); math.Abs(got-wrong) > 1e-9 {
 		t.Errorf("on a validation set the error is %v, want %v", got, wrong)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // maskedData returns examples of a few columns with weights, some of them unlabeled, and their targets.
@@ -26,9 +27,7 @@ func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64)
 				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(c)), append(e.Features.Value, r.NormFloat64())
 			}
 		}
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&e))
 	}
 	d := b.Data(event.NewSchema(8, []string{"a", "b"}, 2))
 	return d, d.signs(1)
@@ -50,14 +49,8 @@ func TestExactIsTheSumOverMasks(t *testing.T) {
 			if err != nil || !strings.HasPrefix(told, name+":exact") && name != "quadratic" {
 				t.Fatalf("%s: %q, %v", name, told, err)
 			}
-			o, err := build(d, Subproblem{Y: y}, c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, err := loss.Parse(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(build(d, Subproblem{Y: y}, c))
+			l := must.Get(loss.Parse(name))
 			if clean := l.Facts().Clean; clean != nil {
 				l = clean
 			}
@@ -105,19 +98,13 @@ func TestExactIsSolved(t *testing.T) {
 			t.Fatalf("%s: %v, gap %v", name, err, exact.Gap)
 		}
 		c.Bound = ""
-		normal, err := Train(t.Context(), d, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		normal := must.Get(Train(t.Context(), d, c))
 		c.Bound = ExactBound
 		build, _, err := c.objective(loss.Dropout{Q: 0.6})
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := build(d, Subproblem{Y: d.signs(1)}, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(build(d, Subproblem{Y: d.signs(1)}, c))
 		least, other := o.ValueGrad(exact.Problems[0].W, nil), o.ValueGrad(normal.Problems[0].W, nil)
 		if math.Abs(least-exact.Objective) > 1e-9*least {
 			t.Errorf("%s: it tells %v, at its weights are %v", name, exact.Objective, least)
@@ -174,10 +161,7 @@ func TestExactWithCurves(t *testing.T) {
 	for i, bound := range []string{"", ExactBound} {
 		c := DefaultConfig()
 		c.Loss, c.Noise, c.Bound = "quadratic", "dropout:0.4", bound
-		f, err := Train(t.Context(), d, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(Train(t.Context(), d, c))
 		told[i] = f.Objective
 	}
 	if math.Abs(told[0]-told[1]) > 1e-6*told[0] {

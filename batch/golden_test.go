@@ -9,6 +9,7 @@ import (
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 const goldenData = "testdata"
@@ -26,9 +27,7 @@ func denseData(t testing.TB, x [][]float64, y []float64) *Data {
 	examples, schema := problems.Dense(x, y)
 	var b Builder
 	for i := range examples {
-		if err := b.Add(&examples[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&examples[i]))
 	}
 	return b.Data(schema)
 }
@@ -67,11 +66,7 @@ func expectedOf(t testing.TB, g *problems.Golden, c *problems.Case) *Expected {
 	p.Data = denseData(t, x, g.Y)
 	p.Y = targets(g.Y, p.Data.Rows())
 	p.Penalty = Ridge(p.Data.Columns(), l2, p.Intercept)
-	o, err := NewExpected(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return must.Get(NewExpected(p))
 }
 
 func TestGoldenExpected(t *testing.T) {
@@ -144,10 +139,7 @@ func TestGoldenRefresh(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range []Solver{IRLS, Newton} {
-				r, err := Solve(context.Background(), o, Options{Solver: s, Tol: 1e-13, Start: c.StartWeights})
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(Solve(context.Background(), o, Options{Solver: s, Tol: 1e-13, Start: c.StartWeights}))
 				name := fmt.Sprintf("%s %s %s", g.Problem, c.Params.Loss, s)
 				if math.Abs(r.Objective-c.Objective) > 1e-9*c.Objective {
 					t.Errorf("%s: objective %.12g, want %.12g", name, r.Objective, c.Objective)

@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // goneModel returns a model of the numbers a and b, of the group pair, of c and of the product a^c, and events that it
@@ -42,10 +43,7 @@ func TestWithoutPart(t *testing.T) {
 		dead       []uint16 // fields that die
 		null       []uint16
 	}{{"field", "a", []uint16{1, 4}, []uint16{1}}, {"field", "c", []uint16{3, 4}, []uint16{3}}, {"group", "pair", []uint16{1, 2, 4}, []uint16{1, 2}}} {
-		g, err := WithoutPart(m, events, c.kind, c.name, []float64{0, 0.5})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(WithoutPart(m, events, c.kind, c.name, []float64{0, 0.5}))
 		with, without, perSpan := 0.0, 0.0, 0.0
 		for i := range events {
 			e := &events[i]

@@ -7,6 +7,7 @@ import (
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/kernel"
+	"blankout/internal/must"
 )
 
 func TestManyRowsAreIndexedByShards(t *testing.T) {
@@ -19,10 +20,7 @@ func TestManyRowsAreIndexedByShards(t *testing.T) {
 func TestCachedGramKeepsTheRowsUsedLast(t *testing.T) {
 	x, y := problems.Gaussian(4, 30, 4, false)
 	d := denseData(t, x, y)
-	c, err := NewCachedGram(kernel.Linear{}, d, 3*8*30, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(NewCachedGram(kernel.Linear{}, d, 3*8*30, 1))
 	var held []int // the obvious cache: newest first
 	want := 0
 	r := rand.New(rand.NewPCG(5, 5))

@@ -9,6 +9,7 @@ import (
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -37,10 +38,7 @@ func TestHalvesAreFair(t *testing.T) {
 	}
 	config := online.DefaultConfig()
 	config.Noise, config.Optimizer = "none", "adagrad" // no hats: as many weights as columns
-	l, err := online.New(config, event.NewSchema(18, []string{"no", "yes"}, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(config, event.NewSchema(18, []string{"no", "yes"}, 2)))
 	for range learned {
 		l.Learn(made(), nil)
 	}
@@ -55,12 +53,9 @@ func TestHalvesAreFair(t *testing.T) {
 				e := made()
 				e.Weight = float64(learned) / (size / 2)
 				if i%2 == 0 {
-					err = v.Learned(e, e.Weight)
+					must.Do(t, v.Learned(e, e.Weight))
 				} else {
-					err = v.HeldOut(e)
-				}
-				if err != nil {
-					t.Fatal(err)
+					must.Do(t, v.HeldOut(e))
 				}
 			}
 			c := batch.DefaultValidateConfig()

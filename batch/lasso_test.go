@@ -8,6 +8,7 @@ import (
 	"blankout/batch/internal/problems"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // coordinateLasso is the slow, obvious minimizer: golden-section search for one parameter after the other, until the
@@ -71,22 +72,13 @@ func TestLasso(t *testing.T) {
 		if c.Intercept != "" {
 			full.Intercept = c.Intercept
 		}
-		noise, err := loss.ParseNoise(full.Noise)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noise := must.Get(loss.ParseNoise(full.Noise))
 		build, _, err := full.objective(noise)
 		if err != nil {
 			t.Fatal(err)
 		}
-		problems, err := full.Subproblems(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		smooth, err := build(d, problems[0], full)
-		if err != nil {
-			t.Fatal(err)
-		}
+		problems := must.Get(full.Subproblems(d))
+		smooth := must.Get(build(d, problems[0], full))
 		value := func(w []float64) float64 { // without the code of lasso
 			v := smooth.ValueGrad(w, nil)
 			for _, x := range w[:d.Columns()] {
@@ -101,10 +93,7 @@ func TestLasso(t *testing.T) {
 				t.Errorf("%s %s: the gap %g is below %g at step %d", full.Loss, full.Noise, p.Gap, p.Objective-least, p.Iteration)
 			}
 		}
-		fit, err := Train(t.Context(), d, full)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fit := must.Get(Train(t.Context(), d, full))
 		w := fit.Problems[0].W
 		if !fit.Converged || !(fit.Gap <= 2e-9*least) || math.Abs(fit.Objective-least) > 1e-8*least {
 			t.Errorf("%s %s: objective %.12g, want %.12g, gap %g, converged %t", full.Loss, full.Noise, fit.Objective, least, fit.Gap, fit.Converged)
@@ -144,10 +133,7 @@ func TestLassoLimits(t *testing.T) {
 			t.Errorf("weights %v under a large penalty", f.Problems[0].W)
 		}
 	}
-	small, err := train(func(c *Config) { c.L1, c.Tol = 1e-7, 1e-9 })
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := must.Get(train(func(c *Config) { c.L1, c.Tol = 1e-7, 1e-9 }))
 	none, err := train(func(*Config) {})
 	if err != nil || problems.Relative(small.Problems[0].W, none.Problems[0].W) > 1e-4 {
 		t.Errorf("a vanishing penalty: %v, without %v, %v", small.Problems[0].W, none.Problems[0].W, err)
@@ -180,28 +166,16 @@ func TestLassoGap(t *testing.T) {
 	for _, l1 := range []float64{2, 1000} { // the second one does not move the intercept
 		c := DefaultConfig()
 		c.Noise, c.L2, c.L1, c.Tol = "dropout:0.3", 0, l1, 1e-10
-		fit, err := Train(t.Context(), d, c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fit := must.Get(Train(t.Context(), d, c))
 		build, _, err := c.objective(loss.Dropout{Q: 0.3})
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := c.Subproblems(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		smooth, err := build(d, b[0], c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := must.Get(c.Subproblems(d))
+		smooth := must.Get(build(d, b[0], c))
 		for _, step := range []float64{1e-6, 0.01, 0.5, 3} {
 			for j := range smooth.Dim() {
-				o, err := newLasso(smooth, d, b[0], c, loss.Dropout{Q: 0.3})
-				if err != nil {
-					t.Fatal(err)
-				}
+				o := must.Get(newLasso(smooth, d, b[0], c, loss.Dropout{Q: 0.3}))
 				w, grad := slices.Clone(fit.Problems[0].W), make([]float64, o.Dim())
 				w[j] += step
 				value := o.ValueGrad(w, grad)

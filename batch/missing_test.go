@@ -11,6 +11,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // lackingEvents returns events of two classes with eight numbers, a boolean and one of three strings, some of them null
@@ -58,9 +59,7 @@ func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode mo
 	for i := range events {
 		p.Add(&events[i])
 		fit.Observe(&events[i], s)
-		if err := b.Add(&events[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&events[i]))
 	}
 	d, scaler, err := fit.Fit(b.Data(s), mode)
 	if err != nil {
@@ -68,10 +67,7 @@ func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode mo
 	}
 	c := DefaultConfig()
 	c.Noise = noise
-	f, err := Train(context.Background(), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Train(context.Background(), d, c))
 	m := f.Model.WithScaler(scaler)
 	m = m.WithCovariance(p.Covariance(m, d, 256))
 	m.Missing = p.Missing(m, d, rule)
@@ -174,9 +170,7 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 	var b Builder
 	var p Presence
 	p.Add(&e)
-	if err := b.Add(&e); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Add(&e))
 	m := model.NewLinear(s, "logistic", "none", [][]float64{{0, 1}}, []float64{0})
 	for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingRescale} {
 		if got := p.Missing(m, b.Data(s), rule); got != nil {
@@ -243,17 +237,13 @@ func TestObserved(t *testing.T) {
 			}
 		}
 	}
-	noise, err := p.Observed(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noise := must.Get(p.Observed(s))
 	for name, want := range lost {
 		if got := noise.(loss.GroupDropout).Rate(name); math.Abs(got-want) > 1e-4 || want < 0.2 || (name == "d") != (want > 0.5) {
 			t.Errorf("the rate of %s is %v, and it is missing from %v", name, got, want)
 		}
 	}
-	_, err = p.Observed(event.NewSchema(8, []string{"no", "yes"}, 2))
-	if err == nil {
+	if _, err := p.Observed(event.NewSchema(8, []string{"no", "yes"}, 2)); err == nil {
 		t.Error("rates of examples without fields")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 
 	"gonum.org/v1/gonum/mat"
 )
@@ -91,9 +92,7 @@ func TestConjugateGradientsRemember(t *testing.T) {
 		for i := range n {
 			diag[i], grad[i] = 1, r.NormFloat64()
 		}
-		if err := c.solve(context.Background(), system{a}, grad, diag, p, 1e-5, func([]float64) bool { products++; return false }); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.solve(context.Background(), system{a}, grad, diag, p, 1e-5, func([]float64) bool { products++; return false }))
 		system{a}.HessVec(p, hp)
 		for i := range hp {
 			if math.Abs(hp[i]+grad[i]) > 1e-3 {
@@ -121,14 +120,8 @@ func TestProbitIsSolvedWithACertificate(t *testing.T) {
 		p := Problem{Data: d, Y: y, Kappa: 1, Loss: loss.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}
 		var objective []float64
 		for _, solver := range []Solver{Newton, LBFGS} {
-			o, err := NewExpected(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := Solve(context.Background(), o, Options{Solver: solver, Tol: 1e-10})
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(NewExpected(p))
+			r := must.Get(Solve(context.Background(), o, Options{Solver: solver, Tol: 1e-10}))
 			if !r.Converged || !(r.Gap <= 1e-10*r.Objective) {
 				t.Errorf("%s %v: %+v", solver, noise, r)
 			}
@@ -151,11 +144,7 @@ func TestSettles(t *testing.T) {
 		solve := func(opt Options) *Result {
 			t.Helper()
 			opt.Solver = solver
-			r, err := Solve(t.Context(), o, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
+			return must.Get(Solve(t.Context(), o, opt))
 		}
 		exact := solve(Options{Tol: 1e-15})
 		if !exact.Converged || !math.IsInf(exact.Gap, 1) {

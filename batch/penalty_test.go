@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // The closed form equals the sampled penalty within its error if scores are sums of many terms. The quadratic penalty
@@ -18,9 +19,7 @@ func TestPenalties(t *testing.T) {
 	schema, all := problems.Events(t, "testdata/adult.svm.gz")
 	var b batch.Builder
 	for i := range all[:200] {
-		if err := b.Add(&all[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&all[i]))
 	}
 	classes := b.Data(schema).SortClasses()
 	numberSchema := schema.Clone()
@@ -29,9 +28,7 @@ func TestPenalties(t *testing.T) {
 	for i := range all[:200] {
 		e := all[i]
 		e.Label, e.Target = 0, float64(2*e.Label-1)
-		if err := n.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.Add(&e))
 	}
 	numbers := n.Data(numberSchema)
 	for _, c := range []struct {
@@ -48,18 +45,9 @@ func TestPenalties(t *testing.T) {
 		if config.Loss, config.L2 = c.loss, c.l2; loss.IsRegression(c.loss) {
 			d = numbers
 		}
-		fit, err := batch.Train(t.Context(), d, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		noise, err := loss.ParseNoise(c.noise)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := fit.Penalties(d, noise, 400, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fit := must.Get(batch.Train(t.Context(), d, config))
+		noise := must.Get(loss.ParseNoise(c.noise))
+		p := must.Get(fit.Penalties(d, noise, 400, 1))
 		t.Logf("%s %s: %+v", c.loss, c.noise, *p)
 		if math.Abs(p.Sampled-p.Exact) > 4*p.SampledError+0.05*p.Exact {
 			t.Errorf("%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
@@ -77,17 +65,12 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 	schema.Target = loss.Count
 	var b batch.Builder
 	for i := range 60 {
-		if err := b.Add(&event.Example{Target: float64(i % 7), Weight: 1 + float64(i%2), Features: event.Vec{Index: []uint32{3}, Value: []float64{float64(i%7) / 2}}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&event.Example{Target: float64(i % 7), Weight: 1 + float64(i%2), Features: event.Vec{Index: []uint32{3}, Value: []float64{float64(i%7) / 2}}}))
 	}
 	d := b.Data(schema).SortClasses()
 	config := batch.DefaultConfig()
 	config.Loss, config.L2 = "poisson", 0.1
-	fit, err := batch.Train(t.Context(), d, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fit := must.Get(batch.Train(t.Context(), d, config))
 	w, bias := fit.Problems[0].W[0], fit.Problems[0].W[1]
 	if math.Abs(w) < 0.01 {
 		t.Fatalf("a weight of %v: nothing to see", w)
@@ -116,10 +99,7 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 			func(x, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*x*x*q/(1-q)/2) },
 			func(x, f float64) float64 { return q*math.Exp(bias) + (1-q)*math.Exp(bias+w*x/(1-q)) - math.Exp(f) }},
 	} {
-		p, err := fit.Penalties(d, c.noise, 4000, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(fit.Penalties(d, c.noise, 4000, 1))
 		t.Logf("%v: %+v", c.noise, *p)
 		for _, x := range []struct {
 			what           string

@@ -7,6 +7,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // The exact solution has a presence column for a number that many examples omit, and none for one that is null or
@@ -38,9 +39,7 @@ func TestStandardizerPresence(t *testing.T) {
 				put(4, r.NormFloat64())
 			}
 			fit.Observe(&e, schema)
-			if err := b.Add(&e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.Add(&e))
 		}
 		d, m, err := fit.Fit(b.Data(schema), mode)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // drawProblem draws a training set of two overlapping classes. Uncentered features have a mean far from zero, so that w
@@ -66,11 +67,7 @@ func newExpected(t testing.TB, d *Data, y []float64, l loss.Loss, n loss.Noise, 
 }
 
 func solve(t testing.TB, o Objective, opt Options) *Result {
-	r, err := Solve(context.Background(), o, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(Solve(context.Background(), o, opt))
 }
 
 // slowValue is J as written in docs/mathematics.md, row by row.
@@ -378,10 +375,7 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 			}
 			want := newExpected(t, data, y, l, n, 1, FreeIntercept).ValueGrad(w, nil)
 			far := func(copies int) float64 {
-				c, err := data.Corrupted(n, copies, 3)
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(data.Corrupted(n, copies, 3))
 				yc := make([]float64, c.Rows())
 				for i := range yc {
 					yc[i] = y[i/copies]
@@ -438,15 +432,11 @@ func TestImportanceWeights(t *testing.T) {
 	var y2, yw []float64
 	for i := range x {
 		e := event.Example{Weight: float64(i % 3), Features: event.Vec{Index: []uint32{0, 1, 2, 3}, Value: x[i]}}
-		if err := weighted.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, weighted.Add(&e))
 		yw = append(yw, y[i])
 		for range i % 3 {
 			e.Weight = 1
-			if err := two.Add(&e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, two.Add(&e))
 			y2 = append(y2, y[i])
 		}
 	}
@@ -530,10 +520,7 @@ func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
 				for _, solver := range []Solver{"", IRLS, LBFGS} {
 					c := DefaultConfig()
 					c.Noise, c.Copies, c.Solver, c.Threads = noise.String(), copies, solver, threads
-					f, err := Train(t.Context(), data, c)
-					if err != nil {
-						t.Fatal(err)
-					}
+					f := must.Get(Train(t.Context(), data, c))
 					trained = append(trained, append(f.Problems[0].W, f.Objective, f.Gap))
 				}
 			}
@@ -679,10 +666,7 @@ func TestNoLossIsTheMinimum(t *testing.T) {
 	x, y := [][]float64{{1, 0}, {-1, 0}, {2, 1}, {0, -3}}, []float64{1, -1, 1, -1}
 	data := denseData(t, x, y)
 	for _, it := range everyIntercept {
-		o, err := NewExpected(Problem{Data: data, Y: y, Loss: loss.HingeGaussian{Ell: 1}, Kappa: 1, Intercept: it, Penalty: Ridge(2, 0, it)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(NewExpected(Problem{Data: data, Y: y, Loss: loss.HingeGaussian{Ell: 1}, Kappa: 1, Intercept: it, Penalty: Ridge(2, 0, it)}))
 		if got := solve(t, o, Options{Tol: 1e-6}); got.Objective != 0 || got.Gap != 0 || !got.Converged {
 			t.Errorf("%v: objective %v, gap %v, converged %v", it, got.Objective, got.Gap, got.Converged)
 		}

@@ -10,6 +10,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // numberEvents returns events with five correlated fields, which determine the targets.
@@ -58,9 +59,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 					e.Target = events[i].Target
 					p.Add(e)
 					fit.Observe(e, s)
-					if err := b.Add(e); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, b.Add(e))
 				}
 				d, scaler, err := fit.Fit(b.Data(s), model.StandardizeAll)
 				if err != nil {
@@ -68,10 +67,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				}
 				c := DefaultConfig()
 				c.Loss, c.L2 = lossName, 1
-				f, err := Train(t.Context(), d, c)
-				if err != nil {
-					t.Fatal(err)
-				}
+				f := must.Get(Train(t.Context(), d, c))
 				m := f.Model.WithScaler(scaler)
 				m = m.WithCovariance(p.Covariance(m, d, 256))
 				m.Missing = p.Missing(m, d, rule)

@@ -16,6 +16,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // slowSilent is the expectation of a loss under silent noise as in docs/mathematics.md. Features of a row die alone or,
@@ -57,9 +58,7 @@ func silentData(t testing.TB, x [][]float64, y, dead []float64) *Data {
 	}
 	var b Builder
 	for i := range examples {
-		if err := b.Add(&examples[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&examples[i]))
 	}
 	d := b.Data(schema)
 	if dead != nil {
@@ -314,10 +313,7 @@ func TestSilentOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(36, 1))
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
 		find := func(d *Data, y []float64, threads int) []float64 {
-			o, err := NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: n, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept), Threads: threads})
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: n, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept), Threads: threads}))
 			return solve(t, o, Options{Tol: 1e-12}).W
 		}
 		want := find(d, y, 1)
@@ -361,10 +357,7 @@ func TestSilentCopies(t *testing.T) {
 	w := []float64{0.5, -0.3, 0.2, 0.4, -0.1, 0.2}
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
 		const copies = 4000
-		c, err := d.Corrupted(n, copies, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(d.Corrupted(n, copies, 3))
 		yc := make([]float64, c.Rows())
 		for i := range yc {
 			yc[i] = y[i/copies]
@@ -408,10 +401,7 @@ func TestSilentRobust(t *testing.T) {
 	d := silentData(t, x, y, deadValues)
 	c := DefaultConfig()
 	c.Loss, c.Noise = "t-logistic:1.5", "silent:0.5"
-	fit, err := Train(context.Background(), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fit := must.Get(Train(context.Background(), d, c))
 	xi, err := fit.Influences(d, c)
 	if err != nil || len(xi[0]) != d.Rows() {
 		t.Fatalf("%d influences, %v", len(xi[0]), err)
@@ -421,14 +411,8 @@ func TestSilentRobust(t *testing.T) {
 			t.Errorf("the influence of example %d is %v", i, v)
 		}
 	}
-	l, err := loss.NewTLogistic(1.5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := NewTLogistic(c.Problem(d, Subproblem{Y: y}, l, loss.Silent{D: 0.5}), StudentPrior, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(loss.NewTLogistic(1.5))
+	o := must.Get(NewTLogistic(c.Problem(d, Subproblem{Y: y}, l, loss.Silent{D: 0.5}), StudentPrior, 2))
 	grad := make([]float64, o.Dim())
 	o.ValueGrad(fit.Problems[0].W, grad)
 	if norm2(grad) > 1e-3 {
@@ -474,13 +458,8 @@ func TestGoldenSilent(t *testing.T) {
 			Intercept, Objective float64
 		}
 	}
-	text, err := os.ReadFile("testdata/silent.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &golden); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/silent.json"))
+	must.Do(t, json.Unmarshal(text, &golden))
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
 	for j, group := range golden.Groups {
 		schema.AddField(event.Field{Name: fmt.Sprint(j), Kind: event.Numeric, Group: fmt.Sprint("group ", group)})
@@ -494,9 +473,7 @@ func TestGoldenSilent(t *testing.T) {
 				e.Field = append(e.Field, uint16(j+1))
 			}
 		}
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&e))
 	}
 	d := b.Data(schema)
 	for _, c := range golden.Cases {
@@ -509,10 +486,7 @@ func TestGoldenSilent(t *testing.T) {
 				}
 			}
 		}
-		l, err := loss.Parse(c.Loss)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(loss.Parse(c.Loss))
 		d.SetDead(func(column uint32) float64 {
 			if !c.Dead {
 				return 0

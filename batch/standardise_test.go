@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // Fit treats each kind of column by the definition, and the returned model treats a raw example in the same way.
@@ -52,9 +53,7 @@ func TestStandardizerFit(t *testing.T) {
 		}
 		raw = append(raw, e)
 		fit.Observe(&e, schema)
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&e))
 	}
 	d := b.Data(schema)
 	moments := func(x []float64, n float64) (mean, sd float64) {
@@ -150,18 +149,13 @@ func TestStandardizerTransforms(t *testing.T) {
 				var b Builder
 				for i := range trained {
 					fit.Observe(&trained[i], s)
-					if err := b.Add(&trained[i]); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, b.Add(&trained[i]))
 				}
 				d, scaler, err := fit.Fit(b.Data(s), model.StandardizeAuto)
 				if err != nil {
 					t.Fatal(err)
 				}
-				f, err := Train(t.Context(), d, DefaultConfig())
-				if err != nil {
-					t.Fatal(err)
-				}
+				f := must.Get(Train(t.Context(), d, DefaultConfig()))
 				m := f.Model.WithScaler(scaler)
 				for i, e := range trained[:100] {
 					want, got := d.Vec(i, event.Vec{}), m.Standardized(&e, event.Vec{})

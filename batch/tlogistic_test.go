@@ -9,29 +9,20 @@ import (
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 func tLogistic(t *testing.T, tt float64, p Problem, prior Prior, lam float64) *TLogistic {
 	t.Helper()
-	loss, err := loss.NewTLogistic(tt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loss := must.Get(loss.NewTLogistic(tt))
 	p.Loss = loss
-	o, err := NewTLogistic(p, prior, lam)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return must.Get(NewTLogistic(p, prior, lam))
 }
 
 func TestGoldenTLogistic(t *testing.T) {
 	problems.Cases(t, goldenData, "t-logistic", 9, func(t *testing.T, g *problems.Golden, c *problems.Case) {
 		o := tLogistic(t, c.Params.T, Problem{Data: denseData(t, g.X, g.Y), Y: g.Y, Kappa: 1, Intercept: FreeIntercept}, StudentPrior, c.Params.Lam)
-		r, err := Solve(context.Background(), o, Options{Tol: 1e-7})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(Solve(context.Background(), o, Options{Tol: 1e-7}))
 		if math.Abs(r.Objective-c.Objective) > 1e-8*c.Objective || !r.Converged {
 			t.Errorf("J %.12g, want %.12g, %d iterations, converged %v", r.Objective, c.Objective, r.Iterations, r.Converged)
 		}
@@ -75,10 +66,7 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 			for step := range 15 {
 				o.majorise(w)
 				at := o.theta.ValueGrad(w, nil)
-				s, err := Solve(context.Background(), o.theta, Options{Tol: 1e-8, Start: w})
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := must.Get(Solve(context.Background(), o.theta, Options{Tol: 1e-8, Start: w}))
 				value := o.ValueGrad(s.W, nil)
 				// J gains at least as much as the majorizer.
 				if last-value < (at-s.Objective)*(1-1e-9)-1e-9 {
@@ -107,10 +95,7 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 	}
 	o := tLogistic(t, 1.9, Problem{Data: denseData(t, x, y), Y: y, Kappa: 1, Intercept: FreeIntercept}, StudentPrior, 0.1)
 	opt := Options{Tol: 1e-6, Starts: 3, Seed: 5}
-	res, err := Solve(context.Background(), o, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(Solve(context.Background(), o, opt))
 	again, err := Solve(context.Background(), o, opt)
 	if err != nil || !slices.Equal(again.W, res.W) {
 		t.Errorf("a second run differs (%v)", err)
@@ -143,10 +128,7 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 func TestTLogisticBadInput(t *testing.T) {
 	x, y := problems.Gaussian(33, 20, 3, false)
 	d := denseData(t, x, y)
-	l, err := loss.NewTLogistic(1.5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(loss.NewTLogistic(1.5))
 	p := Problem{Data: d, Y: y, Loss: l, Kappa: 1, Intercept: FreeIntercept}
 	for _, lam := range []float64{0, -1, math.NaN(), math.Inf(1)} {
 		if _, err := NewTLogistic(p, StudentPrior, lam); err == nil {

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // classData draws n examples of k classes in a plane of 6 features.
@@ -35,9 +36,7 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 			e.Features.Index = append(e.Features.Index, uint32(10*d))
 			e.Features.Value = append(e.Features.Value, x)
 		}
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&e))
 	}
 	return b.Data(s).SortClasses()
 }
@@ -61,10 +60,7 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Noise, c.Loss = "dropout:0.3", "hinge"
-	f, err := Train(context.Background(), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Train(context.Background(), d, c))
 	sum, gap := 0.0, 0.0
 	for k := range 3 {
 		y := make([]float64, d.Rows())
@@ -85,10 +81,7 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 		t.Errorf("training error %v", e)
 	}
 	c.Threads = 4
-	again, err := Train(context.Background(), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(Train(context.Background(), d, c))
 	if again.Objective != f.Objective || again.Gap != f.Gap {
 		t.Errorf("four threads: objective %v, one: %v", again.Objective, f.Objective)
 	}
@@ -98,10 +91,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	d := classData(t, 400, 4, "a", "b", "c", "d")
 	c := DefaultConfig()
 	c.Multiclass = "ovo"
-	f, err := Train(context.Background(), d, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(Train(context.Background(), d, c))
 	if f.Model.Outputs != 6 {
 		t.Fatalf("%d outputs for four classes", f.Model.Outputs)
 	}
@@ -121,15 +111,9 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	if far := math.Abs(r.Objective - f.Problems[4].Objective); far > 1e-5*r.Objective {
 		t.Errorf("classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
 	}
-	each, err := f.Model.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	each := must.Get(f.Model.EachBlock())
 	blocks := slices.Collect(each)
-	m, err := model.ReadLinear(blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(model.ReadLinear(blocks))
 	e := trainError(d, m)
 	if e > 0.15 {
 		t.Errorf("training error %v", e)
@@ -191,14 +175,8 @@ func TestTrainNamesOfLosses(t *testing.T) {
 		whole.Loss = c.whole
 		c.apart(&apart)
 		d := numbered(t, d, c.whole)
-		a, err := Train(context.Background(), d, whole)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := Train(context.Background(), d, apart)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(Train(context.Background(), d, whole))
+		b := must.Get(Train(context.Background(), d, apart))
 		if a.Model.Loss != c.whole || a.Objective != b.Objective {
 			t.Errorf("%s: %s with objective %v, want %v", c.whole, a.Model.Loss, a.Objective, b.Objective)
 		}
@@ -218,9 +196,7 @@ func TestTrainNeverGivesNaN(t *testing.T) {
 					x *= r.NormFloat64() + float64(i%2)
 				}
 				e := event.Example{Weight: 1, Label: i % 2, Features: event.Vec{Index: []uint32{0, 1, 2}, Value: []float64{x, x, 1}}}
-				if err := b.Add(&e); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, b.Add(&e))
 			}
 			classes := b.Data(event.NewSchema(4, []string{"-1", "1"}, 2))
 			for _, loss := range []string{"hinge", "logistic", "quadratic", "linear"} {
@@ -285,10 +261,7 @@ func TestTrainBoundsThatChangeNothing(t *testing.T) {
 		named := plain
 		named.Bound = c[1]
 		d := numbered(t, d, c[0])
-		a, err := Train(context.Background(), d, plain)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(Train(context.Background(), d, plain))
 		b, err := Train(context.Background(), d, named)
 		if err != nil {
 			t.Errorf("%s with bound %s: %v", c[0], c[1], err)

@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // trainedOn solves a regression on 200 events with targets transformed by f, and returns the predictions.
@@ -28,9 +29,7 @@ func trainedOn(t *testing.T, c Config, counts bool, f func(float64) float64) (pr
 		if counts {
 			y = math.Exp(y / 2)
 		}
-		if err := b.Add(&event.Example{Features: x, Label: 0, Target: f(y), Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&event.Example{Features: x, Label: 0, Target: f(y), Weight: 1}))
 		rows = append(rows, x)
 	}
 	fit, err := Train(t.Context(), b.Data(schema), c)

@@ -13,6 +13,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -22,10 +23,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 	config := online.DefaultConfig()
 	config.Noise = "dropout:0.3"
 	change(&config)
-	learner, err := online.New(config, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	learner := must.Get(online.New(config, schema))
 	for i := range all {
 		if i%10 > 0 {
 			learner.Learn(&all[i], nil)
@@ -70,15 +68,10 @@ func TestValidateIsTrain(t *testing.T) {
 			for i := range tt.all {
 				if e := tt.all[i]; i%10 > 0 {
 					e.Features = live.Standardized(&e, event.Vec{})
-					if err := b.Add(&e); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, b.Add(&e))
 				}
 			}
-			fit, err := batch.Train(context.Background(), b.Data(tt.schema), train)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fit := must.Get(batch.Train(context.Background(), b.Data(tt.schema), train))
 			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
 				t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
 			}
@@ -282,9 +275,7 @@ func TestFailureOfCross(t *testing.T) {
 		}
 		e.Features = event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{a, b, a * b}}
 		all = append(all, e)
-		if err := v.Learned(&e, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, v.Learned(&e, 1))
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Prior = "logistic", "none", "l2"
@@ -342,14 +333,10 @@ func TestValidateMissing(t *testing.T) {
 		for i := range all {
 			e := without(r, &all[i], 0.4)
 			if i%3 > 0 {
-				if err := v.Learned(e, 1); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, v.Learned(e, 1))
 				continue
 			}
-			if err := v.HeldOut(e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, v.HeldOut(e))
 			held++
 			f := live.Score(e, make([]float64, 1))[0]
 			if y := float64(2*e.Label - 1); y*f <= 0 {
@@ -407,10 +394,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 	for _, value := range []string{"zero", "mean"} {
 		config := online.DefaultConfig()
 		config.Noise, config.SilentValue = "silent:0.5", value
-		learner, err := online.New(config, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		learner := must.Get(online.New(config, schema))
 		for i := range all {
 			learner.Learn(&all[i], nil)
 		}
@@ -420,14 +404,10 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 		train.Loss, train.Noise, train.Tol = live.Loss, live.Noise, 1e-10
 		var b batch.Builder
 		for i := range all {
-			if err := v.Learned(&all[i], 1); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, v.Learned(&all[i], 1))
 			e := all[i]
 			e.Features, e.Field = live.Standardized(&all[i], event.Vec{}), nil
-			if err := b.Add(&e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.Add(&e))
 		}
 		foreign := all[0].Features.Index[0]
 		for _, less := range []bool{false, true} {
@@ -443,17 +423,12 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 					if e.Features.Index[0] == foreign {
 						e.Features = event.Vec{Index: e.Features.Index[1:], Value: e.Features.Value[1:]}
 					}
-					if err := b.Add(&e); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, b.Add(&e))
 				}
 				d = b.Data(schema)
 			}
 			d.SetDead(live.DeadStandardized)
-			fit, err := batch.Train(context.Background(), d, train)
-			if err != nil {
-				t.Fatal(err)
-			}
+			fit := must.Get(batch.Train(context.Background(), d, train))
 			r, _, err := v.Validate(context.Background(), c)
 			if err != nil {
 				t.Fatal(err)

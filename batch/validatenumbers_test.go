@@ -12,6 +12,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -51,10 +52,7 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 	change(&config)
 	var schema *event.Schema
 	schema, all = numbers(loss.LabelsOf(lossName), 3000)
-	learner, err := online.New(config, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	learner = must.Get(online.New(config, schema))
 	for i := range all {
 		if i%10 > 0 {
 			learner.Learn(&all[i], nil)
@@ -153,17 +151,12 @@ func TestValidateNumbersIsTrain(t *testing.T) {
 		if e := all[i]; i%10 > 0 {
 			e.Features = live.Standardized(&e, event.Vec{})
 			e.Target = (e.Target - u.Center) / u.Scale
-			if err := b.Add(&e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.Add(&e))
 		}
 	}
 	train := batch.DefaultConfig()
 	train.Loss, train.Noise, train.Cost, train.Tol = "linear", live.Noise, 0.01, 1e-10
-	fit, err := batch.Train(t.Context(), b.Data(live.Schema), train)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fit := must.Get(batch.Train(t.Context(), b.Data(live.Schema), train))
 	if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
 		t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
 	}
@@ -185,9 +178,7 @@ func TestValidateNumbersClips(t *testing.T) {
 	v := batch.NewEvidence(s.Model())
 	for i := range all {
 		if i%10 > 0 {
-			if err := v.Learned(&all[i], all[i].Weight); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, v.Learned(&all[i], all[i].Weight))
 		}
 	}
 	c := batch.DefaultValidateConfig()
@@ -208,18 +199,13 @@ func TestValidateNumbersOutside(t *testing.T) {
 	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C, c.Optimizer = "none", 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
 	v := batch.NewEvidence(live)
-	l, err := loss.Parse("linear")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(loss.Parse("linear"))
 	want := 0.0
 	for i := range all {
 		e := &all[i]
 		e.Features.Index, e.Features.Value, e.Field = e.Features.Index[:5], e.Features.Value[:5], e.Field[:5]
 		e.Missing = []uint16{6}
-		if err := v.Learned(e, e.Weight); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, v.Learned(e, e.Weight))
 		f := live.ScoreVec(live.Standardized(e, event.Vec{}), make([]float64, 1))[0]
 		value, _, _ := l.At((e.Target-u.Center)/u.Scale, (f-u.Center)/u.Scale, 0)
 		want += loss.Cost(l, 0.01) * e.Weight * value

@@ -8,6 +8,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // A few outliers of any size hardly change the statistics of a column: those beyond four deviations count as four. Long
@@ -33,9 +34,7 @@ func TestWildReadings(t *testing.T) {
 				e.Field = []uint16{field}
 			}
 			fit.Observe(&e, schema)
-			if err := b.Add(&e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.Add(&e))
 		}
 		_, m, err := fit.Fit(b.Data(schema), mode)
 		if err != nil {
@@ -112,9 +111,7 @@ func TestWildest(t *testing.T) {
 				x[2] = 1e5
 				x[3] = wild
 			}
-			if err := b.Add(&event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 5, 9}, Value: x}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.Add(&event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 5, 9}, Value: x}}))
 		}
 		return b.Data(event.NewSchema(4, []string{"a", "b"}, 2))
 	}

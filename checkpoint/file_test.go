@@ -22,6 +22,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -29,9 +30,7 @@ var update = flag.Bool("update", false, "rewrite testdata")
 func encode(t testing.TB, kind Kind, blocks ...event.Block) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Write(&b, kind, slices.Values(blocks)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Write(&b, kind, slices.Values(blocks)))
 	return b.Bytes()
 }
 
@@ -64,14 +63,9 @@ func TestGoldenFile(t *testing.T) {
 	path := filepath.Join("testdata", "version1.blankout")
 	got := encode(t, Linear, sample...)
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))
 	if !bytes.Equal(got, want) {
 		t.Errorf("the encoding has changed:\n%q\n%q", got, want)
 	}
@@ -110,9 +104,7 @@ func TestWriteStreams(t *testing.T) {
 			}
 		}
 	}
-	if err := Write(&written, Linear, iter.Seq[event.Block](blocks)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Write(&written, Linear, iter.Seq[event.Block](blocks)))
 }
 
 // decode reads a file from memory, as one that is read block by block, and as one that is only
@@ -143,9 +135,7 @@ func TestReadLarge(t *testing.T) {
 		blocks = append(blocks, b)
 	}
 	path := filepath.Join(t.TempDir(), "large.blankout")
-	if err := WriteFile(path, Linear, slices.Values(blocks)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteFile(path, Linear, slices.Values(blocks)))
 	f, err := ReadFile(path)
 	if err != nil || len(f.Blocks) != len(blocks) {
 		t.Fatal(f, err)
@@ -155,10 +145,7 @@ func TestReadLarge(t *testing.T) {
 			t.Errorf("block %d of %d bytes differs", i, len(blocks[i].Data))
 		}
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))
 	if _, err := decode(t, data); err != nil {
 		t.Error(err)
 	}
@@ -254,16 +241,12 @@ func TestNewerAndForeign(t *testing.T) {
 
 func TestReadFileNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.blankout")
-	if err := WriteFile(path, Linear, slices.Values(sample)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteFile(path, Linear, slices.Values(sample)))
 	f, err := ReadFile(path)
 	if err != nil || f.Name != "m.blankout" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	if err := os.Truncate(path, 40); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(path, 40))
 	if _, err := ReadFile(path); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v", err)
 	}
@@ -327,18 +310,12 @@ func TestWriteFileTarget(t *testing.T) {
 	dir := t.TempDir()
 	blocks := slices.Values([]event.Block{{Name: "a", Data: []byte("x")}})
 	link, model := filepath.Join(dir, "link"), filepath.Join(dir, "model")
-	if err := WriteFile(model, Linear, blocks); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, WriteFile(model, Linear, blocks))
 	if err := os.Symlink("model", link); err != nil {
 		t.Skip(err)
 	}
-	if err := os.Truncate(model, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := WriteFile(link, Linear, blocks); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(model, 0))
+	must.Do(t, WriteFile(link, Linear, blocks))
 	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		t.Errorf("the link: %v %v", info, err)
 	}
@@ -350,14 +327,9 @@ func TestWriteFileTarget(t *testing.T) {
 		t.Skip(err)
 	}
 	defer socket.Close()
-	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
 	for _, name := range []string{"s", "dangling", "."} {
-		before, err := os.Lstat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(os.Lstat(filepath.Join(dir, name)))
 		if err := WriteFile(filepath.Join(dir, name), Linear, blocks); err == nil || !strings.Contains(err.Error(), "writing") {
 			t.Errorf("%s: %v", name, err)
 		}

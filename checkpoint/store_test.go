@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // content is the n-th state in these tests.
@@ -42,18 +43,13 @@ func loaded(t *testing.T, s *Store) (n int, refused []Refusal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Sscan(string(f.Blocks[0].Data), &n); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(string(f.Blocks[0].Data), &n))
 	return n, refused
 }
 
 func openStore(t *testing.T, dir string, keep int) *Store {
 	t.Helper()
-	s, err := Open(dir, keep)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(dir, keep))
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -65,9 +61,7 @@ func TestStoreKeepsTheNewest(t *testing.T) {
 		t.Fatalf("an empty directory gives %d", n)
 	}
 	for n := range 12 {
-		if err := save(s, n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, save(s, n))
 		if got, _ := loaded(t, s); got != n {
 			t.Fatalf("loaded %d after saving %d", got, n)
 		}
@@ -96,14 +90,10 @@ func TestLockFollowsNoLink(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "other")
 	for _, text := range []string{"", "what somebody else has written"} {
 		if text != "" {
-			if err := os.WriteFile(elsewhere, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(elsewhere, []byte(text), 0o600))
 		}
 		dir := t.TempDir()
-		if err := os.Symlink(elsewhere, filepath.Join(dir, "lock")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(elsewhere, filepath.Join(dir, "lock")))
 		if s, err := Open(dir, 1); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "lock")+" is not a regular file") {
 			t.Errorf("%v", err)
 			if s != nil {
@@ -121,12 +111,8 @@ func TestLockFollowsNoLink(t *testing.T) {
 	// One that takes the place of the lock under a running learner is another file.
 	dir := t.TempDir()
 	s := openStore(t, dir, 1)
-	if err := os.Rename(filepath.Join(dir, "lock"), elsewhere); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(elsewhere, filepath.Join(dir, "lock")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(filepath.Join(dir, "lock"), elsewhere))
+	must.Do(t, os.Symlink(elsewhere, filepath.Join(dir, "lock")))
 	if err := save(s, 1); !errors.Is(err, ErrLost) {
 		t.Errorf("a link in place of the lock: %v", err)
 	}
@@ -136,9 +122,7 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, 5)
 	for n := range 4 {
-		if err := save(s, n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, save(s, n))
 	}
 	damage(t, filepath.Join(dir, fileName(3)), func(b []byte) []byte { return b[:len(b)-1] })
 	damage(t, filepath.Join(dir, fileName(2)), func(b []byte) []byte { b[70] ^= 1; return b })
@@ -147,9 +131,7 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 		t.Errorf("loaded %d, refused %v", n, refused)
 	}
 	// The next save comes after the damaged ones, not in their place.
-	if err := save(s, 4); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, save(s, 4))
 	if n, refused := loaded(t, s); n != 4 || refused != nil {
 		t.Errorf("loaded %d, refused %v", n, refused)
 	}
@@ -168,9 +150,7 @@ func TestStoreWithNothingSound(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir, 2)
 	for n := range 2 {
-		if err := save(s, n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, save(s, n))
 		damage(t, filepath.Join(dir, fileName(uint64(n))), func(b []byte) []byte { return nil })
 	}
 	_, refused, err := s.Load()
@@ -187,14 +167,9 @@ func TestSetAside(t *testing.T) {
 	}
 	for round := range 3 {
 		for n := range 3 {
-			if err := save(s, n); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, save(s, n))
 		}
-		aside, err := s.SetAside()
-		if err != nil {
-			t.Fatal(err)
-		}
+		aside := must.Get(s.SetAside())
 		if n, _ := loaded(t, s); n != -1 {
 			t.Errorf("round %d: loaded %d from a directory that was set aside", round, n)
 		}
@@ -221,9 +196,7 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 	dir := t.TempDir()
 	other := filepath.Join(dir, "notes.tmp")
 	for _, name := range []string{filepath.Join(dir, fileName(7)+temporarySuffix), other} {
-		if err := os.WriteFile(name, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, nil, 0o644))
 	}
 	openStore(t, dir, 1)
 	names, err := osFS{}.ReadDir(dir)
@@ -237,13 +210,8 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 
 func damage(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, change(data), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))
+	must.Do(t, os.WriteFile(path, change(data), 0o644))
 }
 
 // Each file-system call fails in turn, once. A save that reports success must
@@ -291,10 +259,7 @@ func TestDiskFull(t *testing.T) {
 	refused := 0
 	for size := int64(20); ; size++ {
 		disk := &testDisk{}
-		s, err := open(disk, "d", 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(open(disk, "d", 2))
 		disk.full = size
 		newest := -1
 		for n := range 5 {
@@ -372,13 +337,8 @@ func crashes(t *testing.T, prepare func(*testDisk)) string {
 				return ""
 			}
 			disk.restart(rand.New(rand.NewPCG(seed, uint64(at))))
-			s, err := open(disk, "d", 2)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := s.removeTemporary(); err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(open(disk, "d", 2))
+			must.Do(t, s.removeTemporary())
 			got := -1
 			f, refused, err := s.Load()
 			if err == nil {
@@ -587,30 +547,18 @@ func (f testFile) Close() error { return f.disk.step() }
 func TestNextStart(t *testing.T) {
 	dir := t.TempDir()
 	for want := uint64(1); want <= 3; want++ {
-		s, err := Open(dir, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.SetAside(); err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(Open(dir, 1))
+		must.Get(s.SetAside())
 		if got, err := s.NextStart(); err != nil || got != want {
 			t.Errorf("start %d, %v, want %d", got, err, want)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Close())
 	}
 	if names, err := List(dir); err != nil || len(names) != 0 {
 		t.Error(names, err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, startsName), []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(dir, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, startsName), []byte("x"), 0o644))
+	s := must.Get(Open(dir, 1))
 	defer s.Close()
 	if n, err := s.NextStart(); err == nil {
 		t.Error(n)
@@ -621,10 +569,7 @@ func TestNextStart(t *testing.T) {
 // behind, and when there is room again they go on.
 func TestMinFree(t *testing.T) {
 	disk := &testDisk{size: 40 << 20}
-	s, err := open(disk, "d", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(open(disk, "d", 2))
 	s.MinFree = 10 << 20
 	save := func(size int) error {
 		_, err := s.Save(Linear, func(yield func(event.Block) bool) {
@@ -637,16 +582,10 @@ func TestMinFree(t *testing.T) {
 		return err
 	}
 	free := func() int64 {
-		n, err := s.Free()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
+		return must.Get(s.Free())
 	}
 	for range 3 { // two are kept
-		if err := save(9 << 20); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, save(9<<20))
 	}
 	if n := free(); n < 20<<20 || n > 23<<20 {
 		t.Fatalf("%d bytes free", n)
@@ -681,10 +620,7 @@ func TestMinFree(t *testing.T) {
 // megabytes, no more. One that cannot be asked takes what it can.
 func TestMinFreeAsksSeldom(t *testing.T) {
 	disk := &testDisk{}
-	s, err := open(disk, "d", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(open(disk, "d", 2))
 	s.MinFree = 1
 	megabyte := make([]byte, 1<<20)
 	if _, err := s.Save(Linear, func(yield func(event.Block) bool) {
@@ -713,27 +649,18 @@ func TestMinFreeAsksSeldom(t *testing.T) {
 // is read again at the next save, and counts towards keep once it can be.
 func TestUnreadableIsReadAgain(t *testing.T) {
 	disk := &testDisk{}
-	s, err := open(disk, "d", 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(open(disk, "d", 3))
 	for n := range 3 {
-		if err := save(s, n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, save(s, n))
 	}
-	if s, err = open(disk, "d", 3); err != nil { // one that has read none of them
-		t.Fatal(err)
-	}
+	s = must.Get(open(disk, "d", 3)) // one that has read none of them
 	disk.unreadable = "d/" + fileName(2)
 	for i, want := range [][]string{
 		{fileName(3), fileName(2), fileName(1), fileName(0)},
 		{fileName(4), fileName(3), fileName(2)},
 	} {
 		n := 3 + i
-		if err := save(s, n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, save(s, n))
 		if names, err := list(disk, "d"); err != nil || !slices.Equal(names, want) {
 			t.Errorf("after save %d: %v, %v, want %v", n, names, err, want)
 		}
@@ -756,10 +683,7 @@ func contents(t *testing.T, dir string) map[string]string {
 		if e.IsDir() {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))
 		files[e.Name()] = string(data)
 	}
 	return files
@@ -772,19 +696,13 @@ func TestLostDirectory(t *testing.T) {
 		t.Skip("Windows neither moves nor removes files that are open")
 	}
 	remove := func(t *testing.T, dir string) {
-		if err := os.Remove(filepath.Join(dir, lockName)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(filepath.Join(dir, lockName)))
 	}
 	move := func(t *testing.T, dir string) {
-		if err := os.Rename(dir, dir+".bak"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(dir, dir+".bak"))
 	}
 	second := func(t *testing.T, dir string) {
-		if err := save(openStore(t, dir, 3), 7); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, save(openStore(t, dir, 3), 7))
 	}
 	for name, lose := range map[string][]func(*testing.T, string){
 		"the lock removed":               {remove},
@@ -798,9 +716,7 @@ func TestLostDirectory(t *testing.T) {
 				dir := filepath.Join(t.TempDir(), "cp")
 				s := openStore(t, dir, 3)
 				for n := range 2 {
-					if err := save(s, n); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, save(s, n))
 				}
 				var before map[string]string
 				act := func() {
@@ -851,9 +767,7 @@ func TestDamagedDoNotCount(t *testing.T) {
 		dir := t.TempDir()
 		s := openStore(t, dir, 5)
 		for n := range 5 {
-			if err := save(s, n); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, save(s, n))
 		}
 		s.Close()
 		for _, n := range []uint64{1, 3, 4} { // sound: 0 and 2
@@ -866,13 +780,8 @@ func TestDamagedDoNotCount(t *testing.T) {
 			}
 		}
 		for n, want := range [][]uint64{{5, 4, 3, 2, 1, 0}, {6, 5, 4, 3, 2}, {7, 6, 5}, {8, 7, 6}} {
-			if err := save(s, n+5); err != nil {
-				t.Fatal(err)
-			}
-			names, err := List(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, save(s, n+5))
+			names := must.Get(List(dir))
 			var wanted []string
 			for _, n := range want {
 				wanted = append(wanted, fileName(n))
@@ -892,19 +801,10 @@ func TestModes(t *testing.T) {
 	above := t.TempDir()
 	dir := filepath.Join(above, "a", "b")
 	s := openStore(t, dir, 3)
-	if err := save(s, 1); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.NextStart(); err != nil {
-		t.Fatal(err)
-	}
-	aside, err := s.SetAside()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := save(s, 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, save(s, 1))
+	must.Get(s.NextStart())
+	aside := must.Get(s.SetAside())
+	must.Do(t, save(s, 2))
 	files := 0
 	for _, dir := range []string{filepath.Dir(dir), dir, aside} {
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -921,13 +821,8 @@ func TestModes(t *testing.T) {
 		t.Errorf("%d files", files)
 	}
 	model, other := filepath.Join(above, "model.blankout"), filepath.Join(above, "other")
-	if err := errors.Join(WriteFile(model, Linear, slices.Values(content(1))), os.WriteFile(other, nil, 0o644)); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(model)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(WriteFile(model, Linear, slices.Values(content(1))), os.WriteFile(other, nil, 0o644)))
+	info := must.Get(os.Stat(model))
 	if want, err := os.Stat(other); err != nil || info.Mode() != want.Mode() {
 		t.Errorf("a model: %v, want %v", info.Mode(), want.Mode())
 	}
@@ -948,9 +843,7 @@ func TestNumbersEnd(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		s := openStore(t, dir, 3)
-		if err := os.WriteFile(filepath.Join(dir, c.last), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, c.last), []byte("x"), 0o600))
 		for n := range c.fit {
 			if err := save(s, n); err != nil {
 				t.Fatalf("save %d after %s: %v", n, c.last, err)
@@ -975,9 +868,7 @@ func TestNumbersEnd(t *testing.T) {
 	s := openStore(t, t.TempDir(), 3)
 	starts := filepath.Join(s.Dir(), startsName)
 	for text, want := range map[string]uint64{"4294967293": 4294967294, "4294967294": 4294967295, "4294967295": 0, "9223372036854775807": 0, "18446744073709551616": 0, "-1": 0} {
-		if err := os.WriteFile(starts, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(starts, []byte(text), 0o600))
 		n, err := s.NextStart()
 		if n != want || (err == nil) != (want > 0) {
 			t.Errorf("a start after %s: %d, %v", text, n, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -25,10 +26,7 @@ func TestClone(t *testing.T) {
 			var copied *online.Learner
 			for n := range 2400 {
 				if n == 700 {
-					var err error
-					if copied, err = l.Clone(); err != nil {
-						t.Fatal(err)
-					}
+					copied = must.Get(l.Clone())
 				}
 				e, same := s.next(), again.next()
 				got, want := slices.Clone(l.Learn(e, nil).Scores), alone.Learn(same, nil).Scores

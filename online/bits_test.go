@@ -17,6 +17,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	input "blankout/stream"
 )
@@ -106,10 +107,7 @@ func (r *run) served(e *event.Example) {
 	e.Label = event.Unlabeled
 	got := r.scores(e)
 	snapshot := r.model()
-	read, err := model.ReadLinear(r.blocks())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	read := must.Get(model.ReadLinear(r.blocks()))
 	if want := score(snapshot, e); !near(got, want, 1e-12) { // it may add in another order
 		r.t.Errorf("predicted %v, the snapshot scores %v", got, want)
 	}
@@ -238,9 +236,7 @@ func TestThreads(t *testing.T) {
 				text = append(append(text, x.json(nil)...), '\n')
 			}
 			path := filepath.Join(t.TempDir(), "events.jsonl")
-			if err := os.WriteFile(path, text, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, text, 0o666))
 			var want []event.Block
 			for _, threads := range []int{0, 1, 2, 5} { // 0 means sequential
 				got := learnFile(t, s, path, threads).blocks()
@@ -258,10 +254,7 @@ func learnFile(t *testing.T, s setting, path string, threads int) *learner {
 	c := recordsOf(s)
 	schema := c.Schema()
 	l := start(t, s.c, schema.View())
-	f, err := input.OpenFile(path, c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(input.OpenFile(path, c, schema))
 	defer f.Close()
 	if threads > 0 {
 		f.Ahead(threads, nil)

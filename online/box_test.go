@@ -12,6 +12,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 	"blankout/online/watch"
@@ -29,10 +30,7 @@ type learner struct {
 func start(t testing.TB, c online.Config, s *event.Schema) *learner {
 	t.Helper()
 	longtest.NotRaced(t)
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(c, s))
 	return &learner{l, t, c, s}
 }
 
@@ -96,10 +94,7 @@ func (l *learner) restoredWith(c online.Config) *learner {
 
 func restore(t testing.TB, c online.Config, blocks []event.Block) *learner {
 	t.Helper()
-	again, err := online.Restore(c, blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(online.Restore(c, blocks))
 	s := again.Snapshot().Model().Schema
 	again.SetSchema(s)
 	return &learner{again, t, c, s}

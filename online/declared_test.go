@@ -12,6 +12,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/stream/record"
 )
@@ -120,16 +121,10 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 		}
 	}
 	schema := c.Schema()
-	d, err := record.NewDecoder(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(record.NewDecoder(c, schema))
 	config := online.DefaultConfig()
 	config.CovarianceMaxFields = filled
-	l, err := online.New(config, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(config, schema))
 	var e event.Example
 	read := func() {
 		class, x := s.next()

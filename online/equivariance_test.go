@@ -12,6 +12,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -25,11 +26,7 @@ func regression(t *testing.T, lossName, rule string) *online.Learner {
 	for _, name := range []string{"x", "z"} {
 		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, s))
 }
 
 // numberEvent returns an event with the target 3 + 2x - z + noise.

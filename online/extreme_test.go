@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/synthetic"
@@ -82,10 +83,7 @@ func TestNothingOverflows(t *testing.T) {
 							schema = synthetic.NumberSchema(target)
 							schema.Fields = synthetic.FieldsSchema(6).Fields
 						}
-						l, err := online.New(c, schema)
-						if err != nil {
-							t.Fatal(err)
-						}
+						l := must.Get(online.New(c, schema))
 						x := extremes{r: rand.New(rand.NewPCG(1, 2))}
 						for i := range 1300 {
 							if x.wild = 0.3; i < 1050 {

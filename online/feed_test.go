@@ -13,6 +13,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -153,10 +154,7 @@ func newReader(t *testing.T, s setting) *reader {
 // follow makes the decoder continue with a Schema.
 func (r *reader) follow(s *event.Schema) {
 	r.t.Helper()
-	var err error
-	if r.decoder, err = record.NewDecoder(r.c, s); err != nil {
-		r.t.Fatal(err)
-	}
+	r.decoder = must.Get(record.NewDecoder(r.c, s))
 	r.schema = s
 }
 
@@ -166,9 +164,7 @@ func (r *reader) decode(text []byte) *event.Example {
 	r.t.Helper()
 	r.n++
 	e := &event.Example{}
-	if err := r.decoder.Decode(context.Background(), record.Record{Value: text, Offset: r.n}, e); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.decoder.Decode(context.Background(), record.Record{Value: text, Offset: r.n}, e))
 	return clone(e)
 }
 

@@ -8,6 +8,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -17,10 +18,7 @@ import (
 func TestForecastAsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	s, next := synthetic.SilentStream(2)
-	l, err := online.New(online.DefaultConfig(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(online.DefaultConfig(), s))
 	for range 8000 {
 		l.Learn(next(), nil)
 	}

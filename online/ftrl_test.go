@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -18,10 +19,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 		c.Optimizer, c.Loss, c.Noise, c.Standardize, c.Average = "ftrl", "logistic", "none", "none", 0
 		c.C, c.L1, c.LearningRate, c.Intercept = 0.02, l1, eta, intercept
 		l := mustNew(t, c, 2)
-		of, err := loss.Parse(c.Loss)
-		if err != nil {
-			t.Fatal(err)
-		}
+		of := must.Get(loss.Parse(c.Loss))
 		h0 := 2 / loss.Cost(of, c.C)
 		var z, squares [columns + 1]float64 // the intercept is last
 		weight := func(i int) float64 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -34,14 +35,9 @@ type goldenCase struct {
 func eachGolden(t *testing.T, algo string, f func(t *testing.T, g golden, c goldenCase)) {
 	t.Helper()
 	for _, name := range []string{"dense", "sparse", "counts"} {
-		data, err := os.ReadFile("testdata/golden_" + name + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile("testdata/golden_" + name + ".json"))
 		var g golden
-		if err := json.Unmarshal(data, &g); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(data, &g))
 		for i, c := range g.Cases {
 			if c.Algo == algo {
 				t.Run(fmt.Sprintf("%s/%d", name, i), func(t *testing.T) { f(t, g, c) })
@@ -77,10 +73,7 @@ func plainConfig(rule string) online.Config {
 
 func testGolden(t *testing.T, g golden, c goldenCase, config online.Config) {
 	t.Helper()
-	l, err := online.New(config, event.NewSchema(8, []string{"-1", "1"}, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(config, event.NewSchema(8, []string{"-1", "1"}, 2)))
 	for i := range g.X {
 		l.Learn(g.example(i), nil)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -33,10 +34,7 @@ func BenchmarkLearnGroups(b *testing.B) {
 					for sensor := range sensors {
 						schema.Fields = append(schema.Fields, event.Field{Name: fmt.Sprint("s", sensor), Kind: event.Numeric})
 					}
-					l, err := online.New(c, schema)
-					if err != nil {
-						b.Fatal(err)
-					}
+					l := must.Get(online.New(c, schema))
 					r := rand.New(rand.NewPCG(1, 1))
 					events := make([]event.Example, 500)
 					for i := range events {
@@ -76,23 +74,15 @@ func TestGroupBankRestores(t *testing.T) {
 		for i := range 700 {
 			l.Learn(s.Next(), nil)
 			if i == 333 {
-				blocks, err := other.Snapshot().Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if other, err = online.Restore(c, blocks); err != nil {
-					t.Fatal(err)
-				}
+				blocks := must.Get(other.Snapshot().Blocks())
+				other = must.Get(online.Restore(c, blocks))
 			}
 			other.Learn(s2.Next(), nil)
 		}
 		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
 			t.Errorf("%d classes: the state is another after a restart", classes)
 		}
-		blocks, err := l.Snapshot().Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
+		blocks := must.Get(l.Snapshot().Blocks())
 		c.ExpectedMissingGroups = 0.6
 		if _, err := online.Restore(c, blocks); err != nil {
 			t.Error(err)

@@ -5,26 +5,20 @@ import (
 	"fmt"
 	"testing"
 
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
 
 func mustNew(t testing.TB, c online.Config, classes int) *online.Learner {
 	t.Helper()
-	l, err := online.New(c, synthetic.StreamSchema(classes))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, synthetic.StreamSchema(classes)))
 }
 
 // stateOf returns the whole state of a Learner as bytes.
 func stateOf(t testing.TB, l *online.Learner) []byte {
 	t.Helper()
-	blocks, err := l.Snapshot().Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(l.Snapshot().Blocks())
 	var b bytes.Buffer
 	for _, block := range blocks {
 		fmt.Fprintf(&b, "%s %d\n", block.Name, len(block.Data))

@@ -6,6 +6,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/rules"
 )
@@ -23,11 +24,7 @@ func classifier(t *testing.T, rule string, classes int) *online.Learner {
 	for _, name := range []string{"x", "z"} {
 		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, s))
 }
 
 func labeled(r *rand.Rand, classes int) *event.Example {

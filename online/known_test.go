@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -18,11 +19,7 @@ func gaugesLearner(t *testing.T, known bool) *online.Learner {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices, schema.Absent = true, map[bool]string{true: event.AbsentMissing}[known]
-	l, err := online.New(online.DefaultConfig(), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(online.DefaultConfig(), schema))
 }
 
 // A stream whose absent columns are missing: they are not imputed, and a restart changes nothing.
@@ -34,14 +31,8 @@ func TestKnown(t *testing.T) {
 		for range 3000 {
 			l.Learn(s.Next(), nil)
 		}
-		blocks, err := l.Snapshot().Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := online.Restore(online.DefaultConfig(), blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		blocks := must.Get(l.Snapshot().Blocks())
+		other := must.Get(online.Restore(online.DefaultConfig(), blocks))
 		s.Gone = 0.5
 		wrong, last := 0, l.Snapshot().Model()
 		for range 3000 {
@@ -93,21 +84,11 @@ func TestKnownTable(t *testing.T) {
 	config.CovarianceMaxFields = 24
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices, schema.Absent = true, event.AbsentMissing
-	l, err := online.New(config, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(config, schema))
 	r, held := rand.New(rand.NewPCG(7, 4)), map[uint32]int{}
 	restarted := func(c online.Config) *online.Learner {
-		blocks, err := l.Snapshot().Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := online.Restore(c, blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return again
+		blocks := must.Get(l.Snapshot().Blocks())
+		return must.Get(online.Restore(c, blocks))
 	}
 	var other *online.Learner
 	for i := range 3000 {
@@ -158,10 +139,7 @@ func TestKnownForecast(t *testing.T) {
 		schema.NumericIndices, schema.Absent = true, map[bool]string{true: event.AbsentMissing}[known]
 		c := online.DefaultConfig()
 		c.Noise, c.Standardize = "none", "none"
-		l, err := online.New(c, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(online.New(c, schema))
 		// Counts of words, more of them for class yes. The intercept compensates for them.
 		r := rand.New(rand.NewPCG(5, 6))
 		ev := func() *event.Example {

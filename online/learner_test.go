@@ -14,6 +14,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -155,11 +156,7 @@ func TestPredict(t *testing.T) {
 
 func newLearner(t *testing.T, c online.Config, s *event.Schema) *online.Learner {
 	t.Helper()
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, s))
 }
 
 // A restarted Learner continues with the same bits, and a Snapshot does not change.
@@ -198,20 +195,13 @@ func TestRestart(t *testing.T) {
 // restart saves and restores a Learner at a moment when the original continues.
 func restart(t *testing.T, c online.Config, l *online.Learner) *online.Learner {
 	t.Helper()
-	again, err := online.Restore(c, blocksOf(t, l))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return again
+	return must.Get(online.Restore(c, blocksOf(t, l)))
 }
 
 // blocksOf returns the state.
 func blocksOf(t testing.TB, l *online.Learner) (blocks []event.Block) {
 	t.Helper()
-	each, err := l.Snapshot().EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	each := must.Get(l.Snapshot().EachBlock())
 	for b := range each {
 		blocks = append(blocks, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
 	}
@@ -310,10 +300,7 @@ func TestFieldsAhead(t *testing.T) {
 			t.Fatalf("event %d: %v with a Schema of later events, %v without", n, got, want)
 		}
 		if n == 1499 {
-			a, err := other.Snapshot().Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
+			a := must.Get(other.Snapshot().Blocks())
 			if b, err := l.Snapshot().Blocks(); err != nil || a[0].Name != "learner" || !bytes.Equal(a[0].Data, b[0].Data) {
 				t.Fatalf("event %d: the state is another with a Schema of later events", n)
 			}
@@ -327,10 +314,7 @@ func TestOtherVersion(t *testing.T) {
 	s := records(12)
 	l := newLearner(t, c, s.schema)
 	l.Learn(s.next(), nil)
-	blocks, err := l.Snapshot().Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(l.Snapshot().Blocks())
 	for i, b := range blocks {
 		if b.Name == "learner" {
 			blocks[i].Data = append([]byte{b.Data[0] + 1}, b.Data[1:]...)

@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -20,10 +21,7 @@ func TestLevelsByShare(t *testing.T) {
 	for _, learned := range []float64{0, 0.5} {
 		c := online.DefaultConfig()
 		c.MissingPolicy = "none"
-		l, err := online.New(c, synthetic.OneStrongSchema())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(online.New(c, synthetic.OneStrongSchema()))
 		for k, e := range synthetic.OneStrong(12_000, 0, 1) {
 			if learned > 0 && k%3 == 0 {
 				e = synthetic.OneStrong(1, learned, uint64(k))[0]
@@ -68,10 +66,7 @@ func BenchmarkLearnNumbers(b *testing.B) {
 	for i := range n {
 		schema.Fields = append(schema.Fields, event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric})
 	}
-	l, err := online.New(online.DefaultConfig(), schema)
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := must.Get(online.New(online.DefaultConfig(), schema))
 	r := rand.New(rand.NewPCG(1, 1))
 	events := make([]event.Example, 4000)
 	for i := range events {

@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -25,11 +26,7 @@ func lackingLearner(t *testing.T, c online.Config) *online.Learner {
 	for i := range 10 {
 		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
 	}
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, s))
 }
 
 func (s *lackingStream) next() *event.Example {
@@ -60,13 +57,8 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	for i := range 6000 {
 		e := s.next()
 		if i == 3000 {
-			blocks, err := other.Snapshot().Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if other, err = online.Restore(c, blocks); err != nil {
-				t.Fatal(err)
-			}
+			blocks := must.Get(other.Snapshot().Blocks())
+			other = must.Get(online.Restore(c, blocks))
 		}
 		if i >= 2000 && i%4 == 0 && len(e.Field) > 0 {
 			m := reference.Snapshot().Model()

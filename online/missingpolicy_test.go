@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -128,18 +129,12 @@ func TestFewerImputed(t *testing.T) {
 	for range 600 {
 		l.Learn(s.next(), nil)
 	}
-	each, err := l.Snapshot().EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	each := must.Get(l.Snapshot().EachBlock())
 	blocks := slices.Collect(each)
 	for most, want := range map[int]int{0: 0, 3: 0, 6: 6} {
 		c := plain()
 		c.CovarianceMaxFields = most
-		again, err := online.Restore(c, blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(online.Restore(c, blocks))
 		e := &event.Example{Weight: 1, Missing: []uint16{1}, Field: []uint16{2}, Features: event.Vec{Index: []uint32{2}, Value: []float64{21}}}
 		m := again.Snapshot().Model()
 		if got, want := again.Predict(e).Scores[0], m.Score(e, make([]float64, 1))[0]; math.Abs(got-want) > 1e-9 {

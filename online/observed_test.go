@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 	"blankout/online/watch"
@@ -41,10 +42,7 @@ func TestObservedIsRefused(t *testing.T) {
 	} {
 		c := online.DefaultConfig()
 		c.Noise = noise
-		l, err := online.New(c, synthetic.SensorSchema())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(online.New(c, synthetic.SensorSchema()))
 		s := &synthetic.MortalSensors{R: rand.New(rand.NewPCG(1, 2))}
 		for range 2000 {
 			l.Learn(s.Next(), nil)

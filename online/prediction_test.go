@@ -8,6 +8,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/measure"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -46,11 +47,7 @@ func TestReadPrediction(t *testing.T) {
 // learning is returned.
 func TestLearnDelayed(t *testing.T) {
 	learner := func() *online.Learner {
-		l, err := online.New(online.DefaultConfig(), event.NewSchema(4, []string{"no", "yes"}, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
+		return must.Get(online.New(online.DefaultConfig(), event.NewSchema(4, []string{"no", "yes"}, 2)))
 	}
 	ev := func(x float64, label int) *event.Example {
 		return &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{x}}, Label: label, Weight: 1}

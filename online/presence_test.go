@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -62,10 +63,7 @@ func TestPresence(t *testing.T) {
 		a := newAbsences(1)
 		c := online.DefaultConfig()
 		c.Presence, c.Optimizer = presence, "adagrad" // the second-order expert has its own curves
-		l, err := online.New(c, a.schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(online.New(c, a.schema))
 		for range 6000 {
 			l.Learn(a.next(), nil)
 		}
@@ -116,10 +114,7 @@ func TestPresenceOfManyRows(t *testing.T) {
 			a.schema.Fields = append(a.schema.Fields, event.Field{Name: "text", Kind: event.Words})
 			config := online.DefaultConfig()
 			config.Optimizer = "adagrad"
-			l, err := online.New(config, a.schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(online.New(config, a.schema))
 			for n := 1; n <= 1300; n++ {
 				e := a.next()
 				for word := range c.words {
@@ -128,13 +123,8 @@ func TestPresenceOfManyRows(t *testing.T) {
 					e.Field = append(e.Field, 5)
 				}
 				if l.Learn(e, nil); n == at {
-					blocks, err := l.Snapshot().Blocks()
-					if err != nil {
-						t.Fatal(err)
-					}
-					if l, err = online.Restore(config, blocks); err != nil {
-						t.Fatal(err)
-					}
+					blocks := must.Get(l.Snapshot().Blocks())
+					l = must.Get(online.Restore(config, blocks))
 				}
 			}
 			if rows := l.Report().Features; rows < 4*1300 {

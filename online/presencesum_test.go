@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/scaling"
@@ -51,13 +52,8 @@ func restoredWithPresence(t *testing.T, c online.Config, classes int) {
 					t.Errorf("event %d, output %d: Learn scored %v, the snapshot scores %v", i, k, got[k], want[k])
 				}
 			}
-			blocks, err := other.Snapshot().Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if other, err = online.Restore(c, blocks); err != nil {
-				t.Fatal(err)
-			}
+			blocks := must.Get(other.Snapshot().Blocks())
+			other = must.Get(online.Restore(c, blocks))
 		} else {
 			l.Learn(e, nil)
 		}

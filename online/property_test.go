@@ -13,6 +13,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/synthetic"
@@ -236,14 +237,8 @@ func TestFixedPoint(t *testing.T) {
 				schema := event.NewSchema(4, []string{"0", "1"}, 2)
 				schema.NumericIndices, schema.ColumnGroups = true, &event.ColumnGroups{Every: 2}
 				l := start(t, c, schema)
-				learned, err := loss.ParseNoise(noise)
-				if err != nil {
-					t.Fatal(err)
-				}
-				lossOf, err := loss.Parse(name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				learned := must.Get(loss.ParseNoise(noise))
+				lossOf := must.Get(loss.Parse(name))
 				grouped, inGroups := learned.(loss.GroupDropout)
 				objective := func(w []float64, b float64) float64 {
 					j := 0.0

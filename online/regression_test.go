@@ -2,24 +2,20 @@ package online_test
 
 import (
 	"math"
-	"slices"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
 
 func numberLearner(t testing.TB, c online.Config) *online.Learner {
 	t.Helper()
-	l, err := online.New(c, synthetic.NumberSchema(loss.LabelsOf(c.Loss)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, synthetic.NumberSchema(loss.LabelsOf(c.Loss))))
 }
 
 // Every loss of numbers learns with every rule that supports it, far better than the mean. The published model predicts
@@ -41,11 +37,7 @@ func TestNumbersLearned(t *testing.T) {
 					var half []event.Block
 					for i, e := range events {
 						if i == len(events)/2 {
-							var err error
-							if half, err = l.Snapshot().Blocks(); err != nil {
-								t.Fatal(err)
-							}
-							half = cloneBlocks(half)
+							half = blocksOf(t, l)
 						}
 						var model *model.Linear
 						if i%500 == 499 {
@@ -82,34 +74,15 @@ func TestNumbersLearned(t *testing.T) {
 					} else if within := n.Window.Within / n.Window.Asked; !(within > 0.82 && within < 0.99) && rule == "adagrad" {
 						t.Errorf("%.3f of the targets lately within their interval", within)
 					}
-					again, err := online.Restore(c, half)
-					if err != nil {
-						t.Fatal(err)
-					}
+					again := must.Get(online.Restore(c, half))
 					for _, e := range events[len(events)/2:] {
 						again.Learn(e, nil)
 					}
-					if !slices.EqualFunc(must(again.Snapshot().Blocks()), must(l.Snapshot().Blocks()), func(a, b event.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
-						t.Error("restored in the middle it ends elsewhere")
-					}
+					sameState(t, "restored in the middle", blocksOf(t, l), blocksOf(t, again))
 				})
 			}
 		}
 	}
-}
-
-func cloneBlocks(blocks []event.Block) (out []event.Block) {
-	for _, b := range blocks {
-		out = append(out, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
-	}
-	return out
-}
-
-func must(blocks []event.Block, err error) []event.Block {
-	if err != nil {
-		panic(err)
-	}
-	return blocks
 }
 
 // The unit of the targets does not matter: targets times a power of two give predictions times the same power, with

@@ -8,6 +8,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -29,10 +30,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 				for _, name := range []string{"a", "b", "c", "d", "e"} {
 					s.AddField(event.Field{Name: name, Kind: event.Numeric})
 				}
-				l, err := online.New(c, s)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(online.New(c, s))
 				events := synthetic.Correlated(9000, s.Target)
 				for _, e := range synthetic.Blanked(events[:6000], learned, 1) {
 					l.Learn(e, nil)

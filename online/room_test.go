@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/memory"
 )
@@ -25,11 +26,7 @@ func crowd(t *testing.T, change func(*online.Config), classes ...string) *online
 	s.Classes = classes
 	s.NumericIndices = true
 	s.AddField(event.Field{Name: "words", Kind: event.Words})
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, s))
 }
 
 func crowded(n, label int) *event.Example {
@@ -63,11 +60,7 @@ func width(t *testing.T, l *online.Learner) int {
 
 func encoded(t *testing.T, l *online.Learner) []event.Block {
 	t.Helper()
-	blocks, err := l.Snapshot().Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return blocks
+	return must.Get(l.Snapshot().Blocks())
 }
 
 func same(a, b []event.Block) bool {
@@ -127,10 +120,7 @@ func TestClassRefused(t *testing.T) {
 		if r == nil || r.Reason != event.ReasonMemory || !strings.HasPrefix(r.Detail, `class "fire": `) {
 			t.Fatalf("of %d classes: %v", len(classes), r)
 		}
-		again, err := online.Restore(l.Config(), encoded(t, l))
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(online.Restore(l.Config(), encoded(t, l)))
 		for i, e := range []*event.Example{e, crowded(1, 1), crowded(last, 0), crowded(2, 0), e} {
 			if a, b := l.Learn(e, nil).Scores, again.Learn(e, nil).Scores; !slices.Equal(a, b) || (a == nil) != (i%4 == 0 || i == 2) {
 				t.Errorf("of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
@@ -141,9 +131,7 @@ func TestClassRefused(t *testing.T) {
 		}
 		c := l.Config()
 		c.MaxMemory *= 20
-		if again, err = online.Restore(c, encoded(t, l)); err != nil {
-			t.Fatal(err)
-		}
+		again = must.Get(online.Restore(c, encoded(t, l)))
 		if again.Learn(e, nil).Scores == nil || outputs(again) != len(l.Schema().Classes) {
 			t.Errorf("of %d classes: refused under a larger bound", len(classes))
 		}
@@ -185,13 +173,8 @@ func TestSharedRefusesNothing(t *testing.T) {
 	for peers := range 2 {
 		l := crowd(t, nil, "no", "yes")
 		last := fill(t, l)
-		fold, err := l.Clone()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Follow(fold, nil, peers+1, 100); err != nil {
-			t.Fatal(err)
-		}
+		fold := must.Get(l.Clone())
+		must.Do(t, l.Follow(fold, nil, peers+1, 100))
 		if l.Refusal(crowded(last, 0)) != nil || l.Learn(crowded(last, 0), nil).Scores == nil {
 			t.Errorf("one of %d refuses", peers+1)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -19,11 +20,7 @@ func tidesLearner(t testing.TB, s *synthetic.Tides, change func(*online.Config))
 	if change != nil {
 		change(&c)
 	}
-	l, err := online.New(c, s.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, s.Schema()))
 }
 
 // The second-order expert knows more than the levels alone.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -17,11 +18,7 @@ func pairedLearner(t *testing.T, s *synthetic.Tides, rule, noise string) *online
 	}
 	schema := s.Schema()
 	schema.Fields[1].Group, schema.Fields[2].Group = "coast", "coast"
-	l, err := online.New(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, schema))
 }
 
 // Under noise of groups the expert loses less than the levels alone, on complete events and on events with a silently

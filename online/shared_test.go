@@ -13,6 +13,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/share"
 )
@@ -24,11 +25,7 @@ func sharer(t testing.TB, s *event.Schema, change func(*online.Config)) *online.
 	if change != nil {
 		change(&c)
 	}
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, s))
 }
 
 // shareStream returns events with numbers, words and one-hot columns, some of which appear late.
@@ -75,20 +72,14 @@ func TestSharedAlone(t *testing.T) {
 		s, events := shareStream(5000, 1)
 		alone, fold := sharer(t, s, set), sharer(t, s, set)
 		work := cloned(t, fold)
-		if err := work.Follow(fold, nil, 1, 300); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, work.Follow(fold, nil, 1, 300))
 		for i := range events {
 			alone.Learn(&events[i], nil)
 			work.Learn(&events[i], nil)
 			if i%300 == 299 || i == len(events)-1 {
 				d := work.Cut(32)
-				if err := fold.Add(d); err != nil {
-					t.Fatal(err)
-				}
-				if err := work.Follow(fold, d.Columns, 1, 300); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, fold.Add(d))
+				must.Do(t, work.Follow(fold, d.Columns, 1, 300))
 				sameState(t, noise+": one that follows", blocksOf(t, fold), blocksOf(t, work))
 			}
 		}
@@ -107,9 +98,7 @@ func TestSharedAddRefuses(t *testing.T) {
 			fold.Learn(&events[i], nil)
 		}
 		work := cloned(t, fold)
-		if err := work.Follow(fold, nil, peers, 300); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, work.Follow(fold, nil, peers, 300))
 		for i := range events[600:] {
 			work.Learn(&events[600+i], nil)
 		}
@@ -139,11 +128,7 @@ func TestSharedAddRefuses(t *testing.T) {
 
 func cloned(t testing.TB, l *online.Learner) *online.Learner {
 	t.Helper()
-	n, err := l.Clone()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return must.Get(l.Clone())
 }
 
 // rounds lets n learners learn the events in rounds, each its part.
@@ -154,9 +139,7 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 	peers := make([]*online.Learner, n)
 	for i := range peers {
 		peers[i] = cloned(t, fold)
-		if err := peers[i].Follow(fold, nil, n, uint64(interval)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, peers[i].Follow(fold, nil, n, uint64(interval)))
 	}
 	for rest := events[warm:]; len(rest) > 0; {
 		var deltas []*share.Delta
@@ -170,15 +153,11 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 			deltas = append(deltas, p.Cut(precision))
 		}
 		for _, d := range deltas {
-			if err := fold.Add(d); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, fold.Add(d))
 			columns = append(columns, d.Columns...)
 		}
 		for _, p := range peers {
-			if err := p.Follow(fold, columns, n, uint64(interval)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.Follow(fold, columns, n, uint64(interval)))
 		}
 		if len(rest) < 3*interval*n { // checking sometimes is enough
 			a := fold.Snapshot().Model().Rows

@@ -7,6 +7,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -19,11 +20,7 @@ func TestStandardizeAll(t *testing.T) {
 	c.Optimizer, c.IRLSBatch, c.Noise, c.Standardize = "irls", n, "none", "all"
 	c.Average, c.Adapt = 0, false
 	newLearner := func() *online.Learner {
-		l, err := online.New(c, event.NewSchema(10, []string{"-", "+"}, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
+		return must.Get(online.New(c, event.NewSchema(10, []string{"-", "+"}, 2)))
 	}
 	sparse, dense := newLearner(), newLearner()
 	r := rand.New(rand.NewPCG(8, 8))
@@ -104,10 +101,7 @@ func TestStandardizeAll(t *testing.T) {
 func TestColumnThatIsDenseNoMore(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Standardize = "auto"
-	l, err := online.New(c, event.NewSchema(10, []string{"-", "+"}, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(c, event.NewSchema(10, []string{"-", "+"}, 2)))
 	r := rand.New(rand.NewPCG(3, 3))
 	const column = 3
 	var readings []float64

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -20,10 +21,7 @@ func FuzzRestore(f *testing.F) {
 	for range 40 {
 		l.Learn(s.Next(), nil)
 	}
-	blocks, err := l.Snapshot().Blocks()
-	if err != nil {
-		f.Fatal(err)
-	}
+	blocks := must.Get(l.Snapshot().Blocks())
 	for _, b := range blocks {
 		if len(b.Data) < 20_000 {
 			f.Add(b.Name, b.Data)
@@ -55,10 +53,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 		l.Learn(s.Next(), nil)
 	}
 	snapshot := l.Snapshot()
-	want, err := snapshot.Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(snapshot.Blocks())
 	for i := range want {
 		want[i].Data = slices.Clone(want[i].Data)
 	}
@@ -73,9 +68,7 @@ func TestSnapshotIsImmutable(t *testing.T) {
 		l.Learn(s.Next(), nil)
 		l.Snapshot()
 	}
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-done)
 	if !slices.EqualFunc(got, want, func(a, b event.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
 		t.Error("the snapshot changed")
 	}
@@ -89,18 +82,9 @@ func TestRefusedIsKept(t *testing.T) {
 			l.Learn(&event.Example{Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: "none"}}, nil)
 		}
 	}
-	blocks, err := l.Snapshot().Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
-	restored, err := online.Restore(l.Config(), blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	copied, err := l.Clone()
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(l.Snapshot().Blocks())
+	restored := must.Get(online.Restore(l.Config(), blocks))
+	copied := must.Get(l.Clone())
 	want := l.Report()
 	if want.Refused != 3 || want.RefusedBy[event.ReasonLabel].Count != 3 {
 		t.Fatalf("%d refused: %v", want.Refused, want.RefusedBy)

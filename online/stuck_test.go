@@ -10,6 +10,7 @@ import (
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/measure"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -19,11 +20,7 @@ func stuckLearner(t testing.TB, s *synthetic.StuckStream, change func(*online.Co
 	if change != nil {
 		change(&c)
 	}
-	l, err := online.New(c, s.Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, s.Schema))
 }
 
 // In a group a stuck field raises an alarm but is not missing.
@@ -76,10 +73,7 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 			return []any{objective, wrong, err}
 		},
 		"without": func(events []event.Example) any {
-			g, err := batch.WithoutPart(m, events, "field", "b", []float64{0, 0.5})
-			if err != nil {
-				t.Fatal(err)
-			}
+			g := must.Get(batch.WithoutPart(m, events, "field", "b", []float64{0, 0.5}))
 			data, err := json.Marshal(g)
 			return []any{string(data), err}
 		},

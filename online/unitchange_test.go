@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -28,11 +29,7 @@ func unitLearner(t *testing.T) *online.Learner {
 	for _, name := range []string{"x", "z", "q"} {
 		s.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
-	l, err := online.New(online.DefaultConfig(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(online.DefaultConfig(), s))
 }
 
 // A scale that is too large decreases again, as one that is too small grows. So a stream that begins in another unit or
@@ -108,13 +105,8 @@ func TestScalesComeDownOverRestarts(t *testing.T) {
 			e = unitSensors(r, 1000)
 		}
 		if i > 2000 && i%61 == 0 {
-			blocks, err := again.Snapshot().Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if again, err = online.Restore(online.DefaultConfig(), blocks); err != nil {
-				t.Fatal(err)
-			}
+			blocks := must.Get(again.Snapshot().Blocks())
+			again = must.Get(online.Restore(online.DefaultConfig(), blocks))
 		}
 		a, b := l.Learn(e, nil).Scores[0], again.Learn(e, nil).Scores[0]
 		if a != b {

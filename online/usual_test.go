@@ -11,6 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/watch"
 	"blankout/stream/record"
@@ -43,18 +44,12 @@ func newPayments(t testing.TB, seed uint64, change func(*online.Config)) *paymen
 	c := record.DefaultConfig()
 	c.Format, c.Label, c.Time, c.Classes = "json", "label", "at", []string{"fraud", "ok"}
 	s := c.Schema()
-	d, err := record.NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(record.NewDecoder(c, s))
 	config := online.DefaultConfig()
 	if change != nil {
 		change(&config)
 	}
-	l, err := online.New(config, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(config, s))
 	number := func(x float64) string { return fmt.Sprintf("%.3f", x) }
 	return &payments{t: t, learners: []*online.Learner{l}, decoder: d, schema: s, r: rand.New(rand.NewPCG(seed, 11)), every: 1, tells: 0.1, discount: 0.02,
 		amount: number, temper: func(x float64, _ int64) string { return number(x) }}
@@ -319,15 +314,8 @@ func TestUsualNights(t *testing.T) {
 // blockOf returns a block of a learner's state.
 func blockOf(t *testing.T, l *online.Learner, name string) []byte {
 	t.Helper()
-	blocks, err := l.Snapshot().Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := event.FindBlock(blocks, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	blocks := must.Get(l.Snapshot().Blocks())
+	return must.Get(event.FindBlock(blocks, name))
 }
 
 // The monitors of fields are part of the state: a learner that is saved and restored, copied, or follows another
@@ -341,26 +329,16 @@ func TestUsualStateIsWhole(t *testing.T) {
 	l := p.learners[0]
 	number := p.amount
 	for phase, n := range []int{9001, 777, 256, 3000, 515, 20_001} {
-		blocks, err := l.Snapshot().Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
-		restored, err := online.Restore(config, blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		blocks := must.Get(l.Snapshot().Blocks())
+		restored := must.Get(online.Restore(config, blocks))
 		restored.SetSchema(p.schema)
 		var copies [4]*online.Learner
 		for i := range copies {
-			if copies[i], err = l.Clone(); err != nil {
-				t.Fatal(err)
-			}
+			copies[i] = must.Get(l.Clone())
 		}
 		cloned, author, fold, follower := copies[0], copies[1], copies[2], copies[3]
 		for _, l := range []*online.Learner{author, follower} {
-			if err := l.Follow(fold, nil, 1, 1<<20); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Follow(fold, nil, 1, 1<<20))
 		}
 		switch phase {
 		case 1:
@@ -376,12 +354,8 @@ func TestUsualStateIsWhole(t *testing.T) {
 		p.learners = []*online.Learner{l, restored, cloned, author}
 		p.feed(n)
 		d := author.Cut(64)
-		if err := fold.Add(d); err != nil {
-			t.Fatal(err)
-		}
-		if err := follower.Follow(fold, d.Columns, 1, 1<<20); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fold.Add(d))
+		must.Do(t, follower.Follow(fold, d.Columns, 1, 1<<20))
 		for _, name := range []string{"learner", watch.BlockHealth} {
 			for i, other := range []*online.Learner{restored, cloned, author, fold, follower} {
 				if !bytes.Equal(blockOf(t, l, name), blockOf(t, other, name)) {
@@ -395,25 +369,15 @@ func TestUsualStateIsWhole(t *testing.T) {
 		t.Fatalf("%q", told)
 	}
 	// In a group.
-	fold, err := l.Clone()
-	if err != nil {
-		t.Fatal(err)
-	}
+	fold := must.Get(l.Clone())
 	p.discount = 0.05
 	for range 40 {
-		member, err := fold.Clone()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := member.Follow(fold, nil, 2, 1000); err != nil {
-			t.Fatal(err)
-		}
+		member := must.Get(fold.Clone())
+		must.Do(t, member.Follow(fold, nil, 2, 1000))
 		p.learners = []*online.Learner{member}
 		p.feed(500)
 		d := member.Cut(64)
-		if err := fold.Add(d); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fold.Add(d))
 	}
 	p.learners = []*online.Learner{fold}
 	p.feed(3000)

@@ -1,13 +1,14 @@
 package online_test
 
 import (
-	"bytes"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/synthetic"
@@ -53,22 +54,8 @@ func TestWidenRestart(t *testing.T) {
 		s.Lost, s.Absent = 0.3, true
 		for i := range 1601 {
 			if slices.Contains([]int{300, 401, 1399, 1450, 1600}, i) {
-				got, err := parts.Snapshot().Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				want, err := whole.Snapshot().Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				for j := range want {
-					if !bytes.Equal(got[j].Data, want[j].Data) {
-						t.Fatalf("%s: after %d events block %s differs", name, i, want[j].Name)
-					}
-				}
-				if parts, err = online.Restore(c, got); err != nil {
-					t.Fatal(name, i, err)
-				}
+				sameState(t, fmt.Sprintf("%s, %d events", name, i), blocksOf(t, whole), blocksOf(t, parts))
+				parts = restart(t, c, parts)
 			}
 			e := s.Next()
 			switch {
@@ -90,9 +77,5 @@ func sensorLearner(t testing.TB, c online.Config) *online.Learner {
 	for _, f := range []event.Field{{Name: "a", Kind: event.Numeric}, {Name: "b", Kind: event.Numeric}, {Name: "c", Kind: event.Numeric}, {Name: "word", Kind: event.Categorical}, {Name: "flag", Kind: event.Boolean}} {
 		s.AddField(f)
 	}
-	l, err := online.New(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(c, s))
 }

@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -59,10 +60,7 @@ func follow(t *testing.T, seed uint64, sparse bool, draw draw, n, from int, spoi
 	if sparse {
 		schema = event.NewSchema(10, []string{"0", "1"}, 2)
 	}
-	l, err := online.New(online.DefaultConfig(), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(online.DefaultConfig(), schema))
 	s := synthetic.NewFields(seed, width, draw)
 	for i := range n {
 		e := s.Next()

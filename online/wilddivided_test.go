@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -25,10 +26,7 @@ func followFew(t *testing.T, f *synthetic.FewColumns, mode string, n, from int, 
 	}
 	c := online.DefaultConfig()
 	c.Standardize = mode
-	l, err := online.New(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(c, schema))
 	for i := range n {
 		e := f.Next()
 		y := float64(2*e.Label - 1)

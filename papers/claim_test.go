@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestConclude: the direction and the printed size are two verdicts, and an interval that
@@ -95,26 +97,14 @@ func TestIndex(t *testing.T) {
 		{Claim: "b", Verdict: Undecided, Parts: []Part{above("", Difference{0.1, -0.1, 0.3}, 0).against(0.9, 0)}},
 		{Claim: "c", Verdict: Reproduced, Parts: []Part{above("x", Difference{1, 0.5, 1.5}, 0).against(1, 0), above("y", Difference{2, 1, 3}, 0).against(2, 0)}},
 		{Claim: "d", Verdict: NotComparable, Why: "too few images", Parts: []Part{above("", Difference{1, 0.5, 1.5}, 0).against(2, 0)}}}}
-	data, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(filepath.Join(dir, "text"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(r))
+	must.Do(t, os.Mkdir(filepath.Join(dir, "text"), 0o777))
 	index := func(data []byte) (papers, own string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, "text", "results.json"), data, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if err := Index(dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "text", "results.json"), data, 0o666))
+		must.Do(t, Index(dir))
 		for name, to := range map[string]*string{"README.md": &papers, ownClaims: &own} {
-			text, err := os.ReadFile(filepath.Join(dir, name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(filepath.Join(dir, name)))
 			*to = string(text)
 		}
 		return papers, own
@@ -175,14 +165,8 @@ func TestPublished(t *testing.T) {
 	const published = "../docs/results"
 	dir := t.TempDir()
 	for _, e := range experiments {
-		r, err := readResult(filepath.Join(published, e.Name, "results.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		page, err := os.ReadFile(filepath.Join(published, e.Name, "results.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(readResult(filepath.Join(published, e.Name, "results.json")))
+		page := must.Get(os.ReadFile(filepath.Join(published, e.Name, "results.md")))
 		if string(page) != r.Markdown() || r.Protocol != protocol {
 			t.Errorf("%s: results.md is not what index writes from results.json, of protocol %d", e.Name, r.Protocol)
 		}
@@ -198,9 +182,7 @@ func TestPublished(t *testing.T) {
 				}
 			}
 		}
-		if err := os.Mkdir(filepath.Join(dir, e.Name), 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(filepath.Join(dir, e.Name), 0o777))
 		data, err := os.ReadFile(filepath.Join(published, e.Name, "results.json"))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, e.Name, "results.json"), data, 0o666)
@@ -209,14 +191,9 @@ func TestPublished(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := Index(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Index(dir))
 	for _, name := range []string{"README.md", ownClaims} {
-		want, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		want := must.Get(os.ReadFile(filepath.Join(dir, name)))
 		if got, err := os.ReadFile(filepath.Join(published, name)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is not what index writes: %v", name, err)
 		}

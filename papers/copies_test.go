@@ -7,6 +7,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -80,10 +81,7 @@ func TestCorruption(t *testing.T) {
 		if total != 20 || len(rates) != len(x.rates) || whole == 1 != x.whole {
 			t.Errorf("%s: copies by rate %v, %d whole", name, rates, whole)
 		}
-		d, err := x.data(Binary(), nil, []event.Example{e})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(x.data(Binary(), nil, []event.Example{e}))
 		sum := 0.0
 		for i := range d.Rows() {
 			sum += d.Weight(i)
@@ -95,10 +93,7 @@ func TestCorruption(t *testing.T) {
 			t.Errorf("%s: %d rows of weight %g, want 3", name, d.Rows(), sum)
 		}
 	}
-	l, err := online.New(online.DefaultConfig(), Binary())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(online.DefaultConfig(), Binary()))
 	if err := (&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e}); err != nil || l.Report().Events != 8 {
 		t.Errorf("%d events learned, want 8: %v", l.Report().Events, err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // The exact expectation is that over all masks, enumerated, and its gradient that of
@@ -19,9 +20,7 @@ func TestExactDropout(t *testing.T) {
 		for range index {
 			x.Value = append(x.Value, 1)
 		}
-		if err := b.Add(&event.Example{Features: x, Label: i % 2, Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&event.Example{Features: x, Label: i % 2, Weight: 1}))
 	}
 	d := b.Data(Binary())
 	// Small and very large scores; the last weight is the intercept.

@@ -6,15 +6,14 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // The product that is R of Poisson regression is the sum over all masks.
 func TestPoissonPenalty(t *testing.T) {
 	var b batch.Builder
 	for _, x := range [][]float64{{1, 1, 1}, {0.5, -2, 1}} {
-		if err := b.Add(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}}))
 	}
 	d := b.Data(event.NewSchema(8, []string{"0", "1"}, 2))
 	w, q, want := []float64{0.3, -0.7, 1.1, 0.5}, 0.3, 0.0

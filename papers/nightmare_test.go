@@ -12,6 +12,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // TestCorruptedCopies: the copies without their zeros are those that batch draws.
@@ -27,15 +28,9 @@ func TestCorruptedCopies(t *testing.T) {
 		}
 		examples = append(examples, e)
 	}
-	clean, err := dataOf(Binary(), examples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	clean := must.Get(dataOf(Binary(), examples))
 	noise := loss.Dropout{Q: 0.7}
-	want, err := clean.Corrupted(noise, 5, 9)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(clean.Corrupted(noise, 5, 9))
 	got, err := (&corruption{noise: dropout, rates: []float64{noise.Q}, copies: 5, seed: 9}).data(Binary(), nil, examples)
 	if err != nil || got.Rows() != want.Rows() {
 		t.Fatal(got.Rows(), err)
@@ -115,10 +110,7 @@ func TestMeet(t *testing.T) {
 // TestChains: contenders of neighboring levels and equal costs follow each other, and only
 // what follows starts from the weights of the one before.
 func TestChains(t *testing.T) {
-	contenders, err := nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6})
-	if err != nil {
-		t.Fatal(err)
-	}
+	contenders := must.Get(nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6}))
 	follows := 0
 	for i, x := range contenders {
 		if x.follows {
@@ -140,15 +132,9 @@ func TestChains(t *testing.T) {
 		}
 		examples = append(examples, e)
 	}
-	d, err := dataOf(Binary(), examples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(dataOf(Binary(), examples))
 	x := contenders[slices.IndexFunc(contenders, func(x contender) bool { return x.method == dropoutLogistic })+1]
-	exact, err := batch.Train(t.Context(), d, *x.batch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	exact := must.Get(batch.Train(t.Context(), d, *x.batch))
 	for _, x.follows = range []bool{true, false} {
 		w := [][]float64{make([]float64, len(exact.Problems[0].W))}
 		for i := range w[0] {
@@ -181,10 +167,7 @@ func TestWords(t *testing.T) {
 			images[i][1+j] = byte(128 + 60*math.Sin(float64(j*(i+1))/17) + 20*r.NormFloat64())
 		}
 	}
-	w, err := learnWords(t.Context(), s, c, images)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(learnWords(t.Context(), s, c, images))
 	again, err := learnWords(t.Context(), &Setting{Seed: 1, Threads: 1}, c, images)
 	if err != nil || !slices.Equal(w.half, again.half) {
 		t.Errorf("other words on one thread: %v", err)
@@ -215,10 +198,7 @@ func TestWords(t *testing.T) {
 	for i := range 300 {
 		x.SetRow(i, []float64{float64(i%3)*10 + r.NormFloat64(), r.NormFloat64()})
 	}
-	centers, err := kMeans(t.Context(), s, x, 3, 20, rand.New(rand.NewPCG(5, 6)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	centers := must.Get(kMeans(t.Context(), s, x, 3, 20, rand.New(rand.NewPCG(5, 6))))
 	var first []float64
 	half := make([]float64, 3)
 	for k, c := range centers {

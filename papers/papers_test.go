@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 )
 
 // TestAll runs every experiment on the embedded samples, and again: the second
@@ -27,10 +28,7 @@ func TestAll(t *testing.T) {
 			}
 			out := filepath.Join(dir, e.Name)
 			begin := time.Now()
-			r, err := Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 1}))
 			t.Logf("%.1f s", time.Since(begin).Seconds())
 			if len(r.Claims) == 0 || len(r.Tables) == 0 || len(r.Figures) == 0 || r.Configuration == nil {
 				t.Errorf("%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
@@ -53,9 +51,7 @@ func TestAll(t *testing.T) {
 					t.Errorf("cell %d of %d has been computed again", p.Done, p.Known)
 				}
 			}}
-			if _, err := Run(t.Context(), e, again); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(Run(t.Context(), e, again))
 			for name, data := range files(t, out) {
 				if !bytes.Equal(data, before[name]) {
 					t.Errorf("%s is another one after the second run", name)
@@ -66,17 +62,9 @@ func TestAll(t *testing.T) {
 	if longtest.Race {
 		return // some are left out
 	}
-	if err := Index(dir); err != nil {
-		t.Fatal(err)
-	}
-	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := os.ReadFile(filepath.Join(dir, ownClaims))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Index(dir))
+	index := must.Get(os.ReadFile(filepath.Join(dir, "README.md")))
+	own := must.Get(os.ReadFile(filepath.Join(dir, ownClaims)))
 	for _, e := range All() {
 		if !strings.Contains(string(index)+string(own), "("+e.Name+"/results.md)") {
 			t.Errorf("the index does not know %s", e.Name)
@@ -86,16 +74,10 @@ func TestAll(t *testing.T) {
 
 func files(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(dir))
 	all := map[string][]byte{}
 	for _, e := range entries {
-		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))
 		all[e.Name()] = data
 	}
 	return all
@@ -141,22 +123,15 @@ func TestResume(t *testing.T) {
 		t.Fatalf("after a failure: computed %v, %v", computed, err)
 	}
 	name := filepath.Join(out, "cells.jsonl")
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, data[:len(data)-7], 0o666); err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(name))
+	must.Do(t, os.WriteFile(name, data[:len(data)-7], 0o666))
 	if err := run(-1, 1); err != nil || len(computed) != 1 || computed[0] != 2 {
 		t.Fatalf("after a kill: computed %v, %v", computed, err)
 	}
 	if err := run(-1, 2); err != nil || len(computed) != 3 {
 		t.Fatalf("with another seed: computed %v, %v", computed, err)
 	}
-	if err := os.WriteFile(name, []byte("{}\nnonsense\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte("{}\nnonsense\n"), 0o666))
 	if err := run(-1, 1); err == nil || !strings.Contains(err.Error(), "cells.jsonl:2:") {
 		t.Fatalf("damaged cells: error %v", err)
 	}

@@ -19,6 +19,7 @@ import (
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 
 	"github.com/klauspost/compress/gzip"
 )
@@ -187,21 +188,12 @@ func TestRepeats(t *testing.T) {
 		var results [2][]byte
 		for i, threads := range []int{1, 4} {
 			out := t.TempDir()
-			if _, err := Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 3, Threads: threads}); err != nil {
-				t.Fatal(err)
-			}
-			data, err := os.ReadFile(filepath.Join(out, "results.json"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 3, Threads: threads}))
+			data := must.Get(os.ReadFile(filepath.Join(out, "results.json")))
 			var r Result
-			if err := json.Unmarshal(data, &r); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(data, &r))
 			r.Seconds = 0
-			if results[i], err = json.Marshal(r); err != nil {
-				t.Fatal(err)
-			}
+			results[i] = must.Get(json.Marshal(r))
 		}
 		if !bytes.Equal(results[0], results[1]) {
 			t.Errorf("%s on one thread and on four:\n%s\n%s", e.Name, results[0], results[1])
@@ -267,9 +259,7 @@ func TestAmazonFolds(t *testing.T) {
 func TestUnigrams(t *testing.T) {
 	dir := t.TempDir()
 	s := &Setting{dir: dir}
-	if err := os.Mkdir(filepath.Join(dir, "news"), 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "news"), 0o777))
 	if n, err := s.unigrams("news", 7); n != 7 || err != nil {
 		t.Errorf("without a vocabulary: %d, %v", n, err)
 	}
@@ -284,48 +274,28 @@ func TestUnigrams(t *testing.T) {
 
 func writeVocabulary(t *testing.T, path, words string) {
 	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Create(path))
 	z := gzip.NewWriter(f)
-	if _, err := z.Write([]byte(words)); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(z.Close(), f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(z.Write([]byte(words)))
+	must.Do(t, errors.Join(z.Close(), f.Close()))
 }
 
 // beside runs an experiment on the samples with more beside them.
 func beside(t *testing.T, e Experiment, more func(s *Setting)) *Setting {
 	t.Helper()
 	s := &Setting{Size: Quick, Seed: 1, Threads: 2, experiment: e, dir: t.TempDir()}
-	if err := s.unpack(e.Needs); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.unpack(e.Needs))
 	more(s)
-	var err error
-	if s.cells, err = openCells(filepath.Join(t.TempDir(), "cells.jsonl")); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Run(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cells.close(); err != nil {
-		t.Fatal(err)
-	}
+	s.cells = must.Get(openCells(filepath.Join(t.TempDir(), "cells.jsonl")))
+	must.Do(t, e.Run(t.Context(), s))
+	must.Do(t, s.cells.close())
 	return s
 }
 
 // cellsOf returns the lines of a setting's cells.
 func cellsOf(t *testing.T, s *Setting) []byte {
 	t.Helper()
-	data, err := os.ReadFile(s.cells.file.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return must.Get(os.ReadFile(s.cells.file.Name()))
 }
 
 // TestXGraph: a set that need not be there is in the table once its folder is, with the
@@ -333,9 +303,7 @@ func cellsOf(t *testing.T, s *Setting) []byte {
 func TestXGraph(t *testing.T) {
 	longtest.NotRaced(t)
 	s := beside(t, text, func(s *Setting) {
-		if err := os.CopyFS(s.Path("news_xgraph", ""), os.DirFS(s.Path("news_bbcrypt", ""))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.CopyFS(s.Path("news_xgraph", ""), os.DirFS(s.Path("news_bbcrypt", ""))))
 		if _, err := s.taken(xGraph, "train.svm.gz", vocabulary); err == nil || !strings.Contains(err.Error(), "folder news_xgraph has no vocab.txt.gz: experiment text takes the set if it has train.svm.gz, vocab.txt.gz") {
 			t.Errorf("a set without its vocabulary: %v", err)
 		}
@@ -350,10 +318,7 @@ func TestXGraph(t *testing.T) {
 		t.Error("a set that is there is called unavailable")
 	}
 	// Another copy of the set has other cells.
-	before, err := s.taken(xGraph)
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(s.taken(xGraph))
 	writeVocabulary(t, s.Path(xGraph, vocabulary), strings.Repeat("word\n", 21511)+"a_pair\n")
 	if after, err := s.taken(xGraph); err != nil || after == before {
 		t.Errorf("fingerprints %q and %q, %v", before, after, err)
@@ -369,9 +334,7 @@ func TestKitchen(t *testing.T) {
 	longtest.NotRaced(t)
 	s := beside(t, amazon, func(s *Setting) {
 		for _, folder := range []string{"amazon_kitchen", "amazon_dvd"} {
-			if err := os.CopyFS(s.Path(folder, ""), os.DirFS(s.Path("amazon_books", ""))); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.CopyFS(s.Path(folder, ""), os.DirFS(s.Path("amazon_books", ""))))
 		}
 	})
 	own := map[string][]bool{}
@@ -389,9 +352,7 @@ func TestKitchen(t *testing.T) {
 	if notes := strings.Join(s.result.Notes, "\n"); strings.Contains(notes, "not available") {
 		t.Errorf("a set that is there is called unavailable: %s", notes)
 	}
-	if err := os.Remove(s.Path("amazon_kitchen", "test.svm.gz")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(s.Path("amazon_kitchen", "test.svm.gz")))
 	if err := amazon.Run(t.Context(), s); err == nil || !strings.Contains(err.Error(), "folder amazon_kitchen has no test.svm.gz: experiment amazon takes the set if it has train.svm.gz, test.svm.gz") {
 		t.Errorf("half a set: %v", err)
 	}
@@ -401,14 +362,10 @@ func TestKitchen(t *testing.T) {
 func TestBoosting(t *testing.T) {
 	longtest.NotRaced(t)
 	s := beside(t, sensors, func(s *Setting) {
-		if err := os.Mkdir(s.Path("gradient_boosting", ""), 0o777); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(s.Path("gradient_boosting", ""), 0o777))
 		rows := `[{"set": "elec2, in order", "dead": "features", "told": true, "shares": [0, 0.3, 0.5], "errors": [[10, 10], [9, 9], [20, 22]]},
 			{"set": "elec2, in order", "dead": "groups", "told": true, "shares": [0], "errors": [[1, 1]]}]`
-		if err := os.WriteFile(s.Path("gradient_boosting", "sensors.json"), []byte(rows), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(s.Path("gradient_boosting", "sensors.json"), []byte(rows), 0o666))
 	})
 	var got []any
 	for _, table := range s.result.Tables {
@@ -463,9 +420,7 @@ func TestPrivatePairs(t *testing.T) {
 				p.private = append(p.private, privatePairs(e.Features, words))
 			}
 			presence(&e, math.MaxUint32)
-			if err := b.Add(&e); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, b.Add(&e))
 			if i < documents/2 {
 				p.train = append(p.train, i)
 			} else {
@@ -473,10 +428,7 @@ func TestPrivatePairs(t *testing.T) {
 			}
 		}
 		p.all = b.Data(Binary())
-		w, err := p.nbsvm(t.Context(), 1, 1e-10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(p.nbsvm(t.Context(), 1, 1e-10))
 		return p, w
 	}
 	whole, want := build(true)
@@ -506,11 +458,7 @@ func TestNoisyData(t *testing.T) {
 		for range 500 {
 			examples = append(examples, longServedio(r))
 		}
-		d, err := newNoisyData(examples, c, share, rand.New(rand.NewPCG(4, 4)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
+		return must.Get(newNoisyData(examples, c, share, rand.New(rand.NewPCG(4, 4))))
 	}
 	right, wrong := draw(0), draw(0.1)
 	flipped := 0
@@ -596,24 +544,16 @@ func TestChosenWithUnlabeled(t *testing.T) {
 		}
 		documents = append(documents, e)
 	}
-	d, err := dataOf(Binary(), documents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(dataOf(Binary(), documents))
 	s := &Setting{Size: Default, Seed: 1, Threads: 2}
-	if s.cells, err = openCells(filepath.Join(t.TempDir(), "cells.jsonl")); err != nil {
-		t.Fatal(err)
-	}
+	s.cells = must.Get(openCells(filepath.Join(t.TempDir(), "cells.jsonl")))
 	defer s.cells.close()
 	c := textConfig{Folds: 5, Alphas: []float64{0.4, 1}, Plain: []textModel{{Bound: "gaussian", Noise: "none", L2: 1}},
 		Noisy: append(textGrid("quadratic-noising", []float64{0.3, 0.9}, []float64{0.01, 1}), textGrid("gaussian", []float64{0.5}, []float64{0.1})...)}
 	other := 0 // divisions in which they are other ones
 	for split := range 6 {
 		p := thirds(d, rand.New(rand.NewPCG(1, uint64(split))))
-		got, err := c.scores(t.Context(), s, "made", "", split, p, func() (textParts, error) { return p, nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(c.scores(t.Context(), s, "made", "", split, p, func() (textParts, error) { return p, nil }))
 		without, with := got[textDropout].Model, got[textFree].Model
 		if without.Alpha != 0 || !slices.Contains(c.Alphas, with.Alpha) || with.Bound != without.Bound {
 			t.Fatalf("division %d: %v without unlabeled documents, %v with them", split, without, with)
@@ -662,13 +602,8 @@ func TestWholeSets(t *testing.T) {
 	out := t.TempDir()
 	run := func() (used, trained []any, notes string) {
 		t.Helper()
-		if _, err := Run(t.Context(), labelNoise, Options{Size: Quick, Out: out, Seed: 1}); err != nil {
-			t.Fatal(err)
-		}
-		r, err := readResult(filepath.Join(out, "results.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(Run(t.Context(), labelNoise, Options{Size: Quick, Out: out, Seed: 1}))
+		r := must.Get(readResult(filepath.Join(out, "results.json")))
 		at := slices.IndexFunc(r.Tables, func(t ResultTable) bool { return t.Title == "Examples used" })
 		return r.Tables[at].Rows[1][2:], r.Tables[at].Rows[2][2:], strings.Join(r.Notes, "\n")
 	}
@@ -676,10 +611,7 @@ func TestWholeSets(t *testing.T) {
 	rename := func(kind, from, to string, skip int) {
 		t.Helper()
 		name := filepath.Join(out, "cells.jsonl")
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(name))
 		lines := strings.SplitAfter(string(data), "\n")
 		var at []int
 		for i, line := range lines {
@@ -693,9 +625,7 @@ func TestWholeSets(t *testing.T) {
 		for _, i := range at[:len(at)-skip] {
 			lines[i] = strings.Replace(lines[i], from, to, 1)
 		}
-		if err := os.WriteFile(name, []byte(strings.Join(lines, "")), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(strings.Join(lines, "")), 0o666))
 	}
 	cut, cutRows := []any{60., 60., 60., 60., 60., 60.}, []any{40., 40., 40., 40., 40., 40.}
 	whole, wholeRows := slices.Clone(cut), slices.Clone(cutRows)

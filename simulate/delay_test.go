@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/measure"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -36,10 +37,7 @@ func delayEvents(n int) (*event.Schema, []event.Example) {
 // slowDelay looks through all labels that have not come after each event.
 func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events []event.Example, seed uint64) (m online.Report, fresh measure.Classes, atEnd uint64) {
 	t.Helper()
-	l, err := online.New(c, s.Clone())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(c, s.Clone()))
 	r := rand.New(rand.NewPCG(seed, 0xde1a7))
 	prior := map[int][]float64{}
 	at := map[int]float64{}
@@ -55,10 +53,7 @@ func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events [
 				return n
 			}
 			delete(at, first)
-			p, err := online.ReadPrediction(prior[first])
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(online.ReadPrediction(prior[first]))
 			p = l.Learn(&events[first], &p)
 			p.Measure(&events[first], &fresh)
 			n++
@@ -91,10 +86,7 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := d.Learn(t.Context(), c, s, events, 7, 12)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(d.Learn(t.Context(), c, s, events, 7, 12))
 		m, fresh, atEnd := slowDelay(t, d, c, s, events, 7)
 		if got.Error != 100*m.Total.Error() || got.LogLoss != m.Total.MeanLogLoss() || got.LearningError != 100*fresh.Error() || got.LearningLogLoss != fresh.MeanLogLoss() || got.AtEnd != atEnd {
 			t.Errorf("%s: %+v, want %+v, %+v, %d", text, got, m.Total, fresh, atEnd)
@@ -137,14 +129,8 @@ func TestDelayOfNumbers(t *testing.T) {
 	c.Loss, c.Noise = "squared", "dropout:0.2"
 	before := 0.0
 	for _, text := range []string{"0", "fixed:1", "exponential:60"} {
-		d, err := ParseDelay(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := d.Learn(t.Context(), c, s, events, 7, 12)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(ParseDelay(text))
+		got := must.Get(d.Learn(t.Context(), c, s, events, 7, 12))
 		m, fresh, atEnd := slowDelay(t, d, c, s, events, 7)
 		want := &m.Numbers.Total
 		if got.DelayedClasses != nil || got.MAE != want.MAE() || got.RMSE != want.RMSE() || got.LearningMAE != fresh.Error() || got.AtEnd != atEnd {
@@ -183,18 +169,9 @@ func TestDelayOfNumbers(t *testing.T) {
 func TestNoDelayIsLearn(t *testing.T) {
 	s, events := delayEvents(800)
 	c := online.DefaultConfig()
-	d, err := ParseDelay("0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := d.Learn(t.Context(), c, s, events, 1, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := online.New(c, s.Clone())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(ParseDelay("0"))
+	got := must.Get(d.Learn(t.Context(), c, s, events, 1, 4))
+	l := must.Get(online.New(c, s.Clone()))
 	for i := range events {
 		l.Learn(&events[i], nil)
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // figures are one of each kind.
@@ -38,15 +40,10 @@ func TestFigure(t *testing.T) {
 			var files [2]map[string][]byte
 			for i := range files {
 				base := filepath.Join(t.TempDir(), name)
-				if err := f.Save(base); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, f.Save(base))
 				files[i] = map[string][]byte{}
 				for _, ending := range []string{".png", ".svg"} {
-					var err error
-					if files[i][ending], err = os.ReadFile(base + ending); err != nil {
-						t.Fatal(err)
-					}
+					files[i][ending] = must.Get(os.ReadFile(base + ending))
 				}
 			}
 			for ending, data := range files[0] {

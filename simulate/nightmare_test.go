@@ -11,6 +11,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // stream returns examples of informative and useless features, and the model of
@@ -191,10 +192,7 @@ func TestKill(t *testing.T) {
 		{nightmare: "stuck:1-3:5", dead: ".......", value: []float64{5, 5, 5, 1, 1, 1, 1}},
 		{nightmare: "drift:1-3:2,0", dead: "......", value: []float64{2, 2, 1, 1, 1, 1}},
 	} {
-		n, err := Parse(c.nightmare)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(Parse(c.nightmare))
 		stage := &Stage{Schema: numbered, Events: 100, Columns: 16, Groups: map[string][]event.Span{"mine": {{From: 8, To: 16}}}}
 		e := &Event{Stage: stage, Number: c.number, X: sparse.Clone()}
 		if c.named {
@@ -220,10 +218,7 @@ func TestKill(t *testing.T) {
 // TestAdditive: the noise has the deviation asked for and is the same for everybody.
 // A hat of a curve is of no group of its own.
 func TestGroupsWithCurves(t *testing.T) {
-	curves, err := model.NewCurves([]uint32{1}, [][]float64{{-1, 0, 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	curves := must.Get(model.NewCurves([]uint32{1}, [][]float64{{-1, 0, 1}}))
 	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Curves: curves}}}
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 0, To: 2}}}}}
@@ -319,10 +314,7 @@ func TestWithNothing(t *testing.T) {
 		"stuck:3:1@10-20":     "[{stuck:3:1@10-20 1}]",
 		"drift:heat:1,-1..-1": "[{drift:heat:1,-1 -1}]",
 	} {
-		f, err := ParseFamily(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(ParseFamily(s))
 		if got := fmt.Sprint(f.WithNothing().Levels); got != want {
 			t.Errorf("%s has the levels %s, want %s", s, got, want)
 		}

@@ -16,6 +16,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -93,10 +94,7 @@ func TestNumbersMeasures(t *testing.T) {
 	for _, lossName := range []string{"squared", "poisson"} {
 		m, examples := numberStream(lossName, 90, 2)
 		r := &Replay{Families: []Family{family(t, "worst:0..3/1")}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 2, Bins: 3}
-		result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}}))
 		for k, p := range result.Curves[0].Points {
 			var weight, squared, absolute [4]float64
 			for n := range examples {
@@ -146,14 +144,8 @@ func TestNumbersLearningQuiet(t *testing.T) {
 		c := online.DefaultConfig()
 		c.Loss = lossName
 		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 1}
-		result, err := r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		learner, err := online.New(c, m.Schema.Clone())
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}}))
+		learner := must.Get(online.New(c, m.Schema.Clone()))
 		for i := range examples {
 			learner.Learn(&examples[i], nil)
 		}
@@ -170,16 +162,11 @@ func TestNumbersChoose(t *testing.T) {
 	m, examples := numberStream("squared", 900, 7)
 	var b batch.Builder
 	for i := range examples[:300] {
-		if err := b.Add(&examples[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&examples[i]))
 	}
 	config := batch.DefaultConfig()
 	config.Loss = "squared"
-	candidates, err := TrainGrid(context.Background(), b.Data(m.Schema), []Method{{"squared", config, []batch.Axis{{Key: "q", Values: []string{"0.8", "0"}}}}}, 1, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	candidates := must.Get(TrainGrid(context.Background(), b.Data(m.Schema), []Method{{"squared", config, []batch.Axis{{Key: "q", Values: []string{"0.8", "0"}}}}}, 1, nil))
 	r := &Replay{Families: []Family{family(t, "random:0,0.8")}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 2, Seed: 1}
 	result, choices, err := r.Choose(context.Background(), candidates, examples[300:600], examples[600:])
 	if err != nil || !result.Numbers || len(choices) != 2 {
@@ -201,10 +188,7 @@ func TestNumbersFiles(t *testing.T) {
 	var first *Result
 	for _, threads := range []int{1, 2} {
 		r.Threads = threads
-		result, err := r.Run(context.Background(), []*Subject{subject})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must.Get(r.Run(context.Background(), []*Subject{subject}))
 		if first == nil {
 			first = result
 		} else if !reflect.DeepEqual(first, result) {
@@ -212,24 +196,17 @@ func TestNumbersFiles(t *testing.T) {
 		}
 	}
 	var table, text bytes.Buffer
-	if err := first.WriteCSV(&table); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.WriteCSV(&table))
 	if header, _, _ := strings.Cut(table.String(), "\n"); header != "model,nightmare,severity,dead,rescale,repeats,rmse,low,high,mae,deleted,settings" {
 		t.Error(header)
 	}
-	if err := first.Markdown(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Markdown(&text))
 	for _, want := range []string{"Root mean squared error (RMSE) over 60 events", "Mean absolute error (MAE):", "| m | declared | +Inf |"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("no %q in %s", want, &text)
 		}
 	}
-	encoded, err := json.Marshal(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(json.Marshal(first))
 	for _, want := range []string{`"numbers":true`, `"repeats":1,"rmse":null,"mae":null,"low":null,"high":null,"deleted":0,"errors":[null],`, `"repeats":2,"rmse":`} {
 		if !bytes.Contains(encoded, []byte(want)) {
 			t.Errorf("no %s in %s", want, encoded)
@@ -242,7 +219,7 @@ func TestNumbersFiles(t *testing.T) {
 		t.Error(err)
 	}
 	classes, more := stream(2, 60, 1)
-	_, err = r.Run(context.Background(), []*Subject{{Name: "c", Examples: more, Schema: classes.Schema, Model: classes}, subject})
+	_, err := r.Run(context.Background(), []*Subject{{Name: "c", Examples: more, Schema: classes.Schema, Model: classes}, subject})
 	if err == nil || !strings.Contains(err.Error(), "m predicts numbers and c classes") {
 		t.Error(err)
 	}

@@ -14,16 +14,13 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
 func family(t *testing.T, s string) Family {
 	t.Helper()
-	f, err := ParseFamily(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return must.Get(ParseFamily(s))
 }
 
 // TestReplay holds the measures against counts made here, and two replays, one
@@ -40,10 +37,7 @@ func TestReplay(t *testing.T) {
 	}
 	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Model: m}, {Name: "b", Examples: examples, Schema: m.Schema, Model: other},
 		{Name: "c", Examples: examples, Schema: m.Schema, Learn: &learner}}
-	result, err := r.Run(context.Background(), subjects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(r.Run(context.Background(), subjects))
 	if len(result.Curves) != 3*(2+2+1) {
 		t.Fatalf("%d curves", len(result.Curves))
 	}
@@ -75,10 +69,7 @@ func TestReplay(t *testing.T) {
 	for i := range files {
 		files[i] = filepath.Join(t.TempDir(), "out")
 		r.Threads = 2 - i
-		again, err := r.Run(context.Background(), subjects)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := must.Get(r.Run(context.Background(), subjects))
 		if !reflect.DeepEqual(again, result) {
 			t.Error("another result at the second time")
 		}
@@ -87,10 +78,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(names, err)
 		}
 		for _, name := range names {
-			data, err := os.ReadFile(filepath.Join(files[i], name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(filepath.Join(files[i], name)))
 			if before, err := os.ReadFile(filepath.Join(files[0], name)); err != nil || !bytes.Equal(data, before) {
 				t.Errorf("%s differs from replay to replay: %v", name, err)
 			}
@@ -127,10 +115,7 @@ func TestDead(t *testing.T) {
 	}
 	groups := map[string][]event.Span{"half": {{From: 0, To: 6}}}
 	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared}, {Dead: Silent}}, Repeat: 1, Groups: groups}
-	result, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}}))
 	knows := *shifted
 	knows.Dead = &model.Dead{Columns: []uint32{0, 1, 2, 3, 4, 5}, Reads: []float64{0, 0, 0, 0, 0, 0}}
 	if again, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: &knows}}); err != nil {
@@ -182,10 +167,7 @@ func TestLearning(t *testing.T) {
 	}
 	r := &Replay{Families: []Family{{"", []Level{{None{}, nan}, {During{Linear{Group: "best", A: -1}, 50, 100, true}, nan}}}},
 		Treatments: []Treatment{{Dead: Declared, Rescale: true}, {Dead: Silent}}, Repeat: 1, Bins: 4, Groups: map[string][]event.Span{"best": {{From: best, To: best + 1}}}}
-	result, err := r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Model: m}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Model: m}}))
 	quiet, struck, fixed := result.Curves[0].Points[0], result.Curves[0].Points[1], result.Curves[2].Points[1]
 	for i := range 2 {
 		if quiet.Time[i] != struck.Time[i] {
@@ -206,14 +188,8 @@ func TestLearningQuiet(t *testing.T) {
 		c := online.DefaultConfig()
 		c.Calibrate, c.Threshold = calibrate, 0.3
 		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 1, Bins: 4}
-		result, err := r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		learner, err := online.New(c, m.Schema.Clone())
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}}))
+		learner := must.Get(online.New(c, m.Schema.Clone()))
 		for i := range examples {
 			learner.Learn(&examples[i], nil)
 		}
@@ -231,9 +207,7 @@ func TestChoose(t *testing.T) {
 	m, examples := stream(2, 3000, 7)
 	var b batch.Builder
 	for i := range examples[:1000] {
-		if err := b.Add(&examples[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&examples[i]))
 	}
 	config := batch.DefaultConfig()
 	methods := []Method{{"dropout", config, []batch.Axis{{Key: "c", Values: []string{"0.01", "1"}}, {Key: "q", Values: []string{"0", "0.3", "0.7"}}}}, {"plain", config, nil}}
@@ -249,10 +223,7 @@ func TestChoose(t *testing.T) {
 	for i, c := range choices {
 		for j, candidate := range candidates {
 			s := []*Subject{{Name: "x", Examples: examples[1000:2000], Schema: m.Schema, Model: candidate.Model}}
-			single, err := r.Run(context.Background(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			single := must.Get(r.Run(context.Background(), s))
 			e := single.Curves[0].Points[i%2].Error
 			if candidate.Method == c.Method && e < c.Validation || j == c.candidate && e != c.Validation {
 				t.Errorf("%s at %s chose %s with %g %%, %s has %g %%", c.Method, c.Nightmare, c.Settings, c.Validation, candidate.Settings, e)
@@ -303,10 +274,7 @@ func TestSilentLearner(t *testing.T) {
 	c := online.DefaultConfig()
 	run := func(examples []event.Example, n Nightmare) Point {
 		r := &Replay{Families: []Family{{"", []Level{{n, nan}}}}, Treatments: []Treatment{{Dead: Silent}}, Repeat: 1, Seed: 5}
-		result, err := r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: s, Learn: &c}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: s, Learn: &c}}))
 		return result.Curves[0].Points[0]
 	}
 	got, want, whole := run(examples, nightmare), run(damaged, None{}), run(examples, None{})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -28,10 +29,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 		examples = append(examples, e)
 	}
 	c := online.DefaultConfig()
-	l, err := online.New(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(c, schema))
 	for i := range examples[:2000] {
 		l.Learn(&examples[i], nil)
 	}
@@ -42,17 +40,11 @@ func TestStuckFoundAndNot(t *testing.T) {
 	}
 	var families []Family
 	for _, name := range []string{"stuck:x:13@50%-100%", "group:x@50%-100%", "stuck:x:13,14@50%-100%"} {
-		f, err := ParseFamily(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(ParseFamily(name))
 		families = append(families, f)
 	}
 	replay := Replay{Families: families, Treatments: []Treatment{{Dead: Declared}, {Dead: Declared, Rescale: true}}, Stuck: true, Repeat: 1}
-	result, err := replay.Run(context.Background(), subjects)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(replay.Run(context.Background(), subjects))
 	errors := map[string]float64{}
 	var names []string
 	for _, curve := range result.Curves {
@@ -76,7 +68,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 		t.Errorf("a learner: %v", errors)
 	}
 	replay.Stuck, replay.Families = false, families[:1]
-	if result, err = replay.Run(context.Background(), subjects[:1]); err != nil || len(result.Curves) != 2 || result.Curves[0].Dead != Declared {
+	if result, err := replay.Run(context.Background(), subjects[:1]); err != nil || len(result.Curves) != 2 || result.Curves[0].Dead != Declared {
 		t.Errorf("%+v %v", result, err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"blankout/batch/estimators"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // Bends says of every loss and noise what Train says of Data with curves.
@@ -26,9 +27,7 @@ func TestBends(t *testing.T) {
 			e.Field = []uint16{1}
 		}
 		fit.Observe(&e, schema)
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&e))
 	}
 	d, _, err := fit.Fit(b.Data(schema), model.StandardizeAuto)
 	if err != nil {
@@ -64,10 +63,7 @@ func TestBends(t *testing.T) {
 	if refused < 20 {
 		t.Errorf("%d combinations are refused", refused)
 	}
-	axis, err := batch.ParseAxis("noise=none,gaussian:0.5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	axis := must.Get(batch.ParseAxis("noise=none,gaussian:0.5"))
 	if c := batch.DefaultConfig(); !c.Bends(nil) || c.Bends([]batch.Axis{axis}) {
 		t.Error("a grid bends where one of its points does not")
 	}
@@ -78,9 +74,7 @@ func TestBounds(t *testing.T) {
 	var b batch.Builder
 	for i := range 30 {
 		x := event.Vec{Index: []uint32{uint32(1 + i%2), uint32(3 + i%3)}, Value: []float64{1, 0.5}}
-		if err := b.Add(&event.Example{Features: x, Label: i % 2, Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&event.Example{Features: x, Label: i % 2, Weight: 1}))
 	}
 	d := b.Data(event.NewSchema(8, []string{"3", "5"}, 2))
 	train := func(loss, bound string) (*batch.Fit, error) {
@@ -89,10 +83,7 @@ func TestBounds(t *testing.T) {
 		return batch.Train(t.Context(), d, c)
 	}
 	for _, c := range [][2]string{{"ramp", "gaussian"}, {"fdrop:2", "gaussian"}, {"exponential", "gaussian"}, {"exponential", "mcf"}} {
-		plain, err := train(c[0], "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := must.Get(train(c[0], ""))
 		named, err := train(c[0], c[1])
 		if err != nil {
 			t.Errorf("%s with bound %s: %v", c[0], c[1], err)

@@ -11,6 +11,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 func TestGolden(t *testing.T) {
@@ -23,10 +24,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, solver := range []batch.Solver{batch.Newton, batch.LBFGS} {
-				r, err := batch.Solve(context.Background(), o, batch.Options{Solver: solver, Tol: 1e-13})
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(batch.Solve(context.Background(), o, batch.Options{Solver: solver, Tol: 1e-13}))
 				want := append(append([]float64(nil), c.Weights...), c.Intercept)
 				if off := problems.Relative(r.W, want); off > 1e-6 || math.Abs(r.Objective-c.Objective) > 1e-9*c.Objective || !(r.Gap <= 1e-12*c.Objective) {
 					t.Errorf("%s: weights %.2g away, J %.12g, want %.12g, gap %.2g after %d iterations", solver, off, r.Objective, c.Objective, r.Gap, r.Iterations)
@@ -83,10 +81,7 @@ func TestIsTheExpectation(t *testing.T) {
 			}
 		}
 		for k, kind := range []Loss{Exponential, Logistic} {
-			o, err := New(batch.Problem{Data: d, Y: y, Noise: noise, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0, batch.FreeIntercept)}, kind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(New(batch.Problem{Data: d, Y: y, Noise: noise, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0, batch.FreeIntercept)}, kind))
 			got := o.ValueGrad(w, nil)
 			if k == 0 && math.Abs(got-mean[0]) > 0.02*mean[0] || k == 1 && (got < mean[1]*0.995 || got > mean[1]*1.3) {
 				t.Errorf("%s under %v: %v, mean over copies %v", kind, noise, got, mean[k])
@@ -123,10 +118,7 @@ func TestBadInput(t *testing.T) {
 		for _, kind := range []Loss{Exponential, Logistic} {
 			q := p
 			q.Data, q.Y, q.Noise = denseData(t, x, y), labels, loss.Dropout{Q: 0.5}
-			o, err := New(q, kind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(New(q, kind))
 			r, err := batch.Solve(ctx, o, batch.Options{Tol: 1e-6})
 			if err != nil {
 				continue
@@ -150,14 +142,8 @@ func TestGap(t *testing.T) {
 	d := denseData(t, x, y)
 	for _, kind := range []Loss{Exponential, Logistic} {
 		p := batch.Problem{Data: d, Y: y, Noise: loss.Dropout{Q: 0.3}, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0.5, batch.FreeIntercept), Threads: 1}
-		o, err := New(p, kind)
-		if err != nil {
-			t.Fatal(err)
-		}
-		best, err := batch.Solve(t.Context(), o, batch.Options{Tol: 1e-10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := must.Get(New(p, kind))
+		best := must.Get(batch.Solve(t.Context(), o, batch.Options{Tol: 1e-10}))
 		want := slices.Clone(best.W)
 		for _, off := range []float64{-2, -0.1, 0.5, 3} {
 			// Only the intercept is off: once it is back, next to nothing is missing.
@@ -176,9 +162,7 @@ func TestGap(t *testing.T) {
 			}
 		}
 		p.Y = slices.Repeat([]float64{1}, len(y))
-		if o, err = New(p, kind); err != nil {
-			t.Fatal(err)
-		}
+		o = must.Get(New(p, kind))
 		if gap := o.Gap(make([]float64, o.Dim())); !math.IsInf(gap, 1) {
 			t.Errorf("%s: a gap of %v with one class", kind, gap)
 		}
@@ -190,9 +174,7 @@ func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
 	var b batch.Builder
 	for i := range examples {
-		if err := b.Add(&examples[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&examples[i]))
 	}
 	return b.Data(schema)
 }
@@ -204,10 +186,7 @@ func TestLaplaceStaysInside(t *testing.T) {
 	y := []float64{1, 1, -1, -1}
 	for _, kind := range []Loss{Exponential, Logistic} {
 		for _, b := range []float64{1e-3, 1, 4} {
-			o, err := New(batch.Problem{Data: denseData(t, x, y), Y: y, Noise: loss.Laplace{B: b}, Kappa: 100, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(2, 0.01, batch.FreeIntercept)}, kind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(New(batch.Problem{Data: denseData(t, x, y), Y: y, Noise: loss.Laplace{B: b}, Kappa: 100, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(2, 0.01, batch.FreeIntercept)}, kind))
 			if v := o.ValueGrad([]float64{1.01 / b, 0, 0}, nil); !math.IsInf(v, 1) {
 				t.Errorf("%s, b %g: %g beyond the bound", kind, b, v)
 			}

@@ -8,6 +8,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 func rampProblem(d *batch.Data, y []float64, noise loss.Noise) batch.Problem {
@@ -21,28 +22,16 @@ func TestRamp(t *testing.T) {
 	opt := batch.Options{Tol: 1e-10}
 	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}} {
 		solve := func(x [][]float64, y []float64, s float64) (*Objective, *batch.Result) {
-			o, err := New(rampProblem(denseData(t, x, y), y, noise), s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := batch.Solve(ctx, o, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := must.Get(New(rampProblem(denseData(t, x, y), y, noise), s))
+			r := must.Get(batch.Solve(ctx, o, opt))
 			if got := o.ValueGrad(r.W, nil); got != r.Objective || !r.Converged {
 				t.Errorf("J %v, stated %v; converged %v", got, r.Objective, r.Converged)
 			}
 			return o, r
 		}
 		// With the cut far away it is the support vector machine.
-		plain, err := batch.NewExpected(rampProblem(denseData(t, x, y), y, noise))
-		if err != nil {
-			t.Fatal(err)
-		}
-		svm, err := batch.Solve(ctx, plain, opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := must.Get(batch.NewExpected(rampProblem(denseData(t, x, y), y, noise)))
+		svm := must.Get(batch.Solve(ctx, plain, opt))
 		_, far := solve(x, y, -1e6)
 		if math.Abs(far.Objective-svm.Objective) > 1e-9*svm.Objective {
 			t.Errorf("%v: J %v with the cut far away, the support vector machine has %v", noise, far.Objective, svm.Objective)
@@ -69,26 +58,14 @@ func TestRamp(t *testing.T) {
 		}
 	}
 	// An outlier far off moves the hinge's answer and leaves the ramp's alone.
-	o, err := New(rampProblem(denseData(t, x, y), y, nil), -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := batch.Solve(ctx, o, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(New(rampProblem(denseData(t, x, y), y, nil), -1))
+	before := must.Get(batch.Solve(ctx, o, opt))
 	for i, v := range before.W[:5] {
 		x[0][i] = -60 * y[0] * v
 	}
-	o, err = New(rampProblem(denseData(t, x, y), y, nil), -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o = must.Get(New(rampProblem(denseData(t, x, y), y, nil), -1))
 	opt.Start = before.W
-	after, err := batch.Solve(ctx, o, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	after := must.Get(batch.Solve(ctx, o, opt))
 	if off := problems.Relative(after.W, before.W); off > 0.05 {
 		t.Errorf("an outlier moves the weights by %v", off)
 	}
@@ -107,9 +84,7 @@ func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
 	var b batch.Builder
 	for i := range examples {
-		if err := b.Add(&examples[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&examples[i]))
 	}
 	return b.Data(schema)
 }

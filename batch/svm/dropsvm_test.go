@@ -16,6 +16,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/internal/kernel"
+	"blankout/internal/must"
 )
 
 func TestDropSVMGolden(t *testing.T) {
@@ -25,18 +26,13 @@ func TestDropSVMGolden(t *testing.T) {
 	}
 	total := 0
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(file))
 		var g struct {
 			X     [][]float64
 			Y     []float64
 			Cases []json.RawMessage
 		}
-		if err := json.Unmarshal(raw, &g); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(raw, &g))
 		for _, raw := range g.Cases {
 			var c struct {
 				Algo      string
@@ -48,33 +44,20 @@ func TestDropSVMGolden(t *testing.T) {
 				Decision  []float64
 			}
 			var algo struct{ Algo string }
-			if err := json.Unmarshal(raw, &algo); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(raw, &algo))
 			if algo.Algo != "dropsvm" {
 				continue
 			}
-			if err := json.Unmarshal(raw, &c); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(raw, &c))
 			total++
 			t.Run(fmt.Sprintf("%s %+v", filepath.Base(file), c.Params), func(t *testing.T) {
 				d := denseData(t, g.X, g.Y, nil)
-				k, err := Resolve(kernel.RBF{}, d)
-				if err != nil {
-					t.Fatal(err)
-				}
+				k := must.Get(Resolve(kernel.RBF{}, d))
 				if sigma := k.(kernel.RBF).Sigma; math.Abs(sigma-c.Params.Sigma) > 1e-12*sigma {
 					t.Errorf("default width %v, want %v", sigma, c.Params.Sigma)
 				}
-				gram, err := NewGram(k, d, 2)
-				if err != nil {
-					t.Fatal(err)
-				}
-				dk, err := DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram)
-				if err != nil {
-					t.Fatal(err)
-				}
+				gram := must.Get(NewGram(k, d, 2))
+				dk := must.Get(DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram))
 				if dk.Jitter != 0 {
 					t.Errorf("jitter %v", dk.Jitter)
 				}
@@ -114,10 +97,7 @@ func TestDropSVMGolden(t *testing.T) {
 func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 	x, y := problems.Gaussian(8, 25, 5, true)
 	d := denseData(t, x, y, nil)
-	gram, err := NewGram(kernel.RBF{Sigma: 2}, d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gram := must.Get(NewGram(kernel.RBF{Sigma: 2}, d, 1))
 	for _, keep := range []float64{0, 0.3, 0.8} {
 		want := DropSVM{Q: 1, Keep: keep}.penalty(gram)
 		last := math.Inf(1)
@@ -150,10 +130,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 	d := denseData(t, x, y, nil)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, k := range []kernel.Kernel{kernel.RBF{Sigma: 1.5}, kernel.Linear{}, kernel.Polynomial{Degree: 2}} {
-		gram, err := NewGram(k, d, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		gram := must.Get(NewGram(k, d, 1))
 		n := gram.n
 		for _, s := range []DropSVM{{Q: 0, Keep: 0.5}, {Q: 0.3, Keep: 0.5}, {Q: 5, Keep: 0.9, Epochs: 3, Seed: 1}, {Q: 2, Keep: 1}, {Q: 0.1, Keep: 0}} {
 			what := fmt.Sprintf("%s %+v", k, s)
@@ -195,10 +172,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 
 func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 	x, y := problems.Gaussian(10, 30, 4, false)
-	gram, err := NewGram(kernel.RBF{Sigma: 2}, denseData(t, x, y, nil), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gram := must.Get(NewGram(kernel.RBF{Sigma: 2}, denseData(t, x, y, nil), 1))
 	r := rand.New(rand.NewPCG(2, 2))
 	some, ones := make([]float64, len(y)), slices.Repeat([]float64{1}, len(y))
 	for i := range some {
@@ -251,11 +225,7 @@ func TestSquareTakesTheCost(t *testing.T) {
 		t.Helper()
 		c, k := batch.DefaultConfig(), Config{Kernel: "rbf:1", Memory: 1 << 30, Drop: DropSVM{Q: 0.2, Keep: 0.5}, Square: true}
 		set(&c, &k)
-		f, err := Train(t.Context(), d, c, k)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f
+		return must.Get(Train(t.Context(), d, c, k))
 	}
 	one := train(func(*batch.Config, *Config) {})
 	ten := train(func(c *batch.Config, _ *Config) { c.Cost = 10 })
@@ -270,19 +240,14 @@ func TestSquareTakesTheCost(t *testing.T) {
 	ridge := train(func(c *batch.Config, k *Config) {
 		k.Drop.Q, k.Ridge, c.L2, c.Intercept = 0, true, lambda, batch.NoIntercept
 	})
-	gram, err := NewGram(kernel.RBF{Sigma: 1}, d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gram := must.Get(NewGram(kernel.RBF{Sigma: 1}, d, 1))
 	n := len(y)
 	a := mat.NewSymDense(n, slices.Clone(gram.data))
 	for i := range n {
 		a.SetSym(i, i, a.At(i, i)+lambda)
 	}
 	var solution mat.VecDense
-	if err := solution.SolveVec(a, mat.NewVecDense(n, y)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, solution.SolveVec(a, mat.NewVecDense(n, y)))
 	want, objective := make([]float64, n), 0.0
 	for i := range want {
 		want[i] = batch.Dot(gram.Row(i), solution.RawVector().Data)

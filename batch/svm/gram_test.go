@@ -11,6 +11,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/internal/kernel"
+	"blankout/internal/must"
 )
 
 var testKernels = []string{"linear", "rbf", "rbf:2", "poly:2", "poly:3", "chi2", "chi2:0.7"}
@@ -19,20 +20,12 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 	x, y := problems.Gaussian(1, 40, 9, true)
 	d := denseData(t, x, y, nil)
 	for _, name := range testKernels {
-		k, err := kernel.Parse(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(kernel.Parse(name))
 		if again, err := kernel.Parse(k.String()); err != nil || again != k {
 			t.Errorf("%s: reads back as %v, %v", name, again, err)
 		}
-		if k, err = Resolve(k, d); err != nil {
-			t.Fatal(err)
-		}
-		g, err := NewGram(k, d, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k = must.Get(Resolve(k, d))
+		g := must.Get(NewGram(k, d, 1))
 		mean, pairs := 0.0, 0.0
 		for i := range x {
 			for j := range x {
@@ -78,14 +71,8 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	x, y := problems.Gaussian(2, 8300, 5, true)
 	d := denseData(t, x, y, nil)
 	for _, k := range []kernel.Kernel{kernel.Linear{}, kernel.RBF{Sigma: 1.3}, kernel.Chi2{Sigma: 1.1}} {
-		one, err := batch.NewCachedGram(k, d, 0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		many, err := batch.NewCachedGram(k, d, 1<<20, 5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must.Get(batch.NewCachedGram(k, d, 0, 1))
+		many := must.Get(batch.NewCachedGram(k, d, 1<<20, 5))
 		r := rand.New(rand.NewPCG(3, 3))
 		for range 50 {
 			i, j := r.IntN(len(x)), r.IntN(len(x))
@@ -95,14 +82,8 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 			}
 		}
 		small := d.Subset(r.Perm(len(x))[:300])
-		g1, err := NewGram(k, small, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g4, err := NewGram(k, small, 4)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g1 := must.Get(NewGram(k, small, 1))
+		g4 := must.Get(NewGram(k, small, 4))
 		if !slices.Equal(g1.data, g4.data) {
 			t.Fatalf("%s: Gram matrices differ with the number of threads", k)
 		}
@@ -140,14 +121,8 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, name := range testKernels {
 		k, _ := kernel.Parse(name)
-		k, err := Resolve(k, d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := NewGram(k, d, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k = must.Get(Resolve(k, d))
+		g := must.Get(NewGram(k, d, 2))
 		for _, cost := range []float64{0.01, 1, 30} {
 			if _, ok := k.(kernel.Polynomial); ok {
 				cost /= 30 // badly conditioned: millions of steps at 30
@@ -163,17 +138,11 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 				case "whole":
 					p.NoShrinking = true
 				case "cached":
-					p.K, err = batch.NewCachedGram(k, d, 8*len(y)*20, 1)
-					if err != nil {
-						t.Fatal(err)
-					}
+					p.K = must.Get(batch.NewCachedGram(k, d, 8*len(y)*20, 1))
 				case "no intercept":
 					p.Intercept = false
 				}
-				got, err := p.Solve(context.Background())
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(p.Solve(context.Background()))
 				what := fmt.Sprintf("%s c=%v %s (%d steps)", name, cost, variant, got.Iterations)
 				if !got.Converged || got.Gap > 1e-6*got.Primal || got.Gap < -1e-10*got.Primal {
 					t.Errorf("%s: gap %v of %v, violation %v, converged %v", what, got.Gap, got.Primal, got.Violation, got.Converged)
@@ -214,10 +183,7 @@ func TestSMODegenerate(t *testing.T) {
 	ctx := context.Background()
 	x := [][]float64{{1, 0}, {1, 0}, {0, 1}, {0, 1}}
 	for name, y := range map[string][]float64{"one class": {1, 1, 1, 1}, "the other": {-1, -1, -1, -1}} {
-		g, err := NewGram(kernel.RBF{Sigma: 1}, denseData(t, x, y, nil), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := must.Get(NewGram(kernel.RBF{Sigma: 1}, denseData(t, x, y, nil), 1))
 		r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
 		if err != nil || r.Intercept != y[0] || !r.Converged || r.Primal != 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
@@ -225,10 +191,7 @@ func TestSMODegenerate(t *testing.T) {
 	}
 	// The same point in both classes, and a singular matrix: w = 0 is the answer.
 	y := []float64{1, -1, 1, -1}
-	g, err := NewGram(kernel.Linear{}, denseData(t, x, y, nil), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(NewGram(kernel.Linear{}, denseData(t, x, y, nil), 1))
 	r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
 	if err != nil || !r.Converged || math.Abs(r.Primal-4) > 1e-9 {
 		t.Errorf("contradicting labels: %+v, %v", r, err)

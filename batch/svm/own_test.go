@@ -6,6 +6,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // denseData makes Data of a matrix, every column present: class 1 for y > 0, else 0,
@@ -26,9 +27,7 @@ func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(c)), append(e.Features.Value, v)
 			}
 		}
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&e))
 	}
 	return b.Data(event.NewSchema(20, []string{"-1", "1"}, 2))
 }

@@ -10,6 +10,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 func TestSelect(t *testing.T) {
@@ -18,9 +19,7 @@ func TestSelect(t *testing.T) {
 	for i := range 120 { // two rings
 		angle, radius := 2*math.Pi*r.Float64(), float64(1+i%2)+0.2*r.NormFloat64()
 		e := event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&e))
 	}
 	d := b.Data(event.NewSchema(8, []string{"-1", "1"}, 2))
 	s := batch.Selection{Folds: 4, Seed: 1, Grid: []batch.Axis{{Key: "kernel", Values: []string{"linear", "rbf:0.5"}}, {Key: "drop-q", Values: []string{"0", "auto", "0.3"}},
@@ -52,10 +51,7 @@ func TestSelect(t *testing.T) {
 	for i, n := range table.Candidates {
 		alone := settings[i].Kernel
 		alone.Kept = nil
-		fit, err := Train(t.Context(), d, settings[i].Config, alone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fit := must.Get(Train(t.Context(), d, settings[i].Config, alone))
 		if want := 100 * fit.TrainError(d); math.Abs(n.Error[0]-want) > 1e-9 {
 			t.Errorf("%s: error %v, alone %v", table.Name(i), n.Error[0], want)
 		}

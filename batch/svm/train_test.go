@@ -13,6 +13,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/kernel"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // With the linear kernel and no dropping it is the linear machine of Train,
@@ -35,21 +36,13 @@ func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 			c := batch.DefaultConfig()
 			c.Loss, c.Intercept = "hinge", intercept
 			set(&c)
-			linear, err := batch.Train(ctx, d, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			linear := must.Get(batch.Train(ctx, d, c))
 			c.Solver = batch.SMO
-			smo, err := batch.Train(ctx, d, c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			smo := must.Get(batch.Train(ctx, d, c))
 			var kernel [3]*Fit
 			for i, memory := range []int{1 << 30, 30_000, 0} { // K at once, some rows of it, two
 				k := Config{Kernel: "linear", Memory: memory}
-				if kernel[i], err = Train(ctx, d, c, k); err != nil {
-					t.Fatal(err)
-				}
+				kernel[i] = must.Get(Train(ctx, d, c, k))
 			}
 			what := fmt.Sprintf("%s c=%v l2=%v ell=%v", intercept, c.Cost, c.L2, c.Ell)
 			if !smo.Converged || math.Abs(smo.Objective-linear.Objective) > 2e-6*linear.Objective || smo.Gap > 1e-6*smo.Objective {
@@ -83,9 +76,7 @@ func TestTrainManyClasses(t *testing.T) {
 		if i%10 == 9 {
 			e.Label = event.Unlabeled
 		}
-		if err := b.Add(&e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Add(&e))
 	}
 	d := b.Data(event.NewSchema(8, []string{"a", "b", "c"}, 3))
 	for _, multiclass := range []string{"ovr", "ovo"} {
@@ -97,10 +88,7 @@ func TestTrainManyClasses(t *testing.T) {
 		} {
 			c := batch.DefaultConfig()
 			c.Multiclass, c.Threads = multiclass, 3
-			f, err := Train(ctx, d, c, k)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(Train(ctx, d, c, k))
 			what := fmt.Sprintf("%s %+v", multiclass, k)
 			if !f.Converged || f.Model.Outputs != 3 {
 				t.Errorf("%s: %+v", what, f)
@@ -109,10 +97,7 @@ func TestTrainManyClasses(t *testing.T) {
 				t.Errorf("%s: error %v", what, e)
 			}
 			c.Threads = 1
-			again, err := Train(ctx, d, c, k)
-			if err != nil {
-				t.Fatal(err)
-			}
+			again := must.Get(Train(ctx, d, c, k))
 			if !slices.Equal(scoresOf(again, d), scoresOf(f, d)) || again.Objective != f.Objective || again.TrainError(d) != f.TrainError(d) {
 				t.Errorf("%s: another answer with another number of threads", what)
 			}
@@ -167,14 +152,8 @@ func TestNewModelLeavesOut(t *testing.T) {
 	for i := range coef {
 		coef[i] = float64(i % 3)
 	}
-	m, err := NewModel(model.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gram, err := NewGram(kernel.RBF{Sigma: 1.5}, d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(NewModel(model.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef))
+	gram := must.Get(NewGram(kernel.RBF{Sigma: 1.5}, d, 1))
 	if m.Support() != 20 {
 		t.Errorf("%d support vectors, want 20", m.Support())
 	}

@@ -18,6 +18,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 
 	"gonum.org/v1/gonum/stat"
@@ -88,10 +89,7 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 			t.Fatal("class")
 		}
 	}
-	l, err := online.New(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(c, schema))
 	r := rand.New(rand.NewPCG(3, 4))
 	var all []event.Example
 	var at event.Offsets
@@ -108,9 +106,7 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 			e.Label = event.Unlabeled
 		}
 		l.Learn(&e, nil)
-		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 		all = append(all, e)
 	}
 	return l, all, at
@@ -249,10 +245,7 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 	for _, name := range []string{"a", "b", "c"} {
 		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
-	l, err := online.New(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l = must.Get(online.New(c, schema))
 	r := rand.New(rand.NewPCG(5, 6))
 	draw = func() event.Example {
 		a, b := r.NormFloat64(), r.NormFloat64()
@@ -273,9 +266,7 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 	for range 6000 {
 		e := draw()
 		l.Learn(&e, nil)
-		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 		all = append(all, e)
 	}
 	return l, all, at, draw
@@ -344,14 +335,9 @@ func TestBeginsAtTheEarlierSolution(t *testing.T) {
 		}
 		evidence := batch.NewEvidence(request.Live)
 		for i := range all {
-			if err := evidence.Learned(&all[i], 1); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, evidence.Learned(&all[i], 1))
 		}
-		exact, err := evidence.Exact(t.Context(), request.Live, problem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		exact := must.Get(evidence.Exact(t.Context(), request.Live, problem))
 		if (exact.Iterations <= 1) != (round == 1) {
 			t.Errorf("round %d: %d iterations", round, exact.Iterations)
 		}
@@ -415,10 +401,7 @@ func TestAdoptMetric(t *testing.T) {
 	c.Noise = "dropout:0.3"
 	_, a, all := learnSome(t, c, 2, 300)
 	m := a.Learner.Snapshot().Model()
-	loss, err := loss.Parse(c.Loss)
-	if err != nil {
-		t.Fatal(err)
-	}
+	loss := must.Get(loss.Parse(c.Loss))
 	want := make([]float64, 8)
 	for i := range all {
 		e := &all[i]
@@ -453,10 +436,7 @@ func TestAdoptMetricOfNumbers(t *testing.T) {
 	c.Loss, c.Noise = "squared", "dropout:0.3"
 	schema := event.NewSchema(12, nil, 2)
 	schema.Target = loss.Real
-	l, err := online.New(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(online.New(c, schema))
 	r := rand.New(rand.NewPCG(3, 4))
 	var all []event.Example
 	var at event.Offsets
@@ -472,9 +452,7 @@ func TestAdoptMetricOfNumbers(t *testing.T) {
 			}
 		}
 		l.Learn(&e, nil)
-		if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 		all, y = append(all, e), append(y, e.Target)
 	}
 	_, a := adopt(t, c, l, all, at)
@@ -514,10 +492,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 			c.LearningRate = 0
 		}
 		schema := event.NewSchema(12, []string{"no", "yes"}, 2)
-		learner, err := online.New(c, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		learner := must.Get(online.New(c, schema))
 		r := rand.New(rand.NewPCG(8, 9))
 		var all []event.Example
 		var at event.Offsets
@@ -541,9 +516,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 			if !validate.HeldOut(0, e.Offset, holdout) {
 				learner.Learn(&e, nil)
 			}
-			if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 		}
 		v := validate.Validator{Config: validate.DefaultConfig(), Learner: c,
 			Open: func(context.Context, *event.Schema, event.Offsets) (event.Source, error) {
@@ -552,10 +525,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 			}}
 		v.Config.CPU, v.Config.Holdout, v.Config.Policy, v.Config.Window = 1, holdout, "adopt", 0
 		live := learner.Snapshot()
-		a, err := v.Adopt(t.Context(), live, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := must.Get(v.Adopt(t.Context(), live, at))
 		newest := a.Report.Newest
 		if newest == nil || newest.MeasuredOn != "holdout" || newest.Events < 100 || newest.Events > n/holdout/4 {
 			t.Fatalf("compared on %+v", newest)
@@ -571,8 +541,8 @@ func TestAdoptUnderDrift(t *testing.T) {
 		}
 		// What would have been adopted is worse for what comes.
 		v.Config.AdoptMargin = math.Inf(-1)
-		if a, err = v.Adopt(t.Context(), live, at); err != nil || a.Learner == nil {
-			t.Fatal(a, err)
+		if a = must.Get(v.Adopt(t.Context(), live, at)); a.Learner == nil {
+			t.Fatal(a)
 		}
 		wrong := func(m *model.Linear) (count int) {
 			for i := range all[n:] {
@@ -604,9 +574,7 @@ func TestAdoptCountsUnlabeled(t *testing.T) {
 			events := slices.Clone(all)
 			for i := range events {
 				e := &events[i]
-				if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 				if e.Label == event.Unlabeled {
 					e.Weight = unlabeled
 				}
@@ -621,11 +589,7 @@ func TestAdoptCountsUnlabeled(t *testing.T) {
 			if err != nil || a.Learner == nil {
 				t.Fatal(a, err)
 			}
-			blocks, err := a.Learner.Snapshot().Blocks()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return blocks
+			return must.Get(a.Learner.Snapshot().Blocks())
 		}
 		with, without := adopted(1), adopted(0)
 		same := slices.EqualFunc(with, without, func(a, b event.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })

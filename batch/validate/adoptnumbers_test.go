@@ -10,6 +10,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -27,10 +28,7 @@ func TestAdoptNumbers(t *testing.T) {
 				c.Loss, c.Optimizer, c.Noise = lossName, rule, "auto"
 				schema := event.NewSchema(12, nil, 2)
 				schema.Target = loss.LabelsOf(lossName)
-				l, err := online.New(c, schema)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := must.Get(online.New(c, schema))
 				r := rand.New(rand.NewPCG(3, 4))
 				var all []event.Example
 				var at event.Offsets
@@ -47,9 +45,7 @@ func TestAdoptNumbers(t *testing.T) {
 						e.Target = math.Floor(9 * math.Exp(f))
 					}
 					l.Learn(&e, nil)
-					if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 					all = append(all, e)
 				}
 				v, a := adopt(t, c, l, all, at)
@@ -66,14 +62,8 @@ func TestAdoptNumbers(t *testing.T) {
 					t.Errorf("validated again: gap %v, %v", *again.RelativeGap, err)
 				}
 				// Learning on does not undo it: the same events once more, from the state as saved.
-				blocks, err := adopted.Blocks()
-				if err != nil {
-					t.Fatal(err)
-				}
-				next, err := online.Restore(c, blocks)
-				if err != nil {
-					t.Fatal(err)
-				}
+				blocks := must.Get(adopted.Blocks())
+				next := must.Get(online.Restore(c, blocks))
 				for i := range all {
 					next.Learn(&all[i], nil)
 				}
@@ -95,18 +85,12 @@ func TestAdoptNumbers(t *testing.T) {
 
 // A reservoir keeps the labels that are numbers, and one that is cut off is refused.
 func TestReservoirOfNumbers(t *testing.T) {
-	r, err := validate.NewReservoir(5, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(validate.NewReservoir(5, nil))
 	for i := range int64(20) {
 		r.Offer("x", 0, &event.Example{Offset: i, Weight: 1, Target: 0.5 + float64(i), Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}})
 	}
 	data := r.Encode()
-	again, err := validate.NewReservoir(5, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := must.Get(validate.NewReservoir(5, data))
 	if string(again.Encode()) != string(data) {
 		t.Error("what was read is not what was written")
 	}

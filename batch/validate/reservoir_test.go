@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // The reservoir holds the events with the smallest hashes, whatever order they
@@ -34,15 +35,12 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 	for name, order := range map[string][]int{
 		"forwards": forwards, "backwards": backwards, "shuffled": rand.New(rand.NewPCG(1, 2)).Perm(n),
 	} {
-		r, err := NewReservoir(size, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(NewReservoir(size, nil))
 		for i, offset := range order {
 			if i == size/2 || i == size || i == n/2 {
 				met := r.met
-				if r, err = NewReservoir(size, r.Encode()); err != nil || r.met != met {
-					t.Fatalf("restored after %d events: %v", i, err)
+				if r = must.Get(NewReservoir(size, r.Encode())); r.met != met {
+					t.Fatalf("restored after %d events it has met %d", i, r.met)
 				}
 			}
 			r.Offer("t", 0, event(offset))
@@ -64,11 +62,7 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 
 func newReservoir(t *testing.T, size int) *Reservoir {
 	t.Helper()
-	r, err := NewReservoir(size, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(NewReservoir(size, nil))
 }
 
 // A reservoir that was full and is opened as a larger one keeps all events below the smallest
@@ -83,10 +77,7 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 		for i := range at {
 			r.Offer("t", 0, event(i))
 		}
-		r, err := NewReservoir(large, r.Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
+		r = must.Get(NewReservoir(large, r.Encode()))
 		below := r.below
 		if lost := at > small; lost != (below != math.MaxUint64) {
 			t.Errorf("after %d events the smallest hash let go is %d", at, below)
@@ -123,10 +114,7 @@ func TestReservoirOfLargeEvents(t *testing.T) {
 		r.limit = limit
 		for i, offset := range rand.New(rand.NewPCG(seed, 1)).Perm(n) {
 			if i%150 == 100 {
-				again, err := NewReservoir(n, r.Encode())
-				if err != nil {
-					t.Fatal(err)
-				}
+				again := must.Get(NewReservoir(n, r.Encode()))
 				again.limit = limit
 				r = again
 			}

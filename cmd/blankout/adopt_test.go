@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blankout/internal/must"
 )
 
 // An exact solution is adopted also if the records decide about the learner's settings: svmlight cannot declare what is
@@ -30,9 +32,7 @@ func TestAdoptUnderSettingsOfRecords(t *testing.T) {
 		}
 		fmt.Fprintln(&lines, label+features)
 	}
-	if err := os.WriteFile("events.svm", lines.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile("events.svm", lines.Bytes(), 0o644))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would try for ever
 	defer cancel()
 	args := []string{"run", "-d", "events.svm"}

@@ -8,48 +8,34 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/stream"
 )
 
 // A record is sent again to the partition that it came from, with its key, time and bytes;
 // to another topic it goes by its key.
 func TestReplay(t *testing.T) {
-	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 3, "other": 3, "dead": 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 3, "other": 3, "dead": 2}}))
 	t.Cleanup(broker.Close)
 	connection := stream.DefaultConnectConfig()
 	connection.Brokers = broker.Brokers()
-	d, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: "dead"}, connection, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: "dead"}, connection, nil))
 	var want []string
 	for i := range 9 {
 		e := &event.Example{Offset: int64(i), Time: 1_700_000_000_000 + int64(i), Key: []byte("k"), Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: "d", Value: fmt.Appendf(nil, "v%d", i)}}
 		if i%2 == 1 {
 			e.Key = nil
 		}
-		if err := d.Add(t.Context(), "events", int32(i%3), e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, d.Add(t.Context(), "events", int32(i%3), e))
 		want = append(want, fmt.Sprintf("%d %q %t %s %d", i%3, e.Key, e.Key == nil, e.Refused.Value, e.Time))
 	}
-	if err := d.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.Flush(t.Context()))
+	must.Do(t, d.Close())
 	read := func(topic string) (got []string, keyed map[string]bool) {
 		t.Helper()
 		c := stream.DefaultConsumerConfig()
 		c.ConnectConfig, c.Topics, c.UntilEnd = connection, []string{topic}, true
-		r, err := stream.NewReader(t.Context(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(stream.NewReader(t.Context(), c, nil))
 		defer r.Close()
 		keyed = map[string]bool{}
 		for {

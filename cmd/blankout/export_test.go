@@ -18,6 +18,7 @@ import (
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/served"
 	"blankout/online"
 	"blankout/serve"
@@ -70,19 +71,11 @@ func TestExportsScore(t *testing.T) {
 			schema := recordConfig.Schema()
 			config := online.DefaultConfig()
 			config.Standardize = c.standardize
-			learner, err := online.New(config, schema)
-			if err != nil {
-				t.Fatal(err)
-			}
-			decoder, err := record.NewDecoder(recordConfig, schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			learner := must.Get(online.New(config, schema))
+			decoder := must.Get(record.NewDecoder(recordConfig, schema))
 			var e event.Example
 			next := func(i int) *event.Example {
-				if err := decoder.Decode(context.Background(), record.Record{Value: []byte(c.event(i)), Offset: int64(i)}, &e); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, decoder.Decode(context.Background(), record.Record{Value: []byte(c.event(i)), Offset: int64(i)}, &e))
 				if e.Refused != nil {
 					t.Fatal(e.Refused)
 				}
@@ -106,10 +99,7 @@ func TestExportsScore(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				solved, err := batch.Train(t.Context(), d, batch.DefaultConfig())
-				if err != nil {
-					t.Fatal(err)
-				}
+				solved := must.Get(batch.Train(t.Context(), d, batch.DefaultConfig()))
 				m = solved.Model.WithScaler(scaler)
 				// Every training event scores what it did while it was solved.
 				for i := range d.Rows() {
@@ -120,9 +110,7 @@ func TestExportsScore(t *testing.T) {
 				}
 			}
 			path := filepath.Join(t.TempDir(), "model")
-			if err := served.New(m, recordConfig).WriteFile(path); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, served.New(m, recordConfig).WriteFile(path))
 			if m, err := readModel(path); err != nil || m.Model.(*model.Linear).Rows.Len() == 0 {
 				t.Fatal(m, err)
 			}
@@ -273,38 +261,25 @@ func jsonFormula(t *testing.T, path string) formula {
 		Clip     float64
 		Features []exportedColumn
 	}
-	if err := json.Unmarshal(exportOf(t, path, "json"), &x); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(exportOf(t, path, "json"), &x))
 	return newFormula(t, &x.Head, x.Clip, x.Features)
 }
 
 func servedFormula(t *testing.T, m *served.Model) formula {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, serve.Service{Model: func() *served.Model { return m }}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(serve.Start(config, serve.Service{Model: func() *served.Model { return m }}, slog.New(slog.DiscardHandler)))
 	defer server.Close(t.Context())
-	request, err := http.NewRequest("GET", server.URL()+"/v1/model?weights=1", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequest("GET", server.URL()+"/v1/model?weights=1", nil))
 	request.Header.Set("Accept", "application/json")
-	r, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.DefaultClient.Do(request))
 	defer r.Body.Close()
 	var x struct {
 		Model   model.Head
 		Weights []exportedColumn
 		Clip    float64
 	}
-	if err := json.NewDecoder(r.Body).Decode(&x); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.NewDecoder(r.Body).Decode(&x))
 	return newFormula(t, &x.Model, x.Clip, x.Weights)
 }
 
@@ -318,10 +293,7 @@ func textFormula(t *testing.T, path string, m *model.Linear) formula {
 			if curve, ok := strings.CutPrefix(comment, "knots of "); ok {
 				name, knots, _ := strings.Cut(curve, ": ")
 				for knot := range strings.FieldsSeq(knots) {
-					x, err := strconv.ParseFloat(knot, 64)
-					if err != nil {
-						t.Fatal(err)
-					}
+					x := must.Get(strconv.ParseFloat(knot, 64))
 					f.knots[name] = append(f.knots[name], x)
 				}
 			}
@@ -341,10 +313,7 @@ func textFormula(t *testing.T, path string, m *model.Linear) formula {
 				term.always = cell == "0"
 				continue
 			}
-			x, err := strconv.ParseFloat(cell, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			x := must.Get(strconv.ParseFloat(cell, 64))
 			switch heads[i+1] {
 			case "center":
 				term.Center = x

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"blankout/internal/must"
 	"blankout/online/watch"
 	"bytes"
 	"encoding/json"
@@ -26,9 +27,7 @@ func TestHealthOfFields(t *testing.T) {
 		}
 		fmt.Fprintf(&lines, `{"label":%q,"at":%d,"vibration":%s,"room":"r%d","version":2,"level\u001b[2J":%d}`+"\n", label, 1_700_000_000_000+1000*i, vibration, i%5, i%11)
 	}
-	if err := os.WriteFile("events.jsonl", lines.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile("events.jsonl", lines.Bytes(), 0o644))
 	blankout := func(args ...string) (stdout, stderr string) {
 		var out, log bytes.Buffer
 		if code := execute(t.Context(), args, strings.NewReader(""), &out, &log); code != 0 {

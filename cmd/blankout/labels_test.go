@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/stream"
 	"blankout/stream/labels"
 	"blankout/stream/record"
@@ -30,17 +31,10 @@ func TestAddedPartitionsAreJoined(t *testing.T) {
 }
 
 func testAddedPartitions(t *testing.T, late bool) {
-	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"clicks": 1, "answers": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"clicks": 1, "answers": 1}}))
 	defer broker.Close()
 	newClient := func() *kgo.Client {
-		client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
+		return must.Get(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))
 	}
 	write := func(topic string, partition int32, times ...int64) {
 		client := newClient() // a new one knows all partitions
@@ -48,9 +42,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 		for _, at := range times {
 			value := fmt.Sprintf(`{"x":%d,"label":"yes"}`, at)
 			r := kgo.Record{Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "%d", at%100), Value: []byte(value), Timestamp: time.UnixMilli(at)}
-			if err := client.ProduceSync(t.Context(), &r).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, client.ProduceSync(t.Context(), &r).FirstErr())
 		}
 	}
 	var one, both stream.Input
@@ -68,10 +60,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 		s := one.Record.Schema()
 		c := labels.DefaultConfig()
 		c.IdleTimeout = 0
-		j, err := labels.Open(c, t.TempDir(), labels.State{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := must.Get(labels.Open(c, t.TempDir(), labels.State{}))
 		t.Cleanup(func() { j.Close() })
 		events, later := inputs(in)
 		lanes, opened, err := openLanes(t.Context(), s, nil, events, later, log)
@@ -120,9 +109,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 	}
 	client := newClient()
 	defer client.Close()
-	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), 2, "clicks", "answers"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kadm.NewClient(client).UpdatePartitions(t.Context(), 2, "clicks", "answers"))
 	first := int64(2500)
 	if late {
 		first = 1100
@@ -143,9 +130,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 	write("clicks", 1, 9000)
 	begun := len(order)
 	for len(order) < begun+7 {
-		if err := read(merge, 10*time.Second); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, read(merge, 10*time.Second))
 	}
 
 	live := order
@@ -153,6 +138,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 	both = one
 	both.Kafka.UntilEnd, both.Kafka.Start = true, "earliest"
 	whole, _, _, _, _ := open(both)
+	var err error
 	for err == nil {
 		err = read(whole, 10*time.Second)
 	}

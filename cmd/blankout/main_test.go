@@ -25,6 +25,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 	"go.uber.org/goleak"
 
+	"blankout/internal/must"
 	"blankout/internal/s3test"
 	"blankout/stream"
 )
@@ -239,16 +240,10 @@ func TestExamples(t *testing.T) {
 // scripted returns the lines that scripts run.
 func scripted(t *testing.T, pattern string) map[string]bool {
 	t.Helper()
-	scripts, err := filepath.Glob(pattern)
-	if err != nil {
-		t.Fatal(err)
-	}
+	scripts := must.Get(filepath.Glob(pattern))
 	ran := map[string]bool{}
 	for _, name := range scripts {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))
 		for line := range strings.Lines(string(text)) {
 			line, _, _ = strings.Cut(strings.TrimPrefix(line, "exec "), "&") // in the background
 			ran[strings.TrimSpace(line)] = true
@@ -264,10 +259,7 @@ func TestDocs(t *testing.T) {
 		page, scripts string
 		least         int // commands
 	}{{"start.md", "start.txtar", 10}, {"configure.md", "*.txtar", 8}} {
-		text, err := os.ReadFile("../../docs/" + d.page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("../../docs/" + d.page))
 		ran, commands := scripted(t, "testdata/script/"+d.scripts), 0
 		for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
 			for line := range strings.Lines(block[1]) {

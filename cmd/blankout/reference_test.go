@@ -19,6 +19,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/measure"
+	"blankout/internal/must"
 	"blankout/serve"
 )
 
@@ -36,14 +37,9 @@ func TestReference(t *testing.T) {
 		"Counters count since the start of the program unless stated otherwise. No label holds a feature, key or event;\n" +
 		"`field` names at most the 10 worst fields with an alarm.\n\n" + serve.MetricsTable() + referenceReasons(t) + referenceFrames(t) + referenceHTTP(t) + referenceResults(t)
 	if *updateReference {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(want), 0o644))
 	}
-	have, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	have := must.Get(os.ReadFile(path))
 	if string(have) != want {
 		t.Error("docs/reference.md differs from the code: go test ./cmd/blankout -run TestReference -update-reference")
 	}
@@ -57,10 +53,7 @@ func cell(text string) string {
 // referenceKeys returns the keys of config/blankout.toml by section. Keys that follow one another
 // without a comment between them share a row.
 func referenceKeys(t *testing.T) string {
-	text, err := os.ReadFile("../../config/blankout.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../config/blankout.toml"))
 	_, body, ok := strings.Cut(string(text), "\n\n")
 	if !ok {
 		t.Fatal("config/blankout.toml has no first paragraph")
@@ -162,10 +155,7 @@ func referenceFlags() string {
 
 // referenceReasons returns the reasons of refusals with the comments of their constants.
 func referenceReasons(t *testing.T) string {
-	code, err := os.ReadFile("../../internal/event/example.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := must.Get(os.ReadFile("../../internal/event/example.go"))
 	reasons := regexp.MustCompile(`(?m)^\tReason\w+ +Reason = "([a-z-]+)" +// (.*)$`).FindAllStringSubmatch(string(code), -1)
 	if n := strings.Count(string(code), " Reason = "); n != len(reasons) || n < 16 {
 		t.Errorf("%d of %d reasons have a comment", len(reasons), n)
@@ -180,10 +170,7 @@ func referenceReasons(t *testing.T) string {
 
 // referenceFrames returns the operations and flags of blankout stdio with the comments of their constants.
 func referenceFrames(t *testing.T) string {
-	code, err := os.ReadFile("../../internal/stdio/stdio.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := must.Get(os.ReadFile("../../internal/stdio/stdio.go"))
 	operations := regexp.MustCompile(`(?m)^\top\w+ += '(\w)' // (.*)$`).FindAllStringSubmatch(string(code), -1)
 	flags := regexp.MustCompile(`(?m)^\tflag\w+ +(?:= 1 << iota +)?// (.*)$`).FindAllStringSubmatch(string(code), -1)
 	if len(operations) != 16 || len(flags) != 7 {
@@ -230,19 +217,14 @@ func (s schema) kind() string {
 
 // referenceHTTP returns the paths and the JSON objects of serve/openapi.json.
 func referenceHTTP(t *testing.T) string {
-	data, err := os.ReadFile("../../serve/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("../../serve/openapi.json"))
 	var document struct {
 		Paths      map[string]map[string]json.RawMessage `json:"paths"`
 		Components struct {
 			Schemas map[string]schema `json:"schemas"`
 		} `json:"components"`
 	}
-	if err := json.Unmarshal(data, &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &document))
 	var out strings.Builder
 	out.WriteString("\n## HTTP paths\n\n[HTTP](http.md) explains access, learning and limits. A running learner serves the full document at `/openapi.json`.\n\n| path | returns |\n|---|---|\n")
 	paths := 0

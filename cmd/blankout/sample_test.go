@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // config check --sample names the fields that grow without end or whose values do
@@ -30,14 +32,10 @@ func TestSample(t *testing.T) {
 		if i < 15 { // too few to judge by
 			event["rare"] = i
 		}
-		if err := write.Encode(event); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, write.Encode(event))
 	}
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, lines.Bytes(), 0o644))
 	check := func(settings ...string) (names []string, said string) {
 		var log bytes.Buffer
 		args := []string{"config", "check", "--sample", path}
@@ -94,14 +92,10 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 					}
 				}
 			}
-			if err := write.Encode(event); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, write.Encode(event))
 		}
 		path := filepath.Join(t.TempDir(), "events.jsonl")
-		if err := os.WriteFile(path, lines.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, lines.Bytes(), 0o644))
 		var log bytes.Buffer
 		if code := execute(t.Context(), []string{"config", "check", "--sample", path, "--set", cmp.Or(test.set, "record.bits=22")}, strings.NewReader(""), &log, &log); code != 0 {
 			t.Fatalf("exit code %d\n%s", code, &log)

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"blankout/internal/must"
 )
 
 // output is a buffer that a program under way writes to.
@@ -72,9 +74,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 `
 	events := strings.Repeat(`{"label":"yes","x":1}`+"\n"+`{"label":"no","x":-1}`+"\n{\n", 50)
 	for name, text := range map[string]string{"blankout.toml": config, "events.jsonl": events, tokenFile: token + "\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	var told output
 	tell := func(ctx context.Context, want int, args ...string) {
@@ -103,9 +103,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	}
 	for i, line := range []string{"password = " + password, `password = "` + password, "password_file = " + password, "password = '" + password + "'"} {
 		name := fmt.Sprintf("wrong%d.toml", i)
-		if err := os.WriteFile(filepath.Join(secrets, name), []byte("[kafka.sasl]\n"+line+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(secrets, name), []byte("[kafka.sasl]\n"+line+"\n"), 0o600))
 		tell(ctx, 2, "config", "show", "-f", filepath.Join(secrets, name))
 	}
 	tell(ctx, 2, "run", "-f", "blankout.toml", "--predict-only", "--set", "predict.model=http://me:"+token+"@127.0.0.1:1")
@@ -120,9 +118,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	tell(brief, 0, "run", "--predict-only", "--set", "http.address=127.0.0.1:0", "--set", "predict.model=http://127.0.0.1:1/"+query)
 	brief, cancel = context.WithTimeout(ctx, 700*time.Millisecond)
 	defer cancel()
-	if err := os.WriteFile("wire.svm", []byte("\x00\x00\x00\x00\x01\x02\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile("wire.svm", []byte("\x00\x00\x00\x00\x01\x02\n"), 0o600))
 	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "wire.svm", "--topic", "wire")
 	tell(brief, 0, "run", "-f", "blankout.toml", "--set", "kafka.topics=wire", "--set", "record.format=avro", "--set", "registry.url=http://127.0.0.1:1/"+query, "--set", "http.address=", "--set", "checkpoint.directory=other", "--set", "snapshot.topic=", "--set", "snapshot.file=")
 	tell(ctx, 0, "run", "-f", "blankout.toml", "--until-end", "--json")
@@ -147,23 +143,15 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	var served bytes.Buffer
 	for _, bearer := range []string{guess, token} {
 		for _, path := range []string{"/", "/metrics", "/readyz", "/v1/model", "/v1/model/offsets", "/v1/reports", "/v1/nowhere", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/v1/predict"} {
-			request, err := http.NewRequest("GET", url+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequest("GET", url+path, nil))
 			request.Header.Set("Authorization", "Bearer "+bearer)
-			response, err := http.DefaultClient.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(http.DefaultClient.Do(request))
 			if open := path == "/readyz"; bearer == guess && !open && response.StatusCode != 401 {
 				t.Errorf("%s: %d", path, response.StatusCode)
 			}
 			response.Header.Write(&served)
 			_, err = io.Copy(&served, response.Body)
-			if err := errors.Join(err, response.Body.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(err, response.Body.Close()))
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()

@@ -8,21 +8,16 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"blankout/internal/must"
 	"blankout/stream"
 )
 
 // Tombstones of a compacted topic are passed over and counted, by run and by what reads
 // files: they are no dead letters, end no run under the policy fail, and refuse none.
 func TestTombstones(t *testing.T) {
-	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}}))
 	defer broker.Close()
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...)))
 	defer client.Close()
 	for i := range 20 {
 		r := &kgo.Record{Topic: "events", Key: []byte{'a' + byte(i)}}
@@ -34,9 +29,7 @@ func TestTombstones(t *testing.T) {
 		case i == 7:
 			r.Value = []byte(`{"x":2,"label":"no"}`)
 		}
-		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, client.ProduceSync(t.Context(), r).FirstErr())
 	}
 	t.Chdir(t.TempDir())
 	topic := "kafka://" + broker.Brokers()[0] + "/events"

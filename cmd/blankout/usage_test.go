@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/rules"
 )
@@ -203,16 +204,10 @@ func TestFlagsInDocuments(t *testing.T) {
 	visit((&program{}).root())
 	code := regexp.MustCompile("`(?:blankout )?[^`\n]*--[^`\n]*`|(?m)^(?:    )?blankout .*$")
 	flag := regexp.MustCompile(`(?:^|[ \x60])--([a-z][a-z0-9-]*)`)
-	documents, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	documents := must.Get(filepath.Glob("../../docs/*.md"))
 	found := 0
 	for _, document := range append(documents, "../../README.md") {
-		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(document))
 		for _, span := range code.FindAllString(string(text), -1) {
 			if command := strings.Trim(span, "` "); !strings.HasPrefix(command, "--") && !strings.HasPrefix(command, "blankout ") && !strings.HasPrefix(command, "-") {
 				continue // another program's

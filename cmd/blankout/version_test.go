@@ -9,14 +9,13 @@ import (
 	"testing"
 
 	"blankout/checkpoint"
+	"blankout/internal/must"
 )
 
 // run refuses a checkpoint whose learner has another version, names the file and both versions, and says how to go on.
 func TestOtherStateVersion(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("events.jsonl", []byte(strings.Repeat("{\"label\":0,\"x\":1}\n{\"label\":1,\"x\":2}\n", 20)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile("events.jsonl", []byte(strings.Repeat("{\"label\":0,\"x\":1}\n{\"label\":1,\"x\":2}\n", 20)), 0o644))
 	run := func() (code int, log string) {
 		var out, errors bytes.Buffer
 		code = execute(t.Context(), []string{"run", "-d", "events.jsonl", "--label", "label", "--set", "http.address="}, strings.NewReader(""), &out, &errors)
@@ -30,18 +29,10 @@ func TestOtherStateVersion(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	for _, name := range names {
-		file, err := checkpoint.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := file.Block("learner")
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(checkpoint.ReadFile(name))
+		data := must.Get(file.Block("learner"))
 		data[0] += 3
-		if err := checkpoint.WriteFile(name, file.Kind, slices.Values(file.Blocks)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, checkpoint.WriteFile(name, file.Kind, slices.Values(file.Blocks)))
 	}
 	code, log := run()
 	if code != 3 || !strings.Contains(log, filepath.Base(names[len(names)-1])+": restoring the learner: block learner has version ") || !strings.Contains(log, ", and this program reads version ") || !strings.Contains(log, "--reset") {

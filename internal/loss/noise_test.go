@@ -5,16 +5,15 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestNoises holds every noise to its contract: samples have mean x and the
 // variance that the coefficients state, and ParseNoise inverts String.
 func TestNoises(t *testing.T) {
 	for _, s := range []string{"none", "dropout:0", "dropout:0.3", "dropout:0.9", "group:0.3", "dropout:0.1+group:0.3", "dropout:0.5+group:0", "gaussian:0.5", "laplace:0.4", "poisson"} {
-		n, err := ParseNoise(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(ParseNoise(s))
 		if n.String() != s {
 			t.Errorf("ParseNoise(%q).String() = %q", s, n)
 		}

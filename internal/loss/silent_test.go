@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // TestSilentDerivatives compares the derivatives of every loss under silent noise with differences.
@@ -45,10 +47,7 @@ func TestSilentIsExpectation(t *testing.T) {
 		squares += w[i] * w[i] * (1 - z[i]) * (1 - z[i])
 		intercept += w[i] * z[i]
 	}
-	l, err := Parse("logistic:gaussian")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Parse("logistic:gaussian"))
 	want, _, _, _ := n.At(l, y, score, intercept, squares)
 	sum, sum2 := 0.0, 0.0
 	for range draws {

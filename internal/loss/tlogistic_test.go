@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"blankout/internal/must"
 )
 
 // bisectG solves the equation of g by its definition alone.
@@ -62,10 +64,7 @@ func TestTPartition(t *testing.T) {
 // under noise an upper bound, shown by integration.
 func TestTLogistic(t *testing.T) {
 	for _, x := range []float64{1.1, 1.6, 1.9} {
-		l, err := NewTLogistic(x)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(NewTLogistic(x))
 		plain := func(u float64) float64 { // log(l)/(t-1) = -log p by another name
 			return math.Log(1+(1-x)*(u/2-bisectG(x, math.Abs(u)))) / (x - 1)
 		}
@@ -96,10 +95,7 @@ func TestTLogistic(t *testing.T) {
 			}
 		}
 	}
-	l, err := NewTLogistic(1.0001)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(NewTLogistic(1.0001))
 	for _, f := range []float64{-5, 0, 0.7, 3} {
 		for _, v := range []float64{0, 2} {
 			a, _, _ := l.At(1, f, v)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"blankout/internal/must"
 )
 
 // Factors, solutions and inverses equal those of gonum.
@@ -28,18 +30,14 @@ func TestCholesky(t *testing.T) {
 		var factor mat.TriDense
 		reference.UTo(&factor)
 		var inverse mat.SymDense
-		if err := reference.InverseTo(&inverse); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, reference.InverseTo(&inverse))
 		const columns = 3
 		right := make([]float64, n*columns)
 		for i := range right {
 			right[i] = r.NormFloat64()
 		}
 		var solved mat.Dense
-		if err := reference.SolveTo(&solved, mat.NewDense(n, columns, slices.Clone(right))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, reference.SolveTo(&solved, mat.NewDense(n, columns, slices.Clone(right))))
 		all := slices.Clone(right)
 		u.solveAll(all, columns)
 		got := u.inverse()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // randomCovariance returns a covariance of the n columns 2, 5, 8, … with a few common factors.
@@ -35,11 +36,7 @@ func randomCovariance(t testing.TB, n int, seed uint64) *Covariance {
 			matrix[i*n+j], matrix[j*n+i] = sum, sum
 		}
 	}
-	c, err := NewCovariance(columns, fields, mean, matrix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(NewCovariance(columns, fields, mean, matrix))
 }
 
 // slowFill is the reference: it conditions a normal distribution with the shrunk covariance on one observed value after
@@ -164,10 +161,7 @@ func TestCovarianceBlock(t *testing.T) {
 	for _, n := range []int{1, 2, 17} {
 		c := randomCovariance(t, n, uint64(n))
 		c.Fields[0] = 7
-		read, err := readCovariance([]event.Block{c.Block()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := must.Get(readCovariance([]event.Block{c.Block()}))
 		numbers := func(c *Covariance) string { return fmt.Sprint(c.Columns, c.Fields, c.Mean, c.Matrix, c.shrunk) }
 		if numbers(read) != numbers(c) {
 			t.Errorf("read %s, want %s", numbers(read), numbers(c))
@@ -394,10 +388,7 @@ func weightsOf(m *Linear, output int) (w []float64) {
 
 // An outlier is a value beyond the Scaler's limit, however wide the column is, or far from its mean.
 func TestWild(t *testing.T) {
-	c, err := NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{WildAt * WildAt})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{WildAt * WildAt}))
 	far := 2 + 1.01*ScalerClip*c.deviation(0)
 	for _, w := range []struct {
 		value        float64

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // slowHats returns every hat at x: the piecewise linear interpolation of 1 at a knot and 0 at the others.
@@ -39,17 +40,12 @@ func TestHats(t *testing.T) {
 		if knots = slices.Compact(knots); len(knots) < leastKnots {
 			continue
 		}
-		c, err := NewCurves([]uint32{7}, [][]float64{knots})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(NewCurves([]uint32{7}, [][]float64{knots}))
 		xs := append(slices.Clone(knots), knots[0]-1, knots[len(knots)-1]+1e9, 60*r.NormFloat64(), 60*r.NormFloat64())
 		for _, x := range xs {
 			got := make([]float64, len(knots))
 			hats := c.Append(event.Vec{}, event.Vec{Index: []uint32{3, 7}, Value: []float64{5, x}}, nil)
-			if err := hats.Check(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, hats.Check())
 			for i, column := range hats.Index {
 				got[column-FirstHat] = hats.Value[i]
 				if hats.Value[i] == 0 || c.Source(column) != 7 || c.Of(column) != 0 {
@@ -161,16 +157,10 @@ func TestCurvesInScores(t *testing.T) {
 func TestCurvesInFiles(t *testing.T) {
 	m, _ := curvedModel()
 	blocks := func() []event.Block {
-		each, err := m.EachBlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		each := must.Get(m.EachBlock())
 		return slices.Collect(each)
 	}
-	read, err := ReadLinear(blocks())
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must.Get(ReadLinear(blocks()))
 	e := &event.Example{Features: event.Vec{Index: []uint32{5}, Value: []float64{1.5}}, Field: []uint16{1}}
 	if a, b := m.Score(e, make([]float64, 2))[0], read.Score(e, make([]float64, 2))[0]; a != b {
 		t.Errorf("the score is %v, of the model that was read %v", a, b)

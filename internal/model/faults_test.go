@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // For random faults and events, Declare gives the same as a loop over the readings. It does not change the event, and a
@@ -129,10 +130,7 @@ func TestDeclareAfterDelete(t *testing.T) {
 // A Faults round-trips through JSON. An inconsistent one is an error.
 func TestFaultsJSON(t *testing.T) {
 	f := NewFaults([]StuckField{{2, 0.1}, {9, math.Copysign(0, -1)}}, []FieldLimits{{1, -1, 1e30, true}, {2, 0, 0, false}})
-	data, err := json.Marshal(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(f))
 	var again Faults
 	if err := json.Unmarshal(data, &again); err != nil || !slices.Equal(again.Stuck, f.Stuck) || !slices.Equal(again.Limits, f.Limits) || !again.at(2, 0.1) || !again.at(9, 0) || !again.at(1, 0) || again.at(1, 2) || !again.at(1, -2) {
 		t.Errorf("%s: %+v, %v", data, again, err)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 func sparseEvent(columns ...uint32) *event.Example {
@@ -129,10 +130,7 @@ func TestZeros(t *testing.T) {
 	}
 	s := event.NewSchema(8, nil, 2)
 	s.Absent, s.NumericIndices = event.AbsentMissing, true
-	c, err := NewCovariance([]uint32{1, 2, 4, 6}, make([]uint16, 4), make([]float64, 4), []float64{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(NewCovariance([]uint32{1, 2, 4, 6}, make([]uint16, 4), make([]float64, 4), []float64{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}))
 	h := &Head{Schema: s, Missing: m, Outputs: 1, Covariance: c}
 	e := sparseEvent(3, 4)
 	e.MissingColumns = []uint32{2}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // twoLevels returns a model of three numbers with the weights of two levels, and the models of each level alone. The
@@ -51,14 +52,8 @@ func TestLevelsAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
 		both, first, second := twoLevels(t, rule)
-		blocks, err := both.EachBlock()
-		if err != nil {
-			t.Fatal(err)
-		}
-		read, err := model.ReadLinear(slices.Collect(blocks))
-		if err != nil {
-			t.Fatal(err)
-		}
+		blocks := must.Get(both.EachBlock())
+		read := must.Get(model.ReadLinear(slices.Collect(blocks)))
 		for range 200 {
 			e := &event.Example{Weight: 1, Field: []uint16{}}
 			for i := range uint16(3) {
@@ -109,10 +104,7 @@ func TestLevelsAreChecked(t *testing.T) {
 	} {
 		m, _, _ := twoLevels(t, model.MissingImpute)
 		spoil(m)
-		blocks, err := m.EachBlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		blocks := must.Get(m.EachBlock())
 		if _, err := model.ReadLinear(slices.Collect(blocks)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
@@ -122,10 +114,7 @@ func TestLevelsAreChecked(t *testing.T) {
 // A model of one level is written without any data about levels.
 func TestOneLevelIsSilent(t *testing.T) {
 	_, m, _ := twoLevels(t, model.MissingImpute)
-	blocks, err := m.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(m.EachBlock())
 	head, err := event.FindBlock(slices.Collect(blocks), "model")
 	if err != nil || bytes.Contains(head, []byte("levels")) {
 		t.Errorf("%s, error %v", head, err)

@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // A Link is linear between its knots and constant beyond. Without one, scores are log-odds.
@@ -74,20 +75,14 @@ func TestLinksAreChecked(t *testing.T) {
 		if l.Check() == nil || m.Fits() {
 			t.Errorf("%+v is taken", l)
 		}
-		each, err := m.EachBlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		each := must.Get(m.EachBlock())
 		if _, err := model.ReadLinear(slices.Collect(each)); err == nil {
 			t.Errorf("%+v is read", l)
 		}
 	}
 	m := linked(t)
 	m.Link = &model.Link{Scores: []float64{-1, 2}, LogOdds: []float64{-1, 1}}
-	each, err := m.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	each := must.Get(m.EachBlock())
 	if got, err := model.ReadLinear(slices.Collect(each)); err != nil || !slices.Equal(got.Link.LogOdds, m.Link.LogOdds) {
 		t.Errorf("a link is not read: %v", err)
 	}
@@ -112,9 +107,7 @@ func TestBounded(t *testing.T) {
 		least := 2 * r.NormFloat64()
 		most := least + 0.1 + r.ExpFloat64()
 		b := l.Bounded(least, most)
-		if err := b.Check(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Check())
 		for range 30 {
 			f := 4 * r.NormFloat64()
 			of := func(l *model.Link) float64 { p := model.Decision{Link: l}.Probability(f); return math.Log(p / (1 - p)) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // missingModel has the numbers a, b, c, d with the weights 1, 2, 4, 8, the words of field w with weight 16, the product
@@ -79,15 +80,9 @@ func TestMissing(t *testing.T) {
 			t.Errorf("case %d: missing %q, want %q", i, names, c.names)
 		}
 		// The same after a round trip through a file.
-		each, err := m.EachBlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		each := must.Get(m.EachBlock())
 		blocks := slices.Collect(each)
-		read, err := ReadLinear(blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := must.Get(ReadLinear(blocks))
 		if got := read.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 {
 			t.Errorf("case %d: read from a file it scores %v, want %v", i, got, c.score)
 		}

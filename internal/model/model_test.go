@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 func ExampleLinear_Score() {
@@ -22,15 +23,9 @@ func TestLinearBlocks(t *testing.T) {
 	schema := event.NewSchema(10, []string{"a", "b", "c"}, 0)
 	m := NewLinear(schema, "logistic:chen", "poisson",
 		[][]float64{{1, 0, math.Pi}, {2, 0, 1e-300}, {0, 0, -3}}, []float64{0.1, 0.2, 0.3})
-	each, err := m.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	each := must.Get(m.EachBlock())
 	blocks := slices.Collect(each)
-	got, err := ReadLinear(append(blocks, event.Block{Name: "other", Data: nil}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(ReadLinear(append(blocks, event.Block{Name: "other", Data: nil})))
 	for k := range 3 {
 		for d := range uint32(4) {
 			if got.Weight(d, k) != m.Weight(d, k) {

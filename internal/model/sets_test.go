@@ -11,6 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // A set holds the classes that are probable enough in the range of the event, and the predicted one, the
@@ -52,10 +53,7 @@ func TestSetsAreChecked(t *testing.T) {
 	m := model.NewLinear(event.NewSchema(4, []string{"a", "b"}, 2), "logistic", "none", [][]float64{{0, 1}}, []float64{0})
 	m.Sets = &model.Sets{Coverage: 0.8, Limits: [model.SetRanges]float64{0, 1.5, -1, model.MostLimit}}
 	read := func(sets string) (*model.Linear, error) {
-		each, err := m.EachBlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		each := must.Get(m.EachBlock())
 		blocks := slices.Collect(each)
 		for i, b := range blocks {
 			if b.Name == "model" {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // TestTable runs a Table beside the obvious map through random touches,
@@ -77,10 +78,7 @@ func TestTable(t *testing.T) {
 			check(snap, frozen)
 			check(table, model)
 			if round == rounds-1 {
-				read, err := ReadTable(width, snap.Blocks())
-				if err != nil {
-					t.Fatal(err)
-				}
+				read := must.Get(ReadTable(width, snap.Blocks()))
 				check(read, frozen)
 			}
 		}
@@ -127,10 +125,7 @@ func TestReadTableShares(t *testing.T) {
 	if grown := int(after.TotalAlloc - before.TotalAlloc); grown > columns*width*8/2 {
 		t.Errorf("%d bytes of memory to read rows of %d", grown, columns*width*8)
 	}
-	b, err := ReadTable(width, blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(ReadTable(width, blocks))
 	early := a.Snapshot(nil)
 	if _, row := a.Column(columns / 2); &row[0] != &early.Row(7 * columns / 2)[0] {
 		t.Error("a Snapshot copies rows that nobody has written")
@@ -344,10 +339,7 @@ func TestTableUpdateCopy(t *testing.T) {
 			for i, row := range to.Update(own) {
 				row[i%9]++
 			}
-			before, err := ReadTable(9, to.Blocks()) // lends its memory
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := must.Get(ReadTable(9, to.Blocks())) // lends its memory
 			if round == 2 {
 				to = before
 			}

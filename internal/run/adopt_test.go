@@ -18,6 +18,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
 )
@@ -53,18 +54,9 @@ func at0() time.Duration { return 0 }
 // standing solves the exact problem of a checkpoint.
 func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	t.Helper()
-	file, err := checkpoint.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	live, err := model.ReadLinear(file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := run.ReadOffsets(file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(checkpoint.Decode(data))
+	live := must.Get(model.ReadLinear(file.Blocks))
+	at := must.Get(run.ReadOffsets(file.Blocks))
 	r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
 	if err != nil {
 		t.Fatal(err)
@@ -79,9 +71,7 @@ func TestAdopt(t *testing.T) {
 	reference := t.TempDir()
 	s := startOne(t, reference, n, 0)
 	reports := s.adopting(every, at0)
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	want, p := newest(t, reference)
 	status := s.Status()
 	held := 0
@@ -108,9 +98,7 @@ func TestAdopt(t *testing.T) {
 	s = startOne(t, dir, n, 5)
 	reports = s.adopting(every, at0)
 	s.Config.MaxEvents = every
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	data, _ := newest(t, dir)
 	r, first := s.standing(t, data), (*reports)[0]
 	if math.Abs(r.Live.Objective/first.Exact.Objective-1) > 1e-12 || math.Abs(r.Gap) > 1e-6*r.Exact.Objective || !(first.Gap > 0) {
@@ -205,9 +193,7 @@ func TestLearningWaits(t *testing.T) {
 			close(saved)
 		}
 	}
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if v := s.Status().Validation; v.Adopted != 3 || !waited || !published.Load() || v.Waited == 0 || v.Adopting != 0 || !v.WaitingSince.IsZero() {
 		t.Errorf("%+v", v)
 	}
@@ -226,9 +212,7 @@ func TestLearningWaits(t *testing.T) {
 		}
 	}(s.Validator.Open)
 	s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, letters
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	status := s.Status()
 	if status.Validation.Adopted != 3 || len(letters.offsets) != n/50 || status.Refused != n/50 || status.DeadLetters[event.ReasonSyntax] != n/50 {
 		t.Errorf("%d dead letters of %d, counted %d and %+v, %+v", len(letters.offsets), n/50, status.Refused, status.DeadLetters, status.Validation)
@@ -263,9 +247,7 @@ func TestAdoptWait(t *testing.T) {
 			t.Errorf("the checkpoint has %+v", s.Adoptions)
 		}
 		s.adopting(every, at0)
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		if v := s.Status().Validation; v.Adopted != 2 || v.TimedOut != 0 {
 			t.Errorf("after the restart %+v", v)
 		}
@@ -277,9 +259,7 @@ func TestAdoptWait(t *testing.T) {
 	s := startOne(t, reference, n, 0)
 	never(s)
 	s.Config.MaxEvents = 450
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if v := s.Status().Validation; v.TimedOut != 1 || v.Adopted != 0 || v.Waited == 0 {
 		t.Errorf("%+v", v)
 	}
@@ -341,9 +321,7 @@ func TestAdoptRefused(t *testing.T) {
 	s := startOne(t, plain, n, 0)
 	s.validating(0)
 	s.Validator.Learner.Noise = "dropout:0.3"
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	learned := s.Learner.Snapshot().Model()
 
 	s = startOne(t, t.TempDir(), n, 0)
@@ -353,9 +331,7 @@ func TestAdoptRefused(t *testing.T) {
 		from[0].Next = 10 // the log has lost its beginning
 		return open(ctx, schema, from)
 	}
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if v := s.Status().Validation; v.NotAdopted != 2 || v.Adopted > 0 || (*reports)[0].Adopted || !strings.Contains((*reports)[0].NotAdopted, "390 of the 400 learned records") {
 		t.Errorf("%+v, %+v", v, (*reports)[0])
 	}
@@ -372,18 +348,14 @@ func TestAdoptRefused(t *testing.T) {
 		}
 		return open(ctx, schema, from)
 	}
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if v := s.Status().Validation; v.Failed != 1 || v.Adopted != 1 {
 		t.Errorf("%+v", v)
 	}
 
 	s = startOne(t, t.TempDir(), 90, 0) // one class only, so far
 	s.adopting(50, at0)
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if v := s.Status().Validation; v.NotAdopted != 1 {
 		t.Errorf("%+v", v)
 	}

@@ -12,6 +12,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/stream/labels"
 )
 
@@ -39,9 +40,7 @@ func TestValidateAuto(t *testing.T) {
 	reference := t.TempDir()
 	s := starting(reference, 0)
 	s.validating(0)
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	want, _ := newest(t, reference)
 
 	dir := t.TempDir()
@@ -54,9 +53,7 @@ func TestValidateAuto(t *testing.T) {
 			t.Error("reads the events again")
 			return nil, context.Canceled
 		}
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		s.store.Close()
 		if life > 0 {
 			if len(*reports) > 0 {
@@ -86,18 +83,13 @@ func TestValidateAutoWithLateLabels(t *testing.T) {
 	s := start(t, t.TempDir(), 300, 1)
 	reports := s.validating(0)
 	s.Validator.Config.Events, s.Validator.Open = validate.AutoEvents, nil
-	join, err := labels.Open(labels.DefaultConfig(), t.TempDir(), labels.State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	join := must.Get(labels.Open(labels.DefaultConfig(), t.TempDir(), labels.State{}))
 	defer join.Close()
 	s.Labels = join
 	var log bytes.Buffer
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	s.Config.Fruitless = true
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if text := log.String(); strings.Count(text, "no validations: with delayed labels") != 1 || len(*reports) > 0 {
 		t.Errorf("%d reports; it says\n%s", len(*reports), text)
 	}
@@ -119,9 +111,7 @@ func TestValidateEveryTime(t *testing.T) {
 		<-ended // the first ends when all records have been read
 		return open(ctx, schema, from)
 	}
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if len(*reports) != n/every {
 		t.Errorf("%d reports of %d records, want one for each %d", len(*reports), n, every)
 	}
@@ -147,9 +137,7 @@ func TestValidateEveryTime(t *testing.T) {
 	}
 	var log bytes.Buffer
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if len(*reports) < 10 || len(*reports) > 20 || !strings.Contains(log.String(), "a due validation is skipped") {
 		t.Errorf("%d reports; it says\n%s", len(*reports), log.String())
 	}

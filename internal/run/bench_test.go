@@ -12,6 +12,7 @@ import (
 	"blankout/batch/validate"
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
 )
@@ -22,14 +23,8 @@ func BenchmarkSave(b *testing.B) {
 	const features = 1_000_000
 	for _, met := range []int{features, features / 100} {
 		b.Run(fmt.Sprintf("met=%d", met), func(b *testing.B) {
-			l, err := online.New(online.DefaultConfig(), event.NewSchema(22, []string{"no", "yes"}, 2))
-			if err != nil {
-				b.Fatal(err)
-			}
-			store, err := checkpoint.Open(b.TempDir(), 1)
-			if err != nil {
-				b.Fatal(err)
-			}
+			l := must.Get(online.New(online.DefaultConfig(), event.NewSchema(22, []string{"no", "yes"}, 2)))
+			store := must.Get(checkpoint.Open(b.TempDir(), 1))
 			defer store.Close()
 			learn := func(n int) {
 				e := event.Example{Weight: 1}
@@ -96,11 +91,7 @@ func BenchmarkRun(b *testing.B) {
 	const batches, size = 8, 512
 	schema, made := benchBatches(batches, size)
 	learner := func() *online.Learner {
-		l, err := online.New(online.DefaultConfig(), schema)
-		if err != nil {
-			b.Fatal(err)
-		}
-		return l
+		return must.Get(online.New(online.DefaultConfig(), schema))
 	}
 	b.Run("learner", func(b *testing.B) {
 		l := learner()
@@ -115,9 +106,7 @@ func BenchmarkRun(b *testing.B) {
 		r.Config.Refused = run.PolicySkip
 		b.ReportAllocs()
 		b.ResetTimer()
-		if err := r.Run(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, r.Run(b.Context()))
 	})
 }
 
@@ -158,10 +147,7 @@ func BenchmarkValidating(b *testing.B) {
 	for b.Loop() {
 		var now [2]time.Duration
 		for beside := range took {
-			l, err := online.New(online.DefaultConfig(), schema)
-			if err != nil {
-				b.Fatal(err)
-			}
+			l := must.Get(online.New(online.DefaultConfig(), schema))
 			r := &run.Runner{Config: run.DefaultConfig(), State: run.State{Learner: l}, Schema: schema, Source: &rounds{made: made, left: events}}
 			r.Config.Refused = run.PolicySkip
 			begin := time.Now()
@@ -182,9 +168,7 @@ func BenchmarkValidating(b *testing.B) {
 					}
 				}
 			}
-			if err := r.Run(ctx); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, r.Run(ctx))
 			cancel()
 			now[beside] = time.Since(begin)
 			took[beside] += now[beside]

@@ -20,6 +20,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/measure"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
 	"blankout/stream/record"
@@ -104,10 +105,7 @@ const contestWindow = 3000
 // contest returns a Runner of the entrants that continues from the newest checkpoint of a directory.
 func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run.Runner, *contestStream, *checkpoint.Store) {
 	t.Helper()
-	store, err := checkpoint.Open(dir, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(checkpoint.Open(dir, 2))
 	t.Cleanup(func() { store.Close() })
 	r := &run.Runner{Config: run.DefaultConfig()}
 	r.Config.Refused, r.Config.SaveInterval, r.Config.ShutdownTimeout = run.PolicySkip, 0, time.Hour
@@ -121,14 +119,10 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 	saved := run.SavedContest{}
 	if err == nil {
 		blocks = file.Blocks
-		if saved, err = run.ReadContest(blocks); err != nil {
-			t.Fatal(err)
-		}
+		saved = must.Get(run.ReadContest(blocks))
 		lead = slices.IndexFunc(list, func(x entrant) bool { return x.name == saved.Lead })
 		c, rc := list[lead].configs()
-		if r.State, err = run.Resume(c, rc.Settings(), blocks); err != nil {
-			t.Fatal(err)
-		}
+		r.State = must.Get(run.Resume(c, rc.Settings(), blocks))
 	} else if !errors.Is(err, checkpoint.ErrNone) {
 		t.Fatal(err)
 	}
@@ -159,9 +153,7 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 		}
 		if rc.Crosses != nil {
 			y.Schema = l.Schema()
-			if y.Decoder, err = record.NewDecoder(rc, y.Schema); err != nil {
-				t.Fatal(err)
-			}
+			y.Decoder = must.Get(record.NewDecoder(rc, y.Schema))
 		} else if i > 0 {
 			l.SetSchema(k.Contenders[0].Learner.Schema())
 		}
@@ -172,10 +164,7 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 		r.Contest = k
 	}
 	_, rc := list[0].configs()
-	decoder, err := record.NewDecoder(rc, r.Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := must.Get(record.NewDecoder(rc, r.Schema))
 	s := &contestStream{decoder: decoder, schema: r.Schema, n: n, sizes: rand.New(rand.NewPCG(seed, 1))}
 	if p, ok := r.Offsets.Lookup("t", 3); ok {
 		s.next = int(p.Next)
@@ -187,14 +176,8 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 func contestState(t *testing.T, dir string) ([]byte, []event.Block, run.SavedContest) {
 	t.Helper()
 	data, _ := newest(t, dir)
-	file, err := checkpoint.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	saved, err := run.ReadContest(file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(checkpoint.Decode(data))
+	saved := must.Get(run.ReadContest(file.Blocks))
 	return data, file.Blocks, saved
 }
 
@@ -205,9 +188,7 @@ func TestContestDependsOnEventsOnly(t *testing.T) {
 	reference := t.TempDir()
 	r, _, _ := contest(t, reference, entrants, n, 1)
 	r.Config.SaveEvents, r.Config.PublishInterval = 0, 0
-	if err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Run(t.Context()))
 	want, _, saved := contestState(t, reference)
 	if saved.Lead != "product" {
 		t.Fatalf("%s has the lead of %+v", saved.Lead, saved.Learners)
@@ -270,9 +251,7 @@ func TestContendersLearnAsAlone(t *testing.T) {
 	holdout := &validate.Validator{Config: validate.Config{Holdout: 9}}
 	r, _, _ := contest(t, dir, list, n, 1)
 	r.Validator = holdout
-	if err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Run(t.Context()))
 	_, blocks, saved := contestState(t, dir)
 	losses := make([][]float64, len(list)) // by contender and record
 	weights := make([]float64, n)
@@ -293,9 +272,7 @@ func TestContendersLearnAsAlone(t *testing.T) {
 			at++
 			return nil
 		}
-		if err := r.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.Run(t.Context()))
 		_, want, _ := contestState(t, alone)
 		got := blocks
 		if i > 0 {
@@ -331,9 +308,7 @@ func TestEqualContenders(t *testing.T) {
 	base := entrant{run.Champion, func(c *online.Config, _ *record.Config) { c.LearningRate = 0.05 }, true}
 	dir := t.TempDir()
 	r, _, _ := contest(t, dir, []entrant{base, alike, {"same", base.change, true}}, 13_000, 1)
-	if err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Run(t.Context()))
 	_, _, saved := contestState(t, dir)
 	if s, _ := saved.Standing("same"); saved.Lead != run.Champion || s.Paired.Total.Blocks != 13 || s.Paired.Total.Mean != 0 {
 		t.Errorf("%s has the lead, same is at %+v", saved.Lead, s)
@@ -378,9 +353,7 @@ func TestPromote(t *testing.T) {
 		close(asked)
 		promoted <- r.Promote(t.Context(), "product")
 	}()
-	if err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.Run(t.Context()))
 	if saves != 2 {
 		t.Errorf("%d saves, want that of the promotion and that of the end", saves)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online/memory"
 )
@@ -55,9 +56,7 @@ func TestDeclinedIsDeadLetter(t *testing.T) {
 			}
 			return save(slices.Values(all))
 		}
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		status := s.Status()
 		if status.Refused != 57 || status.RefusedBy[event.ReasonMemory] != 57 || status.DeadLetters[event.ReasonMemory] != 57 || len(letters.stored) != 57 ||
 			status.Learned+status.Unlabeled != 343 || status.Learner.Events != 343 || status.Learner.RefusedBy[event.ReasonMemory].Count != 57 {
@@ -75,9 +74,7 @@ func TestStopWithoutDeclined(t *testing.T) {
 		s.Config.SaveEvents, s.Config.SaveInterval = 0, 0
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := s.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(ctx))
 		if names, err := checkpoint.List(dir); len(names) > 0 || err != nil {
 			t.Errorf("saved %v: %v", names, err)
 		}
@@ -99,9 +96,7 @@ func TestDeclinedFails(t *testing.T) {
 	}
 	s.store.Close()
 	s = crowding(t, dir, 400, at)
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if _, p := newest(t, dir); p.Next != 400 || p.Records != 400 || s.Status().Refused != 1 {
 		t.Errorf("saved at %+v, %+v", p, s.Status())
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // The death of a field is logged once, however often the run is restarted while it is dead, and once when it is back.
@@ -29,12 +30,8 @@ func TestHealthIsLogged(t *testing.T) {
 			}
 		}
 		s.Log = slog.New(slog.NewTextHandler(&log, nil))
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.store.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
+		must.Do(t, s.store.Close())
 		return s
 	}
 	reference, parts := t.TempDir(), t.TempDir()
@@ -78,9 +75,7 @@ func TestManyAlarmsAreLogged(t *testing.T) {
 	}
 	var log bytes.Buffer
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if h := s.Status().Learner.Health; h.Alarms != fields {
 		t.Fatalf("%+v", h)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -38,10 +39,7 @@ func TestTurnsDue(t *testing.T) {
 func TestLearnYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	schema := event.NewSchema(4, []string{"a", "b"}, 2)
-	learner, err := online.New(online.DefaultConfig(), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	learner := must.Get(online.New(online.DefaultConfig(), schema))
 	b := &event.Batch{Examples: make([]event.Example, 3*turnsAfter*yieldEvery)}
 	for i := range b.Examples {
 		b.Examples[i] = event.Example{Offset: int64(i), Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{3}, Value: []float64{1}}}
@@ -60,7 +58,7 @@ func TestLearnYields(t *testing.T) {
 	for i := range 2 {
 		asked.Add(1)
 		before := turns.Load()
-		err = in.Learn(t.Context(), b, len(b.Examples), &event.Position{})
+		err := in.Learn(t.Context(), b, len(b.Examples), &event.Position{})
 		// At least: Go itself interrupts what takes longer than 10 ms, and may give a turn to one of its own
 		// goroutines.
 		if n := turns.Load() - before; err != nil || n < turnsAfter*3/4 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"blankout/batch"
+	"blankout/internal/must"
 )
 
 // A solution that is ready when the time is up, with its report on the way, is adopted: report and decision never
@@ -20,9 +21,7 @@ func TestAdoptWhileReporting(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 			return report(r)
 		}
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		if v := s.Status().Validation; len(*reports) != 1 || !(*reports)[0].Adopted || v.Adopted != 1 || v.TimedOut != 0 {
 			t.Errorf("%d reports, %+v", len(*reports), v)
 		}

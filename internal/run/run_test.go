@@ -22,6 +22,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/watch"
@@ -143,10 +144,7 @@ func learnerConfig() online.Config {
 
 func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *service {
 	t.Helper()
-	store, err := checkpoint.Open(dir, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(checkpoint.Open(dir, 2))
 	t.Cleanup(func() { store.Close() })
 	s := &service{&run.Runner{Config: run.DefaultConfig(), Fingerprint: settings}, store, nil}
 	file, refused, err := store.Load()
@@ -183,18 +181,9 @@ func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, names[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := checkpoint.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	offsets, err := run.ReadOffsets(file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join(dir, names[0])))
+	file := must.Get(checkpoint.Decode(data))
+	offsets := must.Get(run.ReadOffsets(file.Blocks))
 	position, ok := offsets.Lookup("t", 3)
 	if !ok {
 		t.Fatalf("no position in %v", offsets)
@@ -210,9 +199,7 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 	reference := t.TempDir()
 	s := start(t, reference, records, 0)
 	s.Config.SaveEvents, s.Config.PublishInterval = 0, 0
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	want, p := newest(t, reference)
 	if p.Next != records || p.Records != records {
 		t.Fatalf("ended at %+v", p)
@@ -333,9 +320,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 		var reasons []string
 		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		status := s.Status()
 		if status.Refused != 57 || status.DeadLetters[event.ReasonSyntax] != 57 || status.DeadLetterFailures != 5 || len(letters.stored) != 57 {
 			t.Errorf("%+v, stored %v", status, letters.stored)
@@ -358,9 +343,7 @@ func TestStopWithoutDeadLetters(t *testing.T) {
 		s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, &sink{fail: 1e9}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := s.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(ctx))
 		if _, p := newest(t, dir); p.Next > 300 || p.Next < 250 {
 			t.Errorf("saved at %+v", p)
 		}
@@ -393,11 +376,7 @@ func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *servic
 	c := learnerConfig()
 	c.Loss, c.MislabeledBelow = "t-logistic:1.5", suspicious
 	learner := func(schema *event.Schema) *online.Learner {
-		l, err := online.New(c, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
+		return must.Get(online.New(c, schema))
 	}
 	s.Learner = learner(s.Schema)
 	d.classes = []string{"-1", "1"}
@@ -437,9 +416,7 @@ func TestSuspectsAreSafe(t *testing.T) {
 		}
 		var reasons []string
 		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		if status := s.Status(); status.Mislabeled != uint64(len(want)) || status.MislabeledFailures != 5 || status.Learner.Mislabeled != uint64(len(want)) {
 			t.Errorf("%d mislabeled events, %d failures, want %d and 5", status.Mislabeled, status.MislabeledFailures, len(want))
 		}
@@ -486,9 +463,7 @@ func TestDriftIsLogged(t *testing.T) {
 	}
 	var log bytes.Buffer
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	d := s.Status().Learner.Drift
 	if d.Alarms == 0 || d.Event < 3000 || d.Excess < 0 || d.Excess >= watch.DriftAlarm {
 		t.Fatalf("%+v", d)
@@ -534,9 +509,7 @@ func TestRefusedFails(t *testing.T) {
 	// Under another policy it continues from there.
 	s = start(t, dir, 400, 2)
 	s.source.refuse = func(offset int) bool { return offset == 333 }
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if _, p := newest(t, dir); p.Next != 400 || p.Records != 400 || s.Status().Refused != 1 {
 		t.Errorf("saved at %+v", p)
 	}
@@ -825,9 +798,7 @@ func TestBatchesWithoutExamples(t *testing.T) {
 		{Topic: "t", Partition: 3, Next: 500, HighWater: 2000, Reset: true},
 		{Topic: "t", Partition: 3, Next: 600, HighWater: 2000},
 	}
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	want := event.Offsets{{Topic: "t", Partition: 3, Next: 600, Records: 10, Sum: 5}, {Topic: "t", Partition: 4, Next: 77, First: 77}}
 	if !slices.Equal(s.Offsets, want) {
 		t.Errorf("%+v", s.Offsets)
@@ -841,9 +812,7 @@ func TestBatchesWithoutExamples(t *testing.T) {
 func TestResumeNamesTheDifference(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, 100, 1)
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	file, _, err := s.store.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -885,9 +854,7 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	s.Config.Fruitless = true
 	s.source.spoil = func(e *event.Example) { e.Label = event.Unlabeled }
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if n := strings.Count(log.String(), "warning=no-labels"); n != 1 || len(s.Status().Warnings) != 1 {
 		t.Errorf("logged %d times, at the end %v:\n%s", n, s.Status().Warnings, &log)
 	}
@@ -906,9 +873,7 @@ func TestNoWarningsAtTheStart(t *testing.T) {
 				t.Errorf("life %d: warnings while it begins: %v", life, w)
 			}
 		}
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		if w := s.Status().Warnings; len(w) != 1 {
 			t.Errorf("life %d: warnings at the end: %v", life, w)
 		}

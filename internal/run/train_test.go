@@ -7,6 +7,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
 )
@@ -18,17 +19,10 @@ func TestTraining(t *testing.T) {
 	c := learnerConfig()
 	c.Noise = "dropout:0.3"
 	learner := func() *online.Learner {
-		l, err := online.New(c, event.NewSchema(18, nil, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
+		return must.Get(online.New(c, event.NewSchema(18, nil, 2)))
 	}
 	state := func(l *online.Learner) []byte {
-		blocks, err := l.Snapshot().Blocks()
-		if err != nil {
-			t.Fatal(err)
-		}
+		blocks := must.Get(l.Snapshot().Blocks())
 		return bytes.Join([][]byte{blocks[0].Data, blocks[1].Data}, nil)
 	}
 	slow := learner()
@@ -52,10 +46,7 @@ func TestTraining(t *testing.T) {
 					opened++
 					return newStream(l.Schema(), nil, n, 1), nil
 				}}
-			got, err := training.Run(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(training.Run(t.Context()))
 			if want := map[bool]int{true: 1, false: 3}[memory == 1<<30]; opened != want {
 				t.Errorf("memory %d: opened %d times, want %d", memory, opened, want)
 			}

@@ -14,6 +14,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
 )
@@ -42,9 +43,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	reference := t.TempDir()
 	s := start(t, reference, n, 0)
 	s.validating(0)
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	want, p := newest(t, reference)
 	held := 0
 	for offset := range int64(n) {
@@ -61,10 +60,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	}
 	schema := event.NewSchema(18, nil, 2)
 	schema.Names = event.NewNames(2000)
-	alone, err := online.New(learnerConfig(), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	alone := must.Get(online.New(learnerConfig(), schema))
 	stream := newStream(schema, nil, n, 0)
 	for i := range n {
 		if e := stream.record(i); !validate.HeldOut(3, int64(i), 7) {
@@ -80,9 +76,7 @@ func TestValidateChangesNothing(t *testing.T) {
 		s := start(t, dir, n, uint64(life))
 		reports := s.validating(200)
 		s.Config.MaxEvents = stop
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		s.store.Close()
 		v := s.Status().Validation
 		if int(v.Done) != len(*reports) || v.Done == 0 || v.Failed > 0 || v.Running || v.Last != (*reports)[len(*reports)-1] {
@@ -105,29 +99,15 @@ func TestValidateCheckpoint(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, 400, 1)
 	reports := s.validating(400)
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if len(*reports) != 1 {
 		t.Fatalf("%d reports", len(*reports))
 	}
 	data, _ := newest(t, dir)
-	file, err := checkpoint.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	live, err := model.ReadLinear(file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, err := run.ReadOffsets(file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	learner, err := online.Restore(s.Learner.Config(), file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(checkpoint.Decode(data))
+	live := must.Get(model.ReadLinear(file.Blocks))
+	at := must.Get(run.ReadOffsets(file.Blocks))
+	learner := must.Get(online.Restore(s.Learner.Config(), file.Blocks))
 	levels, largest := learner.Snapshot().Levels()
 	got, exact, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at})
 	if err != nil {
@@ -200,16 +180,11 @@ func TestReservoir(t *testing.T) {
 			from[0].Next = n - 10
 			return open(ctx, schema, from)
 		}
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		s.store.Close()
 	}
 	data, _ := newest(t, dir)
-	file, err := checkpoint.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(checkpoint.Decode(data))
 	kept := validate.ReadReservoir(file.Blocks)
 	if len(*reports) != 1 {
 		t.Fatalf("%d reports", len(*reports))
@@ -233,9 +208,7 @@ func TestReservoir(t *testing.T) {
 	s = start(t, one, n, 9)
 	s.validating(n)
 	s.Validator.Config.Reservoir, s.Validator.Open = size, nil
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	data, _ = newest(t, one)
 	if file, err = checkpoint.Decode(data); err != nil || !bytes.Equal(validate.ReadReservoir(file.Blocks), kept) {
 		t.Error("in one life it keeps others", err)
@@ -256,9 +229,7 @@ func TestValidateIsNoTrouble(t *testing.T) {
 	s.Validator.Open = func(context.Context, *event.Schema, event.Offsets) (event.Source, error) {
 		return nil, errors.New("no broker")
 	}
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if v := s.Status().Validation; v.Failed == 0 || v.Done > 0 || v.Running {
 		t.Errorf("%+v", v)
 	}
@@ -273,9 +244,7 @@ func TestValidateIsNoTrouble(t *testing.T) {
 	}
 	s.source.end = nil
 	s.source.n = math.MaxInt // endless
-	if err := s.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(ctx))
 	if v := s.Status().Validation; v.Failed+v.Done > 0 || v.Running {
 		t.Errorf("given up: %+v", v)
 	}
@@ -295,9 +264,7 @@ func TestValidateIsNoTrouble(t *testing.T) {
 	s = start(t, t.TempDir(), 100, 1)
 	s.validating(0)
 	s.Config.KeepServing = true
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	if err := s.Validate(); err == nil {
 		t.Errorf("a run whose events have ended takes a request: %v", err)
 	}
@@ -321,9 +288,7 @@ func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 	s := start(t, t.TempDir(), 300, 1)
 	s.source.refuse = func(offset int) bool { return offset == 7 || offset == 299 }
 	s.Source = lateRefusals{s.source}
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Run(t.Context()))
 	s.store.Close()
 	if got, want := s.Status().NewestTime.UnixMilli(), int64(1_700_000_000_000+298); got != want {
 		t.Errorf("newest event at %d, want %d", got, want)
@@ -347,9 +312,7 @@ func TestCountersBeginAtTheStart(t *testing.T) {
 			}
 			first = false
 		}
-		if err := s.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Run(t.Context()))
 		s.store.Close()
 		now := s.Status()
 		if life == 0 {

@@ -14,6 +14,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/encode"
 	"blankout/online/newton"
 )
@@ -397,9 +398,7 @@ func TestDiscriminant(t *testing.T) {
 		n := float64(len(all[k]))
 		m, w := mat.NewVecDense(numbers, nil), mat.NewVecDense(numbers, nil)
 		m.ScaleVec(n/(n+1), mat.NewVecDense(numbers, means[k]))
-		if err := chol.SolveVecTo(w, m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, chol.SolveVecTo(w, m))
 		w.ScaleVec(weights+firstEvents, w)
 		return math.Log(n/events) - mat.Dot(w, m)/2 + mat.Dot(w, mat.NewVecDense(numbers, x))
 	}

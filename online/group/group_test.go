@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/staleness"
 )
@@ -18,11 +19,7 @@ func newLearner(t testing.TB) *online.Learner {
 	t.Helper()
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words})
-	l, err := online.New(online.DefaultConfig().Shared(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(online.New(online.DefaultConfig().Shared(), s))
 }
 
 // record returns the record of a partition at an offset: always the same.
@@ -50,16 +47,10 @@ type entry struct {
 
 func (e entry) decode(t testing.TB) (*Commit, []*Chunk) {
 	t.Helper()
-	c, err := DecodeCommit(e.commit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(DecodeCommit(e.commit))
 	var chunks []*Chunk
 	for _, data := range e.chunks {
-		k, err := DecodeChunk(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(DecodeChunk(data))
 		chunks = append(chunks, k)
 	}
 	return c, chunks
@@ -78,10 +69,7 @@ type author struct {
 func newAuthor(t testing.TB, f *Fold, id byte, peers int) *author {
 	t.Helper()
 	a := &author{id: MemberID{id}}
-	var err error
-	if a.work, err = f.Learner().Clone(); err != nil {
-		t.Fatal(err)
-	}
+	a.work = must.Get(f.Learner().Clone())
 	a.begin(t, f, peers)
 	return a
 }
@@ -92,9 +80,7 @@ func (a *author) begin(t testing.TB, f *Fold, peers int) {
 	for i := range uint32(256) {
 		all = append(all, i)
 	}
-	if err := a.work.Follow(f.Learner(), all, peers, 50); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, a.work.Follow(f.Learner(), all, peers, 50))
 	a.base, a.chain = f.Base()
 	a.spans = nil
 }
@@ -125,10 +111,7 @@ func (a *author) commit(f *Fold) entry {
 
 func foldBytes(t testing.TB, f *Fold) []byte {
 	t.Helper()
-	blocks, err := f.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(f.EachBlock())
 	var out []byte
 	for b := range blocks {
 		if b.Name != staleness.Block { // who learns alone has it
@@ -231,17 +214,12 @@ func TestFoldExactlyOnce(t *testing.T) {
 		replica := NewFold(newLearner(t), nil, nil)
 		for i, e := range commitLog {
 			if i == len(commitLog)/2 {
-				blocks, err := replica.EachBlock()
-				if err != nil {
-					t.Fatal(err)
-				}
+				blocks := must.Get(replica.EachBlock())
 				var list []event.Block
 				for b := range blocks {
 					list = append(list, b)
 				}
-				if replica, err = ReadFold(online.DefaultConfig(), nil, list); err != nil {
-					t.Fatal(err)
-				}
+				replica = must.Get(ReadFold(online.DefaultConfig(), nil, list))
 			}
 			c, chunks := e.decode(t)
 			replica.Apply(int64(i), c, chunks)
@@ -267,9 +245,7 @@ func TestFoldOfOne(t *testing.T) {
 		}
 		a.learn(0, 40*i, 40*(i+1))
 		c, chunks := a.commit(fold).decode(t)
-		if _, err := fold.Apply(i, c, chunks); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fold.Apply(i, c, chunks))
 		a.begin(t, fold, 1)
 	}
 	want := foldBytes(t, &Fold{learner: alone})
@@ -286,9 +262,7 @@ func TestFoldMoved(t *testing.T) {
 	one.learn(0, 0, 10)
 	other.learn(1, 0, 10)
 	c, chunks := one.commit(fold).decode(t)
-	if _, err := fold.Apply(0, c, chunks); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fold.Apply(0, c, chunks))
 	before := foldBytes(t, &Fold{learner: fold.learner})
 	c, chunks = other.commit(fold).decode(t)
 	_, err := fold.Apply(1, c, chunks)
@@ -351,16 +325,10 @@ func TestChunks(t *testing.T) {
 		if len(data) > MaxChunk {
 			t.Errorf("a chunk of %d bytes", len(data))
 		}
-		k, err := DecodeChunk(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(DecodeChunk(data))
 		chunks = append(chunks, k)
 	}
-	got, err := join(c, chunks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(join(c, chunks))
 	if !reflect.DeepEqual(got, d) {
 		t.Error("the delta is not what was encoded")
 	}
@@ -455,14 +423,8 @@ func TestManyPartitions(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, c) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	blocks, err := f.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := ReadFold(online.DefaultConfig(), nil, slices.Collect(blocks))
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(f.EachBlock())
+	again := must.Get(ReadFold(online.DefaultConfig(), nil, slices.Collect(blocks)))
 	if got, want := again.learner.Config().CovarianceMaxFields, f.learner.Config().CovarianceMaxFields; got != want {
 		t.Errorf("the fold of a snapshot gathers the covariance of %d columns, the fold itself of %d", got, want)
 	}

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"blankout/internal/must"
 )
 
 // A commit of another architecture than that of the accepted ones adds nothing, wherever it
@@ -40,10 +42,7 @@ func TestFoldRefusesOtherArchitecture(t *testing.T) {
 	if err := apply(first, "amd64"); err != nil || f.Architecture() != "amd64" {
 		t.Fatalf("the first commit: %v, %q", err, f.Architecture())
 	}
-	blocks, err := f.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(f.EachBlock())
 	again, err := ReadFold(newLearner(t).Config(), nil, slices.Collect(blocks))
 	if err != nil || again.Architecture() != "amd64" {
 		t.Fatalf("from its blocks: %v, %v", again, err)
@@ -80,9 +79,7 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 			if snapshots > 4 {
 				first.crash = func() bool { return true } // so that it writes no snapshot when it leaves
 			}
-			if err := first.Run(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, first.Run(ctx))
 			other := e.member(testLog(t, "other"))
 			other.machine, other.Config.SnapshotEvery = &machine{"amd64", "B"}, snapshots
 			var refused *ArchitectureError
@@ -164,21 +161,13 @@ func TestDifferentStates(t *testing.T) {
 		t.Helper()
 		sums := []*sum{}
 		for _, r := range []*replica{own, group} {
-			s, err := r.sum()
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(r.sum())
 			sums = append(sums, s)
 		}
 		l.replica = own
 		l.endSnapshot(offset, sums[0], false, nil)
-		said, err := DecodeMark((&Mark{Member: MemberID{7}, Base: offset, Hash: sums[1].Sum64(), CPU: cpu}).Encode())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.apply(mixed{offset: offset, mark: said}); err != nil {
-			t.Fatal(err)
-		}
+		said := must.Get(DecodeMark((&Mark{Member: MemberID{7}, Base: offset, Hash: sums[1].Sum64(), CPU: cpu}).Encode()))
+		must.Do(t, l.apply(mixed{offset: offset, mark: said}))
 	}
 	mark(4, state(50), state(50), "model B")
 	if l.snapshots.differs != "" || l.current.Mismatches != 0 {

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/stream"
 	records "blankout/stream/record"
@@ -43,10 +44,7 @@ type events struct {
 func newEvents(t testing.TB, partitions int32, each int, options ...kfake.Opt) *events {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
-	broker, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := must.Get(kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))...))
 	t.Cleanup(broker.Close)
 	e := &events{t: t, broker: broker, partitions: partitions, counts: make([]uint64, partitions), sums: make([]uint64, partitions)}
 	e.produce(each)
@@ -63,10 +61,7 @@ func (e *events) produce(each int) {
 	e.t.Helper()
 	c := stream.DefaultProducerConfig()
 	c.ConnectConfig, c.Topic = e.connect(), "events"
-	p, err := stream.NewProducer(e.t.Context(), c)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	p := must.Get(stream.NewProducer(e.t.Context(), c))
 	defer p.Close()
 	for i := range e.partitions {
 		r := rand.New(rand.NewPCG(uint64(i), e.counts[i]))
@@ -80,16 +75,12 @@ func (e *events) produce(each int) {
 			if r.IntN(500) == 0 {
 				value = []byte(`{"no event`)
 			}
-			if err := p.WriteTo(e.t.Context(), i, stream.Message{Value: value}); err != nil {
-				e.t.Fatal(err)
-			}
+			must.Do(e.t, p.WriteTo(e.t.Context(), i, stream.Message{Value: value}))
 			e.sums[i] += records.Fingerprint(int64(e.counts[i]), nil, value)
 			e.counts[i]++
 		}
 	}
-	if err := p.Flush(e.t.Context()); err != nil {
-		e.t.Fatal(err)
-	}
+	must.Do(e.t, p.Flush(e.t.Context()))
 }
 
 // member returns a member whose intervals are short.
@@ -263,10 +254,7 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 		m.Learner.HalfLife, m.Learner.OnDrift = 300, "forget"
 		m.Learner.Loss, m.Learner.MislabeledBelow = "t-logistic:1.9", 0.5
 		files[i] = filepath.Join(t.TempDir(), "mislabeled.jsonl")
-		suspects, err := stream.OpenMislabeled(ctx, stream.DeadLetterConfig{File: files[i]}, e.connect(), m.Log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		suspects := must.Get(stream.OpenMislabeled(ctx, stream.DeadLetterConfig{File: files[i]}, e.connect(), m.Log))
 		m.Mislabeled, members[i] = suspects, m
 		running.Go(func() {
 			if err := errors.Join(m.Run(ctx), suspects.Close()); err != nil {
@@ -345,10 +333,7 @@ func TestReplicaMismatch(t *testing.T) {
 		}
 	}
 	c := members[0].Config.CommitLog(e.connect(), testLog(t, "other"))
-	commitLog, err := stream.OpenCommitLog(ctx, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	commitLog := must.Get(stream.OpenCommitLog(ctx, c))
 	defer commitLog.Close()
 	more = false // so that no snapshot comes that agrees
 	e.complete.Store(true)
@@ -358,9 +343,7 @@ func TestReplicaMismatch(t *testing.T) {
 			t.Errorf("not ready without a mismatch: %s", s.NotReady)
 		}
 		other := Mark{Member: MemberID{1}, Base: m.Status().SnapshotOffset, Hash: 12345, CPU: "another CPU"}
-		if _, err := commitLog.AppendCommit(ctx, other.Encode()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(commitLog.AppendCommit(ctx, other.Encode()))
 	}
 	await("a mismatch", func(s *Status) bool { return s.Mismatches > 0 })
 	for i, m := range members {
@@ -381,21 +364,14 @@ func TestReplicaMismatch(t *testing.T) {
 func (e *events) inspect() *Report {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "inspect"))
-	r, err := Inspect(e.t.Context(), m)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return r
+	return must.Get(Inspect(e.t.Context(), m))
 }
 
 // damage writes another snapshot over the newest one.
 func (e *events) damage() {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "damage"))
-	topic, err := stream.OpenSnapshots(e.t.Context(), m.Config.Snapshots(e.connect(), m.Log))
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	topic := must.Get(stream.OpenSnapshots(e.t.Context(), m.Config.Snapshots(e.connect(), m.Log)))
 	defer topic.Close()
 	base, err := topic.Newest(e.t.Context(), nil)
 	if err == nil {
@@ -485,9 +461,7 @@ func TestMemberStops(t *testing.T) {
 			cancel()
 		}
 	}
-	if err := m.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Run(ctx))
 	if s := m.Status(); s.Accepted != 1 || s.Pending != 0 {
 		t.Errorf("%+v", s)
 	}
@@ -569,9 +543,7 @@ func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 					cancel()
 				}
 			}
-			if err := m.Run(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.Run(ctx))
 			if strings.Contains(told, "taken 0s") {
 				t.Errorf("after less than the time of a request it said %q", told)
 			}
@@ -617,9 +589,7 @@ func inspectUnderOtherSettings(t *testing.T, snapshots bool) {
 		m.Config.SnapshotEvery, m.crash = 1000, func() bool { return true }
 	}
 	m.Until = func(s *Status) bool { return e.all(s) && (s.SnapshotOffset > 0) == snapshots }
-	if err := m.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Run(t.Context()))
 	other := e.member(testLog(t, "looks"))
 	other.Learner.LearningRate = 0.25
 	var settings *SettingsError
@@ -654,16 +624,11 @@ func inspectUnderOtherSettings(t *testing.T, snapshots bool) {
 // writes a snapshot, with which the next one begins.
 func TestMemberRefusesRetention(t *testing.T) {
 	e := newEvents(t, 2, 300)
-	client, err := kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...)))
 	defer client.Close()
 	retain := func(ms string) {
 		t.Helper()
-		if _, err := kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "g-commits"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "g-commits"))
 	}
 	m := e.member(testLog(t, "learns"))
 	m.Config.SnapshotEvery, m.keepEvery = 1000, 20*time.Millisecond
@@ -716,14 +681,9 @@ func junkAmongSnapshots(t *testing.T, what string, data func(sound []byte) []byt
 	e.complete.Store(true)
 	m := e.member(testLog(t, "learns"))
 	m.Until = e.all
-	if err := m.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Run(t.Context()))
 	where := m.Config.Snapshots(e.connect(), m.Log)
-	topic, err := stream.OpenSnapshots(t.Context(), where)
-	if err != nil {
-		t.Fatal(err)
-	}
+	topic := must.Get(stream.OpenSnapshots(t.Context(), where))
 	sound, err := topic.Newest(t.Context(), nil)
 	if err == nil {
 		_, err = topic.Write(t.Context(), &stream.GroupSnapshot{Offset: sound.Offset + 1, Data: data(sound.Data)})
@@ -745,9 +705,7 @@ func junkAmongSnapshots(t *testing.T, what string, data func(sound []byte) []byt
 	var told bytes.Buffer
 	next := e.member(slog.New(slog.NewTextHandler(&told, nil)))
 	next.Until = func(s *Status) bool { return s.Generation > 0 }
-	if err := next.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, next.Run(t.Context()))
 	e.check(next.Status())
 	for _, want := range []string{"records=1", "topic g-snapshots offset ", `key \"what\" is not a snapshot`, fmt.Sprintf("topic=g-snapshots snapshot=%d offset=", sound.Offset+1), "snapshot=true", what} {
 		if !strings.Contains(told.String(), want) {
@@ -786,9 +744,7 @@ func TestEnds(t *testing.T) {
 			}
 		}
 	}
-	if err := m.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Run(t.Context()))
 	if len(last) != 2 || last[0].Lag+last[1].Lag != 0 || behind == 0 {
 		t.Errorf("at the end %+v, behind %d times", last, behind)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/stream"
 )
@@ -32,9 +33,7 @@ func TestFoldSkips(t *testing.T) {
 		_, err := fold.Apply(offset, c, chunks)
 		return err
 	}
-	if err := apply(first); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, apply(first))
 	other.begin(t, fold, 2)
 	other.learn(1, 0, 10)
 	first.begin(t, fold, 2)
@@ -68,9 +67,7 @@ func TestFoldSkips(t *testing.T) {
 	}
 	_, chain := fold.Base()
 	offset++
-	if err := fold.Skip(offset, skip); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fold.Skip(offset, skip))
 	if _, after := fold.Base(); after == chain || fold.Accepted() != 2 || bytes.Equal(before, foldBytes(t, fold)) {
 		t.Error("the skip is not in the chain")
 	}
@@ -88,10 +85,7 @@ func TestFoldSkips(t *testing.T) {
 	if err := fold.Skip(offset, skip); !errors.As(err, &r) || r.Reason != ReasonSpan {
 		t.Errorf("a second time: %v", err)
 	}
-	blocks, err := fold.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	blocks := must.Get(fold.EachBlock())
 	var all []event.Block
 	for b := range blocks {
 		b.Data = slices.Clone(b.Data)
@@ -128,20 +122,13 @@ func TestGroupSkips(t *testing.T) {
 	e.complete.Store(true)
 	m := e.member(testLog(t, "first"))
 	m.Until = e.all
-	if err := m.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Run(ctx))
 	e.produce(300)
-	client, err := kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...)))
 	defer client.Close()
 	deletes := kadm.Offsets{}
 	deletes.AddOffset("events", 1, 550, -1)
-	if _, err := kadm.NewClient(client).DeleteRecords(ctx, deletes); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(kadm.NewClient(client).DeleteRecords(ctx, deletes))
 	advice := "blankout group skip g events/1 550"
 	var out *stream.OffsetOutOfRangeError
 	if err := e.member(testLog(t, "stopped")).Run(ctx); !errors.As(err, &out) || !strings.Contains(err.Error(), "events/1: offset 400 is out of range, the log holds 550 to 700: the log has lost 150 records before it; ") || !strings.Contains(err.Error(), advice) {
@@ -274,9 +261,7 @@ func TestBeginFromGroup(t *testing.T) {
 	e.complete.Store(true)
 	old := e.member(testLog(t, "old"))
 	old.Until = e.all
-	if err := old.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, old.Run(ctx))
 	events := old.Status().Learner.Events
 	from := func(name string) *Member {
 		m := e.member(testLog(t, name))
@@ -322,11 +307,7 @@ func TestBeginFromGroup(t *testing.T) {
 		t.Helper()
 		m := from("inspect")
 		m.From = ""
-		r, err := Inspect(ctx, m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+		return must.Get(Inspect(ctx, m))
 	}
 	if r := inspected(); r.Events < events {
 		t.Errorf("before its first commit it has %d events, want %d", r.Events, events)
@@ -369,15 +350,11 @@ func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	e.complete.Store(true)
 	old := e.member(testLog(t, "old"))
 	old.Until = e.all
-	if err := old.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, old.Run(ctx))
 	e.produce(200)
 	m := e.member(testLog(t, "new"))
 	m.Config.Name, m.From, m.Config.SnapshotEvery, m.Until, m.crash = "new", "g", 1000, e.all, func() bool { return true }
-	if err := m.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Run(ctx))
 	inspected := e.member(testLog(t, "inspect"))
 	inspected.Config.Name, inspected.Config.SnapshotEvery = "new", 1000
 	if r, err := Inspect(ctx, inspected); err != nil || r.Accepted != m.Status().Accepted || r.Rejected[ReasonSnapshot] > 0 {
@@ -392,9 +369,7 @@ func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	e.produce(200)
 	next := e.member(testLog(t, "next"))
 	next.Config.Name, next.Config.SnapshotEvery, next.Until = "new", 1000, e.all
-	if err := next.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, next.Run(ctx))
 	c := stream.DefaultProducerConfig()
 	c.ConnectConfig, c.Topic = e.connect(), "new-snapshots"
 	p, err := stream.NewProducer(ctx, c)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // The fold remembers as many accepted commits as maxHistory, and of more the latest half: a
@@ -16,9 +17,7 @@ func TestFoldHistory(t *testing.T) {
 	skip := func() {
 		t.Helper()
 		offset++
-		if err := fold.Skip(offset, &Skip{Fingerprint: fold.Fingerprint(), Gap: Gap{"t", 0, offset, offset + 1}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, fold.Skip(offset, &Skip{Fingerprint: fold.Fingerprint(), Gap: Gap{"t", 0, offset, offset + 1}}))
 		chains = append(chains, fold.chain)
 	}
 	build := func(base int64) Reason {

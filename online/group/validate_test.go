@@ -15,6 +15,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/stream"
 )
@@ -150,9 +151,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	m := e.member(testLog(t, "first"))
 	e.validating(m)
 	m.Until = func(s *Status) bool { return e.all(s) && s.SnapshotOffset > 0 }
-	if err := m.Run(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.Run(ctx))
 	other := e.member(testLog(t, "other"))
 	e.validating(other)
 	other.Settings = online.Fingerprint{"holdout": "7"}
@@ -172,19 +171,10 @@ func TestMemberOfOtherSettings(t *testing.T) {
 		t.Errorf("%d fingerprints of four settings", len(marks))
 	}
 	// A base of a program that did not write settings is gone on from.
-	topic, err := stream.OpenSnapshots(ctx, m.Config.Snapshots(e.connect(), m.Log))
-	if err != nil {
-		t.Fatal(err)
-	}
+	topic := must.Get(stream.OpenSnapshots(ctx, m.Config.Snapshots(e.connect(), m.Log)))
 	defer topic.Close()
-	base, err := topic.Newest(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := readReplica(m.Learner, m.Settings, base, m.Config.SnapshotEvery)
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(topic.Newest(ctx, nil))
+	r := must.Get(readReplica(m.Learner, m.Settings, base, m.Config.SnapshotEvery))
 	r.fold.settings = nil
 	old, s, err := r.encode()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // groups returns those of the event at hand: columns 3 and 8 die together, 20 and 31 do, and column 9 alone; what the base
@@ -148,9 +149,7 @@ func TestGroupNoiseAsTheSlowOne(t *testing.T) {
 			}
 			for k := range u {
 				var step mat.VecDense
-				if err := c.SolveVecTo(&step, at.c[k]); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.SolveVecTo(&step, at.c[k]))
 				for i := range n {
 					u[k][i] -= step.AtVec(i)
 					if math.Abs(u[k][i]-e.u[k][i]) > 1e-8*(1+math.Abs(u[k][i])) {
@@ -184,9 +183,7 @@ func inverse(t *testing.T, p *covariance) *mat.SymDense {
 	if !c.Factorize(full) {
 		t.Fatal("the covariance is indefinite")
 	}
-	if err := c.InverseTo(out); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.InverseTo(out))
 	return out
 }
 
@@ -286,9 +283,5 @@ func TestGroupNoiseFollowsScales(t *testing.T) {
 
 func squared(t *testing.T) loss.Loss {
 	t.Helper()
-	l, err := loss.Parse("squared")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(loss.Parse("squared"))
 }

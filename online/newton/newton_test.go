@@ -12,6 +12,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/loss"
+	"blankout/internal/must"
 )
 
 // stream makes events of a few columns, some of which are often left out, and a base score that
@@ -132,9 +133,7 @@ func (s *slow) solve(t *testing.T, pulls []*mat.VecDense) {
 	}
 	for k, pull := range pulls {
 		var step mat.VecDense
-		if err := c.SolveVecTo(&step, pull); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.SolveVecTo(&step, pull))
 		s.u[k].AddVec(s.u[k], &step)
 	}
 }
@@ -160,9 +159,7 @@ func (s *slow) learn(t *testing.T, at []uint32, x, base, y []float64, importance
 		return scores
 	}
 	var p mat.Dense
-	if err := p.Inverse(s.a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Inverse(s.a))
 	h := mat.Inner(z, &p, z)
 	r, dvMost := 0.0, 0.0
 	var pulls, shrink []*mat.VecDense
@@ -272,10 +269,7 @@ func compare(t *testing.T, set Settings, s *stream, events int) {
 // Of the squared loss without forgetting the weights are those of ridge regression on what the base
 // leaves, whatever the batches.
 func TestRidgeRegression(t *testing.T) {
-	l, err := loss.Parse("squared")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(loss.Parse("squared"))
 	s := newStream(1, l, 1)
 	e := New(Settings{Loss: l, Ridge: 3}, 1)
 	e.Follow(s.columns)
@@ -300,9 +294,7 @@ func TestRidgeRegression(t *testing.T) {
 		e.Learn(s.y, 1, 1)
 	}
 	var want mat.VecDense
-	if err := want.SolveVec(a, b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, want.SolveVec(a, b))
 	for i, u := range e.u[0] {
 		if math.Abs(u-want.AtVec(i)) > 1e-9 {
 			t.Errorf("weight %d is %v, want %v", i, u, want.AtVec(i))
@@ -462,10 +454,7 @@ func TestMoveFar(t *testing.T) {
 
 // Another unit of the targets changes no prediction of the squared loss, now or later.
 func TestRescale(t *testing.T) {
-	l, err := loss.Parse("squared")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(loss.Parse("squared"))
 	s := newStream(5, l, 1)
 	e := New(Settings{Loss: l, Ridge: 2, HalfLife: 400}, 1)
 	e.Follow(s.columns)
@@ -674,9 +663,7 @@ func TestCovariance(t *testing.T) {
 				z[i] = r.NormFloat64()
 			}
 			var inverse mat.Dense
-			if err := inverse.Inverse(a); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, inverse.Inverse(a))
 			v := mat.NewVecDense(n, z)
 			want := mat.Inner(v, &inverse, v)
 			h := p.leverage(z, first)
@@ -700,9 +687,7 @@ func TestCovariance(t *testing.T) {
 			}
 		}
 		var inverse mat.Dense
-		if err := inverse.Inverse(a); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, inverse.Inverse(a))
 		for i := range n {
 			for j := range n {
 				if got, want := p.at(i, j), inverse.At(i, j); math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
@@ -748,10 +733,7 @@ func TestCovarianceLasts(t *testing.T) {
 // the loss is like.
 func TestNoFartherThanTheTarget(t *testing.T) {
 	for _, name := range []string{"squared", "absolute", "quantile:0.9", "quantile:0.1", "huber:1"} {
-		l, err := loss.Parse(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(loss.Parse(name))
 		e := New(Settings{Loss: l, Ridge: 0.01, HalfLife: 500}, 1)
 		columns := []uint32{1, 2, 3, 4, 5}
 		e.Follow(columns)
@@ -780,10 +762,7 @@ func TestNoFartherThanTheTarget(t *testing.T) {
 
 // A pull is an event of the curvature pulled whose score by the columns named is known to be 0.
 func TestPull(t *testing.T) {
-	l, err := loss.Parse("logistic")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(loss.Parse("logistic"))
 	const ridge = 2
 	for _, outputs := range []int{1, 3} {
 		e := New(Settings{Loss: l, Ridge: ridge}, outputs)

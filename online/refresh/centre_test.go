@@ -9,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online/refresh"
 	"blankout/online/rows"
 )
@@ -25,10 +26,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 					Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 				scaler := model.Scaler{Mode: model.StandardizeNone}
 				if curved {
-					curves, err := model.NewCurves([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}})
-					if err != nil {
-						t.Fatal(err)
-					}
+					curves := must.Get(model.NewCurves([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}}))
 					scaler.Curves = curves
 				}
 				width := rows.FirstPart + 5

@@ -10,6 +10,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // slowVariance is that of the noisy score whose features, of these groups, have these parts
@@ -160,10 +161,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 // An event without groups of which no number with a curve is there keeps its order, whatever curves lie between its
 // columns; one that has some has the columns of each together, behind or between the others.
 func TestArrangeAroundCurves(t *testing.T) {
-	curves, err := model.NewCurves([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	curves := must.Get(model.NewCurves([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}}))
 	scaler := &model.Scaler{Curves: curves}
 	g := NewGroups(model.NewGrouping(event.NewSchema(16, []string{"a", "b"}, 2)), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)
 	for _, c := range []struct {

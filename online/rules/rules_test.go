@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/online/rows"
 )
 
@@ -31,10 +32,7 @@ func TestRulesKeepTheAverage(t *testing.T) {
 func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
 	r := rand.New(rand.NewPCG(1, 2))
 	y := rows.Layout{Outputs: outputs, N: levels * outputs, Refresh: entry.Parts}
-	logistic, err := loss.Parse("logistic")
-	if err != nil {
-		t.Fatal(err)
-	}
+	logistic := must.Get(loss.Parse("logistic"))
 	rule := entry.Make(Settings{Layout: y, Loss: logistic, Eta: entry.Eta, Ridge: 0.1, StartSum: 1, Proximal: outputs == 1})
 	strength := slices.Repeat([]float64{0.4}, levels)
 	s := rows.NewStep(strength, outputs)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/online/rows"
 )
 
@@ -94,10 +95,7 @@ func (p *problem) objective() (sum float64) {
 // eachProblem runs f for every loss, several outputs, and features that die alone and together.
 func eachProblem(t *testing.T, f func(t *testing.T, p *problem)) {
 	for _, name := range losses {
-		l, err := loss.Parse(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(loss.Parse(name))
 		for _, outputs := range []int{1, 3} {
 			for _, units := range [][]int32{nil, {0, 1, 1, 0, 2, 3}} {
 				t.Run(fmt.Sprint(name, outputs, units != nil), func(t *testing.T) {

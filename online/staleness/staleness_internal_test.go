@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 )
 
 // linear returns a model that says the score.
@@ -106,10 +107,7 @@ func TestWide(t *testing.T) {
 
 func blocksOf(t *testing.T, a *Aged) (blocks []event.Block) {
 	t.Helper()
-	each, err := a.EachBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
+	each := must.Get(a.EachBlock())
 	for b := range each {
 		blocks = append(blocks, event.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
 	}
@@ -139,9 +137,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("at %d: %d models for %d", at, heads, len(distinct))
 		}
 		other := append([]event.Block{{Name: "model", Data: []byte("another's")}, {Name: "columns"}}, blocks...)
-		if err := b.Restore(other, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Restore(other, 1))
 		for _, x := range []*Aged{&a, &b} {
 			learn(x, at+1, at+15000, 10, 50, func(uint64) {})
 		}
