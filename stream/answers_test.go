@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/streamtest"
+
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -17,10 +19,7 @@ import (
 // liar answers requests with a key with few bytes that claim very many elements. It answers others like a broker with
 // one topic "t" without partitions.
 func liar(t *testing.T, key protocol.ApiKey) (address string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := streamtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	serve := func(conn net.Conn) {
 		defer conn.Close()
@@ -80,9 +79,7 @@ func TestAnswersThatLie(t *testing.T) {
 		c.Brokers, c.ConnectTimeout = []string{liar(t, key)}, 300*time.Millisecond
 		var err error
 		took := allocates(func() { _, err = connect(t.Context(), c, []string{"t"}, nil) })
-		if err == nil || !strings.Contains(err.Error(), "damaged") {
-			t.Errorf("%v: error %v", key, err)
-		}
+		streamtest.ErrorContains(t, err, "damaged", key)
 		if took > 64<<20 {
 			t.Errorf("%v: %d MB", key, took>>20)
 		}
@@ -155,9 +152,7 @@ func TestAnswersComeThrough(t *testing.T) {
 		request = binary.BigEndian.AppendUint16(request, uint16(a.v))
 		request = append(request, make([]byte, 26)...)
 		for i := 0; i < len(request); i += 5 {
-			if _, err := c.Write(request[i:min(i+5, len(request))]); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(c.Write(request[i:min(i+5, len(request))]))(t)
 		}
 	}
 	for _, a := range answers {

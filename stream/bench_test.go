@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
@@ -27,9 +28,7 @@ func BenchmarkFile(b *testing.B) {
 		text.WriteByte('\n')
 	}
 	path := filepath.Join(b.TempDir(), "a.svm")
-	if err := os.WriteFile(path, []byte(text.String()), 0o666); err != nil {
-		b.Fatal(err)
-	}
+	streamtest.Check(b, os.WriteFile(path, []byte(text.String()), 0o666))
 	c := record.DefaultConfig()
 	c.MaxClasses = 10
 	for _, threads := range []int{1, 2, 4} {

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/streamtest"
+
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -30,20 +32,14 @@ func ledgerConfig(t testing.TB, b *Embedded) CommitLogConfig {
 
 func openCommitLog(t testing.TB, c CommitLogConfig) *CommitLog {
 	t.Helper()
-	l, err := OpenCommitLog(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := streamtest.Must(OpenCommitLog(t.Context(), c))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
 
 func readLedger(t testing.TB, c CommitLogConfig, id string, from int64) *CommitLogReader {
 	t.Helper()
-	r, err := ReadCommitLog(t.Context(), c, id, from, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := streamtest.Must(ReadCommitLog(t.Context(), c, id, from, true))(t)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -89,9 +85,7 @@ func readCommits(t testing.TB, r *CommitLogReader) (order []string, offsets []in
 		}
 		for _, record := range records {
 			var c testCommit
-			if err := json.Unmarshal(record.Value, &c); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, json.Unmarshal(record.Value, &c))
 			for i, at := range c.Chunks {
 				if data, err := r.Chunk(ctx, at); err != nil || !bytes.Equal(data, c.chunk(i)) {
 					t.Fatalf("chunk %d of commit %+v is %.40q, %v", i, c, data, err)
@@ -148,9 +142,7 @@ func TestLedgerOfSeveralWriters(t *testing.T) {
 		t.Errorf("the connections broke %d times only", cuts)
 	}
 	again, _, _ := readCommits(t, readLedger(t, c, "", 0))
-	if fmt.Sprint(order) != fmt.Sprint(again) {
-		t.Errorf("one reader has read\n%v\nanother\n%v", order, again)
-	}
+	streamtest.Equal(t, fmt.Sprint(order), fmt.Sprint(again), "the order of a second reader")
 	next := map[string]int{}
 	for _, commit := range order {
 		writer, seq, _ := strings.Cut(commit, "/")
@@ -159,9 +151,7 @@ func TestLedgerOfSeveralWriters(t *testing.T) {
 		}
 		next[writer]++
 	}
-	if len(order) != writers*each {
-		t.Errorf("%d commits", len(order))
-	}
+	streamtest.Equal(t, len(order), writers*each, "commits")
 }
 
 func TestLedgerTopic(t *testing.T) {
@@ -178,18 +168,13 @@ func TestLedgerTopic(t *testing.T) {
 	if l.Partitions() != 4 || l.ID() == "" {
 		t.Errorf("%d partitions, id %q", l.Partitions(), l.ID())
 	}
-	described, err := kadmClient(t, b).DescribeTopicConfigs(t.Context(), "mix")
-	if err != nil {
-		t.Fatal(err)
-	}
+	described := streamtest.Must(kadmClient(t, b).DescribeTopicConfigs(t.Context(), "mix"))(t)
 	got := map[string]string{}
 	for _, setting := range described[0].Configs {
 		got[setting.Key] = setting.MaybeValue()
 	}
 	for name, want := range map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "unclean.leader.election.enable": "false", "min.insync.replicas": "2"} {
-		if got[name] != want {
-			t.Errorf("%s is %q, want %q", name, got[name], want)
-		}
+		streamtest.Equal(t, got[name], want, name)
 	}
 	c.Topic = "t" // of one partition
 	if _, err := OpenCommitLog(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a commit log needs at least two") {
@@ -210,14 +195,9 @@ func TestRetention(t *testing.T) {
 	l := openCommitLog(t, ledgerConfig(t, b))
 	l.Close()
 	c := SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true}
-	snapshots, err := OpenSnapshots(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshots := streamtest.Must(OpenSnapshots(t.Context(), c))(t)
 	snapshots.Close()
-	if err := check(); err != nil {
-		t.Errorf("as they were made: %v", err)
-	}
+	streamtest.Check(t, check(), "as they were made")
 	for _, test := range []struct{ topic, key, value, want string }{
 		{"mix", "retention.ms", "604800000", "topic mix has retention.ms=604800000: its records, and so the group's model, expire; set retention.ms=-1 "},
 		{"mix", "retention.bytes", "1000000", "set retention.bytes=-1 "},
@@ -225,10 +205,7 @@ func TestRetention(t *testing.T) {
 		{"snapshot", "cleanup.policy", "delete", "topic snapshot has cleanup.policy=delete"},
 		{"snapshot", "cleanup.policy", "compact,delete", "set cleanup.policy=compact "},
 	} {
-		was, err := admin.DescribeTopicConfigs(t.Context(), test.topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		was := streamtest.Must(admin.DescribeTopicConfigs(t.Context(), test.topic))(t)
 		alter := func(value *string) {
 			t.Helper()
 			if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: test.key, Value: value}}, test.topic); err != nil {
@@ -245,9 +222,7 @@ func TestRetention(t *testing.T) {
 				alter(setting.Value)
 			}
 		}
-		if err := check(); err != nil {
-			t.Errorf("%s %s as it was: %v", test.topic, test.key, err)
-		}
+		streamtest.Check(t, check(), test.topic, test.key, "as it was")
 	}
 	var asked atomic.Int32
 	b.cluster.ControlKey(int16(kmsg.DescribeConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -266,10 +241,7 @@ func TestRetention(t *testing.T) {
 
 func kadmClient(t *testing.T, b *Embedded) *kadm.Client {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(b.Brokers()...)))(t)
 	t.Cleanup(client.Close)
 	return kadm.NewClient(client)
 }
@@ -280,13 +252,8 @@ func TestLedgerStaleLeader(t *testing.T) {
 	c := ledgerConfig(t, b)
 	l := openCommitLog(t, c)
 	old := testCommit{Seq: 1}
-	if err := old.append(t.Context(), l, 3); err != nil {
-		t.Fatal(err)
-	}
-	at, err := l.AppendChunk(t.Context(), []byte("new"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, old.append(t.Context(), l, 3))
+	at := streamtest.Must(l.AppendChunk(t.Context(), []byte("new")))(t)
 	var mu sync.Mutex
 	stale, asked, written := false, 0, 0
 	hold := func(s bool) {
@@ -332,10 +299,7 @@ func TestLedgerStaleLeader(t *testing.T) {
 		return nil, nil, false
 	})
 	for _, looks := range []bool{false, true} {
-		r, err := ReadCommitLog(t.Context(), c, l.ID(), 0, looks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := streamtest.Must(ReadCommitLog(t.Context(), c, l.ID(), 0, looks))(t)
 		defer r.Close()
 		hold(true)
 		time.AfterFunc(100*time.Millisecond, func() { // by then it has been requested
@@ -352,18 +316,13 @@ func TestLedgerStaleLeader(t *testing.T) {
 		}
 		mu.Unlock()
 	}
-	r, err := ReadCommitLog(t.Context(), c, l.ID(), 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := streamtest.Must(ReadCommitLog(t.Context(), c, l.ID(), 0, false))(t)
 	defer r.Close()
 	hold(false)
 	if data, err := r.Chunk(t.Context(), Place{at.Partition, at.Offset + 10}); data != nil || err != nil {
 		t.Errorf("a chunk where there is none: %q, %v", data, err)
 	}
-	if written != 1 {
-		t.Errorf("%d records written", written)
-	}
+	streamtest.Equal(t, written, 1, "records written")
 }
 
 func TestLedgerTrim(t *testing.T) {
@@ -372,9 +331,7 @@ func TestLedgerTrim(t *testing.T) {
 	c := ledgerConfig(t, b)
 	l := openCommitLog(t, c)
 	for i := range 10 {
-		if err := (testCommit{Seq: i}).append(t.Context(), l, 2); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, (testCommit{Seq: i}).append(t.Context(), l, 2))
 	}
 	if end, err := l.End(t.Context()); end != 10 || err != nil {
 		t.Errorf("end %d, %v", end, err)
@@ -396,9 +353,7 @@ func TestLedgerTrim(t *testing.T) {
 		}
 	}
 	for range 2 { // deleted records do not come back
-		if err := l.Trim(t.Context(), before); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, l.Trim(t.Context(), before))
 	}
 	var trimmed *TrimmedError
 	if _, err := r.Chunk(t.Context(), first); !errors.As(err, &trimmed) || trimmed.Place != first {
@@ -436,11 +391,7 @@ func TestBases(t *testing.T) {
 	snapshots := openSnapshots(t, b)
 	newest := func() *GroupSnapshot {
 		t.Helper()
-		base, err := snapshots.Newest(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return base
+		return streamtest.Must(snapshots.Newest(t.Context(), nil))(t)
 	}
 	if base := newest(); base != nil {
 		t.Errorf("an empty topic has %+v", base)
@@ -487,28 +438,18 @@ func TestBases(t *testing.T) {
 	producer := other.producer
 	put := func(key string, value []byte) {
 		t.Helper()
-		if _, err := producer.Append(t.Context(), 0, Message{Key: []byte(key), Value: value}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(producer.Append(t.Context(), 0, Message{Key: []byte(key), Value: value}))(t)
 	}
 	put(pieceKey(50, 0), []byte("half"))
-	if got := newest(); got.Offset != 40 {
-		t.Errorf("half a snapshot is taken for one: %d", got.Offset)
-	}
+	streamtest.Equal(t, newest().Offset, 40, "half a snapshot is taken for one")
 	put(snapshotKey(50), []byte(`{"format":1,"bytes":8,"pieces":2,"sha256":""}`))
-	if got := newest(); got.Offset != 40 {
-		t.Errorf("a snapshot without a piece is taken for one: %d", got.Offset)
-	}
+	streamtest.Equal(t, newest().Offset, 40, "a snapshot without a piece is taken for one")
 	put(pieceKey(50, 1), []byte("lost"))
-	if got := newest(); got.Offset != 40 {
-		t.Errorf("a base of another hash is taken for one: %d", got.Offset)
-	}
+	streamtest.Equal(t, newest().Offset, 40, "a base of another hash is taken for one")
 	write(snapshots, 60, 40)
 	expect(60, 40, 60)
 	put(snapshotKey(70), []byte(`{"format":2}`))
-	if _, err := snapshots.Newest(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "format 2") {
-		t.Errorf("a newer format: %v", err)
-	}
+	streamtest.ErrorContains(t, streamtest.Err(snapshots.Newest(t.Context(), nil)), "format 2", "a newer format")
 	put(snapshotKey(70), nil)
 	expect(60, 40, 60)
 
@@ -520,9 +461,7 @@ func TestBases(t *testing.T) {
 	put("snapshot/1/x", nil)
 	put(snapshotKey(60)+"/-1", []byte("{}"))
 	put(snapshotKey(60), []byte("{"))
-	if got := newest(); got.Offset != 40 {
-		t.Errorf("a snapshot without a head is taken for one: %d", got.Offset)
-	}
+	streamtest.Equal(t, newest().Offset, 40, "a snapshot without a head is taken for one")
 	write(snapshots, 60, 40)
 	expect(60, 40, 60)
 	if text := log.String(); !strings.Contains(text, "records=5") || !strings.Contains(text, "topic snapshot offset ") || !strings.Contains(text, "their own topic") || !strings.Contains(text, "its head is missing") {
@@ -546,9 +485,7 @@ func TestBases(t *testing.T) {
 
 	// Without any snapshot among them the topic belongs to something else.
 	c := SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: testLog(t)}
-	if snapshots, err = OpenSnapshots(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	snapshots = streamtest.Must(OpenSnapshots(t.Context(), c))(t)
 	defer snapshots.Close()
 	producer = snapshots.producer
 	put("something", []byte("else"))

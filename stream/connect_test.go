@@ -12,9 +12,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
+
+	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -32,10 +33,7 @@ func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPo
 	var ca *x509.Certificate
 	var caKey *ecdsa.PrivateKey
 	for i, name := range []string{"ca", "server", "client"} {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 		c := &x509.Certificate{
 			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
 			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -45,14 +43,8 @@ func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPo
 		if i == 0 {
 			ca, caKey = c, key
 		}
-		der, err := x509.CreateCertificate(rand.Reader, c, ca, &key.PublicKey, caKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		secret, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		der := streamtest.Must(x509.CreateCertificate(rand.Reader, c, ca, &key.PublicKey, caKey))(t)
+		secret := streamtest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
 		write(name+".pem", "CERTIFICATE", der)
 		write(name+".key", "PRIVATE KEY", secret)
 	}
@@ -70,9 +62,7 @@ func TestSecurity(t *testing.T) {
 	noLeaks(t)
 	server, authorities, dir := certificate(t)
 	file := func(name string) string { return filepath.Join(dir, name) }
-	if err := os.WriteFile(file("password"), []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(file("password"), []byte("secret\n"), 0o600))
 	t.Setenv("TEST_PASSWORD", "secret")
 	t.Setenv("WRONG_PASSWORD", "guess")
 	plaintext := startCluster(t, 1, 1)
@@ -128,9 +118,7 @@ func TestSecurity(t *testing.T) {
 				return
 			}
 			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Fatalf("error %v, want %q", err, test.err)
-				}
+				streamtest.ErrorContains(t, err, test.err)
 				return
 			}
 			if err != nil {
@@ -144,9 +132,7 @@ func TestSecurity(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if after := len(c.all()); after != before+3 {
-				t.Errorf("%d records after %d", after, before)
-			}
+			streamtest.Equal(t, len(c.all()), before+3, "records after", before)
 		})
 	}
 }

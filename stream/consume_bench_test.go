@@ -14,6 +14,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/run"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/stream/record"
 
@@ -46,10 +47,7 @@ func readBenchmark(t testing.TB, codec int16, keys bool, decoder record.Decoder)
 			w.add(key, []byte(benchRecord), int64(records), nil)
 			records++
 		}
-		var err error
-		if response, err = w.appendTo(response, batchOrigin{base: base, attributes: codec, producer: -1}); err != nil {
-			t.Fatal(err)
-		}
+		response = streamtest.Must(w.appendTo(response, batchOrigin{base: base, attributes: codec, producer: -1}))(t)
 		base += int64(w.count)
 	}
 	config := DefaultConsumerConfig()
@@ -81,15 +79,10 @@ func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decod
 // readOnce scans and reads the response.
 func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *event.Batch) {
 	f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
-	if _, err := f.scan(buf); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(f.scan(buf))(t)
 	for c.decoding.index < len(buf.batches) {
 		b.Examples = b.Examples[:0]
-		next, err := c.decoding.read(t.Context(), b, buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := streamtest.Must(c.decoding.read(t.Context(), b, buf))(t)
 		b.Next = next
 	}
 }
@@ -128,10 +121,7 @@ func TestBrokerProcess(t *testing.T) {
 	if os.Getenv("BLANKOUT_BROKER_PROCESS") == "" {
 		t.Skip("only as a process of BenchmarkConsume")
 	}
-	b, err := StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}}))(t)
 	defer b.Close()
 	fmt.Println("broker:", b.Brokers()[0])
 	io.Copy(io.Discard, os.Stdin)
@@ -140,24 +130,14 @@ func TestBrokerProcess(t *testing.T) {
 func brokerProcess(b *testing.B) (address string) {
 	process := exec.Command(os.Args[0], "-test.run=^TestBrokerProcess$")
 	process.Env = append(os.Environ(), "BLANKOUT_BROKER_PROCESS=1")
-	in, err := process.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := process.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := process.Start(); err != nil {
-		b.Fatal(err)
-	}
+	in := streamtest.Must(process.StdinPipe())(b)
+	out := streamtest.Must(process.StdoutPipe())(b)
+	streamtest.Check(b, process.Start())
 	b.Cleanup(func() {
 		in.Close()
 		process.Wait()
 	})
-	if _, err := fmt.Fscanf(out, "broker: %s\n", &address); err != nil {
-		b.Fatal(err)
-	}
+	streamtest.Must(fmt.Fscanf(out, "broker: %s\n", &address))(b)
 	go io.Copy(io.Discard, out) // ends with the process
 	return address
 }
@@ -178,19 +158,12 @@ func BenchmarkConsume(b *testing.B) {
 	ctx := context.Background()
 	write := DefaultProducerConfig()
 	write.Brokers, write.Topic = []string{address}, "t"
-	p, err := NewProducer(ctx, write)
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := streamtest.Must(NewProducer(ctx, write))(b)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range events {
-		if err := p.Write(ctx, Message{Value: benchEvent(random)}); err != nil {
-			b.Fatal(err)
-		}
+		streamtest.Check(b, p.Write(ctx, Message{Value: benchEvent(random)}))
 	}
-	if err := errors.Join(p.Flush(ctx), p.Close()); err != nil {
-		b.Fatal(err)
-	}
+	streamtest.Check(b, errors.Join(p.Flush(ctx), p.Close()))
 
 	names := []string{"fetch", "raw", "consumer", "decode", "learn", "default"}
 	ways := []func() (int, error){
@@ -302,30 +275,19 @@ func eventCycle(t testing.TB, stage string, config online.Config, events [][]byt
 	records := record.DefaultConfig()
 	records.Classes = []string{"0", "1"}
 	s := records.Schema()
-	decoder, err := record.NewDecoder(records, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := streamtest.Must(record.NewDecoder(records, s))(t)
 	if stage == "read" {
 		decoder = &nothing{}
 	}
-	l, err := online.New(config, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := streamtest.Must(online.New(config, s))(t)
 	c, f, buf := consumerOf(t, events, 0, decoder, s)
 	var batch event.Batch
 	return func() {
 		f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
-		if _, err := f.scan(buf); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(f.scan(buf))(t)
 		for c.decoding.index < len(buf.batches) {
 			batch.Examples = batch.Examples[:0]
-			next, err := c.decoding.read(t.Context(), &batch, buf)
-			if err != nil {
-				t.Fatal(err)
-			}
+			next := streamtest.Must(c.decoding.read(t.Context(), &batch, buf))(t)
 			batch.Next = next
 			if stage == "learn" {
 				for i := range batch.Examples {

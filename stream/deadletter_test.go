@@ -14,12 +14,12 @@ import (
 	"reflect"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -36,23 +36,16 @@ func TestDeadLetterTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 3})
 	connection := DefaultConnectConfig()
 	connection.Brokers = b.Brokers()
-	d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "dead"}, connection, testLog(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "dead"}, connection, testLog(t)))(t)
 	defer d.Close()
 	d.producer.config.DeliveryTimeout = 50 * time.Millisecond
-	if err := d.Add(t.Context(), "t", 4, refused(7, "\x00\xff")); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, d.Add(t.Context(), "t", 4, refused(7, "\x00\xff")))
 	down := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1})
 	if err := d.Flush(t.Context()); err == nil {
 		t.Error("Flush without a broker that stores")
 	}
 	down.Remove()
-	if err := d.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, d.Flush(t.Context()))
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumeTopics("dead"), kgo.FetchMaxWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -77,39 +70,23 @@ func TestDeadLetterTopic(t *testing.T) {
 
 func TestDeadLetterFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
-	if err := os.WriteFile(name, []byte(`{"topic":"half a li`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(name, []byte(`{"topic":"half a li`), 0o600))
 	for round := range 2 {
-		d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil))(t)
 		for i := range 2 {
-			if err := d.Add(t.Context(), "t", 0, refused(int64(2*round+i), "\x00bad\n")); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, d.Add(t.Context(), "t", 0, refused(int64(2*round+i), "\x00bad\n")))
 		}
-		if err := d.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, d.Flush(t.Context()))
+		streamtest.Check(t, d.Close())
 	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := streamtest.Must(os.ReadFile(name))(t)
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	if len(lines) != 5 {
 		t.Fatalf("%d lines:\n%s", len(lines), b)
 	}
 	for i, line := range lines[1:] {
 		var got Letter
-		if err := json.Unmarshal([]byte(line), &got); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, json.Unmarshal([]byte(line), &got))
 		if string(got.Value) != "\x00bad\n" || string(got.Key) != "k" || got.Offset != int64(i) || got.Time != 1000+int64(i) || got.Reason != "not-finite" {
 			t.Errorf("line %d: %+v", i, got)
 		}
@@ -131,18 +108,14 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		},
 	} {
 		name := filepath.Join(t.TempDir(), "letters", "dead.jsonl")
-		if err := os.Mkdir(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.Mkdir(filepath.Dir(name), 0o700))
 		var said bytes.Buffer
 		d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, slog.New(slog.NewTextHandler(&said, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		add := func(offset int64) {
-			if err := d.Add(t.Context(), "t", 0, refused(offset, "x")); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, d.Add(t.Context(), "t", 0, refused(offset, "x")))
 		}
 		add(1)
 		if err := d.Flush(t.Context()); err != nil || said.Len() > 0 {
@@ -152,21 +125,12 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		if err := d.write(); err != nil { // written, not stored
 			t.Fatal(err)
 		}
-		if err := remove(name); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, remove(name))
 		add(3)
-		if err := d.Flush(t.Context()); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		streamtest.Check(t, d.Flush(t.Context()), what)
 		add(4)
-		if err := errors.Join(d.Flush(t.Context()), d.Close()); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
+		streamtest.Check(t, errors.Join(d.Flush(t.Context()), d.Close()), what)
+		data := streamtest.Must(os.ReadFile(name))(t, what)
 		var offsets []string
 		for _, m := range regexp.MustCompile(`"offset":(\d+)`).FindAllStringSubmatch(string(data), -1) {
 			offsets = append(offsets, m[1])
@@ -183,25 +147,16 @@ func TestDeadLetterFileCannotBeMade(t *testing.T) {
 		t.Skip("an open file cannot be removed")
 	}
 	dir := filepath.Join(t.TempDir(), "letters")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.Mkdir(dir, 0o700))
 	name := filepath.Join(dir, "dead.jsonl")
-	d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil))(t)
 	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600), d.Add(t.Context(), "t", 0, refused(1, "x"))); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := d.Flush(t.Context()); err == nil || !strings.Contains(err.Error(), dir) {
-			t.Errorf("a file stands where the directory was: %v", err)
-		}
+		streamtest.ErrorContains(t, d.Flush(t.Context()), dir, "a file stands where the directory was")
 	}
-	if err := errors.Join(os.Remove(dir), d.Flush(t.Context()), d.Close()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, errors.Join(os.Remove(dir), d.Flush(t.Context()), d.Close()))
 	if data, err := os.ReadFile(name); err != nil || strings.Count(string(data), "\n") != 1 {
 		t.Errorf("%q, %v", data, err)
 	}
@@ -213,10 +168,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "10000"}))
 	connection := DefaultConnectConfig()
 	connection.Brokers = b.Brokers()
-	d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "t"}, connection, testLog(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "t"}, connection, testLog(t)))(t)
 	defer d.Close()
 	noise := make([]byte, 100_000)
 	rand.NewChaCha8([32]byte{}).Read(noise)
@@ -225,13 +177,9 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	long.Key = noise[:50_000]
 	letters := []*event.Example{refused(0, "small"), refused(1, blanks), refused(2, string(noise)), long, refused(4, "last")}
 	for _, e := range letters {
-		if err := d.Add(t.Context(), "t", 0, e); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, d.Add(t.Context(), "t", 0, e))
 	}
-	if err := d.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, d.Flush(t.Context()))
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumeTopics("t"), kgo.FetchMaxWait(50*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -262,15 +210,10 @@ func TestDeadLetterTooLarge(t *testing.T) {
 		}
 	}
 	want := []string{"t/0/0 5", "t/0/1 3000000", "t/0/2 6250 truncated=100000", "t/0/3 3000 key 6250 truncated_key=50000", "t/0/4 4"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
+	streamtest.EqualSlices(t, got, want)
 
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
-	f, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil))(t)
 	err = errors.Join(f.Add(t.Context(), "t", 0, refused(0, strings.Repeat("x", maxLetterBytes+1))), f.Flush(t.Context()), f.Close())
 	if info, _ := os.Stat(name); err != nil || info.Size() < maxLetterBytes {
 		t.Fatal(err)
@@ -287,20 +230,14 @@ func TestDeadLettersAreSmall(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	connection := DefaultConnectConfig()
 	connection.Brokers = b.Brokers()
-	d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "dead"}, connection, testLog(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "dead"}, connection, testLog(t)))(t)
 	defer d.Close()
 	c := record.DefaultConfig()
 	c.Format = "vw"
 	for i := range 400 {
 		c.Classes = append(c.Classes, fmt.Sprintf("%d %s", i, strings.Repeat("class ", 40)))
 	}
-	decoder, err := record.NewDecoder(c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := streamtest.Must(record.NewDecoder(c, c.Schema()))(t)
 	const n = 50_000
 	var e event.Example
 	for i := range n {
@@ -311,13 +248,9 @@ func TestDeadLettersAreSmall(t *testing.T) {
 		if err := decoder.Decode(t.Context(), r, &e); err != nil || e.Refused == nil || len(e.Refused.Detail) > 450 {
 			t.Fatalf("%v, %v", err, e.Refused)
 		}
-		if err := d.Add(t.Context(), "some-topic", 0, &e); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, d.Add(t.Context(), "some-topic", 0, &e))
 	}
-	if err := d.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, d.Flush(t.Context()))
 	if size := b.cluster.PartitionInfo("dead", 0).NumBytes; size > 40*n {
 		t.Errorf("%d letters take %d bytes", n, size)
 	}
@@ -331,19 +264,10 @@ func TestMislabeled(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "mislabeled.jsonl")
 	e := &event.Example{Offset: 7, Time: 1007, Key: []byte("k"), Label: 1, Value: []byte(`{"x":1}`)}
 	for _, c := range []DeadLetterConfig{{Topic: "suspects"}, {File: name}} {
-		d, err := OpenMislabeled(t.Context(), c, connection, testLog(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.AddMislabeled(t.Context(), "t", 4, e, "fraud", -2.5, 0.125); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(OpenMislabeled(t.Context(), c, connection, testLog(t)))(t)
+		streamtest.Check(t, d.AddMislabeled(t.Context(), "t", 4, e, "fraud", -2.5, 0.125))
+		streamtest.Check(t, d.Flush(t.Context()))
+		streamtest.Check(t, d.Close())
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumeTopics("suspects"), kgo.FetchMaxWait(50*time.Millisecond))
 	if err != nil {
@@ -358,10 +282,7 @@ func TestMislabeled(t *testing.T) {
 	if want := `t/4/7 {"x":1} label=fraud score=-2.5 influence=0.125 topic=t partition=4 offset=7 time=1007 key=k`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	line, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := streamtest.Must(os.ReadFile(name))(t)
 	if want := `{"topic":"t","partition":4,"offset":7,"time":1007,"label":"fraud","score":-2.5,"influence":0.125,"key":"aw==","value":"eyJ4IjoxfQ=="}` + "\n"; string(line) != want {
 		t.Errorf("got  %swant %s", line, want)
 	}
@@ -380,17 +301,13 @@ func TestDeadLetterErrors(t *testing.T) {
 		"does not exist":           {Topic: "dead"},
 		"no such file":             {File: filepath.Join(t.TempDir(), "no", "dir")},
 	} {
-		if _, err := OpenDeadLetters(t.Context(), c, connection, nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		streamtest.ErrorContains(t, streamtest.Err(OpenDeadLetters(t.Context(), c, connection, nil)), want)
 	}
 	full, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: "/dev/full"}, connection, nil)
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := full.Add(t.Context(), "t", 0, refused(1, "x")); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, full.Add(t.Context(), "t", 0, refused(1, "x")))
 	if err := full.Flush(t.Context()); err == nil {
 		t.Error("Flush to a full disk")
 	}
@@ -420,9 +337,7 @@ func TestLetters(t *testing.T) {
 		}
 		for i, e := range examples {
 			if i == 4 { // a foreign record before the last
-				if err := d.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Check(t, d.Flush(t.Context()))
 				if d.producer != nil {
 					err = d.producer.Write(t.Context(), Message{Value: []byte("{}"), Headers: []Header{{"reason", []byte("syntax")}}})
 				} else {
@@ -432,22 +347,13 @@ func TestLetters(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := d.Add(t.Context(), "t", 2, e); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, d.Add(t.Context(), "t", 2, e))
 		}
-		if err := d.AddMislabeled(t.Context(), "t", 3, refused(9, "s"), "yes", -0.5, 2.5); err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(d.Flush(t.Context()), d.Close()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, d.AddMislabeled(t.Context(), "t", 3, refused(9, "s"), "yes", -0.5, 2.5))
+		streamtest.Check(t, errors.Join(d.Flush(t.Context()), d.Close()))
 		in := Input{Where: c.File, Kafka: DefaultConsumerConfig()}
 		in.Kafka.ConnectConfig, in.Kafka.Topics = connection, []string{"dead"}
-		letters, err := OpenLetters(t.Context(), in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		letters := streamtest.Must(OpenLetters(t.Context(), in))(t)
 		var got []*Letter
 		var wrong []string
 		for {
@@ -463,9 +369,7 @@ func TestLetters(t *testing.T) {
 				got = append(got, l)
 			}
 		}
-		if err := letters.Close(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, letters.Close())
 		if want := map[string]string{"dead": "dead/0/4: no letter: no header topic", "": c.File + ":5: not a dead letter: it has no topic or no reason"}[c.Topic]; len(wrong) != 1 || wrong[0] != want {
 			t.Errorf("%q, want %q", wrong, want)
 		}

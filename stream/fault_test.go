@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -197,16 +198,12 @@ func TestHandMadeResponses(t *testing.T) {
 			for _, r := range c.all() {
 				out = append(out, fmt.Sprintf("%d:%s", r.offset, r.value))
 			}
-			if got := strings.Join(out, " "); got != test.want {
-				t.Errorf("got  %s\nwant %s", got, test.want)
-			}
+			streamtest.Equal(t, strings.Join(out, " "), test.want)
 			end := test.log.end
 			if test.log.stable > 0 {
 				end = test.log.stable
 			}
-			if c.position["t/0"] != end {
-				t.Errorf("position %v, want %d", c.position, end)
-			}
+			streamtest.Equal(t, c.position["t/0"], end, "position", c.position)
 			if n := len(test.log.batches); test.log.fetches > n+4 {
 				t.Errorf("%d fetches for %d batches", test.log.fetches, n)
 			}
@@ -248,9 +245,7 @@ func TestCorruptBatch(t *testing.T) {
 			log := &fakeLog{end: int64(len(test.batches)), batches: test.batches, damage: test.damage}
 			c := consume(t, log.serve(t), "t", nil, nil)
 			records, err := c.until(100)
-			if !slices.Equal(values(records), test.want) {
-				t.Errorf("values %q, want %q", values(records), test.want)
-			}
+			streamtest.EqualSlices(t, values(records), test.want, "values")
 			var corrupt *CorruptBatchError
 			switch {
 			case test.err == "" && err != io.EOF:
@@ -261,9 +256,7 @@ func TestCorruptBatch(t *testing.T) {
 			if _, again := c.until(1); again != err {
 				t.Errorf("the error after %v is %v", err, again)
 			}
-			if n := c.Stats().Retries["corrupt-batch"]; n != test.retries {
-				t.Errorf("%d retries, want %d", n, test.retries)
-			}
+			streamtest.Equal(t, c.Stats().Retries["corrupt-batch"], test.retries, "retries")
 			c.Close()
 		})
 	}
@@ -291,17 +284,14 @@ func TestStaleEnd(t *testing.T) {
 		}
 		var from event.Offsets
 		from.At("t", 0, 7)
-		c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
+		c := streamtest.Must(tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
 			c.OutOfRange, c.UntilEnd = "earliest", false
 			if late {
 				log.mu.Lock()
 				log.damage = stale
 				log.mu.Unlock()
 			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		records, err := c.until(2)
 		if err != nil || !slices.Equal(values(records), []string{"7", "8"}) {
 			t.Errorf("late %v: %q, %v", late, values(records), err)
@@ -382,9 +372,7 @@ func TestOutOfRange(t *testing.T) {
 			} else if err != nil {
 				t.Errorf("error %v", err)
 			}
-			if !slices.Equal(values(records), want) {
-				t.Errorf("values %q, want %q", values(records), want)
-			}
+			streamtest.EqualSlices(t, values(records), want, "values")
 			if c != nil {
 				if resets > 0 && c.Stats().Retries["offset-reset"] != 1 {
 					t.Errorf("stats %+v", c.Stats())
@@ -413,10 +401,7 @@ func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb
 	config := DefaultProducerConfig()
 	config.Brokers, config.Topic, config.Log = b.Brokers(), "t", testLog(t)
 	edit(&config.ConnectConfig)
-	p, err := NewProducer(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := streamtest.Must(NewProducer(t.Context(), config))(t)
 	defer p.Close()
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false; edit(&c.ConnectConfig) })
 	done := make(chan error, 1)
@@ -435,9 +420,7 @@ func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb
 		done <- nil
 	}()
 	records, err := c.until(n)
-	if err := errors.Join(err, <-done); err != nil {
-		t.Fatalf("after %d records: %v", len(records), err)
-	}
+	streamtest.Check(t, errors.Join(err, <-done), "after", len(records), "records")
 	for i, r := range records {
 		if r.value != fmt.Sprint(i) {
 			t.Fatalf("record %d is %s", i, r.value)
@@ -560,10 +543,7 @@ func TestHungBroker(t *testing.T) {
 func TestBrokerRestarts(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
-	b, err := StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}, DataDir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}, DataDir: dir}))(t)
 	first := &Embedded{b.cluster}
 	port := 0
 	fmt.Sscanf(b.Brokers()[0], "127.0.0.1:%d", &port)
@@ -590,9 +570,7 @@ func TestHungBrokerClose(t *testing.T) {
 	b := startCluster(t, 1, 3, kfake.ListenFn(n.listen))
 	// Close must not wait for the requests, which would outlast the tests.
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.RequestTimeout = false, 24*time.Hour })
-	if _, err := c.until(0); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(c.until(0))(t)
 	n.hang.Lock()
 	defer n.hang.Unlock()
 	c.Close()
@@ -603,14 +581,9 @@ func TestNewPartitions(t *testing.T) {
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) {
 		c.UntilEnd, c.Start, c.MetadataInterval = false, "latest", 100*time.Millisecond
 	})
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(b.Brokers()...)))(t)
 	defer client.Close()
-	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "t"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "t"))(t)
 	// Written before the consumer knows the partitions, and still read.
 	produce(t, b, "t", nil, numbered(100)...)
 	records, err := c.until(100)
@@ -622,9 +595,7 @@ func TestNewPartitions(t *testing.T) {
 	var from event.Offsets
 	from.At("t", 0, c.position["t/0"])
 	later := consume(t, b, "t", from, func(c *ConsumerConfig) { c.Start = "latest" })
-	if records, want := len(later.all()), int(c.position["t/1"]+c.position["t/2"]); records != want {
-		t.Errorf("%d records of the new partitions, want %d", records, want)
-	}
+	streamtest.Equal(t, len(later.all()), int(c.position["t/1"]+c.position["t/2"]), "records of the new partitions")
 }
 
 func TestCommit(t *testing.T) {
@@ -633,9 +604,7 @@ func TestCommit(t *testing.T) {
 	var o event.Offsets
 	o.At("t", 0, 17)
 	o.At("t", 1, 4)
-	if err := c.Commit(t.Context(), "g", o); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.Commit(t.Context(), "g", o))
 	info := b.cluster.GroupInfo("g")
 	if info == nil || info.Commits["t"][0].Offset != 17 || info.Commits["t"][1].Offset != 4 {
 		t.Errorf("%+v", info)
@@ -660,16 +629,12 @@ func TestFirstCommit(t *testing.T) {
 	})
 	var o event.Offsets
 	o.At("t", 0, 17)
-	if err := c.Commit(t.Context(), "g", o); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.Commit(t.Context(), "g", o))
 	if info := b.cluster.GroupInfo("g"); len(refusals) > 0 || info == nil || info.Commits["t"][0].Offset != 17 {
 		t.Errorf("%v, %+v", refusals, info)
 	}
 	refusals = []int16{30} // not authorized: waiting does not help
-	if err := c.Commit(t.Context(), "g", o); err == nil || !strings.Contains(err.Error(), "committing offset of group g for t/0: ") {
-		t.Errorf("%v", err)
-	}
+	streamtest.ErrorContains(t, c.Commit(t.Context(), "g", o), "committing offset of group g for t/0: ")
 }
 
 // A port with another protocol is reported as such.
@@ -730,9 +695,7 @@ func TestLargeRecordIsForgotten(t *testing.T) {
 	const large = 30 << 20
 	b := startBroker(t, nil)
 	limit := fmt.Sprint(large + 1<<20)
-	if err := b.cluster.CreateTopic("t", 1, map[string]string{"max.message.bytes": limit}); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, b.cluster.CreateTopic("t", 1, map[string]string{"max.message.bytes": limit}))
 	messages := append(numbered(3), Message{Value: bytes.Repeat([]byte("x"), large)})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes, c.Compression = 1000, "none" }, append(messages, numbered(200)...)...)
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.MaxBytes = false, 1000 })
@@ -741,9 +704,7 @@ func TestLargeRecordIsForgotten(t *testing.T) {
 	}
 	c.Close()
 	f := c.fetchers[0]
-	if f.maxBytes != 1000 {
-		t.Errorf("a fetch still asks for %d bytes", f.maxBytes)
-	}
+	streamtest.Equal(t, f.maxBytes, 1000, "the bytes that a fetch still asks for")
 	for len(f.free) > 0 {
 		if x := (<-f.free).exchange; x != nil && cap(x.body) > 1<<20 {
 			t.Errorf("a buffer of %d bytes is kept", cap(x.body))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -74,20 +75,14 @@ func TestDeletedTopic(t *testing.T) {
 				produce(t, b, "t", nil, numbered(100)...)
 				c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.OutOfRange, c.RequestTimeout = false, policy, time.Second })
 				defer c.Close()
-				if _, err := c.until(100); err != nil {
-					t.Fatal(err)
-				}
-				if err := b.cluster.DeleteTopic("t"); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Must(c.until(100))(t)
+				streamtest.Check(t, b.cluster.DeleteTopic("t"))
 				for deadline := time.Now().Add(time.Minute); c.Stats().Partitions[0].Failing == ""; time.Sleep(10 * time.Millisecond) {
 					if time.Now().After(deadline) {
 						t.Fatalf("nothing is told: %+v", c.Stats())
 					}
 				}
-				if err := b.cluster.CreateTopic("t", 1, nil); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Check(t, b.cluster.CreateTopic("t", 1, nil))
 				if policy == "latest" { // what comes before the topic is found again is skipped
 					for c.Stats().Partitions[0].Failing != "" {
 						time.Sleep(10 * time.Millisecond)
@@ -126,9 +121,7 @@ func TestRecreatedTopic(t *testing.T) {
 	if from[0].Next != 100 || len(from[0].TopicID) != 22 {
 		t.Fatalf("%+v", from)
 	}
-	if err := errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)))
 	produce(t, b, "t", nil, numbered(150)...)
 
 	var anew *TopicRecreatedError
@@ -141,14 +134,10 @@ func TestRecreatedTopic(t *testing.T) {
 		}
 	}
 	unchecked := func(c *ConsumerConfig) { c.CheckTopicID = false }
-	if got := consume(t, b, "t", from, unchecked).all(); len(got) != 50 {
-		t.Errorf("unchecked: %d records", len(got))
-	}
+	streamtest.Equal(t, len(consume(t, b, "t", from, unchecked).all()), 50, "records without a check")
 	old := from.Clone() // of a program that did not store IDs
 	old[0].TopicID = ""
-	if got := consume(t, b, "t", old, nil).all(); len(got) != 50 {
-		t.Errorf("without an id: %d records", len(got))
-	}
+	streamtest.Equal(t, len(consume(t, b, "t", old, nil).all()), 50, "records without an id")
 
 	time.Sleep(300 * time.Millisecond) // enough for several metadata requests
 	if got, err := behind.until(100); !errors.As(err, &anew) || len(got) > 20 {
@@ -158,10 +147,7 @@ func TestRecreatedTopic(t *testing.T) {
 
 // Brokers before Kafka 2.8 have no IDs. Topics are then identified by name alone.
 func TestNoTopicIDs(t *testing.T) {
-	b, err := StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}}))(t)
 	defer b.Close()
 	b.cluster.ControlKey(int16(kmsg.ApiVersions), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		b.cluster.KeepControl()
@@ -173,9 +159,7 @@ func TestNoTopicIDs(t *testing.T) {
 	})
 	produce(t, b, "t", nil, numbered(10)...)
 	c := consume(t, b, "t", event.Offsets{{Topic: "t", Next: 3, TopicID: "griTZtIoWYRHZHic5o9I9A"}}, nil)
-	if got := c.all(); len(got) != 7 {
-		t.Errorf("%d records", len(got))
-	}
+	streamtest.Equal(t, len(c.all()), 7, "records")
 }
 
 // FuzzMetadata parses the response with topic IDs.
@@ -212,15 +196,10 @@ func TestTopicCreatedLate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c, err := tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false })
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := streamtest.Must(tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false }))(t)
 	making.Wait()
 	produce(t, b, "t", nil, numbered(10)...)
-	if records, err := c.until(10); err != nil || len(records) != 10 {
-		t.Errorf("%d records, %v: %+v", len(records), err, records)
-	}
+	streamtest.Equal(t, len(streamtest.Must(c.until(10))(t)), 10, "records")
 }
 
 // Timestamps that jump back and forth, and far away, change neither the order nor the number of records.
@@ -242,7 +221,5 @@ func TestClockJumps(t *testing.T) {
 	}
 	// From a time on: the first record at or after it, and everything after that.
 	later := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "timestamp:2023-11-14T22:13:20Z" }).all()
-	if len(later) != len(messages) {
-		t.Errorf("%d records from a time on", len(later))
-	}
+	streamtest.Equal(t, len(later), len(messages), "records from a time on")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 	"blankout/stream/record/recordtest"
 
@@ -38,9 +39,7 @@ func zst(text string) string {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(path, []byte(text), 0o666))
 	return path
 }
 
@@ -142,9 +141,7 @@ func TestFile(t *testing.T) {
 			dir := filepath.Dir(path) + "/"
 			if strings.HasPrefix(test.name, "a-images") {
 				name := strings.NewReplacer("images", "labels", "idx3", "idx1", ".gz", "").Replace(test.name)
-				if err := os.WriteFile(dir+name, []byte(labels), 0o666); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Check(t, os.WriteFile(dir+name, []byte(labels), 0o666))
 			}
 			c := record.DefaultConfig()
 			if test.change != nil {
@@ -154,9 +151,7 @@ func TestFile(t *testing.T) {
 			if err != nil {
 				lines = append(lines, "error "+strings.ReplaceAll(err.Error(), dir, ""))
 			}
-			if got := strings.Join(lines, "\n"); got != test.want {
-				t.Errorf("%s ahead %d:\n got %s\nwant %s", test.name, ahead, got, test.want)
-			}
+			streamtest.Equal(t, strings.Join(lines, "\n"), test.want, test.name, "ahead", ahead)
 		}
 	}
 }
@@ -189,10 +184,7 @@ func TestFileSkip(t *testing.T) {
 		t.Fatal("reading ahead gives other examples", err)
 	}
 	for from := int64(0); from < 5100; from += 83 {
-		rest, _, err := readAll(path, c, 0, from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rest, _ := streamtest.Must2(readAll(path, c, 0, from))(t)
 		at := 0
 		for at < len(whole) && offsetOf(whole[at]) < from {
 			at++
@@ -236,10 +228,7 @@ func TestFileAhead(t *testing.T) {
 		if i%2 == 0 {
 			c.MaxBytes = 500 + r.IntN(1<<18)
 		}
-		want, sum, err := readAll(path, c, 0, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		want, sum := streamtest.Must2(readAll(path, c, 0, 0))(t)
 		for _, threads := range []int{1, 2, 5} {
 			got, again, err := readAll(path, c, threads, 0)
 			if err != nil || sum != again || !slices.Equal(got, want) {
@@ -257,20 +246,14 @@ func offsetOf(line string) (offset int64) {
 // Standard input returns what has arrived without waiting for more, and waiting ends with the context.
 func TestStandardInput(t *testing.T) {
 	for _, ahead := range []int{0, 2} {
-		in, out, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		in, out := streamtest.Must2(os.Pipe())(t)
 		stdin := os.Stdin
 		os.Stdin = in
 		defer func() { os.Stdin = stdin }()
 		io.WriteString(out, "1 1:1\n-1 2:2\n1 3")
 		c := record.DefaultConfig()
 		c.Format = "svmlight"
-		f, err := OpenFile("-", c, c.Schema())
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := streamtest.Must(OpenFile("-", c, c.Schema()))(t)
 		if ahead > 0 {
 			f.Ahead(ahead, nil)
 		}
@@ -288,24 +271,17 @@ func TestStandardInput(t *testing.T) {
 			t.Fatal("canceled:", err)
 		}
 		out.Close()
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
+		streamtest.Check(t, f.Close())
 	}
 }
 
 // The records of a file are its lines. Those of an idx pair are svmlight lines that give the same examples.
 func TestRecords(t *testing.T) {
 	path := write(t, "a.csv", "label,x\n1,2\n\n2,\"a\nb\"\n")
-	if got := fmt.Sprint(records(t, path)); got != "[1:1,2 3:2,\"a\nb\"]" {
-		t.Error(got)
-	}
+	streamtest.Equal(t, fmt.Sprint(records(t, path)), "[1:1,2 3:2,\"a\nb\"]")
 	path = write(t, "x-images-idx3-ubyte", "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x10\x00\x00\x00\x10"+allBytes()+strings.Repeat("\x00", 256))
 	os.WriteFile(filepath.Dir(path)+"/x-labels-idx1-ubyte", []byte("\x00\x00\x08\x01\x00\x00\x00\x02\x09\x01"), 0o666)
-	want, _, err := readAll(path, record.DefaultConfig(), 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want, _ := streamtest.Must2(readAll(path, record.DefaultConfig(), 0, 0))(t)
 	var text []string
 	for _, r := range records(t, path) {
 		_, line, _ := strings.Cut(r, ":")
@@ -327,10 +303,7 @@ func allBytes() string {
 
 func records(t *testing.T, path string) (out []string) {
 	t.Helper()
-	in, err := OpenRecords(path, record.DefaultConfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := streamtest.Must(OpenRecords(path, record.DefaultConfig()))(t)
 	defer in.Close()
 	for {
 		var r record.Record
@@ -356,15 +329,10 @@ func TestNextSharesNoMemory(t *testing.T) {
 		}
 	}
 	name := filepath.Join(t.TempDir(), "f.jsonl")
-	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(name, []byte(text.String()), 0o600))
 	c := record.DefaultConfig()
 	c.ID = "id"
-	f, err := OpenFile(name, c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := streamtest.Must(OpenFile(name, c, c.Schema()))(t)
 	defer f.Close()
 	show := func(b *event.Batch) string {
 		var s strings.Builder
@@ -377,15 +345,11 @@ func TestNextSharesNoMemory(t *testing.T) {
 		return s.String()
 	}
 	var first, second event.Batch
-	if err := f.Next(t.Context(), &first); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, f.Next(t.Context(), &first))
 	before := show(&first)
 	for f.Next(t.Context(), &second) == nil {
 	}
-	if after := show(&first); after != before {
-		t.Error("reading on changed an earlier batch")
-	}
+	streamtest.Equal(t, show(&first), before, "reading on changed an earlier batch")
 }
 
 // away is a decoder whose context ends at its first request for each record, as if it waited for a registry that is
@@ -435,10 +399,7 @@ func TestDecodingIsBrokenOff(t *testing.T) {
 	event := `{"label":1,"x":1}`
 	path := write(t, "a.jsonl", strings.Repeat(event+"\n", 20))
 	c := record.DefaultConfig()
-	f, err := OpenFile(path, c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := streamtest.Must(OpenFile(path, c, c.Schema()))(t)
 	defer f.Close()
 	f.decoder = &away{f.decoder, -1}
 	offsets, broken := offsetsOf(t, f.Next)
@@ -453,14 +414,8 @@ func TestDecodingIsBrokenOff(t *testing.T) {
 	config := DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd, config.MaxWait = b.Brokers(), []string{"t"}, true, 50*time.Millisecond
 	s := c.Schema()
-	decoder, err := record.NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	consumer, err := NewConsumer(t.Context(), config, &away{decoder, -1}, s, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := streamtest.Must(record.NewDecoder(c, s))(t)
+	consumer := streamtest.Must(NewConsumer(t.Context(), config, &away{decoder, -1}, s, nil))(t)
 	defer consumer.Close()
 	offsets, broken = offsetsOf(t, consumer.Next)
 	if len(offsets) != 20 || offsets[19] != 19 || broken == 0 {
@@ -488,16 +443,11 @@ func TestFileResumes(t *testing.T) {
 	}
 	path := write(t, "some.csv.gz", gz(text.String()))
 	for _, from := range []int64{0, 1, 1500, 3} {
-		f, err := OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema())
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := streamtest.Must(OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
 		defer f.Close()
 		var to event.Offsets
 		to.At(path, 0, from)
-		if err := f.Resume(to); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, f.Resume(to))
 		var b event.Batch
 		n, first := 0, int64(-1)
 		for n < 600 {
@@ -515,9 +465,7 @@ func TestFileResumes(t *testing.T) {
 				}
 			}
 		}
-		if first != max(from, 1) {
-			t.Errorf("from %d: first record at %d", from, first)
-		}
+		streamtest.Equal(t, first, max(from, 1), "the first record from", from)
 	}
 }
 
@@ -590,9 +538,7 @@ func TestEndlessFile(t *testing.T) {
 			if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s, %d threads: %v", format, threads, err)
 			}
-			if err := f.Close(); err != nil {
-				t.Error(err)
-			}
+			streamtest.Check(t, f.Close())
 			cancel()
 		}
 		c := record.DefaultConfig()

@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 
 	"go.uber.org/goleak"
@@ -21,10 +21,7 @@ import (
 // startBroker starts an embedded broker with the given topics that ends with the test.
 func startBroker(t testing.TB, topics map[string]int32) *Embedded {
 	t.Helper()
-	b, err := StartEmbedded(EmbeddedConfig{Topics: topics})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: topics}))(t)
 	t.Cleanup(b.Close)
 	return b
 }
@@ -57,11 +54,7 @@ type testConsumer struct {
 
 func consume(t testing.TB, b *Embedded, topic string, from event.Offsets, edit func(*ConsumerConfig)) *testConsumer {
 	t.Helper()
-	c, err := tryConsume(t, b, topic, from, edit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return streamtest.Must(tryConsume(t, b, topic, from, edit))(t)
 }
 
 func tryConsume(t testing.TB, b *Embedded, topic string, from event.Offsets, edit func(*ConsumerConfig)) (*testConsumer, error) {
@@ -160,24 +153,13 @@ func produce(t testing.TB, b *Embedded, topic string, edit func(*ProducerConfig)
 	if edit != nil {
 		edit(&config)
 	}
-	p, err := NewProducer(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := streamtest.Must(NewProducer(t.Context(), config))(t)
 	for _, m := range messages {
-		if err := p.Write(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Write(t.Context(), m))
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if p.Acknowledged() != uint64(len(messages)) {
-		t.Errorf("%d of %d records acknowledged", p.Acknowledged(), len(messages))
-	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Flush(t.Context()))
+	streamtest.Equal(t, p.Acknowledged(), uint64(len(messages)), "acknowledged records")
+	streamtest.Check(t, p.Close())
 }
 
 func numbered(n int) []Message {
@@ -214,9 +196,7 @@ func TestProduceConsume(t *testing.T) {
 				last[r.key] = r.time
 				seen[r.value] = true
 			}
-			if len(seen) != len(want) {
-				t.Errorf("%d different values, want %d", len(seen), len(want))
-			}
+			streamtest.Equal(t, len(seen), len(want), "different values")
 			stats := c.Stats()
 			if stats.Records != 2000 || len(stats.Partitions) != 3 || stats.Fetches == 0 || stats.Bytes == 0 {
 				t.Errorf("stats %+v", stats)
@@ -268,12 +248,8 @@ func TestConsumeFrom(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if records := c.all(); len(records) != test.want {
-				t.Errorf("%d records, want %d", len(records), test.want)
-			}
-			if c.position["t/0"] != 10 {
-				t.Errorf("positions %v", c.position)
-			}
+			streamtest.Equal(t, len(c.all()), test.want, "records")
+			streamtest.Equal(t, c.position["t/0"], 10, "positions", c.position)
 			c.Close()
 		})
 	}
@@ -307,9 +283,7 @@ func TestConsumeBetween(t *testing.T) {
 				got[r.partition] = append(got[r.partition], r.value)
 			}
 			for p := range int32(2) {
-				if want := held[p][test.from[p]:test.to[p]]; !slices.Equal(got[p], want) {
-					t.Errorf("partition %d: %q, want %q", p, got[p], want)
-				}
+				streamtest.EqualSlices(t, got[p], held[p][test.from[p]:test.to[p]], "partition", p)
 			}
 			c.Close()
 		})
@@ -357,9 +331,7 @@ func TestConsumerErrors(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := tryConsume(t, b, "t", nil, test.edit)
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one with %q", err, test.want)
-			}
+			streamtest.ErrorContains(t, err, test.want)
 		})
 	}
 }
@@ -376,15 +348,10 @@ func TestCreateTopics(t *testing.T) {
 func TestEmbeddedKeepsData(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 3 {
-		b, err := StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 2}, DataDir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 2}, DataDir: dir}))(t)
 		produce(t, b, "t", nil, numbered(10)...)
 		c := consume(t, b, "t", nil, nil)
-		if records := c.all(); len(records) != 10*(round+1) {
-			t.Errorf("round %d: %d records", round, len(records))
-		}
+		streamtest.Equal(t, len(c.all()), 10*(round+1), "round", round, "records")
 		c.Close()
 		b.Close()
 	}
@@ -399,12 +366,8 @@ func TestTwoTopics(t *testing.T) {
 	for _, r := range c.all() {
 		count[r.topic]++
 	}
-	if !maps.Equal(count, map[string]int{"a": 5, "b": 9}) {
-		t.Errorf("%v", count)
-	}
-	if names := slices.Sorted(maps.Keys(c.position)); !slices.Equal(names, []string{"a/0", "b/0", "b/1"}) {
-		t.Errorf("%v", names)
-	}
+	streamtest.EqualMaps(t, count, map[string]int{"a": 5, "b": 9})
+	streamtest.EqualSlices(t, slices.Sorted(maps.Keys(c.position)), []string{"a/0", "b/0", "b/1"})
 }
 
 // The labels of an unlabeled topic are ignored: they are neither classes nor rejected. Its partitions have their own
@@ -427,10 +390,7 @@ func TestUnlabeledTopic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := NewConsumer(t.Context(), config, decoder, schema, offsets)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := streamtest.Must(NewConsumer(t.Context(), config, decoder, schema, offsets))(t)
 		var batch event.Batch
 		n := 0
 		for n < stop {
@@ -443,9 +403,7 @@ func TestUnlabeledTopic(t *testing.T) {
 				if e.Refused != nil || (e.Label == event.Unlabeled) != (batch.Topic == "untold") || e.Features.Len() != 2 {
 					t.Errorf("%s: %+v", batch.Topic, e)
 				}
-				if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-					t.Error(err)
-				}
+				streamtest.Check(t, p.Advance(e.Offset, e.Fingerprint))
 				counted[batch.Topic]++
 				n++
 			}
@@ -461,13 +419,9 @@ func TestUnlabeledTopic(t *testing.T) {
 	if counted["told"] != 30 || counted["untold"] != 30 || len(offsets) != 3 {
 		t.Errorf("%v, %+v", counted, offsets)
 	}
-	if got := fmt.Sprint(schema.Classes); got != "[good bad]" {
-		t.Errorf("classes %s", got)
-	}
+	streamtest.Equal(t, fmt.Sprint(schema.Classes), "[good bad]", "classes")
 	config.UnlabeledTopics = []string{"told"}
-	if err := config.Check(); err == nil || !strings.Contains(err.Error(), "unlabeled_topics") {
-		t.Errorf("error %v", err)
-	}
+	streamtest.ErrorContains(t, config.Check(), "unlabeled_topics")
 }
 
 // noLeaks checks at the end of the test, after everything registered later has been closed, that no goroutine is left.

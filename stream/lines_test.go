@@ -2,6 +2,7 @@ package stream
 
 import (
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 	"blankout/stream/record/recordtest"
 	"encoding/json"
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -68,13 +68,8 @@ func TestGrowingFile(t *testing.T) {
 			s, held := c.Schema(), test.held
 			var offsets event.Offsets
 			read := func() (values []string) {
-				f, err := OpenFile(path, c, s)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := f.Resume(offsets); err != nil {
-					t.Fatal(err)
-				}
+				f := streamtest.Must(OpenFile(path, c, s))(t)
+				streamtest.Check(t, f.Resume(offsets))
 				if threads > 0 {
 					f.Ahead(threads, nil)
 				}
@@ -96,24 +91,16 @@ func TestGrowingFile(t *testing.T) {
 						}
 					}
 				}
-				if f.Held() != held {
-					t.Errorf("%s, %q: held line %d, want %d", test.name, test.first, f.Held(), held)
-				}
+				streamtest.Equal(t, f.Held(), held, test.name, test.first, "held line")
 				return values
 			}
-			if got := read(); !slices.Equal(got, test.before) {
-				t.Errorf("%s, %d threads, %q: %q, want %q", test.name, threads, test.first, got, test.before)
-			}
+			streamtest.EqualSlices(t, read(), test.before, test.name, threads, "threads", test.first)
 			if test.rest == "" {
 				continue
 			}
-			if err := os.WriteFile(path, []byte(test.first+test.rest), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, os.WriteFile(path, []byte(test.first+test.rest), 0o600))
 			held = 0
-			if got := read(); !slices.Equal(got, test.after) {
-				t.Errorf("%s, %d threads, %q then %q: %q, want %q", test.name, threads, test.first, test.rest, got, test.after)
-			}
+			streamtest.EqualSlices(t, read(), test.after, test.name, threads, "threads", test.first, "then", test.rest)
 		}
 	}
 }
@@ -141,14 +128,9 @@ func TestSourceName(t *testing.T) {
 			}
 			for _, path := range []string{name, "./" + name} {
 				c := record.DefaultConfig()
-				f, err := OpenFile(path, c, c.Schema())
-				if err != nil {
-					t.Fatal(err)
-				}
+				f := streamtest.Must(OpenFile(path, c, c.Schema()))(t)
 				var b event.Batch
-				if err := f.Resume(offsets); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Check(t, f.Resume(offsets))
 				n := 0
 				for ; f.Next(t.Context(), &b) == nil; n += len(b.Examples) {
 				}
@@ -156,9 +138,7 @@ func TestSourceName(t *testing.T) {
 				if len(offsets) > 0 {
 					next = offsets[0].Next
 				}
-				if n != int(3-next) {
-					t.Errorf("%q: %d events from %v", path, n, offsets)
-				}
+				streamtest.Equal(t, n, int(3-next), path, "events from", offsets)
 				if n > 0 {
 					offsets.At(b.Topic, 0, 0).Next = 3
 				}
@@ -190,10 +170,7 @@ func TestReplacedFile(t *testing.T) {
 		c.Growing = true
 		var offsets event.Offsets
 		read := func() (n int, err error) {
-			f, err := OpenFile(path, c, c.Schema())
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := streamtest.Must(OpenFile(path, c, c.Schema()))(t)
 			defer f.Close()
 			if err := f.Resume(offsets); err != nil {
 				return 0, err
@@ -203,9 +180,7 @@ func TestReplacedFile(t *testing.T) {
 				for i := range b.Examples {
 					e := &b.Examples[i]
 					p := offsets.At(b.Topic, b.Partition, e.Offset)
-					if err := p.Advance(e.Offset, e.Fingerprint); err != nil {
-						t.Fatal(err)
-					}
+					streamtest.Check(t, p.Advance(e.Offset, e.Fingerprint))
 					n++
 				}
 				offsets.At(b.Topic, b.Partition, 0).Next = b.Next
@@ -215,16 +190,12 @@ func TestReplacedFile(t *testing.T) {
 		if n, err := read(); n != 2 || err != nil {
 			t.Errorf("%s: %d records, %v", test.name, n, err)
 		}
-		if err := os.WriteFile(path, []byte(test.other), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(path, []byte(test.other), 0o600))
 		var replaced *ReplacedError
 		if _, err := read(); !errors.As(err, &replaced) {
 			t.Errorf("%s, %q in place of %q: %v", test.name, test.other, test.first, err)
 		}
-		if err := os.WriteFile(path, []byte(test.first+test.grown), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(path, []byte(test.first+test.grown), 0o600))
 		if n, err := read(); n != 1 || err != nil {
 			t.Errorf("%s, grown: %d records, %v", test.name, n, err)
 		}

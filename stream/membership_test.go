@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/streamtest"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -38,11 +40,7 @@ func memberConfig(t testing.TB, b *Embedded, edit func(*MembershipConfig)) Membe
 
 func newMembership(t testing.TB, c MembershipConfig) *Membership {
 	t.Helper()
-	m, err := NewMembership(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return streamtest.Must(NewMembership(t.Context(), c))(t)
 }
 
 // testGroup runs members, each in a goroutine, and knows their partitions.
@@ -177,16 +175,10 @@ func TestMembersJoinAndLeave(t *testing.T) {
 	noLeaks(t)
 	g := newTestGroup(t, startGroupBroker(t, 4), nil)
 	g.join("a", false)
-	if got := g.settle(1, 4); got != "a:4" {
-		t.Error(got)
-	}
+	streamtest.Equal(t, g.settle(1, 4), "a:4")
 	g.join("b", false)
-	if got := g.settle(2, 4); got != "a:2 b:2" {
-		t.Error(got)
-	}
-	if got := fmt.Sprint(g.partitions("a")); got != "[{t 0} {t 1}]" {
-		t.Errorf("a has kept %s", got)
-	}
+	streamtest.Equal(t, g.settle(2, 4), "a:2 b:2")
+	streamtest.Equal(t, fmt.Sprint(g.partitions("a")), "[{t 0} {t 1}]", "the partitions of a")
 	g.join("c", false)
 	g.settle(3, 4)
 	g.join("d", false)
@@ -215,9 +207,7 @@ func TestMembersJoinAndLeave(t *testing.T) {
 		case standby:
 			want = fmt.Sprint(was)
 		}
-		if now := fmt.Sprint(g.partitions(name)); now != want {
-			t.Errorf("%s holds %s, want %s", name, now, want)
-		}
+		streamtest.Equal(t, fmt.Sprint(g.partitions(name)), want, "the partitions of", name)
 	}
 }
 
@@ -247,9 +237,7 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 	if g, err = m.Next(t.Context()); err != nil || len(g.Partitions) != 3 {
 		t.Errorf("%+v, %v", g, err)
 	}
-	if err := m.Leave(t.Context()); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, m.Leave(t.Context()))
 }
 
 // Broken connections do not remove a member from the group, and do not prevent members from joining and leaving.
@@ -304,10 +292,7 @@ func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 		return nil, nil, false
 	})
 	m := newMembership(t, memberConfig(t, b, func(c *MembershipConfig) { c.SessionTimeout = 4 * time.Second }))
-	g, err := m.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := streamtest.Must(m.Next(t.Context()))(t)
 	select {
 	case <-answered:
 	case <-g.Done():
@@ -315,9 +300,7 @@ func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	if g.Err() != nil {
 		t.Errorf("after %d heartbeats: %v", broken.Load(), g.Err())
 	}
-	if err := m.Leave(t.Context()); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, m.Leave(t.Context()))
 }
 
 // A member that is silent for a session loses its partitions to the others.
@@ -326,10 +309,7 @@ func TestSilentMember(t *testing.T) {
 	b := startGroupBroker(t, 2)
 	edit := func(c *MembershipConfig) { c.SessionTimeout = 500 * time.Millisecond }
 	silent := newMembership(t, memberConfig(t, b, edit))
-	first, err := silent.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := streamtest.Must(silent.Next(t.Context()))(t)
 	g := newTestGroup(t, b, edit)
 	g.join("a", false)
 	<-first.Done() // the rebalance, in which it does not take part
@@ -343,9 +323,7 @@ func TestSilentMember(t *testing.T) {
 	if err != nil || len(back.Partitions) != 1 {
 		t.Errorf("%+v, %v", back, err)
 	}
-	if err := silent.Leave(t.Context()); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, silent.Leave(t.Context()))
 	g.settle(1, 2)
 }
 
@@ -361,12 +339,8 @@ func TestStaticMember(t *testing.T) {
 	g.leave("b")
 	g.join("b", true)
 	g.settle(2, 4)
-	if now := fmt.Sprint(g.partitions("b")); now != before {
-		t.Errorf("b has %s, had %s", now, before)
-	}
-	if g.rounds["a"] != rounds {
-		t.Error("a had to give its partitions up")
-	}
+	streamtest.Equal(t, fmt.Sprint(g.partitions("b")), before, "the partitions of b")
+	streamtest.Equal(t, g.rounds["a"], rounds, "rounds of a, which had to give up its partitions,")
 }
 
 func TestMembersOfGrowingTopic(t *testing.T) {
@@ -376,14 +350,9 @@ func TestMembersOfGrowingTopic(t *testing.T) {
 	g.join("a", false)
 	g.join("b", false)
 	g.settle(2, 1)
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(b.Brokers()...)))(t)
 	defer client.Close()
-	if _, err := kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "t"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "t"))(t)
 	g.settle(2, 3)
 }
 
@@ -406,9 +375,7 @@ func TestMembershipRefused(t *testing.T) {
 	if _, err := m.Next(ctx); err == nil || !strings.Contains(err.Error(), "another program uses this group name") {
 		t.Errorf("beside another program: %v", err)
 	}
-	if err := m.Leave(ctx); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, m.Leave(ctx))
 	if _, err := NewMembership(ctx, memberConfig(t, b, func(c *MembershipConfig) { c.Topics = []string{"none"} })); err == nil || !strings.Contains(err.Error(), "create it") {
 		t.Errorf("without the topic: %v", err)
 	}

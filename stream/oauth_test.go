@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 )
 
 // tokens is an authority that issues and counts tokens.
@@ -48,9 +49,7 @@ func startTokens(t *testing.T) *tokens {
 func (a *tokens) config(t *testing.T) SASLConfig {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
-	if err := os.WriteFile(ca, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(ca, text, 0o600))
 	t.Setenv("OAUTH_SECRET", "secret")
 	return SASLConfig{Mechanism: "OAUTHBEARER", Username: "learner", PasswordEnv: "OAUTH_SECRET", TokenURL: event.Address(a.URL + "/token"),
 		TokenCAFile: ca, Scopes: []string{"read", "write"}, Extensions: map[string]string{"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}}
@@ -61,16 +60,9 @@ func TestOAuth(t *testing.T) {
 	noLeaks(t)
 	a := startTokens(t)
 	c := a.config(t)
-	if err := c.check(); err != nil {
-		t.Fatal(err)
-	}
-	mechanism, err := c.load()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if mechanism.Name() != "OAUTHBEARER" {
-		t.Error(mechanism.Name())
-	}
+	streamtest.Check(t, c.check())
+	mechanism := streamtest.Must(c.load())(t)
+	streamtest.Equal(t, mechanism.Name(), "OAUTHBEARER")
 	first := func(token string) string {
 		return "n,,\x01auth=Bearer " + token + "\x01identityPoolId=pool-2\x01logicalCluster=lkc-1\x01\x01"
 	}
@@ -83,10 +75,7 @@ func TestOAuth(t *testing.T) {
 			t.Errorf("the broker is content: %t, %q, %v", done, answer, err)
 		}
 	}
-	session, _, err := mechanism.Start(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	session, _ := streamtest.Must2(mechanism.Start(t.Context()))(t)
 	if done, answer, err := session.Next(t.Context(), []byte(`{"status":"invalid_token"}`)); done || string(answer) != "\x01" || err != nil {
 		t.Errorf("a refused token: %t, %q, %v", done, answer, err)
 	}
@@ -117,24 +106,17 @@ func TestOAuth(t *testing.T) {
 	} {
 		c := a.config(t)
 		test.edit(&c)
-		mechanism, err := c.load()
-		if err != nil {
-			t.Fatal(err)
-		}
+		mechanism := streamtest.Must(c.load())(t)
 		if _, _, err := mechanism.Start(t.Context()); err == nil || !strings.Contains(err.Error(), test.err) || !strings.Contains(err.Error(), "sasl.token_url") {
 			t.Errorf("wrong %s: %v", name, err)
 		}
 	}
-	if a.given != given {
-		t.Error("a token was given for what should have failed")
-	}
+	streamtest.Equal(t, a.given, given, "tokens given for a request that should have failed")
 }
 
 func TestOAuthConfig(t *testing.T) {
 	good := SASLConfig{Mechanism: "OAUTHBEARER", Username: "learner", PasswordEnv: "OAUTH_SECRET", TokenURL: "https://login.example.com/token"}
-	if err := good.check(); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, good.check())
 	for text, edit := range map[string]func(*SASLConfig){
 		"needs token_url":                       func(c *SASLConfig) { c.TokenURL = "" },
 		"want https://HOST/PATH":                func(c *SASLConfig) { c.TokenURL = "login.example.com" },
@@ -151,13 +133,9 @@ func TestOAuthConfig(t *testing.T) {
 	} {
 		c := good
 		edit(&c)
-		if err := c.check(); err == nil || !strings.Contains(err.Error(), text) {
-			t.Errorf("%v, want %q", err, text)
-		}
+		streamtest.ErrorContains(t, c.check(), text)
 	}
 	local := good
 	local.TokenURL = "http://127.0.0.1:8080/token"
-	if err := local.check(); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, local.check())
 }

@@ -18,6 +18,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 
 	"github.com/parquet-go/parquet-go"
@@ -56,17 +57,11 @@ func parquetFile[T any](t testing.TB, rows []T, each int, options ...parquet.Wri
 	w := parquet.NewGenericWriter[T](&b, options...)
 	for len(rows) > 0 {
 		n := min(each, len(rows))
-		if _, err := w.Write(rows[:n]); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(w.Write(rows[:n]))(t)
+		streamtest.Check(t, w.Flush())
 		rows = rows[n:]
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, w.Close())
 	return b.Bytes()
 }
 
@@ -86,10 +81,7 @@ func TestParquetLines(t *testing.T) {
 `
 	for _, each := range []int{1, 2, 3} {
 		data := parquetFile(t, rows, each)
-		p, err := openParquet(bytes.NewReader(data), int64(len(data)), 1<<20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := streamtest.Must(openParquet(bytes.NewReader(data), int64(len(data)), 1<<20))(t)
 		got, err := io.ReadAll(p)
 		if err != nil || string(got) != want {
 			t.Errorf("%d rows a group: %v\n%s\nwant\n%s", each, err, got, want)
@@ -142,9 +134,7 @@ func TestParquetFile(t *testing.T) {
 	data := parquetFile(t, rows, 300, parquet.Compression(&parquet.Zstd))
 	for _, name := range []string{"events.parquet", "events"} {
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(path, data, 0o600))
 		all, s, err := readParquet(t, path, nil)
 		if err != nil || len(all) != 1000 {
 			t.Fatalf("%d events, %v", len(all), err)
@@ -180,9 +170,7 @@ func TestParquetDamaged(t *testing.T) {
 	data := parquetFile(t, rows, 500)
 	read := func(name string, data []byte) (int, error) {
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(path, data, 0o600))
 		all, _, err := readParquet(t, path, nil)
 		return len(all), err
 	}
@@ -223,9 +211,7 @@ func TestParquetText(t *testing.T) {
 		var want bytes.Buffer
 		e := json.NewEncoder(&want)
 		e.SetEscapeHTML(false)
-		if err := e.Encode(strings.ToValidUTF8(s, "\ufffd")); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, e.Encode(strings.ToValidUTF8(s, "\ufffd")))
 		for _, got := range []string{string(appendText(nil, s)), string(appendText(nil, []byte(s)))} {
 			if got+"\n" != want.String() {
 				t.Fatalf("%q is %s, want %s", s, got, &want)
@@ -291,15 +277,10 @@ func TestParquetAmplifiers(t *testing.T) {
 func TestParquetPageSize(t *testing.T) {
 	const size = 64 << 20
 	for _, codec := range []compress.Codec{&parquet.Gzip, &parquet.Brotli, &parquet.Zstd, &parquet.Snappy} {
-		packed, err := codec.Encode(nil, make([]byte, size))
-		if err != nil {
-			t.Fatal(err)
-		}
+		packed := streamtest.Must(codec.Encode(nil, make([]byte, size)))(t)
 		head := pageHead{size: 10 + size, compressed: int64(10 + len(packed)), levels: 10, packed: true}
 		file := bytes.NewReader(append(make([]byte, 10), packed...))
-		if err := checkPage(file, 0, head, codec.CompressionCodec()); err != nil {
-			t.Errorf("%v: %v", codec, err)
-		}
+		streamtest.Check(t, checkPage(file, 0, head, codec.CompressionCodec()), codec)
 		head.size--
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -310,9 +291,7 @@ func TestParquetPageSize(t *testing.T) {
 			t.Errorf("%v: %d MB were allocated", codec, (after.TotalAlloc-before.TotalAlloc)>>20)
 		}
 		head.packed = false
-		if err := checkPage(file, 0, head, codec.CompressionCodec()); err != nil {
-			t.Errorf("%v, not packed: %v", codec, err)
-		}
+		streamtest.Check(t, checkPage(file, 0, head, codec.CompressionCodec()), codec, "not packed")
 	}
 }
 
@@ -366,15 +345,10 @@ func TestParquetLengths(t *testing.T) {
 func TestParquetLabels(t *testing.T) {
 	read := func(data []byte) []string {
 		path := filepath.Join(t.TempDir(), "labels.parquet")
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(path, data, 0o600))
 		c := record.DefaultConfig()
 		s := c.Schema()
-		in, err := Input{Where: path, Record: c}.Open(t.Context(), s, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := streamtest.Must(Input{Where: path, Record: c}.Open(t.Context(), s, nil))(t)
 		defer in.Close()
 		for {
 			var b event.Batch
@@ -407,8 +381,6 @@ func TestParquetLabels(t *testing.T) {
 		"long":   {read(parquetFile(t, []long{{9007199254740992, 1}, {9007199254740993, 2}, {-7, 3}}, 2)), []string{"9007199254740992", "9007199254740993", "-7"}},
 		"text":   {read(parquetFile(t, []text{{"00123", 1}, {"123", 2}, {"1e2", 3}, {"00123", 4}}, 2)), []string{"00123", "123", "1e2"}},
 	} {
-		if !slices.Equal(c.got, c.want) {
-			t.Errorf("%s: classes %q, want %q", name, c.got, c.want)
-		}
+		streamtest.EqualSlices(t, c.got, c.want, name, "classes")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/streamtest"
+
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,10 +26,7 @@ func newProducer(t *testing.T, b *Embedded, edit func(*ProducerConfig)) *Produce
 	if edit != nil {
 		edit(&config)
 	}
-	p, err := NewProducer(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := streamtest.Must(NewProducer(t.Context(), config))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -52,9 +51,7 @@ func TestOtherClients(t *testing.T) {
 				r := &kgo.Record{Topic: "t", Key: []byte("k"), Value: []byte(value)}
 				client.Produce(t.Context(), r, nil)
 			}
-			if err := client.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, client.Flush(t.Context()))
 			c := consume(t, b, "t", nil, nil)
 			if got := values(c.all()); !slices.Equal(got, want) {
 				t.Errorf("%d values of franz-go's, want %d", len(got), len(want))
@@ -65,16 +62,12 @@ func TestOtherClients(t *testing.T) {
 			var got []string
 			for len(got) < 502 {
 				fetches := client.PollFetches(t.Context())
-				if err := fetches.Err(); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Check(t, fetches.Err())
 				fetches.EachRecord(func(r *kgo.Record) {
 					got = append(got, fmt.Sprintf("%q %q %d %v", r.Key, r.Value, r.Timestamp.UnixMilli(), r.Headers))
 				})
 			}
-			if want := `"k" "v" 12345 [{a [49]} {b []}]`; got[500] != want {
-				t.Errorf("got %s, want %s", got[500], want)
-			}
+			streamtest.Equal(t, got[500], `"k" "v" 12345 [{a [49]} {b []}]`)
 			if !strings.HasPrefix(got[501], `"" "" `) {
 				t.Errorf("got %s for an empty message", got[501])
 			}
@@ -90,15 +83,11 @@ func TestLostAcknowledgement(t *testing.T) {
 	p := newProducer(t, b, func(c *ProducerConfig) { c.RequestTimeout = 100 * time.Millisecond })
 	for round := range 3 {
 		for i := range 10 {
-			if err := p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d", 10*round+i)}); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d", 10*round+i)}))
 		}
 		n.hang.Lock() // requests arrive, responses do not leave
 		time.AfterFunc(150*time.Millisecond, n.hang.Unlock)
-		if err := p.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Flush(t.Context()))
 	}
 	got := values(consume(t, b, "t", nil, nil).all())
 	if len(got) != 30 || got[29] != "29" {
@@ -109,9 +98,7 @@ func TestLostAcknowledgement(t *testing.T) {
 func TestProducerKeepsWhatFailed(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	p := newProducer(t, b, func(c *ProducerConfig) { c.DeliveryTimeout = 50 * time.Millisecond })
-	if err := p.Write(t.Context(), Message{Value: []byte("a")}); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Write(t.Context(), Message{Value: []byte("a")}))
 	down := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1})
 	if err := p.Flush(t.Context()); err == nil {
 		t.Error("Flush says that a batch was acknowledged which was not")
@@ -119,25 +106,13 @@ func TestProducerKeepsWhatFailed(t *testing.T) {
 	if err := p.Write(t.Context(), Message{Value: []byte("refused")}); err == nil {
 		t.Error("Write takes a record while an earlier batch fails")
 	}
-	if p.Acknowledged() != 0 {
-		t.Errorf("%d acknowledged", p.Acknowledged())
-	}
+	streamtest.Equal(t, p.Acknowledged(), 0, "acknowledged")
 	down.Remove()
-	if err := p.Write(t.Context(), Message{Value: []byte("b")}); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := values(consume(t, b, "t", nil, nil).all()); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("%q", got)
-	}
-	if err := p.Write(t.Context(), Message{Value: []byte("left")}); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Close(); err == nil || !strings.Contains(err.Error(), "1 records") {
-		t.Errorf("Close with a record left: %v", err)
-	}
+	streamtest.Check(t, p.Write(t.Context(), Message{Value: []byte("b")}))
+	streamtest.Check(t, p.Flush(t.Context()))
+	streamtest.EqualSlices(t, values(consume(t, b, "t", nil, nil).all()), []string{"a", "b"})
+	streamtest.Check(t, p.Write(t.Context(), Message{Value: []byte("left")}))
+	streamtest.ErrorContains(t, p.Close(), "1 records", "Close with a record left")
 }
 
 // A batch that is too large for its topic is split. A single record is made smaller, or is an error and stays in the
@@ -152,20 +127,14 @@ func TestMessageTooLarge(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 200 { // later records are in batches that are known to fit
-			if err := p.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, p.Flush(t.Context()))
 		}
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Flush(t.Context()))
 	if got := values(consume(t, b, "t", nil, nil).all()); !slices.Equal(got, want) || p.Acknowledged() != 300 {
 		t.Errorf("%d records, %d acknowledged: %q", len(got), p.Acknowledged(), got)
 	}
-	if err := p.Write(t.Context(), Message{Value: make([]byte, 2000)}); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Write(t.Context(), Message{Value: make([]byte, 2000)}))
 	err := p.Flush(t.Context())
 	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "max.message.bytes of topic t") {
 		t.Errorf("error %v", err)
@@ -200,13 +169,9 @@ func TestRateAndProgress(t *testing.T) {
 	})
 	start := time.Now()
 	for range 41 {
-		if err := p.Write(t.Context(), Message{Key: []byte("k"), Value: []byte("vv")}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Write(t.Context(), Message{Key: []byte("k"), Value: []byte("vv")}))
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Flush(t.Context()))
 	if d := time.Since(start); d < 200*time.Millisecond {
 		t.Errorf("41 records at 200 a second took %v", d)
 	}
@@ -233,14 +198,10 @@ func TestProducerErrors(t *testing.T) {
 		config := DefaultProducerConfig()
 		config.Brokers, config.Topic = b.Brokers(), "t"
 		edit(&config)
-		if _, err := NewProducer(t.Context(), config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		streamtest.ErrorContains(t, streamtest.Err(NewProducer(t.Context(), config)), want)
 	}
 	p := newProducer(t, b, nil)
-	if err := p.WriteTo(t.Context(), 2, Message{}); err == nil || !strings.Contains(err.Error(), "no partition 2") {
-		t.Errorf("error %v", err)
-	}
+	streamtest.ErrorContains(t, p.WriteTo(t.Context(), 2, Message{}), "no partition 2")
 	p.Close()
 }
 
@@ -249,10 +210,7 @@ func TestProducerOfRecreatedTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	c := DefaultProducerConfig()
 	c.Brokers, c.Topic, c.Log = b.Brokers(), "t", testLog(t)
-	p, err := NewProducer(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := streamtest.Must(NewProducer(t.Context(), c))(t)
 	defer p.Close()
 	was, err := p.TopicID(t.Context())
 	if err != nil || len(was) != 22 {
@@ -260,17 +218,11 @@ func TestProducerOfRecreatedTopic(t *testing.T) {
 	}
 	for round, n := range []int{10, 5, 3} {
 		for i := range n {
-			if err := p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d/%d", round, i)}); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d/%d", round, i)}))
 		}
-		if err := p.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Flush(t.Context()))
 		if round == 0 {
-			if err := errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)))
 		}
 	}
 	if got := values(consume(t, b, "t", nil, nil).all()); len(got) != 8 || got[0] != "1/0" || got[7] != "2/2" {
@@ -286,10 +238,7 @@ func TestTopicIDAgain(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	c := DefaultProducerConfig()
 	c.Brokers, c.Topic, c.Log = b.Brokers(), "t", testLog(t)
-	p, err := NewProducer(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := streamtest.Must(NewProducer(t.Context(), c))(t)
 	defer p.Close()
 	var asked atomic.Int32
 	b.cluster.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {

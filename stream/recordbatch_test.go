@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/segmentio/kafka-go/compress"
@@ -39,11 +40,7 @@ func makeBatch(t testing.TB, o batchOrigin, last int32, records ...testRecord) [
 		w.addAt(r.delta, key, value, 1000+int64(r.delta), []Header{{"h", []byte("x")}})
 	}
 	w.lastDelta = last
-	b, err := w.appendTo(nil, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return streamtest.Must(w.appendTo(nil, o))(t)
 }
 
 // sealed sets the checksum of a modified batch.
@@ -59,9 +56,7 @@ func TestBatchWriter(t *testing.T) {
 			testRecord{0, "a", "x"}, testRecord{1, "", strings.Repeat("y", 300)}, testRecord{2, "c", ""})
 		sized := append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
 		var set protocol.RecordSet
-		if _, err := set.ReadFrom(bytes.NewReader(sized)); err != nil {
-			t.Fatalf("codec %d: %v", codec, err)
-		}
+		streamtest.Must(set.ReadFrom(bytes.NewReader(sized)))(t, "codec", codec)
 		var got []string
 		for {
 			r, err := set.Records.ReadRecord()
@@ -76,9 +71,7 @@ func TestBatchWriter(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d %s %d %d %s=%s", r.Offset, key, len(value), r.Time.UnixMilli(), r.Headers[0].Key, r.Headers[0].Value))
 		}
 		want := []string{"40 a 1 1000 h=x", "41  300 1001 h=x", "42 c 0 1002 h=x"}
-		if !slices.Equal(got, want) {
-			t.Errorf("codec %d: %q, want %q", codec, got, want)
-		}
+		streamtest.EqualSlices(t, got, want, "codec", codec)
 	}
 }
 
@@ -110,9 +103,7 @@ func TestParseBatchErrors(t *testing.T) {
 	for _, test := range tests {
 		_, _, err := parseBatch(test.edit(slices.Clone(good)))
 		if test.want == "" {
-			if err != errPartialBatch {
-				t.Errorf("%s: %v, want errPartialBatch", test.name, err)
-			}
+			streamtest.Equal(t, err, errPartialBatch, test.name)
 		} else if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
@@ -126,12 +117,8 @@ func pack(t testing.TB, codec int8, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := compress.Compression(codec).Codec().NewWriter(&b)
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(w.Write(data))(t)
+	streamtest.Check(t, w.Close())
 	return b.Bytes()
 }
 
@@ -194,10 +181,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 	var b event.Batch
 	for last := next; ; {
 		b.Examples = b.Examples[:0]
-		to, err := c.decoding.read(t.Context(), &b, buf)
-		if err != nil {
-			t.Fatal(err)
-		}
+		to := streamtest.Must(c.decoding.read(t.Context(), &b, buf))(t)
 		for i := range b.Examples {
 			e := &b.Examples[i]
 			if e.Offset < last || e.Offset >= to || to > buf.next {
@@ -275,10 +259,7 @@ func TestReadDamagedRecords(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			good := makeBatch(t, batchOrigin{base: 20, producer: -1}, 0, testRecord{0, "", "next"})
-			records, err := readResponse(t, 10, append(test.bytes, good...), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			records := streamtest.Must(readResponse(t, 10, append(test.bytes, good...), nil))(t)
 			var out []string
 			for _, r := range records {
 				if r.refused != nil {
@@ -290,9 +271,7 @@ func TestReadDamagedRecords(t *testing.T) {
 					out = append(out, fmt.Sprintf("%d:%s", r.offset, r.value))
 				}
 			}
-			if got, want := strings.Join(out, " "), test.want+" 20:next"; got != want {
-				t.Errorf("%s, want %s", got, want)
-			}
+			streamtest.Equal(t, strings.Join(out, " "), test.want+" 20:next")
 		})
 	}
 }
@@ -346,9 +325,7 @@ func TestAppendTime(t *testing.T) {
 			t.Fatal(got, err)
 		}
 		for i, g := range got {
-			if g.time != want[i] {
-				t.Errorf("attributes %d: record %d has the time %d, want %d", attributes, i, g.time, want[i])
-			}
+			streamtest.Equal(t, g.time, want[i], "attributes", attributes, "the time of record", i)
 		}
 	}
 }

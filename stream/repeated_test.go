@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -87,20 +88,13 @@ func TestRepeated(t *testing.T) {
 		c.Close()
 	}
 	// Without the option every record is returned.
-	if got := consume(t, b, "t", nil, nil).all(); len(got) != n {
-		t.Errorf("%d records", len(got))
-	}
+	streamtest.Equal(t, n, len(consume(t, b, "t", nil, nil).all()), "records")
 	// The part of the window that is no longer in the log is not needed.
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(b.Brokers()...)))(t)
 	defer client.Close()
 	to := kadm.Offsets{}
 	to.AddOffset("t", 0, 1200, -1)
-	if _, err := kadm.NewClient(client).DeleteRecords(t.Context(), to); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(kadm.NewClient(client).DeleteRecords(t.Context(), to))(t)
 	var from event.Offsets
 	from.At("t", 0, 0).Next = 1234
 	got, first, _, _ := read(consume(t, b, "t", from, func(c *ConsumerConfig) { c.DedupWindow = window }), 1234)
@@ -118,15 +112,9 @@ func TestRepeatedAtTheEdge(t *testing.T) {
 		for i := int64(2); i < window; i++ {
 			r.of(fmt.Appendf(nil, "%d", i), i)
 		}
-		if got := r.of([]byte("edge"), window); got != 0 {
-			t.Errorf("window %d: found at %d, want 0", window, got)
-		}
-		if got := r.of([]byte("beyond"), 2+window); got != -1 {
-			t.Errorf("window %d: found at %d, one beyond the window", window, got)
-		}
-		if got := r.of([]byte("edge"), 2*window); got != window {
-			t.Errorf("window %d: found at %d, want the latest one", window, got)
-		}
+		streamtest.Equal(t, r.of([]byte("edge"), window), 0, "the place in window", window)
+		streamtest.Equal(t, r.of([]byte("beyond"), 2+window), -1, "the place of one beyond window", window)
+		streamtest.Equal(t, r.of([]byte("edge"), 2*window), window, "the latest place")
 	}
 }
 

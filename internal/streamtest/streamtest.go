@@ -1,0 +1,107 @@
+// Package streamtest has what tests of streams, servers and whole runs share: checks of errors and
+// values, waits, and files.
+package streamtest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Check ends the test if err is not nil. The words of what precede err in the message.
+func Check(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s%v", prefix(what), err)
+	}
+}
+
+// Must takes the two results of a call. The function that it returns ends the test if the error is
+// not nil, and otherwise returns the value: file := streamtest.Must(os.Open(name))(t).
+func Must[T any](value T, err error) func(t testing.TB, what ...any) T {
+	return func(t testing.TB, what ...any) T {
+		t.Helper()
+		Check(t, err, what...)
+		return value
+	}
+}
+
+// Must2 is Must for a call that returns two values and an error.
+func Must2[A, B any](a A, b B, err error) func(t testing.TB, what ...any) (A, B) {
+	return func(t testing.TB, what ...any) (A, B) {
+		t.Helper()
+		Check(t, err, what...)
+		return a, b
+	}
+}
+
+// Err returns the error of a call, without the value.
+func Err[T any](_ T, err error) error { return err }
+
+// ErrorContains marks the test as failed unless err is an error whose text contains want.
+func ErrorContains(t testing.TB, err error, want string, what ...any) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%sgot error %v, want one with %q", prefix(what), err, want)
+	}
+}
+
+// Contains marks the test as failed unless got contains every part.
+func Contains(t testing.TB, got string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(got, part) {
+			t.Errorf("got %s, want text with %q", got, part)
+		}
+	}
+}
+
+// Equal marks the test as failed if got is not want. The words of what precede the two values in
+// the message.
+func Equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	if got != want {
+		differ(t, got, want, what)
+	}
+}
+
+// EqualSlices is Equal for slices. A nil slice equals an empty one.
+func EqualSlices[S ~[]E, E comparable](t testing.TB, got, want S, what ...any) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		differ(t, got, want, what)
+	}
+}
+
+// EqualMaps is Equal for maps. A nil map equals an empty one.
+func EqualMaps[M ~map[K]V, K, V comparable](t testing.TB, got, want M, what ...any) {
+	t.Helper()
+	if !maps.Equal(got, want) {
+		differ(t, got, want, what)
+	}
+}
+
+func differ(t testing.TB, got, want any, what []any) {
+	t.Helper()
+	switch got.(type) {
+	case string, []string, []byte:
+		t.Errorf("%sgot %q, want %q", prefix(what), got, want)
+	default:
+		t.Errorf("%sgot %+v, want %+v", prefix(what), got, want)
+	}
+}
+
+// prefix returns words with a space between each two and a colon at the end.
+func prefix(what []any) string {
+	if len(what) == 0 {
+		return ""
+	}
+	for i, w := range what {
+		if b, ok := w.([]byte); ok {
+			what[i] = string(b)
+		}
+	}
+	return strings.TrimSuffix(fmt.Sprintln(what...), "\n") + ": "
+}
