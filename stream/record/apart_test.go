@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 )
 
 // decodeAll decodes JSON records and returns the columns of each.
@@ -15,10 +16,7 @@ func decodeAll(t *testing.T, s *event.Schema, records ...string) (columns [][]ui
 	t.Helper()
 	c := DefaultConfig()
 	c.Unlabeled = true
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, s))(t)
 	for _, r := range records {
 		var e event.Example
 		if err := d.Decode(t.Context(), Record{Value: []byte(r)}, &e); err != nil || e.Refused != nil {
@@ -61,9 +59,7 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 			f.Column = OwnColumn(again, f.Name, f.Kind)
 			again.AddField(f)
 		}
-		if !slices.Equal(again.Fields, s.Fields) {
-			t.Errorf("fields %v, want %v", again.Fields, s.Fields)
-		}
+		streamtest.EqualSlices(t, again.Fields, s.Fields, "fields")
 		text := words(400)
 		first := decodeAll(t, s, text)[0]
 		for _, column := range first {
@@ -97,19 +93,12 @@ func TestColumnsOfAModelStay(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Unlabeled = true
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, s))(t)
 	var e event.Example
 	for _, value := range []string{many[:len(many)-1] + `,"bad":}`, `{"text":["a","b","c","d","e","f"]}`} {
-		if err := d.Decode(t.Context(), Record{Value: []byte(value)}, &e); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, d.Decode(t.Context(), Record{Value: []byte(value)}, &e))
 	}
-	if !slices.Equal(e.Features.Index, before[1]) {
-		t.Errorf("columns %v after a record was refused, before %v", e.Features.Index, before[1])
-	}
+	streamtest.EqualSlices(t, e.Features.Index, before[1], "columns after a rejected record")
 }
 
 // The names of columns are those of their owners.

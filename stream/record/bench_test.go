@@ -2,6 +2,7 @@ package record
 
 import (
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -28,11 +29,7 @@ func benchDecoder(t testing.TB, format string) Decoder {
 	if c.HasSchemas() {
 		c.Registry = wireConfig(t, format, sr.Schema{Schema: benchSchemas["avro"], Type: sr.TypeAvro}, sr.Schema{Schema: benchSchemas["protobuf"], Type: sr.TypeProtobuf}).Registry
 	}
-	d, err := NewDecoder(c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return streamtest.Must(NewDecoder(c, c.Schema()))(t)
 }
 
 // benchSchemas holds the schemas of the JSON record.
@@ -51,10 +48,7 @@ func benchRecord(t testing.TB, format string) []byte {
 		return []byte(text)
 	}
 	name := map[string]string{"avro": "s.avsc", "protobuf": "s.proto", "json-schema": "s.json"}[format]
-	encoder, err := NewEncoder(name, benchSchemas[format])
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoder := streamtest.Must(NewEncoder(name, benchSchemas[format]))(t)
 	value, err := encoder.Encode(map[string]uint32{"avro": 1, "protobuf": 2}[format], []byte(benchRecords["json"]))
 	if err != nil {
 		t.Fatal(err)
@@ -103,10 +97,7 @@ func BenchmarkDecodeStream(b *testing.B) {
 			}
 			c := DefaultConfig()
 			c.Label = "_label"
-			d, err := NewDecoder(c, c.Schema())
-			if err != nil {
-				b.Fatal(err)
-			}
+			d := streamtest.Must(NewDecoder(c, c.Schema()))(b)
 			var e event.Example
 			b.SetBytes(int64(size / len(events)))
 			b.ReportAllocs()

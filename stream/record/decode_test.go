@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record/recordtest"
 )
 
@@ -188,17 +189,12 @@ func TestDecode(t *testing.T) {
 		c.Format = test.name
 		test.change(&c)
 		s := c.Schema()
-		d, err := NewDecoder(c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(NewDecoder(c, s))(t)
 		var e event.Example
 		for _, l := range test.lines {
 			value := []byte(l.in)
 			d.Decode(context.Background(), Record{Value: value}, &e)
-			if got := recordtest.Show(s, &e); got != l.want {
-				t.Errorf("%s %.80q:\n got %s\nwant %s", test.name, l.in, got, l.want)
-			}
+			streamtest.Equal(t, recordtest.Show(s, &e), l.want, test.name, l.in)
 			if e.Refused != nil && string(e.Refused.Value) != l.in {
 				t.Errorf("%s %.80q: refused with other bytes %q", test.name, l.in, e.Refused.Value)
 			}
@@ -217,12 +213,10 @@ func TestDecodeAllocs(t *testing.T) {
 		if e[0].Refused != nil {
 			t.Fatal(e[0].Refused)
 		}
-		if n := testing.AllocsPerRun(100, func() {
+		streamtest.Equal(t, testing.AllocsPerRun(100, func() {
 			d.Decode(context.Background(), r, &e[0])
 			d.Decode(context.Background(), r, &e[1])
-		}); n != 0 {
-			t.Errorf("%s: %v allocations", f.name, n)
-		}
+		}), 0, f.name, "allocations")
 	}
 }
 
@@ -290,17 +284,11 @@ func TestDecodeRestart(t *testing.T) {
 		c := DefaultConfig()
 		c.MaxFields, c.MaxNames, c.Crosses = maxFields, 40, [][2]string{{"a", "b"}}
 		state := func(s *event.Schema) string {
-			text, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := streamtest.Must(json.Marshal(s))(t)
 			return string(text) + string(s.Names.Blocks()[0].Data)
 		}
 		s := c.Schema()
-		d, err := NewDecoder(c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(NewDecoder(c, s))(t)
 		var e event.Example
 		var want []string
 		var known []*event.Schema
@@ -311,19 +299,11 @@ func TestDecodeRestart(t *testing.T) {
 		}
 		for _, from := range []int{0, 1, 2, 3, 10, 50, 299} {
 			at := known[from]
-			names, err := event.ReadNames(at.Names.Blocks())
-			if err != nil {
-				t.Fatal(err)
-			}
+			names := streamtest.Must(event.ReadNames(at.Names.Blocks()))(t)
 			text, _ := json.Marshal(at)
 			again := &event.Schema{Names: names}
-			if err := json.Unmarshal(text, again); err != nil {
-				t.Fatal(err)
-			}
-			d, err := NewDecoder(c, again)
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, json.Unmarshal(text, again))
+			d := streamtest.Must(NewDecoder(c, again))(t)
 			for i, ev := range events[from:] {
 				var e event.Example
 				d.Decode(context.Background(), Record{Value: []byte(ev)}, &e)
@@ -339,9 +319,7 @@ func TestDecodeRestart(t *testing.T) {
 }
 
 func TestConfigCheck(t *testing.T) {
-	if err := DefaultConfig().Check(); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, DefaultConfig().Check())
 	for want, change := range map[string]func(*Config){
 		"format":            func(c *Config) { c.Format = "xml" },
 		"bits":              func(c *Config) { c.Bits = 32 },
@@ -370,18 +348,13 @@ func TestDecodersShareSchema(t *testing.T) {
 	s := c.Schema()
 	var two [2]Decoder
 	for i := range two {
-		var err error
-		if two[i], err = NewDecoder(c, s); err != nil {
-			t.Fatal(err)
-		}
+		two[i] = streamtest.Must(NewDecoder(c, s))(t)
 	}
 	var e event.Example
 	for i := range 4 {
 		two[i%2].Decode(context.Background(), Record{Value: []byte(`{"label":"a","x":1,"word":"w"}`)}, &e)
 	}
-	if len(s.Fields) != 3 {
-		t.Errorf("fields %+v", s.Fields)
-	}
+	streamtest.Equal(t, len(s.Fields), 3, "fields", s.Fields)
 	two[0].Decode(context.Background(), Record{Value: []byte(`{"label":"a","y":1}`)}, &e)
 	two[1].Decode(context.Background(), Record{Value: []byte(`{"label":"a","y":null}`)}, &e)
 	if len(e.Missing) != 1 || s.Fields[e.Missing[0]].Name != "y" {
@@ -402,10 +375,7 @@ func TestCostOfNothing(t *testing.T) {
 		`{` + strings.Repeat(`"b":[],`, 1) + `"c":[[[0]]]}`:  "",
 		`[` + strings.Repeat(`[[[[[[]]]]]],`, 80) + `[1,2]]`: event.ReasonTooMany,
 	} {
-		d, err := NewDecoder(c, c.Schema())
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
 		var e event.Example
 		d.Decode(context.Background(), Record{Value: []byte(`{"a":` + value + `}`)}, &e)
 		if e.Refused == nil && want != "" || e.Refused != nil && e.Refused.Reason != want {
@@ -440,10 +410,7 @@ func TestLongRecordsTakeLittle(t *testing.T) {
 		`{"x":[` + strings.Repeat(`{"a":1},`, 20_000) + `1]}`,
 	} {
 		c := DefaultConfig()
-		d, err := NewDecoder(c, c.Schema())
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
 		var e event.Example
 		var before, after runtime.MemStats
 		for range 3 { // the first ones fill the tree

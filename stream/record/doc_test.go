@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record/recordtest"
 
 	"github.com/BurntSushi/toml"
@@ -15,24 +16,16 @@ import (
 
 // The examples in docs/formats.md give the documented results.
 func TestDocumentedExamples(t *testing.T) {
-	text, err := os.ReadFile("../../docs/formats.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := streamtest.Must(os.ReadFile("../../docs/formats.md"))(t)
 	kind := regexp.MustCompile(`:[sncwbx]\b`)
 	formatsShown := map[string]bool{}
 	for _, block := range regexp.MustCompile("(?s)```records\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		config, records, _ := strings.Cut(block[1], "\n\n")
 		c := DefaultConfig()
-		if _, err := toml.Decode(config, &c); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(toml.Decode(config, &c))(t)
 		formatsShown[c.Format] = true
 		s := c.Schema()
-		d, err := NewDecoder(c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(NewDecoder(c, s))(t)
 		var e event.Example
 		lines := strings.Split(strings.TrimSpace(records), "\n")
 		for i := 0; i+1 < len(lines); i += 2 {

@@ -1,6 +1,10 @@
 package record
 
-import "testing"
+import (
+	"testing"
+
+	"blankout/internal/streamtest"
+)
 
 // The suffix of a file name tells the format before anything else in the name.
 func TestFormatOf(t *testing.T) {
@@ -8,8 +12,6 @@ func TestFormatOf(t *testing.T) {
 		"idx.csv": "csv", "a/sidx.jsonl.gz": "json", "train.svm.zst": "svmlight", "x.vw": "vw",
 		"train-images-idx3-ubyte.gz": "idx", "t10k-images.idx3-ubyte": "idx", "events": "",
 	} {
-		if got := FormatOf(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		streamtest.Equal(t, FormatOf(name), want, name)
 	}
 }

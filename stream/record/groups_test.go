@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 )
 
 // Groups come from a file or the configuration, of fields or of columns, and a feature is in at most one group.
@@ -15,18 +16,14 @@ func TestGroups(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Groups = groups
-	if err := c.Check(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.Check())
 	s := c.Schema()
 	if spans, _ := s.ColumnGroups.Find("front"); len(spans) != 2 || spans[1] != (event.Span{From: 16, To: 17}) || len(s.ColumnGroups.Named) != 1 {
 		t.Errorf("columns %v", s.ColumnGroups)
 	}
 	s.AddField(event.Field{Name: "rpm", Kind: event.Numeric})
 	c.Regroup(s)
-	if s.Fields[1].Group != "engine" {
-		t.Errorf("rpm is in %q", s.Fields[1].Group)
-	}
+	streamtest.Equal(t, s.Fields[1].Group, "engine", "the group of rpm")
 	c = DefaultConfig()
 	if s := c.Schema(); s.ColumnGroups != nil {
 		t.Errorf("no groups asked for, but %v", s.ColumnGroups)
@@ -37,9 +34,7 @@ func TestGroups(t *testing.T) {
 	}
 
 	for text, want := range map[string]string{"": "no group", "front": "no members", "a 1\na 2\n": "twice"} {
-		if _, err := ReadGroups(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", text, err)
-		}
+		streamtest.ErrorContains(t, streamtest.Err(ReadGroups(strings.NewReader(text))), want, text)
 	}
 	for want, groups := range map[string]map[string][]string{
 		`"rpm" is in "a" and in "b"`: {"a": {"rpm"}, "b": {"rpm"}},
@@ -49,8 +44,6 @@ func TestGroups(t *testing.T) {
 	} {
 		c := DefaultConfig()
 		c.Groups = groups
-		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v, want %s", groups, err, want)
-		}
+		streamtest.ErrorContains(t, c.Check(), want, groups)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 )
 
 // A text label keeps its text in every format. A numeric label is written as an integer if it is one.
@@ -46,10 +47,7 @@ func TestLabelText(t *testing.T) {
 		config := DefaultConfig()
 		config.Format, config.Columns = c.format, []string{"x", "label"}
 		s := config.Schema()
-		d, err := NewDecoder(config, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(NewDecoder(config, s))(t)
 		for range 2 { // once new and once known
 			var e event.Example
 			d.Decode(context.Background(), Record{Value: []byte(c.record)}, &e)
@@ -57,9 +55,7 @@ func TestLabelText(t *testing.T) {
 				t.Errorf("%s %s: class %d of %q (%v), want %q", c.format, c.record, e.Label, s.Classes, e.Refused, c.want)
 			}
 		}
-		if n := len(strings.Join(s.Classes, "")); n != len(c.want) {
-			t.Errorf("%s %s: classes %q", c.format, c.record, s.Classes)
-		}
+		streamtest.Equal(t, len(strings.Join(s.Classes, "")), len(c.want), c.format, c.record, "classes", s.Classes)
 	}
 }
 
@@ -86,10 +82,7 @@ func TestLabelTextOfTypes(t *testing.T) {
 	} {
 		schema := `syntax = "proto3"; message E { double x = 1; ` + kind + ` label = 2; }`
 		s, d, _ := decoders(t, wireConfig(t, "protobuf", sr.Schema{Schema: schema, Type: sr.TypeProtobuf}))
-		encoder, err := NewEncoder("event.proto", schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		encoder := streamtest.Must(NewEncoder("event.proto", schema))(t)
 		checkLabels(t, "protobuf "+kind, s, d, values, func(v any) ([]byte, error) { return encoder.Encode(1, []byte(`{"x":1,"label":`+v.(string)+`}`)) })
 	}
 }
@@ -97,14 +90,9 @@ func TestLabelTextOfTypes(t *testing.T) {
 // checkLabels decodes events with the given labels, and compares the names of their classes.
 func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values map[any]string, encode func(any) ([]byte, error)) {
 	for v, want := range values {
-		value, err := encode(v)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		value := streamtest.Must(encode(v))(t, name)
 		var e event.Example
-		if err := d.Decode(t.Context(), Record{Value: value}, &e); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, d.Decode(t.Context(), Record{Value: value}, &e))
 		classes := s.Classes
 		if e.Refused != nil || e.Label < 0 || classes[e.Label] != want {
 			t.Errorf("%s %v: class %d of %q (%v), want %q", name, v, e.Label, classes, e.Refused, want)
@@ -117,10 +105,7 @@ func TestSeenLabels(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.MaxClasses = "json", 20
 	s := config.Schema()
-	d, err := NewDecoder(config, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(config, s))(t)
 	values := []struct{ written, want string }{
 		{"1", "1"}, {"1.0", "1"}, {"10", "10"}, {"-1", "-1"}, {`"1"`, "1"}, {`"a"`, "a"}, {`"ab"`, "ab"}, {`"\u0061"`, "a"},
 		{`"abcde"`, "abcde"}, {`"abcdef"`, "abcdef"}, {`"abcdefg"`, "abcdefg"}, {"true", "true"}, {"null", ""}, {"1e1", "10"}, {`"a,"`, "a,"}, {`"a}"`, "a}"},
@@ -145,10 +130,7 @@ func TestSeenLabels(t *testing.T) {
 func TestLabelBeside(t *testing.T) {
 	config := DefaultConfig()
 	s := config.Schema()
-	d, err := NewDecoder(config, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(config, s))(t)
 	for _, c := range []struct{ value, label, want string }{
 		{`{"x":1,"label":"a"}`, "", "a"}, {`{"x":1,"label":"a"}`, "", "a"}, {`{"x":1}`, "b", "b"}, {`{"x":1}`, "a", "a"}, {`{"x":1}`, "", ""},
 	} {
@@ -172,10 +154,7 @@ func TestSeenLabelTwice(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.Label = "json", "a.b"
 	s := config.Schema()
-	d, err := NewDecoder(config, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(config, s))(t)
 	for _, text := range []string{`{"a.b":"u","x":1}`, `{"a.b":"v","x":1}`, `{"a.b":"u","a":{"b":"v"}}`, `{"a.b":"u","a":{"b":"v" }}`, `{"a.b":"u" ,"a":{"b":"v"}}`} {
 		var e event.Example
 		if d.Decode(context.Background(), Record{Value: []byte(text)}, &e); e.Refused != nil || (s.Classes[e.Label] == "v") != strings.Contains(text, `"v"`) {

@@ -11,6 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -39,10 +40,7 @@ func TestColumnsStay(t *testing.T) {
 			c.Crosses = [][2]string{{"a", "b.c"}}
 		}
 		s := c.Schema()
-		d, err := NewDecoder(c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(NewDecoder(c, s))(t)
 		for range 2 { // names that are new, and known
 			var e event.Example
 			d.Decode(context.Background(), Record{Value: []byte(r.record)}, &e)
@@ -53,9 +51,7 @@ func TestColumnsStay(t *testing.T) {
 			for _, part := range []any{e.Features.Index, e.Features.Value, e.Field, s.Names.Blocks()[0].Data} {
 				binary.Write(h, binary.LittleEndian, part)
 			}
-			if h.Sum64() != r.sum {
-				t.Errorf("%d: other columns or names, %v: sum %d, want %d", i, e.Features.Index, h.Sum64(), r.sum)
-			}
+			streamtest.Equal(t, h.Sum64(), r.sum, "the sum of columns and names of", i, e.Features.Index)
 		}
 	}
 }
@@ -127,10 +123,7 @@ func TestRefusalTeachesNothing(t *testing.T) {
 		c := DefaultConfig()
 		c.Format, c.MaxFields = format, 100
 		s := c.Schema()
-		decoder, err := NewDecoder(c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		decoder := streamtest.Must(NewDecoder(c, s))(t)
 		known := []byte(`{"label":1,"a":{"b":2,"c":[1,"w"]},"d":"x"}`)
 		later := []byte(`{"label":1,"d":"x","a":{"c":[1,"w",3],"b":2,"e":3},"f\u0020":{"g":1}}`)
 		bad := func(i int) (b []byte) {
@@ -180,9 +173,7 @@ func TestRefusalTeachesNothing(t *testing.T) {
 			decode([]byte(`{"a":{"n":5,"n":5}}`), false)
 		case *vwDecoder:
 			parents = len(d.under)
-			if len(d.namespaces) != 3 {
-				t.Errorf("%d namespaces, want 3", len(d.namespaces))
-			}
+			streamtest.Equal(t, len(d.namespaces), 3, "namespaces")
 		}
 		if parents > 5 {
 			t.Errorf("%s: %d names are remembered to be parents of fields", format, parents)
@@ -201,10 +192,7 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 			config := DefaultConfig()
 			config.Format = format
 			schema := config.Schema()
-			d, err := NewDecoder(config, schema)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := streamtest.Must(NewDecoder(config, schema))(t)
 			var e event.Example
 			for _, r := range records {
 				d.Decode(context.Background(), Record{Value: []byte(r)}, &e)
@@ -220,9 +208,7 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 		}
 		want := names(records[0], records[0])
 		for _, bad := range records[1:] {
-			if got := names(records[0], bad, records[0]); !slices.Equal(got, want) {
-				t.Errorf("after %s the names are %q, want %q", bad, got, want)
-			}
+			streamtest.EqualSlices(t, names(records[0], bad, records[0]), want, "names after", bad)
 		}
 	}
 }
@@ -233,10 +219,7 @@ func TestMissingInManyPlaces(t *testing.T) {
 	config := DefaultConfig()
 	config.Format = "json"
 	schema := config.Schema()
-	d, err := NewDecoder(config, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(config, schema))(t)
 	var e event.Example
 	decode := func(record string) {
 		t.Helper()

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"blankout/internal/streamtest"
 )
 
 // An array of objects, and objects over several lines or several in one line, are read object by object. A damaged one
@@ -45,9 +47,7 @@ func TestObjects(t *testing.T) {
 		c := c
 		c.MaxBytes = 100
 		for name, in := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "with EOF": iotest.DataErrReader} {
-			if got := strings.Join(linesOf(t, text, c, in), "|"); got != want {
-				t.Errorf("%s, %q:\n got %q\nwant %q", name, text, got, want)
-			}
+			streamtest.Equal(t, strings.Join(linesOf(t, text, c, in), "|"), want, name, text)
 		}
 	}
 }
@@ -64,9 +64,7 @@ func TestObjectBehindCutOne(t *testing.T) {
 	var r Record
 	next := func() {
 		for !s.Scan(&r) {
-			if err := s.Refill(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, s.Refill())
 		}
 	}
 	if next(); !r.Cut {
@@ -135,10 +133,7 @@ func TestObjectsArranged(t *testing.T) {
 			if again, _ := json.Marshal(got); string(again) != string(want) {
 				t.Fatalf("%q: %q, want %q", text.String(), record, want)
 			}
-			s, err := NewScanner("x.json", strings.NewReader(text.String()), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := streamtest.Must(NewScanner("x.json", strings.NewReader(text.String()), c))(t)
 			var r Record
 			if _, _, err := s.Skip(0, int64(i)); err != nil || s.Next(&r) != nil || string(r.Value) != value {
 				t.Fatalf("%q from %d: %q, %v", text.String(), i, r.Value, err)

@@ -22,6 +22,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/stream/registry"
 )
 
@@ -206,14 +207,8 @@ func (d *slowReader) wellKnown(m protoreflect.Message, p *place) bool {
 func protobufPair(t testing.TB, text string) (fast, slow Decoder) {
 	c := wireConfig(t, "protobuf", sr.Schema{Schema: text, Type: sr.TypeProtobuf})
 	schema := c.Schema() // for both, because a record that only one rejects would make them differ
-	fast, err := NewDecoder(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	slow, err = slowProtobuf(newCore(c, schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fast = streamtest.Must(NewDecoder(c, schema))(t)
+	slow = streamtest.Must(slowProtobuf(newCore(c, schema)))(t)
 	return fast, slow
 }
 
@@ -260,9 +255,7 @@ func FuzzProtobuf(f *testing.F) {
 		if want.Refused != nil && (want.Refused.Reason == event.ReasonSyntax && strings.Contains(want.Refused.Detail, "proto:") || got.Refused != nil) {
 			t.Skip() // it may be damaged in parts that are not read
 		}
-		if err := sameEvents(&got, &want); err != nil {
-			t.Fatalf("%x: %v", value, err)
-		}
+		streamtest.Check(t, sameEvents(&got, &want), value)
 	})
 }
 
@@ -317,10 +310,7 @@ func TestWireBudget(t *testing.T) {
 				id = 2
 			}
 			config := wireConfig(t, c.format, sr.Schema{Schema: schema, Type: sr.TypeProtobuf}, sr.Schema{Schema: avroSchema, Type: sr.TypeAvro})
-			d, err := NewDecoder(config, config.Schema())
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := streamtest.Must(NewDecoder(config, config.Schema()))(t)
 			header := []byte{0, 0, 0, 0, id}
 			if c.format == "protobuf" {
 				header = append(header, 2, 2) // message 1

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -382,10 +383,7 @@ func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func(
 		for _, maxFields := range []int{c.MaxFields, 1, 3} {
 			c.MaxFields = maxFields
 			s := c.Schema()
-			d, err := NewDecoder(c, s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := streamtest.Must(NewDecoder(c, s))(t)
 			var e event.Example
 			var key []byte
 			if r.key != "" {
@@ -493,17 +491,12 @@ func TestSvmlightShortLines(t *testing.T) {
 		}
 		line += pick("", "", "", "", " ", "\r", " # c", "#1 2:3")
 		s := c.Schema()
-		d, err := NewDecoder(c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(NewDecoder(c, s))(t)
 		want, data := newReference(c), []byte(line + "7:7 8")[:len(line)] // what follows does not belong to the line
 		want.svmlight(data)
 		var e event.Example
 		d.Decode(t.Context(), Record{Value: data}, &e)
-		if err := want.compare(s, &e, nil, c.MaxFields, false); err != nil {
-			t.Fatalf("line %d, %q: %v", i, line, err)
-		}
+		streamtest.Check(t, want.compare(s, &e, nil, c.MaxFields, false), "line", i, line)
 		if e.Refused == nil {
 			usual++
 		}

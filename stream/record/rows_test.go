@@ -11,6 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/streamtest"
 )
 
 // Rows of numbers give the same events as the same numbers in JSON.
@@ -34,14 +35,8 @@ func TestRowsAreJSON(t *testing.T) {
 			c.Format = "json"
 			set(&c)
 			s, other := c.Schema(), c.Schema()
-			rows, err := NewRows(c, s, names)
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines, err := NewDecoder(c, other)
-			if err != nil {
-				t.Fatal(err)
-			}
+			rows := streamtest.Must(NewRows(c, s, names))(t)
+			lines := streamtest.Must(NewDecoder(c, other))(t)
 			r := rand.New(rand.NewPCG(1, 2))
 			var a, b event.Example
 			for range 500 {
@@ -91,14 +86,8 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 		if c.ZeroBased {
 			first = 0
 		}
-		rows, err := NewSparseRows(c, c.Schema())
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := NewDecoder(c, c.Schema())
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := streamtest.Must(NewSparseRows(c, c.Schema()))(t)
+		lines := streamtest.Must(NewDecoder(c, c.Schema()))(t)
 		r := rand.New(rand.NewPCG(1, 2))
 		var a, b event.Example
 		for range 300 {
@@ -111,9 +100,7 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 				text += fmt.Sprintf(" %d:%v", column+first, values[len(values)-1])
 			}
 			rows.Decode(Record{Label: label}, columns, values, &a)
-			if err := lines.Decode(context.Background(), Record{Value: []byte(text)}, &b); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, lines.Decode(context.Background(), Record{Value: []byte(text)}, &b))
 			if len(columns) == 0 {
 				a.Features, b.Features = event.Vec{}, event.Vec{}
 			}
@@ -129,10 +116,7 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 func TestRowsRefuse(t *testing.T) {
 	c := DefaultConfig()
 	s := c.Schema()
-	rows, err := NewRows(c, s, []string{"x", c.Label})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := streamtest.Must(NewRows(c, s, []string{"x", c.Label}))(t)
 	var e event.Example
 	if rows.Decode(Record{Label: []byte("1")}, []float64{1, 0}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonLabel {
 		t.Errorf("a second label: %v", e.Refused)
@@ -140,10 +124,7 @@ func TestRowsRefuse(t *testing.T) {
 	if rows.Decode(Record{}, []float64{1, 5}, &e); e.Refused != nil || s.Classes[e.Label] != "5" {
 		t.Errorf("the label's column: %v, %q", e.Refused, s.Classes)
 	}
-	sparse, err := NewSparseRows(c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	sparse := streamtest.Must(NewSparseRows(c, c.Schema()))(t)
 	for _, column := range []int64{-1, 1 << 40} {
 		if sparse.Decode(Record{}, []int64{column}, []float64{1}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonOutOfRange {
 			t.Errorf("column %d: %v", column, e.Refused)
@@ -153,9 +134,7 @@ func TestRowsRefuse(t *testing.T) {
 		t.Errorf("NaN in a column: %+v", e)
 	}
 	c.Absent = event.AbsentMissing
-	if sparse, err = NewSparseRows(c, c.Schema()); err != nil {
-		t.Fatal(err)
-	}
+	sparse = streamtest.Must(NewSparseRows(c, c.Schema()))(t)
 	if sparse.Decode(Record{}, []int64{3, 1}, []float64{math.NaN(), 2}, &e); e.Refused != nil || e.Features.Len() != 1 {
 		t.Errorf("a missing column: %+v", e)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 // checkFresh decodes the events with one decoder, and each with a new one. What a decoder remembers for speed changes
@@ -22,16 +23,10 @@ import (
 func checkFresh(t *testing.T, c Config, events [][]byte) {
 	t.Helper()
 	s, fresh := c.Schema(), c.Schema()
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, s))(t)
 	var got event.Example
 	for i, ev := range events {
-		once, err := NewDecoder(c, fresh)
-		if err != nil {
-			t.Fatal(err)
-		}
+		once := streamtest.Must(NewDecoder(c, fresh))(t)
 		var want event.Example
 		once.Decode(t.Context(), Record{Value: ev, Offset: int64(i)}, &want)
 		d.Decode(t.Context(), Record{Value: ev, Offset: int64(i)}, &got)

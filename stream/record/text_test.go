@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -24,10 +25,7 @@ func TestTexts(t *testing.T) {
 	for _, format := range []string{"json", "csv"} {
 		c.Format, c.Columns = format, []string{"label", "body"}
 		s := c.Schema()
-		d, err := NewDecoder(c, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := streamtest.Must(NewDecoder(c, s))(t)
 		var e event.Example
 		for words, features := range map[int]int{1: 1, 2: 3, 5: 15, 22: 100, 23: -1, 100_000: -1} {
 			var text []byte
@@ -38,9 +36,7 @@ func TestTexts(t *testing.T) {
 			if format == "csv" {
 				value = fmt.Appendf(nil, `1,"%s"`, text)
 			}
-			if err := d.Decode(context.Background(), Record{Value: value}, &e); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, d.Decode(context.Background(), Record{Value: value}, &e))
 			switch {
 			case features < 0 && (e.Refused == nil || e.Refused.Reason != event.ReasonTooMany):
 				t.Errorf("%s, %d words: %d features, %v", format, words, e.Features.Len(), e.Refused)

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 )
 
 // A time without a zone is in the configured one. Other texts are not times.
@@ -18,10 +19,7 @@ func TestEventTime(t *testing.T) {
 		t.Skip(err) // no time zone database
 	}
 	at := func(text string) int64 {
-		at, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := streamtest.Must(time.Parse(time.RFC3339Nano, text))(t)
 		return at.UnixMilli()
 	}
 	for text, want := range map[string]string{
@@ -75,22 +73,15 @@ func TestTimeFeatures(t *testing.T) {
 	if got := shown(t, c, `{"at":"2026-03-29 20:00:00","user":{"born":null},"x":"a"}`); !sameWords(got, "? time=1774828800000 x=a:1:c at.hour=20:1:c at.weekday=Sunday:1:c") {
 		t.Errorf("New York: %s", got)
 	}
-	if got := shown(t, c, `{"at":1,"user":{"born":"x"}}`); got != "syntax" {
-		t.Errorf("no time: %s", got)
-	}
+	streamtest.Equal(t, shown(t, c, `{"at":1,"user":{"born":"x"}}`), "syntax", "no time")
 	// null is missing once the features are known, and a record without record.time has no age.
 	s := c.Schema()
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, s))(t)
 	var e event.Example
 	for _, value := range []string{`{"at":"2026-03-29 20:00:00","user":{"born":"2026-03-29"}}`, `{"at":"2026-03-29 20:00:00","user":{"born":null}}`} {
 		d.Decode(t.Context(), Record{Value: []byte(value)}, &e)
 	}
-	if len(e.Missing) != 3 {
-		t.Errorf("%d fields are missing of a null time, want hour, weekday and age: %v", len(e.Missing), e.Missing)
-	}
+	streamtest.Equal(t, len(e.Missing), 3, "missing fields of a null time: hour, weekday and age", e.Missing)
 	again, err := ParseSettings(c.Settings())
 	if err != nil || again.Timezone != c.Timezone || len(again.TimeFeatures) != 2 {
 		t.Errorf("%+v, %v", again, err)

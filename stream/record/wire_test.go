@@ -19,6 +19,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/stream/registry"
 )
 
@@ -50,10 +51,7 @@ func wireConfig(t testing.TB, format string, schemas ...sr.Schema) Config {
 	for i, s := range schemas {
 		fake.SeedSchema("events-value", i+1, i+1, s)
 	}
-	client, err := registry.New(registry.Config{URL: event.Address(fake.URL())}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
 	c := DefaultConfig()
 	c.Format, c.Registry = format, client
 	c.Time, c.Weight, c.ID, c.Drop, c.Text, c.Ngrams, c.Categorical = "at", "w", "id", []string{"debug"}, []string{"body"}, 2, []string{"zip"}
@@ -63,14 +61,9 @@ func wireConfig(t testing.TB, format string, schemas ...sr.Schema) Config {
 // decoders returns a decoder of such events, and one of JSON that adds to the same Schema.
 func decoders(t *testing.T, c Config) (s *event.Schema, wire, plain Decoder) {
 	s = c.Schema()
-	wire, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	wire = streamtest.Must(NewDecoder(c, s))(t)
 	c.Format = "json"
-	if plain, err = NewDecoder(c, s); err != nil {
-		t.Fatal(err)
-	}
+	plain = streamtest.Must(NewDecoder(c, s))(t)
 	return s, wire, plain
 }
 
@@ -130,30 +123,20 @@ func TestAvroIsAsJSON(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			in["id"] = any(int64(rng.IntN(1000)))
 		}
-		object, err := json.Marshal(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		object := streamtest.Must(json.Marshal(in))(t)
 		in["at"] = in["at"].(int64) * 1000
 		in["price"] = json.Number(fmt.Sprintf("%.2f", in["price"]))
 		in["code"] = []byte(in["code"].(string))
-		value, err := schema.AppendEncode([]byte{0, 0, 0, 0, 1}, in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := streamtest.Must(schema.AppendEncode([]byte{0, 0, 0, 0, 1}, in))(t)
 		var got, want event.Example
 		// The order of a map's keys in JSON differs from that in Avro, so fields are added first.
 		j.Decode(t.Context(), Record{Value: object}, &want)
 		for range 2 {
-			if err := d.Decode(t.Context(), Record{Value: value, Offset: int64(round)}, &got); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, d.Decode(t.Context(), Record{Value: value, Offset: int64(round)}, &got))
 			want = event.Example{}
 			j.Decode(t.Context(), Record{Value: object, Offset: int64(round)}, &want)
 		}
-		if err := sameEvents(&got, &want); err != nil {
-			t.Fatalf("%s: %v", object, err)
-		}
+		streamtest.Check(t, sameEvents(&got, &want), object)
 		// Damaged bytes are rejected or read, and leave nothing behind.
 		fields := len(s.Fields)
 		damaged := slices.Clone(value)
@@ -168,9 +151,7 @@ func TestAvroIsAsJSON(t *testing.T) {
 			t.Fatalf("%v, %d fields, %d before", err, len(s.Fields), fields)
 		}
 		d.Decode(t.Context(), Record{Value: value, Offset: int64(round)}, &got)
-		if err := sameEvents(&got, &want); err != nil {
-			t.Fatalf("after a damaged record: %v", err)
-		}
+		streamtest.Check(t, sameEvents(&got, &want), "after a damaged record")
 	}
 }
 
@@ -193,26 +174,18 @@ func TestAvroEvolves(t *testing.T) {
 			References: []sr.SchemaReference{{Name: "geo.Place", Subject: "place", Version: 1}}})
 	}
 	fake.SeedSchema("events-value", 4, 4, sr.Schema{Type: sr.TypeAvro, Schema: `"string"`})
-	client, err := registry.New(registry.Config{URL: event.Address(fake.URL())}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
 	c := DefaultConfig()
 	c.Format, c.Registry = "avro", client
 	s := c.Schema()
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, s))(t)
 	double := func(x float64) []byte { return binary.LittleEndian.AppendUint64(nil, math.Float64bits(x)) }
 	var e event.Example
 	for i, value := range [][]byte{double(1), append(double(1), double(7)...), append([]byte{0}, double(8)...)} {
 		if err := d.Decode(t.Context(), Record{Value: append([]byte{0, 0, 0, 0, byte(i + 1)}, value...)}, &e); err != nil || e.Refused != nil {
 			t.Fatal(err, e.Refused)
 		}
-		if want := []float64{1, 8, 8}[i]; total(&e) != want {
-			t.Errorf("version %d: features of sum %v, want %v", i+1, total(&e), want)
-		}
+		streamtest.Equal(t, total(&e), []float64{1, 8, 8}[i], "the sum of the features of version", i+1)
 	}
 	if len(s.Fields) != 3 || s.Fields[1].Name != "at.lat" || s.Fields[2].Name != "new" {
 		t.Errorf("%+v", s.Fields)
@@ -273,10 +246,7 @@ func TestProtobufIsAsJSON(t *testing.T) {
 	_, d, j := decoders(t, c)
 	// The encoder writes the first message, the events are the second.
 	second := strings.Replace(shopProto, "message Other { double x = 1; }", "", 1) + "\nmessage Other { double x = 1; }"
-	encoder, err := NewEncoder("event.proto", second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoder := streamtest.Must(NewEncoder("event.proto", second))(t)
 	for i, c := range []struct{ object, same string }{
 		{`{"label":"SPAM","amount":2.5,"count":"-7","zip":80331,"tags":["a","b","a"],"scores":[0.5,-1],"attrs":{"z":1,"a":2},"user":{"age":40,"friend":{"age":3}},
 			"at":"2026-01-01T00:00:00.250Z","maybe":4,"code":"YWJj","body":"Two WORDS two","flag":true,"w":0.5,"id":"k1","debug":{"age":7}}`,
@@ -285,22 +255,15 @@ func TestProtobufIsAsJSON(t *testing.T) {
 		{`{"w":1}`, `{"label":"HAM","amount":0,"count":null,"zip":0,"tags":[],"user":null,"maybe":null,"code":"","body":"","text":null,"flag":null,"w":1,"id":""}`},
 		{`{"w":1,"text":"t","attrs":{"b":0},"user":{}}`, `{"label":"HAM","amount":0,"count":null,"zip":0,"attrs":{"b":0},"user":{"age":0,"friend":null},"maybe":null,"code":"","body":"","text":"t","flag":null,"w":1,"id":""}`},
 	} {
-		value, err := encoder.Encode(1, []byte(c.object))
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := streamtest.Must(encoder.Encode(1, []byte(c.object)))(t)
 		value = slices.Concat(value[:5], []byte{2, 2}, value[6:]) // one number: 1
 		var got, want event.Example
 		for range 2 {
-			if err := d.Decode(t.Context(), Record{Value: value}, &got); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, d.Decode(t.Context(), Record{Value: value}, &got))
 			want = event.Example{}
 			j.Decode(t.Context(), Record{Value: []byte(c.same)}, &want)
 		}
-		if err := sameEvents(&got, &want); err != nil {
-			t.Errorf("event %d: %v", i, err)
-		}
+		streamtest.Check(t, sameEvents(&got, &want), "event", i)
 	}
 	for value, want := range map[string]event.Reason{
 		"\x02": event.ReasonSyntax, "\x02\x04": event.ReasonSyntax, "\x01\x02": event.ReasonSyntax, "\x02\x02\xff": event.ReasonSyntax,
@@ -317,10 +280,7 @@ func TestJSONSchema(t *testing.T) {
 	c := DefaultConfig()
 	c.Format = "json-schema"
 	s := c.Schema()
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, s))(t)
 	var e event.Example
 	d.Decode(t.Context(), Record{Value: []byte("\x00\x00\x00\x00\x09{\"x\":2,\"label\":\"a\"}")}, &e)
 	if e.Refused != nil || total(&e) != 2 || e.Label != 0 {
@@ -345,15 +305,9 @@ func TestWireWithoutRegistry(t *testing.T) {
 			t.Errorf("%s: %v", c.Format, err)
 		}
 	}
-	client, err := registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil))(t)
 	c.Registry = client
-	d, err := NewDecoder(c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var e event.Example
@@ -366,10 +320,7 @@ func TestWireWithoutRegistry(t *testing.T) {
 // record can.
 func TestWireDenied(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[]}`}, sr.Schema{Type: sr.TypeAvro, Schema: `"string"`})
-	d, err := NewDecoder(c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
 	var e event.Example
 	for id := range byte(20) {
 		d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 2 + id}}, &e)
@@ -395,9 +346,7 @@ func TestAvroLargeSchemas(t *testing.T) {
 		fmt.Fprintf(&fields, `{"name":"f%d","type":"int"},`, i)
 	}
 	text := `{"type":"record","name":"E","fields":[` + fields.String() + `{"name":"last","type":"int"}]}`
-	if root, err := compileAvro(&registry.Schema{Text: text}); err != nil || len(root.names) != 150_001 {
-		t.Error(err)
-	}
+	streamtest.Equal(t, len(streamtest.Must(compileAvro(&registry.Schema{Text: text}))(t).names), 150_001)
 	twice := `{"type":"record","name":"E","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}`
 	if _, err := compileAvro(&registry.Schema{Text: twice}); err == nil {
 		t.Error("a record has two fields of one name")
@@ -408,10 +357,7 @@ func TestAvroLargeSchemas(t *testing.T) {
 func TestWireNames(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"m","type":{"type":"map","values":"double"}},{"name":"last","type":"boolean"}]}`})
 	c.MaxFields, c.MaxFeatures = 50, 2000
-	d, err := NewDecoder(c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
 	record := func(keys int, size int, last byte) []byte {
 		value := []byte{0, 0, 0, 0, 1}
 		value = binary.AppendVarint(value, int64(keys))
@@ -446,10 +392,7 @@ func TestWireNames(t *testing.T) {
 }
 
 func FuzzAvro(f *testing.F) {
-	s, err := compileAvro(&registry.Schema{Type: "AVRO", Text: shopSchema})
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := streamtest.Must(compileAvro(&registry.Schema{Type: "AVRO", Text: shopSchema}))(f)
 	schema := avro.MustParse(shopSchema)
 	c := DefaultConfig()
 	c.MaxFeatures = 1000

@@ -11,6 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/streamtest"
 	"blankout/stream/record/recordtest"
 )
 
@@ -18,14 +19,9 @@ import (
 func shown(t *testing.T, c Config, value string) string {
 	t.Helper()
 	s := c.Schema()
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, s))(t)
 	var e event.Example
-	if err := d.Decode(t.Context(), Record{Value: []byte(value)}, &e); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, d.Decode(t.Context(), Record{Value: []byte(value)}, &e))
 	if e.Refused != nil {
 		return string(e.Refused.Reason)
 	}
@@ -52,9 +48,7 @@ func TestNumbersAsText(t *testing.T) {
 		c.Format, c.Decimal, c.Thousands = test.format, test.decimal, test.thousands
 		got := shown(t, c, test.value)
 		for _, part := range strings.Fields(test.want) {
-			if !strings.Contains(" "+got+" ", " "+part+" ") {
-				t.Errorf("%s, %s: %s lacks %s", test.format, test.value, got, part)
-			}
+			streamtest.Contains(t, " "+got+" ", " "+part+" ")
 		}
 		again, err := ParseSettings(c.Settings())
 		if err != nil || again.Notation() != c.Notation() {
@@ -67,10 +61,7 @@ func TestNumbersAsText(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	c.Target = loss.Real
-	d, err := NewDecoder(c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
 	var e event.Example
 	if d.Decode(t.Context(), Record{Value: []byte(`{"label":"1,5","a":1}`)}, &e); e.Refused != nil || e.Target != 1.5 {
 		t.Errorf("target %v, %v", e.Target, e.Refused)
@@ -80,9 +71,7 @@ func TestNumbersAsText(t *testing.T) {
 	}
 	wire := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"a","type":"string"},{"name":"zip","type":"string"}]}`})
 	wire.ID, wire.Time, wire.Weight, wire.Text, wire.Ngrams, wire.Decimal = "", "", "", nil, 1, ","
-	if got := shown(t, wire, "\x00\x00\x00\x00\x01\x060,5\x061,5"); got != "? a:0.5:n zip=1,5:1:c" {
-		t.Errorf("avro: %s", got)
-	}
+	streamtest.Equal(t, shown(t, wire, "\x00\x00\x00\x00\x01\x060,5\x061,5"), "? a:0.5:n zip=1,5:1:c", "avro")
 }
 
 func sameWords(a, b string) bool {
@@ -110,9 +99,7 @@ func TestCategoriesAsNumbers(t *testing.T) {
 			if c.Format = format; format == "json" {
 				value = `{"zip":` + value + `}`
 			}
-			if got := shown(t, c, value); got != "? zip="+want+":1:c" {
-				t.Errorf("%s %s: %s, want %s", format, value, got, want)
-			}
+			streamtest.Equal(t, shown(t, c, value), "? zip="+want+":1:c", format, value, want)
 		}
 	}
 	for kind, value := range map[string]string{
@@ -120,8 +107,6 @@ func TestCategoriesAsNumbers(t *testing.T) {
 	} {
 		c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: fmt.Sprintf(`{"type":"record","name":"E","fields":[{"name":"zip","type":%q}]}`, kind)})
 		c.ID, c.Time, c.Weight, c.Text, c.Ngrams = "", "", "", nil, 1
-		if got := shown(t, c, "\x00\x00\x00\x00\x01"+value); got != "? zip=1234567:1:c" {
-			t.Errorf("avro %s: %s", kind, got)
-		}
+		streamtest.Equal(t, shown(t, c, "\x00\x00\x00\x00\x01"+value), "? zip=1234567:1:c", "avro", kind)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record/recordtest"
 )
 
@@ -20,14 +21,8 @@ func TestAbsentZero(t *testing.T) {
 			change(&c)
 		}
 		whole, sparse := c.Schema(), c.Schema()
-		dw, err := NewDecoder(c, whole)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ds, err := NewDecoder(c, sparse)
-		if err != nil {
-			t.Fatal(err)
-		}
+		dw := streamtest.Must(NewDecoder(c, whole))(t)
+		ds := streamtest.Must(NewDecoder(c, sparse))(t)
 		random := rand.New(rand.NewPCG(1, 2))
 		var ew, es event.Example
 		for n := range 500 {
@@ -65,19 +60,14 @@ func TestAbsentZero(t *testing.T) {
 			}
 			if n%100 == 99 { // as after a restart
 				sparse = sparse.Clone()
-				if ds, err = NewDecoder(c, sparse); err != nil {
-					t.Fatal(err)
-				}
+				ds = streamtest.Must(NewDecoder(c, sparse))(t)
 			}
 		}
 	}
 	c := DefaultConfig()
 	c.Absent = event.AbsentZero
 	s := c.Schema()
-	d, err := NewDecoder(c, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(NewDecoder(c, s))(t)
 	for _, line := range []struct{ in, want string }{
 		{`{"a":1,"b":"x","o":{"c":2}}`, "? a:1:n b=x:1:c o.c:2:n"},
 		{`{}`, "? a:0:n o.c:0:n"},
@@ -103,9 +93,7 @@ func TestAbsentZero(t *testing.T) {
 	// A field whose first kind is another one, and one of a rejected record.
 	c.Classes = []string{"no", "yes"}
 	s = c.Schema()
-	if d, err = NewDecoder(c, s); err != nil {
-		t.Fatal(err)
-	}
+	d = streamtest.Must(NewDecoder(c, s))(t)
 	for _, line := range []struct{ in, want string }{
 		{`{"k":"x","a":1}`, "? k=x:1:c a:1:n"}, {`{"k":2,"a":1}`, "? k:2:n a:1:n"}, {`{"k":"x","a":1}`, "? k=x:1:c a:1:n"}, {`{"a":1}`, "? k:0:n a:1:n"},
 		{`{"label":"perhaps","a":1,"new":3}`, "label"}, {`{"a":1,"other":"x"}`, "? k:0:n a:1:n other=x:1:c"}, {`{"label":"no"}`, "no k:0:n a:0:n"},
@@ -122,9 +110,7 @@ func TestAbsentZero(t *testing.T) {
 	}
 	c.TimeFeatures, c.Time = []string{"born"}, "at"
 	s = c.Schema()
-	if d, err = NewDecoder(c, s); err != nil {
-		t.Fatal(err)
-	}
+	d = streamtest.Must(NewDecoder(c, s))(t)
 	var e event.Example
 	for _, value := range []string{`{"at":1000,"born":0,"x":1}`, `{"at":1000}`} {
 		d.Decode(t.Context(), Record{Value: []byte(value)}, &e)
