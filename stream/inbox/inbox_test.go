@@ -15,16 +15,14 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream"
 	"blankout/stream/record"
 )
 
 func open(t *testing.T, dir string, o Options) *Log {
 	t.Helper()
-	l, err := Open(dir, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := streamtest.Must(Open(dir, o))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -38,10 +36,7 @@ func events(from, n int) (out [][]byte) {
 
 func add(t *testing.T, l *Log, key string, events [][]byte) int64 {
 	t.Helper()
-	first, _, err := l.Append(context.Background(), key, events)
-	if err != nil {
-		t.Fatal(err)
-	}
+	first, _ := streamtest.Must2(l.Append(context.Background(), key, events))(t)
 	return first
 }
 
@@ -49,18 +44,13 @@ func add(t *testing.T, l *Log, key string, events [][]byte) int64 {
 func read(t *testing.T, l *Log, from event.Offsets, n int) (values []float64) {
 	t.Helper()
 	config := record.DefaultConfig()
-	s, err := NewSource(l, config, config.Schema(), from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := streamtest.Must(NewSource(l, config, config.Schema(), from))(t)
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	var b event.Batch
 	for at := from.At(Topic, 0, 0); len(values) < n; {
-		if err := s.Next(ctx, &b); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, s.Next(ctx, &b))
 		for _, e := range b.Examples {
 			if err := at.Advance(e.Offset, e.Fingerprint); err != nil || e.Label < 0 || e.Time == 0 {
 				t.Fatalf("%+v: %v", e, err)
@@ -100,9 +90,7 @@ func TestLog(t *testing.T) {
 			t.Fatalf("from %d: %v", from, got)
 		}
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, l.Close())
 	l = open(t, dir, o)
 	if l.Next() != int64(n) || len(l.segments) < 4 {
 		t.Fatalf("opened at %d, want %d; %d segments", l.Next(), n, len(l.segments))
@@ -115,16 +103,10 @@ func TestLog(t *testing.T) {
 	if err := l.Passed(l.segments[2].first - 1); err != nil || len(l.segments) != before-1 {
 		t.Fatalf("%d of %d segments are left when one has been passed and most of another: %v", len(l.segments), before, err)
 	}
-	if err := l.Passed(int64(n)); err != nil {
-		t.Fatal(err)
-	}
-	if left := len(l.segments); left != 1 {
-		t.Errorf("%d segments are left", left)
-	}
+	streamtest.Check(t, l.Passed(int64(n)))
+	streamtest.Equal(t, len(l.segments), 1, "remaining segments")
 	first := l.segments[0].first
-	if got := read(t, l, at(first), n+3-int(first)); !slices.Equal(got, count(int(first), n+3-int(first))) {
-		t.Errorf("%v", got)
-	}
+	streamtest.EqualSlices(t, read(t, l, at(first), n+3-int(first)), count(int(first), n+3-int(first)))
 	config := record.DefaultConfig()
 	for _, from := range []event.Offsets{at(0), at(int64(n) + 4), nil} {
 		if _, err := NewSource(l, config, config.Schema(), from); err == nil {
@@ -142,24 +124,16 @@ func TestTornTail(t *testing.T) {
 		add(t, l, fmt.Sprint("key", i), events(3*i, 3))
 		ends = append(ends, l.segments[0].size)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, l.Close())
 	name := l.name(0)
-	whole, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whole := streamtest.Must(os.ReadFile(name))(t)
 	for size := headBytes; size <= len(whole); size += 7 {
 		for _, tail := range []string{"", "garbage that was never written so"} {
 			copied := t.TempDir()
 			if err := os.WriteFile(filepath.Join(copied, filepath.Base(name)), append(bytes.Clone(whole[:size]), tail...), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			l, err := Open(copied, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := streamtest.Must(Open(copied, Options{}))(t)
 			posts := 0
 			for _, end := range ends {
 				if int64(size) >= end {
@@ -179,9 +153,7 @@ func TestTornTail(t *testing.T) {
 			if got := read(t, l, nil, len(want)); !slices.Equal(got, want) {
 				t.Fatalf("of %d bytes: %v", size, got)
 			}
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, l.Close())
 		}
 	}
 }
@@ -194,27 +166,18 @@ func TestTornMiddle(t *testing.T) {
 		add(t, l, fmt.Sprint(i), events(i, 1))
 	}
 	size := l.segments[0].size
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(l.name(0), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, l.Close())
+	f := streamtest.Must(os.OpenFile(l.name(0), os.O_RDWR, 0))(t)
 	if _, err := f.WriteAt([]byte("torn"), size*2/3-20); err != nil { // in the second of three
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, f.Close())
 	l = open(t, dir, Options{})
 	if l.Next() != 1 {
 		t.Fatalf("%d events before what is torn", l.Next())
 	}
 	add(t, l, "1", events(1, 1)) // of the same size
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, l.Close())
 	if l = open(t, dir, Options{}); l.Next() != 2 {
 		t.Errorf("%d events, of which two were acknowledged", l.Next())
 	}
@@ -228,17 +191,10 @@ func TestDamage(t *testing.T) {
 		add(t, l, "", events(i, 1))
 	}
 	name := l.name(l.segments[0].first)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, l.Close())
+	data := streamtest.Must(os.ReadFile(name))(t)
 	for _, spoilt := range [][]byte{data[:len(data)-3], append(bytes.Clone(data[:60]), append([]byte{data[60] ^ 1}, data[61:]...)...), data[:10], data[:headBytes]} {
-		if err := os.WriteFile(name, spoilt, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(name, spoilt, 0o600))
 		l := open(t, dir, Options{})
 		config := record.DefaultConfig()
 		s, err := NewSource(l, config, config.Schema(), at(0))
@@ -255,9 +211,7 @@ func TestDamage(t *testing.T) {
 		if damaged := (*DamageError)(nil); !errors.As(err, &damaged) || !strings.Contains(err.Error(), filepath.Base(name)) {
 			t.Errorf("%d of %d bytes: %v", len(spoilt), len(data), err)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, l.Close())
 	}
 }
 
@@ -278,12 +232,8 @@ func TestKeys(t *testing.T) {
 		add(t, l, fmt.Sprint(i), events(2*i, 2))
 	}
 	read(t, l, at(0), 20)
-	if err := l.Passed(20); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, l.Passed(20))
+	streamtest.Check(t, l.Close())
 	l = open(t, dir, Options{Segment: 300})
 	if l.segments[0].first == 0 {
 		t.Fatal("no segment has been removed")
@@ -342,9 +292,7 @@ func TestFailingDisk(t *testing.T) {
 	if _, _, err := l.Append(context.Background(), "a", events(2, 2)); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("a full disk: %v", err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, l.Close())
 	if l = open(t, dir, o); l.Next() != 2 {
 		t.Errorf("%d events, of which two were acknowledged", l.Next())
 	}
@@ -354,9 +302,7 @@ func TestFailingDisk(t *testing.T) {
 	}
 	free = 1 << 30
 	add(t, l, "a", events(2, 2))
-	if got := read(t, l, nil, 4); !slices.Equal(got, count(0, 4)) {
-		t.Errorf("%v", got)
-	}
+	streamtest.EqualSlices(t, read(t, l, nil, 4), count(0, 4))
 	sync = errors.New("input/output error")
 	if _, _, err := l.Append(context.Background(), "", events(4, 2)); err == nil || !strings.Contains(err.Error(), "input/output error") {
 		t.Errorf("a failed sync: %v", err)
@@ -366,10 +312,7 @@ func TestFailingDisk(t *testing.T) {
 		t.Error("taken after a failed sync")
 	}
 	config := record.DefaultConfig()
-	s, err := NewSource(l, config, config.Schema(), at(4))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := streamtest.Must(NewSource(l, config, config.Schema(), at(4)))(t)
 	defer s.Close()
 	if err := s.Next(context.Background(), &event.Batch{}); err == nil || !strings.Contains(err.Error(), "until the learner restarts") {
 		t.Errorf("reading after a failed sync: %v", err)
@@ -390,12 +333,8 @@ func TestBounds(t *testing.T) {
 	}
 	read(t, l, nil, n-1)
 	add(t, l, "", events(n-1, 1))
-	if _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), "in use by another learner") {
-		t.Errorf("opened twice: %v", err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.ErrorContains(t, streamtest.Err(Open(dir, Options{})), "in use by another learner", "opened twice")
+	streamtest.Check(t, l.Close())
 	if _, _, err := l.Append(context.Background(), "", events(0, 1)); !errors.Is(err, ErrClosed) {
 		t.Errorf("after the end: %v", err)
 	}
@@ -403,26 +342,14 @@ func TestBounds(t *testing.T) {
 
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
-	l, err := Open(dir, Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	if _, _, err := l.Append(context.Background(), "key", events(0, 2)); err != nil {
-		f.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		f.Fatal(err)
-	}
-	data, err := os.ReadFile(l.name(0))
-	if err != nil {
-		f.Fatal(err)
-	}
+	l := streamtest.Must(Open(dir, Options{}))(f)
+	streamtest.Must2(l.Append(context.Background(), "key", events(0, 2)))(f)
+	streamtest.Check(f, l.Close())
+	data := streamtest.Must(os.ReadFile(l.name(0)))(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(l.name(0))), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(filepath.Join(dir, filepath.Base(l.name(0))), data, 0o600))
 		l, err := Open(dir, Options{})
 		if err != nil {
 			return
@@ -470,9 +397,7 @@ func TestTopicAcceptor(t *testing.T) {
 			t.Fatalf("again: %+v, %v", b, err)
 		}
 	}
-	if len(next) != 2 {
-		t.Errorf("%v", next)
-	}
+	streamtest.Equal(t, len(next), 2, next)
 	if a, err := n.Accept(ctx, "", [][]byte{[]byte(`{"id":"a","label":1}`)}, true); err != nil || a.Topic != "labels" {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -488,10 +413,7 @@ func TestAcceptorSchema(t *testing.T) {
 	s := config.Schema()
 	s.MoreClasses = 5
 	l := open(t, t.TempDir(), Options{})
-	n, err := NewLogAcceptor(l, config, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := streamtest.Must(NewLogAcceptor(l, config, s))(t)
 	for i := range config.MaxClasses + 6 {
 		_, err := n.Accept(context.Background(), "", [][]byte{fmt.Appendf(nil, `{"x":1,"label":"c%d"}`, i)}, false)
 		if (err != nil) != (i == config.MaxClasses+5) {
@@ -505,10 +427,7 @@ func TestIDs(t *testing.T) {
 	config := record.DefaultConfig()
 	config.ID = "id"
 	l := open(t, t.TempDir(), Options{})
-	n, err := NewLogAcceptor(l, config, config.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := streamtest.Must(NewLogAcceptor(l, config, config.Schema()))(t)
 	accept := func(key string, want bool, events ...string) {
 		t.Helper()
 		var all [][]byte

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 )
 
 // BenchmarkJoin writes down b.N events of 200 bytes, of random ids, that all wait at the
@@ -17,10 +18,7 @@ func BenchmarkJoin(b *testing.B) {
 	c := DefaultConfig()
 	c.MaxPending = 1 << 40
 	directory := b.TempDir()
-	j, err := Open(c, directory, State{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	j := streamtest.Must(Open(c, directory, State{}))(b)
 	defer j.Close()
 	r := rand.New(rand.NewPCG(1, 2))
 	e := &event.Example{Key: make([]byte, 16), Weight: 1, Label: event.Unlabeled,
@@ -36,20 +34,12 @@ func BenchmarkJoin(b *testing.B) {
 		for k := range e.Features.Index {
 			e.Features.Index[k], e.Features.Value[k] = r.Uint32(), r.NormFloat64()
 		}
-		if err := j.Flush(); err != nil {
-			b.Fatal(err)
-		}
+		streamtest.Check(b, j.Flush())
 		j.Advance("events", 0, &event.Example{Arrival: int64(i)})
-		if _, err := j.Expired(); err != nil {
-			b.Fatal(err)
-		}
-		if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
-			b.Fatal(err)
-		}
+		streamtest.Must(j.Expired())(b)
+		streamtest.Must2(j.Event(e, 0, []float64{1}))(b)
 	}
-	if err := j.store.mark(); err != nil {
-		b.Fatal(err)
-	}
+	streamtest.Check(b, j.store.mark())
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 	again := rand.New(rand.NewPCG(1, 2))
@@ -68,19 +58,14 @@ func BenchmarkJoin(b *testing.B) {
 	before := b.Elapsed()
 	b.StartTimer()
 	for _, id := range ids {
-		if _, _, err := j.Label(&event.Example{Key: id, Label: 1, Weight: 1}); err != nil {
-			b.Fatal(err)
-		}
+		streamtest.Must2(j.Label(&event.Example{Key: id, Label: 1, Weight: 1}))(b)
 	}
 	b.StopTimer()
 	if n := j.state.Matched; n != uint64(labels) {
 		b.Fatalf("%d labels matched, want %d", n, labels)
 	}
 	var disk int64
-	entries, err := os.ReadDir(directory)
-	if err != nil {
-		b.Fatal(err)
-	}
+	entries := streamtest.Must(os.ReadDir(directory))(b)
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil { // otherwise the store has removed it meanwhile
 			disk += info.Size()

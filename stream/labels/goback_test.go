@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
@@ -17,51 +18,34 @@ import (
 func pastJoin(t *testing.T, n, more int) (directory string, state State) {
 	t.Helper()
 	directory = t.TempDir()
-	j, err := Open(testConfig(200), directory, State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := streamtest.Must(Open(testConfig(200), directory, State{}))(t)
 	for i := range n {
 		meet(t, j, fmt.Sprint("id", i), int64(i))
 	}
 	if got := timedOut(t, j, 10_000); got != n {
 		t.Fatalf("%d of %d events have timed out", got, n)
 	}
-	block, err := j.Freeze().Block()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(block.Data, &state); err != nil {
-		t.Fatal(err)
-	}
+	block := streamtest.Must(j.Freeze().Block())(t)
+	streamtest.Check(t, json.Unmarshal(block.Data, &state))
 	for i := range more {
 		meet(t, j, fmt.Sprint("further", i), 10_000+int64(i))
 	}
-	if _, err := j.Freeze().Block(); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(j.Freeze().Block())(t)
+	streamtest.Check(t, j.Close())
 	return directory, state
 }
 
 func meet(t *testing.T, j *Join, id string, at int64) {
 	t.Helper()
 	j.Advance("events", 0, &event.Example{Arrival: at})
-	if _, _, err := j.Event(&event.Example{Key: []byte(id), Weight: 1, Arrival: at}, 0, nil); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1, Arrival: at}, 0, nil))(t)
 }
 
 // timedOut returns the number of events that time out by then.
 func timedOut(t *testing.T, j *Join, at int64) (n int) {
 	t.Helper()
 	for j.Advance("events", 0, &event.Example{Arrival: at}); ; n++ {
-		w, err := j.Expired()
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := streamtest.Must(j.Expired())(t)
 		if w == nil {
 			return n
 		}
@@ -72,19 +56,12 @@ func timedOut(t *testing.T, j *Join, at int64) (n int) {
 func TestTimesOutAfterRestart(t *testing.T) {
 	for _, n := range []int{0, 1, 40} {
 		directory, state := pastJoin(t, n, 0)
-		j, err := Open(testConfig(200), directory, state)
-		if err != nil {
-			t.Fatal(err)
-		}
+		j := streamtest.Must(Open(testConfig(200), directory, state))(t)
 		for i := range 5 {
 			meet(t, j, fmt.Sprint("later", i), 20_000)
 		}
-		if got := timedOut(t, j, 30_000); got != 5 {
-			t.Errorf("after %d events that are over %d of 5 time out", n, got)
-		}
-		if err := j.Close(); err != nil {
-			t.Error(err)
-		}
+		streamtest.Equal(t, timedOut(t, j, 30_000), 5, "timeouts after", n, "events that are over")
+		streamtest.Check(t, j.Close())
 	}
 }
 
@@ -92,10 +69,7 @@ func TestTimesOutAfterRestart(t *testing.T) {
 // a crash could bring it back.
 func TestCutIsSynced(t *testing.T) {
 	directory, state := pastJoin(t, 10, 3)
-	j, err := Open(testConfig(200), directory, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := streamtest.Must(Open(testConfig(200), directory, state))(t)
 	g := j.store.segments[len(j.store.segments)-1]
 	if g.count != 10 {
 		t.Fatalf("the log holds %d entries after going back to 10", g.count)
@@ -113,15 +87,9 @@ func TestFirstRecordOutOfLine(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	config := testConfig(1000)
 	config.IdleTimeout = 20 * time.Millisecond
-	join, err := Open(config, t.TempDir(), State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
 	defer join.Close()
-	decoder, err := record.NewDecoder(record.DefaultConfig(), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := streamtest.Must(record.NewDecoder(record.DefaultConfig(), schema))(t)
 	lane := func(topic string, records ...arrived) (Lane, *slow) {
 		s := &slow{memory{topic: topic, size: func() int { return 1 }}, make(chan []arrived, 1)}
 		s.sent <- records

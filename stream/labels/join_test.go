@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
@@ -182,17 +183,11 @@ func testLanes(t *testing.T, schema *event.Schema, records []arrived, offsets ev
 	t.Helper()
 	c := record.DefaultConfig()
 	c.Unlabeled = true
-	decoder, err := record.NewDecoder(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := streamtest.Must(record.NewDecoder(c, schema))(t)
 	config := DefaultConfig()
-	labelDecoder, err := NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) {
+	labelDecoder := streamtest.Must(NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) {
 		return record.NewDecoder(config.LabelRecord(c), own)
-	}, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, schema))(t)
 	var lanes []Lane
 	for label := range 2 {
 		for partition := range int32(3) {
@@ -224,9 +219,7 @@ type joined struct {
 // run continues until stop returns true after a record.
 func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func() bool) {
 	t.Helper()
-	if err := j.try(t, records, size, stop); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, j.try(t, records, size, stop))
 }
 
 // try is run that returns the error of the Join.
@@ -264,9 +257,7 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 			if e.Refused != nil {
 				t.Fatalf("%s/%d %d: %v", b.Topic, b.Partition, e.Offset, e.Refused)
 			}
-			if err := j.offsets.At(b.Topic, b.Partition, 0).Advance(e.Offset, e.Fingerprint); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, j.offsets.At(b.Topic, b.Partition, 0).Advance(e.Offset, e.Fingerprint))
 			tick := j.join.State().Tick
 			if err := j.join.Flush(); err != nil {
 				return err
@@ -347,10 +338,7 @@ func someRecords(r *rand.Rand, n int) (records []arrived) {
 
 func newJoined(t *testing.T, c Config, directory string) *joined {
 	t.Helper()
-	j, err := Open(c, directory, State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := streamtest.Must(Open(c, directory, State{}))(t)
 	return &joined{schema: record.DefaultConfig().Schema(), join: j}
 }
 
@@ -370,9 +358,7 @@ func TestJoinIsTheSlowOne(t *testing.T) {
 		j := newJoined(t, testConfig(wait), t.TempDir())
 		j.run(t, records, func() int { return r.IntN(4) }, nil)
 		compare(t, fmt.Sprintf("seed %d", seed), j, want, counts)
-		if err := j.join.Close(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, j.join.Close())
 		if seed == 0 && (counts.TimedOut == 0 || counts.Late == 0 || counts.Early == 0 || counts.Corrected == 0 || counts.Repeated == 0 || counts.RepeatedEvents == 0 || counts.Unmatched == 0) {
 			t.Errorf("the records of the test leave something out: %+v", counts)
 		}
@@ -422,15 +408,10 @@ func TestJoinAfterKills(t *testing.T) {
 			j.run(t, records, func() int { return r.IntN(4) }, func() bool {
 				if r.IntN(10) == 0 {
 					f := j.join.Freeze()
-					block, err := f.Block()
-					if err != nil {
-						t.Fatal(err)
-					}
+					block := streamtest.Must(f.Block())(t)
 					kept = append(kept, saved{block.Data, j.offsets.Clone(), j.schema.Clone(), slices.Clone(j.out)})
 					if frozen = append(frozen, f); len(frozen) >= 2 {
-						if err := frozen[0].LetGo(); err != nil {
-							t.Fatal(err)
-						}
+						streamtest.Check(t, frozen[0].LetGo())
 						frozen, kept = frozen[1:], kept[len(kept)-2:]
 					}
 				}
@@ -448,13 +429,8 @@ func TestJoinAfterKills(t *testing.T) {
 			frozen = nil
 			kept = kept[:slices.IndexFunc(kept, func(s saved) bool { return &s.state[0] == &from.state[0] })+1]
 			var state State
-			if err := json.Unmarshal(from.state, &state); err != nil {
-				t.Fatal(err)
-			}
-			join, err := Open(testConfig(wait), directory, state)
-			if err != nil {
-				t.Fatalf("seed %d, kill %d: %v", seed, kills, err)
-			}
+			streamtest.Check(t, json.Unmarshal(from.state, &state))
+			join := streamtest.Must(Open(testConfig(wait), directory, state))(t, "seed", seed, "kill", kills)
 			join.store.most = 1 + r.IntN(9)
 			j = &joined{schema: from.schema.Clone(), join: join, offsets: from.offsets.Clone(), out: slices.Clone(from.out)}
 		}
@@ -465,8 +441,6 @@ func TestJoinAfterKills(t *testing.T) {
 		if !slices.Equal(j.schema.Fields, whole.schema.Fields) || !slices.Equal(j.schema.Classes, whole.schema.Classes) {
 			t.Errorf("seed %d: fields %v and classes %v, want %v and %v", seed, j.schema.Fields, j.schema.Classes, whole.schema.Fields, whole.schema.Classes)
 		}
-		if err := j.join.Close(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, j.join.Close())
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
@@ -69,10 +70,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 		if seed >= 3 {
 			c.TimeoutLabel = "c1"
 		}
-		join, err := Open(c, t.TempDir(), State{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		join := streamtest.Must(Open(c, t.TempDir(), State{}))(t)
 		defer join.Close()
 		schema := record.DefaultConfig().Schema()
 		lanes := testLanes(t, schema, records, nil, func() int { return 1 + r.IntN(30) })
@@ -138,11 +136,7 @@ func TestForget(t *testing.T) {
 	c := testConfig(1000)
 	open := func(from State) *Join {
 		t.Helper()
-		j, err := Open(c, directory, from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return j
+		return streamtest.Must(Open(c, directory, from))(t)
 	}
 	j := open(State{})
 	r := rand.New(rand.NewPCG(5, 5))
@@ -162,10 +156,7 @@ func TestForget(t *testing.T) {
 	label := func(id string, class int, at int64) (Outcome, *Waited) {
 		t.Helper()
 		j.Advance("labels", 0, &event.Example{Arrival: at})
-		o, w, err := j.Label(&event.Example{Key: []byte(id), Label: class, Weight: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o, w := streamtest.Must2(j.Label(&event.Example{Key: []byte(id), Label: class, Weight: 1}))(t)
 		return o, w
 	}
 	ev("kept", 10)
@@ -175,26 +166,16 @@ func TestForget(t *testing.T) {
 	if o, _ := label("learned", 1, 50); o != Matches {
 		t.Fatal(o)
 	}
-	block, err := j.Freeze().Block()
-	if err != nil {
-		t.Fatal(err)
-	}
+	block := streamtest.Must(j.Freeze().Block())(t)
 	var state State
-	if err := json.Unmarshal(block.Data, &state); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, json.Unmarshal(block.Data, &state))
 	ev("after", 60) // the checkpoint
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, j.Close())
 	holds := func() bool { // the bytes of the last value of the event gone
 		pattern := binary.LittleEndian.AppendUint64(nil, math.Float64bits(secret[39]))
 		names, _ := filepath.Glob(filepath.Join(directory, "*"))
 		for _, name := range names {
-			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := streamtest.Must(os.ReadFile(name))(t)
 			if bytes.Contains(data, pattern) {
 				return true
 			}
@@ -214,9 +195,7 @@ func TestForget(t *testing.T) {
 			t.Fatalf("%s: %t, %v", id, found, err)
 		}
 	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, j.Close())
 	if holds() {
 		t.Error("what was forgotten is still in a file")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
@@ -40,10 +41,7 @@ func (s *slow) next(ctx context.Context, b *event.Batch) error {
 func TestMergePassesOverSilence(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	c := record.DefaultConfig()
-	events, err := record.NewDecoder(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	events := streamtest.Must(record.NewDecoder(c, schema))(t)
 	decoder, err := NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) { return record.NewDecoder(c, own) }, schema)
 	if err != nil {
 		t.Fatal(err)
@@ -51,10 +49,7 @@ func TestMergePassesOverSilence(t *testing.T) {
 	open := func(idle time.Duration) (*Merge, *Join, [2]*slow) {
 		config := testConfig(1000)
 		config.IdleTimeout = idle
-		join, err := Open(config, t.TempDir(), State{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
 		t.Cleanup(func() { join.Close() })
 		var lanes [2]*slow
 		for i, topic := range []string{"events", "labels"} {
@@ -86,9 +81,7 @@ func TestMergePassesOverSilence(t *testing.T) {
 	if err := m.Next(t.Context(), &b); err != nil || b.Labels || len(b.Examples) != 2 {
 		t.Fatalf("%v, %+v", err, b)
 	}
-	if n := join.Counts().Idle; n != 1 {
-		t.Errorf("%d silences were counted, want 1", n)
-	}
+	streamtest.Equal(t, join.Counts().Idle, 1, "counted silences")
 	lanes[1].sent <- []arrived{label(0, 20)}
 	if err := m.Next(t.Context(), &b); err != nil || !b.Labels || b.Examples[0].Arrival != 30 || b.Next != 1 {
 		t.Fatalf("%v, %+v", err, b)
@@ -118,15 +111,9 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 		schema := record.DefaultConfig().Schema()
 		config := testConfig(1000)
 		config.IdleTimeout = 0
-		join, err := Open(config, t.TempDir(), State{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
 		defer join.Close()
-		decoder, err := record.NewDecoder(record.DefaultConfig(), schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		decoder := streamtest.Must(record.NewDecoder(record.DefaultConfig(), schema))(t)
 		lane := func(partition int32, labels bool, records ...arrived) Lane {
 			topic := map[bool]string{false: "events", true: "labels"}[labels]
 			sent := make(chan []arrived, 1)
@@ -141,9 +128,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 		m := NewMerge(schema, []Lane{lane(0, false, ev(0, 10), ev(1, 50)), lane(1-c.partition, true, label(0, 10), label(1, 50))}, join)
 		var b event.Batch
 		for passed := 0; passed < 2; passed += len(b.Examples) {
-			if err := m.Next(t.Context(), &b); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, m.Next(t.Context(), &b))
 		}
 		of := ev
 		if c.labels {
@@ -166,10 +151,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 // What cannot be joined is rejected with the reason.
 func TestMergeRefuses(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
-	join, err := Open(testConfig(1000), t.TempDir(), State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	join := streamtest.Must(Open(testConfig(1000), t.TempDir(), State{}))(t)
 	defer join.Close()
 	lanes := testLanes(t, schema, []arrived{
 		{offset: 0, time: 1, id: ""}, {offset: 1, time: 2, id: string(make([]byte, maxID+1))}, {offset: 2, time: 3, id: string(make([]byte, maxID))},
@@ -195,34 +177,23 @@ func TestMergeRefuses(t *testing.T) {
 			got = append(got, reason)
 		}
 	}
-	if want := []event.Reason{event.ReasonID, event.ReasonID, "", event.ReasonID}; !slices.Equal(got, want) {
-		t.Errorf("refused for %q, want %q", got, want)
-	}
+	streamtest.EqualSlices(t, got, []event.Reason{event.ReasonID, event.ReasonID, "", event.ReasonID}, "refused for")
 }
 
 // A store that does not belong to a checkpoint is detected.
 func TestOpenForeignStore(t *testing.T) {
 	c := testConfig(1000)
 	directory := t.TempDir()
-	j, err := Open(c, directory, State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := streamtest.Must(Open(c, directory, State{}))(t)
 	e := &event.Example{Key: []byte("z"), Weight: 1, Label: event.Unlabeled}
 	for _, id := range []string{"z", "a"} {
 		e.Key = []byte(id)
-		if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must2(j.Event(e, 0, []float64{1}))(t)
 	}
 	f := j.Freeze()
-	if _, err := f.Block(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(f.Block())(t)
 	state := f.state
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, j.Close())
 	var foreign *StateError
 	other := state
 	other.Sum++
@@ -237,10 +208,7 @@ func TestOpenForeignStore(t *testing.T) {
 	if _, err := Open(c, t.TempDir(), state); !errors.As(err, &foreign) {
 		t.Errorf("an empty directory: %v", err)
 	}
-	j, err = Open(c, directory, state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j = streamtest.Must(Open(c, directory, state))(t)
 	if _, err := Open(c, directory, state); err == nil || errors.As(err, &foreign) {
 		t.Errorf("the store of another: %v", err)
 	}
@@ -249,25 +217,15 @@ func TestOpenForeignStore(t *testing.T) {
 		t.Fatalf("%v %+v %v", outcome, w, err)
 	}
 	j.store.most = 1 // the next event begins a segment
-	if err := j.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, j.Flush())
 	j.Advance("events", 0, &event.Example{Arrival: 3000})
 	e.Key = []byte("b")
-	if _, _, err := j.Event(e, 0, []float64{1}); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must2(j.Event(e, 0, []float64{1}))(t)
 	f = j.Freeze()
-	if _, err := f.Block(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(f.Block())(t)
 	f.state.First = 3
-	if err := f.LetGo(); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, f.LetGo())
+	streamtest.Check(t, j.Close())
 	if _, err := Open(c, directory, state); !errors.As(err, &foreign) {
 		t.Errorf("a checkpoint whose events were let go: %v", err)
 	}
@@ -277,27 +235,19 @@ func TestOpenForeignStore(t *testing.T) {
 func TestMaxPending(t *testing.T) {
 	c := testConfig(1000)
 	c.MaxPending = 2
-	j, err := Open(c, t.TempDir(), State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := streamtest.Must(Open(c, t.TempDir(), State{}))(t)
 	defer j.Close()
 	var went []string
 	for _, id := range []string{"a", "b", "c", "d"} {
 		j.Advance("events", 0, &event.Example{Arrival: 1})
 		for {
-			w, err := j.Expired()
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := streamtest.Must(j.Expired())(t)
 			if w == nil {
 				break
 			}
 			went = append(went, string(w.Key))
 		}
-		if _, _, err := j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
 	}
 	if n := j.Counts(); !slices.Equal(went, []string{"a"}) || n.Overflowed != 1 || n.TimedOut != 1 || n.Pending != 3 {
 		t.Errorf("%q went: %+v", went, n)
@@ -347,19 +297,11 @@ func TestLaneEnds(t *testing.T) {
 func TestNumberLabels(t *testing.T) {
 	c, directory := testConfig(1000), t.TempDir()
 	c.TimeoutLabel = "2.5"
-	j, err := Open(c, directory, State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := streamtest.Must(Open(c, directory, State{}))(t)
 	j.Advance("events", 0, &event.Example{Arrival: 1})
-	if _, _, err := j.Event(&event.Example{Key: []byte("a"), Label: event.Unlabeled, Weight: 1}, 0, []float64{7}); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must2(j.Event(&event.Example{Key: []byte("a"), Label: event.Unlabeled, Weight: 1}, 0, []float64{7}))(t)
 	say := func(target float64) (Outcome, float64) {
-		o, w, err := j.Label(&event.Example{Key: []byte("a"), Target: target, Weight: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		o, w := streamtest.Must2(j.Label(&event.Example{Key: []byte("a"), Target: target, Weight: 1}))(t)
 		if w == nil {
 			return o, math.NaN()
 		}
@@ -369,15 +311,9 @@ func TestNumberLabels(t *testing.T) {
 		t.Fatalf("%v with %v", o, y)
 	}
 	f := j.Freeze()
-	if _, err := f.Block(); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if j, err = Open(c, directory, f.state); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(f.Block())(t)
+	streamtest.Check(t, j.Close())
+	j = streamtest.Must(Open(c, directory, f.state))(t)
 	defer j.Close()
 	if o, _ := say(3.5); o != Repeats {
 		t.Errorf("the same number again: %v", o)

@@ -17,6 +17,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 // oneRun is a join that was stopped at a checkpoint: its directory, its state and how it continued.
@@ -37,21 +38,11 @@ func newRun(t *testing.T, n, most int) *oneRun {
 	j.join.store.most = most
 	k := 0
 	j.run(t, run.records, func() int { return 3 }, func() bool { k++; return k == 2*n/3 })
-	block, err := j.join.Freeze().Block()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(block.Data, &run.state); err != nil {
-		t.Fatal(err)
-	}
+	block := streamtest.Must(j.join.Freeze().Block())(t)
+	streamtest.Check(t, json.Unmarshal(block.Data, &run.state))
 	run.at = &joined{schema: j.schema.Clone(), offsets: j.offsets.Clone()}
-	if err := j.join.Close(); err != nil {
-		t.Fatal(err)
-	}
-	run.out, run.end, err = run.goOn(t, run.directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, j.join.Close())
+	run.out, run.end = streamtest.Must2(run.goOn(t, run.directory))(t)
 	return run
 }
 
@@ -59,9 +50,7 @@ func newRun(t *testing.T, n, most int) *oneRun {
 func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, err error) {
 	t.Helper()
 	copied := t.TempDir()
-	if err := os.CopyFS(copied, os.DirFS(directory)); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.CopyFS(copied, os.DirFS(directory)))
 	join, err := Open(testConfig(200), copied, run.state)
 	if err != nil {
 		return nil, State{}, err
@@ -83,9 +72,7 @@ func TestDamagedStore(t *testing.T) {
 	check := func(what, name string, change func(data []byte) []byte) (found bool) {
 		t.Helper()
 		directory := t.TempDir()
-		if err := os.CopyFS(directory, os.DirFS(run.directory)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.CopyFS(directory, os.DirFS(run.directory)))
 		path := filepath.Join(directory, filepath.Base(name))
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -120,10 +107,7 @@ func TestDamagedStore(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	tried, found := 0, 0
 	for _, name := range names {
-		info, err := os.Stat(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := streamtest.Must(os.Stat(name))(t)
 		for range 25 {
 			at, bit := r.Int64N(info.Size()), r.IntN(8)
 			tried++
@@ -143,21 +127,14 @@ func TestDamagedStore(t *testing.T) {
 func TestStoreThatCannotWrite(t *testing.T) {
 	run := newRun(t, 60, 9)
 	directory := t.TempDir()
-	if err := os.CopyFS(directory, os.DirFS(run.directory)); err != nil {
-		t.Fatal(err)
-	}
-	join, err := Open(testConfig(200), directory, run.state)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.CopyFS(directory, os.DirFS(run.directory)))
+	join := streamtest.Must(Open(testConfig(200), directory, run.state))(t)
 	join.store.most = 9
 	j := &joined{schema: run.at.schema.Clone(), offsets: run.at.offsets.Clone(), join: join}
 	failed, n := 0, 0
 	if err := j.try(t, run.records, func() int { return 4 }, func() bool {
 		if n++; n%4 == 2 {
-			if _, err := join.Freeze().Block(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(join.Freeze().Block())(t)
 		}
 		if n%4 != 0 {
 			return false
@@ -168,9 +145,7 @@ func TestStoreThatCannotWrite(t *testing.T) {
 			return false
 		}
 		was := g.heads // the real file, opened read-only
-		if g.heads, err = os.Open(was.Name()); err != nil {
-			t.Fatal(err)
-		}
+		g.heads = streamtest.Must(os.Open(was.Name()))(t)
 		if _, err := join.Freeze().Block(); err == nil || !strings.Contains(err.Error(), g.heads.Name()) {
 			t.Errorf("a checkpoint where %s cannot be written: %v", was.Name(), err)
 		}
@@ -187,9 +162,7 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	if !reflect.DeepEqual(j.out, run.out) || !reflect.DeepEqual(join.State(), run.end) {
 		t.Errorf("it went on otherwise: %+v, want %+v", join.State(), run.end)
 	}
-	if err := join.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, join.Close())
 }
 
 // Files that are removed during use are recreated by the next checkpoint, from which a restart continues as if nothing
@@ -214,18 +187,12 @@ func TestRemovedStore(t *testing.T) {
 		j.run(t, run.records, func() int { return 3 }, func() bool {
 			if k++; k == 20 {
 				frozen := j.join.Freeze()
-				if _, err := frozen.Block(); err != nil {
-					t.Fatal(err)
-				}
-				if err := errors.Join(remove(directory), frozen.LetGo()); err != nil {
-					t.Fatalf("%s: %v", what, err)
-				}
+				streamtest.Must(frozen.Block())(t)
+				streamtest.Check(t, errors.Join(remove(directory), frozen.LetGo()), what)
 			}
 			return k == 40
 		})
-		if _, err := j.join.Freeze().Block(); err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
+		streamtest.Must(j.join.Freeze().Block())(t, what)
 		if strings.Count(said.String(), "is created again") == 0 {
 			t.Errorf("%s: it says %s", what, &said)
 		}
@@ -233,9 +200,7 @@ func TestRemovedStore(t *testing.T) {
 			t.Errorf("%s: another learner can open the directory", what)
 			other.Close()
 		}
-		if err := j.join.Close(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, j.join.Close())
 		out, end, err := run.goOn(t, directory)
 		if err != nil || !reflect.DeepEqual(out, run.out) || !reflect.DeepEqual(end, run.end) {
 			t.Errorf("%s: it went on otherwise: %v", what, err)
@@ -260,22 +225,16 @@ func TestReplacedStore(t *testing.T) {
 		directory := t.TempDir()
 		j := newJoined(t, testConfig(200), directory).join
 		event := func(id string) {
-			if _, _, err := j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
 		}
 		event("a")
-		if _, err := j.Freeze().Block(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(j.Freeze().Block())(t)
 		path := filepath.Join(directory, name)
 		if err := errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600)); err != nil {
 			t.Skip(err) // as on Windows
 		}
 		event("b")
-		if _, err := j.Freeze().Block(); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", name, err)
-		}
+		streamtest.ErrorContains(t, streamtest.Err(j.Freeze().Block()), path, name)
 	}
 }
 
@@ -283,14 +242,10 @@ func TestReplacedStore(t *testing.T) {
 func TestStoreThatCannotSync(t *testing.T) {
 	j := newJoined(t, testConfig(200), t.TempDir()).join
 	event := func(id string) {
-		if _, _, err := j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
 	}
 	event("a")
-	if _, err := j.Freeze().Block(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(j.Freeze().Block())(t)
 	g := j.store.segments[0]
 	g.dirty = true
 	g.heads.Close()
@@ -343,10 +298,7 @@ func TestIndex(t *testing.T) {
 func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 	c := testConfig(1_000_000)
 	c.MaxPending = 100
-	j, err := Open(c, t.TempDir(), State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := streamtest.Must(Open(c, t.TempDir(), State{}))(t)
 	defer j.Close()
 	advance := func(at int64) {
 		j.Advance("labels", 0, &event.Example{Arrival: at})
@@ -357,9 +309,7 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 	const n = 5000
 	for i := range n {
 		advance(int64(i))
-		if _, _, err := j.Label(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Label: 1, Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must2(j.Label(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Label: 1, Weight: 1}))(t)
 	}
 	advance(n)
 	if s := j.State(); s.Held != 100 || s.Early != n || s.Unmatched != n-100 {
@@ -370,50 +320,31 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 			t.Errorf("the event of label %d: %v, %v", i, o, err)
 		}
 	}
-	if s := j.State(); s.Held != 101 {
-		t.Errorf("%d held", s.Held)
-	}
+	streamtest.Equal(t, j.State().Held, 101, "held")
 }
 
 // The data kept for IDs whose wait is over does not grow forever, on disk or in memory.
 func TestStoreStaysSmall(t *testing.T) {
 	directory := t.TempDir()
-	j, err := Open(testConfig(1000), directory, State{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := streamtest.Must(Open(testConfig(1000), directory, State{}))(t)
 	defer j.Close()
 	j.store.most = 500
 	most := 0
 	for i := range 40_000 {
-		if err := j.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, j.Flush())
 		j.Advance("events", 0, &event.Example{Arrival: int64(i)})
 		for {
-			w, err := j.Expired()
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := streamtest.Must(j.Expired())(t)
 			if w == nil {
 				break
 			}
 		}
-		if _, _, err := j.Event(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must2(j.Event(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil))(t)
 		if i%1000 == 999 {
 			f := j.Freeze()
-			if _, err := f.Block(); err != nil {
-				t.Fatal(err)
-			}
-			if err := f.LetGo(); err != nil {
-				t.Fatal(err)
-			}
-			entries, err := os.ReadDir(directory)
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(f.Block())(t)
+			streamtest.Check(t, f.LetGo())
+			entries := streamtest.Must(os.ReadDir(directory))(t)
 			most = max(most, len(entries))
 		}
 	}
@@ -448,9 +379,7 @@ func TestSumCoversEverything(t *testing.T) {
 		defer j.Close()
 		e := &event.Example{Key: []byte(r.id), Weight: r.weight, Features: event.Vec{Index: []uint32{1}, Value: []float64{r.value}}, Arrival: r.arrival}
 		j.Advance("events", 0, e)
-		if _, _, err := j.Event(e, 0, nil); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must2(j.Event(e, 0, nil))(t)
 		l := &event.Example{Key: []byte(r.id), Label: r.class, Target: r.label, Weight: r.labelWeight, Arrival: r.arrival + r.delayed}
 		j.Advance("labels", 0, l)
 		o, w, err := j.Label(l)
@@ -471,8 +400,6 @@ func TestSumCoversEverything(t *testing.T) {
 			t.Errorf("changes %d and %d have one sum", other, i)
 		}
 		seen[s] = i
-		if again := sum(r); again != s {
-			t.Errorf("change %d: the sum is %x, then %x", i, s, again)
-		}
+		streamtest.Equal(t, sum(r), s, "the sum after change", i)
 	}
 }

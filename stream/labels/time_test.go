@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
@@ -139,10 +140,7 @@ func TestOddTimeOfTheLastRecord(t *testing.T) {
 	}{{-(5 * time.Hour).Milliseconds(), 0}, {(5 * time.Hour).Milliseconds(), 1}} {
 		config := testConfig((30 * time.Minute).Milliseconds())
 		config.IdleTimeout = 20 * time.Millisecond
-		join, err := Open(config, t.TempDir(), State{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
 		defer join.Close()
 		day := (24 * time.Hour).Milliseconds()
 		schema := record.DefaultConfig().Schema()
@@ -157,9 +155,7 @@ func TestOddTimeOfTheLastRecord(t *testing.T) {
 		m := NewMerge(schema, lanes[:1], join)
 		var b event.Batch
 		for b.Next < 3 {
-			if err := m.Next(t.Context(), &b); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, m.Next(t.Context(), &b))
 		}
 		e := b.Examples[len(b.Examples)-1]
 		want := now + c.ahead
@@ -181,10 +177,7 @@ func TestNeighborsThatDecide(t *testing.T) {
 	}{{9, 0, true}, {8, 1 << 40, false}} {
 		config := testConfig((30 * time.Minute).Milliseconds())
 		config.IdleTimeout = 0
-		join, err := Open(config, t.TempDir(), State{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
 		defer join.Close()
 		schema := record.DefaultConfig().Schema()
 		lanes := testLanes(t, schema, nil, nil, nil)
@@ -201,12 +194,8 @@ func TestNeighborsThatDecide(t *testing.T) {
 		m := NewMerge(schema, lanes[:1], join)
 		var b event.Batch
 		for b.Next < 11 {
-			if err := m.Next(t.Context(), &b); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, m.Next(t.Context(), &b))
 		}
-		if e := b.Examples[len(b.Examples)-1]; e.OddTime != c.odd {
-			t.Errorf("%d behind: odd is %t", c.behind, e.OddTime)
-		}
+		streamtest.Equal(t, b.Examples[len(b.Examples)-1].OddTime, c.odd, "out of order", c.behind, "behind")
 	}
 }

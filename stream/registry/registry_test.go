@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 )
 
 const number = `{"type":"record","name":"E","fields":[{"name":"x","type":"double"}]}`
@@ -25,10 +26,7 @@ const number = `{"type":"record","name":"E","fields":[{"name":"x","type":"double
 // open returns a client that does not wait for long between two requests.
 func open(t *testing.T, c Config) *Client {
 	t.Helper()
-	client, err := New(c, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(New(c, nil))(t)
 	client.pause = time.Millisecond
 	return client
 }
@@ -43,10 +41,7 @@ func TestSchema(t *testing.T) {
 	fake.SeedSchema("c", 1, 12, sr.Schema{Type: sr.TypeAvro, Schema: `["E","null"]`, References: []sr.SchemaReference{{Name: "b", Subject: "b", Version: 3}, {Name: "E", Subject: "a", Version: 1}}})
 	c := open(t, Config{URL: event.Address(" " + fake.URL() + "/ ,")})
 	for range 3 {
-		s, err := c.Schema(t.Context(), 12)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := streamtest.Must(c.Schema(t.Context(), 12))(t)
 		if s.Type != "AVRO" || len(s.References) != 2 || s.References[0] != (Reference{"E", number}) || s.References[1].Name != "b" {
 			t.Errorf("%+v", s)
 		}
@@ -58,9 +53,7 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := c.Schema(t.Context(), id); err != nil || s.Type != "PROTOBUF" {
-		t.Errorf("%+v, %v", s, err)
-	}
+	streamtest.Equal(t, streamtest.Must(c.Schema(t.Context(), id))(t).Type, "PROTOBUF")
 }
 
 // While the registry answers with errors, or not at all, a schema is waited for; then
@@ -100,9 +93,7 @@ func TestAway(t *testing.T) {
 			t.Errorf("%d: %+v", kind, s)
 		}
 		bad.Store(0)
-		if err := <-got; err != nil {
-			t.Errorf("%d: %v", kind, err)
-		}
+		streamtest.Check(t, <-got, kind)
 		if s := c.Status(); s.Trouble != "" || !s.Since.IsZero() || s.Schemas != 1 {
 			t.Errorf("%d: %+v", kind, s)
 		}
@@ -149,10 +140,7 @@ func TestDenied(t *testing.T) {
 		fake.Handler().ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	c, err := New(Config{URL: event.Address(server.URL)}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := streamtest.Must(New(Config{URL: event.Address(server.URL)}, nil))(t)
 	c.pause = 24 * time.Hour // a wait would not end
 	for _, x := range []struct {
 		id, asked int
@@ -165,9 +153,7 @@ func TestDenied(t *testing.T) {
 				t.Errorf("schema %d: %v, want %q", x.id, err, x.why)
 			}
 		}
-		if n := int(asked.Load()); n != x.asked {
-			t.Errorf("schema %d: %d requests, want %d", x.id, n, x.asked)
-		}
+		streamtest.Equal(t, int(asked.Load()), x.asked, "schema", x.id, "requests")
 	}
 	for id := range uint32(maxDenied + 1) {
 		c.deny(1e6+id, errTooLong)
@@ -181,18 +167,14 @@ func TestDenied(t *testing.T) {
 func TestRefused(t *testing.T) {
 	c := open(t, Config{URL: "http://127.0.0.1:1"})
 	for i := range refusedInARow {
-		if why := c.Status().Refused; why != "" {
-			t.Errorf("after %d records: %s", i, why)
-		}
+		streamtest.Equal(t, c.Status().Refused, "", "after", i, "records")
 		c.Use(fmt.Errorf("schema %d: none", i))
 	}
 	if why := c.Status().Refused; !strings.Contains(why, "the last 10 records") || !strings.Contains(why, "schema 9: none") {
 		t.Error(why)
 	}
 	c.Use(nil)
-	if why := c.Status().Refused; why != "" {
-		t.Error(why)
-	}
+	streamtest.Equal(t, c.Status().Refused, "")
 }
 
 // The registry gets the password or token, over TLS that a given authority has signed, and
@@ -212,9 +194,7 @@ func TestAccess(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	authority := file("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
@@ -224,9 +204,7 @@ func TestAccess(t *testing.T) {
 		"token":    {TokenEnv: "TEST_REGISTRY_TOKEN", CAFile: authority},
 	} {
 		c.URL = event.Address(server.URL)
-		if _, err := open(t, c).Schema(t.Context(), 1); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		streamtest.Must(open(t, c).Schema(t.Context(), 1))(t, name)
 	}
 	for name, c := range map[string]Config{
 		"wrong password":        {Username: "learner", PasswordFile: file("wrong", "open barley"), CAFile: authority},
