@@ -14,6 +14,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/stream/record"
 )
@@ -82,10 +83,7 @@ func TestExplainNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		learner, err := online.New(online.DefaultConfig(), schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		learner := streamtest.Must(online.New(online.DefaultConfig(), schema))(t)
 		var e event.Example
 		for i := range 200 {
 			if err := decoder.Decode(context.Background(), record.Record{Value: fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"color":"red","size":%d}`, recordConfig.Classes[i%2], i%2, i%5)}, &e); err != nil {
@@ -96,10 +94,7 @@ func TestExplainNames(t *testing.T) {
 		m := served.New(learner.Snapshot().Model(), recordConfig)
 		event := []byte(`{"words":["a","fine","day"],"color":"red","size":3}`)
 		inEvent := []string{"words=a", "words=fine", "words=day", "color=red", "size", "color=red ^ size", "color=red ^ words=a", "color=red ^ words=fine", "color=red ^ words=day"}
-		p, err := m.Predict(event, 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := streamtest.Must(m.Predict(event, 100))(t)
 		intercepts := 0
 		for _, c := range p.Explanation {
 			if c.Feature == served.InterceptName {
@@ -120,9 +115,7 @@ func TestExplainNames(t *testing.T) {
 		}
 		slices.Sort(p.Unseen)
 		want := []string{"color=red ^ words=a", "color=red ^ words=day", "color=red ^ words=fine", "words=a", "words=day", "words=fine"}
-		if !slices.Equal(p.Unseen, want) {
-			t.Errorf("unknown %q, want %q", p.Unseen, want)
-		}
+		streamtest.EqualSlices(t, p.Unseen, want, "unseen features")
 		// Without an explanation too, and again and again by one decoder; of numbers as well.
 		for range 2 {
 			p, err = m.Predict([]byte(`{"words":"never","number":5,"flag":true}`), 0)
@@ -148,9 +141,7 @@ func TestExplainNames(t *testing.T) {
 		for i := range 1000 {
 			many = fmt.Appendf(many, `,"x%d"`, i)
 		}
-		if p, err := m.Predict(append(many, `]}`...), 0); err != nil || len(p.Unseen) != 20 {
-			t.Errorf("%d unknown: %v", len(p.Unseen), err)
-		}
+		streamtest.Equal(t, len(streamtest.Must(m.Predict(append(many, `]}`...), 0))(t).Unseen), 20, "unseen features")
 	}
 }
 
@@ -159,14 +150,8 @@ func TestExplainNames(t *testing.T) {
 func TestExplainMissing(t *testing.T) {
 	how := record.DefaultConfig()
 	schema := how.Schema()
-	decoder, err := record.NewDecoder(how, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := online.New(online.DefaultConfig(), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := streamtest.Must(record.NewDecoder(how, schema))(t)
+	l := streamtest.Must(online.New(online.DefaultConfig(), schema))(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var e event.Example
 	for range 3000 {
@@ -183,10 +168,7 @@ func TestExplainMissing(t *testing.T) {
 		t.Fatal("all ranges have the same weights")
 	}
 	for _, event := range []string{`{"a":1,"b":-2,"c":1,"d":-1}`, `{"a":1,"b":null,"c":1,"d":-1}`, `{"a":null,"b":null,"c":1,"d":-1}`, `{"a":1,"b":null,"c":null,"d":null}`} {
-		p, err := m.Predict([]byte(event), 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := streamtest.Must(m.Predict([]byte(event), 100))(t)
 		sum, shares := 0.0, 0.0
 		for _, c := range p.Explanation {
 			sum += c.Score

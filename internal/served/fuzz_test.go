@@ -7,33 +7,22 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 )
 
 // A model whose checksums are right but one of whose blocks says something else,
 // as of a hostile server or another program, is refused or predicts; it never
 // takes its reader down.
 func FuzzModel(f *testing.F) {
-	r, record, err := learner(f.TempDir(), 50)
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := r.Run(f.Context()); err != nil {
-		f.Fatal(err)
-	}
+	r, record := streamtest.Must2(learner(f.TempDir(), 50))(f)
+	streamtest.Check(f, r.Run(f.Context()))
 	var files []*checkpoint.File
 	var kernel bytes.Buffer
-	if err := kernelModel(f).Encode(&kernel); err != nil {
-		f.Fatal(err)
-	}
+	streamtest.Check(f, kernelModel(f).Encode(&kernel))
 	var linear bytes.Buffer
-	if err := served.New(r.Model(), record).Encode(&linear); err != nil {
-		f.Fatal(err)
-	}
+	streamtest.Check(f, served.New(r.Model(), record).Encode(&linear))
 	for i, data := range [][]byte{linear.Bytes(), kernel.Bytes()} {
-		file, err := checkpoint.Decode(data)
-		if err != nil {
-			f.Fatal(err)
-		}
+		file := streamtest.Must(checkpoint.Decode(data))(f)
 		files = append(files, file)
 		for _, b := range file.Blocks {
 			if len(b.Data) < 10_000 {
@@ -55,9 +44,7 @@ func FuzzModel(f *testing.F) {
 			}
 		}
 		var b bytes.Buffer
-		if err := checkpoint.Write(&b, file.Kind, slices.Values(blocks)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, checkpoint.Write(&b, file.Kind, slices.Values(blocks)))
 		m, err := served.Decode(b.Bytes())
 		if err != nil {
 			return

@@ -13,29 +13,21 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
 // An answer that is packed is not unpacked: a megabyte of it may be a gigabyte.
 func TestPackedAnswer(t *testing.T) {
 	var packed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := streamtest.Must(gzip.NewWriterLevel(&packed, gzip.BestCompression))(t)
 	for range 64 {
-		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(w.Write(make([]byte, 1<<20)))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, w.Close())
 	sent := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if got := r.Header.Get("Accept-Encoding"); got != "identity" {
-			t.Errorf("Accept-Encoding: %s", got)
-		}
+		streamtest.Equal(t, r.Header.Get("Accept-Encoding"), "identity")
 		w.Header().Set("Content-Encoding", "gzip")
 		sent++
 		w.WriteHeader([]int{0, http.StatusOK, http.StatusBadGateway}[sent])
@@ -48,9 +40,7 @@ func TestPackedAnswer(t *testing.T) {
 			t.Errorf("got %.200v", err)
 		}
 	}
-	if sent != 2 {
-		t.Error(sent)
-	}
+	streamtest.Equal(t, sent, 2)
 }
 
 // A token is for the server that was named: not for another port of its host, and
@@ -58,9 +48,7 @@ func TestPackedAnswer(t *testing.T) {
 func TestTokenStays(t *testing.T) {
 	var trained bytes.Buffer
 	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
-	if err := m.Encode(&trained); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, m.Encode(&trained))
 	var mu sync.Mutex
 	var got []string
 	answer := func(name, to string) http.Handler {
@@ -96,9 +84,7 @@ func TestTokenStays(t *testing.T) {
 		if _, err := served.Open(t.Context(), one.URL, served.Options{Token: "open sesame", Client: one.Client()}); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if asked := strings.Join(got, ", "); asked != c.want {
-			t.Errorf("%s: %q", c.name, asked)
-		}
+		streamtest.Equal(t, strings.Join(got, ", "), c.want, c.name)
 		one.Close()
 	}
 	loop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }))

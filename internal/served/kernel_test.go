@@ -13,6 +13,7 @@ import (
 	"blankout/internal/kernel"
 	"blankout/internal/model"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
@@ -27,10 +28,7 @@ func kernelModel(t testing.TB) *served.Model {
 			t.Fatal(err)
 		}
 	}
-	k, err := kernel.Parse("rbf:0.5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := streamtest.Must(kernel.Parse("rbf:0.5"))(t)
 	m, err := svm.NewModel(model.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: model.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
 	if err != nil {
 		t.Fatal(err)
@@ -43,13 +41,8 @@ func kernelModel(t testing.TB) *served.Model {
 func TestKernelModel(t *testing.T) {
 	m := kernelModel(t)
 	path := filepath.Join(t.TempDir(), "kernel")
-	if err := m.WriteFile(path); err != nil {
-		t.Fatal(err)
-	}
-	read, err := served.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, m.WriteFile(path))
+	read := streamtest.Must(served.ReadFile(path))(t)
 	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
 		want, err := m.Predict([]byte(event), 0)
 		if err != nil || want.Class != class {
@@ -62,7 +55,5 @@ func TestKernelModel(t *testing.T) {
 	if _, err := read.Predict([]byte("0 1:1"), 3); err == nil || !strings.Contains(err.Error(), "a kernel model (rbf:0.5, 2 support vectors) cannot say") {
 		t.Errorf("an explanation: %v", err)
 	}
-	if f, err := checkpoint.ReadFile(path); err != nil || f.Kind != checkpoint.Kernel {
-		t.Errorf("%+v, %v", f, err)
-	}
+	streamtest.Equal(t, streamtest.Must(checkpoint.ReadFile(path))(t).Kind, checkpoint.Kernel)
 }

@@ -21,6 +21,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream"
@@ -61,27 +62,17 @@ func learner(dir string, n int) (*run.Runner, record.Config, error) {
 // learner.
 func TestSourcesAgree(t *testing.T) {
 	dir := t.TempDir()
-	r, recordConfig, err := learner(dir, 300)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := checkpoint.Open(filepath.Join(dir, "checkpoints"), 2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, recordConfig := streamtest.Must2(learner(dir, 300))(t)
+	store := streamtest.Must(checkpoint.Open(filepath.Join(dir, "checkpoints"), 2))(t)
 	defer store.Close()
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		saved, err := store.Save(checkpoint.Linear, blocks)
 		return saved.Name, saved.Bytes, err
 	}
-	if err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, r.Run(t.Context()))
 	c := serve.DefaultConfig()
 	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
-	if err := os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
 	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -90,22 +81,11 @@ func TestSourcesAgree(t *testing.T) {
 	if _, err := served.Open(t.Context(), server.URL(), served.Options{}); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("without the token: %v", err)
 	}
-	ev, err := served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	saved, err := served.Open(t.Context(), store.Dir(), served.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ev := streamtest.Must(served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"}))(t)
+	saved := streamtest.Must(served.Open(t.Context(), store.Dir(), served.Options{}))(t)
 	var file bytes.Buffer
-	if err := ev.Encode(&file); err != nil {
-		t.Fatal(err)
-	}
-	again, err := served.Decode(file.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, ev.Encode(&file))
+	again := streamtest.Must(served.Decode(file.Bytes()))(t)
 	if p := r.Published(); ev.Version != p.Version || ev.Version <= 1<<32 || len(ev.Offsets) != 1 || ev.Offsets[0] != p.Offsets[0] || again.Version != p.Version {
 		t.Errorf("served version %d at %v, published %d at %v", ev.Version, ev.Offsets, p.Version, p.Offsets)
 	}
@@ -117,9 +97,7 @@ func TestSourcesAgree(t *testing.T) {
 	}
 	for name, m := range map[string]*served.Model{"server": ev, "checkpoint": saved, "bytes": again} {
 		got, err := m.Predict(event, 5)
-		if published := name != "checkpoint"; published != (got.Version == ev.Version) {
-			t.Errorf("%s: version %d", name, got.Version)
-		}
+		streamtest.Equal(t, name != "checkpoint", (got.Version == ev.Version), name, "has the version of the event")
 		if got.Version = 0; err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 		}
@@ -158,10 +136,7 @@ func TestRegression(t *testing.T) {
 		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"probabilities":{"0":0.07585818002124345,"1":0.9241418199787566},"score":2.5,"scores":[2.5],"noise_level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
 	} {
 		m := served.New(model.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
-		p, err := m.Predict([]byte("0 1:1"), 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := streamtest.Must(m.Predict([]byte("0 1:1"), 3))(t)
 		if got, _ := json.Marshal(p); string(got) != want {
 			t.Errorf("%s: %s, want %s", loss, got, want)
 		}
@@ -171,10 +146,7 @@ func TestRegression(t *testing.T) {
 // Followers, predictions and the learner at full speed; for the race detector.
 // Versions never go back.
 func TestFollow(t *testing.T) {
-	r, recordConfig, err := learner(t.TempDir(), 3000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, recordConfig := streamtest.Must2(learner(t.TempDir(), 3000))(t)
 	r.Config.PublishEvents = 1
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
@@ -220,9 +192,7 @@ func TestFollow(t *testing.T) {
 			}
 		})
 	}
-	if err := r.Run(t.Context()); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, r.Run(t.Context()))
 	close(ended)
 	watching.Wait()
 }
