@@ -2,15 +2,13 @@ package serve_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"blankout/internal/event"
 	"blankout/internal/run"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 )
@@ -37,24 +35,16 @@ func threeClasses() []byte {
 // rejected records in their original form.
 func TestConfusionAndSamples(t *testing.T) {
 	runner, service := runnerOver(t, threeClasses())
-	var err error
-	if runner.Learner, err = online.New(suspicious(), manyClasses(runner)); err != nil {
-		t.Fatal(err)
-	}
+	runner.Learner = streamtest.Must(online.New(suspicious(), manyClasses(runner)))(t)
 	url := start(t, serve.DefaultConfig(), service)
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	status, text, _ := call(t, "GET", url+"/v1/measures", "")
+	streamtest.Check(t, runner.Run(t.Context()))
 	var m struct {
 		Classes             []string
 		Confusion           [][]float64
 		Since               int64
 		Samples, Mislabeled []run.Sample
 	}
-	if err := json.Unmarshal([]byte(text), &m); status != 200 || err != nil {
-		t.Fatalf("%d %v %s", status, err, text)
-	}
+	decoded(t, &m, "GET", url+"/v1/measures", "")
 	if len(m.Confusion) != 3 || len(m.Classes) != 3 || m.Since == 0 {
 		t.Fatalf("%+v", m)
 	}
@@ -82,52 +72,31 @@ func TestConfusionAndSamples(t *testing.T) {
 func TestAsideInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := runnerOver(t, threeClasses())
-	var err error
-	if runner.Learner, err = online.New(suspicious(), manyClasses(runner)); err != nil {
-		t.Fatal(err)
-	}
+	runner.Learner = streamtest.Must(online.New(suspicious(), manyClasses(runner)))(t)
 	record := written()
 	record.Groups = map[string][]string{"sides": {"left", "right"}}
 	service.Model = serve.Latest(runner.Published, record)
 	url := start(t, serve.DefaultConfig(), service)
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name, scheme string
-		width        int
-	}{{"light", "light", 1280}, {"dark", "dark", 1280}, {"phone", "light", 390}} {
-		t.Run(c.name, func(t *testing.T) {
-			b.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": c.scheme}}})
-			b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": c.width, "height": 2600, "deviceScaleFactor": 1, "mobile": c.width < 500})
-			b.call(t, "Page.navigate", map[string]any{"url": url + "/"})
-			b.until(t, "document.querySelectorAll('#confusion-table tbody tr').length", 3.0)
-			b.until(t, "document.querySelector('#try-answer .bigclass') != null", true)
-			for expression, want := range map[string]any{
-				"[...document.querySelectorAll('#confusion-table th')].map(e => e.textContent).join('|').replace(/ /g, '')":      "is|→apple|→pear|→plum|recall",
-				"document.querySelector('#confusion').hidden":                                                                    false,
-				"document.querySelector('#aside').hidden":                                                                        false,
-				"document.querySelector('#aside-tables pre.record').textContent":                                                 "{spoilt <b>607</b>",
-				"document.querySelectorAll('#aside-tables > details').length":                                                    2.0,
-				"document.querySelector('#try-form [data-group=sides]').checked":                                                 true,
-				"document.documentElement.scrollWidth <= innerWidth":                                                             true,
-				"[...document.querySelectorAll('#confusion, #aside')].every(e => e.getBoundingClientRect().right <= innerWidth)": true,
-			} {
-				if got := b.value(t, expression); got != want {
-					t.Errorf("%s: %v, want %v", expression, got, want)
-				}
-			}
-			b.value(t, "document.querySelector('#try-form [data-group=sides]').click()")
-			if got := b.value(t, "[...document.querySelectorAll('#try-form .off')].map(e => e.textContent).join(' ')"); got != "left right" {
-				t.Errorf("switched off: %v", got)
-			}
-			b.until(t, "/Missing: left, right/.test(document.querySelector('#try-answer').innerText)", true)
-			b.picture(t, "aside-"+c.name)
+	streamtest.Check(t, runner.Run(t.Context()))
+	b.eachLook(t, url, "document.querySelectorAll('#confusion-table tbody tr').length === 3", func(t *testing.T, l look) {
+		b.until(t, "document.querySelector('#try-answer .bigclass') != null", true)
+		b.shows(t, map[string]any{
+			"[...document.querySelectorAll('#confusion-table th')].map(e => e.textContent).join('|').replace(/ /g, '')":      "is|→apple|→pear|→plum|recall",
+			"document.querySelector('#confusion').hidden":                                                                    false,
+			"document.querySelector('#aside').hidden":                                                                        false,
+			"document.querySelector('#aside-tables pre.record').textContent":                                                 "{spoilt <b>607</b>",
+			"document.querySelectorAll('#aside-tables > details').length":                                                    2.0,
+			"document.querySelector('#try-form [data-group=sides]').checked":                                                 true,
+			"document.documentElement.scrollWidth <= innerWidth":                                                             true,
+			"[...document.querySelectorAll('#confusion, #aside')].every(e => e.getBoundingClientRect().right <= innerWidth)": true,
 		})
-	}
-	for _, complaint := range b.complaints {
-		t.Errorf("the browser complains: %s", complaint)
-	}
+		b.value(t, "document.querySelector('#try-form [data-group=sides]').click()")
+		if got := b.value(t, "[...document.querySelectorAll('#try-form .off')].map(e => e.textContent).join(' ')"); got != "left right" {
+			t.Errorf("switched off: %v", got)
+		}
+		b.until(t, "/Missing: left, right/.test(document.querySelector('#try-answer').innerText)", true)
+		b.picture(t, "aside-"+l.name)
+	})
 }
 
 // Dragging over a chart zooms all charts over time to that span, and a double click resets them. When the server has
@@ -135,18 +104,9 @@ func TestAsideInBrowser(t *testing.T) {
 func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
-	config := serve.DefaultConfig()
-	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, service, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": 1280, "height": 1600, "deviceScaleFactor": 1, "mobile": false})
-	b.call(t, "Page.navigate", map[string]any{"url": server.URL() + "/"})
-	b.until(t, "Number(document.querySelector('#chart-error')?.dataset.points) >= 4", true)
+	server := streamtest.Must(serve.Start(listening(), service, quiet()))(t)
+	streamtest.Check(t, runner.Run(t.Context()))
+	b.open(t, server.URL(), looks[0], "Number(document.querySelector('#chart-error')?.dataset.points) >= 4")
 	const chosen = "document.querySelector('#ranges button[aria-pressed=true]')?.textContent ?? 'none'"
 	const shown = "(s => s.max - s.min)(plots['chart-error'].plot.scales.x)"
 	all := b.value(t, shown).(float64)
@@ -182,40 +142,17 @@ func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	if again := b.value(t, shown).(float64); again < all {
 		t.Errorf("after a double click %v ms are shown, were %v", again, all)
 	}
-	for _, complaint := range b.complaints {
-		t.Errorf("the browser complains: %s", complaint)
-	}
 
-	if err := server.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.serverGone = true
+	streamtest.Check(t, server.Close(t.Context()))
 	b.until(t, "document.querySelector('#state').textContent", "no connection")
 	b.until(t, "/^The server does not answer. This page is .* old.$/.test(document.querySelector('#why').textContent)", true)
-	for expression, want := range map[string]any{
+	b.shows(t, map[string]any{
 		"document.title.startsWith('? ')":                                           true,
 		"document.body.classList.contains('stale')":                                 true,
 		"Number(getComputedStyle(document.querySelector('.tile .v')).opacity) < .6": true,
 		"document.querySelector('#events').textContent":                             "400",
-	} {
-		if got := b.value(t, expression); got != want {
-			t.Errorf("%s: %v, want %v", expression, got, want)
-		}
-	}
-}
-
-// until waits for an expression to have a value.
-func (b *browser) until(t *testing.T, expression string, want any) {
-	t.Helper()
-	for tries := 0; ; tries++ {
-		got := b.value(t, expression)
-		if got == want {
-			return
-		}
-		if tries == 300 {
-			t.Fatalf("%s is %v, want %v; the page shows: %v", expression, got, want, b.value(t, "document.body?.innerText"))
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	})
 }
 
 // suspicious returns the settings of a learner that doubts labels.

@@ -2,13 +2,13 @@ package serve_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"blankout/internal/run"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/online/monitor"
 	"blankout/online/watch"
@@ -35,20 +35,13 @@ func dying() []byte {
 func TestFeatures(t *testing.T) {
 	runner, service := runnerOver(t, dying())
 	url := start(t, serve.DefaultConfig(), service)
-	if status, text, _ := call(t, "GET", url+"/v1/features", ""); status != 503 || !strings.Contains(text, "no event has been learned yet") {
-		t.Errorf("before the start: %d %s", status, text)
-	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	answers(t, 503, "no event has been learned yet", "GET", url+"/v1/features", "")
+	streamtest.Check(t, runner.Run(t.Context()))
 	var got struct {
 		watch.Health
 		Watched int
 	}
-	status, text, _ := call(t, "GET", url+"/v1/features?limit=2", "")
-	if err := json.Unmarshal([]byte(text), &got); err != nil || status != 200 {
-		t.Fatalf("%d %v %s", status, err, text)
-	}
+	text := decoded(t, &got, "GET", url+"/v1/features?limit=2", "")
 	if got.Events != 4000 || got.Alarms != 1 || got.Raised != 1 || got.Watched != 3 || len(got.Fields) != 2 || len(got.Changes) != 1 {
 		t.Fatalf("%s", text)
 	}
@@ -62,20 +55,14 @@ func TestFeatures(t *testing.T) {
 		t.Errorf("%+v\nwant %s", a, want)
 	}
 	for _, bad := range []string{"x", "-1", "1e3"} {
-		if status, text, _ := call(t, "GET", url+"/v1/features?limit="+bad, ""); status != 400 || !strings.Contains(text, "limit=") {
-			t.Errorf("limit=%s: %d %s", bad, status, text)
-		}
+		answers(t, 400, "limit=", "GET", url+"/v1/features?limit="+bad, "")
 	}
 	_, text, _ = call(t, "GET", url+"/metrics", "")
-	for _, want := range []string{
+	streamtest.Contains(t, text,
 		`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="new-values"} 0`, `blankout_field_alarms{kind="mean"} 0`, `blankout_field_alarms{kind="deviation"} 0`,
 		`blankout_field_alarms_total 1`, `blankout_field_missing_ratio{field="vibration",span="now"} 1`, fmt.Sprintf(`blankout_field_alarm_error_ratio{field="vibration",side="after"} %v`, *a.ErrorAfter/100),
 		"# HELP blankout_field_missing_ratio Fraction of events in which the field is null, omitted or of an unusual kind",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the metrics lack %s", want)
-		}
-	}
+	)
 	if strings.Contains(text, `field="word"`) {
 		t.Error("a field without an alarm has metrics")
 	}
@@ -92,12 +79,8 @@ func TestFieldAlarmsAreMetrics(t *testing.T) {
 	service.Status = func() *run.Status { return status }
 	url := start(t, serve.DefaultConfig(), service)
 	_, text, _ := call(t, "GET", url+"/metrics", "")
-	for _, want := range []string{`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="mean"} 0`,
-		`blankout_field_missing_ratio{field="gone",span="now"} 1`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s", want)
-		}
-	}
+	streamtest.Contains(t, text, `blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="mean"} 0`,
+		`blankout_field_missing_ratio{field="gone",span="now"} 1`)
 	if strings.Contains(text, `field="there"`) {
 		t.Error("a field without an alarm has a series of its own")
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/streamtest"
 	"blankout/serve"
 )
 
@@ -49,9 +50,7 @@ func TestHosts(t *testing.T) {
 	} {
 		config := serve.DefaultConfig()
 		config.Address, config.Public, config.Hosts = c.address, c.public, c.hosts
-		if err := config.Check(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, config.Check())
 		request := httptest.NewRequest("POST", "/v1/validate", nil)
 		request.Host = c.host
 		w := httptest.NewRecorder()
@@ -89,9 +88,7 @@ func TestPoorTokens(t *testing.T) {
 		"x": "fewer than 8", "        ": "fewer than 8", "1234567\n": "fewer than 8", "   1234567   ": "fewer than 8",
 		" 12345678": "space", "1234\t5678": "control character", "1234\n5678": "control character", "12345678\n": "", "päßwörter": "", "open sesame": "",
 	} {
-		if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(file, []byte(token), 0o600))
 		for _, from := range []string{"token_file", "token"} {
 			config := serve.DefaultConfig()
 			config.TokenEnv = "BLANKOUT_TEST_TOKEN"
@@ -120,9 +117,7 @@ func TestClientCertificates(t *testing.T) {
 	strange := newAuthority(t, filepath.Join(dir, "others.pem"))
 	config.ClientCAFile = authority
 	config.Address = "0.0.0.0:0"
-	if err := config.Check(); err != nil {
-		t.Errorf("instead of a token: %v", err)
-	}
+	streamtest.Check(t, config.Check(), "instead of a token")
 	url := start(t, config, following(t, 2, 10))
 	get := func(pairs ...tls.Certificate) (int, error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: pairs}}
@@ -155,10 +150,7 @@ func TestClientCertificates(t *testing.T) {
 // with it.
 func newAuthority(t *testing.T, file string) func() tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := func(n int64) *x509.Certificate {
 		return &x509.Certificate{
 			SerialNumber: big.NewInt(n), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -167,23 +159,12 @@ func newAuthority(t *testing.T, file string) func() tls.Certificate {
 	}
 	authority := template(1)
 	authority.IsCA, authority.KeyUsage = true, x509.KeyUsageCertSign
-	der, err := x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	der := streamtest.Must(x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key))(t)
+	streamtest.Check(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 	return func() tls.Certificate {
 		t.Helper()
-		own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		der, err := x509.CreateCertificate(rand.Reader, template(2), authority, &own.PublicKey, key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+		der := streamtest.Must(x509.CreateCertificate(rand.Reader, template(2), authority, &own.PublicKey, key))(t)
 		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: own}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"blankout/internal/run"
+	"blankout/internal/streamtest"
 )
 
 // A stopped run is marked once, however often the page asks afterwards.
@@ -64,7 +65,5 @@ func TestHistoryHalves(t *testing.T) {
 			}
 		}
 	}
-	if h.Every != 8 {
-		t.Errorf("%d times as many ticks as points: an interval of %d", 5, h.Every)
-	}
+	streamtest.Equal(t, h.Every, 8, "the interval of 5 times as many ticks as points")
 }

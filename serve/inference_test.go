@@ -1,7 +1,6 @@
 package serve_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/serve"
 )
 
@@ -42,30 +42,23 @@ func TestInference(t *testing.T) {
 	config.Name = "films one"
 	url := start(t, config, service)
 	path := url + "/v2/models/films%20one"
-	if status, _, _ := call(t, "GET", path+"/ready", ""); status != 503 {
-		t.Errorf("ready without a model: %d", status)
-	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := call(t, "POST", url+"/v1/predict", `{"word":"yes1","x":1}`+"\n"+`{"word":null,"x":2}`+"\n"+`{"word":"no2","x":0}`)
+	answers(t, 503, "", "GET", path+"/ready", "")
+	streamtest.Check(t, runner.Run(t.Context()))
 	var want struct {
 		Version     uint64
 		Predictions []served.Prediction
 	}
-	if err := json.Unmarshal([]byte(text), &want); err != nil || len(want.Predictions) != 3 {
-		t.Fatal(text, err)
+	text := decoded(t, &want, "POST", url+"/v1/predict", `{"word":"yes1","x":1}`+"\n"+`{"word":null,"x":2}`+"\n"+`{"word":"no2","x":0}`)
+	if len(want.Predictions) != 3 {
+		t.Fatal(text)
 	}
 	for _, inputs := range []string{
 		`{"name":"events","datatype":"BYTES","shape":[3],"data":["{\"word\":\"yes1\",\"x\":1}","{\"word\":null,\"x\":2}","{\"word\":\"no2\",\"x\":0}"]}`,
 		`{"name":"word","datatype":"BYTES","shape":[3],"data":["yes1",null,"no2"]},{"name":"x","datatype":"INT64","shape":[3,1],"data":[[1],[2],[0]]}`,
 		`{"name":"x","datatype":"FP32","shape":[3,1],"data":[1.0, 2, 0e0]},{"name":"word","datatype":"BYTES","shape":[3],"data":["yes1",null,"no2"]}`,
 	} {
-		status, text, _ := call(t, "POST", path+"/infer", `{"id":"7","inputs":[`+inputs+`]}`)
 		var a inferred
-		if err := json.Unmarshal([]byte(text), &a); err != nil || status != 200 {
-			t.Fatalf("%d %s: %v", status, text, err)
-		}
+		text := decoded(t, &a, "POST", path+"/infer", `{"id":"7","inputs":[`+inputs+`]}`)
 		if a.ID != "7" || a.ModelName != "films one" || a.ModelVersion != fmt.Sprint(want.Version) {
 			t.Errorf("%+v", a)
 		}
@@ -81,32 +74,25 @@ func TestInference(t *testing.T) {
 			}
 		}
 	}
-	if !strings.Contains(text, `"missing_policy":"`) {
-		t.Errorf("%s: no event is answered by a rule", text)
-	}
+	streamtest.Contains(t, text, `"missing_policy":"`)
 	// Several values of a field are a bag.
-	_, text, _ = call(t, "POST", url+"/v1/predict", `[{"word":["yes1","no2"]},{"word":["no3","no4"]}]`)
-	if err := json.Unmarshal([]byte(text), &want); err != nil {
-		t.Fatal(text, err)
-	}
+	decoded(t, &want, "POST", url+"/v1/predict", `[{"word":["yes1","no2"]},{"word":["no3","no4"]}]`)
 	for _, data := range []string{`["yes1","no2","no3","no4"]`, `[["yes1","no2"],["no3","no4"]]`} {
-		_, text, _ = call(t, "POST", path+"/infer", `{"inputs":[{"name":"word","datatype":"BYTES","shape":[2,2],"data":`+data+`}]}`)
 		var a inferred
-		if err := json.Unmarshal([]byte(text), &a); err != nil || len(a.data("scores")) != 2 || a.data("scores")[0] != want.Predictions[0].Scores[0] || a.data("scores")[1] != want.Predictions[1].Scores[0] {
+		text = decoded(t, &a, "POST", path+"/infer", `{"inputs":[{"name":"word","datatype":"BYTES","shape":[2,2],"data":`+data+`}]}`)
+		if len(a.data("scores")) != 2 || a.data("scores")[0] != want.Predictions[0].Scores[0] || a.data("scores")[1] != want.Predictions[1].Scores[0] {
 			t.Errorf("%s: %s, want %+v", data, text, want)
 		}
 	}
 	// The requested outputs in the requested order, and their metadata.
-	_, text, _ = call(t, "POST", path+"/versions/"+fmt.Sprint(want.Version)+"/infer", `{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"scores"},{"name":"class"}]}`)
 	var a inferred
-	if err := json.Unmarshal([]byte(text), &a); err != nil || len(a.Outputs) != 2 || a.Outputs[0].Name != "scores" || a.Outputs[1].Name != "class" {
-		t.Errorf("%s: %v", text, err)
+	text = decoded(t, &a, "POST", path+"/versions/"+fmt.Sprint(want.Version)+"/infer", `{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"scores"},{"name":"class"}]}`)
+	if len(a.Outputs) != 2 || a.Outputs[0].Name != "scores" || a.Outputs[1].Name != "class" {
+		t.Errorf("%s", text)
 	}
 	_, text, _ = call(t, "GET", path, "")
 	for _, part := range []string{`"name":"films one","versions":["`, `{"name":"events","datatype":"BYTES","shape":[-1]}`, `{"name":"probabilities","datatype":"FP64","shape":[-1,2]}`, `"classes":["no","yes"]`} {
-		if !strings.Contains(text, part) {
-			t.Errorf("metadata: %s, want %s", text, part)
-		}
+		streamtest.Contains(t, text, part)
 	}
 	for body, want := range map[string]string{
 		`[`: `400 {"error":"unexpected end of JSON input","where":"body"}`, `{}`: `no inputs`,
@@ -132,34 +118,24 @@ func TestInference(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{"/v2/models/other": 404, "/v2/models/films%20one/versions/99": 404, "/v2": 200, "/v2/health/live": 200, "/v2/health/ready": 200, "/v2/models/films%20one/ready": 200} {
-		if status, text, _ := call(t, "GET", url+path, ""); status != want {
-			t.Errorf("%s: %d %s, want %d", path, status, text, want)
-		}
+		answers(t, want, "", "GET", url+path, "")
 	}
-	if status, _, _ := call(t, "POST", url+"/v2/models/other/infer", `{}`); status != 404 {
-		t.Errorf("another model: %d", status)
-	}
+	answers(t, 404, "", "POST", url+"/v2/models/other/infer", `{}`)
 }
 
 // A service that only answers is ready as soon as it has a model.
 func TestAnsweringAlone(t *testing.T) {
 	var m *served.Model
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return m }})
-	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "not ready: no model has been published yet") {
-		t.Errorf("%d %s", status, text)
-	}
+	answers(t, 503, "not ready: no model has been published yet", "GET", url+"/readyz", "")
 	m = served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), written())
-	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 200 {
-		t.Errorf("%d %s", status, text)
-	}
+	answers(t, 200, "", "GET", url+"/readyz", "")
 }
 
 // A model without a configured format still has one, which is reported and accepted.
 func TestFormatIsNamed(t *testing.T) {
 	runner, service := learned(t)
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	model := service.Model
 	format := ""
 	service.Model = func() *served.Model { m := *model(); m.Record.Format = format; return &m }
@@ -170,10 +146,7 @@ func TestFormatIsNamed(t *testing.T) {
 		status                int
 	}{{"", "json", `"outputs"`, 200}, {"svmlight", "svmlight", "the events of this model are svmlight: want one input", 400}} {
 		format = c.format
-		status, text, _ := call(t, "POST", url+"/v2/models/blankout/infer", fields)
-		if status != c.status || !strings.Contains(text, c.answer) {
-			t.Errorf("%q: %d %s", format, status, text)
-		}
+		answers(t, c.status, c.answer, "POST", url+"/v2/models/blankout/infer", fields)
 		for _, path := range []string{"/v2/models/blankout", "/v1/newest"} {
 			if _, text, _ := call(t, "GET", url+path, ""); !strings.Contains(text, `"format":"`+c.named+`"`) {
 				t.Errorf("%q: %s: %s", format, path, text)
@@ -190,16 +163,13 @@ func TestInferenceOfNumbers(t *testing.T) {
 	m.Record.Format = "svmlight"
 	m.Residual = &model.Residual{Deviation: 1}
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return m }})
-	_, text, _ := call(t, "POST", url+"/v1/predict", "0 1:1 2:3")
 	var p struct{ Predictions []served.Prediction }
-	if err := json.Unmarshal([]byte(text), &p); err != nil || len(p.Predictions) != 1 || p.Predictions[0].Value == nil || p.Predictions[0].Low == nil {
-		t.Fatal(text, err)
+	text := decoded(t, &p, "POST", url+"/v1/predict", "0 1:1 2:3")
+	if len(p.Predictions) != 1 || p.Predictions[0].Value == nil || p.Predictions[0].Low == nil {
+		t.Fatal(text)
 	}
-	_, text, _ = call(t, "POST", url+"/v2/models/blankout/infer", `{"inputs":[{"name":"events","datatype":"BYTES","shape":[1],"data":["0 1:1 2:3"]}]}`)
 	var a inferred
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		t.Fatal(text, err)
-	}
+	text = decoded(t, &a, "POST", url+"/v2/models/blankout/infer", `{"inputs":[{"name":"events","datatype":"BYTES","shape":[1],"data":["0 1:1 2:3"]}]}`)
 	for name, want := range map[string]*float64{"value": p.Predictions[0].Value, "low": p.Predictions[0].Low, "high": p.Predictions[0].High} {
 		if got := a.data(name); len(got) != 1 || got[0] != *want {
 			t.Errorf("%s: %v, want %v: %s", name, got, *want, text)
@@ -208,8 +178,5 @@ func TestInferenceOfNumbers(t *testing.T) {
 	if a.data("class") != nil {
 		t.Error(text)
 	}
-	status, text, _ := call(t, "POST", url+"/v2/models/blankout/infer", `{"inputs":[{"name":"1","datatype":"FP64","shape":[1],"data":[1]}]}`)
-	if status != 400 || !strings.Contains(text, "are svmlight") {
-		t.Errorf("%d %s", status, text)
-	}
+	answers(t, 400, "are svmlight", "POST", url+"/v2/models/blankout/infer", `{"inputs":[{"name":"1","datatype":"FP64","shape":[1],"data":[1]}]}`)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/streamtest"
 	"blankout/serve"
 	"blankout/stream/inbox"
 	"blankout/stream/record"
@@ -27,26 +28,16 @@ func TestLearnStatuses(t *testing.T) {
 		"stopping": {closed: true, status: http.StatusServiceUnavailable, again: "1", want: "stopping"},
 		"starting": {none: true, status: http.StatusServiceUnavailable, again: "1", want: "starting"},
 	} {
-		l, err := inbox.Open(t.TempDir(), c.options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := streamtest.Must(inbox.Open(t.TempDir(), c.options))(t)
 		if name == "behind" { // the first request is accepted at any size
-			if _, _, err := l.Append(context.Background(), "", [][]byte{[]byte(`{"x":1}`)}); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must2(l.Append(context.Background(), "", [][]byte{[]byte(`{"x":1}`)}))(t)
 		}
 		if c.closed {
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, l.Close())
 		} else {
 			t.Cleanup(func() { _ = l.Close() })
 		}
-		taken, err := inbox.NewLogAcceptor(l, record.DefaultConfig(), record.DefaultConfig().Schema())
-		if err != nil {
-			t.Fatal(err)
-		}
+		taken := streamtest.Must(inbox.NewLogAcceptor(l, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
 		service.Learn = func() serve.Acceptor {
 			if c.none {
 				return nil

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"blankout/internal/measure"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/online/watch"
 	"blankout/serve"
 )
@@ -22,19 +22,12 @@ func TestLook(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
 	for path, want := range map[string]int{"/v1/newest": 204, "/v1/measures": 503, "/v1/model/largest": 503, "/v1/model/largest?n=0": 400, "/v1/model/largest?n=1001": 400} {
-		if status, text, _ := call(t, "GET", url+path, ""); status != want {
-			t.Errorf("%s before the start: %d %s", path, status, text)
-		}
+		answers(t, want, "", "GET", url+path, "")
 	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	get := func(path string, to any) {
 		t.Helper()
-		status, text, _ := call(t, "GET", url+path, "")
-		if err := json.Unmarshal([]byte(text), to); status != 200 || err != nil {
-			t.Fatalf("%s: %d %v %s", path, status, err, text)
-		}
+		decoded(t, to, "GET", url+path, "")
 	}
 	var newest struct{ Format, Event, Label string }
 	get("/v1/newest", &newest)
@@ -42,9 +35,7 @@ func TestLook(t *testing.T) {
 	if newest.Format != "json" || newest.Label != "label" || !strings.Contains(newest.Event, `"word":"yes4","x":0}`) {
 		t.Errorf("the newest event: %+v", newest)
 	}
-	if status, text, _ := call(t, "POST", url+"/v1/predict", newest.Event); status != 200 || !strings.Contains(text, `"class":"yes"`) {
-		t.Errorf("it is predicted: %d %s", status, text)
-	}
+	answers(t, 200, `"class":"yes"`, "POST", url+"/v1/predict", newest.Event)
 	var measures struct {
 		Classes     []string
 		Confusion   [2][2]float64
@@ -120,9 +111,7 @@ func TestPageFiles(t *testing.T) {
 		if status, text, _ := call(t, "GET", url+path, "", "If-None-Match", header.Get("ETag")); status != 304 || text != "" {
 			t.Errorf("%s again: %d %.100s", path, status, text)
 		}
-		if status, _, _ := call(t, "GET", url+path, "", "Range", "bytes=9-1"); status != 200 {
-			t.Errorf("%s by a range: %d", path, status)
-		}
+		answers(t, 200, "", "GET", url+path, "", "Range", "bytes=9-1")
 	}
 	for _, path := range []string{"/page/", "/page/nothing.js", "/page/..%2fserve.go", "/page"} {
 		if status, text, _ := call(t, "GET", url+path, ""); status != 404 || !strings.HasPrefix(text, `{"error":`) {
@@ -137,24 +126,14 @@ func TestHistorySurvives(t *testing.T) {
 	for round := 1; round <= 2; round++ {
 		runner, service := learned(t)
 		service.History = name
-		server, err := serve.Start(listening(), service, quiet())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := runner.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		server := streamtest.Must(serve.Start(listening(), service, quiet()))(t)
+		streamtest.Check(t, runner.Run(t.Context()))
+		streamtest.Check(t, server.Close(t.Context()))
 		var kept struct {
 			Points []struct{ Records uint64 }
 			Marks  []struct{ Kind, Text string }
 		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := streamtest.Must(os.ReadFile(name))(t)
 		if err := json.Unmarshal(data, &kept); err != nil || len(kept.Points) < round || kept.Points[len(kept.Points)-1].Records != 404 {
 			t.Fatalf("round %d: %v %s", round, err, data)
 		}
@@ -162,27 +141,18 @@ func TestHistorySurvives(t *testing.T) {
 		for _, m := range kept.Marks {
 			kinds += m.Kind + " "
 		}
-		if want := strings.Repeat("start stop ", round); kinds != want {
-			t.Errorf("round %d: marks %q, want %q", round, kinds, want)
-		}
+		streamtest.Equal(t, kinds, strings.Repeat("start stop ", round), "round", round, "marks")
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%v %v", info.Mode(), err)
 		}
 	}
 	for _, damaged := range []string{"", "{}", `{"format":2}`, "{\"format\":1,\"points\":[" + strings.TrimSuffix(strings.Repeat("{},", 601), ",") + "]}"} {
-		if err := os.WriteFile(name, []byte(damaged), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(name, []byte(damaged), 0o600))
 		var log strings.Builder
 		_, service := learned(t)
 		service.History = name
-		server, err := serve.Start(listening(), service, logTo(&log))
-		if err != nil {
-			t.Fatalf("%.20q: %v", damaged, err)
-		}
-		if err := server.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		server := streamtest.Must(serve.Start(listening(), service, logTo(&log)))(t, damaged)
+		streamtest.Check(t, server.Close(t.Context()))
 		if !strings.Contains(log.String(), name) || !strings.Contains(log.String(), "restarts") {
 			t.Errorf("%.20q: the log says %q", damaged, log.String())
 		}
@@ -194,59 +164,38 @@ func TestHistorySurvives(t *testing.T) {
 func TestTouchInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
-	var err error
-	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
-		t.Fatal(err)
-	}
+	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
 	c := listening()
 	c.Name = "fraud, staging <b>"
-	server, err := serve.Start(c, service, quiet())
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := streamtest.Must(serve.Start(c, service, quiet()))(t)
 	closed := false
 	t.Cleanup(func() {
 		if !closed {
 			server.Close(t.Context())
 		}
 	})
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	await := func(expression string, want any) {
-		t.Helper()
-		for tries := 0; b.value(t, expression) != want; tries++ {
-			if tries == 400 {
-				t.Fatalf("%s: %v, want %v; the page shows: %v", expression, b.value(t, expression), want, b.value(t, "document.body?.innerText"))
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	predicted := func(event string) string {
 		m := served.New(runner.Model(), written())
-		p, err := m.Predict([]byte(event), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := streamtest.Must(m.Predict([]byte(event), 0))(t)
 		return fmt.Sprintf("%s with probability %s", p.Class, percentOf(p.Probability))
 	}
-	b.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": 1280, "height": 2600, "deviceScaleFactor": 1, "mobile": false})
-	b.call(t, "Page.navigate", map[string]any{"url": server.URL() + "/"})
+	b.open(t, server.URL(), looks[0], "true")
 	answer := "document.querySelector('#try-answer .bigclass')?.textContent"
 	ts := runner.Status().NewestTime.UnixMilli()
-	await(answer, predicted(fmt.Sprintf(`{"ts":%d,"word":"yes4","x":0}`, ts)))
-	await("document.querySelector('#name').textContent", c.Name)
-	await("document.title.startsWith('fraud, staging <b> · blankout')", true)
-	await("document.querySelector('#try-form').innerText.includes('label')", false)
+	b.until(t, answer, predicted(fmt.Sprintf(`{"ts":%d,"word":"yes4","x":0}`, ts)))
+	b.until(t, "document.querySelector('#name').textContent", c.Name)
+	b.until(t, "document.title.startsWith('fraud, staging <b> · blankout')", true)
+	b.until(t, "document.querySelector('#try-form').innerText.includes('label')", false)
 	// When switched off, the word is missing. When edited, it is another one.
 	b.value(t, "document.querySelector('#try-form input[aria-label=\"use word\"]').click()")
-	await(answer, predicted(fmt.Sprintf(`{"ts":%d,"word":null,"x":0}`, ts)))
-	await("document.querySelector('#try-answer').innerText.includes('Missing: word')", true)
+	b.until(t, answer, predicted(fmt.Sprintf(`{"ts":%d,"word":null,"x":0}`, ts)))
+	b.until(t, "document.querySelector('#try-answer').innerText.includes('Missing: word')", true)
 	b.value(t, "document.querySelector('#try-form input[aria-label=\"use word\"]').click()")
 	b.value(t, "(() => { const i = document.querySelector('#try-form input[aria-label=\"word\"]'); i.value = 'no1'; i.dispatchEvent(new Event('input')); })()")
-	await(answer, predicted(fmt.Sprintf(`{"ts":%d,"word":"no1","x":0}`, ts)))
+	b.until(t, answer, predicted(fmt.Sprintf(`{"ts":%d,"word":"no1","x":0}`, ts)))
 	// The highest threshold predicts almost nothing as positive, the lowest everything.
-	await("document.querySelector('#threshold').hidden", false)
+	b.until(t, "document.querySelector('#threshold').hidden", false)
 	slide := "(v => { const i = document.querySelector('#threshold-at'); i.value = v; i.dispatchEvent(new Event('input')); return document.querySelector('#threshold-table').innerText })"
 	if text := fmt.Sprint(b.value(t, slide+"(1e9)")); !strings.Contains(text, "recall 100.0 %") || !strings.Contains(text, "error 50.0 %") {
 		t.Errorf("from the lowest score on: %s", text)
@@ -256,19 +205,14 @@ func TestTouchInBrowser(t *testing.T) {
 		t.Errorf("at the cheapest threshold: %s", text)
 	}
 	b.value(t, "document.querySelector('#ranges button[data-range=\"60\"]').click()")
-	await("document.querySelector('#ranges button[aria-pressed=\"true\"]').textContent", "1 min")
+	b.until(t, "document.querySelector('#ranges button[aria-pressed=\"true\"]').textContent", "1 min")
 	b.picture(t, "touched")
-	if err := server.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b.serverGone = true
+	streamtest.Check(t, server.Close(t.Context()))
 	closed = true
-	complaints := len(b.complaints)
-	await("document.querySelector('#state').textContent", "no connection")
-	await("document.body.classList.contains('stale')", true)
-	await("document.title.startsWith('?')", true)
-	for _, complaint := range b.complaints[:complaints] {
-		t.Errorf("the browser complains: %s", complaint)
-	}
+	b.until(t, "document.querySelector('#state').textContent", "no connection")
+	b.until(t, "document.body.classList.contains('stale')", true)
+	b.until(t, "document.title.startsWith('?')", true)
 }
 
 func percentOf(p float64) string {

@@ -3,7 +3,6 @@ package serve_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/run"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream/record"
@@ -27,15 +27,10 @@ func TestLearners(t *testing.T) {
 		fmt.Fprintf(&lines, `{"label":%q,"ts":%d,"word":"%s","x":%d}`+"\n", label, time.Now().UnixMilli(), label, i%7)
 	}
 	r, s := runnerOf(t, online.DefaultConfig(), lines.Bytes())
-	if status, body, _ := call(t, "GET", start(t, serve.DefaultConfig(), s)+"/v1/learners", ""); status != http.StatusNotFound || !strings.Contains(body, "[[challenger]]") {
-		t.Errorf("one learner alone: %d %s", status, body)
-	}
+	answers(t, http.StatusNotFound, "[[challenger]]", "GET", start(t, serve.DefaultConfig(), s)+"/v1/learners", "")
 	slow := online.DefaultConfig()
 	slow.LearningRate = 1e-4
-	other, err := online.New(slow, r.Schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := streamtest.Must(online.New(slow, r.Schema))(t)
 	r.Contest = &run.Contest{Contenders: []*run.Contender{
 		{Learner: r.Learner, Standing: run.Standing{Name: run.Champion, Promote: "manual", Window: 10_000}},
 		{Learner: other, Standing: run.Standing{Name: "slow", Promote: run.PromoteAuto, Window: 10_000}},
@@ -55,9 +50,7 @@ func TestLearners(t *testing.T) {
 	r.Config.SaveEvents, r.Config.SaveInterval, r.Config.PublishEvents = 0, 0, 1
 	c := serve.DefaultConfig()
 	url := start(t, c, s)
-	if status, body, _ := call(t, "GET", url+"/v1/model?name=slow", "", "Accept", "application/json"); status != http.StatusServiceUnavailable {
-		t.Errorf("before the first model: %d %s", status, body)
-	}
+	answers(t, http.StatusServiceUnavailable, "", "GET", url+"/v1/model?name=slow", "", "Accept", "application/json")
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(t.Context()) }()
 	<-gate.reached
@@ -71,25 +64,16 @@ func TestLearners(t *testing.T) {
 		{`{`, http.StatusBadRequest, "NAME"},
 		{`{"name":"slow"}`, http.StatusOK, `{"lead":"slow"}`},
 	} {
-		if status, body, _ := call(t, "POST", url+"/v1/promote", x.body); status != x.want || !strings.Contains(body, x.text) {
-			t.Errorf("%s: %d %s", x.body, status, body)
-		}
+		answers(t, x.want, x.text, "POST", url+"/v1/promote", x.body)
 	}
 	if saved.Load() == 0 {
 		t.Error("no checkpoint has the promotion when it is answered")
 	}
 	close(gate.wait)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
-	if status, body, _ := call(t, "POST", url+"/v1/promote", `{"name":"learner"}`); status != http.StatusConflict {
-		t.Errorf("after the end: %d %s", status, body)
-	}
-	_, body, _ := call(t, "GET", url+"/v1/learners", "")
+	streamtest.Check(t, <-ended)
+	answers(t, http.StatusConflict, "", "POST", url+"/v1/promote", `{"name":"learner"}`)
 	var list struct{ Learners []serve.LearnerReport }
-	if err := json.Unmarshal([]byte(body), &list); err != nil {
-		t.Fatal(err)
-	}
+	body := decoded(t, &list, "GET", url+"/v1/learners", "")
 	if l := list.Learners; len(l) != 2 || l[0].Name != "learner" || l[0].Lead || !l[1].Lead || l[1].Promote != "auto" || l[1].Compared != nil ||
 		l[0].Events != 24_345 || l[0].Compared == nil || l[0].Compared.From < 6000 || l[0].Compared.From > 20_000 || l[0].Compared.Difference == nil || !(*l[0].Compared.Difference < 0) {
 		t.Errorf("%s", body)
@@ -103,63 +87,45 @@ func TestLearners(t *testing.T) {
 			Learner string
 			Events  int
 		}
-		_, body, _ := call(t, "GET", url+"/v1/model/offsets"+query, "")
-		if err := json.Unmarshal([]byte(body), &place); err != nil || place.Learner != want || place.Events != 24_345 {
-			t.Errorf("%q: %s, %v", name, body, err)
+		body := decoded(t, &place, "GET", url+"/v1/model/offsets"+query, "")
+		if place.Learner != want || place.Events != 24_345 {
+			t.Errorf("%q: %s", name, body)
 		}
 		status, file, header := call(t, "GET", url+"/v1/model"+query, "")
 		if m, err := served.Decode([]byte(file)); status != 200 || err != nil || m.Learner != want {
 			t.Errorf("%q: %d, %v", name, status, err)
 		}
-		if status, _, _ := call(t, "GET", url+"/v1/model"+query, "", "If-None-Match", header.Get("ETag")); status != http.StatusNotModified {
-			t.Errorf("%q: not modified, and %d", name, status)
-		}
+		answers(t, http.StatusNotModified, "", "GET", url+"/v1/model"+query, "", "If-None-Match", header.Get("ETag"))
 		if status, _, _ := call(t, "GET", url+"/v1/model?name=learner", "", "If-None-Match", header.Get("ETag")); (status == http.StatusNotModified) != (want == "learner") {
 			t.Errorf("the tag of %q is that of learner: %d", name, status)
 		}
 		if _, body, _ := call(t, "POST", url+"/v1/predict"+query, `{"word":"yes","x":3}`); !strings.Contains(body, `"learner":"`+want+`"`) {
 			t.Errorf("%q: %s", name, body)
 		}
-		if status, body, _ := call(t, "GET", url+"/v1/model/largest"+query, ""); status != 200 {
-			t.Errorf("%q: %d %s", name, status, body)
-		}
+		answers(t, 200, "", "GET", url+"/v1/model/largest"+query, "")
 	}
 	for _, path := range []string{"/v1/model?name=x", "/v1/model/offsets?name=x", "/v1/model/largest?name=x"} {
-		if status, body, _ := call(t, "GET", url+path, ""); status != http.StatusNotFound || !strings.Contains(body, `no learner \"x\"`) {
-			t.Errorf("%s: %d %s", path, status, body)
-		}
+		answers(t, http.StatusNotFound, `no learner \"x\"`, "GET", url+path, "")
 	}
-	if status, _, _ := call(t, "POST", url+"/v1/predict?name=x", `{"x":3}`); status != http.StatusNotFound {
-		t.Errorf("predict: %d", status)
-	}
+	answers(t, http.StatusNotFound, "", "POST", url+"/v1/predict?name=x", `{"x":3}`)
 	_, metrics, _ := call(t, "GET", url+"/metrics", "")
-	for _, line := range []string{`blankout_challenger_lead{learner="slow"} 1`, `blankout_challenger_lead{learner="learner"} 0`, `blankout_challenger_events{learner="learner"} 24345`,
-		`blankout_challenger_difference{learner="learner",span="total"} -`, `blankout_challenger_difference_standard_error{learner="learner",span="total"} `, `blankout_challenger_log_loss{learner="slow",span="window"} `} {
-		if !strings.Contains(metrics, line) {
-			t.Errorf("no %s in the metrics", line)
-		}
-	}
+	streamtest.Contains(t, metrics, `blankout_challenger_lead{learner="slow"} 1`, `blankout_challenger_lead{learner="learner"} 0`, `blankout_challenger_events{learner="learner"} 24345`,
+		`blankout_challenger_difference{learner="learner",span="total"} -`, `blankout_challenger_difference_standard_error{learner="learner",span="total"} `, `blankout_challenger_log_loss{learner="slow",span="window"} `)
 	if strings.Contains(metrics, `blankout_challenger_difference{learner="slow"`) {
 		t.Error("the lead is compared with itself")
 	}
-	for _, l := range looks {
-		t.Run(l.name, func(t *testing.T) {
-			b := browse(t)
-			b.look(t, url, l.scheme, l.width, "document.querySelectorAll('#learners-table tr').length === 3")
-			b.shows(t, map[string]any{
-				"document.querySelector('#learners').hidden":                                                    false,
-				"document.querySelectorAll('#learners-table tr')[2].firstElementChild.textContent":              "slow (lead)",
-				"document.querySelectorAll('#learners-table tr')[1].children[1].textContent":                    "24\u202f345",
-				"/^-.+ ± .+$/.test(document.querySelectorAll('#learners-table tr')[1].children[4].textContent)": true,
-				"document.querySelectorAll('#learners-table tr')[2].children[4].textContent":                    "–",
-				"document.documentElement.scrollWidth <= innerWidth":                                            true,
-			})
-			b.picture(t, "learners-"+l.name)
-			for _, complaint := range b.complaints {
-				t.Errorf("the browser complains: %s", complaint)
-			}
+	b := browse(t)
+	b.eachLook(t, url, "document.querySelectorAll('#learners-table tr').length === 3", func(t *testing.T, l look) {
+		b.shows(t, map[string]any{
+			"document.querySelector('#learners').hidden":                                                    false,
+			"document.querySelectorAll('#learners-table tr')[2].firstElementChild.textContent":              "slow (lead)",
+			"document.querySelectorAll('#learners-table tr')[1].children[1].textContent":                    "24\u202f345",
+			"/^-.+ ± .+$/.test(document.querySelectorAll('#learners-table tr')[1].children[4].textContent)": true,
+			"document.querySelectorAll('#learners-table tr')[2].children[4].textContent":                    "–",
+			"document.documentElement.scrollWidth <= innerWidth":                                            true,
 		})
-	}
+		b.picture(t, "learners-"+l.name)
+	})
 }
 
 // gated is a Source that waits at an offset.

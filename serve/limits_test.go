@@ -24,6 +24,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/serve"
 	"blankout/stream/record"
 )
@@ -198,10 +199,7 @@ func TestClientGoes(t *testing.T) {
 // unread returns a connection to the server that has sent a request and does not read.
 func unread(t *testing.T, url, request, body string) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := streamtest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	t.Cleanup(func() { c.Close() })
 	c.(*net.TCPConn).SetReadBuffer(4096)
 	if _, err := fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body); err != nil {
@@ -234,12 +232,8 @@ func TestUnreadAnswers(t *testing.T) {
 	for metric(t, url, "blankout_predict_requests_active") != "0" { // otherwise the test runs into its timeout
 		time.Sleep(10 * time.Millisecond)
 	}
-	if failed := metric(t, url, `blankout_predict_requests_total{outcome="failed"}`); failed != "2" {
-		t.Errorf("%s answers failed", failed)
-	}
-	if status, text, _ := call(t, "POST", url+"/v1/predict", "{}"); status != 200 {
-		t.Errorf("%d %s", status, text)
-	}
+	streamtest.Equal(t, metric(t, url, `blankout_predict_requests_total{outcome="failed"}`), "2", "answers failed")
+	answers(t, 200, "", "POST", url+"/v1/predict", "{}")
 }
 
 // Models that nobody reads are few, and stay in memory only for a short time.
@@ -257,15 +251,11 @@ func TestUnreadModels(t *testing.T) {
 	if status, text, header := call(t, "GET", url+"/v1/model", ""); status != 503 || header.Get("Retry-After") == "" {
 		t.Errorf("a fifth at a time: %d %.100s", status, text)
 	}
-	if status, _, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); status != 200 {
-		t.Errorf("the head of the model: %d", status)
-	}
+	answers(t, 200, "", "GET", url+"/v1/model", "", "Accept", "application/json")
 	for metric(t, url, "blankout_model_requests_active") != "0" {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if failed := metric(t, url, `blankout_model_requests_total{outcome="failed"}`); failed != "4" {
-		t.Errorf("%s failed", failed)
-	}
+	streamtest.Equal(t, metric(t, url, `blankout_model_requests_total{outcome="failed"}`), "4", "failed")
 	if m, err := served.Open(t.Context(), url, served.Options{}); err != nil || m.Model.(*model.Linear).Rows.Len() < 10_000 {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -325,19 +315,12 @@ func TestPatience(t *testing.T) {
 func TestStopDuringDownload(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, following(t, 50, 20_000), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := streamtest.Must(serve.Start(config, following(t, 50, 20_000), slog.New(slog.DiscardHandler)))(t)
 	c := unread(t, server.URL(), "GET /v1/model", "")
-	if _, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := server.Close(ctx); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, server.Close(ctx))
 }
 
 // Compressed bodies are distinguished from text.
@@ -400,26 +383,17 @@ func TestConnections(t *testing.T) {
 	}
 	defer response.Body.Close()
 	for i := range 40 {
-		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := streamtest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 		defer c.Close()
 		if i%2 == 0 {
-			if _, err := fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))(t)
 			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || answer.StatusCode != 200 {
 				t.Fatalf("connection %d: %v", i, err)
 			}
 		}
 	}
-	if status, _, _ := call(t, "GET", url+"/healthz", ""); status != 200 {
-		t.Error(status)
-	}
-	if open := metric(t, url, "blankout_http_connections"); open != "8" {
-		t.Errorf("%s connections are open", open)
-	}
+	answers(t, 200, "", "GET", url+"/healthz", "")
+	streamtest.Equal(t, metric(t, url, "blankout_http_connections"), "8", "connections are open")
 	if closed := metric(t, url, "blankout_http_connections_closed_total"); closed != "34" { // of 42
 		t.Errorf("%s connections were closed", closed)
 	}
@@ -445,10 +419,7 @@ func TestBusyConnections(t *testing.T) {
 	ask := func(client *http.Client) {
 		reader, writer := io.Pipe()
 		bodies = append(bodies, writer)
-		request, err := http.NewRequest("POST", url+"/v1/predict", reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := streamtest.Must(http.NewRequest("POST", url+"/v1/predict", reader))(t)
 		request.Header.Set("Expect", "100-continue")
 		asking.Go(func() {
 			response, err := client.Do(request)
@@ -464,10 +435,7 @@ func TestBusyConnections(t *testing.T) {
 	}
 	for range 3 {
 		idle := client()
-		response, err := idle.Get(url + "/healthz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := streamtest.Must(idle.Get(url + "/healthz"))(t)
 		response.Body.Close()
 	}
 	ask(client())
@@ -481,9 +449,7 @@ func TestBusyConnections(t *testing.T) {
 		waits <- err
 	}()
 	bodies[0].Close()
-	if err := <-waits; err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, <-waits)
 	bodies[1].Close()
 	asking.Wait()
 }
@@ -491,8 +457,6 @@ func TestBusyConnections(t *testing.T) {
 // A quarter of the file descriptors is for connections.
 func TestBounded(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1024, 3: 1024, 64: 16, 4095: 1023, 4096: 1024, 1 << 63: 1024} {
-		if got := serve.Bounded(1024, descriptors); got != want {
-			t.Errorf("%d descriptors: %d connections", descriptors, got)
-		}
+		streamtest.Equal(t, serve.Bounded(1024, descriptors), want, "connections for", descriptors, "descriptors")
 	}
 }

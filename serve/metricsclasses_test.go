@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/measure"
+	"blankout/internal/streamtest"
 )
 
 // Of many classes the ones with the most events are reported, in order and at most the requested number. Classes
@@ -19,8 +20,6 @@ func TestLargestClasses(t *testing.T) {
 		for _, c := range largestClasses(classes, n) {
 			got += c.Class
 		}
-		if got != want {
-			t.Errorf("the largest %d of all are %s, want %s", n, got, want)
-		}
+		streamtest.Equal(t, got, want, "the largest", n)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/run"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream"
@@ -137,26 +138,16 @@ func TestServedAsForecast(t *testing.T) {
 func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	if err := os.WriteFile(path, lines, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(path, lines, 0o644))
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format, recordConfig.MaxClasses = "json", classes
 	schema := recordConfig.Schema()
-	source, err := stream.OpenFile(path, recordConfig, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := streamtest.Must(stream.OpenFile(path, recordConfig, schema))(t)
 	t.Cleanup(func() { source.Close() })
-	learner, err := online.New(config, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	learner := streamtest.Must(online.New(config, schema))(t)
 	runner := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema, Fingerprint: recordConfig.Settings()}
 	runner.Config.Refused = run.PolicyFail
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	return runner, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, recordConfig)}
 }
 
@@ -169,7 +160,6 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 		for i := range 1000 {
 			s.write(&events, from+i, missing)
 		}
-		status, body, _ := call(t, "POST", url+"/v1/predict", events.String())
 		var answer struct {
 			Predictions []struct {
 				Class   string
@@ -177,8 +167,9 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 				Rule    string `json:"missing_policy"`
 			}
 		}
-		if err := json.Unmarshal([]byte(body), &answer); status != 200 || err != nil || len(answer.Predictions) != 1000 {
-			t.Fatal(status, err, len(answer.Predictions))
+		decoded(t, &answer, "POST", url+"/v1/predict", events.String())
+		if len(answer.Predictions) != 1000 {
+			t.Fatal(len(answer.Predictions))
 		}
 		for i, p := range answer.Predictions {
 			if p.Class != fmt.Sprint("c", s.labels[from+i]) {
@@ -207,14 +198,10 @@ func TestMissingAnswered(t *testing.T) {
 		url := start(t, serve.DefaultConfig(), service)
 		_, body, _ := call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":null}`)
 		for _, want := range []string{`"missing":["sensor2","sensor3"]`, fmt.Sprintf(`"missing_policy":%q`, rule)} {
-			if !strings.Contains(body, want) {
-				t.Errorf("%s: want %s in %s", rule, want, body)
-			}
+			streamtest.Contains(t, body, want)
 		}
 		var answer struct{ Predictions []struct{ Scores []float64 } }
-		if err := json.Unmarshal([]byte(body), &answer); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, json.Unmarshal([]byte(body), &answer))
 		scores[rule] = answer.Predictions[0].Scores[0]
 		if _, body, _ = call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":24,"sensor3":23}`); strings.Contains(body, `"missing_policy"`) || strings.Contains(body, `"missing"`) {
 			t.Errorf("nothing is missing: %s", body)

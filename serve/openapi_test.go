@@ -19,6 +19,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/serve"
 )
@@ -155,22 +156,14 @@ func pointer(name string) string {
 // answers.
 func TestOpenAPI(t *testing.T) {
 	text := serve.OpenAPI
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	document := streamtest.Must(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
 	form, err := jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json") // as published, without blanks
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := form.Validate(document); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, form.Validate(document))
 	_, service := learned(t)
-	service.Reports, _, err = serve.OpenReports("", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 1))(t)
 	service.Validate = func() error { return nil }
 	service.Promote = func(context.Context, string) error { return nil }
 	service.Group = func() *group.Status { return nil }
@@ -186,10 +179,7 @@ func TestOpenAPI(t *testing.T) {
 	if _, served, _ := call(t, "GET", url+"/openapi.json", ""); served != string(text) {
 		t.Error("another document is served")
 	}
-	d, err := documented()
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(documented())(t)
 	var described []string
 	ids := map[string]string{}
 	for path, methods := range d.paths {
@@ -219,10 +209,7 @@ func TestOpenAPI(t *testing.T) {
 // package's tests (see call).
 func TestAnswersAreDocumented(t *testing.T) {
 	runner, service := learned(t)
-	var err error
-	if service.Reports, _, err = serve.OpenReports("", 3); err != nil {
-		t.Fatal(err)
-	}
+	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 3))(t)
 	refuse := errors.New("the events cannot be read again")
 	service.Validate = func() error { return refuse }
 	var member *group.Status
@@ -252,13 +239,9 @@ func TestAnswersAreDocumented(t *testing.T) {
 		call(t, "GET", url+"/v1/model", "", "Accept", "application/json")
 	}
 	ask()
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	member, refuse = &group.Status{}, nil
-	if err := service.Reports.Add(&batch.Validation{ID: "r1"}); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, service.Reports.Add(&batch.Validation{ID: "r1"}))
 	ask()
 	for _, route := range []string{"GET /readyz 503", "GET /v1/features 200", "GET /v1/features 503", "GET /v1/newest 204", "GET /v1/measures 200", "POST /v1/predict 200", "POST /v1/predict 503",
 		"GET /v1/group 200", "GET /v1/group 503", "GET /v1/reports/{id} 200", "GET /v1/reports/{id} 404", "POST /v1/validate 202", "POST /v1/validate 409",

@@ -38,6 +38,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/serve/predict"
@@ -78,21 +79,13 @@ func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
 func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	if err := os.WriteFile(path, lines, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(path, lines, 0o644))
 	recordConfig := written()
 	recordConfig.KeepValue, recordConfig.Target = true, loss.LabelsOf(c.Loss)
 	schema := recordConfig.Schema()
-	source, err := stream.OpenFile(path, recordConfig, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := streamtest.Must(stream.OpenFile(path, recordConfig, schema))(t)
 	t.Cleanup(func() { source.Close() })
-	learner, err := online.New(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	learner := streamtest.Must(online.New(c, schema))(t)
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	return r, serve.Service{
@@ -113,10 +106,7 @@ func written() record.Config {
 func start(t testing.TB, c serve.Config, s serve.Service) string {
 	t.Helper()
 	c.Address = "127.0.0.1:0"
-	server, err := serve.Start(c, s, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := streamtest.Must(serve.Start(c, s, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		if err := server.Close(context.Background()); err != nil {
@@ -129,26 +119,36 @@ func start(t testing.TB, c serve.Config, s serve.Service) string {
 // call sends a request, and compares the response with openapi.json.
 func call(t *testing.T, method, url, body string, headers ...string) (int, string, http.Header) {
 	t.Helper()
-	request, err := http.NewRequest(method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := streamtest.Must(http.NewRequest(method, url, strings.NewReader(body)))(t)
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := streamtest.Must(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := streamtest.Must(io.ReadAll(response.Body))(t)
 	if wrong := asDocumented(request, response.StatusCode, response.Header, text); wrong != nil {
 		t.Errorf("%s %s: %d %.300s is not as openapi.json says: %v", method, url, response.StatusCode, text, wrong)
 	}
 	return response.StatusCode, string(text), response.Header
+}
+
+// answers sends a request, and checks the status of the response and that its text contains a part.
+func answers(t *testing.T, status int, part, method, url, body string, headers ...string) {
+	t.Helper()
+	got, text, _ := call(t, method, url, body, headers...)
+	if got != status || !strings.Contains(text, part) {
+		t.Errorf("%s %s %.500s: got %d %.500s, want %d with %q", method, url, body, got, text, status, part)
+	}
+}
+
+// decoded sends a request, decodes the JSON of its successful response into v and returns the JSON.
+func decoded(t *testing.T, v any, method, url, body string, headers ...string) string {
+	t.Helper()
+	status, text, _ := call(t, method, url, body, headers...)
+	if err := json.Unmarshal([]byte(text), v); err != nil || status != http.StatusOK {
+		t.Fatalf("%s %s %.500s: %d %.500s, %v", method, url, body, status, text, err)
+	}
+	return text
 }
 
 func TestEndpoints(t *testing.T) {
@@ -178,29 +178,19 @@ func TestEndpoints(t *testing.T) {
 			during = ask()
 		}
 	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	after = ask()
 	for i, want := range []string{`200 {"healthy":true}`, `503 {"error":"not ready: not started","where":"/readyz"}`,
 		`404 {"error":"Not Found","where":"/nothing"}`, `405 {"error":"Method Not Allowed","where":"/metrics"}`, `404 {"error":"Not Found","where":"/debug/pprof/"}`,
 		`503 {"error":"no model has been published yet","where":"/v1/predict"}`} {
-		if before[i] != want {
-			t.Errorf("before: %s, want %s", before[i], want)
-		}
+		streamtest.Equal(t, before[i], want, "before")
 	}
 	for i, want := range []string{`400 {"error":"no events","where":"body"}`, `400 {"error":"unexpected EOF","where":"event 1"}`, `400 {"error":"unexpected EOF","where":"event 0"}`,
 		`400 {"error":"expected comma after array element","where":"event 1"}`, `400 {"error":"\"3\" after the array","where":"event 2"}`} {
-		if after[5+i] != want {
-			t.Errorf("after: %s, want %s", after[5+i], want)
-		}
+		streamtest.Equal(t, after[5+i], want, "after")
 	}
-	if want := `200 {"ready":true}`; during[1] != want {
-		t.Errorf("during: %s", during[1])
-	}
-	if want := `503 {"error":"not ready: stopped","where":"/readyz"}`; after[1] != want {
-		t.Errorf("after: %s", after[1])
-	}
+	streamtest.Equal(t, during[1], `200 {"ready":true}`, "during")
+	streamtest.Equal(t, after[1], `503 {"error":"not ready: stopped","where":"/readyz"}`, "after")
 }
 
 // Held-out records are never learned, but count in how far the published model is behind.
@@ -232,48 +222,33 @@ func TestFailingPartitions(t *testing.T) {
 			stats.Partitions = append(stats.Partitions, stream.PartitionStats{Topic: "t", Partition: int32(i), Failing: cause})
 		}
 		status, text, _ := call(t, "GET", url+"/readyz", "")
-		if got := fmt.Sprintf("%d %s", status, strings.TrimSpace(text)); got != want {
-			t.Errorf("%q: %s", failing, got)
-		}
+		streamtest.Equal(t, fmt.Sprintf("%d %s", status, strings.TrimSpace(text)), want, failing)
 	}
 }
 
 // A service whose records are all rejected for their schemas is not ready.
 func TestRefusedSchemas(t *testing.T) {
-	client, err := registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil))(t)
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &run.Status{} }, Registry: client})
 	for range 10 {
 		client.Use(errors.New("schema 7: none"))
 	}
-	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "schema 7: none") {
-		t.Errorf("%d %s", status, text)
-	}
+	answers(t, 503, "schema 7: none", "GET", url+"/readyz", "")
 	client.Use(nil)
-	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 200 {
-		t.Errorf("%d %s", status, text)
-	}
+	answers(t, 200, "", "GET", url+"/readyz", "")
 }
 
 // A service that waits for an exact solution, as it should, is ready.
 func TestWaitingIsReady(t *testing.T) {
 	status := run.Status{Validation: run.ValidationStatus{Adopting: 2000, WaitingSince: time.Now(), Waited: time.Hour}}
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }})
-	if code, text, _ := call(t, "GET", url+"/readyz", ""); code != 200 || !strings.Contains(text, `"waiting":"learning waits for the exact solution over 2000 records, for `) {
-		t.Errorf("%d %s", code, text)
-	}
+	answers(t, 200, `"waiting":"learning waits for the exact solution over 2000 records, for `, "GET", url+"/readyz", "")
 	_, text, _ := call(t, "GET", url+"/metrics", "")
 	for _, want := range []string{"blankout_ready 1", "blankout_adopting_records 2000", "blankout_adoption_wait_seconds_total 3600."} {
-		if !strings.Contains(text, "\n"+want) {
-			t.Errorf("no %s", want)
-		}
+		streamtest.Contains(t, text, "\n"+want)
 	}
 	status.NotReady = "the disk is full"
-	if code, _, _ := call(t, "GET", url+"/readyz", ""); code != 503 {
-		t.Errorf("with a failure %d", code)
-	}
+	answers(t, 503, "", "GET", url+"/readyz", "")
 }
 
 func TestMetrics(t *testing.T) {
@@ -285,9 +260,7 @@ func TestMetrics(t *testing.T) {
 	if status, text, _ := call(t, "GET", url+"/metrics", ""); status != 200 || !strings.Contains(text, "blankout_ready 0") || strings.Contains(text, "\nblankout_learner_events") {
 		t.Errorf("before the run: %d %s", status, text)
 	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	_, text, _ := call(t, "GET", url+"/metrics", "")
 	for _, want := range []string{
 		`blankout_build_info{go="go`, `version="v1.2.3"} 1`,
@@ -296,33 +269,22 @@ func TestMetrics(t *testing.T) {
 		`events.jsonl"} 404`, `blankout_progressive_error_ratio{span="total"} 0.`, `blankout_progressive_log_loss_nats{span="window"} 0.`,
 		"\nblankout_learner_events 400\n", "go_goroutines", "process_cpu_seconds_total",
 	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s", want)
-		}
+		streamtest.Contains(t, text, want)
 	}
-	problems, err := promlint.New(strings.NewReader(text)).Lint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := streamtest.Must(promlint.New(strings.NewReader(text)).Lint())(t)
 	for _, p := range problems {
 		if strings.HasPrefix(p.Metric, "blankout_") {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
 	}
-	if status, _, _ := call(t, "GET", url+"/debug/pprof/goroutine", ""); status != 200 {
-		t.Errorf("pprof: %d", status)
-	}
+	answers(t, 200, "", "GET", url+"/debug/pprof/goroutine", "")
 }
 
 func TestModel(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
-	if status, _, _ := call(t, "GET", url+"/v1/model", ""); status != 503 {
-		t.Errorf("before: %d", status)
-	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	answers(t, 503, "", "GET", url+"/v1/model", "")
+	streamtest.Check(t, runner.Run(t.Context()))
 	status, text, header := call(t, "GET", url+"/v1/model", "")
 	file, err := checkpoint.Decode([]byte(text))
 	if status != 200 || err != nil || file.Kind != checkpoint.Linear {
@@ -349,14 +311,11 @@ func TestPredict(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxBody = 2000
 	url := start(t, config, service)
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	for _, body := range []string{
 		`{"word":"yes1","x":1}` + "\n" + `{"word":"no2","x":1,"label":"no"}` + "\n" + `{"word":true,"word":1}`,
 		`[{"word":"yes1","x":1},{"word":"no2","x":1},{"word":true,"word":1}]`,
 	} {
-		status, text, _ := call(t, "POST", url+"/v1/predict", body)
 		var answer struct {
 			Events      uint64
 			Predictions []struct {
@@ -365,8 +324,9 @@ func TestPredict(t *testing.T) {
 				Scores              []float64
 			}
 		}
-		if err := json.Unmarshal([]byte(text), &answer); err != nil || status != 200 || len(answer.Predictions) != 3 || answer.Events != 400 {
-			t.Fatalf("%d %s: %v", status, text, err)
+		text := decoded(t, &answer, "POST", url+"/v1/predict", body)
+		if len(answer.Predictions) != 3 || answer.Events != 400 {
+			t.Fatalf("%s", text)
 		}
 		p := answer.Predictions
 		if p[0].Class != "yes" || p[1].Class != "no" || p[0].Probability < 0.5 || p[1].Probability < 0.5 || p[0].Scores[0] <= 0 {
@@ -376,18 +336,14 @@ func TestPredict(t *testing.T) {
 			t.Errorf("%+v", p[2])
 		}
 	}
-	if status, text, _ := call(t, "POST", url+"/v1/predict", strings.Repeat("x", 3000)); status != 413 {
-		t.Errorf("too large: %d %s", status, text)
-	}
+	answers(t, 413, "", "POST", url+"/v1/predict", strings.Repeat("x", 3000))
 }
 
 // Of many simultaneous requests a few are answered, some wait, and the others are rejected at once with an error and a
 // time for a retry. The clock moves only while all goroutines wait.
 func TestTooManyRequests(t *testing.T) {
 	runner, service := learned(t)
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	synctest.Test(t, func(t *testing.T) {
 		config := serve.DefaultConfig()
 		config.MaxPredicting = 1
@@ -411,9 +367,7 @@ func TestTooManyRequests(t *testing.T) {
 		if answer.Code != 503 || answer.Header().Get("Retry-After") != "1" || !strings.Contains(answer.Body.String(), "too many") {
 			t.Errorf("waiting in vain: %d %s %v", answer.Code, answer.Body, answer.Header())
 		}
-		if waited := time.Since(began); waited != time.Second {
-			t.Errorf("it waited %v for its turn", waited)
-		}
+		streamtest.Equal(t, time.Since(began), time.Second, "the wait for its turn")
 		// A client that disconnects while waiting is not answered and not counted.
 		gone, leave := context.WithCancel(t.Context())
 		waiting.Go(func() {
@@ -434,15 +388,11 @@ func TestTooManyRequests(t *testing.T) {
 			t.Fatalf("%d of %d are answered at once, want all but the 16 of the queue", len(answers), cap(answers))
 		}
 		for range cap(answers) - 16 {
-			if status := <-answers; status != 503 {
-				t.Errorf("%d while the queue is full", status)
-			}
+			streamtest.Equal(t, <-answers, 503, "while the queue is full")
 		}
 		body.Close() // the place is free
 		for range 16 {
-			if status := <-answers; status != 200 {
-				t.Errorf("%d for one that waited", status)
-			}
+			streamtest.Equal(t, <-answers, 200, "for one that waited")
 		}
 		metrics := httptest.NewRecorder()
 		handler.ServeHTTP(metrics, httptest.NewRequest("GET", "http://localhost/metrics", nil))
@@ -450,9 +400,7 @@ func TestTooManyRequests(t *testing.T) {
 			`blankout_predict_requests_total{outcome="turned-away"} 25`, `blankout_predict_requests_total{outcome="answered"} 16`,
 			"blankout_predict_requests_active 0",
 		} {
-			if !strings.Contains(metrics.Body.String(), line+"\n") {
-				t.Errorf("the metrics lack %s", line)
-			}
+			streamtest.Contains(t, metrics.Body.String(), line+"\n")
 		}
 	})
 }
@@ -478,26 +426,16 @@ func TestFollowedKernelModel(t *testing.T) {
 	model.Version = 7
 	stats := &predict.Stats{Trouble: "no model has been published yet"}
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return model }, Predictions: func() *predict.Stats { return stats }})
-	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 503 || !strings.Contains(text, "predictions: no model has been published yet") {
-		t.Errorf("%d %s", status, text)
-	}
+	answers(t, 503, "predictions: no model has been published yet", "GET", url+"/readyz", "")
 	stats = &predict.Stats{Scored: 3}
-	if status, text, _ := call(t, "GET", url+"/readyz", ""); status != 200 {
-		t.Errorf("%d %s", status, text)
-	}
+	answers(t, 200, "", "GET", url+"/readyz", "")
 	status, text, _ := call(t, "POST", url+"/v1/predict", "0 1:2\n0 1:-2\n")
 	if status != 200 || !strings.Contains(text, `"version":7`) || !strings.Contains(text, `"class":"yes"`) || !strings.Contains(text, `"class":"no"`) {
 		t.Errorf("%d %s", status, text)
 	}
-	if status, text, _ := call(t, "POST", url+"/v1/predict?explain=2", "0 1:2"); status != 400 || !strings.Contains(text, "a kernel model (rbf:1, 2 support vectors) cannot say") {
-		t.Errorf("an explanation: %d %s", status, text)
-	}
-	if status, text, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); status != 200 || !strings.Contains(text, `"kernel":"rbf:1","support_vectors":2`) {
-		t.Errorf("%d %s", status, text)
-	}
-	if status, text, _ := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json"); status != 400 || !strings.Contains(text, "no feature weights") {
-		t.Errorf("%d %s", status, text)
-	}
+	answers(t, 400, "a kernel model (rbf:1, 2 support vectors) cannot say", "POST", url+"/v1/predict?explain=2", "0 1:2")
+	answers(t, 200, `"kernel":"rbf:1","support_vectors":2`, "GET", url+"/v1/model", "", "Accept", "application/json")
+	answers(t, 400, "no feature weights", "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
 	read, err := served.Open(t.Context(), url, served.Options{})
 	if err != nil || read.Kind() != "kernel" || read.Version != 7 {
 		t.Errorf("%+v, %v", read, err)
@@ -513,12 +451,8 @@ func TestModelJSON(t *testing.T) {
 	runner, service := learned(t)
 	runner.FirstVersion = 5 << 32
 	url := start(t, serve.DefaultConfig(), service)
-	if status, _, _ := call(t, "GET", url+"/v1/model/offsets", ""); status != 503 {
-		t.Errorf("before: %d", status)
-	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	answers(t, 503, "", "GET", url+"/v1/model/offsets", "")
+	streamtest.Check(t, runner.Run(t.Context()))
 	var where, whole struct {
 		Version, Events uint64
 		Offsets         event.Offsets
@@ -529,23 +463,19 @@ func TestModelJSON(t *testing.T) {
 			Weights []float64
 		}
 	}
-	_, text, _ := call(t, "GET", url+"/v1/model/offsets", "")
-	if err := json.Unmarshal([]byte(text), &where); err != nil || where.Version <= 5<<32 || where.Events != 400 || len(where.Offsets) != 1 || where.Offsets[0].Records != 404 {
-		t.Errorf("%s: %v", text, err)
+	text := decoded(t, &where, "GET", url+"/v1/model/offsets", "")
+	if where.Version <= 5<<32 || where.Events != 400 || len(where.Offsets) != 1 || where.Offsets[0].Records != 404 {
+		t.Errorf("%s", text)
 	}
 	_, text, header := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
-	if err := json.Unmarshal([]byte(text), &whole); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, json.Unmarshal([]byte(text), &whole))
 	m := runner.Model()
 	if whole.Version != where.Version || header.Get("Blankout-Version") != fmt.Sprint(where.Version) || whole.Model.Events != 400 || len(whole.Weights) != m.Rows.Len() {
 		t.Errorf("version %d, head %+v, %d columns", whole.Version, whole.Model, len(whole.Weights))
 	}
 	named := map[string]float64{}
 	for _, w := range whole.Weights {
-		if w.Weights[0] != m.Weight(w.Column, 0) {
-			t.Errorf("%+v", w)
-		}
+		streamtest.Equal(t, w.Weights[0], m.Weight(w.Column, 0), w)
 		named[w.Feature] = w.Weights[0]
 	}
 	if named["word=yes1"] <= 0 || named["word=no1"] >= 0 {
@@ -561,15 +491,9 @@ func TestThreshold(t *testing.T) {
 	runner, service := learned(t)
 	config := online.DefaultConfig()
 	config.Threshold = 1 - 1e-12
-	var err error
-	if runner.Learner, err = online.New(config, runner.Schema); err != nil {
-		t.Fatal(err)
-	}
+	runner.Learner = streamtest.Must(online.New(config, runner.Schema))(t)
 	url := start(t, serve.DefaultConfig(), service)
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := call(t, "POST", url+"/v1/predict?explain=2", `{"word":"yes1","x":1}`)
+	streamtest.Check(t, runner.Run(t.Context()))
 	var answer struct {
 		Predictions []struct {
 			Class       string
@@ -581,15 +505,11 @@ func TestThreshold(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &answer); err != nil {
-		t.Fatal(text, err)
-	}
+	decoded(t, &answer, "POST", url+"/v1/predict?explain=2", `{"word":"yes1","x":1}`)
 	if p := answer.Predictions[0]; p.Class != "no" || p.Scores[0] <= 0 || p.Probability >= 0.5 || len(p.Explanation) != 2 || p.Explanation[0].Feature != "word=yes1" {
 		t.Errorf("%+v", p)
 	}
-	if status, text, _ := call(t, "POST", url+"/v1/predict?explain=1000000", `{}`); status != 400 {
-		t.Errorf("%d %s", status, text)
-	}
+	answers(t, 400, "", "POST", url+"/v1/predict?explain=1000000", `{}`)
 }
 
 // A page whose host name resolves to 127.0.0.1 can read nothing, and no page can make the server do anything.
@@ -604,24 +524,16 @@ func TestBrowsersAreKeptOut(t *testing.T) {
 		{"GET", "/", "evil.example", "", 421}, {"GET", "/metrics", "127.0.0.1.evil.example:80", "", 421},
 		{"POST", "/v1/predict", "", "http://evil.example", 403}, {"POST", "/v1/predict", "", "", 503},
 	} {
-		request, err := http.NewRequest(c.method, url+c.path, strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := streamtest.Must(http.NewRequest(c.method, url+c.path, strings.NewReader("{}")))(t)
 		if c.host != "" {
 			request.Host = c.host
 		}
 		if c.origin != "" {
 			request.Header.Set("Origin", c.origin)
 		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := streamtest.Must(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
-		if response.StatusCode != c.status {
-			t.Errorf("%+v: %s", c, response.Status)
-		}
+		streamtest.Equal(t, response.StatusCode, c.status, c, response.Status)
 	}
 }
 
@@ -653,9 +565,7 @@ func TestAccess(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir)
 	token := filepath.Join(dir, "token")
-	if err := os.WriteFile(token, []byte("open sesame\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(token, []byte("open sesame\n"), 0o600))
 	for _, c := range []struct {
 		name, token, cert, key string
 		want                   string
@@ -693,27 +603,16 @@ func TestAccess(t *testing.T) {
 // certificate writes a certificate for 127.0.0.1 and its key.
 func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
-	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := streamtest.Must(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
+	secret := streamtest.Must(x509.MarshalPKCS8PrivateKey(private))(t)
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: public}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(name, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }
@@ -735,9 +634,7 @@ func FuzzRequests(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
 	runner, service := learned(f)
-	if err := runner.Run(f.Context()); err != nil {
-		f.Fatal(err)
-	}
+	streamtest.Check(f, runner.Run(f.Context()))
 	const canary = "MF2XI2DFNYQGC3TE"
 	dir := f.TempDir()
 	for _, name := range []string{"secret", "secret.json", "reports/secret"} {
@@ -747,10 +644,7 @@ func FuzzRequests(f *testing.F) {
 		}
 	}
 	f.Chdir(dir)
-	var err error
-	if service.Reports, _, err = serve.OpenReports("reports", 3); err != nil {
-		f.Fatal(err)
-	}
+	service.Reports, _ = streamtest.Must2(serve.OpenReports("reports", 3))(f)
 	service.Validate = func() error { return errors.New("the events cannot be read again") }
 	handlers := map[string]http.Handler{"": serve.Handler(serve.DefaultConfig(), service)}
 	for _, format := range []string{"svmlight", "vw", "csv"} {
@@ -800,22 +694,12 @@ func FuzzRequests(f *testing.F) {
 func TestLimits(t *testing.T) {
 	t.Parallel() // it waits
 	runner, service := learned(t)
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	url := start(t, serve.DefaultConfig(), service)
 	status, _, _ := call(t, "GET", url+"/healthz", "", "X-Long", strings.Repeat("x", 1<<17))
-	if status != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("128 KB of headers: %d", status)
-	}
-	status, text, _ := call(t, "POST", url+"/v1/predict", "["+strings.Repeat("1,", 70_000)+"1]")
-	if status != http.StatusRequestEntityTooLarge || !strings.Contains(text, "a request may contain 65536") {
-		t.Errorf("70,001 events: %d %.100s", status, text)
-	}
-	slow, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Equal(t, status, http.StatusRequestHeaderFieldsTooLarge, "128 KB of headers")
+	answers(t, http.StatusRequestEntityTooLarge, "a request may contain 65536", "POST", url+"/v1/predict", "["+strings.Repeat("1,", 70_000)+"1]")
+	slow := streamtest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	defer slow.Close()
 	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // and nothing more
 	if _, err := io.ReadAll(slow); err != nil {                       // this would never end if the server waited too
@@ -828,17 +712,9 @@ func TestEvents(t *testing.T) {
 	runner, service := learned(t)
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server, err := serve.Start(config, service, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.Get(server.URL() + "/v1/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := streamtest.Must(serve.Start(config, service, slog.New(slog.DiscardHandler)))(t)
+	streamtest.Check(t, runner.Run(t.Context()))
+	response := streamtest.Must(http.Get(server.URL() + "/v1/events"))(t)
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
@@ -869,9 +745,7 @@ func TestEvents(t *testing.T) {
 		len(status.Classes) != 2 || status.Classes[1].Events != 200 || status.Model.Version != runner.Published().Version {
 		t.Errorf("%+v", status)
 	}
-	if err := server.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	streamtest.Check(t, server.Close(t.Context()))
 	for lines.Scan() {
 	}
 	http.DefaultClient.CloseIdleConnections()

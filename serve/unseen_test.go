@@ -1,10 +1,10 @@
 package serve_test
 
 import (
-	"encoding/json"
 	"math"
 	"testing"
 
+	"blankout/internal/streamtest"
 	"blankout/serve"
 )
 
@@ -13,10 +13,7 @@ import (
 func TestStrangers(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	status, text, _ := call(t, "POST", url+"/v1/predict", `[{"x":1,"new":2},{"new":2,"newer":"a"},{"x":null,"word":null}]`)
+	streamtest.Check(t, runner.Run(t.Context()))
 	var answer struct {
 		Predictions []struct {
 			Class         string
@@ -25,8 +22,9 @@ func TestStrangers(t *testing.T) {
 			Error, Where  string
 		}
 	}
-	if err := json.Unmarshal([]byte(text), &answer); status != 200 || err != nil || len(answer.Predictions) != 3 {
-		t.Fatalf("%d %v %s", status, err, text)
+	text := decoded(t, &answer, "POST", url+"/v1/predict", `[{"x":1,"new":2},{"new":2,"newer":"a"},{"x":null,"word":null}]`)
+	if len(answer.Predictions) != 3 {
+		t.Fatalf("%s", text)
 	}
 	for i, p := range answer.Predictions {
 		if i == 1 {

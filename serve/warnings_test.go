@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/run"
+	"blankout/internal/streamtest"
 	"blankout/online/watch"
 	"blankout/serve"
 )
@@ -23,14 +24,9 @@ func TestWarnings(t *testing.T) {
 		if kind == warning.Kind {
 			want = `blankout_warning{kind="` + kind + `"} 1`
 		}
-		if !strings.Contains(text, want) {
-			t.Errorf("no %s", want)
-		}
+		streamtest.Contains(t, text, want)
 	}
-	response, err := http.Get(url + "/v1/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := streamtest.Must(http.Get(url + "/v1/events"))(t)
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)

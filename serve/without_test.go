@@ -11,6 +11,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream"
@@ -27,9 +28,7 @@ func TestWithout(t *testing.T) {
 	if status, text := ask("?name=word"); status != 503 {
 		t.Errorf("before the start: %d %s", status, text)
 	}
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	for query, want := range map[string]int{"": 400, "?kind=sensor&name=word": 400, "?name=nothing": 404, "?kind=group&name=word": 404} {
 		if status, text := ask(query); status != want {
 			t.Errorf("%s: %d %s", query, status, text)
@@ -42,11 +41,8 @@ func TestWithout(t *testing.T) {
 	}
 	wrong := 0.0
 	for i := range 400 {
-		_, text, _ := call(t, "POST", address+"/v1/predict", fmt.Sprintf(`{"word":null,"x":%d}`, i%3))
 		var answer struct{ Predictions []struct{ Class string } }
-		if err := json.Unmarshal([]byte(text), &answer); err != nil {
-			t.Fatal(err)
-		}
+		decoded(t, &answer, "POST", address+"/v1/predict", fmt.Sprintf(`{"word":null,"x":%d}`, i%3))
 		if answer.Predictions[0].Class != [2]string{"no", "yes"}[i%2] {
 			wrong += 100. / 400
 		}
@@ -64,10 +60,7 @@ func TestWithout(t *testing.T) {
 func TestFailuresAndReportsInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
-	var err error
-	if service.Reports, _, err = serve.OpenReports("", 10); err != nil {
-		t.Fatal(err)
-	}
+	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
 	runner.Report = service.Reports.Add
 	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: online.DefaultConfig(),
 		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
@@ -76,61 +69,51 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 	// Of 404 records: two reports, because learning waits for the first.
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200
 	address := start(t, serve.DefaultConfig(), service)
-	if err := runner.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, runner.Run(t.Context()))
 	reports := service.Reports.List()
 	if len(reports) < 2 {
 		t.Fatalf("%d reports", len(reports))
 	}
-	for _, l := range looks {
-		t.Run(l.name, func(t *testing.T) {
-			b.look(t, address, l.scheme, l.width, "document.querySelectorAll('#failures-table tbody button').length > 0")
-			b.await(t, "document.querySelectorAll('.refusal').length === 1") // of the invalid records
-			b.shows(t, map[string]any{"document.querySelector('#without').hidden": true,
-				"/^First record refused for syntax: .+/.test(document.querySelector('.refusal').textContent)": true})
-			drawn := "document.querySelector('#chart-without-forecast').dataset.series === '2' && document.querySelector('#chart-without-recent').dataset.series === '2'"
-			if l.width > 500 { // the bar, by mouse
-				at := b.value(t, "(() => { const e = document.querySelector('#failures-table tbody .bar'); e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); return (r.left + 1) + ' ' + (r.top + r.height / 2); })()").(string)
-				var x, y float64
-				if _, err := fmt.Sscan(at, &x, &y); err != nil {
-					t.Fatal(err)
-				}
-				for _, kind := range []string{"mousePressed", "mouseReleased"} {
-					b.call(t, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
-				}
-			} else { // by keyboard
-				b.value(t, "document.querySelector('#failures-table tbody button').focus()")
-				b.call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"})
-				b.call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13})
+	b.eachLook(t, address, "document.querySelectorAll('#failures-table tbody button').length > 0", func(t *testing.T, l look) {
+		b.until(t, "document.querySelectorAll('.refusal').length === 1", true) // of the invalid records
+		b.shows(t, map[string]any{"document.querySelector('#without').hidden": true,
+			"/^First record refused for syntax: .+/.test(document.querySelector('.refusal').textContent)": true})
+		drawn := "document.querySelector('#chart-without-forecast').dataset.series === '2' && document.querySelector('#chart-without-recent').dataset.series === '2'"
+		if l.width > 500 { // the bar, by mouse
+			at := b.value(t, "(() => { const e = document.querySelector('#failures-table tbody .bar'); e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); return (r.left + 1) + ' ' + (r.top + r.height / 2); })()").(string)
+			var x, y float64
+			streamtest.Must(fmt.Sscan(at, &x, &y))(t)
+			for _, kind := range []string{"mousePressed", "mouseReleased"} {
+				b.call(t, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
 			}
-			b.await(t, drawn)
-			b.value(t, "document.querySelector('#failures').scrollIntoView()")
-			b.shows(t, map[string]any{
-				"document.querySelector('#without-name').textContent":                                                                          "If the field word dies",
-				"/^0.00 % → .* % on 400 of the newest events, of which 400 hold it/.test(document.querySelector('#without-note').textContent)": true,
-				"document.querySelector('#failures-table tbody button').getAttribute('aria-expanded')":                                         "true",
-				"document.documentElement.scrollWidth <= innerWidth":                                                                           true,
-				"document.querySelector('#chart-without-recent canvas').getBoundingClientRect().right <= innerWidth":                           true,
-			})
-			b.picture(t, "without-"+l.name)
-			b.value(t, "document.querySelector('#failures-table tbody button').click()")
-			b.shows(t, map[string]any{"document.querySelector('#without').hidden": true})
-
-			// The older report is shown beside the newest.
-			b.value(t, fmt.Sprintf("(() => { const s = document.querySelector('#report-other'); s.value = %q; s.dispatchEvent(new Event('change')); })()", reports[1].ID))
-			b.await(t, "document.querySelectorAll('#exact thead th').length === 5")
-			b.value(t, "document.querySelector('#exact').scrollIntoView()")
-			cells := "[...[...document.querySelectorAll('#exact tbody tr')].find(r => r.textContent.startsWith('%s')).children].map(e => e.textContent.replace(/\\u202f/g, ''))"
-			b.shows(t, map[string]any{
-				fmt.Sprintf(cells, "records") + ".join('|')": fmt.Sprintf("records|%d||%d|", reports[0].Records, reports[1].Records),
-				fmt.Sprintf(cells, "objective") + ".slice(1).every(x => x !== '–') && " + fmt.Sprintf(cells, "objective") + "[1] !== " + fmt.Sprintf(cells, "objective") + "[3]": true,
-				"document.documentElement.scrollWidth <= innerWidth": true,
-			})
-			b.picture(t, "compared-"+l.name)
+		} else { // by keyboard
+			b.value(t, "document.querySelector('#failures-table tbody button').focus()")
+			b.call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"})
+			b.call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13})
+		}
+		b.until(t, drawn, true)
+		b.value(t, "document.querySelector('#failures').scrollIntoView()")
+		b.shows(t, map[string]any{
+			"document.querySelector('#without-name').textContent":                                                                          "If the field word dies",
+			"/^0.00 % → .* % on 400 of the newest events, of which 400 hold it/.test(document.querySelector('#without-note').textContent)": true,
+			"document.querySelector('#failures-table tbody button').getAttribute('aria-expanded')":                                         "true",
+			"document.documentElement.scrollWidth <= innerWidth":                                                                           true,
+			"document.querySelector('#chart-without-recent canvas').getBoundingClientRect().right <= innerWidth":                           true,
 		})
-	}
-	for _, complaint := range b.complaints {
-		t.Errorf("the browser complains: %s", complaint)
-	}
+		b.picture(t, "without-"+l.name)
+		b.value(t, "document.querySelector('#failures-table tbody button').click()")
+		b.shows(t, map[string]any{"document.querySelector('#without').hidden": true})
+
+		// The older report is shown beside the newest.
+		b.value(t, fmt.Sprintf("(() => { const s = document.querySelector('#report-other'); s.value = %q; s.dispatchEvent(new Event('change')); })()", reports[1].ID))
+		b.until(t, "document.querySelectorAll('#exact thead th').length === 5", true)
+		b.value(t, "document.querySelector('#exact').scrollIntoView()")
+		cells := "[...[...document.querySelectorAll('#exact tbody tr')].find(r => r.textContent.startsWith('%s')).children].map(e => e.textContent.replace(/\\u202f/g, ''))"
+		b.shows(t, map[string]any{
+			fmt.Sprintf(cells, "records") + ".join('|')": fmt.Sprintf("records|%d||%d|", reports[0].Records, reports[1].Records),
+			fmt.Sprintf(cells, "objective") + ".slice(1).every(x => x !== '–') && " + fmt.Sprintf(cells, "objective") + "[1] !== " + fmt.Sprintf(cells, "objective") + "[3]": true,
+			"document.documentElement.scrollWidth <= innerWidth": true,
+		})
+		b.picture(t, "compared-"+l.name)
+	})
 }

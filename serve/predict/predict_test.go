@@ -24,6 +24,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/serve/predict"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -38,10 +39,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // broker starts one with topics "events", of two partitions, and "predictions".
 func broker(t *testing.T) *kfake.Cluster {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(2, "events", "predictions"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := streamtest.Must(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(2, "events", "predictions")))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -62,10 +60,7 @@ func produce(t *testing.T, c *kfake.Cluster, from, to int) {
 	t.Helper()
 	config := stream.DefaultProducerConfig()
 	config.Brokers, config.Topic = c.ListenAddrs(), "events"
-	p, err := stream.NewProducer(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := streamtest.Must(stream.NewProducer(t.Context(), config))(t)
 	for i := from; i < to; i++ {
 		value := fmt.Sprintf("0 1:%d", 2*(i%2)-1)
 		if i%50 == 7 {
@@ -75,9 +70,7 @@ func produce(t *testing.T, c *kfake.Cluster, from, to int) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(p.Flush(t.Context()), p.Close()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, errors.Join(p.Flush(t.Context()), p.Close()))
 }
 
 // predictions reads the whole topic of predictions.
@@ -85,10 +78,7 @@ func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predic
 	t.Helper()
 	config := stream.DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd = c.ListenAddrs(), []string{"predictions"}, true
-	r, err := stream.NewReader(t.Context(), config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := streamtest.Must(stream.NewReader(t.Context(), config, nil))(t)
 	defer r.Close()
 	for {
 		b, err := r.Next(t.Context())
@@ -100,9 +90,7 @@ func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predic
 		}
 		for _, r := range b.Records {
 			var p predict.Output
-			if err := json.Unmarshal(r.Value, &p); err != nil {
-				t.Fatalf("%s: %v", r.Value, err)
-			}
+			streamtest.Check(t, json.Unmarshal(r.Value, &p), r.Value)
 			keys, values = append(keys, string(r.Key)), append(values, p)
 		}
 	}
@@ -131,9 +119,7 @@ func TestPredict(t *testing.T) {
 	produce(t, c, 0, 300)
 	version := uint64(1)
 	p := predictor(c, func() *served.Model { return trained(version) })
-	if err := p.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Run(t.Context()))
 	keys, values := predictions(t, c)
 	if s := p.Stats(); len(values) != 300 || s.Scored != 294 || s.Refused != 6 || s.Version != 1 || s.Age <= 0 || s.Failures+s.CommitFailures != 0 {
 		t.Fatalf("%d predictions, %+v", len(values), s)
@@ -152,14 +138,10 @@ func TestPredict(t *testing.T) {
 	}
 	produce(t, c, 300, 320)
 	version = 2
-	if err := p.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Run(t.Context()))
 	_, values = predictions(t, c)
 	for place, n := range times(values) {
-		if n != 1 {
-			t.Errorf("%s predicted %d times", place, n)
-		}
+		streamtest.Equal(t, n, 1, "predictions of", place)
 	}
 	if len(values) != 320 || slices.IndexFunc(values, func(p predict.Output) bool { return p.Version == 2 && p.Offset < 150 }) >= 0 {
 		t.Errorf("%d predictions", len(values))
@@ -213,23 +195,17 @@ func TestAtLeastOnce(t *testing.T) {
 			disturb(c, &on, cancel)
 			p := predictor(c, func() *served.Model { return trained(1) })
 			p.Config.CommitInterval = 10 * time.Millisecond
-			if err := p.Run(ctx); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, p.Run(ctx))
 			first := p.Stats()
 			if name == "no commit" && (first.Scored < 5000 || first.CommitFailures == 0) || name == "no writes" && first.Scored > 5000 {
 				t.Fatalf("%+v", first)
 			}
 			on.Store(false)
 			p = predictor(c, func() *served.Model { return trained(2) })
-			if err := p.Run(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, p.Run(t.Context()))
 			_, values := predictions(t, c)
 			n := times(values)
-			if len(n) != 6000 {
-				t.Errorf("%d of 6000 events predicted", len(n))
-			}
+			streamtest.Equal(t, len(n), 6000, "predicted events")
 			if name == "no commit" && len(values) != 12000 {
 				t.Errorf("%d predictions, want every one twice", len(values))
 			}
@@ -272,16 +248,12 @@ func TestRecreatedTopic(t *testing.T) {
 	go func() { defer close(done); p.Keep(ctx) }()
 	defer func() { cancel(); <-done }()
 	until(t, func() bool { return p.Stats().Scored+p.Stats().Refused == 100 })
-	if err := errors.Join(c.DeleteTopic("events"), c.CreateTopic("events", 2, nil)); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, errors.Join(c.DeleteTopic("events"), c.CreateTopic("events", 2, nil)))
 	produce(t, c, 0, 300)
 	until(t, func() bool { return p.Stats().Scored+p.Stats().Refused >= 400 })
 	_, values := predictions(t, c)
 	n := times(values)
-	if len(n) != 300 {
-		t.Errorf("%d of 300 events predicted", len(n))
-	}
+	streamtest.Equal(t, len(n), 300, "predicted events")
 }
 
 // What the topic of predictions does not take is told, and written when it does
@@ -303,9 +275,7 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- p.Run(t.Context()) }()
 	until(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.Trouble != "" && s.Scored == 0 })
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, <-done)
 	if s := p.Stats(); s.Failures < 2 || s.Scored != 294 || s.Trouble != "stopped" {
 		t.Errorf("%+v", s)
 	}
@@ -314,13 +284,9 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	}
 	_, values := predictions(t, c)
 	for place, n := range times(values) {
-		if n != 1 {
-			t.Errorf("%s predicted %d times", place, n)
-		}
+		streamtest.Equal(t, n, 1, "predictions of", place)
 	}
-	if len(values) != 300 {
-		t.Errorf("%d predictions", len(values))
-	}
+	streamtest.Equal(t, len(values), 300, "predictions")
 }
 
 // Offsets are committed once an interval, not with every batch, and at the end.
@@ -335,9 +301,7 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 	})
 	p := predictor(c, func() *served.Model { return trained(1) })
 	p.Config.CommitInterval = time.Hour
-	if err := p.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Run(t.Context()))
 	if n := commits.Load(); n != 1 || p.Stats().Scored != 8820 {
 		t.Errorf("%d commits of %d predictions within an hour", n, p.Stats().Scored)
 	}
@@ -365,9 +329,7 @@ func TestKeep(t *testing.T) {
 	if s := p.Stats(); !strings.Contains(s.Trouble, "missing") {
 		t.Errorf("while the topic is missing: %+v", s)
 	}
-	if err := c.CreateTopic("missing", 1, nil); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.CreateTopic("missing", 1, nil))
 	until(t, func() bool { return !strings.Contains(p.Stats().Trouble, "missing") })
 	cancel()
 	<-done
@@ -401,10 +363,7 @@ func TestFollow(t *testing.T) {
 	var log logged
 	c := predict.DefaultConfig()
 	c.Model, c.ModelInterval = event.Address(file), 10*time.Millisecond
-	f, err := c.Follow(served.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := streamtest.Must(c.Follow(served.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 	told := func(what string) int { return strings.Count(log.String(), what) }
 	const cannot, again = "the model cannot be followed", "the model can be followed again"
 	until(t, func() bool { return told(cannot) == 1 })
@@ -412,20 +371,14 @@ func TestFollow(t *testing.T) {
 		t.Errorf("a model %v that is not there, %v", m, err)
 	}
 	time.Sleep(300 * time.Millisecond) // time for more tries
-	if err := trained(1).WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, trained(1).WriteFile(file))
 	until(t, func() bool { m, err := f.Model(); return m != nil && err == nil && told(again) == 1 })
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.Remove(file))
 	until(t, func() bool { return told(cannot) == 2 })
 	if m, err := f.Model(); m == nil || err == nil {
 		t.Error("the model is gone with its file")
 	}
-	if err := trained(2).WriteFile(file); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, trained(2).WriteFile(file))
 	until(t, func() bool { return told(again) == 2 })
 	f.Close()
 	if told(cannot) != 2 || told(again) != 2 {
@@ -452,26 +405,17 @@ func TestKeyOfAPrediction(t *testing.T) {
 	c := broker(t)
 	config := stream.DefaultProducerConfig()
 	config.Brokers, config.Topic = c.ListenAddrs(), "events"
-	producer, err := stream.NewProducer(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	producer := streamtest.Must(stream.NewProducer(t.Context(), config))(t)
 	for _, m := range []stream.Message{
 		{Key: []byte("key"), Value: []byte(`{"id":"one","x":1}`)}, {Value: []byte(`{"id":"two","x":1}`)}, {Value: []byte(`{"x":1}`)},
 	} {
-		if err := producer.WriteTo(t.Context(), 0, m); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, producer.WriteTo(t.Context(), 0, m))
 	}
-	if err := errors.Join(producer.Flush(t.Context()), producer.Close()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, errors.Join(producer.Flush(t.Context()), producer.Close()))
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format, recordConfig.ID = "json", "id"
 	m := served.New(model.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
-	if err := predictor(c, func() *served.Model { return m }).Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, predictor(c, func() *served.Model { return m }).Run(t.Context()))
 	// Which partition a key goes to, and so the order, is not what this is about.
 	if keys, _ := predictions(t, c); !slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}) {
 		t.Errorf("keys %q", keys)
@@ -516,9 +460,7 @@ func TestConfigToken(t *testing.T) {
 	}
 	c.TokenFile = filepath.Join(t.TempDir(), "token")
 	for text, want := range map[string]string{"open sesame\n": "open sesame", "\n": ""} {
-		if err := os.WriteFile(c.TokenFile, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(c.TokenFile, []byte(text), 0o600))
 		token, err := c.Token()
 		if token != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "token_file: "+c.TokenFile+" is empty") {
 			t.Errorf("%q: %q, %v", text, token, err)
@@ -529,33 +471,21 @@ func TestConfigToken(t *testing.T) {
 // A prediction that its topic does not take for its size gets a shorter key, and one
 // of too many scores says so instead of them. Those around it are as ever.
 func TestPredictionTooLarge(t *testing.T) {
-	c, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := streamtest.Must(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events")))(t)
 	t.Cleanup(c.Close)
-	if err := c.CreateTopic("predictions", 1, map[string]string{"max.message.bytes": "2000"}); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.CreateTopic("predictions", 1, map[string]string{"max.message.bytes": "2000"}))
 	config := stream.DefaultProducerConfig()
 	config.Brokers, config.Topic = c.ListenAddrs(), "events"
-	in, err := stream.NewProducer(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	in := streamtest.Must(stream.NewProducer(t.Context(), config))(t)
 	long := strings.Repeat("é", 100_000)
 	for i, key := range []string{"first", long, "odd", "last"} {
 		value := "0 1:1"
 		if i == 2 {
 			value = "0 1:one"
 		}
-		if err := in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}))
 	}
-	if err := errors.Join(in.Flush(t.Context()), in.Close()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, errors.Join(in.Flush(t.Context()), in.Close()))
 	// Of a great many classes the scores alone are too large.
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -568,9 +498,7 @@ func TestPredictionTooLarge(t *testing.T) {
 	for i, m := range []*served.Model{trained(1), wide} {
 		p := predictor(c, func() *served.Model { return m })
 		p.Config.Group = fmt.Sprint("group ", i)
-		if err := p.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Run(t.Context()))
 		if s := p.Stats(); s.Scored != 3 || s.Refused != 1 || s.Failures > 0 {
 			t.Errorf("%+v", s)
 		}
@@ -600,36 +528,24 @@ func TestFollowOverTLS(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	pair := server.TLS.Certificates[0]
-	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := streamtest.Must(x509.MarshalPKCS8PrivateKey(pair.PrivateKey))(t)
 	c := predict.DefaultConfig()
 	dir := t.TempDir()
 	c.CAFile, c.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for name, block := range map[string]*pem.Block{c.CAFile: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, c.KeyFile: {Type: "PRIVATE KEY", Bytes: key}} {
-		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(name, pem.EncodeToMemory(block), 0o600))
 	}
 	if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "cert_file: ") {
 		t.Errorf("a key without a certificate: %v", err)
 	}
 	c.CertFile = c.CAFile
-	if err := c.Check(); err != nil {
-		t.Error(err)
-	}
-	asks, err := c.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.Check())
+	asks := streamtest.Must(c.Client())(t)
 	defer asks.CloseIdleConnections()
 	if _, err := served.Open(t.Context(), server.URL, served.Options{Client: asks}); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("got %v", err)
 	}
-	if n := <-shown; n != 1 {
-		t.Errorf("%d certificates were shown", n)
-	}
+	streamtest.Equal(t, <-shown, 1, "certificates were shown")
 	if asks, err := predict.DefaultConfig().Client(); asks != nil || err != nil {
 		t.Errorf("without files: %v, %v", asks, err)
 	}
