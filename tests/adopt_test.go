@@ -15,6 +15,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/run"
+	"blankout/internal/streamtest"
 )
 
 // adoptEvery is the number of the topic's records between adoptions.
@@ -32,23 +33,11 @@ func (l *learner) adopting() *learner {
 // at returns the checkpoints made after exactly so many records.
 func (l *learner) at(t *testing.T, records uint64) (found [][]byte) {
 	t.Helper()
-	names, err := checkpoint.List(l.checkpoints())
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := streamtest.Must(checkpoint.List(l.checkpoints()))(t)
 	for _, name := range names {
-		data, err := os.ReadFile(filepath.Join(l.checkpoints(), name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		file, err := checkpoint.Decode(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		offsets, err := run.ReadOffsets(file.Blocks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := streamtest.Must(os.ReadFile(filepath.Join(l.checkpoints(), name)))(t)
+		file := streamtest.Must(checkpoint.Decode(data))(t)
+		offsets := streamtest.Must(run.ReadOffsets(file.Blocks))(t)
 		if len(offsets) == 1 && offsets[0].Records == records {
 			found = append(found, data)
 		}
@@ -208,9 +197,6 @@ func (l *learner) newest() (a run.Adoptions, offsets event.Offsets, err error) {
 
 // decided reports whether the newest checkpoint knows that there was no solution in time.
 func (l *learner) decided(t *testing.T) bool {
-	a, _, err := l.newest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, _ := streamtest.Must2(l.newest())(t)
 	return slices.Equal(a.TimedOut, []uint64{adoptEvery})
 }

@@ -22,6 +22,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 	"blankout/stream/registry"
 )
@@ -51,10 +52,7 @@ func amplifiers(t *testing.T) map[string][]amplifier {
 	z := gzip.NewWriter(&gz)
 	z.Write(make([]byte, 100*amplifierBytes))
 	z.Close()
-	encoder, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoder := streamtest.Must(zstd.NewWriter(nil))(t)
 	idx := func(head ...uint32) (b []byte) {
 		for _, x := range head {
 			b = binary.BigEndian.AppendUint32(b, x)
@@ -117,13 +115,9 @@ func longTextParquet(t *testing.T) []byte {
 	w := parquet.NewGenericWriter[event](&b, parquet.Compression(&parquet.Zstd), parquet.SkipPageBounds("text"))
 	text := strings.Repeat("x", amplifierBytes)
 	for range 200 {
-		if _, err := w.Write([]event{{"a", text}}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(w.Write([]event{{"a", text}}))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, w.Close())
 	return b.Bytes()
 }
 
@@ -133,9 +127,7 @@ func peak(t *testing.T, c *exec.Cmd) (most int64) {
 	t.Helper()
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	for status := fmt.Sprintf("/proc/%d/status", c.Process.Pid); ; time.Sleep(time.Millisecond) {
@@ -165,9 +157,7 @@ func TestAmplifiers(t *testing.T) {
 	program, dir, all := buildProgram(t), t.TempDir(), amplifiers(t)
 	few := filepath.Join(dir, "few.svm")
 	model := filepath.Join(dir, "few.model")
-	if err := os.WriteFile(few, []byte(strings.Repeat("1 1:1 2:0.5\n-1 2:1 3:0.5\n", 50)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(few, []byte(strings.Repeat("1 1:1 2:0.5\n-1 2:1 3:0.5\n", 50)), 0o600))
 	if out, err := exec.Command(program, "train", "-d", few, "-m", model).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -178,10 +168,7 @@ func TestAmplifiers(t *testing.T) {
 		"train":    {"--solver", "online", "-m", filepath.Join(dir, "a.model")},
 		"validate": {"-m", model},
 	}
-	help, err := exec.Command(program, "help").CombinedOutput()
-	if err != nil {
-		t.Fatal(err)
-	}
+	help := streamtest.Must(exec.Command(program, "help").CombinedOutput())(t)
 	for _, line := range regexp.MustCompile(`(?m)^  ([a-z-]+) {2,}`).FindAllStringSubmatch(string(help), -1) {
 		text, _ := exec.Command(program, line[1], "--help").CombinedOutput()
 		if commands[line[1]] == nil && bytes.Contains(text, []byte("-d, --data")) {
@@ -191,9 +178,7 @@ func TestAmplifiers(t *testing.T) {
 	run := func(t *testing.T, name string, a amplifier) {
 		t.Helper()
 		file := filepath.Join(dir, a.file)
-		if err := os.WriteFile(file, a.data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(file, a.data, 0o600))
 		defer os.Remove(file)
 		command := func(data string) *exec.Cmd {
 			c := exec.Command(program, append([]string{name, "-d", data}, commands[name]...)...)
@@ -256,16 +241,10 @@ func TestDecodeAmplifier(t *testing.T) {
 		"protobuf":    {Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; message E { repeated E list = 1; repeated bool bools = 2; repeated string words = 3; }`},
 		"json-schema": {Type: sr.TypeJSON, Schema: `{}`},
 	}[format])
-	client, err := registry.New(registry.Config{URL: event.Address(fake.URL())}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
 	c := record.DefaultConfig()
 	c.Format, c.Registry = format, client
-	d, err := record.NewDecoder(c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := streamtest.Must(record.NewDecoder(c, c.Schema()))(t)
 	header := []byte{0, 0, 0, 0, 1}
 	if format == "protobuf" {
 		header = append(header, 0)
@@ -273,12 +252,8 @@ func TestDecodeAmplifier(t *testing.T) {
 	var data bytes.Buffer
 	data.Grow(2 * amplifierBytes)
 	data.Write(header)
-	if _, err := data.ReadFrom(os.Stdin); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(data.ReadFrom(os.Stdin))(t)
 	var e event.Example
-	if err := d.Decode(t.Context(), record.Record{Value: data.Bytes()}, &e); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, d.Decode(t.Context(), record.Record{Value: data.Bytes()}, &e))
 	fmt.Println(e.Features.Len(), e.Refused != nil)
 }

@@ -20,6 +20,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -31,9 +32,7 @@ func TestCommandsAgree(t *testing.T) {
 	program, dir := buildProgram(t), t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, data, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(path, data, 0o666))
 		return path
 	}
 	for _, classes := range []int{2, 3, 0} {
@@ -144,10 +143,7 @@ func commandRecords(learner online.Config) record.Config {
 
 func eachEvent(t *testing.T, schema *event.Schema, learner online.Config, path string, f func(e *event.Example)) {
 	t.Helper()
-	file, err := stream.OpenFile(path, commandRecords(learner), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := streamtest.Must(stream.OpenFile(path, commandRecords(learner), schema))(t)
 	defer file.Close()
 	var b event.Batch
 	for {
@@ -168,10 +164,7 @@ func learnByHand(t *testing.T, c online.Config, classes []string, path string) (
 	records := commandRecords(c)
 	records.Classes = classes
 	schema := records.Schema()
-	l, err := online.New(c.Among(true, false), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := streamtest.Must(online.New(c.Among(true, false), schema))(t)
 	var weight, wrong, logLoss, absolute float64
 	eachEvent(t, schema, c, path, func(e *event.Example) {
 		p := l.Learn(e, nil)
@@ -207,10 +200,7 @@ func learnByHand(t *testing.T, c online.Config, classes []string, path string) (
 // modelBlocks returns the blocks of a model file.
 func modelBlocks(t *testing.T, path string) map[string][]byte {
 	t.Helper()
-	file, err := checkpoint.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := streamtest.Must(checkpoint.ReadFile(path))(t)
 	out := map[string][]byte{}
 	for _, b := range file.Blocks {
 		out[b.Name] = b.Data

@@ -19,6 +19,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/longtest"
 	"blankout/internal/run"
+	"blankout/internal/streamtest"
 )
 
 // challengerTables configures two challengers. One has columns of its own, because it has the field x that determines
@@ -57,14 +58,8 @@ func newContest(t *testing.T, program, broker string) *learner {
 func (l *learner) lead(t *testing.T) string {
 	t.Helper()
 	data, _, _ := l.state(t)
-	file, err := checkpoint.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	saved, err := run.ReadContest(file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := streamtest.Must(checkpoint.Decode(data))(t)
+	saved := streamtest.Must(run.ReadContest(file.Blocks))(t)
 	return saved.Lead
 }
 
@@ -127,10 +122,7 @@ func killPromoted(t *testing.T, l *learner) {
 			t.Fatalf("%v\n%s", err, l.log())
 		}
 		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := streamtest.Must(io.ReadAll(answer.Body))(t)
 		return answer.StatusCode, string(text)
 	}
 	if status, text := promote("nobody"); status != http.StatusNotFound || !strings.Contains(text, "alike") {
@@ -139,18 +131,14 @@ func killPromoted(t *testing.T, l *learner) {
 	if status, text := promote("alike"); status != http.StatusOK {
 		t.Fatalf("%d %s\n%s", status, text, l.log())
 	}
-	if err := c.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.Process.Kill())
 	_ = c.Wait()
 	if lead := l.lead(t); lead != "alike" {
 		t.Fatalf("%s has the lead after the kill", lead)
 	}
 	l.flags = append(flags, "--max-events=1")
 	l.finish(t)
-	if lead := l.lead(t); lead != "alike" {
-		t.Errorf("%s has the lead after the restart", lead)
-	}
+	streamtest.Equal(t, l.lead(t), "alike", "the lead after the restart")
 }
 
 // A kill between a promotion and its checkpoint changes nothing: the promotion happens again at the same record.

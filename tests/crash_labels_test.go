@@ -17,6 +17,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/stream"
 )
 
@@ -73,20 +74,13 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 	for _, topic := range []string{"clicks", "answers"} {
 		c := stream.DefaultProducerConfig()
 		c.Brokers, c.Topic = brokers, topic
-		p, err := stream.NewProducer(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := streamtest.Must(stream.NewProducer(t.Context(), c))(t)
 		for _, m := range all {
 			if m.topic == topic {
-				if err := p.Write(t.Context(), m.Message); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Check(t, p.Write(t.Context(), m.Message))
 			}
 		}
-		if err := errors.Join(p.Flush(t.Context()), p.Close()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, errors.Join(p.Flush(t.Context()), p.Close()))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/longtest"
 	"blankout/internal/s3test"
+	"blankout/internal/streamtest"
 )
 
 // Checkpoints in an object store equal those on disk. The program is killed at every place where it accesses the store,
@@ -41,9 +42,7 @@ func TestCrashWithStore(t *testing.T) {
 		if strings.Contains(point, "kill") && !strings.Contains(l.log(), "another learner owned the checkpoints") && point != "checkpoint.create=kill@1" {
 			t.Errorf("%s: nobody was told of the learner that was killed\n%s", point, l.log())
 		}
-		if err := os.MkdirAll(l.checkpoints(), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.MkdirAll(l.checkpoints(), 0o700))
 		for _, name := range store.Names("/models/crash/checkpoint-") {
 			name = "checkpoint-" + name
 			if err := os.WriteFile(filepath.Join(l.checkpoints(), name), store.Get("/models/crash/"+name), 0o600); err != nil {

@@ -25,6 +25,7 @@ import (
 	"blankout/internal/run"
 	"blankout/internal/served"
 	"blankout/internal/served/kafka"
+	"blankout/internal/streamtest"
 	"blankout/stream"
 )
 
@@ -46,15 +47,10 @@ func crashBroker(t *testing.T, topics ...string) *stream.Embedded {
 	for _, name := range topics {
 		partitions[name] = crashTopics[name].partitions
 	}
-	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: partitions})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := streamtest.Must(stream.StartEmbedded(stream.EmbeddedConfig{Topics: partitions}))(t)
 	t.Cleanup(broker.Close)
 	for _, name := range topics {
-		if err := fillCrashTopic(t, broker.Brokers(), name, nil); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, fillCrashTopic(t, broker.Brokers(), name, nil))
 	}
 	return broker
 }
@@ -117,9 +113,7 @@ file = %q
 [http]
 address = ""
 `, broker, topic, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "dead.jsonl"))
-	if err := os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644))
 	return &learner{program: program, dir: dir, flags: []string{"--until-end"}}
 }
 
@@ -128,10 +122,7 @@ func (l *learner) checkpoints() string { return filepath.Join(l.dir, "checkpoint
 // start starts the program. Its log is appended to l.dir/log.
 func (l *learner) start(t *testing.T) *exec.Cmd {
 	t.Helper()
-	log, err := os.OpenFile(filepath.Join(l.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := streamtest.Must(os.OpenFile(filepath.Join(l.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(t)
 	defer log.Close()
 	c := exec.Command(l.program, append([]string{"run", "-f", filepath.Join(l.dir, "blankout.toml")}, l.flags...)...)
 	points := l.numbers
@@ -142,9 +133,7 @@ func (l *learner) start(t *testing.T) *exec.Cmd {
 	}
 	c.Env = append(append(os.Environ(), l.env...), "BLANKOUT_FAILPOINTS="+points)
 	c.Stdout, c.Stderr = log, log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.Start())
 	return c
 }
 
@@ -180,22 +169,10 @@ func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	if err != nil || len(names) == 0 {
 		t.Fatalf("checkpoints %v: %v\n%s", names, err, l.log())
 	}
-	data, err := os.ReadFile(filepath.Join(l.checkpoints(), names[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := checkpoint.Decode(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	offsets, err := run.ReadOffsets(file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := model.ReadLinear(file.Blocks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := streamtest.Must(os.ReadFile(filepath.Join(l.checkpoints(), names[0])))(t)
+	file := streamtest.Must(checkpoint.Decode(data))(t)
+	offsets := streamtest.Must(run.ReadOffsets(file.Blocks))(t)
+	model := streamtest.Must(model.ReadLinear(file.Blocks))(t)
 	return data, offsets, model.Events
 }
 
@@ -233,10 +210,7 @@ func differingBlocks(a, b []byte) (names []string) {
 // deadLetters returns the positions of the stored dead letters, without repetitions.
 func (l *learner) deadLetters(t *testing.T) (places []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(l.dir, "dead.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := streamtest.Must(os.ReadFile(filepath.Join(l.dir, "dead.jsonl")))(t)
 	for line := range bytes.Lines(text) {
 		var d struct {
 			Topic     string
@@ -423,9 +397,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 		}
 		look(what)
 	}
-	if n := strings.Count(l.log(), "failpoint snapshot.manifest"); n != 1 {
-		t.Errorf("%d failures told", n)
-	}
+	streamtest.Equal(t, strings.Count(l.log(), "failpoint snapshot.manifest"), 1, "reported failures")
 	l.env = nil
 	l.finish(t)
 	l.check(t, "short", reference)
@@ -494,10 +466,7 @@ func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) 
 		return l
 	}
 	suspects := func(l *learner) (places []string) {
-		text, err := os.ReadFile(filepath.Join(l.dir, "mislabeled.jsonl"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := streamtest.Must(os.ReadFile(filepath.Join(l.dir, "mislabeled.jsonl")))(t)
 		for line := range bytes.Lines(text) {
 			var s struct {
 				Offset           int64
@@ -581,9 +550,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	if err == nil || !bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+")")) {
 		t.Errorf("a second learner: %v\n%s", err, out)
 	}
-	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, first.Process.Signal(syscall.SIGTERM))
 	if err := <-ended; err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, l.log())
 	}

@@ -26,6 +26,7 @@ import (
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -88,15 +89,11 @@ func (w *written) produce(ctx context.Context, t *testing.T, brokers []string) {
 		for range 20 {
 			x, word := r.NormFloat64(), r.IntN(300)
 			value := fmt.Appendf(nil, `{"label":"%v","x":%.4f,"word":"w%d"}`, x+float64(word%3)-1 > 0, x, word)
-			if err := p.WriteTo(t.Context(), partition, stream.Message{Value: value}); err != nil {
-				t.Error(err)
-			}
+			streamtest.Check(t, p.WriteTo(t.Context(), partition, stream.Message{Value: value}))
 			sums := w.sums[partition]
 			w.sums[partition] = append(sums, sums[len(sums)-1]+record.Fingerprint(int64(len(sums)-1), nil, value))
 		}
-		if err := p.Flush(t.Context()); err != nil {
-			t.Error(err)
-		}
+		streamtest.Check(t, p.Flush(t.Context()))
 		w.mu.Unlock()
 		time.Sleep(4 * time.Millisecond)
 	}
@@ -127,7 +124,7 @@ func crashGroup(t *testing.T, brokers []string, partitions, kills int, faults ..
 	program := buildProgram(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "blankout.toml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, `
+	streamtest.Check(t, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = ["%s"]
 topics = ["events"]
@@ -147,13 +144,8 @@ interval_max = "100ms"
 warm = 200
 snapshot_every = 8
 session_timeout = "1s"
-`, strings.Join(brokers, `", "`)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := config.Load(config.Source{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+`, strings.Join(brokers, `", "`)), 0o600))
+	loaded := streamtest.Must(config.Load(config.Source{File: file}))(t)
 	logOf := func(i int) string { return filepath.Join(dir, fmt.Sprintf("log%d", i)) }
 	said := func() string {
 		text := ""
@@ -165,10 +157,7 @@ session_timeout = "1s"
 	}
 	inspect := func() *group.Report {
 		t.Helper()
-		r, err := group.Inspect(t.Context(), memberOf(loaded))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := streamtest.Must(group.Inspect(t.Context(), memberOf(loaded)))(t)
 		for _, b := range r.Snapshots {
 			if !b.Same {
 				t.Fatalf("snapshot %d is not what the commit log comes to: %+v\n%s", b.Offset, r, said())
@@ -178,16 +167,11 @@ session_timeout = "1s"
 	}
 	start := func(i int) *exec.Cmd {
 		t.Helper()
-		log, err := os.OpenFile(logOf(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := streamtest.Must(os.OpenFile(logOf(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
 		defer log.Close()
 		c := exec.Command(program, "run", "-f", file)
 		c.Dir, c.Stdout, c.Stderr = filepath.Dir(file), log, log
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, c.Start())
 		return c
 	}
 	w := &written{}
@@ -245,9 +229,7 @@ session_timeout = "1s"
 				t.Fatalf("%v\n%s", err, said())
 			}
 			time.Sleep(time.Duration(1000+r.IntN(1000)) * time.Millisecond) // longer than the session
-			if err := c.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, c.Process.Signal(syscall.SIGCONT))
 		case 1:
 			stopped++
 			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
@@ -284,9 +266,7 @@ session_timeout = "1s"
 	running.Wait()
 	await("the last event", func() bool { return w.check(t, inspect().Positions) })
 	for i, c := range processes {
-		if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
 		if err := c.Wait(); err != nil {
 			t.Errorf("member %d: %v\n%s", i, err, said())
 		}
@@ -301,9 +281,7 @@ session_timeout = "1s"
 		snapshotHashes(t, logOf(i), func(offset int64, hash string) {
 			if other, ok := hashes[offset]; ok {
 				compared++
-				if other != hash {
-					t.Errorf("at snapshot %d one member has %s, another %s", offset, other, hash)
-				}
+				streamtest.Equal(t, other, hash, "the hash of another member at snapshot", offset)
 			}
 			hashes[offset] = hash
 		})
@@ -318,10 +296,7 @@ session_timeout = "1s"
 // snapshotHashes reads the log of a member.
 func snapshotHashes(t *testing.T, name string, found func(offset int64, hash string)) {
 	t.Helper()
-	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := streamtest.Must(os.Open(name))(t)
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var line struct {

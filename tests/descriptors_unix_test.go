@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"blankout/internal/streamtest"
 )
 
 // With 64 file descriptors and 120 open idle connections a learner still saves checkpoints and responds.
@@ -23,10 +25,7 @@ func TestFewDescriptors(t *testing.T) {
 	command := exec.Command("sh", "-c", `ulimit -n 64 && exec "$0" "$@"`, buildProgram(t), "run", "-d", "-", "--serve", "--json", "--set", "http.address=127.0.0.1:0",
 		"--set", "checkpoint.events=100", "--set", "checkpoint.interval=0s", "--set", "dead_letter.policy=skip")
 	command.Dir = dir
-	file, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := streamtest.Must(os.Create(filepath.Join(dir, "log")))(t)
 	defer file.Close()
 	log := func() string {
 		text, _ := os.ReadFile(file.Name())
@@ -34,13 +33,8 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	var summary bytes.Buffer
 	command.Stderr, command.Stdout = file, &summary
-	events, err := command.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	events := streamtest.Must(command.StdinPipe())(t)
+	streamtest.Check(t, command.Start())
 	defer command.Process.Kill()
 	var url string
 	for began := time.Now(); url == ""; time.Sleep(5 * time.Millisecond) {
@@ -52,10 +46,7 @@ func TestFewDescriptors(t *testing.T) {
 		}
 	}
 	for range 120 {
-		c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := streamtest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 		defer c.Close()
 	}
 	for i := range 1000 {

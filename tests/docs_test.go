@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 // Every command in the documents that runs tests by name runs some: each name is a test, fuzz test or benchmark of the
@@ -23,7 +24,7 @@ func TestCommandsInDocuments(t *testing.T) {
 	word := regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
 	named := regexp.MustCompile("`(?:[a-z]+\\.)?((?:Test|Fuzz|Benchmark)[A-Z]\\w*)[/`]")
 	everywhere := map[string]bool{}
-	if err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+	streamtest.Check(t, filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
@@ -34,15 +35,10 @@ func TestCommandsInDocuments(t *testing.T) {
 			everywhere[name] = true
 		}
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	checked := 0
 	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
-		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := streamtest.Must(os.ReadFile(document))(t)
 		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
 			checked++
 			if !everywhere[m[1]] {
@@ -97,16 +93,10 @@ func TestCommandsInDocuments(t *testing.T) {
 
 // functionsIn returns the functions of a package's tests whose names begin with one of the kinds.
 func functionsIn(t *testing.T, directory, kinds string) (names []string) {
-	sources, err := filepath.Glob(filepath.Join(directory, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := streamtest.Must(filepath.Glob(filepath.Join(directory, "*_test.go")))(t)
 	function := regexp.MustCompile(`(?m)^func ((?:` + kinds + `)\w*)\(`)
 	for _, source := range sources {
-		code, err := os.ReadFile(source)
-		if err != nil {
-			t.Fatal(err)
-		}
+		code := streamtest.Must(os.ReadFile(source))(t)
 		for _, f := range function.FindAllStringSubmatch(string(code), -1) {
 			names = append(names, f[1])
 		}
@@ -125,10 +115,7 @@ func TestLinksInDocuments(t *testing.T) {
 	noWord := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	checked := 0
 	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
-		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := streamtest.Must(os.ReadFile(document))(t)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			path, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(path, "://") {
@@ -147,10 +134,7 @@ func TestLinksInDocuments(t *testing.T) {
 			if anchor == "" || there.IsDir() {
 				continue
 			}
-			headed, err := os.ReadFile(target)
-			if err != nil {
-				t.Fatal(err)
-			}
+			headed := streamtest.Must(os.ReadFile(target))(t)
 			if !slices.ContainsFunc(heading.FindAllStringSubmatch(string(headed), -1), func(h []string) bool {
 				return strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == anchor
 			}) {

@@ -22,6 +22,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/run"
 	"blankout/internal/served"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -46,9 +47,7 @@ func formatConfig() online.Config {
 // scores of each for formatEvents.
 func writeFormat(t *testing.T, dir string) {
 	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.MkdirAll(dir, 0o755))
 	recordConfig := record.DefaultConfig()
 	recordConfig.Classes = []string{"bad", "good"}
 	schema := recordConfig.Schema()
@@ -57,32 +56,20 @@ func writeFormat(t *testing.T, dir string) {
 		lines.WriteString([]string{`{"label":"good","word":"fine","x":1.5,"y":-1}`, `{"label":"bad","word":"grim","x":-0.5,"y":2}`, `{"label":"good","word":"fine","x":0.5,"y":null}`}[i%3] + "\n")
 	}
 	events := filepath.Join(t.TempDir(), "events.jsonl")
-	if err := os.WriteFile(events, []byte(lines.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	source, err := stream.OpenFile(events, recordConfig, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(events, []byte(lines.String()), 0o644))
+	source := streamtest.Must(stream.OpenFile(events, recordConfig, schema))(t)
 	defer source.Close()
 	config := formatConfig()
-	l, err := online.New(config, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := streamtest.Must(online.New(config, schema))(t)
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: l}, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 7 << 32}
 	r.Config.Refused, r.Config.MaxEvents = run.PolicySkip, 250
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		return "", 0, checkpoint.WriteFile(filepath.Join(dir, "checkpoint.blankout"), checkpoint.Linear, blocks)
 	}
-	if err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, r.Run(t.Context()))
 	snapshot := served.New(r.Model(), recordConfig)
 	snapshot.Version, snapshot.Offsets, snapshot.At = r.Published().Version, r.Published().Offsets, r.Published().At
-	if err := snapshot.WriteFile(filepath.Join(dir, "snapshot.blankout")); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, snapshot.WriteFile(filepath.Join(dir, "snapshot.blankout")))
 	program := buildProgram(t)
 	for name, args := range map[string][]string{
 		"linear": {"--loss", "logistic", "--noise", "dropout:0.3", "--standardize", "auto"},
@@ -121,15 +108,9 @@ func readScores(t *testing.T, dir string) (scores map[string][][]float64) {
 
 func formatScores(t *testing.T, path string) (scores [][]float64) {
 	t.Helper()
-	m, err := served.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := streamtest.Must(served.ReadFile(path))(t)
 	for _, event := range formatEvents {
-		p, err := m.Predict([]byte(event), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := streamtest.Must(m.Predict([]byte(event), 0))(t)
 		scores = append(scores, p.Scores)
 	}
 	return scores
@@ -159,10 +140,7 @@ func TestFormats(t *testing.T) {
 					t.Errorf("%s: event %d: %v, was %v", path, i, got, scores[i])
 				}
 			}
-			newer, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			newer := streamtest.Must(os.ReadFile(path))(t)
 			at := len(checkpoint.Magic)
 			binary.LittleEndian.PutUint32(newer[at:], checkpoint.Version+1)
 			binary.LittleEndian.PutUint32(newer[at+4:], crc32.Checksum(newer[:at+4], crc32.MakeTable(crc32.Castagnoli)))
@@ -184,10 +162,7 @@ func TestFormats(t *testing.T) {
 // goOn continues from a checkpoint of writeFormat and learns more events.
 func goOn(t *testing.T, path string) {
 	t.Helper()
-	file, err := checkpoint.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := streamtest.Must(checkpoint.ReadFile(path))(t)
 	recordConfig := record.DefaultConfig()
 	config := formatConfig()
 	state, err := run.Resume(config, recordConfig.Settings(), file.Blocks)
@@ -195,10 +170,7 @@ func goOn(t *testing.T, path string) {
 	if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Report().Events != 250 {
 		t.Fatalf("%s: %v, %v", path, offsets, err)
 	}
-	decoder, err := record.NewDecoder(recordConfig, l.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := streamtest.Must(record.NewDecoder(recordConfig, l.Schema()))(t)
 	var e event.Example
 	if err := decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e); err != nil {
 		t.Fatal(err)

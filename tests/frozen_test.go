@@ -18,6 +18,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 var (
@@ -163,26 +164,16 @@ func (f *frozen) hash(name string, data []byte) string {
 func stable(t *testing.T, data []byte, without ...string) []byte {
 	t.Helper()
 	var all map[string]json.RawMessage
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatalf("%v: %s", err, data)
-	}
+	streamtest.Check(t, json.Unmarshal(data, &all), data)
 	for _, name := range without {
 		delete(all, name)
 	}
-	out, err := json.MarshalIndent(all, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return streamtest.Must(json.MarshalIndent(all, "", " "))(t)
 }
 
 func fileBytes(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return streamtest.Must(os.ReadFile(name))(t)
 }
 
 // frozenModels trains and learns the samples with every loss, noise, bound and rule.
@@ -246,9 +237,7 @@ func frozenEvents(t *testing.T) map[string]string {
 	files := map[string]string{}
 	for name, text := range map[string]string{"json": json.String(), "csv": csv.String(), "vw": vw.String()} {
 		files[name] = filepath.Join(dir, "events."+name)
-		if err := os.WriteFile(files[name], []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(files[name], []byte(text), 0o644))
 	}
 	return files
 }
@@ -269,9 +258,7 @@ func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 func measuresOf(t *testing.T, data []byte, names ...string) string {
 	t.Helper()
 	var all map[string]any
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatalf("%v: %s", err, data)
-	}
+	streamtest.Check(t, json.Unmarshal(data, &all), data)
 	var out []string
 	for _, name := range names {
 		if x, ok := all[name]; ok && x != nil {
@@ -284,14 +271,8 @@ func measuresOf(t *testing.T, data []byte, names ...string) string {
 // stateHash returns a hash of the blocks of the newest checkpoint.
 func stateHash(t *testing.T, dir string) string {
 	t.Helper()
-	name, err := checkpoint.Newest(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := checkpoint.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := streamtest.Must(checkpoint.Newest(dir))(t)
+	file := streamtest.Must(checkpoint.ReadFile(name))(t)
 	h := sha256.New()
 	for _, b := range file.Blocks {
 		fmt.Fprintf(h, "%s %d\n", b.Name, len(b.Data))
@@ -307,15 +288,10 @@ func compareFrozen(t *testing.T, got map[string]string, whole bool) {
 		for _, name := range slices.Sorted(maps.Keys(got)) {
 			fmt.Fprintf(&b, "%s: %s\n", name, got[name])
 		}
-		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(file, []byte(b.String()), 0o644))
 		return
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := streamtest.Must(os.ReadFile(file))(t)
 	want := map[string]string{}
 	for line := range strings.Lines(string(data)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/tools/groupsim/members"
 )
@@ -60,9 +61,7 @@ func sensors(t *testing.T, dir, name string, n, classes int, label string) strin
 		fmt.Fprintf(&b, "{%s}\n", strings.Join(fields, ","))
 	}
 	file := filepath.Join(dir, name)
-	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	return file
 }
 
@@ -77,10 +76,7 @@ func quoted(v any) string {
 // laterLabels splits labeled events into events, and labels that arrive up to a minute later.
 func laterLabels(t *testing.T, file string) (events, labels string) {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := streamtest.Must(os.ReadFile(file))(t)
 	type later struct {
 		at   float64
 		line string
@@ -89,9 +85,7 @@ func laterLabels(t *testing.T, file string) (events, labels string) {
 	var all []later
 	for line := range strings.Lines(string(data)) {
 		var fields map[string]any
-		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, json.Unmarshal([]byte(line), &fields))
 		at := fields["at"].(float64) + 1000*float64(len(line)*7%60)
 		if len(all)%11 > 0 { // some get none
 			all = append(all, later{at, quoted(map[string]any{"id": fields["id"], "label": fields["label"], "at": at})})
@@ -108,9 +102,7 @@ func laterLabels(t *testing.T, file string) (events, labels string) {
 	}
 	events, labels = file+".events.jsonl", file+".labels.jsonl"
 	for name, text := range map[string]string{events: e.String(), labels: l.String()} {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 	return events, labels
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 // If the disk of the waiting events is full, the learner reports it and is not ready. A stop ends it with exit code 1,
@@ -27,9 +28,7 @@ func TestFullDiskUnderLabels(t *testing.T) {
 
 	l := newJoiner(t, program, broker, 0)
 	disk := filepath.Join(l.dir, "waiting")
-	if err := os.Mkdir(disk, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.Mkdir(disk, 0o700))
 	size := func(flags uintptr, kilobytes int) error {
 		return syscall.Mount("tmpfs", disk, "tmpfs", flags, fmt.Sprintf("size=%dk", kilobytes))
 	}
@@ -51,9 +50,7 @@ func TestFullDiskUnderLabels(t *testing.T) {
 			t.Fatalf("the disk never got full\n%s", l.log())
 		}
 	}
-	if !strings.Contains(l.log(), disk) {
-		t.Errorf("the log does not name %s\n%s", disk, l.log())
-	}
+	streamtest.Contains(t, l.log(), disk)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		response, err := http.Get("http://" + address + "/readyz")
 		if err == nil {
@@ -66,9 +63,7 @@ func TestFullDiskUnderLabels(t *testing.T) {
 			t.Fatalf("it says that it is ready: %v\n%s", err, l.log())
 		}
 	}
-	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
 	if exit := (*exec.ExitError)(nil); !errors.As(c.Wait(), &exit) || exit.ExitCode() != 1 {
 		t.Errorf("a stop on a full disk: %v\n%s", c.ProcessState, l.log())
 	}
@@ -76,18 +71,14 @@ func TestFullDiskUnderLabels(t *testing.T) {
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
 	for n := range 20 {
 		if n == 10 { // a little later, at another place
-			if err := size(syscall.MS_REMOUNT, 500); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, size(syscall.MS_REMOUNT, 500))
 		}
 		err := l.live(t, time.Duration(r.Float64()*float64(time.Second)), (*os.Process).Kill)
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != -1 {
 			t.Fatalf("ended by itself: %v\n%s", err, l.log())
 		}
 	}
-	if err := size(syscall.MS_REMOUNT, 64<<10); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, size(syscall.MS_REMOUNT, 64<<10))
 	l.finish(t)
 	l.checkJoined(t, reference)
 }

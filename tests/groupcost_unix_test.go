@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"blankout/config"
+	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/stream"
 )
@@ -46,33 +47,23 @@ func fraudEvent(r *rand.Rand, words int) []byte {
 
 func benchmarkGroup(b *testing.B, events, words int) {
 	const partitions = 4
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	broker := streamtest.Must(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events")))(b)
 	defer broker.Close()
 	p := stream.DefaultProducerConfig()
 	p.Brokers, p.Topic = broker.ListenAddrs(), "events"
-	producer, err := stream.NewProducer(b.Context(), p)
-	if err != nil {
-		b.Fatal(err)
-	}
+	producer := streamtest.Must(stream.NewProducer(b.Context(), p))(b)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range events {
 		value := fraudEvent(r, words)
-		if err := producer.WriteTo(b.Context(), int32(i%partitions), stream.Message{Value: value}); err != nil {
-			b.Fatal(err)
-		}
+		streamtest.Check(b, producer.WriteTo(b.Context(), int32(i%partitions), stream.Message{Value: value}))
 	}
-	if err := producer.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	streamtest.Check(b, producer.Flush(b.Context()))
 	producer.Close()
 	program := buildProgram(b)
 	dir := b.TempDir()
 	settings := func(b *testing.B, name string) (file string) {
 		file = filepath.Join(dir, name+".toml")
-		if err := os.WriteFile(file, fmt.Appendf(nil, `
+		streamtest.Check(b, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = ["%s"]
 topics = ["events"]
@@ -85,16 +76,12 @@ address = ""
 directory = %q
 [validate]
 directory = %q
-`, strings.Join(broker.ListenAddrs(), `", "`), filepath.Join(dir, name), filepath.Join(dir, "reports")), 0o600); err != nil {
-			b.Fatal(err)
-		}
+`, strings.Join(broker.ListenAddrs(), `", "`), filepath.Join(dir, name), filepath.Join(dir, "reports")), 0o600))
 		return file
 	}
 	start := func(b *testing.B, args ...string) *exec.Cmd {
 		c := exec.Command(program, args...)
-		if err := c.Start(); err != nil {
-			b.Fatal(err)
-		}
+		streamtest.Check(b, c.Start())
 		b.Cleanup(func() { c.Process.Kill(); c.Wait() })
 		return c
 	}
@@ -106,9 +93,7 @@ directory = %q
 		used := time.Duration(0)
 		for i := range b.N {
 			c := start(b, "run", "--quiet", "--until-end", "-f", settings(b, fmt.Sprint("alone", time.Now().UnixNano(), i)))
-			if err := c.Wait(); err != nil {
-				b.Fatal(err)
-			}
+			streamtest.Check(b, c.Wait())
 			used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 		}
 		report(b, used, 0)
@@ -139,12 +124,8 @@ directory = %q
 					}
 				}
 				for _, c := range processes {
-					if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-						b.Fatal(err)
-					}
-					if err := c.Wait(); err != nil {
-						b.Fatal(err)
-					}
+					streamtest.Check(b, c.Process.Signal(syscall.SIGTERM))
+					streamtest.Check(b, c.Wait())
 					used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 				}
 			}

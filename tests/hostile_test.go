@@ -16,6 +16,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/run"
+	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -134,14 +135,8 @@ func (s *records) Next(ctx context.Context, b *event.Batch) error {
 func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byte, map[event.Reason]uint64, []byte) {
 	t.Helper()
 	schema := c.Schema()
-	decoder, err := record.NewDecoder(c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	learner, err := online.New(online.DefaultConfig(), schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decoder := streamtest.Must(record.NewDecoder(c, schema))(t)
+	learner := streamtest.Must(online.New(online.DefaultConfig(), schema))(t)
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
 	letters, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{File: name}, stream.ConnectConfig{}, nil)
 	if err != nil {
@@ -150,21 +145,13 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 	defer letters.Close()
 	r := &run.Runner{Config: run.DefaultConfig(), Schema: schema, State: run.State{Learner: learner}, DeadLetters: letters,
 		Source: &records{decoder: decoder, schema: schema, left: all}}
-	if err := r.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	blocks, err := learner.Snapshot().Blocks()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, r.Run(t.Context()))
+	blocks := streamtest.Must(learner.Snapshot().Blocks())(t)
 	state := map[string][]byte{}
 	for _, b := range blocks {
 		state[b.Name] = b.Data
 	}
-	dead, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := streamtest.Must(os.ReadFile(name))(t)
 	return state, r.Status().RefusedBy, dead
 }
 
@@ -236,9 +223,7 @@ func testHostile(t *testing.T, named bool) {
 				t.Fatalf("good records refused: %v", none)
 			}
 			state, refused, dead := learnRecords(t, c, mixed)
-			if !maps.Equal(refused, want) {
-				t.Errorf("refused %v\nwant    %v", refused, want)
-			}
+			streamtest.EqualMaps(t, refused, want, "refused")
 			names := slices.Sorted(maps.Keys(state))
 			if !slices.Equal(names, slices.Sorted(maps.Keys(calm))) {
 				t.Fatalf("blocks %v and %v", names, slices.Sorted(maps.Keys(calm)))
@@ -257,9 +242,7 @@ func testHostile(t *testing.T, named bool) {
 			lines := 0
 			for line := range bytes.Lines(dead) {
 				var letter struct{ Reason event.Reason }
-				if err := json.Unmarshal(line, &letter); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Check(t, json.Unmarshal(line, &letter))
 				want[letter.Reason]--
 				lines++
 			}
@@ -268,7 +251,5 @@ func testHostile(t *testing.T, named bool) {
 			}
 		})
 	}
-	if len(reasons) != 10 {
-		t.Errorf("only %d of the ten reasons were met", len(reasons))
-	}
+	streamtest.Equal(t, len(reasons), 10, "reasons")
 }

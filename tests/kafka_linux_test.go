@@ -21,6 +21,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/served"
 	"blankout/internal/served/kafka"
+	"blankout/internal/streamtest"
 	"blankout/serve/predict"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -33,10 +34,7 @@ import (
 // data that kafka-go cannot.
 func TestKafka(t *testing.T) {
 	k := &kafkaTest{kafkaBroker: startKafka(t)}
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(k.plain)))(t)
 	defer client.Close()
 	k.admin = kadm.NewClient(client)
 	t.Run("Codecs", k.codecs)
@@ -72,9 +70,7 @@ func (k *kafkaTest) topic(t *testing.T, partitions int32, configs ...string) str
 		key, value, _ := strings.Cut(c, "=")
 		settings[key] = &value
 	}
-	if _, err := k.admin.CreateTopic(t.Context(), partitions, 1, settings, name); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(k.admin.CreateTopic(t.Context(), partitions, 1, settings, name))(t)
 	return name
 }
 
@@ -132,10 +128,7 @@ func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, e
 
 func (k *kafkaTest) readAll(t *testing.T, topic string, from event.Offsets, edit func(*stream.ConsumerConfig)) []string {
 	t.Helper()
-	c, d, err := k.consumer(t, topic, from, edit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, d := streamtest.Must2(k.consumer(t, topic, from, edit))(t)
 	defer c.Close()
 	out, err := read(t, c, d, 1<<30)
 	if err != io.EOF {
@@ -154,10 +147,7 @@ func (k *kafkaTest) producer(t *testing.T, topic string, edit func(*stream.Produ
 	if edit != nil {
 		edit(&c)
 	}
-	p, err := stream.NewProducer(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := streamtest.Must(stream.NewProducer(t.Context(), c))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -165,20 +155,14 @@ func (k *kafkaTest) producer(t *testing.T, topic string, edit func(*stream.Produ
 func write(t *testing.T, p *stream.Producer, values ...string) {
 	t.Helper()
 	for _, v := range values {
-		if err := p.Write(t.Context(), stream.Message{Value: []byte(v)}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Write(t.Context(), stream.Message{Value: []byte(v)}))
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Flush(t.Context()))
 }
 
 func expect(t *testing.T, got []string, want ...string) {
 	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
+	streamtest.EqualSlices(t, got, want)
 }
 
 func (k *kafkaTest) codecs(t *testing.T) {
@@ -189,13 +173,9 @@ func (k *kafkaTest) codecs(t *testing.T) {
 		for i := range 1000 {
 			value := fmt.Sprintf("%s %d %s", codec, i, strings.Repeat("x", i%200))
 			want = append(want, fmt.Sprintf("0/%d:%s", len(want), value))
-			if err := p.Write(t.Context(), stream.Message{Value: []byte(value)}); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, p.Write(t.Context(), stream.Message{Value: []byte(value)}))
 		}
-		if err := p.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Flush(t.Context()))
 	}
 	expect(t, k.readAll(t, topic, nil, nil), want...)
 	expect(t, k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { c.MaxBytes = 3000 }), want...)
@@ -209,18 +189,12 @@ func (k *kafkaTest) transact(t *testing.T, topic, id string, commit bool, values
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if err := client.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, client.BeginTransaction())
 	for _, v := range values {
 		// One batch each, so that more than one batch is dropped.
-		if err := client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr())
 	}
-	if err := client.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, client.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)))
 }
 
 func (k *kafkaTest) transactions(t *testing.T) {
@@ -247,31 +221,17 @@ func (k *kafkaTest) openTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if err := client.BeginTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.ProduceSync(t.Context(), kgo.StringRecord("open")).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, client.BeginTransaction())
+	streamtest.Check(t, client.ProduceSync(t.Context(), kgo.StringRecord("open")).FirstErr())
 	write(t, k.producer(t, topic, nil), "after")
 	expect(t, k.readAll(t, topic, nil, nil), "0/0:before")
 
 	// A consumer that waits gets the rest when the transaction ends.
-	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := read(t, c, d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, d := streamtest.Must2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false }))(t)
+	got := streamtest.Must(read(t, c, d, 1))(t)
 	expect(t, got, "0/0:before")
-	if err := client.EndTransaction(t.Context(), kgo.TryCommit); err != nil {
-		t.Fatal(err)
-	}
-	if got, err = read(t, c, d, 2); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, client.EndTransaction(t.Context(), kgo.TryCommit))
+	got = streamtest.Must(read(t, c, d, 2))(t)
 	expect(t, got, "0/1:open", "0/2:after")
 }
 
@@ -285,9 +245,7 @@ func (k *kafkaTest) compaction(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := p.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Flush(t.Context()))
 	}
 	keyed("none", "abc")   // 0 to 2: entirely superseded by another producer, an empty batch remains
 	keyed("zstd", "defg")  // 3 to 6: its tail is superseded
@@ -323,18 +281,11 @@ func (k *kafkaTest) compaction(t *testing.T) {
 func (k *kafkaTest) logStart(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "a", "b", "c", "d", "e")
-	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := read(t, c, d, 5); err != nil || len(got) != 5 {
-		t.Fatal(got, err)
-	}
+	c, d := streamtest.Must2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false }))(t)
+	streamtest.Equal(t, len(streamtest.Must(read(t, c, d, 5))(t)), 5)
 	deletes := kadm.Offsets{}
 	deletes.AddOffset(topic, 0, 3, -1)
-	if _, err := k.admin.DeleteRecords(t.Context(), deletes); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(k.admin.DeleteRecords(t.Context(), deletes))(t)
 	expect(t, k.readAll(t, topic, nil, nil), "0/3:d", "0/4:e")
 	var from event.Offsets
 	from.At(topic, 0, 1)
@@ -347,10 +298,7 @@ func (k *kafkaTest) logStart(t *testing.T) {
 
 	// The consumer that had read further continues.
 	write(t, k.producer(t, topic, nil), "f")
-	got, err := read(t, c, d, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := streamtest.Must(read(t, c, d, 1))(t)
 	expect(t, got, "0/5:f")
 }
 
@@ -383,9 +331,7 @@ func (k *kafkaTest) security(t *testing.T) {
 		}
 		if test.err != "" {
 			_, _, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig) })
-			if err == nil || !strings.Contains(err.Error(), test.err) {
-				t.Errorf("%s: error %v, want %q", test.name, err, test.err)
-			}
+			streamtest.ErrorContains(t, err, test.err, test.name)
 			continue
 		}
 		p := k.producer(t, topic, func(c *stream.ProducerConfig) { edit(&c.ConnectConfig) })
@@ -431,9 +377,7 @@ func (k *kafkaTest) oauth(t *testing.T) {
 		t.Helper()
 		edit := config(secret)
 		_, _, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig); c.ConnectTimeout = 3 * time.Second })
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
+		streamtest.ErrorContains(t, err, want)
 	}
 	fails("GUESSED_PASSWORD", "invalid_client")
 	valid = -time.Hour
@@ -442,28 +386,16 @@ func (k *kafkaTest) oauth(t *testing.T) {
 
 func (k *kafkaTest) partitions(t *testing.T) {
 	topic := k.topic(t, 1)
-	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) {
+	c, d := streamtest.Must2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) {
 		c.UntilEnd, c.Start, c.MetadataInterval = false, "latest", time.Second
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.admin.UpdatePartitions(t.Context(), 3, topic); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	streamtest.Must(k.admin.UpdatePartitions(t.Context(), 3, topic))(t)
 	p := k.producer(t, topic, nil)
 	for i := range int32(3) {
-		if err := p.WriteTo(t.Context(), i, stream.Message{Value: fmt.Appendf(nil, "p%d", i)}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.WriteTo(t.Context(), i, stream.Message{Value: fmt.Appendf(nil, "p%d", i)}))
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got, err := read(t, c, d, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Flush(t.Context()))
+	got := streamtest.Must(read(t, c, d, 3))(t)
 	slices.Sort(got)
 	expect(t, got, "0/0:p0", "1/0:p1", "2/0:p2")
 
@@ -482,15 +414,10 @@ func (k *kafkaTest) partitions(t *testing.T) {
 func (k *kafkaTest) commit(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "a", "b", "c")
-	c, _, err := k.consumer(t, topic, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, _ := streamtest.Must2(k.consumer(t, topic, nil, nil))(t)
 	var offsets event.Offsets
 	offsets.At(topic, 0, 2)
-	if err := c.Commit(t.Context(), "lag", offsets); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, c.Commit(t.Context(), "lag", offsets))
 	lags, err := k.admin.Lag(t.Context(), "lag")
 	if err != nil || lags["lag"].Lag.Total() != 1 {
 		t.Errorf("lag %+v, %v", lags, err)
@@ -507,9 +434,7 @@ func (k *kafkaTest) deadLetters(t *testing.T) {
 	}
 	defer d.Close()
 	e := event.Example{Offset: 3, Refused: &event.Refusal{Reason: event.ReasonSyntax, Detail: "no brace", Value: []byte("{")}}
-	if err := errors.Join(d.Add(t.Context(), "events", 1, &e), d.Flush(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, errors.Join(d.Add(t.Context(), "events", 1, &e), d.Flush(t.Context())))
 	expect(t, k.readAll(t, topic, nil, nil), "0/0:{")
 }
 
@@ -594,12 +519,8 @@ func (k *kafkaTest) restarts(t *testing.T) {
 // an undisturbed run.
 func (k *kafkaTest) learner(t *testing.T) {
 	const topic = "one"
-	if _, err := k.admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 1, nil, topic); err != nil {
-		t.Fatal(err)
-	}
-	if err := fillCrashTopic(t, []string{k.plain}, topic, nil); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(k.admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 1, nil, topic))(t)
+	streamtest.Check(t, fillCrashTopic(t, []string{k.plain}, topic, nil))
 	program := buildProgram(t)
 	reference := newLearner(t, program, k.plain, topic)
 	begin := time.Now()
@@ -674,21 +595,14 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		schema.NumericIndices = true
 		m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
 		m.Version, m.At = version, time.Now()
-		if err := p.Publish(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Publish(t.Context(), m))
 		time.Sleep(150 * time.Millisecond) // gives the broker time to roll and compact
-		read, err := served.Open(t.Context(), where, options)
-		if err != nil {
-			t.Fatalf("version %d: %v", version, err)
-		}
+		read := streamtest.Must(served.Open(t.Context(), where, options))(t, "version", version)
 		if read.Version != version || read.Model.(*model.Linear).Weight(550, 0) != weights[550] || read.Model.(*model.Linear).Rows.Len() != 1000 {
 			t.Errorf("read version %d after %d", read.Version, version)
 		}
 		if f == nil {
-			if f, err = served.Follow(t.Context(), where, options); err != nil {
-				t.Fatal(err)
-			}
+			f = streamtest.Must(served.Follow(t.Context(), where, options))(t)
 			defer f.Close()
 		}
 	}
@@ -710,9 +624,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 // predictions scores a topic twice in the same group: the broker keeps the offsets.
 func (k *kafkaTest) predictions(t *testing.T) {
 	topic := k.topic(t, 3)
-	if _, err := k.admin.CreateTopic(t.Context(), 1, 1, nil, topic+"-out"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(k.admin.CreateTopic(t.Context(), 1, 1, nil, topic+"-out"))(t)
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
 	recordConfig := record.DefaultConfig()
@@ -725,9 +637,7 @@ func (k *kafkaTest) predictions(t *testing.T) {
 	for round := range 2 {
 		values := slices.Repeat([]string{"0 1:1", "0 1:-1", "0 1:x"}, 100)
 		write(t, producer, values...)
-		if err := p.Run(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Run(t.Context()))
 		out := k.readAll(t, topic+"-out", nil, nil)
 		classes := map[string]int{}
 		for _, r := range out {
@@ -754,12 +664,8 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(t, c, d, 4); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.admin.DeleteTopics(t.Context(), topic); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(read(t, c, d, 4))(t)
+	streamtest.Must(k.admin.DeleteTopics(t.Context(), topic))(t)
 	deleted := time.Now()
 	for c.Stats().Partitions[0].Failing == "" {
 		if time.Since(deleted) > 30*time.Second {
@@ -802,13 +708,9 @@ func (k *kafkaTest) repeated(t *testing.T) {
 	topic := k.topic(t, 1)
 	p := k.producer(t, topic, nil)
 	for _, key := range []string{"a", "b", "c", "a", "d", "b", "e"} {
-		if err := p.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(key)}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, p.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(key)}))
 	}
-	if err := p.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, p.Flush(t.Context()))
 	for start, want := range map[int64]string{0: "0a 1b 2c 3- 4d 5- 6e", 4: "4d 5- 6e"} {
 		var from event.Offsets
 		if start > 0 {

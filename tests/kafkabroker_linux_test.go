@@ -27,6 +27,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 // A real Apache Kafka broker in KRaft mode. It listens on the loopback interface, keeps its data in the test's
@@ -196,24 +197,15 @@ func (b *kafkaBroker) writeCertificates(t *testing.T) {
 	var parent *x509.Certificate
 	var parentKey *ecdsa.PrivateKey
 	for i, name := range []string{"test authority", "broker"} {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 		c := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
 			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: i == 0, BasicConstraintsValid: true}
 		if i == 0 {
 			parent, parentKey = c, key
 		}
-		der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		secret, err := x509.MarshalPKCS8PrivateKey(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		der := streamtest.Must(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey))(t)
+		secret := streamtest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
 		if i == 1 {
 			pem.Encode(&text[1], &pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 		}
@@ -221,9 +213,7 @@ func (b *kafkaBroker) writeCertificates(t *testing.T) {
 	}
 	text[1].Write(text[0].Bytes())
 	for name, b2 := range map[string]*bytes.Buffer{b.authority: &text[0], b.file("server.pem"): &text[1]} {
-		if err := os.WriteFile(name, b2.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(name, b2.Bytes(), 0o600))
 	}
 }
 
@@ -267,9 +257,7 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 Loggers: {Root: {level: info, AppenderRef: {ref: C}}}}
 `
 	for name, text := range map[string]string{"server.properties": strings.Join(config, "\n") + "\n", "log4j2.yaml": logging} {
-		if err := os.WriteFile(b.file(name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(b.file(name), []byte(text), 0o600))
 	}
 }
 
@@ -289,19 +277,14 @@ func (b *kafkaBroker) start(t *testing.T) {
 
 func (b *kafkaBroker) launch(t *testing.T) {
 	t.Helper()
-	log, err := os.OpenFile(b.file("broker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := streamtest.Must(os.OpenFile(b.file("broker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
 	defer log.Close()
 	b.process = exec.Command("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
 		"-Dlog4j2.configurationFile="+b.file("log4j2.yaml"), "-cp", b.libs+"/*", "kafka.Kafka", b.file("server.properties"))
 	b.process.Stdout, b.process.Stderr = log, log
 	b.process.Env = append(os.Environ(), b.env...)
 	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := b.process.Start(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, b.process.Start())
 	b.exited = make(chan struct{})
 	go func(p *exec.Cmd, exited chan struct{}) {
 		p.Wait()
@@ -370,7 +353,5 @@ func (b *kafkaBroker) hold(t *testing.T, d time.Duration) {
 
 func (b *kafkaBroker) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	if err := b.process.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, b.process.Process.Signal(s))
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/streamtest"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -17,14 +19,9 @@ func TestKafkaGroup(t *testing.T) {
 	const partitions = 4
 	kills := groupKills(t, 40)
 	k := startKafka(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(k.plain)))(t)
 	defer client.Close()
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	crashGroup(t, []string{k.plain}, partitions, kills)
 }
 
@@ -38,10 +35,7 @@ func TestKafkaGroupBrokers(t *testing.T) {
 	for _, b := range cluster {
 		brokers = append(brokers, b.plain)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RequestTimeoutOverhead(2*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RequestTimeoutOverhead(2*time.Second)))(t)
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	enough := "2" // in-sync replicas, of three: no acknowledged record is lost
@@ -60,20 +54,12 @@ func TestKafkaGroupBrokers(t *testing.T) {
 			b.signal(t, syscall.SIGSTOP)
 			return "held", func() { b.signal(t, syscall.SIGCONT) }
 		})
-	topics, err := admin.ListTopics(t.Context(), "g-commits", "g-snapshots")
-	if err != nil {
-		t.Fatal(err)
-	}
+	topics := streamtest.Must(admin.ListTopics(t.Context(), "g-commits", "g-snapshots"))(t)
 	for _, topic := range topics {
 		for _, p := range topic.Partitions {
-			if len(p.Replicas) != 3 {
-				t.Errorf("%s/%d is kept by %d brokers, want 3", topic.Topic, p.Partition, len(p.Replicas))
-			}
+			streamtest.Equal(t, len(p.Replicas), 3, "replicas of", topic.Topic, p.Partition)
 		}
-		configs, err := admin.DescribeTopicConfigs(t.Context(), topic.Topic)
-		if err != nil {
-			t.Fatal(err)
-		}
+		configs := streamtest.Must(admin.DescribeTopicConfigs(t.Context(), topic.Topic))(t)
 		if i := slices.IndexFunc(configs[0].Configs, func(c kadm.Config) bool { return c.Key == "min.insync.replicas" && c.MaybeValue() == "2" }); i < 0 {
 			t.Errorf("topic %s does not have min.insync.replicas = 2", topic.Topic)
 		}
@@ -83,10 +69,7 @@ func TestKafkaGroupBrokers(t *testing.T) {
 // moveLeaders makes another broker the leader of every partition, including those of the groups' offsets.
 func moveLeaders(t *testing.T, admin *kadm.Client) {
 	t.Helper()
-	topics, err := admin.ListTopicsWithInternal(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	topics := streamtest.Must(admin.ListTopicsWithInternal(t.Context()))(t)
 	var plan kadm.AlterPartitionAssignmentsReq
 	var which kadm.TopicsSet
 	for _, topic := range topics {
@@ -102,7 +85,5 @@ func moveLeaders(t *testing.T, admin *kadm.Client) {
 	if r, err := admin.AlterPartitionAssignments(t.Context(), plan); err != nil || r.Error() != nil {
 		t.Fatal(fmt.Errorf("moving leaders: %w, %w", err, r.Error()))
 	}
-	if _, err := admin.ElectLeaders(t.Context(), kadm.ElectPreferredReplica, which); err != nil {
-		t.Error(err)
-	}
+	streamtest.Must(admin.ElectLeaders(t.Context(), kadm.ElectPreferredReplica, which))(t)
 }

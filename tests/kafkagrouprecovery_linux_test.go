@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"blankout/config"
+	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/stream"
 )
@@ -33,9 +34,7 @@ func TestKafkaGroupRecovery(t *testing.T) {
 	admin := kadm.NewClient(client)
 	create := func(topic string, partitions int32, settings map[string]*string) {
 		t.Helper()
-		if _, err := admin.CreateTopic(t.Context(), partitions, 1, settings, topic); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Must(admin.CreateTopic(t.Context(), partitions, 1, settings, topic))(t)
 	}
 	alter := func(topic, key, value string) {
 		t.Helper()
@@ -57,14 +56,12 @@ func TestKafkaGroupRecovery(t *testing.T) {
 			records = append(records, &kgo.Record{Topic: "events", Partition: int32(i % 2), Value: fmt.Appendf(nil, `{"label":"%v","x":%.4f}`, x > 0, x)})
 			produced[i%2]++
 		}
-		if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, client.ProduceSync(t.Context(), records...).FirstErr())
 	}
 
 	program, dir := buildProgram(t), t.TempDir()
 	file := filepath.Join(dir, "blankout.toml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, `
+	streamtest.Check(t, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = ["%s"]
 topics = ["events"]
@@ -83,9 +80,7 @@ interval_max = "100ms"
 warm = 100
 snapshot_every = 4
 session_timeout = "1s"
-`, k.plain), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`, k.plain), 0o600))
 	// ends runs the program, which must end by itself.
 	ends := func(code int, want string, args ...string) {
 		t.Helper()
@@ -101,15 +96,8 @@ session_timeout = "1s"
 	}
 	inspect := func(name string) *group.Report {
 		t.Helper()
-		loaded, err := config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := group.Inspect(t.Context(), memberOf(loaded))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
+		loaded := streamtest.Must(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
+		return streamtest.Must(group.Inspect(t.Context(), memberOf(loaded)))(t)
 	}
 	// learn lets so many members learn everything, stops them, and returns their log.
 	learn := func(members int, name string, args ...string) string {
@@ -120,17 +108,12 @@ session_timeout = "1s"
 		for i := range members {
 			c := exec.Command(program, append([]string{"run", "-f", file, "--group", name}, args...)...)
 			c.Dir, c.Stdout, c.Stderr = dir, &outs[i], &outs[i]
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, c.Start())
 			running = append(running, c)
 		}
 		deadline := time.Now().Add(time.Minute)
 		for done := false; !done && time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-			loaded, err := config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			loaded := streamtest.Must(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
 			r, err := group.Inspect(t.Context(), memberOf(loaded))
 			if done = err == nil; done {
 				for p, n := range produced {
@@ -173,12 +156,9 @@ session_timeout = "1s"
 	var start [2]int64
 	for deadline := time.Now().Add(time.Minute); start[0] < 301 || start[1] < 301; time.Sleep(50 * time.Millisecond) {
 		for p := range start {
-			var err error
 			c := stream.DefaultConnectConfig()
 			c.Brokers = []string{k.plain}
-			if start[p], _, err = stream.LogRange(t.Context(), c, "events", int32(p), nil); err != nil {
-				t.Fatal(err)
-			}
+			start[p], _ = streamtest.Must2(stream.LogRange(t.Context(), c, "events", int32(p), nil))(t)
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("the log begins at %v", start)
@@ -190,10 +170,7 @@ session_timeout = "1s"
 	c := stream.DefaultConnectConfig()
 	c.Brokers = []string{k.plain}
 	for p := range start {
-		var err error
-		if start[p], _, err = stream.LogRange(t.Context(), c, "events", int32(p), nil); err != nil {
-			t.Fatal(err)
-		}
+		start[p], _ = streamtest.Must2(stream.LogRange(t.Context(), c, "events", int32(p), nil))(t)
 	}
 	ends(3, "skip them with: blankout group skip g events/", "run")
 	for p, s := range start {
@@ -216,9 +193,7 @@ session_timeout = "1s"
 
 	ends(2, `label: was "label", is "y"`, "run", "--group", "new", "--from-group", "g", "--set", "record.label=y")
 	produce(100)
-	if logs := learn(2, "new", "--from-group", "g"); !strings.Contains(logs, "the group starts from the state of another group") {
-		t.Error(logs)
-	}
+	streamtest.Contains(t, learn(2, "new", "--from-group", "g"), "the group starts from the state of another group")
 	began := inspect("new")
 	if records := began.Positions[0].Records + began.Positions[1].Records; began.Events <= r.Events || int64(records)+lost != produced[0]+produced[1] || began.Verified() != nil || len(began.Skipped) != 2 {
 		t.Errorf("%+v, %v", began, began.Verified())

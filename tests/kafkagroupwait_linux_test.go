@@ -17,6 +17,7 @@ import (
 
 	"blankout/config"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/stream"
 )
@@ -29,56 +30,39 @@ func TestKafkaGroupWait(t *testing.T) {
 	longtest.Only(t)
 	const partitions, events = 4, 2_000_000
 	k := startKafka(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(k.plain)))(t)
 	defer client.Close()
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	p := stream.DefaultProducerConfig()
 	p.Brokers, p.Topic = []string{k.plain}, "events"
-	producer, err := stream.NewProducer(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	producer := streamtest.Must(stream.NewProducer(t.Context(), p))(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range events {
 		if err := producer.WriteTo(t.Context(), int32(i%partitions), stream.Message{Value: fraudEvent(r, 200)}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := producer.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, producer.Flush(t.Context()))
 	producer.Close()
 	program := buildProgram(t)
 	for _, members := range []int{1, 4} {
 		name := fmt.Sprint("waits", members)
 		file := filepath.Join(t.TempDir(), "blankout.toml")
-		if err := os.WriteFile(file, fmt.Appendf(nil, `
+		streamtest.Check(t, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = ["%s"]
 topics = ["events"]
 [record]
 label = "fraud"
 classes = ["false", "true"]
-`, k.plain), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		loaded, err := config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}})
-		if err != nil {
-			t.Fatal(err)
-		}
+`, k.plain), 0o600))
+		loaded := streamtest.Must(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
 		addresses := freePorts(t, members)
 		var processes []*exec.Cmd
 		for _, address := range addresses {
 			c := exec.Command(program, "run", "--quiet", "-f", file, "--group", name, "--set", "http.address="+address)
 			c.Dir = filepath.Dir(file)
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, c.Start())
 			t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 			processes = append(processes, c)
 		}
@@ -108,12 +92,8 @@ classes = ["false", "true"]
 				1000*s.Commit/float64(s.Committed), 100*s.Commit/took, 100*s.Sync/took)
 		}
 		for _, c := range processes {
-			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Wait(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
+			streamtest.Check(t, c.Wait())
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"blankout/internal/streamtest"
 )
 
 // Nothing is downloaded for the real broker unless requested. The message says how to request it, and the source and
@@ -16,17 +18,13 @@ func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 		"java": "exit 1",
 		"mvn":  "echo \"$@\" > " + called + "; exit 1",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("XDG_CACHE_HOME", cache)
 	_, err := kafkaJars(t.Context(), false)
 	for _, want := range []string{requireKafka + "=1", cache, "44 MB", "repository"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("unasked: %v, want a sentence with %q", err, want)
-		}
+		streamtest.ErrorContains(t, err, want, "unasked")
 	}
 	for _, path := range []string{called, cache} {
 		if _, err := os.Stat(path); err == nil {
@@ -34,9 +32,7 @@ func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 		}
 	}
 	// If requested, it is tried.
-	if _, err := kafkaJars(t.Context(), true); err == nil || !strings.Contains(err.Error(), "mvn could not fetch") {
-		t.Errorf("asked: %v", err)
-	}
+	streamtest.ErrorContains(t, streamtest.Err(kafkaJars(t.Context(), true)), "mvn could not fetch", "asked")
 	if text, _ := os.ReadFile(called); !strings.Contains(string(text), "dependency:copy-dependencies") {
 		t.Errorf("asked, mvn was called with %q", text)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/streamtest"
+
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -114,17 +116,13 @@ func TestKafkaLeaders(t *testing.T) {
 		mend()
 	}
 	allowed.Store(1 << 40)
-	if err := <-filled; err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, <-filled)
 	for began := time.Now(); counted() < float64(crashTopics[topic].records); time.Sleep(50 * time.Millisecond) {
 		if time.Since(began) > time.Minute {
 			t.Fatalf("%v of %d counted\n%s", counted(), crashTopics[topic].records, l.log())
 		}
 	}
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, command.Process.Signal(syscall.SIGTERM))
 	if err := command.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, l.log())
 	}

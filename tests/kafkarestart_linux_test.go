@@ -18,6 +18,7 @@ import (
 
 	"blankout/config"
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/stream"
 )
@@ -66,21 +67,16 @@ func (p *progress) owners() map[int32]group.MemberID {
 func TestKafkaRestart(t *testing.T) {
 	longtest.Only(t)
 	k := startKafka(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(k.plain)))(t)
 	defer client.Close()
 	const partitions, members = 6, 3
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	program := buildProgram(t)
 	for _, named := range []bool{false, true} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "blankout.toml")
 		name := fmt.Sprint("named-", named)
-		if err := os.WriteFile(file, fmt.Appendf(nil, `
+		streamtest.Check(t, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = [%q]
 topics = ["events"]
@@ -98,13 +94,8 @@ interval_min = 20
 interval_max = "100ms"
 warm = 200
 session_timeout = "6s"
-`, k.plain, name), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		loaded, err := config.Load(config.Source{File: file})
-		if err != nil {
-			t.Fatal(err)
-		}
+`, k.plain, name), 0o600))
+		loaded := streamtest.Must(config.Load(config.Source{File: file}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		var beside sync.WaitGroup
 		w := &written{sums: make([][]uint64, partitions)}
@@ -119,9 +110,7 @@ session_timeout = "6s"
 			}
 			c := exec.Command(program, args...)
 			c.Stderr = os.Stderr
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, c.Start())
 			t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 			return c
 		}
@@ -180,12 +169,8 @@ session_timeout = "6s"
 		for i := range running {
 			before := settled()
 			seen.reset()
-			if err := running[i].Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			if err := running[i].Wait(); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, running[i].Process.Signal(syscall.SIGTERM))
+			streamtest.Check(t, running[i].Wait())
 			running[i] = start(i)
 			time.Sleep(time.Second)
 			after := settled()
@@ -217,12 +202,8 @@ session_timeout = "6s"
 			t.Errorf("%d partitions of members that were not restarted changed hands", moved)
 		}
 		for _, c := range running {
-			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Error(err)
-			}
-			if err := c.Wait(); err != nil {
-				t.Error(err)
-			}
+			streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
+			streamtest.Check(t, c.Wait())
 		}
 		stop()
 		beside.Wait()

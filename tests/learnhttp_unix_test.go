@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"blankout/internal/streamtest"
 )
 
 // httpLearner is a learner of events that arrive over HTTP.
@@ -29,10 +31,7 @@ type httpLearner struct {
 
 func newHTTPLearner(t *testing.T) *httpLearner {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := streamtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := listener.Addr().String()
 	listener.Close()
 	dir := t.TempDir()
@@ -49,9 +48,7 @@ directory = %q
 learn = true
 address = %q
 `, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "reports"), address)
-	if err := os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644))
 	return &httpLearner{&learner{program: buildProgram(t), dir: dir}, "http://" + address + "/v1/learn"}
 }
 
@@ -145,9 +142,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		all = append(all, <-results...)
 	}
 	terminate := func() {
-		if err := process.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, process.Process.Signal(syscall.SIGTERM))
 		if err := process.Wait(); err != nil {
 			t.Fatalf("%v\n%s", err, l.log())
 		}
@@ -188,9 +183,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		t.Fatalf("%d events were acknowledged, and %d learned: %+v", next, events, offsets)
 	}
 	file := filepath.Join(l.dir, "events.jsonl")
-	if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(file, []byte(text.String()), 0o644))
 	run := exec.Command(l.program, "run", "-q", "-d", file, "--set", "record.seed=1", "--set", "checkpoint.directory="+filepath.Join(l.dir, "other"))
 	run.Dir = t.TempDir() // a directory without a configuration
 	if out, err := run.CombinedOutput(); err != nil {
@@ -238,10 +231,7 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 		{"", strings.Repeat(" ", 9<<20), 413, "body"},
 		{"?predict=1", `{"x":1,"label":"b"}`, 200, `"first":1,"predictions":[`},
 	} {
-		answer, err := http.Post(l.url+c.query, "application/json", strings.NewReader(c.body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := streamtest.Must(http.Post(l.url+c.query, "application/json", strings.NewReader(c.body)))(t)
 		text, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if err != nil || answer.StatusCode != c.status || !strings.Contains(string(text), c.want) {
@@ -252,9 +242,7 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 	for i := range 150 {
 		fmt.Fprintf(&many, "{\"x\":1,\"label\":\"class%d\"}\n", i)
 	}
-	if _, err := l.post("", many.String(), time.Now()); err != nil {
-		t.Errorf("more classes than max_classes: %v", err)
-	}
+	streamtest.Must(l.post("", many.String(), time.Now()))(t, "more classes than max_classes")
 	for _, args := range [][]string{
 		{"--set", "http.learn=true", "--set", "http.address=0.0.0.0:0", "--set", "http.public=true"},
 		{"--set", "http.learn=true", "--set", "http.address="},

@@ -19,6 +19,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
+	"blankout/internal/streamtest"
 	"blankout/stream"
 	"blankout/stream/record"
 )
@@ -73,15 +74,10 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 	d := set.data.Subset(rows)
 	for _, cost := range []float64{0.01, 1} {
 		dir := t.TempDir()
-		text, err := os.ReadFile(set.plain)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := streamtest.Must(os.ReadFile(set.plain))(t)
 		lines := strings.SplitAfterN(string(text), "\n", len(rows)+1)
 		file, model := filepath.Join(dir, "train"), filepath.Join(dir, "model")
-		if err := os.WriteFile(file, []byte(strings.Join(lines[:len(rows)], "")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(file, []byte(strings.Join(lines[:len(rows)], "")), 0o600))
 		args := []string{"-s", "0", "-t", "0", "-c", fmt.Sprint(cost), "-e", "1e-5", file, model}
 		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
 			t.Fatalf("svm-train %v: %v\n%s", args, err, out)
@@ -102,10 +98,7 @@ func compareOptimum(t *testing.T, name string, d *batch.Data, l loss.Loss, cost 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := streamtest.Must(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
 	value := o.ValueGrad(theirs, nil)
 	t.Logf("%s: ours %.10g (gap %.2g), theirs %.10g", name, r.Objective, r.Gap, value)
 	if !r.Converged || value < r.Objective-r.Gap || math.Abs(value-r.Objective) > 1e-4*r.Objective {
@@ -130,20 +123,11 @@ func oracleSets(t *testing.T) []oracleSet {
 // readOracleSet decompresses a data set and reads it, without columns beyond the given number.
 func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := streamtest.Must(os.Open(path))(t)
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	z := streamtest.Must(gzip.NewReader(f))(t)
 	set := oracleSet{name: name, plain: filepath.Join(t.TempDir(), "train.svm")}
-	out, err := os.Create(set.plain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := streamtest.Must(os.Create(set.plain))(t)
 	w, lines := bufio.NewWriter(out), bufio.NewScanner(z)
 	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
@@ -159,15 +143,10 @@ func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 		}
 		w.WriteString("\n")
 	}
-	if err := errors.Join(lines.Err(), w.Flush(), out.Close()); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, errors.Join(lines.Err(), w.Flush(), out.Close()))
 	c := record.DefaultConfig()
 	schema := c.Schema()
-	src, err := stream.OpenFile(set.plain, c, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := streamtest.Must(stream.OpenFile(set.plain, c, schema))(t)
 	defer src.Close()
 	var b batch.Builder
 	var events event.Batch
@@ -178,9 +157,7 @@ func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 			t.Fatal(err)
 		}
 		for i := range events.Examples {
-			if err := b.Add(&events.Examples[i]); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, b.Add(&events.Examples[i]))
 		}
 	}
 	set.data = b.Data(schema).SortClasses()
@@ -190,10 +167,7 @@ func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 // liblinearWeights reads a model of two classes with an intercept.
 func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := streamtest.Must(os.ReadFile(path))(t)
 	head, body, _ := strings.Cut(string(text), "\nw\n")
 	sign := 1.0
 	if strings.Contains(head, "label -1 1") {
@@ -201,10 +175,7 @@ func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	}
 	var all []float64
 	for _, field := range strings.Fields(body) {
-		v, err := strconv.ParseFloat(field, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := streamtest.Must(strconv.ParseFloat(field, 64))(t)
 		all = append(all, sign*v)
 	}
 	w := make([]float64, d.Columns()+1)
@@ -218,10 +189,7 @@ func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 // libsvmWeights sums the support vectors of a linear model.
 func libsvmWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := streamtest.Must(os.ReadFile(path))(t)
 	head, body, _ := strings.Cut(string(text), "\nSV\n")
 	column := map[int]int{}
 	for c := range d.Columns() {
@@ -230,26 +198,18 @@ func libsvmWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	w := make([]float64, d.Columns()+1)
 	for line := range strings.Lines(body) {
 		fields := strings.Fields(line)
-		coef, err := strconv.ParseFloat(fields[0], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		coef := streamtest.Must(strconv.ParseFloat(fields[0], 64))(t)
 		for _, f := range fields[1:] {
 			var index int
 			var v float64
-			if _, err := fmt.Sscanf(f, "%d:%g", &index, &v); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Must(fmt.Sscanf(f, "%d:%g", &index, &v))(t)
 			w[column[index]] += coef * v
 		}
 	}
 	sign := 1.0
 	for line := range strings.Lines(head) {
 		if rho, ok := strings.CutPrefix(line, "rho "); ok {
-			v, err := strconv.ParseFloat(strings.TrimSpace(rho), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := streamtest.Must(strconv.ParseFloat(strings.TrimSpace(rho), 64))(t)
 			w[d.Columns()] = -v
 		}
 		if strings.HasPrefix(line, "label -1 1") {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/simulate"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -43,32 +44,20 @@ func TestLongStream(t *testing.T) {
 	}
 	broker := startKafka(t)
 	program := buildProgram(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.plain))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(broker.plain)))(t)
 	defer client.Close()
-	if _, err := kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "long"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "long"))(t)
 	l := &learner{program: program, dir: t.TempDir(), flags: []string{"--until-end"}}
 	config := fmt.Sprintf("[kafka]\nbrokers = [%q]\ntopics = [\"long\"]\n[record]\nformat = \"json\"\n[checkpoint]\ndirectory = %q\n[validate]\ndirectory = %q\n[http]\naddress = \"127.0.0.1:0\"\n", broker.plain, l.checkpoints(), filepath.Join(l.dir, "reports"))
-	if err := os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644))
 
 	began := time.Now()
 	source := readDrifting(t, data)
 	produce := exec.Command(program, "produce", "-q", "-f", filepath.Join(l.dir, "blankout.toml"), "-d", "-")
-	pipe, err := produce.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pipe := streamtest.Must(produce.StdinPipe())(t)
 	var said strings.Builder
 	produce.Stdout, produce.Stderr = &said, &said
-	if err := produce.Start(); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, produce.Start())
 	positive, err := source.write(pipe, events)
 	if err == nil {
 		err = pipe.Close()
@@ -97,9 +86,7 @@ func TestLongStream(t *testing.T) {
 		t.Fatalf("%v\n%s", err, l.log())
 	}
 	_, _, learned := l.state(t)
-	if learned != uint64(events) {
-		t.Errorf("%d events produced, %d learned", events, learned)
-	}
+	streamtest.Equal(t, learned, uint64(events), "learned events")
 	if len(samples) < 20 {
 		t.Fatalf("%d samples: too few to say anything", len(samples))
 	}
@@ -128,9 +115,7 @@ func TestLongStream(t *testing.T) {
 		t.Errorf("recent error at most %.3f before the change, %.3f and %.3f in the changes, %.3f at the end", before, swapped, dead, last.recent)
 	}
 	if out != "" {
-		if err := drawLong(out, samples, events, constant, produced); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, drawLong(out, samples, events, constant, produced))
 	}
 }
 
@@ -145,10 +130,7 @@ func readDrifting(t *testing.T, path string) (d drifting) {
 	t.Helper()
 	c := record.DefaultConfig()
 	c.Classes, c.MaxClasses = []string{"0", "1", "2", "3", "4", "5", "6"}, 7
-	src, err := stream.OpenFile(path, c, c.Schema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	src := streamtest.Must(stream.OpenFile(path, c, c.Schema()))(t)
 	defer src.Close()
 	var b event.Batch
 	for src.Next(t.Context(), &b) == nil {

@@ -25,6 +25,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/streamtest"
 	"blankout/stream/record"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -160,10 +161,7 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 	// Ports are held until their users take them.
 	var listeners []net.Listener
 	for _, address := range freePorts(t, 7) {
-		l, err := net.Listen("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := streamtest.Must(net.Listen("tcp", address))(t)
 		listeners = append(listeners, l)
 	}
 	fake, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
@@ -193,16 +191,12 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		if topic == "snapshots" {
 			settings["cleanup.policy"] = &compact
 		}
-		if _, err := n.admin.CreateTopic(t.Context(), partitions, 3, settings, topic); err != nil {
-			t.Fatal(topic, err)
-		}
+		streamtest.Must(n.admin.CreateTopic(t.Context(), partitions, 3, settings, topic))(t, topic)
 	}
 
 	// The disk: a file system small enough to be filled, or failpoints.
 	n.disk = filepath.Join(t.TempDir(), "disk")
-	if err := os.Mkdir(n.disk, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.Mkdir(n.disk, 0o700))
 	full, readOnly, slow := filepath.Join(t.TempDir(), "full"), filepath.Join(t.TempDir(), "read-only"), filepath.Join(t.TempDir(), "slow")
 	points := []string{"checkpoint.write=slow:" + slow}
 	if err := syscall.Mount("tmpfs", n.disk, "tmpfs", 0, "size=24m"); err == nil {
@@ -263,9 +257,7 @@ events = 20000
 window = 5000
 directory = %q
 `, strings.Join(proxied, ","), n.checkpoints(), listeners[0].Addr(), filepath.Join(n.disk, "reports"))
-	if err := os.WriteFile(filepath.Join(n.learner.dir, "blankout.toml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(filepath.Join(n.learner.dir, "blankout.toml"), []byte(config), 0o600))
 	n.url = "http://" + listeners[0].Addr().String()
 	listeners[0].Close()
 
@@ -650,9 +642,7 @@ func (n *nemesis) produce(t *testing.T, ctx context.Context) {
 	}
 	flush, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	if err := client.Flush(flush); err != nil {
-		t.Errorf("not all records were acknowledged after the last fault: %v", err)
-	}
+	streamtest.Check(t, client.Flush(flush), "not all records were acknowledged after the last fault")
 }
 
 // staleAfter is the longest time until something learned is in the model that answers, while the learner is ready:
@@ -781,10 +771,7 @@ func (n *nemesis) heal(t *testing.T) {
 // read returns all records of a topic, bypassing the proxies, sorted by partition and offset.
 func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 	t.Helper()
-	ends, err := n.admin.ListEndOffsets(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := streamtest.Must(n.admin.ListEndOffsets(t.Context(), topic))(t)
 	missing := int64(0)
 	from := map[string]map[int32]kgo.Offset{topic: {}}
 	ends.Each(func(o kadm.ListedOffset) {
@@ -891,33 +878,20 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 		}
 		dead[headers["partition"]+"/"+headers["offset"]] = true
 	}
-	if !maps.Equal(dead, spoilt) {
-		t.Errorf("%d records cannot be learned, %d are dead letters", len(spoilt), len(dead))
-	}
+	streamtest.EqualMaps(t, dead, spoilt, "dead letters")
 	// Every event was predicted.
 	predicted := map[string]bool{}
 	for _, r := range n.read(t, "predictions") {
 		var p struct{ Partition, Offset int64 }
-		if err := json.Unmarshal(r.Value, &p); err != nil {
-			t.Fatalf("a prediction: %s: %v", r.Value, err)
-		}
+		streamtest.Check(t, json.Unmarshal(r.Value, &p), "a prediction", r.Value)
 		predicted[fmt.Sprint(p.Partition, "/", p.Offset)] = true
 	}
-	if len(predicted) != len(records) {
-		t.Errorf("%d records, predictions of %d", len(records), len(predicted))
-	}
+	streamtest.Equal(t, len(predicted), len(records), "predicted records")
 	// An undisturbed learner reaches the same state.
 	reference := &learner{program: n.program, dir: n.dir + "/undisturbed"}
-	if err := os.Mkdir(reference.dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	config, err := os.ReadFile(filepath.Join(n.dir, "blankout.toml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(reference.dir, "blankout.toml"), config, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.Mkdir(reference.dir, 0o700))
+	config := streamtest.Must(os.ReadFile(filepath.Join(n.dir, "blankout.toml")))(t)
+	streamtest.Check(t, os.WriteFile(filepath.Join(reference.dir, "blankout.toml"), config, 0o600))
 	reference.flags = []string{"--until-end", "--set=kafka.brokers=" + n.cluster[0].plain, "--set=checkpoint.directory=" + reference.checkpoints(), "--set=checkpoint.interval=30s",
 		"--set=checkpoint.events=1000000", "--set=http.address=", "--set=dead_letter.policy=skip", "--set=dead_letter.topic=", "--set=snapshot.topic=",
 		"--set=predict.topic=", "--set=predict.output=", "--set=validate.directory="}

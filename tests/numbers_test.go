@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 // The table of docs/quality.md for numeric targets shows the program's present results on the streams in their own
@@ -17,10 +18,7 @@ import (
 func TestNumbersTable(t *testing.T) {
 	longtest.NotRaced(t)
 	program := buildProgram(t)
-	text, err := os.ReadFile("../docs/quality.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := streamtest.Must(os.ReadFile("../docs/quality.md"))(t)
 	_, table, ok := strings.Cut(string(text), "\n| regressor | ChickWeights (River)")
 	if !ok {
 		t.Fatal("docs/quality.md has no table of regressors")
@@ -36,9 +34,7 @@ func TestNumbersTable(t *testing.T) {
 		var told struct {
 			MAE float64 `json:"progressive_mae"`
 		}
-		if err := json.Unmarshal(out, &told); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, json.Unmarshal(out, &told))
 		ours[i] = told.MAE
 	}
 	for row := range strings.SplitSeq(table, "\n") {

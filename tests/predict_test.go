@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/streamtest"
 	"blankout/serve/predict"
 	"blankout/stream"
 )
@@ -37,10 +38,7 @@ func TestPredictionsSurviveKills(t *testing.T) {
 	l.finish(t)
 	config := stream.DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd = broker.Brokers(), []string{"predictions"}, true
-	reader, err := stream.NewReader(t.Context(), config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := streamtest.Must(stream.NewReader(t.Context(), config, nil))(t)
 	defer reader.Close()
 	type place struct {
 		partition int32
@@ -58,9 +56,7 @@ func TestPredictionsSurviveKills(t *testing.T) {
 		}
 		for _, record := range b.Records {
 			var p predict.Output
-			if err := json.Unmarshal(record.Value, &p); err != nil {
-				t.Fatalf("%s: %v", record.Value, err)
-			}
+			streamtest.Check(t, json.Unmarshal(record.Value, &p), record.Value)
 			at := place{p.Partition, p.Offset}
 			times[at]++
 			total++

@@ -8,16 +8,14 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 // README shows the output of the demo, except the rates. Its errors are on the linked pages, and its table of speed is
 // that of docs/speed.md: make speed writes both.
 func TestReadmeFigures(t *testing.T) {
 	longtest.NotRaced(t)
-	data, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := streamtest.Must(os.ReadFile("../README.md"))(t)
 	readme := string(data)
 	t.Run("demo", func(t *testing.T) {
 		_, shown, ok := strings.Cut(readme, "```text\n")
@@ -49,10 +47,7 @@ func TestReadmeFigures(t *testing.T) {
 		for _, item := range strings.Split(section, "\n- ") {
 			var pages strings.Builder
 			for _, m := range link.FindAllStringSubmatch(item, -1) {
-				page, err := os.ReadFile("../" + m[1])
-				if err != nil {
-					t.Fatal(err)
-				}
+				page := streamtest.Must(os.ReadFile("../" + m[1]))(t)
 				pages.Write(page)
 			}
 			for _, m := range figure.FindAllStringSubmatch(item, -1) {
@@ -67,10 +62,7 @@ func TestReadmeFigures(t *testing.T) {
 		}
 	})
 	t.Run("speed", func(t *testing.T) {
-		measured, err := os.ReadFile("../docs/speed.md")
-		if err != nil {
-			t.Fatal(err)
-		}
+		measured := streamtest.Must(os.ReadFile("../docs/speed.md"))(t)
 		_, section, ok := strings.Cut(readme, "\n## Performance\n")
 		if !ok {
 			t.Fatal("README has no section Performance")

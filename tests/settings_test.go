@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 // writeMachines writes n events like those of machines: with nulls, omitted fields, texts, amounts with heavy tails,
@@ -54,13 +55,9 @@ func writeMachines(t *testing.T, name, kind string, n int) {
 		case "count":
 			e["label"] = math.Round(math.Exp(0.3*z) + r.Float64())
 		}
-		if err := json.NewEncoder(&out).Encode(e); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, json.NewEncoder(&out).Encode(e))
 	}
-	if err := os.WriteFile(name, out.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(name, out.Bytes(), 0o644))
 }
 
 // drawSettings draws mostly valid settings for events of a kind. The program rejects the others when it starts.

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/streamtest"
 	"blankout/stream"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -84,26 +85,18 @@ window = 20000
 holdout = 10
 directory = ""
 `, broker.Brokers()[0], l.checkpoints(), filepath.Join(l.dir, "snapshot.blankout"), max(2*time.Second, length/100).String(), max(5000, 10*rate))
-	if err := os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644))
 	command := l.start(t)
 	defer command.Process.Kill()
 	url := l.url(t)
 	defer http.DefaultClient.CloseIdleConnections()
 
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...)))(t)
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	pc := stream.DefaultProducerConfig()
 	pc.Brokers, pc.Topic = broker.Brokers(), "events"
-	producer, err := stream.NewProducer(t.Context(), pc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	producer := streamtest.Must(stream.NewProducer(t.Context(), pc))(t)
 	defer producer.Close()
 
 	var samples []soakSample
@@ -114,14 +107,10 @@ directory = ""
 		second := time.Now()
 		for range rate / 5 {
 			value := soakEvent(r)
-			if err := producer.Write(t.Context(), stream.Message{Value: value}); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, producer.Write(t.Context(), stream.Message{Value: value}))
 			produced++
 		}
-		if err := producer.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, producer.Flush(t.Context()))
 		for range max(1, rate/250) {
 			response, err := http.Post(url+"/v1/predict?explain=3", "application/json", bytes.NewReader(soakEvent(r)))
 			if err != nil {
@@ -250,10 +239,7 @@ type soakSample struct {
 
 func soakMetrics(t *testing.T, url string) (s soakSample) {
 	t.Helper()
-	response, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := streamtest.Must(http.Get(url + "/metrics"))(t)
 	defer response.Body.Close()
 	to := map[string][]*float64{
 		"process_resident_memory_bytes": {&s.memory}, "process_open_fds": {&s.fds}, "go_goroutines": {&s.goroutines},
@@ -299,10 +285,7 @@ func soakTrim(t *testing.T, admin *kadm.Client) {
 			to.AddOffset("events", partition, at-50_000, -1)
 		}
 	}
-	ends, err := admin.ListEndOffsets(t.Context(), "predictions")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ends := streamtest.Must(admin.ListEndOffsets(t.Context(), "predictions"))(t)
 	ends.Each(func(o kadm.ListedOffset) { to.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
 	if _, err := admin.DeleteRecords(t.Context(), to); err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 )
 
 // Following docs/start.md line by line from a clone of the repository works without a warning. Only the ports differ.
@@ -37,10 +38,7 @@ func TestStartFromAClone(t *testing.T) {
 	if out, err := exec.Command("git", "clone", "-q", "--depth=1", "file://"+absolute(t, ".."), clone).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	text, err := os.ReadFile(filepath.Join(clone, "docs/start.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := streamtest.Must(os.ReadFile(filepath.Join(clone, "docs/start.md")))(t)
 	broker, page := freeAddress(t), freeAddress(t)
 	ports := strings.NewReplacer("127.0.0.1:9092", broker, "127.0.0.1:8642", page)
 	background := map[string]string{"blankout broker": broker, "blankout run -f service.toml --topic payments": page}
@@ -124,18 +122,12 @@ func (s *shell) stop() {
 }
 
 func absolute(t *testing.T, path string) string {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path = streamtest.Must(filepath.Abs(path))(t)
 	return path
 }
 
 func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := streamtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }

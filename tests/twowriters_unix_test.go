@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"blankout/checkpoint"
+	"blankout/internal/streamtest"
 	"blankout/stream"
 )
 
@@ -52,14 +53,10 @@ func TestTwoWriters(t *testing.T) {
 					return
 				}
 				saved(first, 2)
-				if err := lose(dir); err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Check(t, lose(dir))
 				files, _ := filepath.Glob(dir + ".bak/*.blankout") // a .tmp may be half written
 				for _, file := range files {
-					if moved[file], err = os.ReadFile(file); err != nil {
-						t.Fatal(err)
-					}
+					moved[file] = streamtest.Must(os.ReadFile(file))(t)
 				}
 				two = second.start(t)
 				for began := time.Now(); !strings.Contains(second.log(), "checkpoint"); time.Sleep(5 * time.Millisecond) { // it has the directory
@@ -81,9 +78,7 @@ func TestTwoWriters(t *testing.T) {
 				t.Errorf("the first learner said %s", last)
 			}
 			saved(second, 2)
-			if err := two.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, two.Process.Signal(syscall.SIGTERM))
 			if err := two.Wait(); err != nil {
 				t.Errorf("the second learner: %v\n%s", err, second.log())
 			}

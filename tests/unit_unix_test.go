@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blankout/internal/longtest"
+	"blankout/internal/streamtest"
 	"blankout/stream"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -26,10 +27,7 @@ type systemdUnit map[string]string
 
 func readUnit(t *testing.T) systemdUnit {
 	t.Helper()
-	text, err := os.ReadFile("../deploy/blankout.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := streamtest.Must(os.ReadFile("../deploy/blankout.service"))(t)
 	unit := systemdUnit{}
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {
@@ -110,10 +108,7 @@ func TestStopWithoutDeadLetterTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer broker.Close()
-	client, err := kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...)))(t)
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	l := newLearner(t, buildProgram(t), broker.Brokers()[0], "short")
@@ -128,29 +123,20 @@ func TestStopWithoutDeadLetterTopic(t *testing.T) {
 			}
 		}
 	}
-	err = fillCrashTopic(t, broker.Brokers(), "short", func(written int) {
+	streamtest.Check(t, fillCrashTopic(t, broker.Brokers(), "short", func(written int) {
 		if written != 2000 {
 			return
 		}
 		said(`"msg":"checkpoint saved"`)
-		if _, err := admin.DeleteTopics(t.Context(), "dead"); err != nil {
-			t.Fatal(err)
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+		streamtest.Must(admin.DeleteTopics(t.Context(), "dead"))(t)
+	}))
 	said("dead letters cannot be stored; learning waits") // /readyz reports it too, after request_timeout
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, command.Process.Signal(syscall.SIGTERM))
 	if err := command.Wait(); err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, l.log())
 	}
 	said("dead letters cannot be stored; the next start reads their records again")
-	if _, err := admin.CreateTopic(t.Context(), 1, 1, nil, "dead"); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Must(admin.CreateTopic(t.Context(), 1, 1, nil, "dead"))(t)
 	l.flags = append(l.flags, "--until-end")
 	l.finish(t)
 	reference := newLearner(t, l.program, broker.Brokers()[0], "short")

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"blankout/internal/streamtest"
 )
 
 // The version of the published model never goes back, although a killed learner continues from an older state.
@@ -46,9 +48,7 @@ func TestVersionsNeverGoBack(t *testing.T) {
 			back = back || now.Events < events
 			version, events = now.Version, now.Events
 		}
-		if err := command.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, command.Process.Kill())
 		command.Wait()
 	}
 	if seen < 4 || !back {
