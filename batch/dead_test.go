@@ -131,7 +131,7 @@ func TestDeathsApply(t *testing.T) {
 		v     model.SilentValue
 	}{{"as they came", model.StandardizeNone, false, model.SilentAuto}, {"standardized", model.StandardizeAuto, false, model.SilentMean}, {"to 0", model.StandardizeAuto, false, model.SilentZero},
 		{"curves", model.StandardizeAuto, true, model.SilentMean}, {"curves to 0", model.StandardizeAuto, true, model.SilentZero}} {
-		fit := Standardizer{Presence: true}
+		fit := Standardizer{Presence: true, Mode: c.mode}
 		var b Builder
 		var g Deaths
 		for i := range examples {
@@ -143,7 +143,7 @@ func TestDeathsApply(t *testing.T) {
 		var scaler *model.Linear
 		var err error
 		if c.mode != model.StandardizeNone {
-			if d, scaler, err = fit.Fit(d, c.mode); err != nil {
+			if d, scaler, err = fit.Fit(d); err != nil {
 				t.Fatal(err)
 			}
 		}

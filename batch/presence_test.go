@@ -19,6 +19,7 @@ func TestStandardizerPresence(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(3, 4))
 	fitOf := func(fit Standardizer, mode model.Standardize) (*model.Curves, float64) {
+		fit.Mode = mode
 		var b Builder
 		for i := range 1000 {
 			e := event.Example{Label: i % 2, Weight: 1}
@@ -41,7 +42,7 @@ func TestStandardizerPresence(t *testing.T) {
 			fit.Observe(&e, schema)
 			must.Do(t, b.Add(&e))
 		}
-		d, m, err := fit.Fit(b.Data(schema), mode)
+		d, m, err := fit.Fit(b.Data(schema))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -53,7 +53,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 				}
 				var b Builder
 				var p Presence
-				var fit Standardizer
+				fit := Standardizer{Mode: model.StandardizeAll}
 				for i := range events {
 					e := blank(&events[i], lacked)
 					e.Target = events[i].Target
@@ -61,7 +61,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 					fit.Observe(e, s)
 					must.Do(t, b.Add(e))
 				}
-				d, scaler, err := fit.Fit(b.Data(s), model.StandardizeAll)
+				d, scaler, err := fit.Fit(b.Data(s))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -16,7 +16,6 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/kernel"
 	"blankout/internal/measure"
-	"blankout/internal/model"
 	"blankout/simulate"
 
 	"gonum.org/v1/gonum/floats"
@@ -570,8 +569,7 @@ func (s *Setting) loadSmall(ctx context.Context, name string, classes int) (*bat
 	if err != nil {
 		return nil, err
 	}
-	var fit batch.Standardizer
-	d, _, err = fit.Fit(d, model.StandardizeAll)
+	d, _, err = zScores(d)
 	return d, err
 }
 

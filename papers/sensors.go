@@ -523,14 +523,13 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 	}
 	var b batch.Builder
 	var presence batch.Presence
-	var fit batch.Standardizer
 	for i := range examples {
 		presence.Add(&examples[i])
 		if err := b.Add(&examples[i]); err != nil {
 			return nil, err
 		}
 	}
-	d, scaler, err := fit.Fit(b.Data(schema), model.StandardizeAll)
+	d, scaler, err := zScores(b.Data(schema))
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,7 @@ func TestBends(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.AddField(event.Field{Name: "x", Kind: event.Numeric})
-	var fit batch.Standardizer
-	fit.Presence = true
+	fit := batch.Standardizer{Mode: model.StandardizeAuto, Presence: true}
 	var b batch.Builder
 	for i := range 40 {
 		e := event.Example{Label: i % 2, Weight: 1}
@@ -29,7 +28,7 @@ func TestBends(t *testing.T) {
 		fit.Observe(&e, schema)
 		must.Do(t, b.Add(&e))
 	}
-	d, _, err := fit.Fit(b.Data(schema), model.StandardizeAuto)
+	d, _, err := fit.Fit(b.Data(schema))
 	if err != nil {
 		t.Fatal(err)
 	}

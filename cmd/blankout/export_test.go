@@ -82,7 +82,7 @@ func TestExportsScore(t *testing.T) {
 				return &e
 			}
 			var b batch.Builder
-			var fit batch.Standardizer
+			fit := batch.Standardizer{Mode: model.Standardize(c.standardize)}
 			for i := range 1500 {
 				e := next(i)
 				if c.exact {
@@ -95,7 +95,7 @@ func TestExportsScore(t *testing.T) {
 			}
 			m := learner.Snapshot().Model()
 			if c.exact {
-				d, scaler, err := fit.Fit(b.Data(schema), model.Standardize(c.standardize))
+				d, scaler, err := fit.Fit(b.Data(schema))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -300,7 +300,7 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 	r.TrainError, r.NumbersReport, r.Counts = fit.trainError, fit.numbers, o.data.join.counts
 	r.BaselineReport, r.SupportVectors = baselinesOf(d), fit.vectors
 	if o.covariance > 0 && fit.linear != nil && fit.linear.Model.Covariance == nil {
-		r.unfilled = "--covariance-max-fields: fewer than two columns can be imputed. Numeric fields of JSON and CSV can, and svmlight columns that nine of ten examples contain or that --standardize all makes dense"
+		r.unfilled = "--covariance-max-fields: fewer than two columns can be imputed. Numeric fields of JSON and CSV can, and svmlight columns that nine of ten examples contain"
 	}
 	if scaler == nil && !svm.IsLoss(o.config.Loss) {
 		if column, largest, usual, ok := d.Wildest(); ok {
@@ -509,7 +509,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 		return nil, nil, err
 	}
 	var x event.Vec
-	fit := batch.Standardizer{Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}}
+	fit := batch.Standardizer{Mode: mode, Transform: model.Transform(o.online.config.Transform), FieldTransform: map[string]model.Transform{}}
 	fit.Presence = o.online.config.Presence == "auto" && !svm.IsLoss(o.config.Loss) && o.config.Bends(axes)
 	for name, t := range o.online.config.FieldTransform {
 		fit.FieldTransform[name] = model.Transform(t)
@@ -567,7 +567,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			d = d.Unlabel()
 		}
 		if d = d.SortClasses(); mode != model.StandardizeNone {
-			if d, scaler, err = fit.Fit(d, mode); err != nil {
+			if d, scaler, err = fit.Fit(d); err != nil {
 				return nil, nil, refusedError{err}
 			}
 		}

@@ -4,6 +4,8 @@
 package scaling
 
 import (
+	"slices"
+
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
@@ -123,6 +125,18 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 		s.candidate(column, x, stats[model.StatInverse], stats[model.StatCount] == 1)
 	}
 	return m
+}
+
+// Freeze puts the statistics of all events in force for a column of a field of kind k.
+func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
+	_, dense := slices.BinarySearch(s.Scaler.Dense, column)
+	_, spread := slices.BinarySearch(s.spread, column)
+	switch s.Treat(k, dense, spread, true) {
+	case Numeric:
+		model.Renew(stats)
+	case Spread:
+		stats[model.StatInverse] = model.SpreadInverse(stats, float64(s.Events))
+	}
 }
 
 // Columns returns the columns and values of an event's features for learning: with absent dense columns and, after the

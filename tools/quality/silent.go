@@ -298,14 +298,15 @@ func modelProbabilities(m *model.Linear) probabilities {
 // standardizer returns a function that standardizes events by the whole training events and drops their fields.
 func (s *deathSplit) standardizer() (func([]event.Example) []event.Example, error) {
 	var b batch.Builder
+	fit := batch.Standardizer{Mode: model.StandardizeAll}
 	for _, e := range s.train {
 		e.Field = nil
+		fit.Observe(&e, s.schema)
 		if err := b.Add(&e); err != nil {
 			return nil, err
 		}
 	}
-	var fit batch.Standardizer
-	_, scaler, err := fit.Fit(b.Data(s.schema), model.StandardizeAll)
+	_, scaler, err := fit.Fit(b.Data(s.schema))
 	if err != nil {
 		return nil, err
 	}

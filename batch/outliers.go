@@ -1,0 +1,58 @@
+package batch
+
+// This file finds outliers, such as 1e30 in one example of a hundred, so that they do not determine the scale of a
+// column.
+
+import (
+	"math"
+
+	"blankout/internal/loss"
+)
+
+// wildest is the multiple of its usual size at which Wildest reports a reading.
+const wildest = 1e4
+
+// Wildest returns the column whose largest |x| is the largest multiple of its usual size, the geometric mean of its
+// nonzero |x|. ok is true if that multiple is above ten thousand. Such readings dominate a model of data that is not
+// standardized.
+func (d *Data) Wildest() (column uint32, largest, usual float64, ok bool) {
+	most, least := make([]float64, d.Columns()), make([]float64, d.Columns())
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			if a := math.Abs(row.At(j)); a > 0 {
+				if most[c] = max(most[c], a); least[c] == 0 || a < least[c] {
+					least[c] = a
+				}
+			}
+		}
+	}
+	logs, n := make(map[uint32]float64), make(map[uint32]float64)
+	for c := range most {
+		if most[c] > wildest*least[c] {
+			logs[uint32(c)] = 0
+		}
+	}
+	if len(logs) == 0 {
+		return 0, 0, 0, false
+	}
+	for i := range d.Rows() {
+		row := d.Row(i)
+		for j, c := range row.Index {
+			if a := math.Abs(row.At(j)); a > 0 && most[c] > wildest*least[c] {
+				logs[c] += math.Log(a)
+				n[c]++
+			}
+		}
+	}
+	ratio := float64(wildest)
+	for c := range uint32(len(most)) {
+		if n[c] == 0 {
+			continue
+		}
+		if mean := loss.Exp(logs[c] / n[c]); most[c] > ratio*mean {
+			column, largest, usual, ok, ratio = d.Column(int(c)), most[c], mean, true, most[c]/mean
+		}
+	}
+	return column, largest, usual, ok
+}

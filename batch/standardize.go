@@ -1,0 +1,96 @@
+package batch
+
+// This file fits a Scaler to a training set.
+
+import (
+	"cmp"
+	"fmt"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online/encode"
+)
+
+// Standardizer fits a model.Scaler to a training set. It passes the examples through the Encoder of a Learner, so that
+// an exact solution treats each column as a Learner does, and then freezes the Scaler. The zero value, with a Mode, is
+// ready for use.
+type Standardizer struct {
+	Mode model.Standardize
+	// Transform is the transform of numeric fields. "" means auto. FieldTransform overrides it by field name.
+	Transform      model.Transform
+	FieldTransform map[string]model.Transform
+	// Presence adds a presence column (model.Present) to each numeric column that more than one in ten examples omit.
+	// The presence column is 1 where the number is present. null does not count as omitted.
+	Presence bool
+
+	encoder *encode.Encoder
+	in      encode.Input
+	number  uint64            // of examples
+	fields  map[uint32]uint16 // of columns that are not Sparse
+}
+
+// Observe adds an example to the statistics of its columns. Call it for each example, in their order.
+func (s *Standardizer) Observe(e *event.Example, schema *event.Schema) {
+	s.begin(schema)
+	for i, field := range e.Field {
+		if schema.Fields[field].Kind == event.Sparse {
+			continue
+		}
+		if s.fields == nil {
+			s.fields = map[uint32]uint16{}
+		}
+		s.fields[e.Features.Index[i]] = field
+	}
+	s.number++
+	s.encoder.Observe(e, s.number, &s.in)
+	if s.in.Rescales {
+		s.encoder.Rescale(&s.in)
+	}
+	s.encoder.Review()
+}
+
+// begin prepares the Encoder for an example of a Schema.
+func (s *Standardizer) begin(schema *event.Schema) {
+	if s.encoder != nil {
+		s.encoder.Follow(schema)
+		return
+	}
+	s.encoder = encode.New(encode.Settings{
+		Standardize: s.Mode, Transform: s.transformOf, Presence: s.Presence, Width: model.ScalerWidth,
+		Together: encode.Together{Grouping: model.NewGrouping(schema)},
+	}, schema)
+}
+
+// transformOf returns the transform of a field's numbers.
+func (s *Standardizer) transformOf(field string) model.Transform {
+	if t, ok := s.FieldTransform[field]; ok {
+		return t
+	}
+	return cmp.Or(s.Transform, model.TransformAuto)
+}
+
+// maxFilled is the largest number of entries of a set whose zeros are stored.
+const maxFilled = 1 << 28
+
+// Fit returns the observed examples d as transformed by the Scaler, and the Scaler with its statistics as a model
+// without outputs. It returns an error if the zeros of dense columns are too many to be stored. No example can be
+// observed afterwards.
+func (s *Standardizer) Fit(d *Data) (*Data, *model.Linear, error) {
+	s.begin(d.Schema)
+	scaler, rows := s.encoder.Freeze(func(column uint32) event.Kind { return d.Schema.Fields[s.fields[column]].Kind })
+	if dense := len(scaler.Dense); dense*d.Rows() > maxFilled {
+		return nil, nil, fmt.Errorf("standardizing %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", dense, d.Rows(), dense*d.Rows())
+	}
+	m := &model.Linear{Head: model.Head{Schema: d.Schema, Scaler: scaler, Layout: model.Layout{Width: model.ScalerWidth}}, Rows: rows}
+	b := Builder{Curves: scaler.Curves}
+	var raw, x event.Vec
+	for i := range d.Rows() {
+		raw = d.Vec(i, raw)
+		x = m.Standardized(&event.Example{Features: raw}, event.Vec{Index: x.Index[:0], Value: x.Value[:0]})
+		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
+			return nil, nil, err
+		}
+	}
+	b.d.fields = d.fields
+	return b.Data(d.Schema), m, nil
+}

@@ -1,0 +1,31 @@
+package encode
+
+// This file ends the observation of events, for an exact solution.
+
+import (
+	"blankout/internal/event"
+	"blankout/internal/model"
+)
+
+// Freeze puts the statistics of all events in force. It returns the Scaler, and the table, whose rows begin with the
+// statistics of their columns. kind returns the kind of a column's field. Weights are not moved, so there must be none.
+// The Encoder must not be used afterwards.
+func (n *Encoder) Freeze(kind func(column uint32) event.Kind) (model.Scaler, *model.Table) {
+	s := &n.Scaling
+	if !s.Settled() && s.Scaler.Mode != model.StandardizeScale {
+		s.Review(n.touch, func([]float64, float64, float64) {})
+	}
+	if s.Bending() {
+		s.FindKnots(n.Table.Len())
+	}
+	for i := range n.Table.Len() {
+		column, row := n.Table.Column(i)
+		s.Freeze(column, row[:model.ScalerWidth], kind(column))
+	}
+	if c := s.Scaler.Curves; c != nil {
+		for i := range c.Columns {
+			n.Table.Touch(c.Hat(i, 0))[model.StatInverse] = 1
+		}
+	}
+	return s.Scaler, n.Table
+}
