@@ -9,6 +9,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/impute"
 )
 
 const (
@@ -31,22 +32,21 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 		return nil
 	}
 	v.findWild()
-	whole := newMoments(n) // of the complete rows, the same in every round
-	whole.center = v.mean
+	whole := impute.NewSums(n) // of the complete rows, the same in every round
 	var lacking []int
 	for _, i := range v.rows {
 		if v.read(i) {
-			whole.add(d.Weight(i), v.x)
+			whole.Add(d.Weight(i), v.x)
 		} else {
 			lacking = append(lacking, i)
 		}
 	}
 	if len(lacking) == 0 {
-		return whole.covariance(v)
+		return v.covariance(whole)
 	}
 	sample := evenly(lacking, max(covarianceLeast, covarianceWork/(n*n*n)))
 	stand := float64(len(lacking)) / float64(len(sample))
-	c := v.apart().covariance(v)
+	c := v.covariance(v.apart())
 	for range covarianceRounds {
 		if c == nil {
 			break
@@ -57,7 +57,7 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 		}
 		var met []*pattern // in the order of the rows, which is the order of sums
 		place := map[string]*pattern{}
-		all := whole.clone()
+		all := whole.Clone()
 		for _, i := range sample {
 			v.read(i)
 			q := place[string(v.parts)]
@@ -68,13 +68,13 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 			}
 			q.fill.Expect(v.x)
 			w := stand * d.Weight(i)
-			all.add(w, v.x)
+			all.Add(w, v.x)
 			q.weight += w
 		}
 		for _, q := range met {
-			q.fill.AddResidual(q.weight, all.squares)
+			q.fill.AddResidual(q.weight, all.Squares)
 		}
-		c = all.covariance(v)
+		c = v.covariance(all)
 	}
 	return c
 }
@@ -195,14 +195,14 @@ func (v *numericRows) findWild() {
 		m := v.apart()
 		reach := make([]float64, len(v.columns))
 		for at := range reach {
-			reach[at] = model.ScalerClip * math.Sqrt(m.squares[at*(len(reach)+1)])
+			reach[at] = model.ScalerClip * math.Sqrt(m.Squares[at*(len(reach)+1)])
 		}
-		v.mean, v.reach = m.center, reach
+		v.mean, v.reach = m.Mean, reach
 	}
 }
 
 // apart returns the moments of the columns, each over the rows that have it, as if they were independent.
-func (v *numericRows) apart() *moments {
+func (v *numericRows) apart() impute.Sums {
 	n := len(v.columns)
 	weight, mean, squares := make([]float64, n), make([]float64, n), make([]float64, n)
 	for _, i := range v.rows {
@@ -217,67 +217,17 @@ func (v *numericRows) apart() *moments {
 			}
 		}
 	}
-	m := newMoments(n)
-	m.weight, m.center = 1, mean
+	m := impute.NewSums(n)
+	m.Weight, m.Mean = 1, mean
 	for at := range n {
 		if weight[at] > 0 {
-			m.squares[at*(n+1)] = squares[at] / weight[at]
+			m.Squares[at*(n+1)] = squares[at] / weight[at]
 		}
 	}
 	return m
 }
 
-// moments holds the weighted sums of rows and of their products, all relative to a center.
-type moments struct {
-	weight               float64
-	center, sum, squares []float64 // squares is the lower triangle, row by row
-	off                  []float64
-}
-
-func newMoments(n int) *moments {
-	return &moments{center: make([]float64, n), sum: make([]float64, n), squares: make([]float64, n*n), off: make([]float64, n)}
-}
-
-func (m *moments) clone() *moments {
-	return &moments{m.weight, m.center, slices.Clone(m.sum), slices.Clone(m.squares), make([]float64, len(m.sum))}
-}
-
-func (m *moments) add(weight float64, x []float64) {
-	n := len(x)
-	m.weight += weight
-	for i, x := range x {
-		m.off[i] = x - m.center[i]
-		m.sum[i] += weight * m.off[i]
-	}
-	for i, a := range m.off {
-		a *= weight
-		row := m.squares[i*n : i*n+i+1]
-		for j := range row {
-			row[j] += a * m.off[j]
-		}
-	}
-}
-
-// covariance returns the covariance from the moments, or nil if they have no weight.
-func (m *moments) covariance(v *numericRows) *model.Covariance {
-	n := len(m.sum)
-	if !(m.weight > 0) {
-		return nil
-	}
-	mean, matrix := make([]float64, n), make([]float64, n*n)
-	for i := range n {
-		mean[i] = m.center[i] + m.sum[i]/m.weight
-		for j := range i + 1 {
-			x := m.squares[i*n+j]/m.weight - m.sum[i]/m.weight*m.sum[j]/m.weight
-			if i == j {
-				x = max(0, x)
-			}
-			matrix[i*n+j], matrix[j*n+i] = x, x
-		}
-	}
-	c, err := model.NewCovariance(v.columns, v.fields, mean, matrix)
-	if err != nil {
-		return nil // overflow
-	}
-	return c
+// covariance returns the covariance of the columns from sums of rows, or nil if they have no weight.
+func (v *numericRows) covariance(s impute.Sums) *model.Covariance {
+	return s.Covariance(v.columns, v.fields, 1)
 }

@@ -7,9 +7,6 @@ import (
 	"math/bits"
 	"slices"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
-
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
@@ -29,19 +26,16 @@ type Gatherer struct {
 	Columns  []uint32 // ascending
 	fields   []uint16 // see model.Covariance
 	Gathered uint64   // number of events
-	weight   float64  // total weight of the events
+	sums     Sums     // of the standardized values of the events
 	unit     float64  // weight of the next event
 	growth   float64  // of the decay at the last event
-	mean     []float64
-	squares  []float64 // weighted sums of products of deviations, the lower triangle row by row
-	due      bool      // columns have changed, so the next event computes the Covariance again
+	due      bool     // columns have changed, so the next event computes the Covariance again
 
 	Covariance *model.Covariance // in force; nil for fewer than two columns
 
 	// Scratch for the current event.
-	x        []float64
-	parts    model.Parts
-	residual []float64
+	x     []float64
+	parts model.Parts
 }
 
 // NewGatherer returns a Gatherer for at most so many columns.
@@ -163,25 +157,9 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields
 		}
 		fill := f.Covariance.Fill(f.parts)
 		fill.Expect(f.x)
-		f.residual = slices.Grow(f.residual[:0], n*n)[:n*n]
-		clear(f.residual)
-		fill.AddResidual(f.unit, f.residual)
-		for i := range n {
-			if f.parts[i] != model.Filled {
-				continue
-			}
-			for j := range i + 1 {
-				f.squares[i*n+j] += f.residual[i*n+j]
-			}
-		}
+		fill.AddResidual(f.unit, f.sums.Squares)
 	}
-	was := f.weight
-	f.weight += f.unit
-	for i, m := range f.mean {
-		f.x[i] -= m
-		f.mean[i] += f.unit / f.weight * f.x[i]
-	}
-	blas64.Syr(f.unit*was/f.weight, blas64.Vector{N: n, Data: f.x, Inc: 1}, blas64.Symmetric{Uplo: blas.Lower, N: n, Data: f.squares, Stride: n})
+	f.sums.Add(f.unit, f.x)
 }
 
 // take records the values of columns, and returns the number of columns that have become known.
@@ -227,21 +205,10 @@ func renewsAt(gathered uint64, n int) bool {
 
 // renew computes the Covariance in force.
 func (f *Gatherer) renew() {
-	n := len(f.Columns)
 	f.due = false
-	mean, matrix := slices.Clone(f.mean), make([]float64, n*n)
 	// Correlations shrink as if uncorrelated events had been added.
-	certain := f.weight / (f.weight + covarianceRidge*float64(n)*f.unit)
-	for i := range n {
-		for j := range i + 1 {
-			x := f.squares[i*n+j] / f.weight
-			if i != j {
-				x *= certain
-			}
-			matrix[i*n+j], matrix[j*n+i] = x, x
-		}
-	}
-	if c, err := model.NewCovariance(slices.Clone(f.Columns), slices.Clone(f.fields), mean, matrix); err == nil {
+	certain := f.sums.Weight / (f.sums.Weight + covarianceRidge*float64(len(f.Columns))*f.unit)
+	if c := f.sums.Covariance(f.Columns, f.fields, certain); c != nil {
 		f.Covariance = c
 	}
 }
@@ -254,9 +221,9 @@ func (f *Gatherer) scale(by float64) {
 
 // Forget multiplies the sums by keep.
 func (f *Gatherer) Forget(keep float64) {
-	f.weight *= keep
-	for i := range f.squares {
-		f.squares[i] *= keep
+	f.sums.Weight *= keep
+	for i := range f.sums.Squares {
+		f.sums.Squares[i] *= keep
 	}
 }
 
@@ -264,9 +231,9 @@ func (f *Gatherer) Forget(keep float64) {
 func (f *Gatherer) insert(at int, column uint32, field uint16) {
 	n := len(f.Columns)
 	if n == 0 {
-		f.weight, f.unit, f.growth = 1, 1, 1
+		f.sums.Weight, f.unit, f.growth = 1, 1, 1
 	}
-	f.Columns, f.fields, f.mean = slices.Insert(f.Columns, at, column), slices.Insert(f.fields, at, field), slices.Insert(f.mean, at, 0)
+	f.Columns, f.fields, f.sums.Mean = slices.Insert(f.Columns, at, column), slices.Insert(f.fields, at, field), slices.Insert(f.sums.Mean, at, 0)
 	squares := make([]float64, (n+1)*(n+1))
 	for i := range n {
 		for j := range i + 1 {
@@ -277,11 +244,11 @@ func (f *Gatherer) insert(at int, column uint32, field uint16) {
 			if j >= at {
 				from++
 			}
-			squares[to*(n+1)+from] = f.squares[i*n+j]
+			squares[to*(n+1)+from] = f.sums.Squares[i*n+j]
 		}
 	}
-	squares[at*(n+1)+at] = f.weight
-	f.squares, f.due = squares, true
+	squares[at*(n+1)+at] = f.sums.Weight
+	f.sums.Squares, f.due = squares, true
 }
 
 // remove removes a column.
@@ -291,16 +258,16 @@ func (f *Gatherer) remove(column uint32) {
 		return
 	}
 	n := len(f.Columns)
-	f.Columns, f.fields, f.mean = slices.Delete(f.Columns, at, at+1), slices.Delete(f.fields, at, at+1), slices.Delete(f.mean, at, at+1)
+	f.Columns, f.fields, f.sums.Mean = slices.Delete(f.Columns, at, at+1), slices.Delete(f.fields, at, at+1), slices.Delete(f.sums.Mean, at, at+1)
 	squares := make([]float64, 0, (n-1)*(n-1))
 	for i := range n {
 		for j := range n {
 			if i != at && j != at {
-				squares = append(squares, f.squares[i*n+j])
+				squares = append(squares, f.sums.Squares[i*n+j])
 			}
 		}
 	}
-	f.squares, f.due = squares, true
+	f.sums.Squares, f.due = squares, true
 	if len(f.Columns) < 2 {
 		f.Covariance = nil
 	}
@@ -313,17 +280,17 @@ func (f *Gatherer) moved(column uint32, was, is model.Standardization) {
 		return
 	}
 	if was.Unit != is.Unit || was.Scale == 0 || is.Scale == 0 { // the values have another meaning
-		f.mean[at] = 0
+		f.sums.Mean[at] = 0
 		f.each(at, func(x *float64, own bool) {
 			if *x = 0; own {
-				*x = f.weight
+				*x = f.sums.Weight
 			}
 		})
 		f.due = true
 		return
 	}
 	ratio, shift := is.Scale/was.Scale, (is.Center-was.Center)/was.Scale
-	f.mean[at] = (f.mean[at] - shift) / ratio
+	f.sums.Mean[at] = (f.sums.Mean[at] - shift) / ratio
 	f.each(at, func(x *float64, own bool) {
 		if *x /= ratio; own {
 			*x /= ratio
@@ -336,7 +303,7 @@ func (f *Gatherer) moved(column uint32, was, is model.Standardization) {
 func (f *Gatherer) each(at int, do func(x *float64, own bool)) {
 	n := len(f.Columns)
 	for j := range n {
-		do(&f.squares[max(at, j)*n+min(at, j)], j == at)
+		do(&f.sums.Squares[max(at, j)*n+min(at, j)], j == at)
 	}
 }
 
@@ -345,26 +312,26 @@ func (f *Gatherer) State(c *coder.Coder) {
 	c.Uint32s(&f.Columns)
 	c.Uint16s(&f.fields)
 	c.Uint(&f.Gathered)
-	c.Float(&f.weight)
+	c.Float(&f.sums.Weight)
 	c.Float(&f.unit)
 	c.Float(&f.growth)
-	c.Floats(&f.mean)
+	c.Floats(&f.sums.Mean)
 	n := len(f.Columns)
 	var triangle []float64
 	for i := range n {
 		if !c.Decode {
-			triangle = append(triangle, f.squares[i*n:i*n+i+1]...)
+			triangle = append(triangle, f.sums.Squares[i*n:i*n+i+1]...)
 		}
 	}
 	c.Floats(&triangle)
 	if c.Decode {
-		if len(triangle) != n*(n+1)/2 || n > model.MaxCovariance || len(f.fields) != n || len(f.mean) != n || !slices.IsSorted(f.Columns) {
+		if len(triangle) != n*(n+1)/2 || n > model.MaxCovariance || len(f.fields) != n || len(f.sums.Mean) != n || !slices.IsSorted(f.Columns) {
 			c.Failed = true
 			return
 		}
-		f.squares = make([]float64, n*n)
+		f.sums.Squares = make([]float64, n*n)
 		for i := range n {
-			triangle = triangle[copy(f.squares[i*n:i*n+i+1], triangle):]
+			triangle = triangle[copy(f.sums.Squares[i*n:i*n+i+1], triangle):]
 		}
 	}
 	due := uint64(0)

@@ -13,10 +13,10 @@ import (
 	"blankout/online/scaling"
 )
 
-// Covariances, and no variances, shrink as if events without any had been added: the fewer
-// there were the more, in the unit in which events count.
+// TestCovariancesShrink checks that covariances of two columns shrink as if uncorrelated events had been added, and that
+// variances stay.
 func TestCovariancesShrink(t *testing.T) {
-	f := &Gatherer{Columns: []uint32{3, 7}, fields: []uint16{1, 2}, mean: []float64{0, 0}, squares: []float64{20, 0, 12, 30}, weight: 10, unit: 4}
+	f := &Gatherer{Columns: []uint32{3, 7}, fields: []uint16{1, 2}, sums: Sums{10, []float64{0, 0}, []float64{20, 0, 12, 30}}, unit: 4}
 	f.renew()
 	certain := 10 / (10 + covarianceRidge*2*4)
 	want := []float64{2, 1.2 * certain, 1.2 * certain, 3}
@@ -81,11 +81,11 @@ func TestMoments(t *testing.T) {
 	check := func(what string, columns []int, scale, shift []float64) {
 		t.Helper()
 		for a, i := range columns {
-			if got, want := f.mean[a], (mean[i]-shift[a])/scale[a]; math.Abs(got-want) > 1e-12 {
+			if got, want := f.sums.Mean[a], (mean[i]-shift[a])/scale[a]; math.Abs(got-want) > 1e-12 {
 				t.Errorf("%s: mean %d is %v, want %v", what, i, got, want)
 			}
 			for b, j := range columns[:a+1] {
-				if got, want := f.squares[a*len(columns)+b]/f.weight, squares[4*i+j]/scale[a]/scale[b]; math.Abs(got-want) > 1e-12 {
+				if got, want := f.sums.Squares[a*len(columns)+b]/f.sums.Weight, squares[4*i+j]/scale[a]/scale[b]; math.Abs(got-want) > 1e-12 {
 					t.Errorf("%s: entry %d, %d is %v, want %v", what, i, j, got, want)
 				}
 			}
@@ -103,14 +103,14 @@ func TestMoments(t *testing.T) {
 	f.Forget(0.1)
 	check("forgotten", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
 	f.insert(2, 3, 3)
-	if f.squares[2*4+2] != f.weight || f.mean[2] != 0 || f.squares[3*4+2] != 0 || f.squares[2*4+1] != 0 {
-		t.Errorf("a new column begins with %v, %v", f.mean, f.squares)
+	if f.sums.Squares[2*4+2] != f.sums.Weight || f.sums.Mean[2] != 0 || f.sums.Squares[3*4+2] != 0 || f.sums.Squares[2*4+1] != 0 {
+		t.Errorf("a new column begins with %v, %v", f.sums.Mean, f.sums.Squares)
 	}
 	f.remove(3)
 	check("there and back", []int{0, 1, 3}, []float64{1, 1.5, 1}, []float64{0, 0.5, 0})
 	f.moved(2, model.Standardization{Center: 5, Scale: 2}, model.Standardization{Center: 5, Scale: 2, Unit: 1})
-	if f.squares[1*3+1] != f.weight || f.squares[1*3] != 0 || f.squares[2*3+1] != 0 || f.mean[1] != 0 {
-		t.Errorf("a column of other values begins with %v, %v", f.mean, f.squares)
+	if f.sums.Squares[1*3+1] != f.sums.Weight || f.sums.Squares[1*3] != 0 || f.sums.Squares[2*3+1] != 0 || f.sums.Mean[1] != 0 {
+		t.Errorf("a column of other values begins with %v, %v", f.sums.Mean, f.sums.Squares)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestWildIsNotGathered(t *testing.T) {
 	gatherAll(&b, wild)
 	for i := range 3 {
 		for j := range i + 1 {
-			x, y := a.squares[3*i+j]/a.weight, b.squares[3*i+j]/b.weight
+			x, y := a.sums.Squares[3*i+j]/a.sums.Weight, b.sums.Squares[3*i+j]/b.sums.Weight
 			if math.Abs(x-y) > 0.05 {
 				t.Errorf("entry %d, %d: %v, with wild values %v", i, j, x, y)
 			}
@@ -184,7 +184,7 @@ func TestWildIsNotGathered(t *testing.T) {
 
 // FuzzFillState reads blocks; what is taken is written again as it was.
 func FuzzFillState(f *testing.F) {
-	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, weight: 2, unit: 1, growth: 1, mean: []float64{0, 1}, squares: []float64{1, 0, .5, 2}}
+	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, sums: Sums{2, []float64{0, 1}, []float64{1, 0, .5, 2}}, unit: 1, growth: 1}
 	w := coder.Coder{}
 	l.State(&w)
 	f.Add(w.Out)

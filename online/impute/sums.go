@@ -1,0 +1,60 @@
+package impute
+
+// This file has the sums from which a covariance is computed, for a stream and for a whole training set.
+
+import (
+	"slices"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"blankout/internal/model"
+)
+
+// Sums holds the weighted mean of points, and the weighted sums of the products of their deviations from the mean.
+type Sums struct {
+	Weight  float64 // of all points
+	Mean    []float64
+	Squares []float64 // row by row; only the lower triangle counts
+}
+
+// NewSums returns the Sums of no points, with n values each.
+func NewSums(n int) Sums { return Sums{Mean: make([]float64, n), Squares: make([]float64, n*n)} }
+
+// Clone returns a copy.
+func (s *Sums) Clone() Sums { return Sums{s.Weight, slices.Clone(s.Mean), slices.Clone(s.Squares)} }
+
+// Add adds the point x. It overwrites x.
+func (s *Sums) Add(weight float64, x []float64) {
+	n, was := len(x), s.Weight
+	s.Weight += weight
+	for i, m := range s.Mean {
+		x[i] -= m
+		s.Mean[i] += weight / s.Weight * x[i]
+	}
+	blas64.Syr(weight*was/s.Weight, blas64.Vector{N: n, Data: x, Inc: 1}, blas64.Symmetric{Uplo: blas.Lower, N: n, Data: s.Squares, Stride: n})
+}
+
+// Covariance returns the covariance of columns, with the given fields. Covariances of two columns are multiplied by
+// certain. It returns nil without points, and if a number is not finite.
+func (s *Sums) Covariance(columns []uint32, fields []uint16, certain float64) *model.Covariance {
+	n := len(s.Mean)
+	if !(s.Weight > 0) {
+		return nil
+	}
+	matrix := make([]float64, n*n)
+	for i := range n {
+		for j := range i + 1 {
+			x := s.Squares[i*n+j] / s.Weight
+			if i != j {
+				x *= certain
+			}
+			matrix[i*n+j], matrix[j*n+i] = x, x
+		}
+	}
+	c, err := model.NewCovariance(slices.Clone(columns), slices.Clone(fields), slices.Clone(s.Mean), matrix)
+	if err != nil {
+		return nil
+	}
+	return c
+}
