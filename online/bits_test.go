@@ -144,6 +144,10 @@ func (r *run) refused(e *event.Example) {
 			r.t.Errorf("a weight of %v was learned", w)
 		}
 	}
+	bad := clone(e)
+	if bad.Features.Value[0] = math.NaN(); !r.Predict(bad).Refused {
+		r.t.Error("a feature of NaN is predicted")
+	}
 	if n++; r.learn(&event.Example{Refused: &event.Refusal{Reason: event.ReasonSyntax}}) != nil {
 		r.t.Error("a refused record was learned")
 	}
@@ -179,7 +183,9 @@ func TestEveryRestart(t *testing.T) {
 			plain, restarted := newRun(t, s, 3), newRun(t, s, 3)
 			for i := range 260 {
 				plain.feed.nulls, restarted.feed.nulls = 0.1, 0.1
-				restarted.restart()
+				if i < 60 || i > 230 || longtest.Asked() {
+					restarted.restart()
+				}
 				if a, b := plain.step(), restarted.step(); !sameScores(a, b) {
 					t.Fatalf("event %d: scores %v, after %d restarts %v", i, a, i+1, b)
 				}
@@ -195,7 +201,10 @@ func TestLongRun(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {
 		t.Run(s.String(), func(t *testing.T) {
-			const events = 7000
+			events := 5000
+			if longtest.Asked() {
+				events = 7000
+			}
 			plain, other := newRun(t, s, 5), newRun(t, s, 5)
 			others := newFeed(6, s.classes)
 			for i := range events {
@@ -228,9 +237,9 @@ func TestThreads(t *testing.T) {
 			f := newFeed(11, s.classes)
 			f.nulls = 0.05
 			var text []byte
-			for i := range 3000 {
+			for i := range 1500 {
 				x := f.next()
-				if i >= 1000 { // a field and its categories that appear later
+				if i >= 700 { // a field and its categories that appear later
 					x.set("later", fmt.Sprintf("%q", fmt.Sprint("l", i%7)))
 				}
 				text = append(append(text, x.json(nil)...), '\n')
@@ -238,7 +247,7 @@ func TestThreads(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "events.jsonl")
 			must.Do(t, os.WriteFile(path, text, 0o666))
 			var want []event.Block
-			for _, threads := range []int{0, 1, 2, 5} { // 0 means sequential
+			for _, threads := range []int{0, 1, 5} { // 0 means sequential
 				got := learnFile(t, s, path, threads).blocks()
 				if want == nil {
 					want = got
@@ -292,29 +301,6 @@ func TestFieldOrder(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestSnapshotHolds checks that learning does not change a snapshot.
-func TestSnapshotHolds(t *testing.T) {
-	for _, s := range usual() {
-		r := newRun(t, s, 17)
-		for range 300 {
-			r.step()
-		}
-		e := r.next()
-		e.Label = event.Unlabeled
-		before := r.model()
-		want := score(before, e)
-		for range 300 {
-			r.step()
-		}
-		if got := score(before, e); !sameScores(got, want) {
-			t.Errorf("%v: a snapshot scored %v, and %v 300 events later", s, want, got)
-		}
-		if now := r.scores(e); sameScores(now, want) {
-			t.Errorf("%v: 300 events have changed nothing", s)
-		}
 	}
 }
 

@@ -11,12 +11,117 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 	"blankout/online/watch"
 )
+
+// newLearner returns a Learner.
+func newLearner(t testing.TB, c online.Config, s *event.Schema) *online.Learner {
+	t.Helper()
+	l, err := online.New(c, s)
+	must.Do(t, err)
+	return l
+}
+
+// streamLearner returns a Learner for the events of a synthetic.Stream.
+func streamLearner(t testing.TB, c online.Config, classes int) *online.Learner {
+	t.Helper()
+	return newLearner(t, c, synthetic.StreamSchema(classes))
+}
+
+// with returns the default settings after a change, which may be nil.
+func with(change func(*online.Config)) online.Config {
+	c := online.DefaultConfig()
+	if change != nil {
+		change(&c)
+	}
+	return c
+}
+
+// numericSchema returns a Schema of n numeric fields. Without classes, the labels are the targets of a loss.
+func numericSchema(n int, lossName string, classes ...string) *event.Schema {
+	s := event.NewSchema(8, classes, max(2, len(classes)))
+	if len(classes) == 0 {
+		s.Target = loss.LabelsOf(lossName)
+	}
+	for i := range n {
+		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
+	}
+	return s
+}
+
+// numericEvent returns an event of numericSchema: field i has column i.
+func numericEvent(label int, x ...float64) *event.Example {
+	e := &event.Example{Label: label, Weight: 1}
+	for i, x := range x {
+		put(e, uint32(i+1), x, uint16(i+1))
+	}
+	return e
+}
+
+// put appends a feature to an event, and its field if there is one.
+func put(e *event.Example, column uint32, x float64, field ...uint16) {
+	e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
+	e.Field = append(e.Field, field...)
+}
+
+// restart returns a Learner restored from the saved state of another.
+func restart(t testing.TB, c online.Config, l *online.Learner) *online.Learner {
+	t.Helper()
+	again, err := online.Restore(c, blocksOf(t, l))
+	must.Do(t, err)
+	return again
+}
+
+// blocksOf returns a copy of the state.
+func blocksOf(t testing.TB, l *online.Learner) (blocks []event.Block) {
+	t.Helper()
+	each, err := l.Snapshot().EachBlock()
+	must.Do(t, err)
+	for b := range each {
+		blocks = append(blocks, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
+	}
+	return blocks
+}
+
+// cloned returns a copy of a Learner.
+func cloned(t testing.TB, l *online.Learner) *online.Learner {
+	t.Helper()
+	copied, err := l.Clone()
+	must.Do(t, err)
+	return copied
+}
+
+// finite checks that every number of a Learner is finite.
+func finite(t *testing.T, l *online.Learner) {
+	t.Helper()
+	check := func(what string, row []float64) {
+		for i, x := range row {
+			if x-x != 0 {
+				t.Fatalf("%s, value %d: %v", what, i, x)
+			}
+		}
+	}
+	m := l.Snapshot().Model()
+	check("the intercepts", m.Intercept)
+	for i := range m.Rows.Len() {
+		column, row := m.Rows.Column(i)
+		check(fmt.Sprint("column ", column), row)
+	}
+}
+
+// agree fails the test unless the model of a Snapshot predicts an event as Predict does.
+func agree(t *testing.T, l *online.Learner, e *event.Example) {
+	t.Helper()
+	want := slices.Clone(l.Predict(e).Scores)
+	if got := score(l.Snapshot().Model(), e); !near(got, want, 1e-9) {
+		t.Fatalf("event %+v: the snapshot says %v, Predict %v", e, got, want)
+	}
+}
 
 // learner is a Learner with its settings and its Schema. Tests may keep the results of its methods.
 type learner struct {
@@ -112,14 +217,14 @@ func (s setting) String() string {
 
 // settings returns combinations of optimizers, losses, noises and numbers of classes. They are enough to include any
 // two compatible values together. Unless all is true, a test uses a
-// third of them, chosen by its number.
+// sixth of them, chosen by its number.
 func settings(t *testing.T, test int, all bool) (out []setting) {
 	candidates := paired()
 	if len(candidates) < 60 {
 		t.Fatalf("%d settings go together, want more", len(candidates))
 	}
 	for i, s := range candidates {
-		if all || i%3 == test%3 {
+		if all || i%6 == test%6 {
 			out = append(out, s)
 		}
 	}
@@ -266,4 +371,9 @@ func sameScores(a, b []float64) bool {
 // score returns the scores of a model.
 func score(m *model.Linear, e *event.Example) []float64 {
 	return slices.Clone(m.Score(e, make([]float64, m.Outputs)))
+}
+
+// scoresOf returns the predicted scores of an event.
+func scoresOf(l *online.Learner, e *event.Example) []float64 {
+	return slices.Clone(l.Predict(e).Scores)
 }

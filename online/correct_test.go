@@ -2,6 +2,7 @@ package online_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -9,9 +10,11 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online"
+	"blankout/online/synthetic"
 )
 
 // correctedConfigs returns settings with experts that correct the levels.
@@ -62,7 +65,7 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 		for i, column := range e.Features.Index {
 			switch {
 			case r.Float64() >= share && (i != 2 || r.IntN(3) > 0):
-				left.Features.Index, left.Features.Value, left.Field = append(left.Features.Index, column), append(left.Features.Value, e.Features.Value[i]), append(left.Field, e.Field[i])
+				put(left, column, e.Features.Value[i], e.Field[i])
 			case i != 2:
 				left.Missing = append(left.Missing, e.Field[i])
 			}
@@ -83,7 +86,12 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 func TestCorrected(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 4, 0} {
-		for name, c := range correctedConfigs(classes) {
+		all := correctedConfigs(classes)
+		for i, name := range slices.Sorted(maps.Keys(all)) {
+			if !longtest.Some(i+classes/2, 2) {
+				continue
+			}
+			c := all[name]
 			t.Run(fmt.Sprint(classes, " ", name), func(t *testing.T) {
 				schema, draw := drawn(7, classes)
 				l := newLearner(t, c, schema)
@@ -119,31 +127,14 @@ func TestCorrected(t *testing.T) {
 	}
 }
 
-// agree returns an error if the Snapshot and Predict disagree about an event.
-func agree(t *testing.T, l *online.Learner, e *event.Example) {
-	t.Helper()
-	m := l.Snapshot().Model()
-	want := slices.Clone(l.Predict(e).Scores)
-	got := m.Score(e, make([]float64, m.Outputs))
-	for k := range want {
-		if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
-			t.Fatalf("event %+v: the snapshot says %v, Predict %v", e, got, want)
-		}
-	}
-}
-
 // rings returns a stream whose class depends on the distance of two numbers from their means, which no linear model can
 // learn.
 func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
-	s := event.NewSchema(10, []string{"in", "out"}, 2)
-	var ids []uint16
-	for _, name := range []string{"a", "b", "c"} {
-		ids = append(ids, s.AddField(event.Field{Name: name, Kind: event.Numeric}))
-	}
+	s := numericSchema(3, "", "in", "out")
 	r := rand.New(rand.NewPCG(seed, 4))
 	return s, func() *event.Example {
 		x, y := r.NormFloat64(), r.NormFloat64()
-		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x, 10 + 3*y, r.NormFloat64()}}, Field: ids}
+		e := numericEvent(0, x, 10+3*y, r.NormFloat64())
 		if *flat && r.IntN(2) == 0 || !*flat && x*x+y*y+0.3*r.NormFloat64() > 1.4 {
 			e.Label = 1
 		}
@@ -309,12 +300,7 @@ func TestCorrectedManyClasses(t *testing.T) {
 	for k := range classes {
 		names = append(names, fmt.Sprint(k))
 	}
-	s := event.NewSchema(10, names, classes)
-	var ids []uint16
-	for i := range numbers {
-		ids = append(ids, s.AddField(event.Field{Name: fmt.Sprint(i), Kind: event.Numeric}))
-	}
-	r := rand.New(rand.NewPCG(1, 1))
+	s, r := numericSchema(numbers, "", names...), rand.New(rand.NewPCG(1, 1))
 	means := make([]float64, classes*numbers)
 	for i := range means {
 		means[i] = r.NormFloat64()
@@ -328,11 +314,11 @@ func TestCorrectedManyClasses(t *testing.T) {
 			again = restart(t, c, again)
 			again.SetSchema(s)
 		}
-		e := &event.Example{Weight: 1, Label: r.IntN(classes), Field: ids}
-		for i, common := 0, 2*r.NormFloat64(); i < numbers; i++ {
-			e.Features.Index = append(e.Features.Index, uint32(i+1))
-			e.Features.Value = append(e.Features.Value, 5+3*(means[e.Label*numbers+i]+0.6*r.NormFloat64()+common))
+		x, label, common := make([]float64, numbers), r.IntN(classes), 2*r.NormFloat64()
+		for i := range x {
+			x[i] = 5 + 3*(means[label*numbers+i]+0.6*r.NormFloat64()+common)
 		}
+		e := numericEvent(label, x...)
 		got, want := again.Learn(e, nil), l.Learn(e, nil)
 		if !slices.Equal(got.Scores, want.Scores) {
 			t.Fatalf("event %d: %v after a restart, else %v", n, got.Scores, want.Scores)
@@ -346,5 +332,41 @@ func TestCorrectedManyClasses(t *testing.T) {
 	}
 	if list := fmt.Sprint(l.Report().Experts); wrong > 120 || strings.Contains(list, "discriminant 0 ") {
 		t.Errorf("%d of 1200 are wrong, experts %s", wrong, list)
+	}
+}
+
+// The named answering level has the largest share, and is never none. Corrections of the mixture by the expert of
+// numbers are shown as such.
+func TestExpertsOfCorrections(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	l := streamLearner(t, online.DefaultConfig(), 2)
+	corrected := 0.0
+	for range 3000 {
+		e := synthetic.Drawn(r)
+		x := e.Features.Value[0]
+		if e.Label = 0; math.Abs(x) > 1 {
+			e.Label = 1 // only a curve can express it
+		}
+		l.Learn(e, nil)
+	}
+	m := l.Report()
+	levels, named := 0.0, -1.0
+	for _, x := range m.Experts {
+		if x.Corrects {
+			corrected += x.Share
+			continue
+		}
+		levels += x.Share
+		if x.Name == m.Level {
+			named = x.Share
+		}
+	}
+	if math.Abs(levels-1) > 1e-9 || corrected < .5 || corrected > 1+1e-9 {
+		t.Errorf("levels have %v, corrections %v: %+v", levels, corrected, m.Experts)
+	}
+	for _, x := range m.Experts {
+		if !x.Corrects && x.Share > named || named <= 0 {
+			t.Errorf("%s answers with a share of %v: %+v", m.Level, named, m.Experts)
+		}
 	}
 }

@@ -3,14 +3,13 @@ package online_test
 // This file tests changes of concept, forecasts, and the detection of wrong labels.
 
 import (
-	"blankout/internal/event"
-	"blankout/internal/longtest"
-	"blankout/internal/model"
-	"blankout/online"
-	"blankout/online/synthetic"
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"blankout/internal/longtest"
+	"blankout/online"
+	"blankout/online/synthetic"
 )
 
 // The detector raises no alarm without a change, and detects exchanged classes.
@@ -75,55 +74,6 @@ func TestMislabeled(t *testing.T) {
 	}
 }
 
-// Compares the forecast with the actual effect of deletion on the published weights.
-func TestForecast(t *testing.T) {
-	t.Parallel()
-	for _, classes := range []int{2, 3} {
-		c := online.DefaultConfig()
-		c.Noise = "dropout:0.3"
-		l, r := streamed(t, c, classes), rand.New(rand.NewPCG(6, 6))
-		var actual [online.ForecastPoints]float64
-		const warm, n = 2000, 6000
-		e := &event.Example{Weight: 1}
-		for i := range warm + n {
-			e.Label = r.IntN(classes)
-			e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
-			for d := range uint32(60) {
-				if x := r.NormFloat64() + 0.35*float64((e.Label*7+int(d))%3-1); x > 0 {
-					e.Features.Index, e.Features.Value = append(e.Features.Index, d), append(e.Features.Value, min(x, 1))
-				}
-			}
-			if i >= warm && i%8 == 0 {
-				m := l.model()
-				for point := range actual {
-					d := online.ForecastMissing(point)
-					kept := event.Example{}
-					for j, column := range e.Features.Index {
-						if r.Float64() >= d {
-							kept.Features.Index = append(kept.Features.Index, column)
-							kept.Features.Value = append(kept.Features.Value, e.Features.Value[j])
-						}
-					}
-					if model.Predict(m.ScoreRescaled(&kept, 1/(1-d), make([]float64, m.Outputs))) != e.Label {
-						actual[point] += 8.0 / n
-					}
-				}
-			}
-			l.Learn(e, nil)
-		}
-		// Standard errors are about 2 points for the actual deletion, more for masks.
-		within := 0.06
-		if classes > 2 {
-			within = 0.12
-		}
-		for point, want := range actual {
-			if got := l.Report().Forecast.Declared[point].Error; math.Abs(got-want) > within {
-				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
-			}
-		}
-	}
-}
-
 // flipped learns 10,500 events with ten normal features whose labels are exchanged at event 10,000. It returns the
 // error between the 200th and the 500th event after that, in percent.
 func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong float64, l *learner) {
@@ -133,24 +83,19 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 	if onDrift != "" {
 		c.OnDrift = onDrift
 	}
-	s := event.NewSchema(8, []string{"a", "b"}, 2)
-	index, field := make([]uint32, features), make([]uint16, features)
-	for i := range features {
-		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
-		index[i], field[i] = uint32(i+1), uint16(i+1)
-	}
-	l = start(t, c, s)
+	l = start(t, c, numericSchema(features, "", "a", "b"))
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := make([]float64, features)
 	for i := range w {
 		w[i] = r.NormFloat64()
 	}
 	for i := range 10_500 {
-		e, f := &event.Example{Weight: 1, Features: event.Vec{Index: index}, Field: field}, 0.0
+		x, f := make([]float64, features), 0.0
 		for j := range w {
-			x := r.NormFloat64()
-			e.Features.Value, f = append(e.Features.Value, x), f+2*w[j]*x
+			x[j] = r.NormFloat64()
+			f += 2 * w[j] * x[j]
 		}
+		e := numericEvent(0, x...)
 		if i >= 10_000 {
 			f = -f
 		}
@@ -182,7 +127,7 @@ func TestAbruptDrift(t *testing.T) {
 		}
 		once, a := flipped(t, seed, "", false)
 		again, b := flipped(t, seed, "", true)
-		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{1, -1}}, Field: []uint16{1, 2}}
+		e := numericEvent(0, 1, -1)
 		if once != again || a.Predict(e).Scores[0] != b.Predict(e).Scores[0] {
 			t.Errorf("seed %d: %v %% wrong, over restarts %v", seed, once, again)
 		}
@@ -198,11 +143,7 @@ func TestDriftAfterThePass(t *testing.T) {
 	for i, onDrift := range []string{"forget", "log"} {
 		c := online.DefaultConfig()
 		c.OnDrift = onDrift
-		s := event.NewSchema(8, []string{"a", "b"}, 2)
-		for _, name := range []string{"x", "z"} {
-			s.AddField(event.Field{Name: name, Kind: event.Numeric})
-		}
-		l := start(t, c, s)
+		l := start(t, c, numericSchema(2, "", "a", "b"))
 		r := rand.New(rand.NewPCG(1, 2))
 		for n := range 4000 {
 			if n == 2000 {

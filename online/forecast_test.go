@@ -88,3 +88,94 @@ func TestForecastAsMeasured(t *testing.T) {
 		}
 	}
 }
+
+// Compares the forecast with the actual effect of deletion on the published weights.
+func TestForecast(t *testing.T) {
+	t.Parallel()
+	for _, classes := range []int{2, 3} {
+		c := online.DefaultConfig()
+		c.Noise = "dropout:0.3"
+		l, r := streamed(t, c, classes), rand.New(rand.NewPCG(6, 6))
+		var actual [online.ForecastPoints]float64
+		const warm, n = 2000, 6000
+		var m *model.Linear
+		e := &event.Example{Weight: 1}
+		for i := range warm + n {
+			e.Label = r.IntN(classes)
+			e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
+			for d := range uint32(60) {
+				if x := r.NormFloat64() + 0.35*float64((e.Label*7+int(d))%3-1); x > 0 {
+					e.Features.Index, e.Features.Value = append(e.Features.Index, d), append(e.Features.Value, min(x, 1))
+				}
+			}
+			if i >= warm && i%8 == 0 {
+				if i%80 == 0 {
+					m = l.model()
+				}
+				for point := range actual {
+					d := online.ForecastMissing(point)
+					kept := event.Example{}
+					for j, column := range e.Features.Index {
+						if r.Float64() >= d {
+							kept.Features.Index = append(kept.Features.Index, column)
+							kept.Features.Value = append(kept.Features.Value, e.Features.Value[j])
+						}
+					}
+					if model.Predict(m.ScoreRescaled(&kept, 1/(1-d), make([]float64, m.Outputs))) != e.Label {
+						actual[point] += 8.0 / n
+					}
+				}
+			}
+			l.Learn(e, nil)
+		}
+		// Standard errors are about 2 points for the actual deletion, more for masks.
+		within := 0.06
+		if classes > 2 {
+			within = 0.12
+		}
+		for point, want := range actual {
+			if got := l.Report().Forecast.Declared[point].Error; math.Abs(got-want) > within {
+				t.Errorf("%d classes, %v missing: forecast %v, actual %v", classes, online.ForecastMissing(point), got, want)
+			}
+		}
+	}
+}
+
+// The forecast of the error without missing fields is that of the predicted class by the calibrated probability.
+func TestForecastOfCalibrated(t *testing.T) {
+	c := online.DefaultConfig()
+	c.Loss, c.Noise, c.Calibrate, c.Threshold = "hinge", "dropout:0.3", "on", 0.8
+	l, s := streamed(t, c, 2), synthetic.NewStream(3, 2)
+	for range 20_000 {
+		e := s.Next()
+		e.Weight = 1
+		l.Learn(e, nil)
+	}
+	m := l.Report()
+	if got, want := m.Forecast.Declared[0].Error, m.Window.Error(); math.Abs(got-want) > 0.02 {
+		t.Errorf("a forecast of %v, the error was %v", got, want)
+	}
+}
+
+// The forecast for complete events is the error on complete events, in the unit of the labels.
+func TestForecastWholeNumbers(t *testing.T) {
+	schema, draw := readingsOf(16, 0)
+	l := newLearner(t, numberConfig("squared"), schema)
+	squares, n := 0.0, 0.0
+	for i := range 4000 {
+		e := draw()
+		if p := l.Learn(e, nil); i >= 1000 {
+			squares += (p.Value - e.Target) * (p.Value - e.Target)
+			n++
+		}
+	}
+	declared, silent := l.Forecasts()
+	if got, want := declared.Error.At(0), squares/n; !(math.Abs(got-want) < 0.15*want) {
+		t.Errorf("the forecast is %v, measured %v", got, want)
+	}
+	for name, curve := range map[string]float64{"declared": declared.Error.At(5), "silent": silent.Error.At(5)} {
+		if !(curve > 1.2*squares/n && curve < 4*squares/n) {
+			t.Errorf("%s: the forecast for half of the numbers is %v, of whole events %v", name, curve, squares/n)
+		}
+	}
+}

@@ -16,7 +16,7 @@ func TestNoisyGradientByBound(t *testing.T) {
 	scores := func(bound string, n online.NoisyGradient) (out []float64) {
 		c := online.DefaultConfig()
 		c.Loss, c.Optimizer, c.Noise, c.NoisyGradient, c.Calibrate = "logistic:"+bound, "dropout-descent", "dropout:0.3", n, "off"
-		l, r := mustNew(t, c, 2), rand.New(rand.NewPCG(8, 8))
+		l, r := streamLearner(t, c, 2), rand.New(rand.NewPCG(8, 8))
 		for range 300 {
 			out = append(out, l.Learn(synthetic.Drawn(r), nil).Scores[0])
 		}

@@ -1,7 +1,6 @@
 package online_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -69,20 +68,17 @@ func TestGroupBankRestores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		c := online.DefaultConfig()
 		c.ExpectedMissingGroups, c.ExpectedMissing = 0.3, 0.1
-		l, s := mustNew(t, c, classes), synthetic.NewStream(8, classes)
-		other, s2 := mustNew(t, c, classes), synthetic.NewStream(8, classes)
+		l, s := streamLearner(t, c, classes), synthetic.NewStream(8, classes)
+		other, s2 := streamLearner(t, c, classes), synthetic.NewStream(8, classes)
 		for i := range 700 {
 			l.Learn(s.Next(), nil)
 			if i == 333 {
-				blocks := must.Get(other.Snapshot().Blocks())
-				other = must.Get(online.Restore(c, blocks))
+				other = restart(t, c, other)
 			}
 			other.Learn(s2.Next(), nil)
 		}
-		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
-			t.Errorf("%d classes: the state is another after a restart", classes)
-		}
-		blocks := must.Get(l.Snapshot().Blocks())
+		sameState(t, fmt.Sprint(classes, " classes, after a restart"), blocksOf(t, l), blocksOf(t, other))
+		blocks := blocksOf(t, l)
 		c.ExpectedMissingGroups = 0.6
 		if _, err := online.Restore(c, blocks); err != nil {
 			t.Error(err)

@@ -3,17 +3,18 @@ package online_test
 // This file tests the health of fields and its alarms.
 
 import (
-	"blankout/internal/event"
-	"blankout/internal/model"
-	"blankout/online"
-	"blankout/online/synthetic"
-	"blankout/online/watch"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/model"
+	"blankout/online"
+	"blankout/online/synthetic"
+	"blankout/online/watch"
 )
 
 // As in package watch.
@@ -21,10 +22,10 @@ const healthBlock, healthFields, healthChanges = 256, watch.MostFields, 64
 
 // changesOf returns the number of alarms raised and ended.
 func changesOf(l *learner) uint64 {
-	n := l.Alarms(0).Changes
-	return n
+	return l.Alarms(0).Changes
 }
 
+// newSensors returns a learner of the events of synthetic.Sensors.
 func newSensors(t testing.TB, c online.Config) *learner {
 	t.Helper()
 	s := event.NewSchema(12, []string{"no", "yes"}, 2)
@@ -42,8 +43,7 @@ func learnSensors(l *learner, s *synthetic.Sensors, n int) {
 
 // alarmTexts returns the texts of the alarms.
 func alarmTexts(l *learner) (out []string) {
-	changes := l.Alarms(0).Latest
-	for _, c := range changes {
+	for _, c := range l.Alarms(0).Latest {
 		out = append(out, c.State+": "+c.Text)
 	}
 	return out
@@ -255,7 +255,7 @@ func TestHealthIsBounded(t *testing.T) {
 	l := start(t, c, s)
 	full, empty := &event.Example{Weight: 1}, &event.Example{Weight: 1, Label: 1}
 	for id := uint16(1); id <= 5000; id++ {
-		full.Features.Index, full.Features.Value, full.Field = append(full.Features.Index, uint32(id)), append(full.Features.Value, float64(id)), append(full.Field, id)
+		put(full, uint32(id), float64(id), id)
 	}
 	for range 1025 + 4*healthBlock {
 		l.Learn(full, nil)
@@ -274,29 +274,25 @@ func TestHealthIsBounded(t *testing.T) {
 
 // A constant number has not drifted, and does not come before other healthy fields. It is never detected as stuck.
 func TestConstantFieldIsNotTheWorst(t *testing.T) {
-	schema := event.NewSchema(8, []string{"a", "b"}, 2)
-	for _, name := range []string{"x", "constant", "y"} {
-		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
-	}
-	l := start(t, online.DefaultConfig(), schema)
+	l := start(t, online.DefaultConfig(), numericSchema(3, "", "a", "b"))
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 6000 {
 		x, y := r.NormFloat64(), r.NormFloat64()
-		e := &event.Example{Weight: 1, Field: []uint16{1, 2, 3}, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x, 0.1, y}}}
+		e := numericEvent(0, x, 0.1, y) // the second field, b, is constant
 		if x+0.5*y > 0 {
 			e.Label = 1
 		}
 		l.Learn(e, nil)
 	}
 	fields := l.Report().Health.Fields
-	if len(fields) != 3 || fields[0].Field == "constant" {
+	if len(fields) != 3 || fields[0].Field == "b" {
 		t.Fatalf("the first of %d fields is %s", len(fields), fields[0].Field)
 	}
 	for _, f := range fields {
 		if f.Deviation == nil || !(f.Deviation.Change > 0.8 && f.Deviation.Change < 1.2) {
 			t.Errorf("%s: the deviation has changed by %+v", f.Field, f.Deviation)
 		}
-		if constant := f.Field == "constant"; f.NeverStuck != constant || f.Repeats == nil || (*f.Repeats > 0.99) != constant {
+		if constant := f.Field == "b"; f.NeverStuck != constant || f.Repeats == nil || (*f.Repeats > 0.99) != constant {
 			t.Errorf("%s repeats %v, never found: %v", f.Field, f.Repeats, f.NeverStuck)
 		}
 	}

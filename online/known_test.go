@@ -1,7 +1,6 @@
 package online_test
 
 import (
-	"bytes"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -10,16 +9,16 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
-	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
 
-func gaugesLearner(t *testing.T, known bool) *online.Learner {
+// gaugesLearner returns a Learner of columns without fields. If known, an absent column is missing, otherwise it is 0.
+func gaugesLearner(t *testing.T, known bool, change func(*online.Config)) *online.Learner {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices, schema.Absent = true, map[bool]string{true: event.AbsentMissing}[known]
-	return must.Get(online.New(online.DefaultConfig(), schema))
+	return newLearner(t, with(change), schema)
 }
 
 // A stream whose absent columns are missing: they are not imputed, and a restart changes nothing.
@@ -27,12 +26,11 @@ func TestKnown(t *testing.T) {
 	longtest.NotRaced(t)
 	errors := map[bool]float64{}
 	for _, known := range []bool{false, true} {
-		l, s := gaugesLearner(t, known), &synthetic.Gauges{R: rand.New(rand.NewPCG(3, 4)), Gone: 0}
+		l, s := gaugesLearner(t, known, nil), &synthetic.Gauges{R: rand.New(rand.NewPCG(3, 4)), Gone: 0}
 		for range 3000 {
 			l.Learn(s.Next(), nil)
 		}
-		blocks := must.Get(l.Snapshot().Blocks())
-		other := must.Get(online.Restore(online.DefaultConfig(), blocks))
+		other := restart(t, online.DefaultConfig(), l)
 		s.Gone = 0.5
 		wrong, last := 0, l.Snapshot().Model()
 		for range 3000 {
@@ -52,9 +50,7 @@ func TestKnown(t *testing.T) {
 			}
 		}
 		errors[known] = float64(wrong) / 3000
-		if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
-			t.Errorf("known %v: a restart has changed the state", known)
-		}
+		sameState(t, "after a restart", blocksOf(t, l), blocksOf(t, other))
 		if m := last.Missing; known != (len(m.Columns) == 12) || known != m.Known {
 			t.Errorf("known %v: %+v", known, m)
 		}
@@ -70,7 +66,7 @@ func pictures(r *rand.Rand) *event.Example {
 	of := r.NormFloat64() + 1.5*float64(e.Label)
 	for c := range uint32(40) {
 		if x := of*math.Cos(float64(c)/6) + 0.5*r.NormFloat64() - float64(c)/40; x > 0 {
-			e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, x)
+			put(e, c, x)
 		}
 	}
 	return e
@@ -80,20 +76,13 @@ func pictures(r *rand.Rand) *event.Example {
 // A restart changes nothing. With a lower limit the learner starts anew.
 func TestKnownTable(t *testing.T) {
 	longtest.NotRaced(t)
-	config := online.DefaultConfig()
-	config.CovarianceMaxFields = 24
-	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
-	schema.NumericIndices, schema.Absent = true, event.AbsentMissing
-	l := must.Get(online.New(config, schema))
+	l := gaugesLearner(t, true, func(c *online.Config) { c.CovarianceMaxFields = 24 })
+	config := l.Config()
 	r, held := rand.New(rand.NewPCG(7, 4)), map[uint32]int{}
-	restarted := func(c online.Config) *online.Learner {
-		blocks := must.Get(l.Snapshot().Blocks())
-		return must.Get(online.Restore(c, blocks))
-	}
 	var other *online.Learner
 	for i := range 3000 {
 		if i == 650 { // before columns have been chosen
-			other = restarted(config)
+			other = restart(t, config, l)
 		}
 		e := pictures(r)
 		for _, column := range e.Features.Index {
@@ -118,11 +107,9 @@ func TestKnownTable(t *testing.T) {
 			}
 		}
 	}
-	if !bytes.Equal(stateOf(t, l), stateOf(t, other)) {
-		t.Error("a restart has changed the state")
-	}
+	sameState(t, "after a restart", blocksOf(t, l), blocksOf(t, other))
 	config.CovarianceMaxFields = 10
-	fewer := restarted(config)
+	fewer := restart(t, config, l)
 	for range 1000 {
 		fewer.Learn(pictures(r), nil)
 	}
@@ -135,18 +122,14 @@ func TestKnownTable(t *testing.T) {
 func TestKnownForecast(t *testing.T) {
 	forecast := map[bool]float64{}
 	for _, known := range []bool{false, true} {
-		schema := event.NewSchema(8, []string{"no", "yes"}, 2)
-		schema.NumericIndices, schema.Absent = true, map[bool]string{true: event.AbsentMissing}[known]
-		c := online.DefaultConfig()
-		c.Noise, c.Standardize = "none", "none"
-		l := must.Get(online.New(c, schema))
+		l := gaugesLearner(t, known, func(c *online.Config) { c.Noise, c.Standardize = "none", "none" })
 		// Counts of words, more of them for class yes. The intercept compensates for them.
 		r := rand.New(rand.NewPCG(5, 6))
 		ev := func() *event.Example {
 			e := &event.Example{Weight: 1, Label: r.IntN(2)}
 			for c := range uint32(60) {
 				if r.Float64() < 0.3+0.2*float64(e.Label) {
-					e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, 1)
+					put(e, c, 1)
 				}
 			}
 			return e

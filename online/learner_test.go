@@ -1,21 +1,19 @@
 package online_test
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/model"
-	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/mixture"
+	"blankout/online/scaling"
 )
 
 // plain returns the settings of one level and rule.
@@ -121,50 +119,12 @@ func vary(r *rand.Rand, e *event.Example) *event.Example {
 	return e
 }
 
-// Predict returns what Learn then returns and changes nothing. The model of a Snapshot predicts the same.
-func TestPredict(t *testing.T) {
-	for kind, draw := range streams {
-		s, other := draw(2), draw(2)
-		c := plain()
-		c.Calibrate, c.Threshold = "on", 0.3
-		asked, l := newLearner(t, c, s.schema), newLearner(t, c, other.schema)
-		for n := range 3000 {
-			e := s.next()
-			asks := asked.Predict(e)
-			p := asks.Scores[0]
-			if n%100 == 99 {
-				m := asked.Snapshot().Model()
-				if served := m.Score(e, make([]float64, 1))[0]; math.Abs(served-p) > 1e-9*max(1, math.Abs(p)) {
-					t.Fatalf("%s: event %d: the snapshot says %v, Predict %v", kind, n, served, p)
-				}
-				if a, b := asks.Decision, m.Decision(); a.Threshold != b.Threshold || a.Probability(p) != b.Probability(p) || n > 600 && (a.Link == nil || a.Probability(p) == (model.Decision{}).Probability(p)) {
-					t.Fatalf("%s: event %d: the snapshot means %v, Predict %v", kind, n, b, a)
-				}
-			}
-			asked.Predict(s.next())
-			other.next()
-			got, want := asked.Learn(e, nil).Scores[0], l.Learn(e, nil).Scores[0]
-			if got != want {
-				t.Fatalf("%s: event %d: %v after Predict, else %v", kind, n, got, want)
-			}
-			if d := math.Abs(got - p); n > 2100 && kind == "texts" && d > 1e-12 {
-				t.Fatalf("%s: event %d: Predict said %v, Learn %v", kind, n, p, got)
-			}
-		}
-	}
-}
-
-func newLearner(t *testing.T, c online.Config, s *event.Schema) *online.Learner {
-	t.Helper()
-	return must.Get(online.New(c, s))
-}
-
 // A restarted Learner continues with the same bits, and a Snapshot does not change.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for i, kind := range slices.Sorted(maps.Keys(streams)) {
 		for j, name := range slices.Sorted(maps.Keys(configs)) {
-			if !matters(name, kind) || !longtest.Some(i+j, 3) {
+			if !matters(name, kind) || !longtest.Some(i+j, 6) {
 				continue
 			}
 			c, draw := plain(), streams[kind]
@@ -185,71 +145,8 @@ func TestRestart(t *testing.T) {
 			if a, b := fmt.Sprintf("%+v", l.Report().Total), fmt.Sprintf("%+v", again.Report().Total); a != b {
 				t.Errorf("%s, %s: measures %s, else %s", kind, name, b, a)
 			}
-			if a, b := blocksOf(t, l), blocksOf(t, again); !reflect.DeepEqual(a, b) {
-				t.Errorf("%s, %s: a restart has changed the state", kind, name)
-			}
+			sameState(t, kind+", "+name+": after restarts", blocksOf(t, l), blocksOf(t, again))
 		}
-	}
-}
-
-// restart saves and restores a Learner at a moment when the original continues.
-func restart(t *testing.T, c online.Config, l *online.Learner) *online.Learner {
-	t.Helper()
-	return must.Get(online.Restore(c, blocksOf(t, l)))
-}
-
-// blocksOf returns the state.
-func blocksOf(t testing.TB, l *online.Learner) (blocks []event.Block) {
-	t.Helper()
-	each := must.Get(l.Snapshot().EachBlock())
-	for b := range each {
-		blocks = append(blocks, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
-	}
-	return blocks
-}
-
-// An event with a delayed label is measured by its prediction at arrival.
-func TestPrior(t *testing.T) {
-	s := table(7)
-	l := newLearner(t, plain(), s.schema)
-	wrong, n := 0.0, 0.0
-	for range 500 {
-		e := s.next()
-		prior := online.Prediction{Scores: []float64{-1}}
-		l.Learn(e, &prior)
-		n++
-		wrong += float64(e.Label)
-	}
-	if got := l.Report().Total; got.Wrong != wrong || got.Weight != n {
-		t.Errorf("%+v, want %v wrong of %v", got, wrong, n)
-	}
-}
-
-// Rejected events are counted and change nothing.
-func TestRefused(t *testing.T) {
-	s := table(8)
-	l := newLearner(t, plain(), s.schema)
-	e := s.next()
-	l.Learn(e, nil)
-	before := l.Predict(e).Scores[0]
-	bad := *e
-	bad.Features.Value = slices.Clone(e.Features.Value)
-	bad.Features.Value[0] = math.Inf(1)
-	if p := l.Learn(&bad, nil); !p.Refused || p.Scores != nil || l.Report().Refused != 1 || !l.Predict(&bad).Refused {
-		t.Errorf("%+v, %d refused", p, l.Report().Refused)
-	}
-	e.Weight = 0
-	if l.Learn(e, nil); l.Predict(e).Scores[0] != before || l.Report().Events != 1 {
-		t.Errorf("an event of weight 0 changed something")
-	}
-}
-
-// Invalid settings are rejected by name.
-func TestUnusable(t *testing.T) {
-	c, want := plain(), "learner: c = -1: must lie in 1e-30 to 1e+30, or be inf for no ridge"
-	c.C = -1
-	if _, err := online.New(c, table(1).schema); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
 	}
 }
 
@@ -299,13 +196,8 @@ func TestFieldsAhead(t *testing.T) {
 		if got, want := other.Learn(same, nil).Scores[0], l.Learn(e, nil).Scores[0]; got != want {
 			t.Fatalf("event %d: %v with a Schema of later events, %v without", n, got, want)
 		}
-		if n == 1499 {
-			a := must.Get(other.Snapshot().Blocks())
-			if b, err := l.Snapshot().Blocks(); err != nil || a[0].Name != "learner" || !bytes.Equal(a[0].Data, b[0].Data) {
-				t.Fatalf("event %d: the state is another with a Schema of later events", n)
-			}
-		}
 	}
+	sameState(t, "with a Schema of later events", blocksOf(t, l)[:1], blocksOf(t, other)[:1])
 }
 
 // A state of another version is rejected with what to do.
@@ -314,7 +206,7 @@ func TestOtherVersion(t *testing.T) {
 	s := records(12)
 	l := newLearner(t, c, s.schema)
 	l.Learn(s.next(), nil)
-	blocks := must.Get(l.Snapshot().Blocks())
+	blocks := blocksOf(t, l)
 	for i, b := range blocks {
 		if b.Name == "learner" {
 			blocks[i].Data = append([]byte{b.Data[0] + 1}, b.Data[1:]...)
@@ -322,5 +214,106 @@ func TestOtherVersion(t *testing.T) {
 	}
 	if _, err := online.Restore(c, blocks); err == nil || !strings.HasPrefix(err.Error(), "restoring the learner: block learner has version ") || !strings.Contains(err.Error(), "restart with --reset") {
 		t.Error(err)
+	}
+}
+
+// TestLearnReturnsPrediction checks that Learn returns the same bits as Predict for each event, also when the event
+// changes scales, adds columns, or changes which experts are used. The model of a Snapshot scores and decides alike.
+func TestLearnReturnsPrediction(t *testing.T) {
+	t.Parallel()
+	all := map[string]func(*online.Config){
+		"calibrated": func(c *online.Config) { *c = plain(); c.Calibrate, c.Threshold = "on", 0.3 },
+		"experts":    func(*online.Config) {}, "all scaled": func(c *online.Config) { c.Standardize = "all" },
+		"silent": func(c *online.Config) { c.Noise = "silent:0.5" }, "groups": func(c *online.Config) { c.Noise = "group:0.3" },
+	}
+	for i, name := range slices.Sorted(maps.Keys(all)) {
+		for j, kind := range slices.Sorted(maps.Keys(streams)) {
+			if longtest.Some(i+j, 2) {
+				s := streams[kind](5)
+				learnsAsPredicted(t, name+", "+kind, newLearner(t, with(all[name]), s.schema), s.next)
+			}
+		}
+		for _, classes := range []int{0, 2, 4} {
+			s, draw := readingsOf(5, classes)
+			c := with(all[name])
+			if classes == 0 && (name == "groups" || name == "calibrated") {
+				continue // both are for classes
+			}
+			if classes == 0 {
+				c.Loss = "squared"
+			}
+			learnsAsPredicted(t, fmt.Sprint(name, ", readings of ", classes, " classes"), newLearner(t, c, s), draw)
+		}
+	}
+}
+
+func learnsAsPredicted(t *testing.T, name string, l *online.Learner, draw func() *event.Example) {
+	t.Helper()
+	for n := range 1500 {
+		e := draw()
+		p := l.Predict(e)
+		want := slices.Clone(p.Scores)
+		if n%100 == 99 {
+			agree(t, l, e)
+			of := l.Snapshot().Model().Decision()
+			if on := l.Config().Calibrate == "on"; of.Threshold != p.Decision.Threshold || on && n > 600 && p.Decision.Link == nil {
+				t.Fatalf("%s: event %d: the snapshot decides by %+v, Predict by %+v", name, n, of, p.Decision)
+			}
+			if f := want[0]; len(want) == 1 && of.Probability(f) != p.Decision.Probability(f) {
+				t.Fatalf("%s: event %d: probability %v in the snapshot, %v in Predict", name, n, of.Probability(f), p.Decision.Probability(f))
+			}
+		}
+		got := l.Learn(e, nil).Scores
+		if len(got) != len(want) || slices.Contains(want, mixture.NoClass) {
+			continue // a class has arrived
+		}
+		for k := range want {
+			if n == scaling.CurveEvents && math.Abs(got[k]-want[k]) < 1e-12 {
+				continue // features are summed in another order because new ones die with them
+			}
+			if math.Float64bits(got[k]) != math.Float64bits(want[k]) {
+				t.Errorf("%s: event %d, output %d: Predict says %v, Learn %v", name, n, k, want[k], got[k])
+				return
+			}
+		}
+	}
+}
+
+// A Clone continues with the same bits as the original, and learning with one does not change the other.
+func TestClone(t *testing.T) {
+	t.Parallel()
+	for i, kind := range slices.Sorted(maps.Keys(streams)) {
+		draw := streams[kind]
+		for j, name := range []string{"default", "observed", "gaussian", "half-life", "calibrated", "silent too"} {
+			if !longtest.Some(i+j, 3) {
+				continue
+			}
+			c := plain()
+			configs[name](&c)
+			s, again, others := draw(9), draw(9), draw(10)
+			l, alone := newLearner(t, c, s.schema), newLearner(t, c, again.schema)
+			var copied *online.Learner
+			for n := range 2400 {
+				if n == 700 {
+					copied = cloned(t, l)
+				}
+				e, same := s.next(), again.next()
+				got, want := slices.Clone(l.Learn(e, nil).Scores), alone.Learn(same, nil).Scores
+				if !slices.Equal(got, want) {
+					t.Fatalf("%s, %s: event %d: %v, without a copy %v", kind, name, n, got, want)
+				}
+				switch {
+				case copied == nil:
+				case n >= 1000:
+					x := others.next()
+					x.Weight = 2
+					copied.Learn(x, nil)
+				default:
+					if p := copied.Learn(e, nil).Scores; !slices.Equal(p, want) {
+						t.Fatalf("%s, %s: event %d: the copy says %v, not %v", kind, name, n, p, want)
+					}
+				}
+			}
+		}
 	}
 }

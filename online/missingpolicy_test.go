@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -35,12 +35,10 @@ func TestImputed(t *testing.T) {
 			filled := 0
 			for n := range 500 {
 				e := s.next()
-				a := m.Answer(e)
-				want := m.Score(e, make([]float64, 1))[0]
-				if got := l.Predict(e).Scores[0]; math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
-					t.Fatalf("%s, %s, event %d: Predict says %v, the snapshot %v", kind, policy, n, got, want)
+				if n%5 == 0 {
+					agree(t, l, e)
 				}
-				if a.Parts != nil && a.Shares[2] > 0 {
+				if a := m.Answer(e); a.Parts != nil && a.Shares[2] > 0 {
 					filled++
 				}
 			}
@@ -129,17 +127,13 @@ func TestFewerImputed(t *testing.T) {
 	for range 600 {
 		l.Learn(s.next(), nil)
 	}
-	each := must.Get(l.Snapshot().EachBlock())
-	blocks := slices.Collect(each)
 	for most, want := range map[int]int{0: 0, 3: 0, 6: 6} {
 		c := plain()
 		c.CovarianceMaxFields = most
-		again := must.Get(online.Restore(c, blocks))
+		again := restart(t, c, l)
 		e := &event.Example{Weight: 1, Missing: []uint16{1}, Field: []uint16{2}, Features: event.Vec{Index: []uint32{2}, Value: []float64{21}}}
 		m := again.Snapshot().Model()
-		if got, want := again.Predict(e).Scores[0], m.Score(e, make([]float64, 1))[0]; math.Abs(got-want) > 1e-9 {
-			t.Errorf("at most %d numbers: Predict says %v, the snapshot %v", most, got, want)
-		}
+		agree(t, again, e)
 		columns := 0
 		if m.Covariance != nil {
 			columns = len(m.Covariance.Columns)
@@ -178,12 +172,7 @@ func TestImputedClasses(t *testing.T) {
 			}
 			if n%20 == 19 {
 				m := l.Snapshot().Model()
-				got, want := l.Predict(e).Scores, m.Score(e, make([]float64, m.Outputs))
-				for k := range want {
-					if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
-						t.Fatalf("event %d, class %d: Predict says %v, the snapshot %v", n, k, got[k], want[k])
-					}
-				}
+				agree(t, l, e)
 				if a := m.Answer(e); a.Parts != nil && a.Shares[2] > 0 {
 					filled++
 				}
@@ -209,33 +198,9 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 			left.Missing = append(left.Missing, id)
 			continue
 		}
-		left.Features.Index, left.Features.Value = append(left.Features.Index, e.Features.Index[i]), append(left.Features.Value, e.Features.Value[i])
-		left.Field = append(left.Field, id)
+		put(left, e.Features.Index[i], e.Features.Value[i], id)
 	}
 	return left
-}
-
-// The forecast for complete events is the error on complete events, in the unit of the labels.
-func TestForecastWholeNumbers(t *testing.T) {
-	schema, draw := readingsOf(16, 0)
-	l := newLearner(t, numberConfig("squared"), schema)
-	squares, n := 0.0, 0.0
-	for i := range 4000 {
-		e := draw()
-		if p := l.Learn(e, nil); i >= 1000 {
-			squares += (p.Value - e.Target) * (p.Value - e.Target)
-			n++
-		}
-	}
-	declared, silent := l.Forecasts()
-	if got, want := declared.Error.At(0), squares/n; !(math.Abs(got-want) < 0.15*want) {
-		t.Errorf("the forecast is %v, measured %v", got, want)
-	}
-	for name, curve := range map[string]float64{"declared": declared.Error.At(5), "silent": silent.Error.At(5)} {
-		if !(curve > 1.2*squares/n && curve < 4*squares/n) {
-			t.Errorf("%s: the forecast for half of the numbers is %v, of whole events %v", name, curve, squares/n)
-		}
-	}
 }
 
 // With only one level its model predicts the same as the published one, also for events with missing fields.
@@ -261,5 +226,71 @@ func TestLevelLacks(t *testing.T) {
 	}
 	if lacks < 100 || snapshot.Model().Covariance == nil {
 		t.Errorf("%d fields are missing", lacks)
+	}
+}
+
+// lackingStream makes events of two classes with ten numbers, some of them null or omitted.
+type lackingStream struct {
+	r          *rand.Rand
+	null, gone float64
+	e          event.Example
+}
+
+func (s *lackingStream) next() *event.Example {
+	e := &s.e
+	*e = event.Example{Weight: 1, Label: s.r.IntN(2)}
+	for id := uint16(1); id <= 10; id++ {
+		x := s.r.NormFloat64() + 0.6*float64(2*e.Label-1)
+		switch u := s.r.Float64(); {
+		case u < s.null:
+			e.Missing = append(e.Missing, id)
+		case u < s.null+s.gone:
+		default:
+			put(e, uint32(id), 5+x, id)
+		}
+	}
+	return e
+}
+
+// The learner chooses the rule with the lower loss, and a restart changes nothing.
+func TestMissingRuleIsMeasured(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	c := online.DefaultConfig()
+	c.Noise = "none"
+	reference, other := newLearner(t, c, numericSchema(10, "", "no", "yes")), newLearner(t, c, numericSchema(10, "", "no", "yes"))
+	s := &lackingStream{r: rand.New(rand.NewPCG(1, 2)), null: 0.6}
+	var asIs, rescaled, served float64
+	var m *model.Linear
+	for i := range 6000 {
+		e := s.next()
+		if i == 3000 {
+			other = restart(t, c, other)
+		}
+		if i >= 2000 && i%4 == 0 && len(e.Field) > 0 {
+			if i%40 == 0 || m == nil {
+				m = reference.Snapshot().Model()
+			}
+			n := float64(len(e.Field))
+			served += m.Decision().LogLoss(m.Score(e, make([]float64, 1)), e.Label)
+			asIs += m.Decision().LogLoss(m.ScoreRescaled(e, 1, make([]float64, 1)), e.Label)
+			rescaled += m.Decision().LogLoss(m.ScoreRescaled(e, 10/n, make([]float64, 1)), e.Label)
+		}
+		if a, b := slices.Clone(reference.Learn(e, nil).Scores), other.Learn(e, nil).Scores; !slices.Equal(a, b) {
+			t.Fatalf("event %d: %v, %v", i, a, b)
+		}
+	}
+	sameState(t, "after a restart", blocksOf(t, reference), blocksOf(t, other))
+	// For weights learned this way the rule none is better.
+	if !(asIs < rescaled) || !(served < asIs+0.02*(rescaled-asIs)) {
+		t.Errorf("log-loss as is %v, rescaled %v, served %v", asIs, rescaled, served)
+	}
+	c.MissingPolicy = "rescale"
+	forced := newLearner(t, c, numericSchema(10, "", "no", "yes"))
+	for range 2000 {
+		forced.Learn(s.next(), nil)
+	}
+	if forced.Snapshot().Model().Missing.Policies != model.DefaultMissingPolicies() {
+		t.Errorf("forced: %v", forced.Snapshot().Model().Missing.Policies)
 	}
 }

@@ -2,10 +2,8 @@ package online_test
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"blankout/internal/event"
@@ -58,12 +56,7 @@ func TestYoungClasses(t *testing.T) {
 			if m.Layout.Outputs != nil {
 				shared++
 			}
-			got, want := m.Score(x, make([]float64, m.Outputs)), l.Predict(x).Scores
-			for k := range want {
-				if math.Abs(got[k]-want[k]) > 1e-9*max(1, math.Abs(want[k])) {
-					t.Fatalf("event %d, class %d: the snapshot says %v, Predict %v", n, k, got[k], want[k])
-				}
-			}
+			agree(t, l, x)
 		}
 	}
 	if shared == 0 || wrong > 310 {
@@ -71,34 +64,19 @@ func TestYoungClasses(t *testing.T) {
 	}
 }
 
-// A class or column for which there is no memory is rejected by name, and known ones are learned on.
-func TestNoRoom(t *testing.T) {
-	c := plain()
-	c.MaxMemory = 1 << 20
-	s := event.NewSchema(24, []string{"a", "b"}, 2)
-	l := newLearner(t, c, s)
-	refused := 0
-	for n := range 20_000 {
-		e := &event.Example{Weight: 1, Label: n % 2, Features: event.Vec{Index: []uint32{uint32(n)}, Value: []float64{1}}}
-		if l.Learn(e, nil).Refused {
-			refused++
+// Labels beyond max_classes are reported if the classes are not configured, for a learner without a group.
+func TestMoreClasses(t *testing.T) {
+	for maxClasses, want := range map[int]int{10: 10, 12: 120} {
+		s := event.NewSchema(10, nil, maxClasses)
+		online.TakeMoreClasses(s)
+		got := 0
+		for label := range 1000 {
+			if _, ok := s.Class([]byte(fmt.Sprint("l", label))); ok {
+				got++
+			}
 		}
-	}
-	r := l.Report()
-	if rows := 1 << 20 / 128; r.Features != rows || refused != 20_000-rows || int(r.Refused) != refused {
-		t.Errorf("%d columns, %d refused, counted %d", r.Features, refused, r.Refused)
-	}
-	if p := l.Learn(&event.Example{Weight: 1, Features: event.Vec{Index: []uint32{5}, Value: []float64{1}}}, nil); p.Refused {
-		t.Error("an event without new columns is refused")
-	}
-	unseen := &event.Example{Weight: 0, Features: event.Vec{Index: []uint32{30_000}, Value: []float64{1}}}
-	if l.Refusal(unseen) != nil {
-		t.Error("an event of no weight, which is not learned, is refused")
-	}
-	if unseen.Weight = 1; l.Refusal(unseen) == nil {
-		t.Error("an event with a new column is not refused")
-	}
-	if s := r.RefusedBy[event.ReasonMemory].First; !strings.Contains(s, "raise learner.max_memory = 1048576") {
-		t.Errorf("refused because %q", s)
+		if got != want {
+			t.Errorf("%d labels of max_classes %d", got, maxClasses)
+		}
 	}
 }

@@ -13,11 +13,6 @@ import (
 	"blankout/online/synthetic"
 )
 
-// scoresOf returns the predicted scores of an event.
-func scoresOf(l *online.Learner, e *event.Example) []float64 {
-	return slices.Clone(l.Predict(e).Scores)
-}
-
 // kept returns a Prediction as if stored with delayed labels.
 func kept(p online.Prediction) *online.Prediction {
 	read, err := online.ReadPrediction(p.Append(nil))

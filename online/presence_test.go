@@ -12,6 +12,9 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/rules"
+	"blankout/online/scaling"
+	"blankout/online/synthetic"
 )
 
 // absences is a stream of events with numeric fields, as from JSON. The first is always present. The second is omitted
@@ -34,22 +37,18 @@ func newAbsences(seed uint64) *absences {
 func (a *absences) next() *event.Example {
 	e := &event.Example{Label: a.r.IntN(2), Weight: 1}
 	a.n++
-	put := func(field uint16) {
-		e.Features.Index = append(e.Features.Index, uint32(10*field))
-		e.Features.Value = append(e.Features.Value, 300+a.r.NormFloat64())
-		e.Field = append(e.Field, field)
-	}
-	put(1)
+	add := func(field uint16) { put(e, uint32(10*field), 300+a.r.NormFloat64(), field) }
+	add(1)
 	if a.r.Float64() < 0.2+0.8*float64(e.Label) {
-		put(2)
+		add(2)
 	}
 	if a.n%5 < 2 {
 		e.Missing = append(e.Missing, 3)
 	} else {
-		put(3)
+		add(3)
 	}
 	if a.n%20 != 0 {
-		put(4)
+		add(4)
 	}
 	return e
 }
@@ -118,13 +117,10 @@ func TestPresenceOfManyRows(t *testing.T) {
 			for n := 1; n <= 1300; n++ {
 				e := a.next()
 				for word := range c.words {
-					e.Features.Index = append(e.Features.Index, uint32(100+n*c.words+word))
-					e.Features.Value = append(e.Features.Value, 1)
-					e.Field = append(e.Field, 5)
+					put(e, uint32(100+n*c.words+word), 1, 5)
 				}
 				if l.Learn(e, nil); n == at {
-					blocks := must.Get(l.Snapshot().Blocks())
-					l = must.Get(online.Restore(config, blocks))
+					l = restart(t, config, l)
 				}
 			}
 			if rows := l.Report().Features; rows < 4*1300 {
@@ -135,4 +131,54 @@ func TestPresenceOfManyRows(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every rule with presence: the snapshot scores as Learn does, a learner restored before or after presence is found
+// continues with the same bits, and all numbers are finite.
+func TestPresenceInEveryRule(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	for i, rule := range rules.Table {
+		for j, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4"} {
+			for k, classes := range []int{2, 3} {
+				c := online.DefaultConfig()
+				c.Optimizer, c.Noise = rule.Name, noise
+				if c.Check() != nil || (i+j+k)%2 > 0 { // every two of them are combined
+					continue
+				}
+				t.Run(fmt.Sprint(rule.Name, "/", noise, "/", classes), func(t *testing.T) { restoredWithPresence(t, c, classes) })
+			}
+		}
+	}
+}
+
+func restoredWithPresence(t *testing.T, c online.Config, classes int) {
+	l, s := streamLearner(t, c, classes), synthetic.NewStream(7, classes)
+	other, s2 := streamLearner(t, c, classes), synthetic.NewStream(7, classes)
+	s.Lacks, s2.Lacks, s.Omits, s2.Omits = true, true, true, true
+	cuts := []int{400, scaling.CurveEvents, scaling.CurveEvents + 60}
+	for i := range scaling.CurveEvents + 120 {
+		e := s.Next()
+		if slices.Contains(cuts, i) {
+			want := slices.Clone(l.Snapshot().Model().Score(e, make([]float64, 4)))
+			got := l.Learn(e, nil).Scores
+			if i == scaling.CurveEvents { // hats are new and have no weight
+				want = want[:0]
+			}
+			for k := range want {
+				if math.Abs(got[k]-want[k]) > 1e-9*(1+math.Abs(want[k])) {
+					t.Errorf("event %d, output %d: Learn scored %v, the snapshot scores %v", i, k, got[k], want[k])
+				}
+			}
+			other = restart(t, c, other)
+		} else {
+			l.Learn(e, nil)
+		}
+		other.Learn(s2.Next(), nil)
+	}
+	if l.Snapshot().Model().Scaler.Curves == nil {
+		t.Fatal("no presence was found")
+	}
+	sameState(t, "after restarts", blocksOf(t, l), blocksOf(t, other))
+	finite(t, l)
 }

@@ -4,10 +4,16 @@ package online_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/online"
+	"blankout/online/rules"
+	"blankout/online/synthetic"
 )
 
 // reference learns as in docs/mathematics.md, weight by weight.
@@ -170,6 +176,147 @@ func TestReference(t *testing.T) {
 			for d := range uint32(columns) {
 				if got := snapshot.Weight(d, 0); math.Abs(got-r.published[d]) > c.tolerance {
 					t.Errorf("weight %d is %v, want %v", d, got, r.published[d])
+				}
+			}
+		})
+	}
+}
+
+// Compares FTRL-Proximal with algorithm 1 of its paper, coordinate by coordinate. Features have both penalties. The
+// intercept has the ridge if it is penalized, and otherwise none.
+func TestFTRLAgainstItsDefinition(t *testing.T) {
+	const l1, eta, columns = 0.4, 0.3, 60
+	for _, intercept := range []string{"free", "penalized", "none"} {
+		c := online.DefaultConfig()
+		c.Optimizer, c.Loss, c.Noise, c.Standardize, c.Average = "ftrl", "logistic", "none", "none", 0
+		c.C, c.L1, c.LearningRate, c.Intercept = 0.02, l1, eta, intercept
+		l := streamLearner(t, c, 2)
+		of := must.Get(loss.Parse(c.Loss))
+		h0 := 2 / loss.Cost(of, c.C)
+		var z, squares [columns + 1]float64 // the intercept is last
+		weight := func(i int) float64 {
+			penalty, ridge := l1, h0
+			if i == columns {
+				penalty = 0
+				if intercept == "free" {
+					ridge = 0
+				}
+			}
+			if math.Abs(z[i]) <= penalty {
+				return 0
+			}
+			sign := math.Copysign(1, z[i])
+			return -(z[i] - sign*penalty) / (math.Sqrt(squares[i])/eta + 1/eta + ridge)
+		}
+		s := synthetic.NewStream(23, 2)
+		for n := range 300 {
+			e := s.Next()
+			e.Weight = 1
+			for i := range e.Features.Value { // of moderate size
+				e.Features.Value[i] /= 1 + math.Abs(e.Features.Value[i])/3
+			}
+			index, value := e.Features.Index, e.Features.Value
+			if intercept != "none" {
+				index, value = append(index, columns), append(value, 1)
+			}
+			f := 0.0
+			for j, i := range index {
+				f += weight(int(i)) * value[j]
+			}
+			y := float64(2*e.Label - 1)
+			if got := l.Learn(e, nil).Scores[0]; math.Abs(got-f) > 1e-6*(1+math.Abs(f)) {
+				t.Fatalf("intercept %s, event %d: score %v, want %v", intercept, n, got, f)
+			}
+			for j, i := range index {
+				g := -y / (1 + math.Exp(y*f)) * value[j]
+				sigma := (math.Sqrt(squares[i]+g*g) - math.Sqrt(squares[i])) / eta
+				z[i] += g - sigma*weight(int(i))
+				squares[i] += g * g
+			}
+		}
+		zero := 0
+		for i := range columns {
+			if squares[i] > 0 && weight(i) == 0 {
+				zero++
+			}
+		}
+		if zero == 0 || weight(columns) == 0 && intercept != "none" {
+			t.Errorf("%d weights are 0, the intercept is %v", zero, weight(columns))
+		}
+	}
+}
+
+// The lazy average against one that is written down weight by weight:
+//
+//	a_t = (1 - beta_t) a_{t-1} + beta_t w_t,  beta_t = (1+p)/(t+1+p).
+//
+// The iterates w are those of a second learner, which publishes them. With a small share the coefficient of the lags falls below
+// the smallest number that there is, unless it is brought back to 1 on the way.
+func TestAverageAgainstItsDefinition(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	type test struct {
+		name   string
+		share  float64
+		events int
+		rule   string
+	}
+	tests := []test{{"small share", 0.0005, 600, "adagrad"}}
+	for _, rule := range rules.Names() { // each must handle its lags; irls makes no steps, and auto is AdaGrad
+		if rule != "irls" && rule != "auto" {
+			tests = append(tests, test{rule, 0.15, 600, rule})
+		}
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := online.DefaultConfig()
+			c.Noise, c.Standardize, c.Average, c.Adapt, c.LearningRate = "none", "none", tt.share, false, 1
+			if c.Optimizer = tt.rule; c.Optimizer == "dropout-descent" { // it requires a noise
+				c.Noise = "dropout:0.3"
+			}
+			l := streamLearner(t, c, 2)
+			c.Average = 0
+			iterates := streamLearner(t, c, 2)
+			r := rand.New(rand.NewPCG(3, 4))
+			const d = 8
+			var a [d + 1]float64 // the intercept is last
+			lazily := 0.0
+			for n := range tt.events {
+				e := event.Example{Weight: 1}
+				f := 0.5
+				for i := range uint32(d) {
+					x := r.NormFloat64()
+					put(&e, i, x)
+					f += x / 3
+				}
+				if r.Float64() < 1/(1+math.Exp(-f)) {
+					e.Label = 1
+				}
+				l.Learn(&e, nil)
+				iterates.Learn(&e, nil)
+				p := 1/tt.share - 1
+				beta := (1 + p) / (float64(n+1) + 1 + p)
+				lazily += math.Log10(1 - beta)
+				m := iterates.Snapshot().Model()
+				for i := range a {
+					w := m.Intercept[0]
+					if i < d {
+						w = m.Weight(uint32(i), 0)
+					}
+					a[i] += beta * (w - a[i])
+				}
+			}
+			if tt.name == "small share" && !(lazily < -320) {
+				t.Fatalf("the coefficient has only come to 1e%.0f: that needs no bringing back to 1", lazily)
+			}
+			m := l.Snapshot().Model()
+			for i, want := range a {
+				got := m.Intercept[0]
+				if i < d {
+					got = m.Weight(uint32(i), 0)
+				}
+				if math.Abs(got-want) > 1e-9 {
+					t.Errorf("weight %d: average %v, want %v", i, got, want)
 				}
 			}
 		})

@@ -1,7 +1,6 @@
 package online_test
 
 import (
-	"bytes"
 	"maps"
 	"math"
 	"slices"
@@ -17,8 +16,7 @@ import (
 // crowd returns a Learner for events with 100 columns each. Event n has the columns from 100 n on.
 func crowd(t *testing.T, change func(*online.Config), classes ...string) *online.Learner {
 	t.Helper()
-	c := online.DefaultConfig()
-	c.MaxMemory = int(memory.Least)
+	c := with(func(c *online.Config) { c.MaxMemory = int(memory.Least) })
 	if change != nil {
 		change(&c)
 	}
@@ -26,14 +24,13 @@ func crowd(t *testing.T, change func(*online.Config), classes ...string) *online
 	s.Classes = classes
 	s.NumericIndices = true
 	s.AddField(event.Field{Name: "words", Kind: event.Words})
-	return must.Get(online.New(c, s))
+	return newLearner(t, c, s)
 }
 
 func crowded(n, label int) *event.Example {
 	e := &event.Example{Label: label, Weight: 1, Offset: int64(n)}
 	for i := range 100 {
-		e.Features.Index = append(e.Features.Index, uint32(100*n+i))
-		e.Features.Value, e.Field = append(e.Features.Value, 1), append(e.Field, 1)
+		put(e, uint32(100*n+i), 1, 1)
 	}
 	return e
 }
@@ -53,26 +50,12 @@ func fill(t *testing.T, l *online.Learner) int {
 	return 0
 }
 
-func width(t *testing.T, l *online.Learner) int {
-	t.Helper()
-	return l.Snapshot().Model().Layout.Width
-}
-
-func encoded(t *testing.T, l *online.Learner) []event.Block {
-	t.Helper()
-	return must.Get(l.Snapshot().Blocks())
-}
-
-func same(a, b []event.Block) bool {
-	return slices.EqualFunc(a, b, func(a, b event.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })
-}
-
 // Columns beyond the limit are rejected at the row that the formula gives, by name, and counted, with and without a
 // label. Known columns are learned on, and rejected events have no effect.
 func TestColumnRefused(t *testing.T) {
 	l := crowd(t, nil, "no", "yes")
 	last := fill(t, l)
-	rows := int(memory.Least) / 8 / width(t, l)
+	rows := int(memory.Least) / 8 / l.Snapshot().Model().Layout.Width
 	if last != rows/100 || l.Report().Features != 100*last {
 		t.Fatalf("event %d with %d rows is refused, of %d", last, l.Report().Features, rows)
 	}
@@ -120,19 +103,19 @@ func TestClassRefused(t *testing.T) {
 		if r == nil || r.Reason != event.ReasonMemory || !strings.HasPrefix(r.Detail, `class "fire": `) {
 			t.Fatalf("of %d classes: %v", len(classes), r)
 		}
-		again := must.Get(online.Restore(l.Config(), encoded(t, l)))
+		again := restart(t, l.Config(), l)
 		for i, e := range []*event.Example{e, crowded(1, 1), crowded(last, 0), crowded(2, 0), e} {
 			if a, b := l.Learn(e, nil).Scores, again.Learn(e, nil).Scores; !slices.Equal(a, b) || (a == nil) != (i%4 == 0 || i == 2) {
 				t.Errorf("of %d classes, event %d: %v, after a restart %v", len(classes), i, a, b)
 			}
 		}
-		if outputs(l) != k || l.Report().RefusedBy[event.ReasonMemory].Count != 3 || !same(encoded(t, l), encoded(t, again)) {
+		if outputs(l) != k || l.Report().RefusedBy[event.ReasonMemory].Count != 3 {
 			t.Errorf("of %d classes: %d outputs, refused %+v", len(classes), outputs(l), l.Report().RefusedBy)
 		}
+		sameState(t, "after a restart", blocksOf(t, l), blocksOf(t, again))
 		c := l.Config()
 		c.MaxMemory *= 20
-		again = must.Get(online.Restore(c, encoded(t, l)))
-		if again.Learn(e, nil).Scores == nil || outputs(again) != len(l.Schema().Classes) {
+		if again = restart(t, c, l); again.Learn(e, nil).Scores == nil || outputs(again) != len(l.Schema().Classes) {
 			t.Errorf("of %d classes: refused under a larger bound", len(classes))
 		}
 	}
@@ -147,11 +130,10 @@ func TestFarFromBound(t *testing.T) {
 		none.Learn(crowded(n, n%2), nil)
 	}
 	rest := func(l *online.Learner) []event.Block { // except for the setting
-		return slices.DeleteFunc(encoded(t, l), func(b event.Block) bool { return b.Name == "learner" })
+		return slices.DeleteFunc(blocksOf(t, l), func(b event.Block) bool { return b.Name == "learner" })
 	}
-	if !same(rest(near), rest(far)) || !same(rest(near), rest(none)) {
-		t.Error("a bound that nothing reaches changes what is learned")
-	}
+	sameState(t, "with a limit that nothing reaches", rest(near), rest(far))
+	sameState(t, "without a limit", rest(near), rest(none))
 	if none.Learn(crowded(last, 0), nil).Scores == nil || far.Learn(crowded(last, 0), nil).Scores == nil {
 		t.Error("refused without need")
 	}
@@ -173,7 +155,7 @@ func TestSharedRefusesNothing(t *testing.T) {
 	for peers := range 2 {
 		l := crowd(t, nil, "no", "yes")
 		last := fill(t, l)
-		fold := must.Get(l.Clone())
+		fold := cloned(t, l)
 		must.Do(t, l.Follow(fold, nil, peers+1, 100))
 		if l.Refusal(crowded(last, 0)) != nil || l.Learn(crowded(last, 0), nil).Scores == nil {
 			t.Errorf("one of %d refuses", peers+1)
@@ -186,7 +168,7 @@ func TestBoundIsKept(t *testing.T) {
 	for _, bound := range []int{0, int(memory.Least), int(memory.Default), 1 << 33} {
 		l := crowd(t, func(c *online.Config) { c.MaxMemory = bound }, "no", "yes")
 		l.Learn(crowded(0, 0), nil)
-		blocks := encoded(t, l)
+		blocks := blocksOf(t, l)
 		if c, err := online.ReadConfig(blocks); err != nil || c.MaxMemory != bound {
 			t.Errorf("kept %d of %d: %v", c.MaxMemory, bound, err)
 		}

@@ -6,21 +6,20 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
-	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
 
 func tidesLearner(t testing.TB, s *synthetic.Tides, change func(*online.Config)) *online.Learner {
 	t.Helper()
-	c := online.DefaultConfig()
-	if s.Classes == 0 {
-		c.Loss = "squared"
-	}
-	if change != nil {
-		change(&c)
-	}
-	return must.Get(online.New(c, s.Schema()))
+	return newLearner(t, with(func(c *online.Config) {
+		if s.Classes == 0 {
+			c.Loss = "squared"
+		}
+		if change != nil {
+			change(c)
+		}
+	}), s.Schema())
 }
 
 // The second-order expert knows more than the levels alone.
@@ -123,5 +122,34 @@ func TestSecondWithoutNumbers(t *testing.T) {
 	}
 	if !slices.Equal(answers[0], answers[1]) {
 		t.Error("answers are not those of the levels")
+	}
+}
+
+// Under noise of groups the expert loses less than the levels alone, on complete events and on events with a silently
+// dead group.
+func TestSecondHelpsUnderGroups(t *testing.T) {
+	for _, classes := range []int{2, 3} {
+		lost := map[string]float64{}
+		for _, rule := range []string{"auto", "adagrad"} {
+			s := synthetic.NewTides(5, classes, 0)
+			schema := s.Schema()
+			schema.Fields[1].Group, schema.Fields[2].Group = "coast", "coast" // both die together
+			l := newLearner(t, with(func(c *online.Config) { c.Optimizer, c.Noise = rule, "group:0.3" }), schema)
+			for range 4000 {
+				l.Learn(s.Next(), nil)
+			}
+			m := l.Snapshot().Model().WithMissing(nil)
+			out := make([]float64, m.Outputs)
+			for range 2000 {
+				e := s.Next()
+				lost[rule] += m.Decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
+				i := slices.Index(e.Field, 3) // the group of the third number
+				e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, i, i+1), slices.Delete(e.Features.Value, i, i+1), slices.Delete(e.Field, i, i+1)
+				lost[rule] += m.Decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
+			}
+		}
+		if !(lost["auto"] < 0.9*lost["adagrad"]) {
+			t.Errorf("%d classes: %v", classes, lost)
+		}
 	}
 }

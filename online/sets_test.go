@@ -19,15 +19,7 @@ import (
 func kindsLearner(t *testing.T, classes int, change func(*online.Config)) *learner {
 	t.Helper()
 	names := []string{"a", "b", "c", "d", "e", "f"}[:classes]
-	s := event.NewSchema(8, names, classes)
-	for id := range 12 {
-		s.AddField(event.Field{Name: string(rune('k' + id)), Kind: event.Numeric})
-	}
-	c := online.DefaultConfig()
-	if change != nil {
-		change(&c)
-	}
-	return start(t, c, s)
+	return start(t, with(change), numericSchema(12, "", names...))
 }
 
 // Sets of the published model contain the class as often as promised: for two and for more classes, with masks alone
@@ -52,21 +44,13 @@ func TestSets(t *testing.T) {
 		{"many, as it is", 5, 0, 0.9, 0.03, func(c *online.Config) { c.MissingPolicy = "none" }},
 		{"two, calibration", 2, 0, 0.9, 0.025, func(c *online.Config) { c.Calibrate = "on" }},
 	} {
-		c := online.DefaultConfig()
-		if test.change != nil {
-			test.change(&c)
-		}
-		if !longtest.Some(i, 3) {
+		if !longtest.Some(i, 4) {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
 			var learned [2]*model.Linear // of as many streams
 			for seed := range learned {
-				l := kindsLearner(t, test.classes, func(c *online.Config) {
-					if test.change != nil {
-						test.change(c)
-					}
-				})
+				l := kindsLearner(t, test.classes, test.change)
 				s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(1+10*uint64(seed), 2)), Classes: test.classes, Null: test.null}
 				for range 12_000 {
 					l.Learn(s.Next(), nil)
@@ -148,14 +132,16 @@ func TestIntervalsCover(t *testing.T) {
 func priced(r *rand.Rand) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
 	y := math.Exp(0.5*x + 0.3*z)
-	return &event.Example{Target: 1000 * y * (1 + 0.2*r.NormFloat64()), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{y, z}}, Field: []uint16{1, 2}}
+	e := numericEvent(0, y, z)
+	e.Target = 1000 * y * (1 + 0.2*r.NormFloat64())
+	return e
 }
 
 // Nine of ten targets lie in their intervals, for small and for large predictions, and every interval contains its
 // prediction.
 func TestIntervalsByValue(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "huber:1", "poisson"} {
-		l, r := twoNumbers(t, lossName), rand.New(rand.NewPCG(11, 12))
+		l, r := start(t, with(func(c *online.Config) { c.Loss = lossName }), numericSchema(2, lossName)), rand.New(rand.NewPCG(11, 12))
 		type answer struct {
 			value float64
 			in    bool
@@ -200,9 +186,10 @@ func TestIntervalsByValue(t *testing.T) {
 func TestIntervalContainsItsValue(t *testing.T) {
 	t.Parallel()
 	for _, lossName := range []string{"squared", "absolute", "quantile:0.9", "huber:1", "poisson"} {
-		l := twoNumbers(t, lossName)
-		for i := range 400 {
-			e := &event.Example{Target: float64(3 * i), Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{float64(i), 1}}, Field: []uint16{1, 2}}
+		l := start(t, with(func(c *online.Config) { c.Loss = lossName }), numericSchema(2, lossName))
+		for i := range 150 {
+			e := numericEvent(0, float64(i), 1)
+			e.Target = float64(3 * i)
 			m := l.model()
 			value := m.Value(m.Score(e, make([]float64, 1))[0])
 			if low, high := m.Interval(value, model.Lacked{}); i > 1 && !(low <= value && value <= high) {
@@ -211,19 +198,6 @@ func TestIntervalContainsItsValue(t *testing.T) {
 			l.Learn(e, nil)
 		}
 	}
-}
-
-// twoNumbers returns a learner of numbers from two fields.
-func twoNumbers(t *testing.T, lossName string) *learner {
-	t.Helper()
-	c := online.DefaultConfig()
-	c.Loss = lossName
-	s := event.NewSchema(8, nil, 2)
-	s.Target = loss.LabelsOf(lossName)
-	for _, name := range []string{"x", "z"} {
-		s.AddField(event.Field{Name: name, Kind: event.Numeric})
-	}
-	return start(t, c, s)
 }
 
 // Between runs the coverage may change, sets may be disabled and enabled again, and so may calibration and the age of

@@ -25,7 +25,7 @@ func sharer(t testing.TB, s *event.Schema, change func(*online.Config)) *online.
 	if change != nil {
 		change(&c)
 	}
-	return must.Get(online.New(c, s))
+	return newLearner(t, c, s)
 }
 
 // shareStream returns events with numbers, words and one-hot columns, some of which appear late.
@@ -42,11 +42,11 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 		e := &events[i]
 		e.Weight, e.Offset, e.Fingerprint = 1, int64(i), r.Uint64()
 		x, f := 20+3*r.NormFloat64(), 0.0
-		e.Features.Index, e.Features.Value, e.Field = []uint32{1}, []float64{x}, []uint16{1}
+		put(e, 1, x, 1)
 		f += (x - 20) / 3
 		if i > n/2 { // a column that appears late
 			y := -5 + r.NormFloat64()
-			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, 2), append(e.Features.Value, y), append(e.Field, 3)
+			put(e, 2, y, 3)
 			f += y + 5
 		}
 		column := uint32(10)
@@ -55,7 +55,7 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 			if int(column) >= len(weight) {
 				break
 			}
-			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, column), append(e.Features.Value, 1), append(e.Field, 2)
+			put(e, column, 1, 2)
 			f += weight[column]
 		}
 		if r.NormFloat64()+f > 0 {
@@ -126,11 +126,6 @@ func TestSharedAddRefuses(t *testing.T) {
 	}
 }
 
-func cloned(t testing.TB, l *online.Learner) *online.Learner {
-	t.Helper()
-	return must.Get(l.Clone())
-}
-
 // rounds lets n learners learn the events in rounds, each its part.
 func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n, interval, precision int) {
 	for i := range events[:warm] {
@@ -178,11 +173,12 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 func TestSharedMoments(t *testing.T) {
 	t.Parallel()
 	s, events := shareStream(6000, 4)
+	alone := sharer(t, s, nil)
+	for i := range events {
+		alone.Learn(&events[i], nil)
+	}
 	for _, precision := range []int{32, 64} {
-		alone, fold := sharer(t, s, nil), sharer(t, s, nil)
-		for i := range events {
-			alone.Learn(&events[i], nil)
-		}
+		fold := sharer(t, s, nil)
 		rounds(t, fold, events, 1000, 4, 100, precision)
 		rows := alone.Snapshot().Model().Rows
 		for slot := range rows.Len() {
@@ -316,5 +312,42 @@ func TestSharedUnlabeled(t *testing.T) {
 	with, r := sum(0.5)
 	if with < 1.1*without || r.Unlabeled != 1000 || r.Events != 3000 {
 		t.Errorf("sums of squares %v with unlabeled events, %v without; %d of %d unlabeled", with, without, r.Unlabeled, r.Events)
+	}
+}
+
+// A fold that was saved and restored adds up to the same bits, for Deltas of a single member and of one of several.
+func TestFoldRestored(t *testing.T) {
+	for _, kind := range []string{"records", "nulls", "several classes", "texts"} {
+		draw := streams["records"]
+		if kind != "several classes" {
+			draw = streams[kind]
+		}
+		s := draw(21)
+		if kind == "several classes" {
+			s.schema.Classes, s.schema.MaxClasses = []string{"a", "b", "c", "d"}, 4
+		}
+		c := online.DefaultConfig()
+		fold := must.Get(online.NewShared(c, s.schema))
+		member := cloned(t, fold)
+		other := cloned(t, fold)
+		for round := range 40 {
+			peers := 1
+			if round > 5 {
+				peers = 3
+			}
+			must.Do(t, member.Follow(fold, nil, peers, 50))
+			for range 50 {
+				member.Learn(vary(rand.New(rand.NewPCG(uint64(round), 1)), s.next()), nil)
+			}
+			d := member.Cut(32)
+			for _, l := range []*online.Learner{fold, other} {
+				must.Do(t, l.Add(d))
+			}
+			if round%3 == 2 {
+				other = restart(t, c.Shared(), other)
+				other.SetSchema(s.schema)
+			}
+			sameState(t, fmt.Sprint(kind, ", round ", round), blocksOf(t, fold), blocksOf(t, other))
+		}
 	}
 }

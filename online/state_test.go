@@ -17,11 +17,11 @@ import (
 func FuzzRestore(f *testing.F) {
 	c := online.DefaultConfig()
 	c.IRLSBatch, c.IRLSWindow, c.Noise = 7, 14, "dropout:0.3"
-	l, s := mustNew(f, c, 2), synthetic.NewStream(4, 2)
+	l, s := streamLearner(f, c, 2), synthetic.NewStream(4, 2)
 	for range 40 {
 		l.Learn(s.Next(), nil)
 	}
-	blocks := must.Get(l.Snapshot().Blocks())
+	blocks := blocksOf(f, l)
 	for _, b := range blocks {
 		if len(b.Data) < 20_000 {
 			f.Add(b.Name, b.Data)
@@ -46,17 +46,17 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// Learning continues while a Snapshot is encoded, and does not change the Snapshot.
+// TestSnapshotIsImmutable checks that learning goes on while a Snapshot is encoded, and changes neither the Snapshot nor
+// the scores of its model.
 func TestSnapshotIsImmutable(t *testing.T) {
-	l, s := mustNew(t, online.DefaultConfig(), 3), synthetic.NewStream(4, 3)
+	l, s := streamLearner(t, online.DefaultConfig(), 3), synthetic.NewStream(4, 3)
 	for range 50 {
 		l.Learn(s.Next(), nil)
 	}
-	snapshot := l.Snapshot()
-	want := must.Get(snapshot.Blocks())
-	for i := range want {
-		want[i].Data = slices.Clone(want[i].Data)
-	}
+	snapshot, want := l.Snapshot(), blocksOf(t, l)
+	e := clone(s.Next())
+	held := snapshot.Model()
+	scores := score(held, e)
 	done := make(chan error)
 	var got []event.Block
 	go func() {
@@ -69,22 +69,21 @@ func TestSnapshotIsImmutable(t *testing.T) {
 		l.Snapshot()
 	}
 	must.Do(t, <-done)
-	if !slices.EqualFunc(got, want, func(a, b event.Block) bool { return a.Name == b.Name && string(a.Data) == string(b.Data) }) {
-		t.Error("the snapshot changed")
+	sameState(t, "the snapshot", want, got)
+	if after := score(held, e); !sameScores(after, scores) || sameScores(scoresOf(l, e), scores) {
+		t.Errorf("the snapshot scored %v, then %v, and the learner %v", scores, after, scoresOf(l, e))
 	}
 }
 
 // The counts of rejected events continue after a restart, and in a copy.
 func TestRefusedIsKept(t *testing.T) {
-	l, s := mustNew(t, online.DefaultConfig(), 2), synthetic.NewStream(4, 2)
+	l, s := streamLearner(t, online.DefaultConfig(), 2), synthetic.NewStream(4, 2)
 	for i := range 60 {
 		if l.Learn(s.Next(), nil); i%20 == 0 {
 			l.Learn(&event.Example{Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: "none"}}, nil)
 		}
 	}
-	blocks := must.Get(l.Snapshot().Blocks())
-	restored := must.Get(online.Restore(l.Config(), blocks))
-	copied := must.Get(l.Clone())
+	blocks, restored, copied := blocksOf(t, l), restart(t, l.Config(), l), cloned(t, l)
 	want := l.Report()
 	if want.Refused != 3 || want.RefusedBy[event.ReasonLabel].Count != 3 {
 		t.Fatalf("%d refused: %v", want.Refused, want.RefusedBy)

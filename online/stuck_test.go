@@ -5,32 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"blankout/batch"
 	"blankout/internal/event"
 	"blankout/internal/measure"
+	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
+	"blankout/online/watch"
 )
-
-func stuckLearner(t testing.TB, s *synthetic.StuckStream, change func(*online.Config)) *online.Learner {
-	c := online.DefaultConfig()
-	if change != nil {
-		change(&c)
-	}
-	return must.Get(online.New(c, s.Schema))
-}
-
-// In a group a stuck field raises an alarm but is not missing.
-func TestStuckShared(t *testing.T) {
-	off := online.DefaultConfig()
-	off.Stuck = "off"
-	if c := online.DefaultConfig().Shared(); c.Stuck != "log" || off.Shared().Stuck != "off" {
-		t.Errorf("in a group stuck is %q", c.Stuck)
-	}
-}
 
 // fixedEvents is a Source of one batch.
 type fixedEvents struct {
@@ -51,7 +39,7 @@ func (f *fixedEvents) Next(_ context.Context, b *event.Batch) error {
 // objective, the evidence of a validation, the error without a field, and Predict.
 func TestStuckIsNullToMeasures(t *testing.T) {
 	s := synthetic.NewStuckStream(8)
-	l := stuckLearner(t, s, nil)
+	l := newStuck(t, s, nil)
 	for n := range 2100 {
 		if n == 2000 {
 			s.Stuck[1] = 25
@@ -102,6 +90,194 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 	} {
 		if a, b := fmt.Sprint(say(came)), fmt.Sprint(say(nulls)); a != b {
 			t.Errorf("%s: %.300s\nas null %.300s", name, a, b)
+		}
+	}
+}
+
+// A stuck field is detected and is then missing: in predictions, in the model of a Snapshot, and in the counts of the
+// usual fields.
+func TestStuck(t *testing.T) {
+	s := synthetic.NewStuckStream(3, [2]string{"a", "word"})
+	c := plain()
+	c.Stuck = "missing"
+	l := newLearner(t, c, s.Schema)
+	found := 0
+	for n := range 3000 {
+		switch n {
+		case 1500:
+			s.Stuck[1] = 25
+		case 1700:
+			s.Stuck[2] = 0
+		case 2500:
+			delete(s.Stuck, 1)
+		}
+		e := s.Next()
+		if n < 1500 || n > 1800 && n < 2450 || n > 2550 {
+			l.Learn(e, nil)
+			continue
+		}
+		p := l.Predict(e).Scores[0]
+		agree(t, l, e)
+		m := l.Snapshot().Model()
+		if m.Faults != nil {
+			null := m.Declare(e, &event.Example{})
+			if got := l.Predict(null).Scores[0]; got != p {
+				t.Fatalf("event %d: %v, of an event with nulls %v", n, p, got)
+			}
+			if found++; len(null.Missing) != len(m.StuckFields(e)) || m.Missing.UsuallyNull != nil {
+				t.Fatalf("event %d: %d fields are missing, usually %v", n, len(null.Missing), m.Missing.UsuallyNull)
+			}
+		}
+		l.Learn(e, nil)
+	}
+	if on := stuckAlarms(l); found < 300 || len(on) != 1 || *on[0].Value != 0 || on[0].SinceEvent != 1701 {
+		t.Errorf("after %d events with stuck fields %+v", found, on)
+	}
+	if a := l.Alarms(0); a.Changes != 3 || len(a.Latest) != 3 || a.Latest[0].SinceEvent != 1501 || a.Latest[1].SinceEvent != 1701 {
+		t.Errorf("alarms %+v", a.Latest)
+	}
+}
+
+// stuckAlarms returns the alarms about stuck fields.
+func stuckAlarms(l *online.Learner) (on []watch.FieldAlarm) {
+	for _, f := range l.Report().Health.Fields {
+		for _, a := range f.Alarms {
+			if a.Kind == watch.AlarmStuck {
+				on = append(on, a)
+			}
+		}
+	}
+	return on
+}
+
+// While a field is stuck, its scale does not change, its readings are not learned, and it still counts as a usual
+// field.
+func TestStuckIsNotLearned(t *testing.T) {
+	s := synthetic.NewStuckStream(6)
+	c := plain()
+	c.Stuck = "missing"
+	l := newLearner(t, c, s.Schema)
+	stats := func() []float64 {
+		m := l.Snapshot().Model()
+		return slices.Clone(m.Stats(m.Rows.Row(1)))
+	}
+	var before []float64
+	for n := range 14_000 {
+		if n == 2000 {
+			s.Stuck[1] = 40
+		}
+		l.Learn(s.Next(), nil)
+		if n == 2100 {
+			before = stats()
+		}
+	}
+	if after := stats(); !slices.Equal(before, after) || before[model.StatCount] > 2100 {
+		t.Errorf("a stuck field's statistics were %v and are %v", before, after)
+	}
+	if m := l.Snapshot().Model().Missing; !slices.Contains(m.Usual, 1) || m.UsuallyNull != nil {
+		t.Errorf("fields %v are usual, %v usually null", m.Usual, m.UsuallyNull)
+	}
+}
+
+func newStuck(t testing.TB, s *synthetic.StuckStream, change func(*online.Config)) *learner {
+	t.Helper()
+	return start(t, with(change), s.Schema)
+}
+
+// A learner restored while a field is stuck, or about to be detected, continues with the same bits.
+func TestStuckRestored(t *testing.T) {
+	s := synthetic.NewStuckStream(3)
+	l := newStuck(t, s, nil)
+	other := l
+	for n, step := range []struct {
+		events int
+		stuck  bool
+	}{{1500, false}, {30, true}, {10, true}, {15, true}, {1500, true}, {1, false}, {700, false}} {
+		if delete(s.Stuck, 2); step.stuck {
+			s.Stuck[2] = 0
+		}
+		for range step.events {
+			e := s.Next()
+			if a, b := slices.Clone(l.Learn(e, nil).Scores), slices.Clone(other.Learn(e, nil).Scores); l != other && !slices.Equal(a, b) {
+				t.Fatalf("step %d: %v and %v", n, a, b)
+			}
+		}
+		if other != l {
+			sameState(t, fmt.Sprint("step ", n), l.blocks(), other.blocks())
+		}
+		other = l.restored()
+		if a, b := l.model().Faults, other.model().Faults; (a == nil) != (b == nil) || a != nil && !slices.Equal(a.Stuck, b.Stuck) {
+			t.Fatalf("step %d: %+v and %+v", n, a, b)
+		}
+	}
+	if got := alarmTexts(l); len(got) != 2 || !strings.HasPrefix(got[0], "raised: b reads 0 since ") || !strings.HasPrefix(got[1], "ended: back to normal: b varies again since ") {
+		t.Errorf("%q", got)
+	}
+}
+
+// The setting may change between runs: log only raises the alarm. off forgets what was detected and learns the same
+// bits as a learner that has never looked.
+func TestStuckSetting(t *testing.T) {
+	stuck := func(how string) online.Config { return with(func(c *online.Config) { c.Stuck = how }) }
+	s := synthetic.NewStuckStream(4)
+	l, logs, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Stuck = "log" }), newStuck(t, s, func(c *online.Config) { c.Stuck = "off" })
+	feed := func(n int) {
+		for range n {
+			e := s.Next()
+			l.Learn(e, nil)
+			if a, b := slices.Clone(logs.Learn(e, nil).Scores), off.Learn(e, nil).Scores; !slices.Equal(a, b) {
+				t.Fatal("an alarm alone changes what is learned")
+			}
+		}
+	}
+	feed(2000)
+	s.Stuck[3] = 0.125
+	feed(200)
+	if h := logs.Report().Health; h.Alarms != 1 || h.Fields[0].Field != "c" || h.Fields[0].Alarms[0].Kind != "stuck" || strings.Contains(h.Fields[0].Alarms[0].Text, "missing") || logs.model().Faults != nil {
+		t.Errorf("log: %+v", h.Fields[0])
+	}
+	if h := off.Report().Health; h.Raised != 0 || off.model().Faults != nil {
+		t.Errorf("off: %+v", h)
+	}
+	if h := l.Report().Health; h.Alarms != 1 || !strings.Contains(h.Fields[0].Alarms[0].Text, "this value counts as missing") || *h.Fields[0].Alarms[0].Value != 0.125 || l.model().Faults == nil {
+		t.Errorf("missing: %+v", h.Fields[0])
+	}
+	for how, faults := range map[string]bool{"missing": true, "log": false, "off": false} {
+		again := l.restoredWith(stuck(how))
+		if alarms := again.Report().Health.Alarms; (again.model().Faults != nil) != faults || alarms != map[string]int{"missing": 1, "log": 1, "off": 0}[how] {
+			t.Errorf("%s: faults %+v, %d alarms", how, again.model().Faults, alarms)
+		} else if alarms > 0 && strings.Contains(again.Report().Health.Fields[0].Alarms[0].Text, "counts as missing") != faults {
+			t.Errorf("%s: %q", how, again.Report().Health.Fields[0].Alarms[0].Text)
+		}
+	}
+	if a, b := with(nil).Shared().Stuck, stuck("off").Shared().Stuck; a != "log" || b != "off" {
+		t.Errorf("in a group stuck is %q, and %q if it was off", a, b)
+	}
+}
+
+// For any stuck value and any number of stuck fields, learning loses no more than with nulls, and less than without
+// detection.
+func TestStuckCosts(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 4 {
+		s := synthetic.NewStuckStream(r.Uint64())
+		l, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Stuck = "off" })
+		wrong := [2]int{}
+		for n := range 8000 {
+			if n == 4000 {
+				s.Stuck[1] = 20 + 15*r.NormFloat64()
+			}
+			e := s.Next()
+			for i, x := range []*learner{l, off} {
+				scores := x.Learn(e, nil).Scores
+				if yes := scores[0] > 0; n >= 4100 && n < 6000 && yes != (e.Label == 1) {
+					wrong[i]++
+				}
+			}
+		}
+		if wrong[0] > wrong[1]+20 {
+			t.Errorf("stuck at %v: %d errors, not found %d", s.Stuck[1], wrong[0], wrong[1])
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/must"
 	"blankout/online"
 )
 
@@ -20,16 +19,7 @@ func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	if r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)) {
 		label = 1
 	}
-	return &event.Example{Label: label, Weight: 1, Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{x * unit, z * unit, q * unit}}, Field: []uint16{1, 2, 3}}
-}
-
-func unitLearner(t *testing.T) *online.Learner {
-	t.Helper()
-	s := event.NewSchema(8, []string{"a", "b"}, 2)
-	for _, name := range []string{"x", "z", "q"} {
-		s.AddField(event.Field{Name: name, Kind: event.Numeric})
-	}
-	return must.Get(online.New(online.DefaultConfig(), s))
+	return numericEvent(label, x*unit, z*unit, q*unit)
 }
 
 // A scale that is too large decreases again, as one that is too small grows. So a stream that begins in another unit or
@@ -42,7 +32,7 @@ func TestScalesComeDown(t *testing.T) {
 		unlabeled bool
 	}
 	tested := func(start start) (lost float64) {
-		l, r := unitLearner(t), rand.New(rand.NewPCG(3, 4))
+		l, r := newLearner(t, online.DefaultConfig(), numericSchema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
 		for i := range 14000 + start.events {
 			e := unitSensors(r, 1)
 			if i < start.events {
@@ -79,7 +69,7 @@ func TestScalesComeDown(t *testing.T) {
 
 // Events without a label change no weight and no scale. Only mixture weights found earlier may take effect.
 func TestUnlabeledEventsMoveNothing(t *testing.T) {
-	l, r := unitLearner(t), rand.New(rand.NewPCG(3, 4))
+	l, r := newLearner(t, online.DefaultConfig(), numericSchema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
 		l.Learn(unitSensors(r, 1), nil)
 	}
@@ -97,16 +87,15 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 
 // A restart while samples and readings for knots are collected changes nothing.
 func TestScalesComeDownOverRestarts(t *testing.T) {
-	l, r := unitLearner(t), rand.New(rand.NewPCG(3, 4))
-	again := unitLearner(t)
+	l, r := newLearner(t, online.DefaultConfig(), numericSchema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
+	again := newLearner(t, online.DefaultConfig(), numericSchema(3, "", "a", "b"))
 	for i := range 6000 {
 		e := unitSensors(r, 1)
 		if i < 2200 {
 			e = unitSensors(r, 1000)
 		}
 		if i > 2000 && i%61 == 0 {
-			blocks := must.Get(again.Snapshot().Blocks())
-			again = must.Get(online.Restore(online.DefaultConfig(), blocks))
+			again = restart(t, online.DefaultConfig(), again)
 		}
 		a, b := l.Learn(e, nil).Scores[0], again.Learn(e, nil).Scores[0]
 		if a != b {

@@ -311,13 +311,6 @@ func TestUsualNights(t *testing.T) {
 	}
 }
 
-// blockOf returns a block of a learner's state.
-func blockOf(t *testing.T, l *online.Learner, name string) []byte {
-	t.Helper()
-	blocks := must.Get(l.Snapshot().Blocks())
-	return must.Get(event.FindBlock(blocks, name))
-}
-
 // The monitors of fields are part of the state: a learner that is saved and restored, copied, or follows another
 // continues with the same bits. Learning in a group, which has no monitors, raises no alarm afterwards.
 func TestUsualStateIsWhole(t *testing.T) {
@@ -329,8 +322,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 	l := p.learners[0]
 	number := p.amount
 	for phase, n := range []int{9001, 777, 256, 3000, 515, 20_001} {
-		blocks := must.Get(l.Snapshot().Blocks())
-		restored := must.Get(online.Restore(config, blocks))
+		restored := restart(t, config, l)
 		restored.SetSchema(p.schema)
 		var copies [4]*online.Learner
 		for i := range copies {
@@ -358,7 +350,8 @@ func TestUsualStateIsWhole(t *testing.T) {
 		must.Do(t, follower.Follow(fold, d.Columns, 1, 1<<20))
 		for _, name := range []string{"learner", watch.BlockHealth} {
 			for i, other := range []*online.Learner{restored, cloned, author, fold, follower} {
-				if !bytes.Equal(blockOf(t, l, name), blockOf(t, other, name)) {
+				of := func(l *online.Learner) []byte { return must.Get(event.FindBlock(blocksOf(t, l), name)) }
+				if !bytes.Equal(of(l), of(other)) {
 					t.Errorf("phase %d: block %s of learner %d differs", phase, name, i)
 				}
 			}

@@ -6,9 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/rules"
 	"blankout/online/synthetic"
@@ -47,7 +45,7 @@ func TestWidenRestart(t *testing.T) {
 			continue
 		}
 		c := all[name]
-		whole, parts, s := sensorLearner(t, c), sensorLearner(t, c), synthetic.NewSensors(6)
+		whole, parts, s := newSensors(t, c).Learner, newSensors(t, c).Learner, synthetic.NewSensors(6)
 		for _, l := range []*online.Learner{whole, parts} {
 			l.Schema().MaxClasses, l.Schema().Classes = 100, []string{"no", "yes", "c", "d", "e"}
 		}
@@ -68,14 +66,4 @@ func TestWidenRestart(t *testing.T) {
 			parts.Learn(e, nil)
 		}
 	}
-}
-
-// sensorLearner returns a learner for the events of synthetic.Sensors.
-func sensorLearner(t testing.TB, c online.Config) *online.Learner {
-	t.Helper()
-	s := event.NewSchema(12, []string{"no", "yes"}, 2)
-	for _, f := range []event.Field{{Name: "a", Kind: event.Numeric}, {Name: "b", Kind: event.Numeric}, {Name: "c", Kind: event.Numeric}, {Name: "word", Kind: event.Categorical}, {Name: "flag", Kind: event.Boolean}} {
-		s.AddField(f)
-	}
-	return must.Get(online.New(c, s))
 }
