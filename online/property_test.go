@@ -318,3 +318,34 @@ func minimize(f func(w []float64, b float64) float64, dim int) float64 {
 	}
 	return best
 }
+
+// By default dropout-descent uses the clean gradient with the quadratic noising penalty, and the noisy one with other
+// bounds.
+func TestNoisyGradientByBound(t *testing.T) {
+	scores := func(bound string, n online.NoisyGradient) (out []float64) {
+		c := online.DefaultConfig()
+		c.Loss, c.Optimizer, c.Noise, c.NoisyGradient, c.Calibrate = "logistic:"+bound, "dropout-descent", "dropout:0.3", n, "off"
+		l, r := streamLearner(t, c, 2), rand.New(rand.NewPCG(8, 8))
+		for range 300 {
+			out = append(out, l.Learn(synthetic.Drawn(r), nil).Scores[0])
+		}
+		return out
+	}
+	same := func(a, b []float64) bool {
+		for i := range a {
+			if a[i] != b[i] {
+				return false
+			}
+		}
+		return true
+	}
+	for bound, want := range map[string]online.NoisyGradient{"gaussian": "true", "chen": "true", "quadratic-noising": "false"} {
+		noisy, clean := scores(bound, "true"), scores(bound, "false")
+		if same(noisy, clean) {
+			t.Errorf("%s: both gradients are one", bound)
+		}
+		if got := scores(bound, online.AutoGradient); !same(got, map[online.NoisyGradient][]float64{"true": noisy, "false": clean}[want]) {
+			t.Errorf("%s: auto is not %s", bound, want)
+		}
+	}
+}

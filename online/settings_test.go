@@ -1,24 +1,153 @@
 package online_test
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/longtest"
+	"blankout/internal/loss"
 	"blankout/online"
+	"blankout/online/memory"
+	"blankout/online/rules"
+	"blankout/online/synthetic"
 )
 
-// A half-life is at least one event, or 0 for never.
-func TestHalfLivesAreChecked(t *testing.T) {
+// TestSettingsAreRefused checks that settings outside their limits, or that do not go together, are rejected with the
+// key and the limit.
+func TestSettingsAreRefused(t *testing.T) {
+	type test struct {
+		change func(*online.Config)
+		want   string // part of the error
+	}
+	regression := func(change func(*online.Config)) func(*online.Config) {
+		return func(c *online.Config) {
+			c.Loss = "squared"
+			change(c)
+		}
+	}
+	observed := func(change func(*online.Config)) func(*online.Config) {
+		return func(c *online.Config) {
+			c.Noise = loss.ObservedNoise
+			change(c)
+		}
+	}
+	gradient := func(rule string, n online.NoisyGradient) func(*online.Config) {
+		return func(c *online.Config) { c.Optimizer, c.NoisyGradient, c.Noise = rule, n, "dropout:0.3" }
+	}
+	tests := []test{
+		{func(c *online.Config) { c.C = -1 }, "c = -1: must lie in 1e-30 to 1e+30, or be inf for no ridge"},
+		{func(c *online.Config) { c.Stuck = "perhaps" }, `stuck "perhaps"`},
+		{regression(func(c *online.Config) { c.Optimizer = "arow" }), "arow"},
+		{regression(func(c *online.Config) { c.Optimizer, c.IRLSBatch = "irls", 100 }), "irls"},
+		{regression(func(c *online.Config) { c.IRLSBatch = 100 }), "irls_batch"},
+		{regression(func(c *online.Config) { c.Noise = "group:0.3" }), "group"},
+		{regression(func(c *online.Config) { c.ClassWeight = map[string]float64{"1": 2} }), "class_weight"},
+		{regression(func(c *online.Config) { c.Calibrate = "on" }), "calibrate"},
+		{regression(func(c *online.Config) { c.Threshold = 0.4 }), "threshold"},
+		{regression(func(c *online.Config) { c.MissingPolicy = "rescale" }), "missing_policy"},
+		{observed(func(c *online.Config) { c.Optimizer = "dropout-descent" }), "dropout-descent"},
+		{observed(func(c *online.Config) { c.Loss = "squared" }), "group noise needs"},
+		{observed(func(c *online.Config) { c.IRLSBatch = 200 }), "support group noise"},
+		{func(c *online.Config) { c.Noise = "dropout:0.1+group:a=0.3" }, "an exact solver"},
+		{func(c *online.Config) { c.Noise = "group:b=0.1,a" }, `"a" has no rate`},
+		{func(c *online.Config) { c.Noise = "not observed" }, `observed": want one`},
+		{gradient("dropout-descent", "maybe"), "noisy_gradient"},
+		{gradient("adagrad", "true"), "noisy_gradient"},
+		{gradient("auto", "false"), "noisy_gradient"},
+	}
 	for _, x := range []float64{-1, 0.5, math.NaN(), math.Inf(1)} {
-		for key, set := range map[string]func(*online.Config){
-			"half_life": func(c *online.Config) { c.HalfLife = x }, "half_life_time": func(c *online.Config) { c.HalfLifeTime = x },
-		} {
-			c := online.DefaultConfig()
-			set(&c)
-			if _, err := online.New(c, event.NewSchema(8, nil, 2)); err == nil || !strings.Contains(err.Error(), key+" = ") {
-				t.Errorf("%s = %v: %v", key, x, err)
+		tests = append(tests, test{func(c *online.Config) { c.HalfLife = x }, "half_life = "}, test{func(c *online.Config) { c.HalfLifeTime = x }, "half_life_time = "})
+	}
+	for _, x := range []int{-1, 1, int(memory.Least) - 1, math.MinInt} {
+		tests = append(tests, test{func(c *online.Config) { c.MaxMemory = x }, "max_memory"})
+	}
+	for _, x := range []struct {
+		eta, c float64
+		want   string
+	}{{1e200, 1, "1e+06"}, {2e6, 1, "1e+06"}, {1e-300, 1, "1e-12"}, {-1, 1, "1e-12"}, {math.NaN(), 1, "1e-12"}, {math.Inf(1), 1, "1e+06"},
+		{0, 5e-324, "1e-30"}, {0, 1e300, "1e+30"}, {0, 0, "1e-30"}, {0, -1, "1e-30"}, {0, math.NaN(), "1e-30"}} {
+		tests = append(tests, test{func(c *online.Config) { c.LearningRate, c.C = x.eta, x.c }, x.want})
+	}
+	for i, test := range tests {
+		c := with(test.change)
+		err := c.Check()
+		_, made := online.New(c, event.NewSchema(8, nil, 2))
+		if err == nil || !strings.Contains(err.Error(), test.want) || made == nil || !strings.HasPrefix(made.Error(), "learner: ") {
+			t.Errorf("case %d: error %v, and %v for a learner; want %q", i, err, made, test.want)
+		}
+		if key := (*event.KeyError)(nil); test.want == "noisy_gradient" && (!errors.As(err, &key) || key.Key != test.want) {
+			t.Errorf("case %d: %v has no key", i, err)
+		}
+	}
+	for _, change := range []func(*online.Config){gradient("dropout-descent", "true"), gradient("dropout-descent", "false"), gradient("sgd", "auto"), gradient("auto", "auto")} {
+		if c := with(change); c.Check() != nil {
+			t.Errorf("%s, %s: %v", c.Optimizer, c.NoisyGradient, c.Check())
+		}
+	}
+	if err := with(observed(func(*online.Config) {})).CheckShared(); err == nil || !strings.Contains(err.Error(), "not supported in a group") {
+		t.Errorf("observed noise in a group: %v", err)
+	}
+}
+
+// Two configurations that differ only in spelling have the same fingerprint. A difference names the key.
+func TestFingerprintInOtherWords(t *testing.T) {
+	c := online.DefaultConfig()
+	s := event.NewSchema(4, nil, 2)
+	was := online.FingerprintOf(c, s)
+	c.Loss, c.IRLSWindow = "logistic", 0
+	if diff := online.FingerprintOf(c, s).Diff(was); len(diff) > 0 {
+		t.Errorf("in other words: %q", diff)
+	}
+	c.LearningRate = math.Pi
+	if diff := online.FingerprintOf(c, s).Diff(was); len(diff) != 1 {
+		t.Errorf("another rate: %q", diff)
+	}
+	was["gone"] = "x"
+	if diff := online.FingerprintOf(c, s).Diff(was); len(diff) != 2 {
+		t.Errorf("a key that is unknown: %q", diff)
+	}
+}
+
+// TestBounds checks that at the limits of the learning rate and the cost every rule keeps its numbers finite.
+func TestBounds(t *testing.T) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	combined := 0
+	for _, rule := range rules.Names() {
+		for i, eta := range []float64{0, 1e-12, 1, 1e6} {
+			for j, cost := range []float64{1e-30, 1e-12, 1e-5, 1e-3, 1, 1e30, math.Inf(1)} {
+				for k, intercept := range []string{"free", "penalized"} {
+					for m, name := range []string{"logistic", "hinge"} {
+						if (i+j)%4 != k+2*m { // each eta and each cost with every intercept and loss
+							continue
+						}
+						c := online.DefaultConfig()
+						c.Optimizer, c.LearningRate, c.C, c.Intercept, c.Loss = rule, eta, cost, intercept, name
+						if c.Optimizer == "dropout-descent" {
+							c.Noise = "dropout:0.3"
+						}
+						if c.Optimizer == "irls" {
+							c.IRLSBatch = 20
+						}
+						if combined++; c.Check() != nil || !longtest.Some(combined, 2) {
+							continue
+						}
+						l, s := streamLearner(t, c, 2), synthetic.NewStream(7, 2)
+						for range 100 {
+							l.Learn(s.Next(), nil)
+						}
+						m := l.Snapshot().Model() // the model exists only if its numbers are finite
+						for range 20 {
+							if score := m.Score(s.Next(), make([]float64, 2))[0]; score-score != 0 {
+								t.Errorf("%s, %s, eta %v, c %v, %s: score %v", rule, name, eta, cost, intercept, score)
+								break
+							}
+						}
+					}
+				}
 			}
 		}
 	}

@@ -3,10 +3,6 @@ package online_test
 // This file tests warnings.
 
 import (
-	"blankout/internal/event"
-	"blankout/online"
-	"blankout/online/synthetic"
-	"blankout/online/watch"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,6 +10,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/must"
+	"blankout/online"
+	"blankout/online/synthetic"
+	"blankout/online/watch"
 )
 
 func kinds(warnings []watch.Warning) (out []string) {
@@ -336,6 +338,31 @@ func TestUndeclared(t *testing.T) {
 		}
 		if !strings.HasPrefix(text, c.want) || (text == "") != (c.want == "") {
 			t.Errorf("%s: %q", c.name, text)
+		}
+	}
+}
+
+// TestRateWarnings checks that there is a warning about rates of fields that no event has, and about observed noise
+// without missing fields.
+func TestRateWarnings(t *testing.T) {
+	for noise, want := range map[string]string{
+		"observed": "prepare for the first loss", "group:a=0.1,b=0.2": "", "group:a=0.1,wheels=0.3,engine=0.1": `rate for "engine", "wheels"`,
+	} {
+		c := online.DefaultConfig()
+		c.Noise = noise
+		l := must.Get(online.New(c, synthetic.SensorSchema()))
+		s := &synthetic.MortalSensors{R: rand.New(rand.NewPCG(1, 2))}
+		for range 2000 {
+			l.Learn(s.Next(), nil)
+		}
+		got := ""
+		for _, w := range l.Warnings(online.Fingerprint{}, false) {
+			if w.Kind == watch.WarnNoRate {
+				got = w.Text
+			}
+		}
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: warning %q, want one of %q", noise, got, want)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -49,30 +48,81 @@ type (
 	spoil func(i int, e *event.Example)
 )
 
+// source is a stream of two classes of which a test spoils some events.
+type source struct {
+	name  string
+	start func(t *testing.T, seed uint64) (l *online.Learner, next func() *event.Example)
+	// change replaces the readings of an event that a test spoils.
+	change func(e *event.Example, to func(x float64) float64)
+	free   uint16  // column and field that no event has
+	few    bool    // a stream of synthetic.FewColumns
+	limit  float64 // by how many percent the error may grow after a sequence of outliers
+}
+
+// fieldSources returns a stream of five numbers, as named fields and as sparse columns. A test spoils the given one.
+func fieldSources(name string, draw draw, field int) (out []source) {
+	const width = 5
+	for _, sparse := range []bool{false, true} {
+		out = append(out, source{
+			name: name + map[bool]string{false: "/named", true: "/sparse"}[sparse], free: width + 1, limit: 1.2,
+			start: func(t *testing.T, seed uint64) (*online.Learner, func() *event.Example) {
+				schema, s := synthetic.FieldsSchema(width+1), synthetic.NewFields(seed, width, draw)
+				if sparse {
+					schema = event.NewSchema(10, []string{"0", "1"}, 2)
+				}
+				return newLearner(t, online.DefaultConfig(), schema), func() *event.Example {
+					e := *s.Next()
+					if sparse {
+						e.Field = nil
+					}
+					return &e
+				}
+			},
+			change: func(e *event.Example, to func(x float64) float64) {
+				e.Features.Value[field] = to(e.Features.Value[field])
+			},
+		})
+	}
+	return out
+}
+
+// fewSources returns a stream of few sparse columns for each kind of column that is divided by a scale.
+func fewSources() (out []source) {
+	for _, c := range []struct {
+		name, mode string
+		kind       event.Kind
+	}{{"few/sparse", "auto", event.Sparse}, {"few/cross", "auto", event.Cross}, {"few/all", "all", event.Sparse}} {
+		out = append(out, source{
+			name: c.name, free: synthetic.FewWidth + 1, few: true, limit: 1.5, change: synthetic.Change,
+			start: func(t *testing.T, seed uint64) (*online.Learner, func() *event.Example) {
+				schema := event.NewSchema(10, []string{"0", "1"}, 2)
+				if c.kind != event.Sparse {
+					for range synthetic.FewWidth + 1 {
+						schema.Fields = append(schema.Fields, event.Field{Name: "a*b", Kind: c.kind})
+					}
+				}
+				few := &synthetic.FewColumns{R: rand.New(rand.NewPCG(seed, 15)), Kind: c.kind}
+				return newLearner(t, with(func(x *online.Config) { x.Standardize = c.mode }), schema), few.Next
+			},
+		})
+	}
+	return out
+}
+
 type outcome struct{ error, loss float64 } // percent; nats
 
-// follow learns n events, each changed by spoil first. It returns the measures from an event on, with the labels from
-// before spoil. Events have named fields or are sparse text.
-func follow(t *testing.T, seed uint64, sparse bool, draw draw, n, from int, spoil spoil) (o outcome) {
+// follow learns n events, each changed by spoil first. It returns the measures from an event on, with the labels
+// from before spoil.
+func (s source) follow(t *testing.T, seed uint64, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
-	const width = 5
-	schema := synthetic.FieldsSchema(width + 1)
-	if sparse {
-		schema = event.NewSchema(10, []string{"0", "1"}, 2)
-	}
-	l := must.Get(online.New(online.DefaultConfig(), schema))
-	s := synthetic.NewFields(seed, width, draw)
+	l, next := s.start(t, seed)
 	for i := range n {
-		e := s.Next()
+		e := next()
 		y := float64(2*e.Label - 1)
 		if spoil != nil {
 			spoil(i, e)
 		}
-		event := *e
-		if sparse {
-			event.Field = nil
-		}
-		f := l.Learn(&event, nil).Scores[0]
+		f := l.Learn(e, nil).Scores[0]
 		if i < from {
 			continue
 		}
@@ -85,136 +135,129 @@ func follow(t *testing.T, seed uint64, sparse bool, draw draw, n, from int, spoi
 	return o
 }
 
-// both runs f with named fields and with sparse columns.
-func both(t *testing.T, f func(t *testing.T, sparse bool)) {
-	for _, sparse := range []bool{false, true} {
-		t.Run(map[bool]string{false: "named", true: "sparse"}[sparse], func(t *testing.T) { f(t, sparse) })
+// each runs f for each source.
+func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]source) {
+	longtest.NotRaced(t)
+	t.Parallel()
+	for k, s := range slices.Concat(sources...) {
+		t.Run(s.name, func(t *testing.T) { f(t, k, s) })
 	}
 }
 
-// The first events of a stream with an ordinary amount, and the rest.
+// TestOrdinaryAmount checks the loss on a stream with an ordinary amount, and that of its first events.
 func TestOrdinaryAmount(t *testing.T) {
-	longtest.NotRaced(t)
-	both(t, func(t *testing.T, sparse bool) {
+	each(t, func(t *testing.T, _ int, s source) {
 		for seed := range uint64(2) {
-			if all := follow(t, seed, sparse, ordinary, 12_000, 0, nil); !(all.loss <= 0.48) {
+			if all := s.follow(t, seed, 12_000, 0, nil); !(all.loss <= 0.48) {
 				t.Errorf("seed %d: log-loss %.3f", seed, all.loss)
 			}
-			if first := follow(t, seed, sparse, ordinary, 500, 0, nil); !(first.loss <= 0.6) {
+			if first := s.follow(t, seed, 500, 0, nil); !(first.loss <= 0.6) {
 				t.Errorf("seed %d: log-loss %.3f of the first 500", seed, first.loss)
 			}
 		}
-	})
+	}, fieldSources("ordinary", ordinary, 3))
 }
 
-// One outlier at any position and of any size.
+// TestOneWildValue checks that one outlier at any position and of any size costs little.
 func TestOneWildValue(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
 	positions, values := []int{0, 2, 8, 32, 64, 1000}, []float64{-1e4, 1e30}
 	if longtest.Asked() {
-		positions, values = []int{0, 1, 2, 3, 5, 7, 8, 9, 12, 20, 31, 32, 35, 63, 64, 79, 150, 1000}, []float64{-1e4, math.MaxInt64, 1e30}
+		positions, values = []int{0, 1, 2, 3, 5, 7, 8, 9, 12, 20, 31, 32, 35, 63, 64, 79, 150, 500, 1000, 1100}, []float64{-1e4, math.MaxInt64, 1e30}
 	}
-	both(t, func(t *testing.T, sparse bool) {
-		for _, c := range []struct {
-			name  string
-			draw  draw
-			field int
-		}{{"steep", synthetic.Steep, 2}, {"ordinary", ordinary, 3}, {"payment", payment, 3}} {
-			clean := follow(t, 1, sparse, c.draw, 2000, 0, nil).loss
-			for i, at := range positions {
-				for j, wild := range values {
-					if (i+j)%2 > 0 != sparse && !longtest.Asked() {
-						continue // at each position either named or sparse
+	each(t, func(t *testing.T, k int, s source) {
+		clean := s.follow(t, 1, 2000, 0, nil).loss
+		for i, at := range positions {
+			for j, wild := range values {
+				if (i+j+k)%2 > 0 && !longtest.Asked() {
+					continue // half of the sources at each position
+				}
+				got := s.follow(t, 1, 2000, 0, func(i int, e *event.Example) {
+					if i == at {
+						s.change(e, func(float64) float64 { return wild })
 					}
-					got := follow(t, 1, sparse, c.draw, 2000, 0, func(i int, e *event.Example) {
-						if i == at {
-							e.Features.Value[c.field] = wild
-						}
-					}).loss
-					if !(got <= 1.1*clean+0.01) {
-						t.Errorf("%s, %g at %d: log-loss %.3f, clean %.3f", c.name, wild, at, got, clean)
+				}).loss
+				if !(got <= 1.1*clean+0.01) {
+					t.Errorf("%g at %d: log-loss %.3f, clean %.3f", wild, at, got, clean)
+				}
+			}
+		}
+	}, fieldSources("steep", synthetic.Steep, 2), fieldSources("ordinary", ordinary, 3), fieldSources("payment", payment, 3), fewSources())
+}
+
+// TestWildSequences checks the error after sequences that once ruined a model permanently, and 2,000 further events.
+func TestWildSequences(t *testing.T) {
+	const at, n, from = 1500, 5000, 1500 + 90 + 2000
+	each(t, func(t *testing.T, k int, s source) {
+		added := func(n int, value func(k int) float64) spoil { // in a column that no event has
+			return func(i int, e *event.Example) {
+				if k := i - at; k >= 0 && k < n {
+					put(e, uint32(s.free), value(k))
+					if e.Field != nil {
+						e.Field = append(e.Field, s.free)
 					}
 				}
 			}
 		}
-	})
-}
-
-// Sequences that once ruined a model permanently: the error after 2,000 further events.
-func TestWildSequences(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
-	const at = 1500
-	values := func(n int, value func(k int) float64) spoil { // of a sixth field
-		return func(i int, e *event.Example) {
-			if k := i - at; k >= 0 && k < n {
-				e.Features.Index = append(e.Features.Index, 6)
-				e.Features.Value = append(e.Features.Value, value(k))
-				e.Field = append(e.Field, 6)
+		list := func(x ...float64) spoil { return added(len(x), func(k int) float64 { return x[k] }) }
+		spoilt := func(first, events int, to func(k int, x float64) float64) spoil {
+			return func(i int, e *event.Example) {
+				if k := i - first; k >= 0 && k < events {
+					s.change(e, func(x float64) float64 { return to(k, x) })
+				}
 			}
 		}
-	}
-	list := func(x ...float64) spoil { return values(len(x), func(k int) float64 { return x[k] }) }
-	until := func(n int, wild float64) spoil {
-		return func(i int, e *event.Example) {
-			if i < n {
-				e.Features.Value[2] = wild
+		series := func(n int, value func(k int) float64) spoil {
+			if s.few {
+				return spoilt(at, n, func(k int, _ float64) float64 { return value(k) })
 			}
+			return added(n, value)
 		}
-	}
-	lasting := func(factor, offset float64) spoil {
-		return func(i int, e *event.Example) {
-			if i >= at {
-				e.Features.Value[2] = e.Features.Value[2]*factor + offset
-			}
+		until := func(n int, wild float64) spoil { return spoilt(0, n, func(int, float64) float64 { return wild }) }
+		lasting := func(factor, offset float64) spoil {
+			return spoilt(at, n, func(_ int, x float64) float64 { return x*factor + offset })
 		}
-	}
-	both(t, func(t *testing.T, sparse bool) {
-		const n, from = 5000, at + 64 + 2000
-		clean := follow(t, 1, sparse, synthetic.Steep, n, from, nil)
+		clean := s.follow(t, 1, n, from, nil)
 		sequences := map[string]spoil{
-			"0 1 1e30":                list(0, 1, 1e30),
-			"0 1 0 1 0 1 0 1000":      list(0, 1, 0, 1, 0, 1, 0, 1000),
-			"1.5^k":                   values(60, func(k int) float64 { return math.Pow(1.5, float64(k)) }),
-			"2^k":                     values(90, func(k int) float64 { return math.Pow(-2, float64(k)) }),
-			"5 sentinels":             until(5, math.MaxInt64),
-			"20 sentinels":            until(20, math.MaxInt64),
-			"70 sentinels":            until(70, -999),
-			"nothing but sentinels":   until(at, math.MaxInt64),
-			"a thousandfold":          lasting(1000, 0),
-			"a thousandfold and more": lasting(1000, 1e6),
-			"elsewhere":               lasting(1, 1e9),
+			"0 1 1e30":              list(0, 1, 1e30),
+			"0 1 0 1 0 1 0 1000":    list(0, 1, 0, 1, 0, 1, 0, 1000),
+			"1.5^k":                 series(60, func(k int) float64 { return math.Pow(1.5, float64(k)) }),
+			"2^k":                   series(90, func(k int) float64 { return math.Pow(-2, float64(k)) }),
+			"1e30 60 times":         series(60, func(int) float64 { return 1e30 }),
+			"5 sentinels":           until(5, math.MaxInt64),
+			"20 sentinels":          until(20, math.MaxInt64),
+			"70 sentinels":          until(70, -999),
+			"nothing but sentinels": until(at, math.MaxInt64),
+			"a thousandfold":        lasting(1000, 0),
+		}
+		if !s.few {
+			sequences["a thousandfold and more"], sequences["elsewhere"] = lasting(1000, 1e6), lasting(1, 1e9)
 		}
 		for i, name := range slices.Sorted(maps.Keys(sequences)) {
-			if sparse != (i%2 > 0) && !longtest.Asked() {
+			if (i+k)%2 > 0 && !longtest.Asked() {
 				continue
 			}
-			spoil := sequences[name]
-			if got := follow(t, 1, sparse, synthetic.Steep, n, from, spoil); !(got.error <= clean.error+1.2) || !(got.loss < 2*clean.loss) {
+			if got := s.follow(t, 1, n, from, sequences[name]); !(got.error <= clean.error+s.limit) || !(got.loss < 2*clean.loss) {
 				t.Errorf("%s: error %.2f %%, log-loss %.3f; clean %.2f, %.3f", name, got.error, got.loss, clean.error, clean.loss)
 			}
 		}
-	})
+	}, fieldSources("steep", synthetic.Steep, 2), fewSources())
 }
 
-// A share of the events has an outlier, with true or flipped labels.
+// TestWildShare checks the error if a fraction of the events has an outlier, with true or flipped labels.
 func TestWildShare(t *testing.T) {
-	longtest.NotRaced(t)
-	t.Parallel()
-	both(t, func(t *testing.T, sparse bool) {
+	each(t, func(t *testing.T, k int, s source) {
 		const n = 6000
-		clean := follow(t, 1, sparse, synthetic.Steep, n, 0, nil)
+		clean := s.follow(t, 1, n, 0, nil)
 		for i, share := range []float64{0.005, 0.02} {
-			for _, flip := range []bool{false, true} {
+			for h, flip := range []bool{false, true} {
 				for j, wild := range []float64{1e30, -1000} {
-					if sparse != (i+j == 1) && !longtest.Asked() {
+					if (h+i+j+k)%2 > 0 && !longtest.Asked() {
 						continue
 					}
 					r := rand.New(rand.NewPCG(3, 3))
-					got := follow(t, 1, sparse, synthetic.Steep, n, 0, func(_ int, e *event.Example) {
+					got := s.follow(t, 1, n, 0, func(_ int, e *event.Example) {
 						if r.Float64() < share {
-							if e.Features.Value[2] = wild; flip {
+							if s.change(e, func(float64) float64 { return wild }); flip {
 								e.Label = 1 - e.Label
 							}
 						}
@@ -225,23 +268,23 @@ func TestWildShare(t *testing.T) {
 				}
 			}
 		}
-	})
+	}, fieldSources("steep", synthetic.Steep, 2), fewSources())
 }
 
-// Lognormal fields do no harm, whatever their deviation.
+// TestHeavyTails checks that lognormal fields do no harm, whatever their deviation.
 func TestHeavyTails(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
-	both(t, func(t *testing.T, sparse bool) {
-		for i, sigma := range []float64{1, 2, 3, 5} {
-			for seed := range uint64(2) {
-				if sparse != ((i+int(seed))%2 > 0) && !longtest.Asked() {
+	for i, sigma := range []float64{1, 2, 3, 5} {
+		for k, s := range fieldSources("heavy", heavy(sigma), 0) {
+			for seed := range 2 {
+				if (i+seed+k)%2 > 0 && !longtest.Asked() {
 					continue
 				}
-				if got := follow(t, seed, sparse, heavy(sigma), 8000, 0, nil); !(got.loss <= 0.56) {
-					t.Errorf("sigma %v, seed %d: log-loss %.3f", sigma, seed, got.loss)
+				if got := s.follow(t, uint64(seed), 8000, 0, nil); !(got.loss <= 0.56) {
+					t.Errorf("%s, sigma %v, seed %d: log-loss %.3f", s.name, sigma, seed, got.loss)
 				}
 			}
 		}
-	})
+	}
 }
