@@ -42,6 +42,7 @@ import (
 // comparison is what the sections share.
 type comparison struct {
 	data, vw, python, liblinear string
+	brokers                     string  // of the section speed
 	scripts                     string  // where river_stream.py is
 	work                        string  // for files of the peers
 	binary                      string  // blankout, once build has made it
@@ -59,6 +60,7 @@ func main() {
 	flag.StringVar(&c.vw, "vw", "", "Vowpal Wabbit's `COMMAND`")
 	flag.StringVar(&c.python, "python", "", "a `PYTHON` that has River")
 	flag.StringVar(&c.liblinear, "liblinear", "", "LIBLINEAR's train `COMMAND`; its predict must be beside it")
+	flag.StringVar(&c.brokers, "brokers", "", "a Kafka broker's `HOST:PORT` for the section speed, which makes a topic there")
 	flag.StringVar(&c.scripts, "scripts", "tools/quality", "`DIR` of river_stream.py")
 	flag.Float64Var(&c.cost, "cost", 0.1, "`C` of the section solvers")
 	flag.IntVar(&c.rounds, "rounds", 5, "`N` runs of each program in the section solvers")

@@ -32,6 +32,7 @@ var contests = []contest{
 	{"mnist", "train-images-idx3-ubyte.gz", "MNIST, 10 classes, 784 columns", 10, 784, []string{"--standardize", "none"}, nil},
 	{"imdb", "train.svm.gz", "IMDB, unigrams", 2, imdbUnigrams, nil, []string{"-b", "22"}},
 	{"imdb", "train.svm.gz", "IMDB, uni- and bigrams", 2, 1 << 31, nil, []string{"-b", "22"}},
+	{"gas_drift", "stream.svm.gz", "gas_drift, 6 classes, 128 dense numbers", 6, 1 << 31, nil, nil},
 	{"json", "", "JSON, 11 features", 2, 0, []string{"--label", "_label"}, []string{"--json"}},
 }
 
@@ -67,21 +68,23 @@ func (c *comparison) speed() error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.title, err)
 		}
-		wall, cpu := median(all[2].runs)
-		fmt.Fprintf(&short, "| %s ", d.title)
-		for _, x := range []*contestant{all[0], all[1], all[3]} {
-			w, p := median(x.runs)
-			fmt.Fprintf(&short, "| %.2f / %.2f ", p.Seconds()/cpu.Seconds(), w.Seconds()/wall.Seconds())
-		}
-		short.WriteString("|\n")
+		short.WriteString(ratios(d.title, all))
 	}
+	if err := c.topicContest(&short, &long); err != nil {
+		return err
+	}
+	out, err := command(c.vw, "--version")
+	if err != nil {
+		return err
+	}
+	version, _, _ := strings.Cut(string(out), " ")
 	m, rates, err := c.works()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(c.w, `# Speed
 
-Made by %[1]s in %[2]d minutes on %[3]d cores (%[4]s). Times are medians of %[5]d runs in turn.
+Made by %[1]s with vw %[10]s in %[2]d minutes on %[3]d cores (%[4]s). Times are medians of %[5]d runs in turn.
 Prefer processor time to wall clock if other programs share the cores.
 
 ## Compared with Vowpal Wabbit
@@ -97,9 +100,21 @@ In seconds, with the fraction of events that are predicted wrongly before they a
 | one pass over | learner | wall | processor | progressive error, %% |
 |---|---|---|---|---|
 %[9]s
-`, "`make speed DATA=DIR VW=vw`", int(time.Since(begin).Minutes()+1), runtime.NumCPU(), processor(), rounds, "`vw --loss_function logistic`", "`--optimizer adagrad --noise dropout:0.5`", short.String(), long.String())
+`, "`make speed DATA=DIR VW=vw KAFKA=HOST:PORT PYTHON=python`", int(time.Since(begin).Minutes()+1), runtime.NumCPU(), processor(), rounds, "`vw --loss_function logistic`", "`--optimizer adagrad --noise dropout:0.5`", short.String(), long.String(), version)
 	writeWorks(c.w, m, rates)
 	return nil
+}
+
+// ratios returns a row of the short table: the times of blankout at a fixed level and by default, and of vw with squared
+// loss, over those of vw with logistic loss.
+func ratios(title string, all []*contestant) string {
+	wall, cpu := median(all[2].runs)
+	row := "| " + title + " "
+	for _, x := range []*contestant{all[0], all[1], all[3]} {
+		w, p := median(x.runs)
+		row += fmt.Sprintf("| %.2f / %.2f ", p.Seconds()/cpu.Seconds(), w.Seconds()/wall.Seconds())
+	}
+	return row + "|\n"
 }
 
 // contest runs blankout at a fixed level and by default, and vw with both losses, and appends a row each.

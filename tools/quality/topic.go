@@ -1,0 +1,90 @@
+package main
+
+// This file compares programs that learn a Kafka topic: blankout run, kcat with Vowpal Wabbit, and River.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// topicEvents is the number of JSON events of the topic.
+const topicEvents = 400_000
+
+// topicContest fills a topic of the broker with JSON events and lets each program learn them. It appends a row to short
+// as speed does, and a row for each program to long.
+func (c *comparison) topicContest(short, long *strings.Builder) error {
+	if c.brokers == "" || c.python == "" {
+		return errors.New("name a Kafka broker with -brokers, and with -python a Python that has River and confluent-kafka; kcat must be installed")
+	}
+	const title = "the same from a Kafka topic"
+	events, topic := filepath.Join(c.work, "topic.json"), fmt.Sprint("speed-", os.Getpid())
+	if err := writeEvents(events, topicEvents); err != nil {
+		return err
+	}
+	if _, err := command("kcat", "-b", c.brokers, "-P", "-t", topic, "-p", "0", "-l", events); err != nil {
+		return err
+	}
+	run := []string{c.binary, "run", "-q", "--json", "--brokers", c.brokers, "--topic", topic, "--label", "_label", "--until-end", "--reset",
+		"--set", "checkpoint.directory=" + filepath.Join(c.work, "checkpoints")}
+	vw := func(loss string, more string) []string {
+		return []string{"sh", "-c", fmt.Sprintf("kcat -C -b %s -t %s -p 0 -o beginning -e -q | %s --json --quiet -f %s --loss_function %s %s",
+			c.brokers, topic, c.vw, filepath.Join(c.work, "theirs"), loss, more)}
+	}
+	all := []*contestant{
+		{name: "blankout run, fixed level", args: slices.Concat(run, []string{"--set", "learner.optimizer=adagrad", "--noise", "dropout:0.5"})},
+		{name: "blankout run, the default", args: run},
+		{name: "kcat and vw, logistic loss", args: vw("logistic", "")},
+		{name: "kcat and vw, squared loss", args: vw("squared", "")},
+		{name: "River and confluent-kafka", args: []string{c.python, filepath.Join(c.scripts, "river_topic.py"), c.brokers, topic, strconv.Itoa(topicEvents)}},
+	}
+	for round := range rounds {
+		for _, x := range all {
+			if round > 0 && x == all[4] {
+				continue // one run takes longer than all others together
+			}
+			r, err := timed(x.args)
+			if err != nil {
+				return err
+			}
+			x.runs = append(x.runs, r)
+		}
+	}
+	s, err := loadJSON(events)
+	if err != nil {
+		return err
+	}
+	predictions := filepath.Join(c.work, "predictions")
+	all[2].args, all[3].args = vw("logistic", "-p "+predictions), vw("squared", "-p "+predictions)
+	for i, x := range all {
+		out, err := command(x.args[0], x.args[1:]...)
+		if err != nil {
+			return err
+		}
+		var r struct {
+			Wrong float64  `json:"error"` // of River, in percent
+			Ours  *float64 `json:"progressive_error"`
+		}
+		switch {
+		case i == 2 || i == 3:
+			p, err := predicted(predictions, s, true)
+			if err != nil {
+				return err
+			}
+			r.Wrong = 100 * p.wrong
+		case json.Unmarshal(out, &r) != nil:
+			return fmt.Errorf("%v wrote %q", x.args, out)
+		case r.Ours != nil:
+			r.Wrong = *r.Ours
+		}
+		wall, cpu := median(x.runs)
+		fmt.Fprintf(long, "| %s | %s | %.2f | %.2f | %.2f |\n", title, x.name, wall.Seconds(), cpu.Seconds(), r.Wrong)
+	}
+	short.WriteString(ratios(title, all))
+	return nil
+}
