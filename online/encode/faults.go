@@ -1,12 +1,18 @@
 package encode
 
 // This file declares readings missing that carry no information: those of stuck fields and, if silent death is
-// expected, the first zeros of a field and readings far outside its limits.
+// expected, the first zeros of a field and readings far outside its limits. It also determines the values of features
+// that have died silently.
 
 import (
+	"math"
+	"slices"
+
 	"blankout/internal/coder"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/online/scaling"
+	"blankout/online/silent"
 	"blankout/online/stuck"
 )
 
@@ -91,4 +97,110 @@ func (f *faults) state(c *coder.Coder) {
 		f.limits = stuck.Limits{}
 	}
 	f.enforce()
+}
+
+// Silence is what an Encoder provides about features that die silently.
+type Silence struct {
+	Learned bool // the values of an Input's features when they are dead
+	Groups  bool // and the units that die as a whole
+	Value   model.SilentValue
+}
+
+// deaths holds the values of numbers when they are dead.
+type deaths struct {
+	Silence
+	values *silent.Values
+	read   scaling.Read // scratch for ReadDead
+}
+
+// Dead returns the values of numbers when they are dead, or nil if no number has been read.
+func (n *Encoder) Dead() *model.Dead { return n.deaths.values.Dead() }
+
+// ReadsWhenDead returns the standardized value of a column when it is dead.
+func (n *Encoder) ReadsWhenDead(column uint32) float64 {
+	row := n.Table.Row(column)
+	if row == nil {
+		return 0
+	}
+	return n.deaths.values.Standardized(&n.Scaling.Scaler, column, row[:model.ScalerWidth])
+}
+
+// The numbers of the first deadFirst labeled events are read, then those of one in deadEvery. If a level has silent
+// noise, those of all events are read.
+const deadFirst, deadEvery = 1024, 16
+
+// ReadDead updates the values of dead numbers from a labeled event, except from outliers.
+func (n *Encoder) ReadDead(in *Input) {
+	d := &n.deaths
+	if n.Scaling.Scaler.Mode == model.StandardizeNone || !d.Learned && in.Number > deadFirst && in.Number%deadEvery != 0 {
+		return
+	}
+	d.read.Clear()
+	n.Numbers(in, &d.read)
+	walk := d.values.Walk()
+	for _, v := range d.read.Values {
+		if !model.IsWild(v.X) {
+			walk.Read(v.Column, v.Raw)
+		}
+	}
+}
+
+// ForgetDead removes columns that are no longer numbers.
+func (n *Encoder) ForgetDead(r *Review) { n.deaths.values.Forget(r.Gone) }
+
+// FillDead fills in the values of an event's features when they are dead.
+func (n *Encoder) FillDead(in *Input) {
+	columns, walk := in.Columns[:in.Features()], n.deaths.values.Walk()
+	in.Dead = slices.Grow(in.Dead[:0], len(columns))[:len(columns)]
+	in.DeadRaw = append(in.DeadRaw[:0], in.Raw...)
+	for i, column := range columns {
+		if column >= model.FirstHat {
+			in.Dead[i] = in.X[i] // a presence column follows its number, which is present
+			continue
+		}
+		in.Dead[i] = walk.Standardized(&n.Scaling.Scaler, column, in.Rows[i][:model.ScalerWidth])
+		in.DeadRaw[i] = walk.Raw(column, in.Raw[i])
+	}
+}
+
+// died fills in what training needs about features that die silently or together.
+func (n *Encoder) died(in *Input) {
+	d := &n.deaths
+	columns := in.Columns[:in.Features()]
+	if in.Fields, in.Curves = in.Fields[:0], n.Scaling.Scaler.Curves; (n.together.Fields || d.Groups) && len(in.Event.Field) > 0 {
+		in.Fields = n.Scaling.Scaler.FieldsOf(in.Event, columns, in.Fields)
+	}
+	if in.Dead, in.Units = in.Dead[:0], in.Units[:0]; !d.Learned {
+		return
+	}
+	if n.FillDead(in); !d.Groups {
+		return
+	}
+	for i, column := range columns {
+		field := uint16(0)
+		if i < len(in.Fields) {
+			field = in.Fields[i]
+		}
+		in.Units = append(in.Units, n.together.Grouping.Of(field, in.Curves.Source(column)))
+	}
+}
+
+// Silently fills to with a copy of an event in which some features have died silently: dead is by index in Columns.
+// FillDead must have been called. Nothing is missing from the copy. It shares Rows and Columns with in. Nothing else
+// may fill to.
+func (in *Input) Silently(dead []bool, to *Input) {
+	n := in.Features()
+	to.Event, to.Number, to.Scale, to.Rows, to.Columns = in.Event, in.Number, 1, in.Rows, in.Columns[:n]
+	to.X, to.Raw = append(to.X[:0], in.X...), append(to.Raw[:0], in.Raw[:n]...)
+	for i, gone := range dead[:n] { // selects between bits, because a branch would be unpredictable
+		x, raw := math.Float64bits(in.X[i]), math.Float64bits(in.Raw[i])
+		deadX, deadRaw := math.Float64bits(in.Dead[i]), math.Float64bits(in.DeadRaw[i])
+		if gone {
+			x = deadX
+		}
+		if gone {
+			raw = deadRaw
+		}
+		to.X[i], to.Raw[i] = math.Float64frombits(x), math.Float64frombits(raw)
+	}
 }
