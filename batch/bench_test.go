@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 )
@@ -22,8 +23,7 @@ func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
 				if !binary {
 					v = float64(1+r.IntN(255)) / 256
 				}
-				e.Features.Index = append(e.Features.Index, uint32(d))
-				e.Features.Value = append(e.Features.Value, v)
+				eventtest.Put(&e, uint32(d), v)
 			}
 		}
 		must.Do(b, builder.Add(&e))

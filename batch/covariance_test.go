@@ -7,16 +7,14 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 )
 
 // correlated returns events of five numbers. The last three nearly follow from the first two. Some values are null and
 // some are outliers. The last number determines the class.
 func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.Example) {
-	s := event.NewSchema(8, []string{"no", "yes"}, 2)
-	for i := range 5 {
-		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
-	}
+	s := eventtest.Schema(5, "", "no", "yes")
 	r := rand.New(rand.NewPCG(seed, 2))
 	var out []event.Example
 	for range n {
@@ -34,7 +32,7 @@ func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.
 			case u < null+wild:
 				v = 1e9
 			}
-			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(10*i)), append(e.Features.Value, v), append(e.Field, uint16(i+1))
+			eventtest.Put(&e, uint32(10*i), v, uint16(i+1))
 		}
 		out = append(out, e)
 	}

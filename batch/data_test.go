@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -123,9 +124,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	es := randomExamples(r, 2000, 40, func(int) float64 { return r.NormFloat64() })
 	var b Builder
-	for i := range es {
-		must.Do(t, b.Add(&es[i]))
-	}
+	eventtest.Add(t, &b, es...)
 	d := b.Data(nil)
 	var want []float64
 	for threads := 1; threads <= 5; threads++ {

@@ -9,6 +9,7 @@ import (
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -25,8 +26,7 @@ func TestDeadValues(t *testing.T) {
 	for i := range 200 {
 		e := event.Example{Weight: 1}
 		add := func(column uint32, x float64, field uint16) {
-			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
-			e.Field = append(e.Field, field)
+			eventtest.Put(&e, column, x, field)
 		}
 		zero := 0.0
 		if i > 0 {
@@ -108,8 +108,7 @@ func TestDeathsApply(t *testing.T) {
 			e.Label = 1
 		}
 		add := func(column uint32, x float64, field uint16) {
-			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
-			e.Field = append(e.Field, field)
+			eventtest.Put(&e, column, x, field)
 		}
 		add(1, math.Sinh(2*row[0]), fields[0]) // heavy tails
 		if i%3 > 0 {
@@ -141,11 +140,8 @@ func TestDeathsApply(t *testing.T) {
 		}
 		d := b.Data(schema)
 		var scaler *model.Linear
-		var err error
 		if c.mode != model.StandardizeNone {
-			if d, scaler, err = fit.Fit(d); err != nil {
-				t.Fatal(err)
-			}
+			d, scaler = must.Get2(fit.Fit(d))
 		}
 		if c.bends {
 			scaler.Scaler.Curves = &knots
@@ -276,14 +272,8 @@ func TestSelectForSilentDeaths(t *testing.T) {
 	s := Selection{Folds: 3, Grid: []Axis{{"noise", []string{"none", "silent:0.6"}}}, Deletions: []float64{0.6}, Silent: true}
 	loud := s
 	loud.Silent = false
-	a, _, err := Select(t.Context(), d, DefaultConfig(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, _, err := Select(t.Context(), d, DefaultConfig(), loud)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a, _ := must.Get2(Select(t.Context(), d, DefaultConfig(), s))
+	b, _ := must.Get2(Select(t.Context(), d, DefaultConfig(), loud))
 	for i := range a.Candidates {
 		if !(a.Candidates[i].Error[0] < b.Candidates[i].Error[0]-2) {
 			t.Errorf("%v: error %v silently, %v rescaled", a.Candidates[i].Values, a.Candidates[i].Error, b.Candidates[i].Error)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 )
@@ -21,8 +22,7 @@ func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns
 		e := event.Example{Weight: 1}
 		step := columns / entries
 		for k := range entries {
-			e.Features.Index = append(e.Features.Index, uint32(k*step+r.IntN(step)))
-			e.Features.Value = append(e.Features.Value, r.NormFloat64())
+			eventtest.Put(&e, uint32(k*step+r.IntN(step)), r.NormFloat64())
 		}
 		must.Do(t, b.Add(&e))
 		y = append(y, float64(2*r.IntN(2)-1))

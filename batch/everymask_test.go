@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 )
@@ -24,7 +25,7 @@ func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64)
 		}
 		for c := range columns {
 			if r.IntN(3) > 0 {
-				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(c)), append(e.Features.Value, r.NormFloat64())
+				eventtest.Put(&e, uint32(c), r.NormFloat64())
 			}
 		}
 		must.Do(t, b.Add(&e))
@@ -100,10 +101,7 @@ func TestExactIsSolved(t *testing.T) {
 		c.Bound = ""
 		normal := must.Get(Train(t.Context(), d, c))
 		c.Bound = ExactBound
-		build, _, err := c.objective(loss.Dropout{Q: 0.6})
-		if err != nil {
-			t.Fatal(err)
-		}
+		build, _ := must.Get2(c.objective(loss.Dropout{Q: 0.6}))
 		o := must.Get(build(d, Subproblem{Y: d.signs(1)}, c))
 		least, other := o.ValueGrad(exact.Problems[0].W, nil), o.ValueGrad(normal.Problems[0].W, nil)
 		if math.Abs(least-exact.Objective) > 1e-9*least {

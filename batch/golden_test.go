@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/batch/internal/problems"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 )
@@ -26,9 +27,7 @@ func targets(y []float64, rows int) []float64 {
 func denseData(t testing.TB, x [][]float64, y []float64) *Data {
 	examples, schema := problems.Dense(x, y)
 	var b Builder
-	for i := range examples {
-		must.Do(t, b.Add(&examples[i]))
-	}
+	eventtest.Add(t, &b, examples...)
 	return b.Data(schema)
 }
 

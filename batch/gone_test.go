@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 )
@@ -50,8 +51,7 @@ func TestWithoutPart(t *testing.T) {
 			left := event.Example{Missing: c.null, Label: e.Label, Weight: 1}
 			for j, id := range e.Field {
 				if !slices.Contains(c.dead, id) {
-					left.Features.Index, left.Features.Value = append(left.Features.Index, e.Features.Index[j]), append(left.Features.Value, e.Features.Value[j])
-					left.Field = append(left.Field, id)
+					eventtest.Put(&left, e.Features.Index[j], e.Features.Value[j], id)
 				}
 			}
 			if m.Predict(m.Score(e, make([]float64, 2))) != e.Label {

@@ -8,6 +8,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/online"
@@ -28,7 +29,7 @@ func TestHalvesAreFair(t *testing.T) {
 		z := 0.0
 		for j := range columns {
 			x := r.NormFloat64()
-			e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(j)), append(e.Features.Value, x)
+			eventtest.Put(e, uint32(j), x)
 			z += w[j] * x
 		}
 		if r.Float64() < 1/(1+math.Exp(-z)) {
@@ -60,10 +61,7 @@ func TestHalvesAreFair(t *testing.T) {
 			}
 			c := batch.DefaultValidateConfig()
 			c.Loss, c.Noise, c.Halves, c.Deletions = live.Loss, live.Noise, halves == 1, nil
-			report, _, err := v.Validate(context.Background(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			report, _ := must.Get2(v.Validate(context.Background(), c))
 			gaps[halves] += *report.RelativeGap / rounds
 			if spread += report.GapError; (report.GapError > 0) != c.Halves || report.MeasuredOn != map[bool]string{true: "sample", false: "holdout"}[c.Halves] {
 				t.Errorf("halves %v: %+v", c.Halves, report)

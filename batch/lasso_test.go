@@ -73,10 +73,7 @@ func TestLasso(t *testing.T) {
 			full.Intercept = c.Intercept
 		}
 		noise := must.Get(loss.ParseNoise(full.Noise))
-		build, _, err := full.objective(noise)
-		if err != nil {
-			t.Fatal(err)
-		}
+		build, _ := must.Get2(full.objective(noise))
 		problems := must.Get(full.Subproblems(d))
 		smooth := must.Get(build(d, problems[0], full))
 		value := func(w []float64) float64 { // without the code of lasso
@@ -167,10 +164,7 @@ func TestLassoGap(t *testing.T) {
 		c := DefaultConfig()
 		c.Noise, c.L2, c.L1, c.Tol = "dropout:0.3", 0, l1, 1e-10
 		fit := must.Get(Train(t.Context(), d, c))
-		build, _, err := c.objective(loss.Dropout{Q: 0.3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		build, _ := must.Get2(c.objective(loss.Dropout{Q: 0.3}))
 		b := must.Get(c.Subproblems(d))
 		smooth := must.Get(build(d, b[0], c))
 		for _, step := range []float64{1e-6, 0.01, 0.5, 3} {

@@ -7,17 +7,16 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/online"
 )
 
 // If a live model answers with several levels, events are measured with the level that answers them. The error by
 // deleted share is that of the level for the share.
 func TestValidateByLevel(t *testing.T) {
-	s := event.NewSchema(8, []string{"a", "b"}, 2)
-	for j := range 13 {
-		s.AddField(event.Field{Name: string(rune('a' + j)), Kind: event.Numeric})
-	}
+	s := eventtest.Schema(13, "", "a", "b")
 	// One reading determines the class. The others are noisy copies of it.
 	r := rand.New(rand.NewPCG(1, 2))
 	all := make([]event.Example, 20_000)
@@ -31,7 +30,7 @@ func TestValidateByLevel(t *testing.T) {
 				x += 1.5 * r.NormFloat64()
 			}
 			e.Field = append(e.Field, j+1)
-			e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(j)), append(e.Features.Value, x)
+			eventtest.Put(e, uint32(j), x)
 		}
 		if i%10 == 0 && i%20 == 0 { // half of the holdout
 			*e = *without(r, e, 0.6)
@@ -67,10 +66,7 @@ func TestValidateByLevel(t *testing.T) {
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise = live.Loss, live.Noise
-	one, _, err := alone.Validate(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one, _ := must.Get2(alone.Validate(t.Context(), c))
 	for i, share := range report.Deletions {
 		by, own := *report.Live.Robustness[i], *one.Live.Robustness[i]
 		if another := live.Missing.Levels[model.MissingBin(share)] > 0 && share > 0; another == (by == own) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -17,10 +18,7 @@ import (
 // lackingEvents returns events of two classes with eight numbers, a boolean and one of three strings, some of them null
 // and others omitted.
 func lackingEvents(n int, null, gone float64, seed uint64) (*event.Schema, []event.Example) {
-	s := event.NewSchema(8, []string{"no", "yes"}, 2)
-	for i := range 8 {
-		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
-	}
+	s := eventtest.Schema(8, "", "no", "yes")
 	s.AddField(event.Field{Name: "i", Kind: event.Boolean})
 	s.AddField(event.Field{Name: "j", Kind: event.Categorical})
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -42,7 +40,7 @@ func lackingEvents(n int, null, gone float64, seed uint64) (*event.Schema, []eve
 				e.Missing = append(e.Missing, id)
 			case u < null+gone:
 			default:
-				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, column), append(e.Features.Value, x), append(e.Field, id)
+				eventtest.Put(&e, column, x, id)
 			}
 		}
 		out = append(out, e)
@@ -61,10 +59,7 @@ func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode mo
 		fit.Observe(&events[i], s)
 		must.Do(t, b.Add(&events[i]))
 	}
-	d, scaler, err := fit.Fit(b.Data(s))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d, scaler := must.Get2(fit.Fit(b.Data(s)))
 	c := DefaultConfig()
 	c.Noise = noise
 	f := must.Get(Train(context.Background(), d, c))
@@ -83,7 +78,7 @@ func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
 			continue
 		}
 		out.Field = append(out.Field, id)
-		out.Features.Index, out.Features.Value = append(out.Features.Index, e.Features.Index[i]), append(out.Features.Value, e.Features.Value[i])
+		eventtest.Put(out, e.Features.Index[i], e.Features.Value[i])
 	}
 	slices.Sort(out.Missing)
 	return out
@@ -190,7 +185,7 @@ func TestMissingRuleOfColumns(t *testing.T) {
 		e := event.Example{Label: i % 2, Weight: 1}
 		for c := range uint32(6) {
 			if r.Float64() < 0.95 {
-				e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, 50+float64(e.Label)+r.NormFloat64())
+				eventtest.Put(&e, c, 50+float64(e.Label)+r.NormFloat64())
 			}
 		}
 		events = append(events, e)

@@ -7,6 +7,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
@@ -18,9 +19,7 @@ func TestPenalties(t *testing.T) {
 	longtest.NotRaced(t)
 	schema, all := problems.Events(t, "testdata/adult.svm.gz")
 	var b batch.Builder
-	for i := range all[:200] {
-		must.Do(t, b.Add(&all[i]))
-	}
+	eventtest.Add(t, &b, all[:200]...)
 	classes := b.Data(schema).SortClasses()
 	numberSchema := schema.Clone()
 	numberSchema.Target, numberSchema.Classes = loss.Real, nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 )
@@ -24,8 +25,7 @@ func TestStandardizerPresence(t *testing.T) {
 		for i := range 1000 {
 			e := event.Example{Label: i % 2, Weight: 1}
 			put := func(field uint16, x float64) {
-				e.Features.Index, e.Features.Value = append(e.Features.Index, 10*uint32(field)), append(e.Features.Value, x)
-				e.Field = append(e.Field, field)
+				eventtest.Put(&e, 10*uint32(field), x, field)
 			}
 			put(1, r.NormFloat64())
 			if r.Float64() < 0.2+0.8*float64(e.Label) {
@@ -42,10 +42,7 @@ func TestStandardizerPresence(t *testing.T) {
 			fit.Observe(&e, schema)
 			must.Do(t, b.Add(&e))
 		}
-		d, m, err := fit.Fit(b.Data(schema))
-		if err != nil {
-			t.Fatal(err)
-		}
+		d, m := must.Get2(fit.Fit(b.Data(schema)))
 		c := DefaultConfig()
 		c.Noise = "dropout:0.1"
 		trained, err := Train(t.Context(), d, c)

@@ -61,10 +61,7 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 					fit.Observe(e, s)
 					must.Do(t, b.Add(e))
 				}
-				d, scaler, err := fit.Fit(b.Data(s))
-				if err != nil {
-					t.Fatal(err)
-				}
+				d, scaler := must.Get2(fit.Fit(b.Data(s)))
 				c := DefaultConfig()
 				c.Loss, c.L2 = lossName, 1
 				f := must.Get(Train(t.Context(), d, c))

@@ -13,6 +13,7 @@ import (
 
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -57,9 +58,7 @@ func silentData(t testing.TB, x [][]float64, y, dead []float64) *Data {
 		schema.AddField(event.Field{Name: name, Kind: event.Numeric, Group: string(rune('g' + silentGroupsOf[i]))})
 	}
 	var b Builder
-	for i := range examples {
-		must.Do(t, b.Add(&examples[i]))
-	}
+	eventtest.Add(t, &b, examples...)
 	d := b.Data(schema)
 	if dead != nil {
 		d.SetDead(func(column uint32) float64 { return dead[column] })
@@ -469,8 +468,7 @@ func TestGoldenSilent(t *testing.T) {
 		e := event.Example{Weight: 1}
 		for j, x := range row {
 			if x != 0 {
-				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(j)), append(e.Features.Value, x)
-				e.Field = append(e.Field, uint16(j+1))
+				eventtest.Put(&e, uint32(j), x, uint16(j+1))
 			}
 		}
 		must.Do(t, b.Add(&e))

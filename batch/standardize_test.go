@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -49,7 +50,7 @@ func TestStandardizerFit(t *testing.T) {
 			if i == 0 || r.Float64() < column.share {
 				x := column.draw(r)
 				readings[c] = append(readings[c], x)
-				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(10*c)), append(e.Features.Value, x), append(e.Field, column.field)
+				eventtest.Put(&e, uint32(10*c), x, column.field)
 			}
 		}
 		raw = append(raw, e)
@@ -69,10 +70,7 @@ func TestStandardizerFit(t *testing.T) {
 		return mean, math.Sqrt(sd + (n-float64(len(x)))*mean*mean/n)
 	}
 	for _, mode := range []model.Standardize{"auto", "scale", "all"} {
-		fitted, m, err := fits[mode].Fit(d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		fitted, m := must.Get2(fits[mode].Fit(d))
 		for i, e := range raw {
 			got := fitted.Vec(i, event.Vec{})
 			for c, column := range columns {
@@ -122,10 +120,7 @@ func valueOf(x event.Vec, column uint32) (float64, bool) {
 // heavyTails makes events of two classes with three normal and two lognormal fields, whose logarithms have the
 // deviation sigma. The class shares alone have a log-loss of .54.
 func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Example) {
-	s := event.NewSchema(8, []string{"0", "1"}, 2)
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		s.AddField(event.Field{Name: name, Kind: event.Numeric})
-	}
+	s := eventtest.Schema(5, "", "0", "1")
 	r := rand.New(rand.NewPCG(seed, 17))
 	var out []event.Example
 	for range n {
@@ -159,10 +154,7 @@ func TestStandardizerTransforms(t *testing.T) {
 					fit.Observe(&trained[i], s)
 					must.Do(t, b.Add(&trained[i]))
 				}
-				d, scaler, err := fit.Fit(b.Data(s))
-				if err != nil {
-					t.Fatal(err)
-				}
+				d, scaler := must.Get2(fit.Fit(b.Data(s)))
 				f := must.Get(Train(t.Context(), d, DefaultConfig()))
 				m := f.Model.WithScaler(scaler)
 				for i, e := range trained[:100] {

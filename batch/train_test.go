@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -33,8 +34,7 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 			if d%k == c {
 				x += 2
 			}
-			e.Features.Index = append(e.Features.Index, uint32(10*d))
-			e.Features.Value = append(e.Features.Value, x)
+			eventtest.Put(&e, uint32(10*d), x)
 		}
 		must.Do(t, b.Add(&e))
 	}

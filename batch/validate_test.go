@@ -11,6 +11,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/internal/problems"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -32,10 +33,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 	live = learner.Snapshot().Model()
 	v := heldOutTenth(t, live, all)
 	c.Loss, c.Noise = live.Loss, live.Noise
-	r, solution, err := v.Validate(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, solution := must.Get2(v.Validate(context.Background(), c))
 	return r, live, solution.Linear
 }
 
@@ -105,7 +103,7 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 			}
 			continue
 		}
-		left.Features.Index, left.Features.Value = append(left.Features.Index, column), append(left.Features.Value, e.Features.Value[j])
+		eventtest.Put(left, column, e.Features.Value[j])
 		if e.Field != nil {
 			left.Field = append(left.Field, e.Field[j])
 		}
@@ -156,7 +154,7 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 							left.Missing = append(left.Missing, all[i].Field[j])
 						} else {
 							left.Field = append(left.Field, all[i].Field[j])
-							left.Features.Index, left.Features.Value = append(left.Features.Index, column), append(left.Features.Value, all[i].Features.Value[j])
+							eventtest.Put(&left, column, all[i].Features.Value[j])
 						}
 					}
 					if held++; model.Predict(live.Score(&left, make([]float64, live.Outputs))) != all[i].Label {
@@ -279,10 +277,7 @@ func TestFailureOfCross(t *testing.T) {
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Prior = "logistic", "none", "l2"
-	report, _, err := v.Validate(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report, _ := must.Get2(v.Validate(t.Context(), c))
 	for name, side := range map[string]batch.Standing{"live": report.Live, "exact": report.Exact} {
 		if math.Abs(*side.Robustness[0]-*side.Error) > 1e-9 {
 			t.Errorf("%s: error %v, with nothing deleted %v", name, *side.Error, *side.Robustness[0])
@@ -348,10 +343,7 @@ func TestValidateMissing(t *testing.T) {
 		}
 		c := batch.DefaultValidateConfig()
 		c.Loss, c.Noise, c.Prior, c.Deletions = "logistic", "none", "l2", []float64{0}
-		report, exact, err := v.Validate(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		report, exact := must.Get2(v.Validate(t.Context(), c))
 		if want := 100 * float64(wrong) / held; math.Abs(*report.Live.Error-want) > 1e-9 || math.Abs(*report.Live.Robustness[0]-want) > 1e-9 {
 			t.Errorf("%s: error %v %%, with nothing more deleted %v %%, as answered %v %%", rule, *report.Live.Error, *report.Live.Robustness[0], want)
 		}
@@ -429,10 +421,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			}
 			d.SetDead(live.DeadStandardized)
 			fit := must.Get(batch.Train(context.Background(), d, train))
-			r, _, err := v.Validate(context.Background(), c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r, _ := must.Get2(v.Validate(context.Background(), c))
 			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
 				t.Errorf("%s, a column less %v: exact objective %.12g, train says %.12g", value, less, r.Exact.Objective, fit.Objective)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -32,9 +33,7 @@ func numbers(target loss.Target, n int) (*event.Schema, []event.Example) {
 		for j := range features {
 			x := r.NormFloat64()
 			f += x * 0.3 * float64(j-2)
-			e.Features.Index = append(e.Features.Index, uint32(j))
-			e.Features.Value = append(e.Features.Value, x)
-			e.Field = append(e.Field, uint16(j+1))
+			eventtest.Put(&e, uint32(j), x, uint16(j+1))
 		}
 		if e.Target = 5000 + 40*(f+r.NormFloat64()); target == loss.Count {
 			e.Target = math.Floor(20 * math.Exp(f/2+r.NormFloat64()/5))
@@ -64,10 +63,7 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = live.Loss, live.Noise, s.Unit(), 1e-8, "l2"
 	c.Cost, c.Intercept = config.C, batch.Intercept(config.Intercept)
-	r, solution, err := v.Validate(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, solution := must.Get2(v.Validate(context.Background(), c))
 	return r, live, solution.Linear, learner, all
 }
 
@@ -183,10 +179,7 @@ func TestValidateNumbersClips(t *testing.T) {
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = s.Model().Loss, s.Model().Noise, s.Unit(), 1e-8, "l2"
-	_, wild, err := v.Validate(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, wild := must.Get2(v.Validate(t.Context(), c))
 	for column := range uint32(6) {
 		if a, b := exact.Weight(column, 0), wild.Weight(column, 0); math.Abs(a-b) > 3 {
 			t.Errorf("weight %d: %v with a wild target, %v without", column, b, a)
@@ -215,10 +208,7 @@ func TestValidateNumbersOutside(t *testing.T) {
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Cost, c.Prior = live.Loss, live.Noise, u, 0.01, "l2"
-	r, _, err := v.Validate(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _ := must.Get2(v.Validate(t.Context(), c))
 	if math.Abs(r.Live.Objective-want) > 1e-9*want {
 		t.Errorf("live objective %.12g, want %.12g", r.Live.Objective, want)
 	}

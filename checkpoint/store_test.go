@@ -23,7 +23,7 @@ import (
 	"blankout/internal/must"
 )
 
-// content is the n-th state in these tests.
+// content returns the n-th state of these tests.
 func content(n int) []event.Block {
 	return []event.Block{{Name: "n", Data: fmt.Append(nil, n)}, {Name: "rows", Data: make([]byte, 100+n)}}
 }
@@ -33,7 +33,7 @@ func save(s *Store, n int) error {
 	return err
 }
 
-// loaded returns which state a Store comes back with, -1 for none.
+// loaded returns the number of the state that a Store loads, or -1 if there is none.
 func loaded(t *testing.T, s *Store) (n int, refused []Refusal) {
 	t.Helper()
 	f, refused, err := s.Load()
@@ -81,8 +81,8 @@ func TestStoreKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// The lock is a file of the directory: a link to another, which would be made or written to,
-// is refused by its name.
+// TestLockFollowsNoLink checks that the lock is a file in the directory. A symbolic link is rejected by name, and
+// its target is neither created nor written.
 func TestLockFollowsNoLink(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links take a privilege")
@@ -214,9 +214,8 @@ func damage(t *testing.T, path string, change func([]byte) []byte) {
 	must.Do(t, os.WriteFile(path, change(data), 0o644))
 }
 
-// Each file-system call fails in turn, once. A save that reports success must
-// be what is loaded; one that reports failure may or may not have happened, but
-// nothing older is lost and the next save works.
+// TestEachCallFails lets each call of the file system fail once. A save that reports success is what Load returns.
+// After a failed save nothing older is lost, and the next save works.
 func TestEachCallFails(t *testing.T) {
 	const saves = 5
 	for at := 1; ; at++ {
@@ -252,9 +251,8 @@ func TestEachCallFails(t *testing.T) {
 	}
 }
 
-// The disk is full, and stays full, at each size in turn: the save that meets it
-// fails and leaves nothing behind, what was saved before it stays the newest, and
-// once there is room the next save works.
+// TestDiskFull lets the disk be full at each size. The save that fails leaves no file behind, the previous save
+// stays the newest, and the next save works once there is room.
 func TestDiskFull(t *testing.T) {
 	refused := 0
 	for size := int64(20); ; size++ {
@@ -296,15 +294,15 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// The power fails at each call in turn. What was not synced is lost, or half of
-// it; what Save acknowledged is not.
+// TestEachCallCrashes lets the power fail at each call. What was not synced is lost, fully or by half, and what
+// Save has acknowledged is not.
 func TestEachCallCrashes(t *testing.T) {
 	if lost := crashes(t, func(*testDisk) {}); lost != "" {
 		t.Error(lost)
 	}
 }
 
-// The test above must notice a save that forgets a sync.
+// TestCrashTestNotices checks that TestEachCallCrashes would notice a save that forgets a sync.
 func TestCrashTestNotices(t *testing.T) {
 	for name, lie := range map[string]func(*testDisk){
 		"file":      func(d *testDisk) { d.ignoreSync = true },
@@ -316,7 +314,7 @@ func TestCrashTestNotices(t *testing.T) {
 	}
 }
 
-// crashes returns how a checkpoint was lost, "" if none was.
+// crashes returns how a checkpoint was lost, or "" if none was.
 func crashes(t *testing.T, prepare func(*testDisk)) string {
 	const saves, seeds = 5, 20
 	for at := 1; ; at++ {
@@ -645,8 +643,8 @@ func TestMinFreeAsksSeldom(t *testing.T) {
 	}
 }
 
-// A checkpoint that could not be read just now is not taken for a damaged one: it
-// is read again at the next save, and counts towards keep once it can be.
+// TestUnreadableIsReadAgain checks that a checkpoint that cannot be read at the moment does not count as damaged.
+// It is read again at the next save, and counts towards keep once it can be read.
 func TestUnreadableIsReadAgain(t *testing.T) {
 	disk := &testDisk{}
 	s := must.Get(open(disk, "d", 3))

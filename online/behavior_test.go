@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/online"
@@ -494,7 +495,7 @@ func columnEvents(n int, column func(i int) uint32) (events []*event.Example, sc
 		e := &event.Example{Weight: 1, Label: f.r.IntN(2)}
 		for i := range 300 {
 			if f.r.IntN(30) == 0 || i < 20 && i%2 == e.Label && f.r.IntN(5) == 0 {
-				e.Features.Index, e.Features.Value = append(e.Features.Index, column(i)), append(e.Features.Value, 1+f.r.Float64())
+				eventtest.Put(e, column(i), 1+f.r.Float64())
 			}
 		}
 		events = append(events, e)

@@ -11,7 +11,6 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
@@ -40,33 +39,6 @@ func with(change func(*online.Config)) online.Config {
 		change(&c)
 	}
 	return c
-}
-
-// numericSchema returns a Schema of n numeric fields. Without classes, the labels are the targets of a loss.
-func numericSchema(n int, lossName string, classes ...string) *event.Schema {
-	s := event.NewSchema(8, classes, max(2, len(classes)))
-	if len(classes) == 0 {
-		s.Target = loss.LabelsOf(lossName)
-	}
-	for i := range n {
-		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
-	}
-	return s
-}
-
-// numericEvent returns an event of numericSchema: field i has column i.
-func numericEvent(label int, x ...float64) *event.Example {
-	e := &event.Example{Label: label, Weight: 1}
-	for i, x := range x {
-		put(e, uint32(i+1), x, uint16(i+1))
-	}
-	return e
-}
-
-// put appends a feature to an event, and its field if there is one.
-func put(e *event.Example, column uint32, x float64, field ...uint16) {
-	e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
-	e.Field = append(e.Field, field...)
 }
 
 // restart returns a Learner restored from the saved state of another.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -65,7 +66,7 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 		for i, column := range e.Features.Index {
 			switch {
 			case r.Float64() >= share && (i != 2 || r.IntN(3) > 0):
-				put(left, column, e.Features.Value[i], e.Field[i])
+				eventtest.Put(left, column, e.Features.Value[i], e.Field[i])
 			case i != 2:
 				left.Missing = append(left.Missing, e.Field[i])
 			}
@@ -130,11 +131,11 @@ func TestCorrected(t *testing.T) {
 // rings returns a stream whose class depends on the distance of two numbers from their means, which no linear model can
 // learn.
 func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
-	s := numericSchema(3, "", "in", "out")
+	s := eventtest.Schema(3, "", "in", "out")
 	r := rand.New(rand.NewPCG(seed, 4))
 	return s, func() *event.Example {
 		x, y := r.NormFloat64(), r.NormFloat64()
-		e := numericEvent(0, x, 10+3*y, r.NormFloat64())
+		e := eventtest.Event(0, x, 10+3*y, r.NormFloat64())
 		if *flat && r.IntN(2) == 0 || !*flat && x*x+y*y+0.3*r.NormFloat64() > 1.4 {
 			e.Label = 1
 		}
@@ -300,7 +301,7 @@ func TestCorrectedManyClasses(t *testing.T) {
 	for k := range classes {
 		names = append(names, fmt.Sprint(k))
 	}
-	s, r := numericSchema(numbers, "", names...), rand.New(rand.NewPCG(1, 1))
+	s, r := eventtest.Schema(numbers, "", names...), rand.New(rand.NewPCG(1, 1))
 	means := make([]float64, classes*numbers)
 	for i := range means {
 		means[i] = r.NormFloat64()
@@ -318,7 +319,7 @@ func TestCorrectedManyClasses(t *testing.T) {
 		for i := range x {
 			x[i] = 5 + 3*(means[label*numbers+i]+0.6*r.NormFloat64()+common)
 		}
-		e := numericEvent(label, x...)
+		e := eventtest.Event(label, x...)
 		got, want := again.Learn(e, nil), l.Learn(e, nil)
 		if !slices.Equal(got.Scores, want.Scores) {
 			t.Fatalf("event %d: %v after a restart, else %v", n, got.Scores, want.Scores)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -182,7 +183,7 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 		silent.Features.Index = append(silent.Features.Index, column)
 		if !dead[number] {
 			silent.Features.Value = append(silent.Features.Value, x)
-			declared.Features.Index, declared.Features.Value = append(declared.Features.Index, column), append(declared.Features.Value, x)
+			eventtest.Put(declared, column, x)
 			if len(e.Field) > 0 {
 				declared.Field = append(declared.Field, e.Field[i])
 			}

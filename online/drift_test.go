@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/online"
 	"blankout/online/synthetic"
@@ -83,7 +84,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 	if onDrift != "" {
 		c.OnDrift = onDrift
 	}
-	l = start(t, c, numericSchema(features, "", "a", "b"))
+	l = start(t, c, eventtest.Schema(features, "", "a", "b"))
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := make([]float64, features)
 	for i := range w {
@@ -95,7 +96,7 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 			x[j] = r.NormFloat64()
 			f += 2 * w[j] * x[j]
 		}
-		e := numericEvent(0, x...)
+		e := eventtest.Event(0, x...)
 		if i >= 10_000 {
 			f = -f
 		}
@@ -127,7 +128,7 @@ func TestAbruptDrift(t *testing.T) {
 		}
 		once, a := flipped(t, seed, "", false)
 		again, b := flipped(t, seed, "", true)
-		e := numericEvent(0, 1, -1)
+		e := eventtest.Event(0, 1, -1)
 		if once != again || a.Predict(e).Scores[0] != b.Predict(e).Scores[0] {
 			t.Errorf("seed %d: %v %% wrong, over restarts %v", seed, once, again)
 		}
@@ -143,7 +144,7 @@ func TestDriftAfterThePass(t *testing.T) {
 	for i, onDrift := range []string{"forget", "log"} {
 		c := online.DefaultConfig()
 		c.OnDrift = onDrift
-		l := start(t, c, numericSchema(2, "", "a", "b"))
+		l := start(t, c, eventtest.Schema(2, "", "a", "b"))
 		r := rand.New(rand.NewPCG(1, 2))
 		for n := range 4000 {
 			if n == 2000 {

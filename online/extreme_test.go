@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
@@ -38,7 +39,7 @@ func (x *extremes) next(classes int, counts bool) *event.Example {
 	*e = event.Example{Features: event.Vec{Index: e.Features.Index[:0], Value: e.Features.Value[:0]}, Field: e.Field[:0], Weight: 1, Label: x.r.IntN(classes)}
 	for c := range uint32(6) {
 		if x.r.IntN(5) > 0 {
-			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, c), append(e.Features.Value, x.number()), append(e.Field, uint16(c))
+			eventtest.Put(e, c, x.number(), uint16(c))
 		}
 	}
 	if x.r.IntN(20) == 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -105,7 +106,7 @@ func TestForecast(t *testing.T) {
 			e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 			for d := range uint32(60) {
 				if x := r.NormFloat64() + 0.35*float64((e.Label*7+int(d))%3-1); x > 0 {
-					e.Features.Index, e.Features.Value = append(e.Features.Index, d), append(e.Features.Value, min(x, 1))
+					eventtest.Put(e, d, min(x, 1))
 				}
 			}
 			if i >= warm && i%8 == 0 {
@@ -117,8 +118,7 @@ func TestForecast(t *testing.T) {
 					kept := event.Example{}
 					for j, column := range e.Features.Index {
 						if r.Float64() >= d {
-							kept.Features.Index = append(kept.Features.Index, column)
-							kept.Features.Value = append(kept.Features.Value, e.Features.Value[j])
+							eventtest.Put(&kept, column, e.Features.Value[j])
 						}
 					}
 					if model.Predict(m.ScoreRescaled(&kept, 1/(1-d), make([]float64, m.Outputs))) != e.Label {

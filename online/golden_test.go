@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/online"
 )
@@ -51,8 +52,7 @@ func (g golden) example(i int) *event.Example {
 	e := &event.Example{Weight: 1}
 	for d, x := range append(g.X[i : i+1 : i+1][0], 1) {
 		if x != 0 {
-			e.Features.Index = append(e.Features.Index, uint32(d))
-			e.Features.Value = append(e.Features.Value, x)
+			eventtest.Put(e, uint32(d), x)
 		}
 	}
 	if g.Y[i] > 0 {

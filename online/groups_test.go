@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/online"
@@ -44,8 +45,7 @@ func BenchmarkLearnGroups(b *testing.B) {
 							if order == "apart" {
 								field = uint16(1 + j%sensors)
 							}
-							e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, r.NormFloat64()+float64(e.Label))
-							e.Field = append(e.Field, field)
+							eventtest.Put(e, j, r.NormFloat64()+float64(e.Label), field)
 						}
 						l.Learn(e, nil)
 					}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/online"
 	"blankout/online/synthetic"
@@ -255,7 +256,7 @@ func TestHealthIsBounded(t *testing.T) {
 	l := start(t, c, s)
 	full, empty := &event.Example{Weight: 1}, &event.Example{Weight: 1, Label: 1}
 	for id := uint16(1); id <= 5000; id++ {
-		put(full, uint32(id), float64(id), id)
+		eventtest.Put(full, uint32(id), float64(id), id)
 	}
 	for range 1025 + 4*healthBlock {
 		l.Learn(full, nil)
@@ -274,11 +275,11 @@ func TestHealthIsBounded(t *testing.T) {
 
 // A constant number has not drifted, and does not come before other healthy fields. It is never detected as stuck.
 func TestConstantFieldIsNotTheWorst(t *testing.T) {
-	l := start(t, online.DefaultConfig(), numericSchema(3, "", "a", "b"))
+	l := start(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b"))
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 6000 {
 		x, y := r.NormFloat64(), r.NormFloat64()
-		e := numericEvent(0, x, 0.1, y) // the second field, b, is constant
+		e := eventtest.Event(0, x, 0.1, y) // the second field, b, is constant
 		if x+0.5*y > 0 {
 			e.Label = 1
 		}

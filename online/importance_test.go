@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/online"
@@ -20,7 +21,7 @@ func classifier(t *testing.T, rule string, classes int) *online.Learner {
 	if rule == "dropout-descent" || rule == "arow" || rule == "irls" {
 		c.Noise = "dropout:0.3"
 	}
-	return newLearner(t, c, numericSchema(2, "", []string{"a", "b", "c"}[:classes]...))
+	return newLearner(t, c, eventtest.Schema(2, "", []string{"a", "b", "c"}[:classes]...))
 }
 
 func labeled(r *rand.Rand, classes int) *event.Example {
@@ -32,7 +33,7 @@ func labeled(r *rand.Rand, classes int) *event.Example {
 	if classes == 3 && z > 1 {
 		label = 2
 	}
-	return numericEvent(label, x, z)
+	return eventtest.Event(label, x, z)
 }
 
 // The learner recovers from one mislabeled event with a large weight, at any position.

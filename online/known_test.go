@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/online"
@@ -66,7 +67,7 @@ func pictures(r *rand.Rand) *event.Example {
 	of := r.NormFloat64() + 1.5*float64(e.Label)
 	for c := range uint32(40) {
 		if x := of*math.Cos(float64(c)/6) + 0.5*r.NormFloat64() - float64(c)/40; x > 0 {
-			put(e, c, x)
+			eventtest.Put(e, c, x)
 		}
 	}
 	return e
@@ -129,7 +130,7 @@ func TestKnownForecast(t *testing.T) {
 			e := &event.Example{Weight: 1, Label: r.IntN(2)}
 			for c := range uint32(60) {
 				if r.Float64() < 0.3+0.2*float64(e.Label) {
-					put(e, c, 1)
+					eventtest.Put(e, c, 1)
 				}
 			}
 			return e

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -74,8 +75,7 @@ func BenchmarkLearnNumbers(b *testing.B) {
 		e.Weight, e.Label = 1, r.IntN(2)
 		common := r.NormFloat64()
 		for j := range uint32(n) {
-			e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, common+r.NormFloat64()+float64(e.Label))
-			e.Field = append(e.Field, uint16(1+j))
+			eventtest.Put(e, j, common+r.NormFloat64()+float64(e.Label), uint16(1+j))
 		}
 		l.Learn(e, nil)
 	}

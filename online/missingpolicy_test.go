@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -198,7 +199,7 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 			left.Missing = append(left.Missing, id)
 			continue
 		}
-		put(left, e.Features.Index[i], e.Features.Value[i], id)
+		eventtest.Put(left, e.Features.Index[i], e.Features.Value[i], id)
 	}
 	return left
 }
@@ -246,7 +247,7 @@ func (s *lackingStream) next() *event.Example {
 			e.Missing = append(e.Missing, id)
 		case u < s.null+s.gone:
 		default:
-			put(e, uint32(id), 5+x, id)
+			eventtest.Put(e, uint32(id), 5+x, id)
 		}
 	}
 	return e
@@ -258,7 +259,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 	t.Parallel()
 	c := online.DefaultConfig()
 	c.Noise = "none"
-	reference, other := newLearner(t, c, numericSchema(10, "", "no", "yes")), newLearner(t, c, numericSchema(10, "", "no", "yes"))
+	reference, other := newLearner(t, c, eventtest.Schema(10, "", "no", "yes")), newLearner(t, c, eventtest.Schema(10, "", "no", "yes"))
 	s := &lackingStream{r: rand.New(rand.NewPCG(1, 2)), null: 0.6}
 	var asIs, rescaled, served float64
 	var m *model.Linear
@@ -286,7 +287,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 		t.Errorf("log-loss as is %v, rescaled %v, served %v", asIs, rescaled, served)
 	}
 	c.MissingPolicy = "rescale"
-	forced := newLearner(t, c, numericSchema(10, "", "no", "yes"))
+	forced := newLearner(t, c, eventtest.Schema(10, "", "no", "yes"))
 	for range 2000 {
 		forced.Learn(s.next(), nil)
 	}

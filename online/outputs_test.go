@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/online"
 )
 
@@ -22,7 +23,7 @@ func manyClasses(seed uint64) stream {
 		}
 		e := &event.Example{Weight: 1, Label: label}
 		for _, word := range []int{class, 100 + r.IntN(30), 200 + class%7} {
-			e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(word)), append(e.Features.Value, 1)
+			eventtest.Put(e, uint32(word), 1)
 		}
 		return e
 	}}

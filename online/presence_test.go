@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -37,7 +38,7 @@ func newAbsences(seed uint64) *absences {
 func (a *absences) next() *event.Example {
 	e := &event.Example{Label: a.r.IntN(2), Weight: 1}
 	a.n++
-	add := func(field uint16) { put(e, uint32(10*field), 300+a.r.NormFloat64(), field) }
+	add := func(field uint16) { eventtest.Put(e, uint32(10*field), 300+a.r.NormFloat64(), field) }
 	add(1)
 	if a.r.Float64() < 0.2+0.8*float64(e.Label) {
 		add(2)
@@ -117,7 +118,7 @@ func TestPresenceOfManyRows(t *testing.T) {
 			for n := 1; n <= 1300; n++ {
 				e := a.next()
 				for word := range c.words {
-					put(e, uint32(100+n*c.words+word), 1, 5)
+					eventtest.Put(e, uint32(100+n*c.words+word), 1, 5)
 				}
 				if l.Learn(e, nil); n == at {
 					l = restart(t, config, l)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -218,8 +219,7 @@ func TestFixedPoint(t *testing.T) {
 		e := event.Example{Weight: 1, Label: r.IntN(2)}
 		for d := range uint32(dim) {
 			if r.IntN(3) > 0 {
-				e.Features.Index = append(e.Features.Index, d)
-				e.Features.Value = append(e.Features.Value, r.NormFloat64()+float64(e.Label)*float64(d%3)*0.7)
+				eventtest.Put(&e, d, r.NormFloat64()+float64(e.Label)*float64(d%3)*0.7)
 			}
 		}
 		events = append(events, e)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
@@ -155,7 +156,7 @@ func TestReference(t *testing.T) {
 				for d := range columns {
 					if f.r.IntN(3) > 0 {
 						x[d] = f.r.NormFloat64() + y*float64(d%3)/4
-						e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(d)), append(e.Features.Value, x[d])
+						eventtest.Put(e, uint32(d), x[d])
 					}
 				}
 				x[columns] = 1
@@ -286,7 +287,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 				f := 0.5
 				for i := range uint32(d) {
 					x := r.NormFloat64()
-					put(&e, i, x)
+					eventtest.Put(&e, i, x)
 					f += x / 3
 				}
 				if r.Float64() < 1/(1+math.Exp(-f)) {

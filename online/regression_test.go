@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -20,7 +21,7 @@ import (
 // numberLearner returns a Learner of targets with three numeric fields.
 func numberLearner(t testing.TB, c online.Config) *online.Learner {
 	t.Helper()
-	return newLearner(t, c, numericSchema(3, c.Loss))
+	return newLearner(t, c, eventtest.Schema(3, c.Loss))
 }
 
 // Every loss of numbers learns with every rule that supports it, far better than the mean. The published model predicts
@@ -160,7 +161,7 @@ func TestNumbersRefuse(t *testing.T) {
 // numberEvent returns an event with the target 3 + 2x - z + noise.
 func numberEvent(r *rand.Rand) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
-	e := numericEvent(0, x, z)
+	e := eventtest.Event(0, x, z)
 	e.Target = 3 + 2*x - z + 0.3*r.NormFloat64()
 	return e
 }
@@ -281,7 +282,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 				l, r := numberLearner(t, with(func(c *online.Config) { c.Loss, c.Optimizer = lossName, "auto" })), rand.New(rand.NewPCG(7, 8))
 				for i := range 12000 {
 					for _, y := range extra(i) {
-						e := numericEvent(0, 0.1, 0.1)
+						e := eventtest.Event(0, 0.1, 0.1)
 						e.Target = y
 						l.Learn(e, nil)
 					}
@@ -353,7 +354,7 @@ func TestIntervalCoversWhatIsMissing(t *testing.T) {
 				}
 				c := online.DefaultConfig()
 				c.Loss, c.MissingPolicy = lossName, string(missing)
-				l := newLearner(t, c, numericSchema(5, lossName))
+				l := newLearner(t, c, eventtest.Schema(5, lossName))
 				events := synthetic.Correlated(9000, l.Schema().Target)
 				for _, e := range synthetic.Blanked(events[:6000], learned, 1) {
 					l.Learn(e, nil)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/memory"
@@ -29,7 +30,7 @@ func crowd(t *testing.T, change func(*online.Config), classes ...string) *online
 func crowded(n, label int) *event.Example {
 	e := &event.Example{Label: label, Weight: 1, Offset: int64(n)}
 	for i := range 100 {
-		put(e, uint32(100*n+i), 1, 1)
+		eventtest.Put(e, uint32(100*n+i), 1, 1)
 	}
 	return e
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -19,7 +20,7 @@ import (
 func kindsLearner(t *testing.T, classes int, change func(*online.Config)) *learner {
 	t.Helper()
 	names := []string{"a", "b", "c", "d", "e", "f"}[:classes]
-	return start(t, with(change), numericSchema(12, "", names...))
+	return start(t, with(change), eventtest.Schema(12, "", names...))
 }
 
 // Sets of the published model contain the class as often as promised: for two and for more classes, with masks alone
@@ -132,7 +133,7 @@ func TestIntervalsCover(t *testing.T) {
 func priced(r *rand.Rand) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
 	y := math.Exp(0.5*x + 0.3*z)
-	e := numericEvent(0, y, z)
+	e := eventtest.Event(0, y, z)
 	e.Target = 1000 * y * (1 + 0.2*r.NormFloat64())
 	return e
 }
@@ -141,7 +142,7 @@ func priced(r *rand.Rand) *event.Example {
 // prediction.
 func TestIntervalsByValue(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "huber:1", "poisson"} {
-		l, r := start(t, with(func(c *online.Config) { c.Loss = lossName }), numericSchema(2, lossName)), rand.New(rand.NewPCG(11, 12))
+		l, r := start(t, with(func(c *online.Config) { c.Loss = lossName }), eventtest.Schema(2, lossName)), rand.New(rand.NewPCG(11, 12))
 		type answer struct {
 			value float64
 			in    bool
@@ -186,9 +187,9 @@ func TestIntervalsByValue(t *testing.T) {
 func TestIntervalContainsItsValue(t *testing.T) {
 	t.Parallel()
 	for _, lossName := range []string{"squared", "absolute", "quantile:0.9", "huber:1", "poisson"} {
-		l := start(t, with(func(c *online.Config) { c.Loss = lossName }), numericSchema(2, lossName))
+		l := start(t, with(func(c *online.Config) { c.Loss = lossName }), eventtest.Schema(2, lossName))
 		for i := range 150 {
-			e := numericEvent(0, float64(i), 1)
+			e := eventtest.Event(0, float64(i), 1)
 			e.Target = float64(3 * i)
 			m := l.model()
 			value := m.Value(m.Score(e, make([]float64, 1))[0])

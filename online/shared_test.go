@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -42,11 +43,11 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 		e := &events[i]
 		e.Weight, e.Offset, e.Fingerprint = 1, int64(i), r.Uint64()
 		x, f := 20+3*r.NormFloat64(), 0.0
-		put(e, 1, x, 1)
+		eventtest.Put(e, 1, x, 1)
 		f += (x - 20) / 3
 		if i > n/2 { // a column that appears late
 			y := -5 + r.NormFloat64()
-			put(e, 2, y, 3)
+			eventtest.Put(e, 2, y, 3)
 			f += y + 5
 		}
 		column := uint32(10)
@@ -55,7 +56,7 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 			if int(column) >= len(weight) {
 				break
 			}
-			put(e, column, 1, 2)
+			eventtest.Put(e, column, 1, 2)
 			f += weight[column]
 		}
 		if r.NormFloat64()+f > 0 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
@@ -42,8 +43,7 @@ func TestStandardizeAll(t *testing.T) {
 					f += math.Sin(float64(d)) * (0.02*(x-300) - x + 0.5)
 				}
 			}
-			all.Features.Index = append(all.Features.Index, uint32(d))
-			all.Features.Value = append(all.Features.Value, x)
+			eventtest.Put(all, uint32(d), x)
 		}
 		if f+r.NormFloat64() > 0 {
 			few.Label, all.Label = 1, 1
@@ -110,7 +110,7 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 		if i < 10 {
 			x := 2 + r.NormFloat64() // 0 is not one of the outliers
 			readings = append(readings, x)
-			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
+			eventtest.Put(e, column, x)
 		}
 		l.Learn(e, nil)
 		if i == 9 && len(l.Snapshot().Model().Scaler.Dense) != 1 {

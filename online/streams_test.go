@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 )
 
 // stream draws events of two classes.
@@ -49,7 +50,7 @@ func table(seed uint64) stream {
 			if r.IntN(500) == 0 {
 				x *= 1e6
 			}
-			e.Features.Index, e.Features.Value = append(e.Features.Index, column+1), append(e.Features.Value, x)
+			eventtest.Put(e, column+1, x)
 			score += math.Copysign(math.Mod(math.Abs(x)/(1+float64(column)), 3)-1, 1) * float64(int(column)%3-1)
 		}
 		if score > 0 {
@@ -70,7 +71,7 @@ func texts(seed uint64) stream {
 			if e.Label == 1 && word%7 == 0 || e.Label == 0 && word%7 == 1 {
 				continue
 			}
-			e.Features.Index, e.Features.Value = append(e.Features.Index, word), append(e.Features.Value, 1)
+			eventtest.Put(e, word, 1)
 		}
 		return e
 	}}
@@ -97,8 +98,7 @@ func nulls(seed uint64) stream {
 			if i < 3 && lacks[i] {
 				continue
 			}
-			left.Features.Index, left.Features.Value = append(left.Features.Index, column), append(left.Features.Value, e.Features.Value[i])
-			left.Field = append(left.Field, e.Field[i])
+			eventtest.Put(left, column, e.Features.Value[i], e.Field[i])
 		}
 		return left
 	}
@@ -146,7 +146,7 @@ func sensors(seed uint64) stream {
 			}
 			switch {
 			case r.Float64() >= lacks:
-				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(i+1)), append(e.Features.Value, x), append(e.Field, id)
+				eventtest.Put(e, uint32(i+1), x, id)
 			case r.IntN(3) > 0: // otherwise it is omitted
 				e.Missing = append(e.Missing, id)
 			}
@@ -180,7 +180,7 @@ func columns(seed uint64) stream {
 			case r.Float64() < lacks && (i >= 4 || r.IntN(2) == 0):
 				e.MissingColumns = append(e.MissingColumns, column)
 			case r.Float64() >= lacks && x != 0:
-				e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
+				eventtest.Put(e, column, x)
 			}
 		}
 		if common+0.5*r.NormFloat64() > 0 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/online"
 )
@@ -19,7 +20,7 @@ func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	if r.Float64() < 1/(1+math.Exp(-0.8*(x-50)-900*z+1.2*math.Abs(q)-1)) {
 		label = 1
 	}
-	return numericEvent(label, x*unit, z*unit, q*unit)
+	return eventtest.Event(label, x*unit, z*unit, q*unit)
 }
 
 // A scale that is too large decreases again, as one that is too small grows. So a stream that begins in another unit or
@@ -32,7 +33,7 @@ func TestScalesComeDown(t *testing.T) {
 		unlabeled bool
 	}
 	tested := func(start start) (lost float64) {
-		l, r := newLearner(t, online.DefaultConfig(), numericSchema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
+		l, r := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
 		for i := range 14000 + start.events {
 			e := unitSensors(r, 1)
 			if i < start.events {
@@ -69,7 +70,7 @@ func TestScalesComeDown(t *testing.T) {
 
 // Events without a label change no weight and no scale. Only mixture weights found earlier may take effect.
 func TestUnlabeledEventsMoveNothing(t *testing.T) {
-	l, r := newLearner(t, online.DefaultConfig(), numericSchema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
+	l, r := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
 		l.Learn(unitSensors(r, 1), nil)
 	}
@@ -87,8 +88,8 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 
 // A restart while samples and readings for knots are collected changes nothing.
 func TestScalesComeDownOverRestarts(t *testing.T) {
-	l, r := newLearner(t, online.DefaultConfig(), numericSchema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
-	again := newLearner(t, online.DefaultConfig(), numericSchema(3, "", "a", "b"))
+	l, r := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
+	again := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b"))
 	for i := range 6000 {
 		e := unitSensors(r, 1)
 		if i < 2200 {

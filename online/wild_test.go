@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/online"
 	"blankout/online/synthetic"
@@ -191,7 +192,7 @@ func TestWildSequences(t *testing.T) {
 		added := func(n int, value func(k int) float64) spoil { // in a column that no event has
 			return func(i int, e *event.Example) {
 				if k := i - at; k >= 0 && k < n {
-					put(e, uint32(s.free), value(k))
+					eventtest.Put(e, uint32(s.free), value(k))
 					if e.Field != nil {
 						e.Field = append(e.Field, s.free)
 					}

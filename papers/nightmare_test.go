@@ -10,6 +10,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -23,7 +24,7 @@ func TestCorruptedCopies(t *testing.T) {
 		e := event.Example{Label: i % 2, Weight: 2}
 		for d := range uint32(30) {
 			if r.IntN(2) == 0 {
-				e.Features.Index, e.Features.Value = append(e.Features.Index, d), append(e.Features.Value, 1+float64(d))
+				eventtest.Put(&e, d, 1+float64(d))
 			}
 		}
 		examples = append(examples, e)
@@ -128,7 +129,7 @@ func TestChains(t *testing.T) {
 	for i := range 60 {
 		e := event.Example{Label: i % 2, Weight: 1}
 		for d := range uint32(8) {
-			e.Features.Index, e.Features.Value = append(e.Features.Index, d), append(e.Features.Value, r.Float64()+float64(i%2)*0.3)
+			eventtest.Put(&e, d, r.Float64()+float64(i%2)*0.3)
 		}
 		examples = append(examples, e)
 	}

@@ -16,12 +16,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
+
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // TestMcNemar: the interval holds the true difference as often as it says, also where few
@@ -413,7 +414,7 @@ func TestPrivatePairs(t *testing.T) {
 			e := event.Example{Label: i % 2, Weight: 1}
 			for _, column := range slices.Sorted(maps.Keys(document)) {
 				if all || column < words || in[column] > 1 {
-					e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, document[column])
+					eventtest.Put(&e, column, document[column])
 				}
 			}
 			if !all {
@@ -539,7 +540,7 @@ func TestChosenWithUnlabeled(t *testing.T) {
 				p = 0.3
 			}
 			if r.Float64() < p {
-				e.Features.Index, e.Features.Value = append(e.Features.Index, word), append(e.Features.Value, 1)
+				eventtest.Put(&e, word, 1)
 			}
 		}
 		documents = append(documents, e)

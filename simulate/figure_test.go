@@ -51,10 +51,7 @@ func TestFigure(t *testing.T) {
 					t.Errorf("two drawings of one figure differ in %s", ending)
 				}
 			}
-			picture, _, err := image.Decode(bytes.NewReader(files[0][".png"]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			picture, _ := must.Get2(image.Decode(bytes.NewReader(files[0][".png"])))
 			found := map[color.NRGBA]int{}
 			for y := range picture.Bounds().Dy() {
 				for x := range picture.Bounds().Dx() {

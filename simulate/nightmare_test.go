@@ -9,6 +9,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -41,8 +42,7 @@ func stream(classes, n int, seed uint64) (*model.Linear, []event.Example) {
 		e.Weight = 1
 		for d := range uint32(columns) {
 			if r.IntN(3) > 0 {
-				e.Features.Index = append(e.Features.Index, d)
-				e.Features.Value = append(e.Features.Value, r.NormFloat64())
+				eventtest.Put(e, d, r.NormFloat64())
 			}
 		}
 		e.Label = m.Predict(m.Score(e, make([]float64, outputs)))

@@ -14,6 +14,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -34,8 +35,7 @@ func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.E
 		e.Weight = float64(1 + i%3)
 		for d := range uint32(len(weights)) {
 			if r.IntN(4) > 0 {
-				e.Features.Index = append(e.Features.Index, d)
-				e.Features.Value = append(e.Features.Value, 0.5+r.NormFloat64())
+				eventtest.Put(e, d, 0.5+r.NormFloat64())
 			}
 		}
 		e.Target = m.Score(e, make([]float64, 1))[0] + 0.7*r.NormFloat64()

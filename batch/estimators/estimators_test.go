@@ -28,10 +28,7 @@ func TestBends(t *testing.T) {
 		fit.Observe(&e, schema)
 		must.Do(t, b.Add(&e))
 	}
-	d, _, err := fit.Fit(b.Data(schema))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d, _ := must.Get2(fit.Fit(b.Data(schema)))
 	refused := 0
 	for _, name := range batch.LossNames(estimators.All()) {
 		if name == "dropsvm" {

@@ -10,6 +10,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/internal/eventtest"
 	"blankout/internal/kernel"
 	"blankout/internal/loss"
 	"blankout/internal/must"
@@ -167,9 +168,7 @@ func TestBadInput(t *testing.T) {
 func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
 	var b batch.Builder
-	for i := range examples {
-		must.Do(t, b.Add(&examples[i]))
-	}
+	eventtest.Add(t, &b, examples...)
 	return b.Data(schema)
 }
 

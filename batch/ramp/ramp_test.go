@@ -7,6 +7,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/internal/problems"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/must"
 )
@@ -83,8 +84,6 @@ func TestRamp(t *testing.T) {
 func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
 	var b batch.Builder
-	for i := range examples {
-		must.Do(t, b.Add(&examples[i]))
-	}
+	eventtest.Add(t, &b, examples...)
 	return b.Data(schema)
 }

@@ -6,6 +6,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -24,7 +25,7 @@ func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 		}
 		for c, v := range row {
 			if v != 0 || i == 0 { // the first row names every column
-				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(c)), append(e.Features.Value, v)
+				eventtest.Put(&e, uint32(c), v)
 			}
 		}
 		must.Do(t, b.Add(&e))

@@ -26,15 +26,9 @@ func TestSelect(t *testing.T) {
 		{Key: "keep", Values: []string{"0.5"}}, {Key: "epochs", Values: []string{"2", "inf"}}, {Key: "c", Values: []string{"0.1", "10"}}, {Key: "loss", Values: []string{"dropsvm", "dropsvm:square"}}}}
 	s.Threads = 1
 	m := Machine{Config: batch.DefaultConfig(), Kernel: DefaultConfig()}
-	table, settings, err := batch.Select(t.Context(), d, m, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	table, settings := must.Get2(batch.Select(t.Context(), d, m, s))
 	s.Threads = 3
-	again, _, err := batch.Select(t.Context(), d, m, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	again, _ := must.Get2(batch.Select(t.Context(), d, m, s))
 	if fmt.Sprint(table) != fmt.Sprint(again) {
 		t.Error("another table with another number of threads")
 	}
@@ -45,9 +39,7 @@ func TestSelect(t *testing.T) {
 	// A candidate of a chain is what Train finds.
 	s.Threads, s.Folds, s.Validation = 1, 0, d
 	m.Kernel.Kept = &KeptGram{}
-	if table, settings, err = batch.Select(t.Context(), d, m, s); err != nil {
-		t.Fatal(err)
-	}
+	table, settings = must.Get2(batch.Select(t.Context(), d, m, s))
 	for i, n := range table.Candidates {
 		alone := settings[i].Kernel
 		alone.Kept = nil

@@ -12,16 +12,17 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/stat"
+
 	"blankout/batch"
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
-
-	"gonum.org/v1/gonum/stat"
 )
 
 // examples is a Source of one batch.
@@ -72,10 +73,7 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 	l, all, at := learned(t, c, k, events)
 	v, a := adopt(t, c, l, all, at)
 	return l, a, all, func(m *model.Linear) float64 {
-		r, _, err := v.Validate(t.Context(), validate.Request{Live: m, At: at})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, _ := must.Get2(v.Validate(t.Context(), validate.Request{Live: m, At: at}))
 		return *r.RelativeGap
 	}
 }
@@ -98,8 +96,7 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 		e := event.Example{Offset: int64(i), Label: r.IntN(k), Weight: []float64{1, 1, 2.5}[i%3], Fingerprint: r.Uint64()}
 		for j := range uint32(8) {
 			if r.IntN(3) > 0 {
-				e.Features.Index = append(e.Features.Index, j)
-				e.Features.Value = append(e.Features.Value, r.NormFloat64()+float64((int(j)+e.Label)%k))
+				eventtest.Put(&e, j, r.NormFloat64()+float64((int(j)+e.Label)%k))
 			}
 		}
 		if i%11 == 5 {
@@ -258,7 +255,7 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 		}
 		if scarce && r.IntN(3) < 2 {
 			e.Field = append(e.Field, 2)
-			e.Features.Index, e.Features.Value = append(e.Features.Index, 2), append(e.Features.Value, r.NormFloat64()+float64(e.Label))
+			eventtest.Put(&e, 2, r.NormFloat64()+float64(e.Label))
 		}
 		return e
 	}
@@ -297,10 +294,7 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 						request.Sample.Offer("x", 0, &all[j])
 					}
 				}
-				var err error
-				if reports[i], exact[i], err = validator(c, all).Validate(t.Context(), request); err != nil {
-					t.Fatal(err)
-				}
+				reports[i], exact[i] = must.Get2(validator(c, all).Validate(t.Context(), request))
 			}
 			auto, alone := reports[0], reports[1]
 			for i, pair := range [][2]float64{{auto.Live.Objective, alone.Live.Objective}, {auto.Exact.Objective, alone.Exact.Objective}} {
@@ -447,7 +441,7 @@ func TestAdoptMetricOfNumbers(t *testing.T) {
 		for j := range uint32(8) {
 			if r.IntN(3) > 0 {
 				x := r.NormFloat64()
-				e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, x)
+				eventtest.Put(&e, j, x)
 				e.Target += 10 * float64(j) * x
 			}
 		}
@@ -502,7 +496,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 			score := 0.0
 			for j := range uint32(10) {
 				x := r.NormFloat64()
-				e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, x)
+				eventtest.Put(&e, j, x)
 				if score += x; drifts && i >= flip && j >= 2 {
 					score -= 2 * x // most of what it says has turned round
 				}

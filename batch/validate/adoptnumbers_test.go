@@ -7,6 +7,7 @@ import (
 
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -39,7 +40,7 @@ func TestAdoptNumbers(t *testing.T) {
 					for j := range uint32(6) {
 						x := r.NormFloat64()
 						f += x * float64(j) / 10
-						e.Features.Index, e.Features.Value = append(e.Features.Index, j), append(e.Features.Value, x)
+						eventtest.Put(&e, j, x)
 					}
 					if e.Target = 700 + 30*(f+r.NormFloat64()/3); lossName == "poisson" {
 						e.Target = math.Floor(9 * math.Exp(f))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/internal/must"
 )
@@ -15,8 +16,7 @@ import (
 func sampled(r *rand.Rand, offset int) *event.Example {
 	e := &event.Example{Label: offset % 3, Target: r.NormFloat64(), Weight: 1 + r.Float64(), Time: int64(offset) * 10, Offset: int64(offset)}
 	for i := range r.IntN(40) {
-		e.Features.Index = append(e.Features.Index, uint32(3*i))
-		e.Features.Value = append(e.Features.Value, r.NormFloat64())
+		eventtest.Put(e, uint32(3*i), r.NormFloat64())
 	}
 	if offset%2 == 0 {
 		for i := range e.Features.Len() {

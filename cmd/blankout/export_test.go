@@ -95,10 +95,7 @@ func TestExportsScore(t *testing.T) {
 			}
 			m := learner.Snapshot().Model()
 			if c.exact {
-				d, scaler, err := fit.Fit(b.Data(schema))
-				if err != nil {
-					t.Fatal(err)
-				}
+				d, scaler := must.Get2(fit.Fit(b.Data(schema)))
 				solved := must.Get(batch.Train(t.Context(), d, batch.DefaultConfig()))
 				m = solved.Model.WithScaler(scaler)
 				// Every training event scores what it did while it was solved.

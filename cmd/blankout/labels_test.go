@@ -63,10 +63,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 		j := must.Get(labels.Open(c, t.TempDir(), labels.State{}))
 		t.Cleanup(func() { j.Close() })
 		events, later := inputs(in)
-		lanes, opened, err := openLanes(t.Context(), s, nil, events, later, log)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lanes, opened := must.Get2(openLanes(t.Context(), s, nil, events, later, log))
 		var all consumers
 		for _, o := range opened {
 			t.Cleanup(func() { o.Close() })

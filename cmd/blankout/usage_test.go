@@ -110,10 +110,7 @@ func TestHelp(t *testing.T) {
 	visit(root)
 
 	// What run takes is what its help lists.
-	run, _, err := root.Find([]string{"run"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run, _ := must.Get2(root.Find([]string{"run"}))
 	for flag, values := range map[string][]string{
 		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "optimizer": rules.Names(),
 	} {

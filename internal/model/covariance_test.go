@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -244,7 +245,7 @@ func partly(c *Covariance, p Parts, r *rand.Rand) *event.Example {
 	for i, column := range c.Columns {
 		switch p[i] {
 		case Observed:
-			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, r.NormFloat64())
+			eventtest.Put(e, column, r.NormFloat64())
 		case Filled:
 			e.MissingColumns = append(e.MissingColumns, column)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -39,7 +40,7 @@ func TestDeclare(t *testing.T) {
 		e := &event.Example{Key: []byte("k"), Weight: 2, Label: 1}
 		for id := uint16(1); id < 8; id++ {
 			if r.IntN(4) > 0 {
-				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(10*id)), append(e.Features.Value, values[r.IntN(4)]), append(e.Field, id)
+				eventtest.Put(e, uint32(10*id), values[r.IntN(4)], id)
 			} else if id > 1 && r.IntN(2) == 0 {
 				e.Missing = append(e.Missing, id)
 			}

@@ -5,13 +5,14 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
 func sparseEvent(columns ...uint32) *event.Example {
 	e := &event.Example{Weight: 1}
 	for _, c := range columns {
-		e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, 1)
+		eventtest.Put(e, c, 1)
 	}
 	return e
 }

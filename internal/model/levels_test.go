@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"blankout/internal/model"
 	"bytes"
 	"math"
 	"math/rand/v2"
@@ -11,6 +10,8 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
+	"blankout/internal/model"
 	"blankout/internal/must"
 )
 
@@ -18,10 +19,7 @@ import (
 // second level answers events that lack more than three tenths.
 func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *model.Linear) {
 	t.Helper()
-	s := event.NewSchema(8, []string{"no", "yes"}, 2)
-	for _, name := range []string{"a", "b", "c"} {
-		s.AddField(event.Field{Name: name, Kind: event.Numeric})
-	}
+	s := eventtest.Schema(3, "", "no", "yes")
 	rules := model.EveryRange(rule)
 	c, err := model.NewCovariance([]uint32{0, 1, 2}, []uint16{1, 2, 3}, []float64{0.1, -0.2, 0.3},
 		[]float64{1, 0.8, 0.5, 0.8, 1.5, 0.4, 0.5, 0.4, 0.7})
@@ -62,7 +60,7 @@ func TestLevelsAnswer(t *testing.T) {
 					continue
 				}
 				e.Field = append(e.Field, i+1)
-				e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(i)), append(e.Features.Value, r.NormFloat64())
+				eventtest.Put(e, uint32(i), r.NormFloat64())
 			}
 			want := first
 			if len(e.Missing) > 0 { // at least a third

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 )
 
@@ -26,8 +27,7 @@ func missingModel() *Linear {
 func missingEvent(null []uint16, fields ...uint16) *event.Example {
 	e := &event.Example{Missing: null}
 	for _, id := range fields {
-		e.Features.Index, e.Features.Value = append(e.Features.Index, uint32(id-1)), append(e.Features.Value, 1)
-		e.Field = append(e.Field, id)
+		eventtest.Put(e, uint32(id-1), 1, id)
 	}
 	return e
 }

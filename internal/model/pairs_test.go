@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Pairs of one distribution give that distribution back, and of any others the
-// minimum: p sums to one, every (Qp)_i is p'Qp (the objective's gradient is the
-// same along all classes), and none of p is negative.
+// TestCouple checks that pairs of one distribution give that distribution back. Of any other pairs the result p is
+// the minimum: p sums to one, every (Qp)_i is p'Qp, because the gradient of the objective is the same for all
+// classes, and no part of p is negative.
 func TestCouple(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for n := range 300 {

@@ -9,9 +9,8 @@ import (
 	"blankout/internal/event"
 )
 
-// A column that is divided by the largest |x| seen: what its score was before its
-// scale grows it is after the weight was multiplied by the ratio, and the scale at
-// most doubles at a time.
+// TestObserveScale checks the scale of a column that is divided by the largest |x|. The scale at most doubles at a
+// time, and the returned ratio keeps the scores when the weight is multiplied by it.
 func TestObserveScale(t *testing.T) {
 	var s Scaler
 	for _, tt := range []struct {
@@ -32,7 +31,7 @@ func TestObserveScale(t *testing.T) {
 	}
 }
 
-// A column that most events leave out is divided by its deviation over all of them.
+// TestObserveSpread checks that a column that most events omit is divided by its deviation over all events.
 func TestObserveSpread(t *testing.T) {
 	var s Scaler
 	r := rand.New(rand.NewPCG(1, 2))
@@ -70,7 +69,8 @@ func TestObserveSpread(t *testing.T) {
 	}
 }
 
-// Each gives every column of an event once, and the dense ones that it lacks as 0.
+// TestScalerEach checks that Each yields every column of an event once, and the dense columns that the event lacks
+// as 0.
 func TestScalerEach(t *testing.T) {
 	for _, tt := range []struct {
 		dense, index, want []uint32
@@ -112,8 +112,8 @@ func TestScalerEach(t *testing.T) {
 	}
 }
 
-// A wild reading at which the scale of a column is renewed that is 0 elsewhere moves no
-// weights.
+// TestWildSpreadAtRenewal checks that an outlier at which a column's scale is renewed moves no weights, if the
+// column is 0 in other events.
 func TestWildSpreadAtRenewal(t *testing.T) {
 	s := Scaler{Mode: StandardizeAll}
 	stats := make([]float64, ScalerWidth)
@@ -126,7 +126,7 @@ func TestWildSpreadAtRenewal(t *testing.T) {
 	}
 }
 
-// What Clip has put where wild readings go is wild, and nothing else.
+// TestIsWild checks that IsWild recognizes the values that Clip returns for outliers, and no others.
 func TestIsWild(t *testing.T) {
 	stats := make([]float64, ScalerWidth)
 	stats[StatCenter], stats[StatInverse] = 2, 1
@@ -138,8 +138,8 @@ func TestIsWild(t *testing.T) {
 	}
 }
 
-// CountWithin leaves of a column's statistics what ObserveScale does, wherever it says that it has counted, and it counts nearly
-// all readings within the scale.
+// TestCountWithin checks that CountWithin leaves the same statistics as ObserveScale whenever it counts a reading,
+// and that it counts nearly all readings within the scale.
 func TestCountWithin(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 9))
 	for range 200 {

@@ -14,8 +14,8 @@ import (
 	"blankout/internal/must"
 )
 
-// A set holds the classes that are probable enough in the range of the event, and the predicted one, the
-// most probable first; a model that does not know tells none.
+// TestSets checks that a set contains the classes that are probable enough in the range of the event, and the
+// predicted one, the most probable first. A model without limits returns no set.
 func TestSets(t *testing.T) {
 	h := model.Head{Sets: &model.Sets{Coverage: 0.9, Limits: [model.SetRanges]float64{-math.Log(0.3), 0, -1, model.MostLimit}}}
 	p := []float64{0.3, 0.2, 0.5, 0}
@@ -48,7 +48,7 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// Limits that no learner writes are refused; those that one writes are read as they were.
+// TestSetsAreChecked checks that limits that no learner writes are rejected, and that others are read unchanged.
 func TestSetsAreChecked(t *testing.T) {
 	m := model.NewLinear(event.NewSchema(4, []string{"a", "b"}, 2), "logistic", "none", [][]float64{{0, 1}}, []float64{0})
 	m.Sets = &model.Sets{Coverage: 0.8, Limits: [model.SetRanges]float64{0, 1.5, -1, model.MostLimit}}
@@ -80,7 +80,7 @@ func TestSetsAreChecked(t *testing.T) {
 	}
 }
 
-// Judge is Predict, LogLoss and Probability, to the bit.
+// TestJudge checks that Judge returns the same bits as Predict, LogLoss and Probability.
 func TestJudge(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 20_000 {

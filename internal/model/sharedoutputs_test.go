@@ -10,14 +10,14 @@ import (
 	"blankout/internal/must"
 )
 
-// sharing returns a model of four scores: the second and third have one output, and the last has none.
+// sharing returns a model of four scores: the second and third share an output, and the last has none.
 func sharing() *Linear {
 	m := NewLinear(event.NewSchema(4, []string{"a", "b", "c", "d"}, 4), "logistic", "none", [][]float64{{1, 2}, {3, -4}}, []float64{0, 0})
 	m.Outputs, m.Intercept, m.Layout.Outputs = 4, []float64{0.5, -1, -2, -30}, []int{0, 1, 1, -1}
 	return m
 }
 
-// Scores whose classes share an output have its weights, and intercepts of their own.
+// TestSharedOutputs checks that scores whose classes share an output have its weights, and intercepts of their own.
 func TestSharedOutputs(t *testing.T) {
 	m := sharing()
 	level := Level{Noise: "none", Intercept: []float64{1, 1, 2, -30}, Layout: Layout{Width: 2, Stats: -1, Outputs: []int{1, 0, 0, -1}}}
@@ -47,7 +47,8 @@ func TestSharedOutputs(t *testing.T) {
 	}
 }
 
-// A compact model scores, to the bit, as one with the rows of a learner, and its own hold weights and statistics alone.
+// TestCompact checks that a compact model scores the same bits as the model with the rows of a learner, and that
+// its rows contain only weights and statistics.
 func TestCompact(t *testing.T) {
 	const k, width = 2, ScalerWidth + 10
 	part := func(share float64, weight, lag int, average float64) Part {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The fast loop does what the slow one does, to the bit, and nothing behind the values.
+// TestSubtract4 checks that the fast loop returns the same bits as the slow one, and writes nothing after the
+// values.
 func TestSubtract4(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	random := func(n int) []float64 {

@@ -16,8 +16,7 @@ import (
 	"blankout/internal/must"
 )
 
-// TestTable runs a Table beside the obvious map through random touches,
-// snapshots and a round through its encoding.
+// TestTable compares a Table with a map over random touches, snapshots and a round trip through its encoding.
 func TestTable(t *testing.T) {
 	for width, rounds := range map[int]int{1: 12, 3: 12, 64: 12, 1000: 3} { // wide rows are slow to compare
 		r := rand.New(rand.NewPCG(uint64(width), 1))
@@ -104,8 +103,8 @@ func TestSnapshotShares(t *testing.T) {
 	}
 }
 
-// Tables read of the same blocks, their Snapshots, and the Table that wrote the blocks do not see
-// what the others write, though they share memory.
+// TestReadTableShares checks that Tables read from the same blocks, their Snapshots, and the Table that wrote the
+// blocks do not see each other's writes, although they share memory.
 func TestReadTableShares(t *testing.T) {
 	const width, columns = 30, 20_000
 	table := NewTable(width)
@@ -225,8 +224,8 @@ func TestReadTableRefuses(t *testing.T) {
 	}
 }
 
-// TestReadTableAllocates reads a small file that names a million columns of wide
-// rows and holds none of them: 8 GB, were they made before the rows are looked for.
+// TestReadTableAllocates reads a small file that names a million columns of wide rows and contains none of the
+// rows. If they were allocated before that is checked, they would take 8 GB.
 func TestReadTableAllocates(t *testing.T) {
 	const width = 1000
 	var columns []byte
@@ -254,8 +253,8 @@ func BenchmarkTableRow(b *testing.B) {
 	_ = sum
 }
 
-// BenchmarkTouchAll touches the columns of events: neighboring columns of which
-// some are frequent, as of a text's words by number, and hashed ones.
+// BenchmarkTouchAll touches the columns of events: neighboring columns, some of them frequent, like the numbered
+// words of a text, and hashed columns.
 func BenchmarkTouchAll(b *testing.B) {
 	for _, spread := range []uint32{1, 2654435761} {
 		for _, columns := range []uint64{1000, 90_000} {
@@ -281,8 +280,7 @@ func BenchmarkTouchAll(b *testing.B) {
 	}
 }
 
-// TestTablePrefetch looks at rows that are there and rows that are not, in a Table
-// large enough for it to matter.
+// TestTablePrefetch prefetches existing and missing rows in a Table that is large enough for it to matter.
 func TestTablePrefetch(t *testing.T) {
 	table := NewTable(70)
 	var columns []uint32
@@ -312,8 +310,8 @@ func TestTablePrefetch(t *testing.T) {
 	}
 }
 
-// Rows that are updated and copied many at a time are those that Touch returns one by one: of columns
-// that are new, there twice, in lent memory, and in Tables near and far.
+// TestTableUpdateCopy checks that rows updated and copied many at a time are those that Touch returns one by one:
+// for new columns, repeated columns, lent memory, and Tables of few and of many columns.
 func TestTableUpdateCopy(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, columns := range []int{150, 30_000} {
@@ -379,7 +377,8 @@ func TestTableUpdateCopy(t *testing.T) {
 	}
 }
 
-// Readers of the same columns share an index; those from before a column do not find it.
+// TestReadersShareAnIndex checks that readers of the same columns share an index, and that readers from before a
+// column do not find it.
 func TestReadersShareAnIndex(t *testing.T) {
 	table := NewTable(2)
 	table.Touch(7)[0] = 1
@@ -395,7 +394,8 @@ func TestReadersShareAnIndex(t *testing.T) {
 	}
 }
 
-// Places that are remembered for columns looked up again are those of the columns, also of such as take each other's place.
+// TestTouchAllAgain checks that the remembered places of columns that are looked up again are those of the columns,
+// also for columns that replace each other.
 func TestTouchAllAgain(t *testing.T) {
 	table := NewTable(8)
 	columns := []uint32{0, 5, 5 + nearPlaces, 5 + 2*nearPlaces, 1 << 20, 1<<20 + nearPlaces}

@@ -19,3 +19,11 @@ func Do(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// Get2 is Get for a call that returns two values and an error.
+func Get2[A, B any](a A, b B, err error) (A, B) {
+	if err != nil {
+		panic(err)
+	}
+	return a, b
+}

@@ -57,10 +57,7 @@ func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	file := must.Get(checkpoint.Decode(data))
 	live := must.Get(model.ReadLinear(file.Blocks))
 	at := must.Get(run.ReadOffsets(file.Blocks))
-	r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r, _ := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}))
 	return r
 }
 

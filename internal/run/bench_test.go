@@ -12,6 +12,7 @@ import (
 	"blankout/batch/validate"
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
@@ -31,8 +32,7 @@ func BenchmarkSave(b *testing.B) {
 				for at := 0; at < n; at += 100 {
 					e.Features = event.Vec{}
 					for i := range 100 {
-						e.Features.Index = append(e.Features.Index, uint32(at+i))
-						e.Features.Value = append(e.Features.Value, 1)
+						eventtest.Put(&e, uint32(at+i), 1)
 					}
 					e.Label = at / 100 % 2
 					l.Learn(&e, nil)
@@ -76,8 +76,7 @@ func benchBatches(batches, size int) (*event.Schema, []event.Batch) {
 		for range size {
 			e := event.Example{Weight: 1, Label: r.IntN(2), Time: 1}
 			for d := range 20 {
-				e.Features.Index = append(e.Features.Index, uint32(d*1000+r.IntN(1000)))
-				e.Features.Value = append(e.Features.Value, 1)
+				eventtest.Put(&e, uint32(d*1000+r.IntN(1000)), 1)
 			}
 			made[i].Examples = append(made[i].Examples, e)
 		}

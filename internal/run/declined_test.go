@@ -12,6 +12,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online/memory"
@@ -29,7 +30,7 @@ func crowding(t *testing.T, dir string, n int, refuse func(offset int) bool) *se
 		}
 		e.Features, e.Field, e.Missing = event.Vec{}, nil, nil
 		for column := range uint32(20_000) {
-			e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, 1)
+			eventtest.Put(e, column, 1)
 		}
 	}
 	return s

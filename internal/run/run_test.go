@@ -19,15 +19,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/longtest"
 	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/online"
 	"blankout/online/watch"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -102,9 +103,7 @@ func (s *testStream) record(n int) event.Example {
 		if hash := r.Uint64() | 1; s.schema.Names.Wants(hash) {
 			s.schema.Names.Add(hash, []byte(name))
 		}
-		e.Features.Index = append(e.Features.Index, uint32(f*1000+r.IntN(30)))
-		e.Features.Value = append(e.Features.Value, r.NormFloat64())
-		e.Field = append(e.Field, uint16(f))
+		eventtest.Put(&e, uint32(f*1000+r.IntN(30)), r.NormFloat64(), uint16(f))
 	}
 	label := "1" // the larger of two comes first, its class has number 1
 	if n > 100 && r.IntN(2) == 0 {
@@ -813,13 +812,10 @@ func TestResumeNamesTheDifference(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, 100, 1)
 	must.Do(t, s.Run(t.Context()))
-	file, _, err := s.store.Load()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file, _ := must.Get2(s.store.Load())
 	c := online.DefaultConfig()
 	c.Noise = "none"
-	_, err = run.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)
+	_, err := run.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)
 	mismatch := (*online.MismatchError)(nil)
 	if !errors.As(err, &mismatch) || !slices.Equal(mismatch.Differences, []string{
 		`format: was "test", is "csv"`, `noise: was "auto [0 0.3 0.7]", is "none"`}) {

@@ -109,10 +109,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	at := must.Get(run.ReadOffsets(file.Blocks))
 	learner := must.Get(online.Restore(s.Learner.Config(), file.Blocks))
 	levels, largest := learner.Snapshot().Levels()
-	got, exact, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got, exact := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at}))
 	want := (*reports)[0]
 	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
 		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
@@ -123,10 +120,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	for _, window := range []uint64{0, 100} {
 		s.Validator.Config.Window = window
 		s.Validator.Open = exactly
-		want, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at})
-		if err != nil {
-			t.Fatal(err)
-		}
+		want, _ := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}))
 		s.Validator.Open = func(_ context.Context, schema *event.Schema, _ event.Offsets) (event.Source, error) {
 			return newStream(schema, nil, 460, 5), nil
 		}

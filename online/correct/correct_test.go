@@ -12,6 +12,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -52,7 +53,7 @@ func (s *numbers) next(x *Experts) {
 		if i == len(s.ids)-1 {
 			bend = 3 * math.Abs(v)
 		}
-		e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(1+3*i)), append(e.Features.Value, 7+2*v), append(e.Field, id)
+		eventtest.Put(e, uint32(1+3*i), 7+2*v, id)
 	}
 	for k := range s.y {
 		f := bend - 2 + float64(k)*(e.Features.Value[len(e.Features.Value)-1]-7)

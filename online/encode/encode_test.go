@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/online/scaling"
 )
@@ -98,7 +99,7 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 			e := &event.Example{Weight: 1}
 			for column := range uint32(5) {
 				if r.IntN(10) < 7 {
-					e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, 5*r.NormFloat64())
+					eventtest.Put(e, column, 5*r.NormFloat64())
 				}
 			}
 			if named {

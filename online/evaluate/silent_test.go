@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/evaluate"
@@ -63,8 +64,7 @@ func TestSilentObjective(t *testing.T) {
 						if i%5 == int(j) {
 							continue // it cannot die
 						}
-						e.Features.Index, e.Features.Value = append(e.Features.Index, j+1), append(e.Features.Value, 2*r.NormFloat64())
-						e.Field = append(e.Field, fields[j])
+						eventtest.Put(&e, j+1, 2*r.NormFloat64(), fields[j])
 					}
 					b.Examples = append(b.Examples, e)
 					best, at := math.Inf(-1), 0

@@ -8,22 +8,20 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/model"
 	"blankout/online/mixture"
 )
 
 // The fields that most events hold are usual, while they do.
 func TestUsualFields(t *testing.T) {
-	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
-	for i := range 10 {
-		schema.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
-	}
+	schema := eventtest.Schema(10, "", "no", "yes")
 	f, r, number := New(model.DefaultMissingPolicies(), ""), rand.New(rand.NewPCG(1, 2)), uint64(0)
 	next := func() *event.Example {
 		e := &event.Example{}
 		for id := uint16(1); id <= 10; id++ {
 			if r.Float64() > 0.3 {
-				e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(id)), append(e.Features.Value, 5), append(e.Field, id)
+				eventtest.Put(e, uint32(id), 5, id)
 			}
 		}
 		return e

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/staleness"
@@ -30,7 +31,7 @@ func record(partition int32, offset int64) *event.Example {
 	e.Features.Index, e.Features.Value, e.Field = []uint32{1}, []float64{10 + 2*x}, []uint16{1}
 	f := x
 	for column := uint32(2 + r.IntN(20)); column < 200; column += 1 + uint32(r.IntN(40)) {
-		e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, column), append(e.Features.Value, 1), append(e.Field, 2)
+		eventtest.Put(e, column, 1, 2)
 		f += float64(column%7)/3 - 1
 	}
 	if f+r.NormFloat64() > 0 {
@@ -121,9 +122,8 @@ func foldBytes(t testing.TB, f *Fold) []byte {
 	return out
 }
 
-// Members crash, act on what is long over, and send again what they have sent; every
-// accepted record counts once, none is passed over, and every reader of the commit log holds
-// the same bytes.
+// TestFoldExactlyOnce lets members crash, commit on old states, and send commits twice. Every accepted record
+// counts once, none is skipped, and every reader of the commit log has the same bytes.
 func TestFoldExactlyOnce(t *testing.T) {
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -233,8 +233,8 @@ func TestFoldExactlyOnce(t *testing.T) {
 	}
 }
 
-// A group of one hands on its state as it is: what it comes to is, to the bit, what a
-// Learner alone would, which measures answers by age from the thousandth event on.
+// TestFoldOfOne checks that a group of one member, which commits its whole state, has the same bits as a Learner
+// alone, except for the errors by staleness.
 func TestFoldOfOne(t *testing.T) {
 	alone := newLearner(t)
 	fold := NewFold(newLearner(t), nil, nil)
@@ -255,7 +255,8 @@ func TestFoldOfOne(t *testing.T) {
 	}
 }
 
-// A full state that others have added to since is not put in its place.
+// TestFoldMoved checks that a commit of a whole state is rejected if others have committed since, and that
+// inconsistent commits are rejected with their reason.
 func TestFoldMoved(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	one, other := newAuthor(t, fold, 1, 1), newAuthor(t, fold, 2, 1)
@@ -341,7 +342,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// Every byte that is changed, and every one that is missing, is found.
+// TestDamage checks that every changed byte and every missing byte is detected.
 func TestDamage(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	a := newAuthor(t, fold, 3, 2)
@@ -369,8 +370,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// FuzzRecords feeds the decoders what has a fitting checksum and is nonsense else, and a
-// fold what they make of it.
+// FuzzRecords gives the decoders arbitrary content with a valid checksum, and applies what they decode.
 func FuzzRecords(f *testing.F) {
 	fold := NewFold(newLearner(f), nil, nil)
 	a := newAuthor(f, fold, 3, 2)
@@ -411,7 +411,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// A commit and a base of many partitions with the shortest of names are read.
+// TestManyPartitions checks that a commit and a snapshot of many partitions with the shortest names are read.
 func TestManyPartitions(t *testing.T) {
 	f := NewFold(newLearner(t), nil, nil)
 	c := &Commit{}

@@ -402,8 +402,8 @@ func (e *events) fresh(want *Status) {
 	}
 }
 
-// Members come and go, some without a word, while connections break: every event counts
-// once, and all who fold hold the same.
+// TestMembersThatCrash lets members start and crash while connections break. Every event counts once, and all
+// members have the same state.
 func TestMembersThatCrash(t *testing.T) {
 	e := newEvents(t, 4, 1000)
 	var seen snapshots
@@ -448,8 +448,8 @@ func TestMembersThatCrash(t *testing.T) {
 	t.Logf("accepted %d, rejected %v", last.Status().Accepted, last.Status().Rejected)
 }
 
-// A member that is stopped commits what it has learned, and one with other settings is
-// refused before it adds anything.
+// TestMemberStops checks that a member that is stopped commits what it has learned, and that a member with other
+// settings is rejected before it adds anything.
 func TestMemberStops(t *testing.T) {
 	e := newEvents(t, 2, 700)
 	m := e.member(testLog(t, "stopped"))
@@ -499,8 +499,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// A member that cannot read the events or the commit log, or that cannot write, says so, also
-// while it commits, and no longer than that.
+// TestMemberSaysWhatIsInTheWay checks that a member reports why it is not ready while it cannot read the events or
+// the commit log, or cannot write, and no longer than that.
 func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 	for _, test := range []struct {
 		name        string
@@ -554,7 +554,7 @@ func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 	}
 }
 
-// A topic that does not exist is made, as it is for a learner alone.
+// TestMemberCreatesTopics checks that a missing topic is created, as for a learner alone.
 func TestMemberCreatesTopics(t *testing.T) {
 	e := newEvents(t, 1, 0)
 	m := e.member(testLog(t, "first"))
@@ -572,9 +572,8 @@ func TestMemberCreatesTopics(t *testing.T) {
 	}
 }
 
-// Whoever looks at a group under other settings is told that they are others, and of a group
-// with a snapshot which; a member with other settings is named in the report of those who look
-// under the group's.
+// TestInspectUnderOtherSettings checks that Inspect with other settings than the group's returns the differences,
+// if the group has a snapshot. A member with other settings is named in the report.
 func TestInspectUnderOtherSettings(t *testing.T) {
 	for _, snapshots := range []bool{true, false} {
 		t.Run(fmt.Sprint(snapshots), func(t *testing.T) { inspectUnderOtherSettings(t, snapshots) })
@@ -619,9 +618,9 @@ func inspectUnderOtherSettings(t *testing.T, snapshots bool) {
 	}
 }
 
-// Where the brokers would delete the commit log in time, a member does not begin; one that learns
-// already ends when it sees so, and commits what it has learned first. Whoever leaves last
-// writes a snapshot, with which the next one begins.
+// TestMemberRefusesRetention checks that a member does not start if the brokers would delete the commit log after a
+// time. A member that is learning commits and stops once it notices. The last member writes a snapshot, with which
+// the next one starts.
 func TestMemberRefusesRetention(t *testing.T) {
 	e := newEvents(t, 2, 300)
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...)))
@@ -665,8 +664,8 @@ func TestMemberRefusesRetention(t *testing.T) {
 	}
 }
 
-// A record among the snapshots that is none, and a newest snapshot that is no model, are passed over
-// with a warning that says where they are, and members begin with the snapshot before.
+// TestJunkAmongSnapshots checks that a record that is no snapshot, and a newest snapshot that is no model, are
+// skipped with a warning that names them. Members start with the snapshot before.
 func TestJunkAmongSnapshots(t *testing.T) {
 	for what, data := range map[string]func(sound []byte) []byte{
 		"not a blankout file": func([]byte) []byte { return []byte("no model") },
@@ -718,7 +717,8 @@ func junkAmongSnapshots(t *testing.T, what string, data func(sound []byte) []byt
 	}
 }
 
-// A member says where its partitions end, and how much of them the group has not learned yet.
+// TestEnds checks that a member reports where its partitions end, and how much of them the group has not learned
+// yet.
 func TestEnds(t *testing.T) {
 	const each = 20_000
 	e := newEvents(t, 2, each)

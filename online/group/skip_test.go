@@ -20,8 +20,8 @@ import (
 	"blankout/stream"
 )
 
-// A skip counts where it begins where its partition has come to, once, and what builds on the
-// commit log before it is still accepted for other partitions; a snapshot holds it.
+// TestFoldSkips checks that a skip counts once, if it begins where its partition has come to. Commits for other
+// partitions that were made before it are still accepted, and a snapshot contains it.
 func TestFoldSkips(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	first, other := newAuthor(t, fold, 1, 2), newAuthor(t, fold, 2, 2)
@@ -113,8 +113,8 @@ func TestFoldSkips(t *testing.T) {
 	}
 }
 
-// Events that were deleted before they were learned stop every member, with an error that
-// names the command; after it all go on at the same place, those that start later too.
+// TestGroupSkips checks that every member stops at events that were deleted before they were learned, with an error
+// that names the command. After a skip all members continue at the same place, and so do later ones.
 func TestGroupSkips(t *testing.T) {
 	e := newEvents(t, 2, 400)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
@@ -194,8 +194,8 @@ func TestGroupSkips(t *testing.T) {
 	}
 }
 
-// A skip that comes while members learn is passed at the same place by all: the commit of who
-// has learned records in the gap is refused, and it goes on behind it.
+// TestSkipWhileLearning checks that all members pass a skip at the same place. A commit with records of the gap is
+// rejected, and its member continues after the gap.
 func TestSkipWhileLearning(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
@@ -251,9 +251,8 @@ func TestSkipWhileLearning(t *testing.T) {
 	}
 }
 
-// A group that begins from another one goes on where that one's newest snapshot has come to,
-// under other settings of the group, and those that may change under a checkpoint; its
-// commit log is one that a fold of nothing does not fit.
+// TestBeginFromGroup checks that a group that starts from another group continues from its newest snapshot, also
+// with other settings that may change under a checkpoint. A new fold cannot apply its commit log.
 func TestBeginFromGroup(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
@@ -341,8 +340,8 @@ func TestBeginFromGroup(t *testing.T) {
 	}
 }
 
-// Where the snapshot that a group began with is lost before its members have written another,
-// nobody begins a model of nothing in its place.
+// TestFromGroupWithoutItsSnapshot checks that no member starts an empty model if the snapshot that a group started
+// with is lost before its members have written another.
 func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)

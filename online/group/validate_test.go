@@ -20,8 +20,8 @@ import (
 	"blankout/stream"
 )
 
-// validating gives a member what validates its group's model: one record in five is held
-// out, and a validation comes after each thousand records.
+// validating gives a member a Validator: one record in five is held out, and a validation comes after each thousand
+// records.
 func (e *events) validating(m *Member) {
 	c := validate.DefaultConfig()
 	c.Holdout, c.Events, c.Window, c.CPU = 5, 1000, 0, 1
@@ -34,8 +34,8 @@ func (e *events) validating(m *Member) {
 	m.Settings = c.Fingerprint()
 }
 
-// One member of a group compares the group's model with the exact solution of all that all
-// members have learned; held-out records are counted and not learned.
+// TestMembersValidate checks that one member of a group compares the group's model with the exact solution for the
+// events of all members. Held-out records are counted and not learned.
 func TestMembersValidate(t *testing.T) {
 	e := newEvents(t, 4, 500)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
@@ -142,7 +142,7 @@ func TestMembersValidate(t *testing.T) {
 	}
 }
 
-// A member whose records become other events than the group's learns nothing.
+// TestMemberOfOtherSettings checks that a member whose settings make other events of the records learns nothing.
 func TestMemberOfOtherSettings(t *testing.T) {
 	e := newEvents(t, 1, 1500)
 	e.complete.Store(true)
@@ -176,10 +176,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	base := must.Get(topic.Newest(ctx, nil))
 	r := must.Get(readReplica(m.Learner, m.Settings, base, m.Config.SnapshotEvery))
 	r.fold.settings = nil
-	old, s, err := r.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	old, s := must.Get2(r.encode())
 	if _, err := readReplica(m.Learner, m.Settings, &stream.GroupSnapshot{Offset: base.Offset, Data: old}, m.Config.SnapshotEvery); err != nil {
 		t.Errorf("a snapshot without settings: %v", err)
 	}

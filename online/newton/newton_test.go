@@ -69,6 +69,7 @@ func (s *stream) next() {
 	}
 }
 
+// wanted returns the losses that an Expert supports.
 func wanted() (all []loss.Loss) {
 	for _, l := range loss.All() {
 		if Wanted(l) {
@@ -78,6 +79,7 @@ func wanted() (all []loss.Loss) {
 	return all
 }
 
+// of returns an Expert for a loss, and the stream of its events.
 func of(l loss.Loss, outputs int) (*Expert, *stream) {
 	s := newStream(7, l, outputs)
 	e := New(Settings{Loss: l, Ridge: 2, HalfLife: 500, Strength: 0.25}, outputs)
@@ -218,9 +220,9 @@ func (s *slow) learn(t *testing.T, at []uint32, x, base, y []float64, importance
 	return scores
 }
 
-// An expert learns as the slow one does, under every loss that it is for, of one output and of
-// several, and of so many columns that it passes over events, with so short a half-life that an event
-// forgets as much as it may.
+// TestAsTheSlowOne checks that an Expert learns as the slow reference does, under every loss that it supports, with
+// one output and with several. The last case has so many columns that the Expert skips events, and a short
+// half-life.
 func TestAsTheSlowOne(t *testing.T) {
 	for _, l := range wanted() {
 		for _, outputs := range []int{1, 3} {
@@ -240,6 +242,7 @@ func TestAsTheSlowOne(t *testing.T) {
 	compare(t, Settings{l, 2, 60, 0.1, 0}, newStreamOf(many, 7, l, 1), learnAll+100)
 }
 
+// compare checks the scores and places of an Expert with settings against those of the slow reference.
 func compare(t *testing.T, set Settings, s *stream, events int) {
 	outputs := len(s.y)
 	e, want := New(set, outputs), newSlow(set, s.columns, outputs)
@@ -266,8 +269,8 @@ func compare(t *testing.T, set Settings, s *stream, events int) {
 	}
 }
 
-// Of the squared loss without forgetting the weights are those of ridge regression on what the base
-// leaves, whatever the batches.
+// TestRidgeRegression checks that, for the squared loss without forgetting, the weights are those of ridge
+// regression on the residuals of the base score.
 func TestRidgeRegression(t *testing.T) {
 	l := must.Get(loss.Parse("squared"))
 	s := newStream(1, l, 1)
@@ -302,7 +305,7 @@ func TestRidgeRegression(t *testing.T) {
 	}
 }
 
-// Under every loss the expert comes to lose less than the base.
+// TestLosesLess checks that the Expert soon loses less than the base score, under every loss.
 func TestLosesLess(t *testing.T) {
 	for _, l := range wanted() {
 		outputs := 1
@@ -331,7 +334,8 @@ func TestLosesLess(t *testing.T) {
 	}
 }
 
-// What has changed its direction is followed by the half-life: without one it is not.
+// TestForgetsByHalfLife checks that an Expert with a half-life follows a change of concept, and one without does
+// not.
 func TestForgetsByHalfLife(t *testing.T) {
 	l := loss.Loss(loss.LogisticGaussian{})
 	lost := map[float64]float64{}
@@ -361,14 +365,14 @@ func TestForgetsByHalfLife(t *testing.T) {
 	}
 }
 
-// known returns what is known of a column when nothing else is known better: 1/P_ii.
+// known returns the precision of a column's weight if no other weight were certain: 1/P_ii.
 func known(e *Expert, column uint32) float64 {
 	i := e.place(column)
 	return 1 / e.p.at(i, i)
 }
 
-// Along a direction that no event has the expert forgets nothing; along that of all events it comes
-// to know as much as the half-life leaves.
+// TestForgetsAlongEvents checks that the Expert forgets nothing along a direction that no event has. Along the
+// direction of all events its precision reaches what the half-life leaves.
 func TestForgetsAlongEvents(t *testing.T) {
 	l := loss.Loss(loss.LogisticGaussian{})
 	e := New(Settings{Loss: l, Ridge: 2, HalfLife: 200}, 1)
@@ -394,8 +398,8 @@ func TestForgetsAlongEvents(t *testing.T) {
 	}
 }
 
-// A column's values may be told in other units at any time: no score is another one for that, now
-// or later. (The noise of dropout is another one from another center, and so not moved here.)
+// TestMoveChangesNoScore checks that a change of the unit or center of a column changes no score, now or later.
+// Under dropout the center stays, because the noise depends on it.
 func TestMoveChangesNoScore(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		for _, strength := range []float64{0, 0.25} {
@@ -431,7 +435,7 @@ func TestMoveChangesNoScore(t *testing.T) {
 	}
 }
 
-// Where a column's scale moves far the weight stays what it is, and so does what is known of it.
+// TestMoveFar checks that a large change of a column's scale changes neither its weight nor its variance.
 func TestMoveFar(t *testing.T) {
 	e, s := of(loss.LogisticGaussian{}, 1)
 	out := make([]float64, 1)
@@ -452,7 +456,7 @@ func TestMoveFar(t *testing.T) {
 	}
 }
 
-// Another unit of the targets changes no prediction of the squared loss, now or later.
+// TestRescale checks that another unit of the targets changes no prediction of the squared loss, now or later.
 func TestRescale(t *testing.T) {
 	l := must.Get(loss.Parse("squared"))
 	s := newStream(5, l, 1)
@@ -478,7 +482,7 @@ func TestRescale(t *testing.T) {
 	}
 }
 
-// An expert that was saved and read at any event goes on to the bit.
+// TestStateGoesOn checks that an Expert that is saved and read after any event continues with the same bits.
 func TestStateGoesOn(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		e, s := of(loss.LogisticGaussian{}, outputs)
@@ -520,8 +524,8 @@ func TestStateGoesOn(t *testing.T) {
 	}
 }
 
-// Columns come and go: those that stay keep what is known of them, and the scores of events without
-// the others.
+// TestFollow checks that, if columns are added and removed, the remaining ones keep their weights and covariances,
+// and events without the others keep their scores.
 func TestFollow(t *testing.T) {
 	e, s := of(loss.LogisticGaussian{}, 1)
 	out := make([]float64, 1)
@@ -576,7 +580,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// One that tells two classes apart becomes one for each class, and goes on for a third.
+// TestWiden checks that an Expert of one output for two classes becomes one with an output for each class, and
+// learns a third class.
 func TestWiden(t *testing.T) {
 	e, s := of(loss.LogisticGaussian{}, 1)
 	out := make([]float64, 3)
@@ -611,7 +616,7 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// Wild events break nothing: the scores stay numbers, and what comes after is learned.
+// TestWildEvents checks that outliers leave all scores finite, and that later events are learned.
 func TestWildEvents(t *testing.T) {
 	for _, l := range wanted() {
 		e, s := of(l, 1)
@@ -645,8 +650,8 @@ func TestWildEvents(t *testing.T) {
 	}
 }
 
-// A covariance is the inverse of the matrix that its updates add up, at every size about the
-// cut-offs of its loops, for updates of either sign.
+// TestCovariance checks that a covariance is the inverse of the matrix that its updates add up, for updates of
+// either sign and for sizes around the limits of its loops.
 func TestCovariance(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := 1; n < 20; n++ {
@@ -698,7 +703,8 @@ func TestCovariance(t *testing.T) {
 	}
 }
 
-// After very many events, of which some columns are sums of others, the covariance is one still.
+// TestCovarianceLasts checks that the covariance stays positive over very many events in which some columns are
+// sums of others.
 func TestCovarianceLasts(t *testing.T) {
 	e := New(Settings{Loss: loss.LogisticGaussian{}, Ridge: 1e-3, HalfLife: 500}, 1)
 	at := []uint32{1, 2, 3, 4, 5, 6}
@@ -729,8 +735,8 @@ func TestCovarianceLasts(t *testing.T) {
 	}
 }
 
-// Where targets are real numbers an event takes its score towards its target and not beyond, whatever
-// the loss is like.
+// TestNoFartherThanTheTarget checks that, for real targets, an event moves its score towards its target and not
+// beyond, under every loss.
 func TestNoFartherThanTheTarget(t *testing.T) {
 	for _, name := range []string{"squared", "absolute", "quantile:0.9", "quantile:0.1", "huber:1"} {
 		l := must.Get(loss.Parse(name))
@@ -760,7 +766,8 @@ func TestNoFartherThanTheTarget(t *testing.T) {
 	}
 }
 
-// A pull is an event of the curvature pulled whose score by the columns named is known to be 0.
+// TestPull checks that Pull has the effect of an event of the curvature pulled whose score from the named columns
+// is 0.
 func TestPull(t *testing.T) {
 	l := must.Get(loss.Parse("logistic"))
 	const ridge = 2

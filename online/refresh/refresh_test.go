@@ -8,6 +8,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/refresh"
@@ -49,7 +50,7 @@ func TestRefresh(t *testing.T) {
 		for n := range 200 {
 			e := event.Example{Weight: 1 + r.Float64(), Label: r.IntN(2)}
 			for c := range uint32(4) {
-				e.Features.Index, e.Features.Value = append(e.Features.Index, c), append(e.Features.Value, float64(2*e.Label-1)*0.3+r.NormFloat64())
+				eventtest.Put(&e, c, float64(2*e.Label-1)*0.3+r.NormFloat64())
 				table.Touch(c)
 			}
 			if window = append(window, e); !x.Add(&e, e.Weight) {

@@ -10,6 +10,7 @@ import (
 
 	"blankout/internal/coder"
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 )
 
 // stream feeds readings of numeric fields to a Detector.
@@ -35,7 +36,7 @@ func (s *stream) take(values ...float64) {
 	e := &event.Example{}
 	for i, x := range values {
 		if x == x {
-			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(i)), append(e.Features.Value, x), append(e.Field, uint16(i+1))
+			eventtest.Put(e, uint32(i), x, uint16(i+1))
 		}
 	}
 	s.n++

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
 	"blankout/online/stuck"
 )
 
@@ -34,7 +35,7 @@ func (s *stream) take(values ...float64) {
 	e := &event.Example{}
 	for i, x := range values {
 		if x == x {
-			e.Features.Index, e.Features.Value, e.Field = append(e.Features.Index, uint32(i)), append(e.Features.Value, x), append(e.Field, uint16(i+1))
+			eventtest.Put(e, uint32(i), x, uint16(i+1))
 		}
 	}
 	s.n++

@@ -1,0 +1,50 @@
+// Package eventtest makes the simplest events, and their Schema, for the tests of learners and solvers.
+package eventtest
+
+import (
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/loss"
+)
+
+// Schema returns a Schema of n numeric fields with the names a, b, c and so on. Without classes, the labels are
+// the targets of a loss.
+func Schema(n int, lossName string, classes ...string) *event.Schema {
+	s := event.NewSchema(8, classes, max(2, len(classes)))
+	if len(classes) == 0 {
+		s.Target = loss.LabelsOf(lossName)
+	}
+	for i := range n {
+		s.AddField(event.Field{Name: string(rune('a' + i)), Kind: event.Numeric})
+	}
+	return s
+}
+
+// Event returns an event of a Schema of numeric fields: field i has column i, counted from 1.
+func Event(label int, x ...float64) *event.Example {
+	e := &event.Example{Label: label, Weight: 1}
+	for i, x := range x {
+		Put(e, uint32(i+1), x, uint16(i+1))
+	}
+	return e
+}
+
+// Put appends a feature to an event, and its field if there is one.
+func Put(e *event.Example, column uint32, x float64, field ...uint16) {
+	e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
+	e.Field = append(e.Field, field...)
+}
+
+// Builder collects events for an exact solver.
+type Builder interface{ Add(e *event.Example) error }
+
+// Add adds events to a Builder.
+func Add(t testing.TB, b Builder, events ...event.Example) {
+	t.Helper()
+	for i := range events {
+		if err := b.Add(&events[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
