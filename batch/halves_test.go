@@ -18,6 +18,7 @@ import (
 // sample it does not.
 func TestHalvesAreFair(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	const columns, learned, size = 30, 100_000, 800
 	r := rand.New(rand.NewPCG(3, 4))
 	w := make([]float64, columns)

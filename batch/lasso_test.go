@@ -51,6 +51,7 @@ func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 // certificate bounds the gap at every point on the way.
 func TestLasso(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	x, y := drawProblem(t, 8, 60, 6, false)
 	d := denseData(t, x, y)
 	zeros := 0

@@ -16,6 +16,7 @@ import (
 // If a live model answers with several levels, events are measured with the level that answers them. The error by
 // deleted share is that of the level for the share.
 func TestValidateByLevel(t *testing.T) {
+	t.Parallel()
 	s := eventtest.Schema(13, "", "a", "b")
 	// One reading determines the class. The others are noisy copies of it.
 	r := rand.New(rand.NewPCG(1, 2))

@@ -244,6 +244,7 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 
 func TestSolversAgree(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	x, y := drawProblem(t, 3, 80, 7, false)
 	data := denseData(t, x, y)
 	for _, l := range everyLoss {
@@ -301,6 +302,7 @@ func TestIRLSFalls(t *testing.T) {
 // where strong noise on uncentered features makes w = 0, a kink, the optimum.
 func TestCertificateIsABound(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 5))
 	for _, uncentered := range []bool{false, true} {
 		x, y := drawProblem(t, 6, 60, 5, uncentered)
@@ -365,6 +367,7 @@ func TestLimitOfNoNoise(t *testing.T) {
 // losses are above it.
 func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	x, y := drawProblem(t, 8, 60, 5, false)
 	data := denseData(t, x, y)
 	w := []float64{0.5, -0.3, 0.2, 0.4, -0.1, 0.2}
@@ -492,6 +495,7 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 // Noise of groups has separate sums: gradients, products with the Hessian, its diagonal, its matrix, certificates and
 // corrupted copies. The number of threads does not change their bits either.
 func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
+	t.Parallel()
 	x, y := drawProblem(t, 13, 3000, 6, false)
 	data := denseData(t, x, y)
 	for _, noise := range []loss.Noise{loss.GroupDropout{Groups: 0.4}, loss.GroupDropout{Q: 0.1, Groups: 0.3}, loss.GroupDropout{Rates: ownRates}} {

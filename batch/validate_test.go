@@ -40,6 +40,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 // The exact side is the result of Train on the same events, with the Scaler frozen at the live model.
 func TestValidateIsTrain(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 800)
 	tests := []struct {
@@ -115,6 +116,7 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 // the drawn masks. Without groups there is no such forecast.
 func TestGroupForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	const every = 4
 	config := batch.DefaultValidateConfig()
 	var shares []float64
@@ -174,6 +176,7 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 // a standard error of .4 points. It answers a mask by the range of the dying share, not of the deleted one: .3 points.
 func TestForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 2000)
 	binarySchema, binary := problems.Several(2, 4000) // 20 features: the normal approximation
@@ -189,7 +192,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				held = append(held, tt.all[i])
 			}
 			for k, d := range r.Deletions {
-				if d > 0.7 || !longtest.Some(k, 2) {
+				if d > 0.7 || !longtest.Some(k, 3) {
 					continue
 				}
 				const copies = 120 // .3 points
@@ -376,7 +379,8 @@ func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.
 
 // Under silent noise the exact side is the result of Train with the live model's dead values.
 func TestValidateUnderSilentNoise(t *testing.T) {
-	schema, all := problems.Several(3, 600)
+	t.Parallel()
+	schema, all := problems.Several(3, 300)
 	for i := range all {
 		for j := range all[i].Features.Value {
 			all[i].Features.Value[j] += 3 // 0 is far from the mean

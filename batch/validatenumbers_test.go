@@ -83,6 +83,7 @@ func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 // models' measures on held-out events are those of their predictions.
 func TestValidateNumbers(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	for i, lossName := range []string{"linear", "absolute", "quantile:0.9", "huber:0.7", "poisson"} {
 		for j, intercept := range []string{"free", "penalized", "none"} {
 			if !longtest.Some(i+j, 3) {
@@ -217,6 +218,7 @@ func TestValidateNumbersOutside(t *testing.T) {
 // The forecast for deletion is the expectation over all masks, and the effect of a death that of setting to zero.
 func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 	longtest.NotRaced(t)
+	t.Parallel()
 	for _, lossName := range []string{"linear", "poisson"} {
 		r, live, _, _, all := validatedNumbers(t, lossName, func(*online.Config) {})
 		sum := func(error func(e *event.Example, dead uint32) float64, chance func(dead uint32) float64) float64 {

@@ -2,7 +2,6 @@ package group
 
 import (
 	"bytes"
-	"errors"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -51,8 +50,7 @@ func (e entry) decode(t testing.TB) (*Commit, []*Chunk) {
 	c := must.Get(DecodeCommit(e.commit))
 	var chunks []*Chunk
 	for _, data := range e.chunks {
-		k := must.Get(DecodeChunk(data))
-		chunks = append(chunks, k)
+		chunks = append(chunks, must.Get(DecodeChunk(data)))
 	}
 	return c, chunks
 }
@@ -139,9 +137,8 @@ func TestFoldExactlyOnce(t *testing.T) {
 			c, chunks := e.decode(t)
 			_, err := fold.Apply(int64(len(commitLog)), c, chunks)
 			commitLog = append(commitLog, e)
-			var rejected *Rejection
-			if errors.As(err, &rejected) {
-				reasons[rejected.Reason]++
+			if reason := reasonOf(err); reason != "" {
+				reasons[reason]++
 			} else {
 				accepted++
 			}
@@ -214,12 +211,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 		replica := NewFold(newLearner(t), nil, nil)
 		for i, e := range commitLog {
 			if i == len(commitLog)/2 {
-				blocks := must.Get(replica.EachBlock())
-				var list []event.Block
-				for b := range blocks {
-					list = append(list, b)
-				}
-				replica = must.Get(ReadFold(online.DefaultConfig(), nil, list))
+				replica = must.Get(ReadFold(online.DefaultConfig(), nil, slices.Collect(must.Get(replica.EachBlock()))))
 			}
 			c, chunks := e.decode(t)
 			replica.Apply(int64(i), c, chunks)
@@ -266,9 +258,7 @@ func TestFoldMoved(t *testing.T) {
 	must.Get(fold.Apply(0, c, chunks))
 	before := foldBytes(t, &Fold{learner: fold.learner})
 	c, chunks = other.commit(fold).decode(t)
-	_, err := fold.Apply(1, c, chunks)
-	var r *Rejection
-	if !errors.As(err, &r) || r.Reason != ReasonMoved {
+	if _, err := fold.Apply(1, c, chunks); reasonOf(err) != ReasonMoved {
 		t.Errorf("error %v, want %s", err, ReasonMoved)
 	}
 	if !bytes.Equal(before, foldBytes(t, &Fold{learner: fold.learner})) {
@@ -294,7 +284,7 @@ func TestFoldMoved(t *testing.T) {
 		c, chunks := other.commit(fold).decode(t)
 		change.to(c)
 		offset, _ := fold.Base()
-		if _, err := fold.Apply(offset+1, c, chunks); !errors.As(err, &r) || r.Reason != change.reason {
+		if _, err := fold.Apply(offset+1, c, chunks); reasonOf(err) != change.reason {
 			t.Errorf("error %v, want %s", err, change.reason)
 		}
 	}
@@ -326,8 +316,7 @@ func TestChunks(t *testing.T) {
 		if len(data) > MaxChunk {
 			t.Errorf("a chunk of %d bytes", len(data))
 		}
-		k := must.Get(DecodeChunk(data))
-		chunks = append(chunks, k)
+		chunks = append(chunks, must.Get(DecodeChunk(data)))
 	}
 	got := must.Get(join(c, chunks))
 	if !reflect.DeepEqual(got, d) {

@@ -2,7 +2,6 @@ package group
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"blankout/internal/must"
 )
@@ -71,8 +69,7 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 		t.Run(fmt.Sprint("a snapshot every ", snapshots), func(t *testing.T) {
 			e := newEvents(t, 2, 500)
 			e.complete.Store(true)
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-			defer cancel()
+			ctx, _ := limited(t)
 			first := e.member(testLog(t, "first"))
 			first.machine, first.Config.SnapshotEvery = &machine{"arm64", "A"}, snapshots
 			first.Until = e.all
@@ -113,8 +110,7 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 // ends with an error.
 func TestArchitecturesBeginTogether(t *testing.T) {
 	e := newEvents(t, 2, 1000)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
+	ctx, _ := limited(t)
 	names, errs := []string{"amd64", "arm64"}, make([]error, 2)
 	members := make([]*Member, 2)
 	var running sync.WaitGroup
@@ -161,8 +157,7 @@ func TestDifferentStates(t *testing.T) {
 		t.Helper()
 		sums := []*sum{}
 		for _, r := range []*replica{own, group} {
-			s := must.Get(r.sum())
-			sums = append(sums, s)
+			sums = append(sums, must.Get(r.sum()))
 		}
 		l.replica = own
 		l.endSnapshot(offset, sums[0], false, nil)

@@ -127,6 +127,34 @@ func (e *events) check(s *Status) {
 	}
 }
 
+// limited returns a context that ends with the test, and before the deadline of the test binary.
+func limited(t testing.TB) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+	t.Cleanup(cancel)
+	return ctx, cancel
+}
+
+// members are running members.
+type members struct{ sync.WaitGroup }
+
+// start runs a member, which must end without an error.
+func (r *members) start(t *testing.T, ctx context.Context, i int, m *Member) {
+	r.Go(func() {
+		if err := m.Run(ctx); err != nil {
+			t.Errorf("member %d: %v", i, err)
+		}
+	})
+}
+
+// reasonOf returns the reason of a Rejection, or "" for another error or none.
+func reasonOf(err error) Reason {
+	var r *Rejection
+	if errors.As(err, &r) {
+		return r.Reason
+	}
+	return ""
+}
+
 // snapshots collects the hashes of the snapshots that members came to.
 type snapshots struct {
 	mu sync.Mutex
@@ -176,19 +204,14 @@ func TestMemberCountsReaders(t *testing.T) {
 func TestMembers(t *testing.T) {
 	e := newEvents(t, 4, 500)
 	var seen snapshots
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
-	var running sync.WaitGroup
+	ctx, _ := limited(t)
+	var running members
 	members := make([]*Member, 3)
 	for i := range members {
 		m := e.member(testLog(t, fmt.Sprint(i)))
 		m.Observe, m.Until = seen.observe, e.all
 		members[i] = m
-		running.Go(func() {
-			if err := m.Run(ctx); err != nil {
-				t.Errorf("member %d: %v", i, err)
-			}
-		})
+		running.start(t, ctx, i, m)
 	}
 	for !slices.ContainsFunc(members, func(m *Member) bool { s := m.Status(); return s != nil && s.Members == 3 }) {
 		if time.Sleep(10 * time.Millisecond); ctx.Err() != nil {
@@ -241,8 +264,7 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 	e := newEvents(t, 4, 600)
 	e.complete.Store(true)
 	var seen snapshots
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
+	ctx, _ := limited(t)
 	var running sync.WaitGroup
 	members, files := make([]*Member, 3), make([]string, 3)
 	for i := range members {
@@ -292,19 +314,14 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 // another does, and says so.
 func TestReplicaMismatch(t *testing.T) {
 	e := newEvents(t, 2, 300)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
-	var running sync.WaitGroup
+	ctx, cancel := limited(t)
+	var running members
 	var members []*Member
 	for i := range 2 {
 		m := e.member(testLog(t, fmt.Sprint(i)))
 		m.machine = &machine{"amd64", fmt.Sprintf("CPU %d", i)}
 		members = append(members, m)
-		running.Go(func() {
-			if err := m.Run(ctx); err != nil {
-				t.Errorf("member %d: %v", i, err)
-			}
-		})
+		running.start(t, ctx, i, m)
 	}
 	more := true // events come
 	await := func(what string, done func(*Status) bool) {
@@ -388,8 +405,7 @@ func (e *events) damage() {
 func (e *events) fresh(want *Status) {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "fresh"))
-	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
-	defer cancel()
+	ctx, _ := limited(e.t)
 	m.Config.Name = "reader" // joins no members
 	m.Config.MixTopic, m.Config.SnapshotTopic = "g-commits", "g-snapshots"
 	m.Until = func(s *Status) bool { return s.Offset >= want.Offset }
@@ -407,8 +423,7 @@ func (e *events) fresh(want *Status) {
 func TestMembersThatCrash(t *testing.T) {
 	e := newEvents(t, 4, 1000)
 	var seen snapshots
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
+	ctx, cancel := limited(t)
 	random := rand.New(rand.NewPCG(5, 6))
 	var running sync.WaitGroup
 	crash := make([]context.CancelFunc, 3)
@@ -454,8 +469,7 @@ func TestMemberStops(t *testing.T) {
 	e := newEvents(t, 2, 700)
 	m := e.member(testLog(t, "stopped"))
 	m.Config.IntervalMin, m.Config.IntervalMax, m.Config.Warm = 100_000, time.Hour, 0
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx, cancel := limited(t)
 	m.Observe = func(s *Status) {
 		if s.Pending == 1400 {
 			cancel()
@@ -515,8 +529,7 @@ func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 			e := newEvents(t, 2, 300)
 			m := e.member(testLog(t, "cut off"))
 			m.Kafka.RequestTimeout = time.Second
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx, cancel := limited(t)
 			var learns, away, back atomic.Bool
 			e.broker.Control(func(request kmsg.Request) (kmsg.Response, error, bool) {
 				e.broker.KeepControl()
@@ -559,8 +572,7 @@ func TestMemberCreatesTopics(t *testing.T) {
 	e := newEvents(t, 1, 0)
 	m := e.member(testLog(t, "first"))
 	m.Kafka.Topics = []string{"events", "new"}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx, _ := limited(t)
 	err := m.Run(ctx)
 	if missing := (*stream.TopicMissingError)(nil); !errors.As(err, &missing) || missing.Topic != "new" {
 		t.Fatal(err)
@@ -639,8 +651,7 @@ func TestMemberRefusesRetention(t *testing.T) {
 			retain("60000")
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx, _ := limited(t)
 	var expires *stream.RetentionError
 	if err := m.Run(ctx); !errors.As(err, &expires) || expires.Topic != "g-commits" || expires.Key != "retention.ms" {
 		t.Fatalf("while it learns: %v", err)

@@ -2,19 +2,16 @@ package group
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"blankout/internal/event"
 	"blankout/internal/must"
 	"blankout/online"
 	"blankout/stream"
@@ -57,8 +54,7 @@ func TestFoldSkips(t *testing.T) {
 		}
 		wrong.to(bad)
 		offset++
-		var r *Rejection
-		if err := fold.Skip(offset, bad); !errors.As(err, &r) || r.Reason != wrong.reason {
+		if err := fold.Skip(offset, bad); reasonOf(err) != wrong.reason {
 			t.Errorf("%+v: %v, want %s", bad, err, wrong.reason)
 		}
 	}
@@ -74,24 +70,17 @@ func TestFoldSkips(t *testing.T) {
 	if at, _ := fold.Offsets().Lookup("t", 0); at.First != 5 || at.Next != 40 || at.Records != 10 || !slices.Equal(fold.Skipped(), []Gap{skip.Gap}) {
 		t.Errorf("%+v, %v", at, fold.Skipped())
 	}
-	var r *Rejection
-	if err := apply(first); !errors.As(err, &r) || r.Reason != ReasonSpan {
+	if err := apply(first); reasonOf(err) != ReasonSpan {
 		t.Errorf("records that are passed over: %v", err)
 	}
 	if err := apply(other); err != nil {
 		t.Errorf("another partition's: %v", err)
 	}
 	offset++
-	if err := fold.Skip(offset, skip); !errors.As(err, &r) || r.Reason != ReasonSpan {
+	if err := fold.Skip(offset, skip); reasonOf(err) != ReasonSpan {
 		t.Errorf("a second time: %v", err)
 	}
-	blocks := must.Get(fold.EachBlock())
-	var all []event.Block
-	for b := range blocks {
-		b.Data = slices.Clone(b.Data)
-		all = append(all, b)
-	}
-	again, err := ReadFold(online.DefaultConfig().Shared(), nil, all)
+	again, err := ReadFold(online.DefaultConfig().Shared(), nil, slices.Collect(must.Get(fold.EachBlock())))
 	if err != nil || !bytes.Equal(foldBytes(t, fold), foldBytes(t, again)) || !slices.Equal(again.Skipped(), fold.Skipped()) {
 		t.Errorf("read again: %v", err)
 	}
@@ -117,8 +106,7 @@ func TestFoldSkips(t *testing.T) {
 // that names the command. After a skip all members continue at the same place, and so do later ones.
 func TestGroupSkips(t *testing.T) {
 	e := newEvents(t, 2, 400)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
+	ctx, _ := limited(t)
 	e.complete.Store(true)
 	m := e.member(testLog(t, "first"))
 	m.Until = e.all
@@ -162,7 +150,7 @@ func TestGroupSkips(t *testing.T) {
 		return a.Next == 700 && b.Next == 700
 	}
 	var seen snapshots
-	var running sync.WaitGroup
+	var running members
 	members := make([]*Member, 3)
 	for i := range members {
 		if i == 2 {
@@ -171,11 +159,7 @@ func TestGroupSkips(t *testing.T) {
 		m := e.member(testLog(t, fmt.Sprint(i)))
 		m.Observe, m.Until = seen.observe, all
 		members[i] = m
-		running.Go(func() {
-			if err := m.Run(ctx); err != nil {
-				t.Errorf("member %d: %v", i, err)
-			}
-		})
+		running.start(t, ctx, i, m)
 	}
 	running.Wait()
 	seen.one(t)
@@ -198,10 +182,9 @@ func TestGroupSkips(t *testing.T) {
 // rejected, and its member continues after the gap.
 func TestSkipWhileLearning(t *testing.T) {
 	e := newEvents(t, 2, 500)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
+	ctx, _ := limited(t)
 	var seen snapshots
-	var running sync.WaitGroup
+	var running members
 	members := make([]*Member, 2)
 	member := func(name string) *Member {
 		m := e.member(testLog(t, name))
@@ -218,11 +201,7 @@ func TestSkipWhileLearning(t *testing.T) {
 			return e.complete.Load() && at.Next == int64(e.counts[0]) && other.Next == int64(e.counts[1])
 		}
 		members[i] = m
-		running.Go(func() {
-			if err := m.Run(ctx); err != nil {
-				t.Errorf("member %d: %v", i, err)
-			}
-		})
+		running.start(t, ctx, i, m)
 	}
 	skipped := []Gap{}
 	for len(skipped) < 3 && ctx.Err() == nil {
@@ -255,8 +234,7 @@ func TestSkipWhileLearning(t *testing.T) {
 // with other settings that may change under a checkpoint. A new fold cannot apply its commit log.
 func TestBeginFromGroup(t *testing.T) {
 	e := newEvents(t, 2, 500)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
+	ctx, _ := limited(t)
 	e.complete.Store(true)
 	old := e.member(testLog(t, "old"))
 	old.Until = e.all
@@ -282,17 +260,13 @@ func TestBeginFromGroup(t *testing.T) {
 	}
 	e.complete.Store(false)
 	var seen snapshots
-	var running sync.WaitGroup
+	var running members
 	members := make([]*Member, 2)
 	for i := range members {
 		m := from(fmt.Sprint(i))
 		m.Observe, m.Until = seen.observe, e.all
 		members[i] = m
-		running.Go(func() {
-			if err := m.Run(ctx); err != nil {
-				t.Errorf("member %d: %v", i, err)
-			}
-		})
+		running.start(t, ctx, i, m)
 	}
 	for _, m := range members {
 		for m.Status() == nil && ctx.Err() == nil {
@@ -344,8 +318,7 @@ func TestBeginFromGroup(t *testing.T) {
 // with is lost before its members have written another.
 func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	e := newEvents(t, 2, 500)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
+	ctx, _ := limited(t)
 	e.complete.Store(true)
 	old := e.member(testLog(t, "old"))
 	old.Until = e.all

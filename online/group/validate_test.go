@@ -38,11 +38,10 @@ func (e *events) validating(m *Member) {
 // events of all members. Held-out records are counted and not learned.
 func TestMembersValidate(t *testing.T) {
 	e := newEvents(t, 4, 500)
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
-	defer cancel()
+	ctx, _ := limited(t)
 	var mu sync.Mutex
 	reports := map[int][]*batch.Validation{} // by member
-	var running sync.WaitGroup
+	var running members
 	members := make([]*Member, 2)
 	for i := range members {
 		m := e.member(testLog(t, fmt.Sprint(i)))
@@ -68,11 +67,7 @@ func TestMembersValidate(t *testing.T) {
 			return s.Validation.Last != nil && s.Validation.Last.Records == 4000
 		}
 		members[i] = m
-		running.Go(func() {
-			if err := m.Run(ctx); err != nil {
-				t.Errorf("member %d: %v", i, err)
-			}
-		})
+		running.start(t, ctx, i, m)
 	}
 	// What is due is validated by one.
 	for due := false; !due; time.Sleep(10 * time.Millisecond) {
@@ -146,8 +141,7 @@ func TestMembersValidate(t *testing.T) {
 func TestMemberOfOtherSettings(t *testing.T) {
 	e := newEvents(t, 1, 1500)
 	e.complete.Store(true)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
+	ctx, _ := limited(t)
 	m := e.member(testLog(t, "first"))
 	e.validating(m)
 	m.Until = func(s *Status) bool { return e.all(s) && s.SnapshotOffset > 0 }
