@@ -378,9 +378,7 @@ func TestConnections(t *testing.T) {
 	config.MaxConnections = 8
 	url := start(t, config, following(t, 2, 10))
 	response, err := http.Get(url + "/v1/events") // its response is in progress
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	defer response.Body.Close()
 	for i := range 40 {
 		c := streamtest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)

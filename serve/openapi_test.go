@@ -158,9 +158,7 @@ func TestOpenAPI(t *testing.T) {
 	text := serve.OpenAPI
 	document := streamtest.Must(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
 	form, err := jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json") // as published, without blanks
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	streamtest.Check(t, form.Validate(document))
 	_, service := learned(t)
 	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 1))(t)

@@ -46,9 +46,7 @@ func TestPageInBrowser(t *testing.T) {
 		m.Version, m.At = runner.Published().Version, runner.Published().At
 		return m
 	}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	service.Snapshots = func() *serve.Snapshots { return snapshots }
 	runner.Report = service.Reports.Add
 	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: online.DefaultConfig(),

@@ -411,15 +411,11 @@ func TestFollowedKernelModel(t *testing.T) {
 	schema.NumericIndices = true
 	var b batch.Builder
 	for _, x := range []float64{-1, 1} {
-		if err := b.Add(&event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{x}}, Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, b.Add(&event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{x}}, Weight: 1}))
 	}
 	machine, err := svm.NewModel(model.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: model.Layout{Stats: -1}},
 		kernel.RBF{Sigma: 1}, b.Data(schema), []float64{-1, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	model := served.New(machine, recordConfig)
@@ -639,9 +635,7 @@ func FuzzRequests(f *testing.F) {
 	dir := f.TempDir()
 	for _, name := range []string{"secret", "secret.json", "reports/secret"} {
 		path := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(canary), 0o644)); err != nil {
-			f.Fatal(err)
-		}
+		streamtest.Check(f, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(canary), 0o644)))
 	}
 	f.Chdir(dir)
 	service.Reports, _ = streamtest.Must2(serve.OpenReports("reports", 3))(f)

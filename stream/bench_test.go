@@ -36,9 +36,7 @@ func BenchmarkFile(b *testing.B) {
 			b.SetBytes(int64(text.Len()))
 			for b.Loop() {
 				f, err := OpenFile(path, c, c.Schema())
-				if err != nil {
-					b.Fatal(err)
-				}
+				streamtest.Check(b, err)
 				f.Ahead(threads, nil)
 				var batch event.Batch
 				for err == nil {

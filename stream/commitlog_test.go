@@ -80,9 +80,7 @@ func readCommits(t testing.TB, r *CommitLogReader) (order []string, offsets []in
 		if err == io.EOF {
 			return order, offsets, commits
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		for _, record := range records {
 			var c testCommit
 			streamtest.Check(t, json.Unmarshal(record.Value, &c))
@@ -378,9 +376,7 @@ func TestLedgerTrim(t *testing.T) {
 func openSnapshots(t testing.TB, b *Embedded) *SnapshotTopic {
 	t.Helper()
 	snapshots, err := OpenSnapshots(t.Context(), SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true, Log: testLog(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	t.Cleanup(func() { snapshots.Close() })
 	return snapshots
 }

@@ -26,9 +26,7 @@ func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPo
 	t.Helper()
 	dir = t.TempDir()
 	write := func(name, kind string, der []byte) {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	}
 	var ca *x509.Certificate
 	var caKey *ecdsa.PrivateKey
@@ -52,9 +50,7 @@ func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPo
 	b, _ := os.ReadFile(filepath.Join(dir, "ca.pem"))
 	authorities.AppendCertsFromPEM(b)
 	server, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	return server, authorities, dir
 }
 
@@ -121,16 +117,12 @@ func TestSecurity(t *testing.T) {
 				streamtest.ErrorContains(t, err, test.err)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, err)
 			defer c.Close()
 			before := len(c.all())
 			produce(t, test.broker, "t", func(c *ProducerConfig) { edit(&c.ConnectConfig) }, numbered(3)...)
 			c, err = tryConsume(t, test.broker, "t", nil, func(c *ConsumerConfig) { edit(&c.ConnectConfig) })
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, err)
 			defer c.Close()
 			streamtest.Equal(t, len(c.all()), before+3, "records after", before)
 		})

@@ -46,11 +46,7 @@ func TestDeadLetterTopic(t *testing.T) {
 	}
 	down.Remove()
 	streamtest.Check(t, d.Flush(t.Context()))
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumeTopics("dead"), kgo.FetchMaxWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := streamtest.Client(t, b.Brokers(), kgo.ConsumeTopics("dead"), kgo.FetchMaxWait(50*time.Millisecond))
 	records := client.PollFetches(t.Context()).Records()
 	if len(records) != 1 {
 		t.Fatalf("%d records", len(records))
@@ -69,8 +65,7 @@ func TestDeadLetterTopic(t *testing.T) {
 }
 
 func TestDeadLetterFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "dead.jsonl")
-	streamtest.Check(t, os.WriteFile(name, []byte(`{"topic":"half a li`), 0o600))
+	name := streamtest.File(t, "dead.jsonl", `{"topic":"half a li`)
 	for round := range 2 {
 		d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil))(t)
 		for i := range 2 {
@@ -111,9 +106,7 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		streamtest.Check(t, os.Mkdir(filepath.Dir(name), 0o700))
 		var said bytes.Buffer
 		d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, slog.New(slog.NewTextHandler(&said, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		add := func(offset int64) {
 			streamtest.Check(t, d.Add(t.Context(), "t", 0, refused(offset, "x")))
 		}
@@ -150,9 +143,8 @@ func TestDeadLetterFileCannotBeMade(t *testing.T) {
 	streamtest.Check(t, os.Mkdir(dir, 0o700))
 	name := filepath.Join(dir, "dead.jsonl")
 	d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil))(t)
-	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600), d.Add(t.Context(), "t", 0, refused(1, "x"))); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)))
+	streamtest.Check(t, d.Add(t.Context(), "t", 0, refused(1, "x")))
 	for range 2 {
 		streamtest.ErrorContains(t, d.Flush(t.Context()), dir, "a file stands where the directory was")
 	}
@@ -180,11 +172,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 		streamtest.Check(t, d.Add(t.Context(), "t", 0, e))
 	}
 	streamtest.Check(t, d.Flush(t.Context()))
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumeTopics("t"), kgo.FetchMaxWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := streamtest.Client(t, b.Brokers(), kgo.ConsumeTopics("t"), kgo.FetchMaxWait(50*time.Millisecond))
 	var got []string
 	for len(got) < len(letters) {
 		for _, r := range client.PollFetches(t.Context()).Records() {
@@ -214,7 +202,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
 	f := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil))(t)
-	err = errors.Join(f.Add(t.Context(), "t", 0, refused(0, strings.Repeat("x", maxLetterBytes+1))), f.Flush(t.Context()), f.Close())
+	err := errors.Join(f.Add(t.Context(), "t", 0, refused(0, strings.Repeat("x", maxLetterBytes+1))), f.Flush(t.Context()), f.Close())
 	if info, _ := os.Stat(name); err != nil || info.Size() < maxLetterBytes {
 		t.Fatal(err)
 	}
@@ -269,11 +257,7 @@ func TestMislabeled(t *testing.T) {
 		streamtest.Check(t, d.Flush(t.Context()))
 		streamtest.Check(t, d.Close())
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumeTopics("suspects"), kgo.FetchMaxWait(50*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := streamtest.Client(t, b.Brokers(), kgo.ConsumeTopics("suspects"), kgo.FetchMaxWait(50*time.Millisecond))
 	r := client.PollFetches(t.Context()).Records()[0]
 	got := fmt.Sprintf("%s %s", r.Key, r.Value)
 	for _, h := range r.Headers {
@@ -332,9 +316,7 @@ func TestLetters(t *testing.T) {
 			examples[3].Refused.Value = bytes.Repeat([]byte("x"), maxLetterBytes+1)
 		}
 		d, err := OpenDeadLetters(t.Context(), c, connection, testLog(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		for i, e := range examples {
 			if i == 4 { // a foreign record before the last
 				streamtest.Check(t, d.Flush(t.Context()))
@@ -343,9 +325,7 @@ func TestLetters(t *testing.T) {
 				} else {
 					_, err = d.file.WriteString("{}\n\n")
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				streamtest.Check(t, err)
 			}
 			streamtest.Check(t, d.Add(t.Context(), "t", 2, e))
 		}

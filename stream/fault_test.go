@@ -19,9 +19,7 @@ import (
 	"blankout/internal/streamtest"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -186,8 +184,7 @@ func TestHandMadeResponses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			noLeaks(t)
 			b := test.log.serve(t)
-			var from event.Offsets
-			from.At("t", 0, test.from)
+			from := streamtest.From("t", 0, test.from)
 			c := consume(t, b, "t", from, func(c *ConsumerConfig) {
 				c.MaxBytes, c.BatchRecords = 1000, 2
 				if test.uncommitted {
@@ -282,8 +279,7 @@ func TestStaleEnd(t *testing.T) {
 		if !late {
 			log.end = 4
 		}
-		var from event.Offsets
-		from.At("t", 0, 7)
+		from := streamtest.From("t", 0, 7)
 		c := streamtest.Must(tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
 			c.OutOfRange, c.UntilEnd = "earliest", false
 			if late {
@@ -335,8 +331,7 @@ func TestOutOfRange(t *testing.T) {
 			if test.late {
 				log.start, log.end = 0, 20
 			}
-			var from event.Offsets
-			from.At("t", 0, test.from)
+			from := streamtest.From("t", 0, test.from)
 			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
 				c.OutOfRange, c.UntilEnd, c.RequestTimeout = test.policy, false, 300*time.Millisecond
 				if test.late {
@@ -387,9 +382,7 @@ func TestOutOfRange(t *testing.T) {
 func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *Embedded {
 	t.Helper()
 	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(n), kfake.SeedTopics(partitions, "t"))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	t.Cleanup(c.Close)
 	return &Embedded{c}
 }
@@ -581,9 +574,7 @@ func TestNewPartitions(t *testing.T) {
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) {
 		c.UntilEnd, c.Start, c.MetadataInterval = false, "latest", 100*time.Millisecond
 	})
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(b.Brokers()...)))(t)
-	defer client.Close()
-	streamtest.Must(kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "t"))(t)
+	streamtest.Must(streamtest.Admin(t, b.Brokers()...).UpdatePartitions(t.Context(), 3, "t"))(t)
 	// Written before the consumer knows the partitions, and still read.
 	produce(t, b, "t", nil, numbered(100)...)
 	records, err := c.until(100)
@@ -592,8 +583,7 @@ func TestNewPartitions(t *testing.T) {
 	}
 
 	// The same if the partition was added while nothing was running.
-	var from event.Offsets
-	from.At("t", 0, c.position["t/0"])
+	from := streamtest.From("t", 0, c.position["t/0"])
 	later := consume(t, b, "t", from, func(c *ConsumerConfig) { c.Start = "latest" })
 	streamtest.Equal(t, len(later.all()), int(c.position["t/1"]+c.position["t/2"]), "records of the new partitions")
 }
@@ -627,8 +617,7 @@ func TestFirstCommit(t *testing.T) {
 		answer.Topics = append(answer.Topics, kmsg.OffsetCommitResponseTopic{Topic: "t", Partitions: []kmsg.OffsetCommitResponseTopicPartition{p}})
 		return answer, nil, true
 	})
-	var o event.Offsets
-	o.At("t", 0, 17)
+	o := streamtest.From("t", 0, 17)
 	streamtest.Check(t, c.Commit(t.Context(), "g", o))
 	if info := b.cluster.GroupInfo("g"); len(refusals) > 0 || info == nil || info.Commits["t"][0].Offset != 17 {
 		t.Errorf("%v, %+v", refusals, info)

@@ -328,8 +328,7 @@ func TestNextSharesNoMemory(t *testing.T) {
 			fmt.Fprintf(&text, "bad %d\n", i)
 		}
 	}
-	name := filepath.Join(t.TempDir(), "f.jsonl")
-	streamtest.Check(t, os.WriteFile(name, []byte(text.String()), 0o600))
+	name := streamtest.File(t, "f.jsonl", text.String())
 	c := record.DefaultConfig()
 	c.ID = "id"
 	f := streamtest.Must(OpenFile(name, c, c.Schema()))(t)
@@ -445,8 +444,7 @@ func TestFileResumes(t *testing.T) {
 	for _, from := range []int64{0, 1, 1500, 3} {
 		f := streamtest.Must(OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
 		defer f.Close()
-		var to event.Offsets
-		to.At(path, 0, from)
+		to := streamtest.From(path, 0, from)
 		streamtest.Check(t, f.Resume(to))
 		var b event.Batch
 		n, first := 0, int64(-1)
@@ -485,9 +483,8 @@ func FuzzFile(f *testing.F) {
 	names := []string{"x-images-idx3-ubyte", "x.svm", "x.csv", "x.jsonl", "x.vw"}
 	f.Fuzz(func(t *testing.T, kind int, data, labels []byte) {
 		path := filepath.Join(dir, names[uint(kind)%uint(len(names))])
-		if err := errors.Join(os.WriteFile(path, data, 0o600), os.WriteFile(filepath.Join(dir, "x-labels-idx1-ubyte"), labels, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, os.WriteFile(path, data, 0o600))
+		streamtest.Check(t, os.WriteFile(filepath.Join(dir, "x-labels-idx1-ubyte"), labels, 0o600))
 		c := record.DefaultConfig()
 		c.MaxBytes, c.MaxFeatures = 1000, 100
 		file, err := OpenFile(path, c, c.Schema())

@@ -245,9 +245,7 @@ func TestConsumeFrom(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, err)
 			streamtest.Equal(t, len(c.all()), test.want, "records")
 			streamtest.Equal(t, c.position["t/0"], 10, "positions", c.position)
 			c.Close()
@@ -387,9 +385,7 @@ func TestUnlabeledTopic(t *testing.T) {
 	counted := map[string]int{}
 	for stop := 20; ; stop = 1000 { // interrupted once
 		decoder, err := record.NewDecoder(recordConfig, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		c := streamtest.Must(NewConsumer(t.Context(), config, decoder, schema, offsets))(t)
 		var batch event.Batch
 		n := 0
@@ -412,9 +408,7 @@ func TestUnlabeledTopic(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 	}
 	if counted["told"] != 30 || counted["untold"] != 30 || len(offsets) != 3 {
 		t.Errorf("%v, %+v", counted, offsets)

@@ -14,7 +14,6 @@ import (
 
 	"blankout/internal/streamtest"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -219,9 +218,7 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 	edit := func(c *MembershipConfig) { c.SessionTimeout = 500 * time.Millisecond; c.RequestTimeout = time.Second }
 	m := newMembership(t, memberConfig(t, b, edit))
 	g, err := m.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	began := time.Now()
 	n.hang.Lock()
 	<-g.Done()
@@ -350,20 +347,14 @@ func TestMembersOfGrowingTopic(t *testing.T) {
 	g.join("a", false)
 	g.join("b", false)
 	g.settle(2, 1)
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(b.Brokers()...)))(t)
-	defer client.Close()
-	streamtest.Must(kadm.NewClient(client).UpdatePartitions(t.Context(), 3, "t"))(t)
+	streamtest.Must(streamtest.Admin(t, b.Brokers()...).UpdatePartitions(t.Context(), 3, "t"))(t)
 	g.settle(2, 3)
 }
 
 func TestMembershipRefused(t *testing.T) {
 	noLeaks(t)
 	b := startGroupBroker(t, 1)
-	other, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.Balancers(kgo.RangeBalancer()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
+	streamtest.Client(t, b.Brokers(), kgo.ConsumerGroup("g"), kgo.ConsumeTopics("t"), kgo.Balancers(kgo.RangeBalancer()))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for group := b.cluster.GroupInfo("g"); group == nil || group.State != "Stable"; group = b.cluster.GroupInfo("g") {

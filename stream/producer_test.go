@@ -40,9 +40,7 @@ func TestOtherClients(t *testing.T) {
 			b := startBroker(t, map[string]int32{"t": 1})
 			client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ProducerBatchCompression(codec),
 				kgo.ConsumeTopics("t"), kgo.FetchMaxWait(50*time.Millisecond))
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, err)
 			defer client.Close()
 			var want []string
 			for i := range 500 {
@@ -123,9 +121,8 @@ func TestMessageTooLarge(t *testing.T) {
 	var want []string
 	for i := range 300 {
 		want = append(want, fmt.Sprint(i, strings.Repeat("x", i)))
-		if err := p.Write(t.Context(), Message{Value: []byte(want[i]), Time: int64(1000 + i), Headers: []Header{{"h", []byte{byte(i)}}}}); err != nil {
-			t.Fatal(err)
-		}
+		m := Message{Value: []byte(want[i]), Time: int64(1000 + i), Headers: []Header{{"h", []byte{byte(i)}}}}
+		streamtest.Check(t, p.Write(t.Context(), m))
 		if i == 200 { // later records are in batches that are known to fit
 			streamtest.Check(t, p.Flush(t.Context()))
 		}

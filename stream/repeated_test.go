@@ -10,7 +10,6 @@ import (
 	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // keyed returns n messages whose keys repeat sometimes, some of them exactly at the edge of the window or one beyond.
@@ -90,8 +89,7 @@ func TestRepeated(t *testing.T) {
 	// Without the option every record is returned.
 	streamtest.Equal(t, n, len(consume(t, b, "t", nil, nil).all()), "records")
 	// The part of the window that is no longer in the log is not needed.
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(b.Brokers()...)))(t)
-	defer client.Close()
+	client := streamtest.Client(t, b.Brokers())
 	to := kadm.Offsets{}
 	to.AddOffset("t", 0, 1200, -1)
 	streamtest.Must(kadm.NewClient(client).DeleteRecords(t.Context(), to))(t)

@@ -2,16 +2,12 @@ package tests
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -49,9 +45,7 @@ func newContest(t *testing.T, program, broker string) *learner {
 	if err == nil {
 		err = os.WriteFile(file, append(bytes.Replace(text, []byte("seed = 1"), []byte("drop = [\"x\"]\nseed = 1"), 1), challengerTables...), 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	return l
 }
 
@@ -59,8 +53,7 @@ func (l *learner) lead(t *testing.T) string {
 	t.Helper()
 	data, _, _ := l.state(t)
 	file := streamtest.Must(checkpoint.Decode(data))(t)
-	saved := streamtest.Must(run.ReadContest(file.Blocks))(t)
-	return saved.Lead
+	return streamtest.Must(run.ReadContest(file.Blocks))(t).Lead
 }
 
 // Several learners of a stream that are killed often, before and after one becomes the lead automatically, end with the
@@ -82,18 +75,8 @@ func TestCrashChallengers(t *testing.T) {
 	killed, rounds := 0, 0
 	for killed < (kills+1)/2 {
 		l := newContest(t, program, address)
-		for done := false; !done; {
-			u := r.Float64()
-			err := l.live(t, time.Duration(u*float64(took)), (*os.Process).Kill)
-			switch exit := (*exec.ExitError)(nil); {
-			case err == nil:
-				done = true
-			case errors.As(err, &exit) && exit.ExitCode() == -1 || runtime.GOOS == "windows":
-				killed++
-			default:
-				t.Fatalf("ended by itself: %v\n%s", err, l.log())
-			}
-		}
+		k, _ := l.killOften(t, func() time.Duration { return time.Duration(r.Float64() * float64(took)) })
+		killed += k
 		l.check(t, "one", reference)
 		rounds++
 	}
@@ -107,15 +90,7 @@ func killPromoted(t *testing.T, l *learner) {
 	l.flags = []string{"--set=http.address=127.0.0.1:0", "--set=checkpoint.events=0", "--set=checkpoint.interval=1h"}
 	c := l.start(t)
 	defer c.Process.Kill()
-	serving := regexp.MustCompile(`"serving","url":"([^"]+)"`)
-	url := ""
-	for range 1000 {
-		if m := serving.FindStringSubmatch(l.log()); m != nil {
-			url = m[1]
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	url := l.url(t)
 	promote := func(name string) (int, string) {
 		answer, err := http.Post(url+"/v1/promote", "application/json", strings.NewReader(fmt.Sprintf(`{"name":%q}`, name)))
 		if err != nil {
@@ -150,11 +125,7 @@ func TestCrashAtPromotion(t *testing.T) {
 	reference.finish(t)
 	for _, place := range []string{"run.promoted=kill@1", "checkpoint.rename=kill@20", "checkpoint.rename=kill@21", "checkpoint.rename=kill@22"} {
 		l := newContest(t, program, broker.Brokers()[0])
-		l.env = []string{"BLANKOUT_FAILPOINTS=" + place}
-		if err := l.live(t, 0, nil); err == nil {
-			t.Errorf("%s: the place was not reached", place)
-		}
-		l.env = nil
+		l.failAt(t, place, false)
 		l.finish(t)
 		l.check(t, "one", reference)
 	}

@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
-	"blankout/checkpoint"
 	"blankout/internal/longtest"
 	"blankout/internal/streamtest"
 	"blankout/stream"
@@ -29,11 +24,7 @@ import (
 // invalid.
 func joinBroker(t *testing.T, events int) *stream.Embedded {
 	t.Helper()
-	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"clicks": 2, "answers": 2}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
+	broker := startBroker(t, map[string]int32{"clicks": 2, "answers": 2})
 	fillJoin(t, broker.Brokers(), events)
 	return broker
 }
@@ -89,10 +80,9 @@ var joinKinds = []struct{ loss, label string }{{"logistic", "label"}, {"squared"
 
 // newJoiner returns a learner of one of joinKinds.
 func newJoiner(t *testing.T, program, broker string, kind int) *learner {
-	l := newLearner(t, program, broker, "clicks")
-	l.flags = append(l.flags, "--set=learner.loss="+joinKinds[kind].loss, "--set=labels.label="+joinKinds[kind].label)
-	l.flags = append(l.flags, "--set=labels.topics=answers", "--set=labels.max_delay=50s", "--set=labels.idle_timeout=0s", "--set=labels.pending_memory=16777216",
-		"--set=labels.directory="+filepath.Join(l.dir, "waiting"))
+	l := newLearner(t, program, broker, "clicks", "--set=learner.loss="+joinKinds[kind].loss, "--set=labels.label="+joinKinds[kind].label,
+		"--set=labels.topics=answers", "--set=labels.max_delay=50s", "--set=labels.idle_timeout=0s", "--set=labels.pending_memory=16777216")
+	l.flags = append(l.flags, "--set=labels.directory="+filepath.Join(l.dir, "waiting"))
 	return l
 }
 
@@ -144,20 +134,8 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 	for killed < kills || rounds < len(reference) {
 		kind := rounds % len(reference)
 		l := newJoiner(t, program, broker, kind)
-		for done := false; !done; {
-			err := l.live(t, time.Duration(r.Float64()*float64(took)), (*os.Process).Kill)
-			switch exit := (*exec.ExitError)(nil); {
-			case err == nil:
-				done = true
-			case errors.As(err, &exit) && exit.ExitCode() == -1 || runtime.GOOS == "windows":
-				killed++
-				if names, _ := checkpoint.List(l.checkpoints()); len(names) > 0 {
-					resumed++
-				}
-			default:
-				t.Fatalf("ended by itself: %v\n%s", err, l.log())
-			}
-		}
+		k, left := l.killOften(t, func() time.Duration { return time.Duration(r.Float64() * float64(took)) })
+		killed, resumed = killed+k, resumed+left
 		l.checkJoined(t, reference[kind])
 		rounds++
 	}
@@ -183,18 +161,9 @@ func TestCrashJoinAtFailpoints(t *testing.T) {
 			kind = (kind + 1) % len(reference)
 			l := newJoiner(t, program, broker, kind)
 			if place == "labels.goback" {
-				l.env = []string{"BLANKOUT_FAILPOINTS=checkpoint.rename=kill@3"}
-				l.live(t, 0, nil)
+				l.failAt(t, "checkpoint.rename=kill@3", true)
 			}
-			l.env = []string{"BLANKOUT_FAILPOINTS=" + place + "=" + what}
-			err := l.live(t, 0, nil)
-			if what == "kill@1" && err == nil {
-				t.Errorf("%s=%s: the place was not reached", place, what)
-			}
-			if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
-				t.Errorf("%s=%s: nobody was told: %v\n%s", place, what, err, l.log())
-			}
-			l.env = nil
+			l.failAt(t, place+"="+what, what != "kill@1")
 			l.finish(t)
 			l.checkJoined(t, reference[kind])
 		}

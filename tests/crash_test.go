@@ -40,6 +40,14 @@ var crashTopics = map[string]struct {
 
 const crashRefused = 97 // one in so many records is invalid
 
+// startBroker starts a broker in this process with topics of so many partitions.
+func startBroker(t testing.TB, topics map[string]int32) *stream.Embedded {
+	t.Helper()
+	broker := streamtest.Must(stream.StartEmbedded(stream.EmbeddedConfig{Topics: topics}))(t)
+	t.Cleanup(broker.Close)
+	return broker
+}
+
 // crashBroker starts a broker with the given crashTopics.
 func crashBroker(t *testing.T, topics ...string) *stream.Embedded {
 	t.Helper()
@@ -47,8 +55,7 @@ func crashBroker(t *testing.T, topics ...string) *stream.Embedded {
 	for _, name := range topics {
 		partitions[name] = crashTopics[name].partitions
 	}
-	broker := streamtest.Must(stream.StartEmbedded(stream.EmbeddedConfig{Topics: partitions}))(t)
-	t.Cleanup(broker.Close)
+	broker := startBroker(t, partitions)
 	for _, name := range topics {
 		streamtest.Check(t, fillCrashTopic(t, broker.Brokers(), name, nil))
 	}
@@ -94,7 +101,8 @@ type learner struct {
 	numbers      string // of failpoint.Number
 }
 
-func newLearner(t *testing.T, program, broker, topic string) *learner {
+// newLearner returns a learner of a topic to its end, with flags besides.
+func newLearner(t *testing.T, program, broker, topic string, flags ...string) *learner {
 	t.Helper()
 	dir := t.TempDir()
 	config := fmt.Sprintf(`
@@ -114,7 +122,7 @@ file = %q
 address = ""
 `, broker, topic, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "dead.jsonl"))
 	streamtest.Check(t, os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644))
-	return &learner{program: program, dir: dir, flags: []string{"--until-end"}}
+	return &learner{program: program, dir: dir, flags: append([]string{"--until-end"}, flags...)}
 }
 
 func (l *learner) checkpoints() string { return filepath.Join(l.dir, "checkpoints") }
@@ -149,11 +157,79 @@ func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) 
 	return c.Wait()
 }
 
+// stop sends a process of the program SIGTERM. It must end with exit code 0.
+func (l *learner) stop(t *testing.T, process *exec.Cmd) {
+	t.Helper()
+	streamtest.Check(t, process.Process.Signal(syscall.SIGTERM))
+	if err := process.Wait(); err != nil {
+		t.Fatalf("SIGTERM: %v\n%s", err, l.log())
+	}
+}
+
+// await waits up to a minute for a condition, described by what.
+func (l *learner) await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for began := time.Now(); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("not within a minute: %s\n%s", what, l.log())
+		}
+	}
+}
+
+// startProcess starts a process that is killed at the end of the test if it has not ended.
+func startProcess(t testing.TB, c *exec.Cmd) {
+	t.Helper()
+	streamtest.Check(t, c.Start())
+	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+}
+
+// stopProcess sends a process SIGTERM and waits for its end with exit code 0.
+func stopProcess(t testing.TB, c *exec.Cmd) {
+	t.Helper()
+	streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
+	streamtest.Check(t, c.Wait())
+}
+
 // finish lets the program learn to the end.
 func (l *learner) finish(t *testing.T) {
 	t.Helper()
 	if err := l.live(t, 0, nil); err != nil {
 		t.Fatalf("run to the end: %v\n%s", err, l.log())
+	}
+}
+
+// failAt runs the program with a failpoint, as in "place=kill@1", which must end or disturb it unless it is optional.
+func (l *learner) failAt(t *testing.T, point string, optional bool) {
+	t.Helper()
+	l.env = append(l.env, "BLANKOUT_FAILPOINTS="+point)
+	err := l.live(t, 0, nil)
+	l.env = l.env[:len(l.env)-1]
+	place, what, _ := strings.Cut(point, "=")
+	if strings.HasPrefix(what, "kill") && err == nil && !optional {
+		t.Errorf("%s: the place was not reached", point)
+	}
+	if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
+		t.Errorf("%s: the log does not report the failure: %v\n%s", point, err, l.log())
+	}
+}
+
+// killOften kills the program after random delays until it has learned to the end. It returns the number of kills, and
+// how many left a checkpoint.
+func (l *learner) killOften(t *testing.T, delay func() time.Duration) (killed, resumed int) {
+	t.Helper()
+	for {
+		err := l.live(t, delay(), (*os.Process).Kill)
+		switch exit := (*exec.ExitError)(nil); {
+		case err == nil:
+			return killed, resumed
+		case errors.As(err, &exit) && exit.ExitCode() == -1 || runtime.GOOS == "windows":
+			killed++
+			if names, _ := checkpoint.List(l.checkpoints()); len(names) > 0 {
+				resumed++
+			}
+		default:
+			t.Fatalf("ended by itself: %v\n%s", err, l.log())
+		}
 	}
 }
 
@@ -291,21 +367,11 @@ func TestCrash(t *testing.T) {
 			killed, rounds, resumed := 0, 0, 0
 			for killed < (kills+1)/2 {
 				l := newLearner(t, program, broker.Brokers()[0], topic)
-				for done := false; !done; {
+				k, r := l.killOften(t, func() time.Duration {
 					u := r.Float64()
-					err := l.live(t, time.Duration(u*u*float64(took)), (*os.Process).Kill)
-					switch exit := (*exec.ExitError)(nil); {
-					case err == nil:
-						done = true
-					case errors.As(err, &exit) && exit.ExitCode() == -1 || runtime.GOOS == "windows":
-						killed++
-						if names, _ := checkpoint.List(l.checkpoints()); len(names) > 0 {
-							resumed++
-						}
-					default:
-						t.Fatalf("ended by itself: %v\n%s", err, l.log())
-					}
-				}
+					return time.Duration(u * u * float64(took))
+				})
+				killed, resumed = killed+k, resumed+r
 				l.check(t, topic, reference)
 				rounds++
 			}
@@ -339,15 +405,7 @@ func TestCrashAtFailpoints(t *testing.T) {
 				l.flags = append(l.flags, "--set=checkpoint.keep=1")
 				what = what[:len(what)-1] + "1"
 			}
-			l.env = []string{"BLANKOUT_FAILPOINTS=" + place + "=" + what}
-			err := l.live(t, 0, nil)
-			if what == "kill@1" && err == nil {
-				t.Errorf("%s=%s: the place was not reached", place, what)
-			}
-			if strings.HasPrefix(what, "error") && !strings.Contains(l.log(), "failpoint "+place) {
-				t.Errorf("%s=%s: nobody was told: %v\n%s", place, what, err, l.log())
-			}
-			l.env = nil
+			l.failAt(t, place+"="+what, what != "kill@1")
 			l.finish(t)
 			l.check(t, "short", reference)
 		}
@@ -391,14 +449,10 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	for _, what := range []string{"snapshot.piece=kill@3", "snapshot.manifest=kill@1", "snapshot.manifest=kill@3", "snapshot.prune=kill@1",
 		"snapshot.piece=kill@2", "checkpoint.rename=kill@2", "checkpoint.write=kill@3", "snapshot.manifest=error@1"} {
-		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
-		if err := l.live(t, 0, nil); err == nil && strings.Contains(what, "kill") {
-			t.Logf("%s: the place was not reached", what) // the topic may have been learned by then
-		}
+		l.failAt(t, what, true) // the topic may have been learned before
 		look(what)
 	}
 	streamtest.Equal(t, strings.Count(l.log(), "failpoint snapshot.manifest"), 1, "reported failures")
-	l.env = nil
 	l.finish(t)
 	l.check(t, "short", reference)
 	_, _, events := l.state(t)
@@ -410,20 +464,14 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 // A kill during a refresh, between two outputs, leaves the state before.
 func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	refreshing := func() *learner {
-		l := newLearner(t, program, broker.Brokers()[0], "short")
-		l.flags = append(l.flags, "--set=learner.irls_batch=100", "--set=learner.irls_window=200")
-		return l
+		return newLearner(t, program, broker.Brokers()[0], "short", "--set=learner.irls_batch=100", "--set=learner.irls_window=200")
 	}
 	reference := refreshing()
 	reference.finish(t)
 	l := refreshing()
 	for _, what := range []string{"learn.refresh=kill@3", "learn.refresh=kill@92", "learn.refresh=kill@59"} {
-		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
-		if err := l.live(t, 0, nil); err == nil {
-			t.Errorf("%s: the place was not reached", what)
-		}
+		l.failAt(t, what, false)
 	}
-	l.env = nil
 	l.finish(t)
 	l.check(t, "short", reference)
 }
@@ -431,9 +479,7 @@ func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 // The partitions of an unlabeled topic have positions in the same checkpoint.
 func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	both := func() *learner {
-		l := newLearner(t, program, broker.Brokers()[0], "short")
-		l.flags = append(l.flags, "--set=kafka.unlabeled_topics=three", "--set=learner.unlabeled_weight=0.3")
-		return l
+		return newLearner(t, program, broker.Brokers()[0], "short", "--set=kafka.unlabeled_topics=three", "--set=learner.unlabeled_weight=0.3")
 	}
 	reference := both()
 	reference.finish(t)
@@ -443,12 +489,8 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	l := both()
 	for _, what := range []string{"checkpoint.rename=kill@3", "checkpoint.write=kill@4", "run.commit=kill@5"} {
-		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
-		if err := l.live(t, 0, nil); err == nil {
-			t.Errorf("%s: the place was not reached", what)
-		}
+		l.failAt(t, what, false)
 	}
-	l.env = nil
 	l.finish(t)
 	if _, got, events := l.state(t); !slices.Equal(got, want) || events != wantEvents {
 		t.Errorf("counted %+v and learned %d\nwant %+v and %d", got, events, want, wantEvents)
@@ -493,12 +535,7 @@ func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) 
 	}
 	for _, what := range []string{"run.mislabeled=kill@3", "run.mislabeled=error@2"} {
 		l := suspecting()
-		l.env = []string{"BLANKOUT_FAILPOINTS=" + what}
-		err := l.live(t, 0, nil)
-		if strings.Contains(what, "kill") && err == nil {
-			t.Errorf("%s: the place was not reached", what)
-		}
-		l.env = nil
+		l.failAt(t, what, false)
 		l.finish(t)
 		l.check(t, "short", reference)
 		if got := suspects(l); !slices.Equal(got, want) {

@@ -105,9 +105,7 @@ func TestCrashGroup(t *testing.T) {
 	longtest.Only(t)
 	const partitions = 4
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	t.Cleanup(broker.Close)
 	crashGroup(t, broker.ListenAddrs(), partitions, 4)
 }

@@ -15,7 +15,6 @@ import (
 	"blankout/batch"
 	"blankout/internal/longtest"
 	"blankout/internal/streamtest"
-	"blankout/stream"
 )
 
 // firstLines decompresses the first n lines of a file.
@@ -57,11 +56,7 @@ func TestExactIsTrain(t *testing.T) {
 		{"imdb", firstLines(t, filepath.Join(samples, "imdb", "train.svm.gz"), "imdb.svm", 50), "svmlight", 50, 2},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer broker.Close()
+			broker := startBroker(t, map[string]int32{"events": 1})
 			dir := t.TempDir()
 			run := func(args ...string) []byte {
 				t.Helper()

@@ -55,8 +55,7 @@ func writeFormat(t *testing.T, dir string) {
 	for i := range 300 {
 		lines.WriteString([]string{`{"label":"good","word":"fine","x":1.5,"y":-1}`, `{"label":"bad","word":"grim","x":-0.5,"y":2}`, `{"label":"good","word":"fine","x":0.5,"y":null}`}[i%3] + "\n")
 	}
-	events := filepath.Join(t.TempDir(), "events.jsonl")
-	streamtest.Check(t, os.WriteFile(events, []byte(lines.String()), 0o644))
+	events := streamtest.File(t, "events.jsonl", lines.String())
 	source := streamtest.Must(stream.OpenFile(events, recordConfig, schema))(t)
 	defer source.Close()
 	config := formatConfig()
@@ -88,9 +87,7 @@ func writeFormat(t *testing.T, dir string) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "scores.json"), append(data, '\n'), 0o644)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 }
 
 // readScores reads the stored scores of each file of dir.
@@ -100,9 +97,7 @@ func readScores(t *testing.T, dir string) (scores map[string][][]float64) {
 	if err == nil {
 		err = json.Unmarshal(data, &scores)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	return scores
 }
 
@@ -172,9 +167,7 @@ func goOn(t *testing.T, path string) {
 	}
 	decoder := streamtest.Must(record.NewDecoder(recordConfig, l.Schema()))(t)
 	var e event.Example
-	if err := decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e); err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e))
 	for range 200 { // beyond the next refresh
 		l.Learn(&e, nil)
 	}

@@ -45,24 +45,16 @@ func TestFullDiskUnderLabels(t *testing.T) {
 	full := func() bool { return strings.Contains(l.log(), "no space left on device") }
 
 	c := l.start(t)
-	for deadline := time.Now().Add(time.Minute); !full(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the disk never got full\n%s", l.log())
-		}
-	}
+	l.await(t, "the disk never got full", func() bool { return full() })
 	streamtest.Contains(t, l.log(), disk)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	l.await(t, "/readyz responds with status 503", func() bool {
 		response, err := http.Get("http://" + address + "/readyz")
-		if err == nil {
-			response.Body.Close()
-			if response.StatusCode == http.StatusServiceUnavailable {
-				break
-			}
+		if err != nil {
+			return false
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("it says that it is ready: %v\n%s", err, l.log())
-		}
-	}
+		response.Body.Close()
+		return response.StatusCode == http.StatusServiceUnavailable
+	})
 	streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
 	if exit := (*exec.ExitError)(nil); !errors.As(c.Wait(), &exit) || exit.ExitCode() != 1 {
 		t.Errorf("a stop on a full disk: %v\n%s", c.ProcessState, l.log())

@@ -106,9 +106,7 @@ directory = %q
 				name := fmt.Sprint("g", members, "-", time.Now().UnixNano(), i)
 				file, interval := settings(b, name), fmt.Sprint("group.interval_min=", c.interval)
 				loaded, err := config.Load(config.Source{File: file, Flags: []string{"group.name=" + name, interval}})
-				if err != nil {
-					b.Fatal(err)
-				}
+				streamtest.Check(b, err)
 				var processes []*exec.Cmd
 				for range members {
 					processes = append(processes, start(b, "run", "--quiet", "-f", file, "--group", name, "--set", interval))

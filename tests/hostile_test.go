@@ -139,9 +139,7 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 	learner := streamtest.Must(online.New(online.DefaultConfig(), schema))(t)
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
 	letters, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{File: name}, stream.ConnectConfig{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	defer letters.Close()
 	r := &run.Runner{Config: run.DefaultConfig(), Schema: schema, State: run.State{Learner: learner}, DeadLetters: letters,
 		Source: &records{decoder: decoder, schema: schema, left: all}}

@@ -34,9 +34,7 @@ import (
 // data that kafka-go cannot.
 func TestKafka(t *testing.T) {
 	k := &kafkaTest{kafkaBroker: startKafka(t)}
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(k.plain)))(t)
-	defer client.Close()
-	k.admin = kadm.NewClient(client)
+	k.admin = streamtest.Admin(t, k.plain)
 	t.Run("Codecs", k.codecs)
 	t.Run("Transactions", k.transactions)
 	t.Run("OpenTransaction", k.openTransaction)
@@ -184,11 +182,7 @@ func (k *kafkaTest) codecs(t *testing.T) {
 // transact writes a transaction of values and ends it.
 func (k *kafkaTest) transact(t *testing.T, topic, id string, commit bool, values ...string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain), kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := streamtest.Client(t, []string{k.plain}, kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))
 	streamtest.Check(t, client.BeginTransaction())
 	for _, v := range values {
 		// One batch each, so that more than one batch is dropped.
@@ -208,19 +202,14 @@ func (k *kafkaTest) transactions(t *testing.T) {
 	expect(t, k.readAll(t, topic, nil, nil), "0/0:one", "0/1:two", "0/6:plain", "0/9:three")
 	expect(t, k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { c.ReadUncommitted = true }),
 		"0/0:one", "0/1:two", "0/3:bad", "0/4:bad", "0/6:plain", "0/7:bad", "0/9:three", "0/11:bad", "0/12:last")
-	var from event.Offsets
-	from.At(topic, 0, 4)
+	from := streamtest.From(topic, 0, 4)
 	expect(t, k.readAll(t, topic, from, nil), "0/6:plain", "0/9:three")
 }
 
 func (k *kafkaTest) openTransaction(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "before")
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain), kgo.TransactionalID("open"), kgo.DefaultProduceTopic(topic))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := streamtest.Client(t, []string{k.plain}, kgo.TransactionalID("open"), kgo.DefaultProduceTopic(topic))
 	streamtest.Check(t, client.BeginTransaction())
 	streamtest.Check(t, client.ProduceSync(t.Context(), kgo.StringRecord("open")).FirstErr())
 	write(t, k.producer(t, topic, nil), "after")
@@ -241,9 +230,7 @@ func (k *kafkaTest) compaction(t *testing.T) {
 	keyed := func(codec, keys string) {
 		p := k.producer(t, topic, func(c *stream.ProducerConfig) { c.Compression = codec })
 		for _, key := range keys {
-			if err := p.Write(t.Context(), stream.Message{Key: []byte(string(key)), Value: []byte(string(key))}); err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, p.Write(t.Context(), stream.Message{Key: []byte(string(key)), Value: []byte(string(key))}))
 		}
 		streamtest.Check(t, p.Flush(t.Context()))
 	}
@@ -267,8 +254,7 @@ func (k *kafkaTest) compaction(t *testing.T) {
 	}
 	// From every offset, with one batch per fetch.
 	for next := range int64(17) {
-		var from event.Offsets
-		from.At(topic, 0, next)
+		from := streamtest.From(topic, 0, next)
 		i := slices.IndexFunc(want, func(s string) bool {
 			var offset int64
 			fmt.Sscanf(s, "0/%d", &offset)
@@ -287,8 +273,7 @@ func (k *kafkaTest) logStart(t *testing.T) {
 	deletes.AddOffset(topic, 0, 3, -1)
 	streamtest.Must(k.admin.DeleteRecords(t.Context(), deletes))(t)
 	expect(t, k.readAll(t, topic, nil, nil), "0/3:d", "0/4:e")
-	var from event.Offsets
-	from.At(topic, 0, 1)
+	from := streamtest.From(topic, 0, 1)
 	var out *stream.OffsetOutOfRangeError
 	if _, _, err := k.consumer(t, topic, from, nil); !errors.As(err, &out) || out.Offset != 1 || out.Start != 3 || out.End != 5 {
 		t.Errorf("error %v", err)
@@ -415,8 +400,7 @@ func (k *kafkaTest) commit(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "a", "b", "c")
 	c, _ := streamtest.Must2(k.consumer(t, topic, nil, nil))(t)
-	var offsets event.Offsets
-	offsets.At(topic, 0, 2)
+	offsets := streamtest.From(topic, 0, 2)
 	streamtest.Check(t, c.Commit(t.Context(), "lag", offsets))
 	lags, err := k.admin.Lag(t.Context(), "lag")
 	if err != nil || lags["lag"].Lag.Total() != 1 {
@@ -429,9 +413,7 @@ func (k *kafkaTest) deadLetters(t *testing.T) {
 	connection := stream.DefaultConnectConfig()
 	connection.Brokers = []string{k.plain}
 	d, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: topic}, connection, kafkaLog(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	defer d.Close()
 	e := event.Example{Offset: 3, Refused: &event.Refusal{Reason: event.ReasonSyntax, Detail: "no brace", Value: []byte("{")}}
 	streamtest.Check(t, errors.Join(d.Add(t.Context(), "events", 1, &e), d.Flush(t.Context())))
@@ -445,9 +427,7 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	quick := func(c *stream.ConnectConfig) { c.RequestTimeout = time.Second }
 	p := k.producer(t, topic, func(c *stream.ProducerConfig) { quick(&c.ConnectConfig) })
 	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false; quick(&c.ConnectConfig) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	stop := make(chan struct{})
 	type result struct {
 		n   int
@@ -577,9 +557,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	connect := stream.DefaultConnectConfig()
 	connect.Brokers = []string{k.plain}
 	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: kafkaLog(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	defer p.Close()
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -661,9 +639,7 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) {
 		c.UntilEnd, c.RequestTimeout, c.MetadataInterval = false, 2*time.Second, time.Second
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	streamtest.Must(read(t, c, d, 4))(t)
 	streamtest.Must(k.admin.DeleteTopics(t.Context(), topic))(t)
 	deleted := time.Now()
@@ -717,9 +693,7 @@ func (k *kafkaTest) repeated(t *testing.T) {
 			from.At(topic, 0, 0).Next = start
 		}
 		c, d, err := k.consumer(t, topic, from, func(c *stream.ConsumerConfig) { c.DedupWindow = 10 })
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		var got []string
 		var b event.Batch
 		for err == nil {

@@ -19,9 +19,7 @@ func TestKafkaGroup(t *testing.T) {
 	const partitions = 4
 	kills := groupKills(t, 40)
 	k := startKafka(t)
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(k.plain)))(t)
-	defer client.Close()
-	streamtest.Must(kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
+	streamtest.Must(streamtest.Admin(t, k.plain).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	crashGroup(t, []string{k.plain}, partitions, kills)
 }
 
@@ -35,8 +33,7 @@ func TestKafkaGroupBrokers(t *testing.T) {
 	for _, b := range cluster {
 		brokers = append(brokers, b.plain)
 	}
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RequestTimeoutOverhead(2*time.Second)))(t)
-	defer client.Close()
+	client := streamtest.Client(t, brokers, kgo.RequestTimeoutOverhead(2*time.Second))
 	admin := kadm.NewClient(client)
 	enough := "2" // in-sync replicas, of three: no acknowledged record is lost
 	if _, err := admin.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &enough}, "events"); err != nil {

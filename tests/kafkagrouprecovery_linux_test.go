@@ -26,11 +26,7 @@ import (
 // deletes before they are learned, an unknown record among the snapshots, and a setting that changes.
 func TestKafkaGroupRecovery(t *testing.T) {
 	k := startKafka(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(k.plain), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := streamtest.Client(t, []string{k.plain}, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	admin := kadm.NewClient(client)
 	create := func(topic string, partitions int32, settings map[string]*string) {
 		t.Helper()
@@ -178,9 +174,8 @@ session_timeout = "1s"
 		ends(0, fmt.Sprintf("skips events/%d offsets 300 to %d", p, s-1), "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s))
 	}
 	// And someone writes to the topic of the snapshots.
-	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "g-snapshots", Key: []byte("what"), Value: []byte("ever")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	foreign := &kgo.Record{Topic: "g-snapshots", Key: []byte("what"), Value: []byte("ever")}
+	streamtest.Check(t, client.ProduceSync(t.Context(), foreign).FirstErr())
 	logs := learn(2, "g")
 	if !strings.Contains(logs, "records that are not snapshots are skipped") || !strings.Contains(logs, "topic g-snapshots offset ") {
 		t.Errorf("nothing is said of the record among the snapshots:\n%s", logs)

@@ -8,12 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"blankout/config"
 	"blankout/internal/longtest"
@@ -30,17 +26,13 @@ func TestKafkaGroupWait(t *testing.T) {
 	longtest.Only(t)
 	const partitions, events = 4, 2_000_000
 	k := startKafka(t)
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(k.plain)))(t)
-	defer client.Close()
-	streamtest.Must(kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
+	streamtest.Must(streamtest.Admin(t, k.plain).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	p := stream.DefaultProducerConfig()
 	p.Brokers, p.Topic = []string{k.plain}, "events"
 	producer := streamtest.Must(stream.NewProducer(t.Context(), p))(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range events {
-		if err := producer.WriteTo(t.Context(), int32(i%partitions), stream.Message{Value: fraudEvent(r, 200)}); err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, producer.WriteTo(t.Context(), int32(i%partitions), stream.Message{Value: fraudEvent(r, 200)}))
 	}
 	streamtest.Check(t, producer.Flush(t.Context()))
 	producer.Close()
@@ -62,8 +54,7 @@ classes = ["false", "true"]
 		for _, address := range addresses {
 			c := exec.Command(program, "run", "--quiet", "-f", file, "--group", name, "--set", "http.address="+address)
 			c.Dir = filepath.Dir(file)
-			streamtest.Check(t, c.Start())
-			t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+			startProcess(t, c)
 			processes = append(processes, c)
 		}
 		// The end of the first phase, in which only one member learns.
@@ -92,8 +83,7 @@ classes = ["false", "true"]
 				1000*s.Commit/float64(s.Committed), 100*s.Commit/took, 100*s.Sync/took)
 		}
 		for _, c := range processes {
-			streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
-			streamtest.Check(t, c.Wait())
+			stopProcess(t, c)
 		}
 	}
 }
@@ -110,15 +100,11 @@ func standingOf(t *testing.T, addresses []string) (all []standing) {
 	t.Helper()
 	for _, address := range addresses {
 		answer, err := http.Get("http://" + address + "/v1/group")
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		var s standing
 		err = json.NewDecoder(answer.Body).Decode(&s)
 		answer.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		all = append(all, s)
 	}
 	return all

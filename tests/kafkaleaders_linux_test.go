@@ -22,11 +22,7 @@ func TestKafkaLeaders(t *testing.T) {
 	for _, b := range cluster {
 		brokers = append(brokers, b.plain)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MetadataMinAge(50*time.Millisecond), kgo.RequestTimeoutOverhead(time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := streamtest.Client(t, brokers, kgo.MetadataMinAge(50*time.Millisecond), kgo.RequestTimeoutOverhead(time.Second))
 	admin := kadm.NewClient(client)
 	const topic = "one"
 	enough := "2" // in-sync replicas, of three: no acknowledged record is lost
@@ -55,11 +51,8 @@ func TestKafkaLeaders(t *testing.T) {
 	more := func(n float64) { // more waits until that many more records have been learned
 		t.Helper()
 		allowed.Add(5000)
-		for began, least := time.Now(), counted()+n; counted() < least; time.Sleep(20 * time.Millisecond) {
-			if time.Since(began) > time.Minute {
-				t.Fatalf("nothing is learned\n%s", l.log())
-			}
-		}
+		least := counted() + n
+		l.await(t, "more is learned", func() bool { return counted() >= least })
 	}
 	leader := func() *kafkaBroker {
 		t.Helper()
@@ -117,15 +110,8 @@ func TestKafkaLeaders(t *testing.T) {
 	}
 	allowed.Store(1 << 40)
 	streamtest.Check(t, <-filled)
-	for began := time.Now(); counted() < float64(crashTopics[topic].records); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatalf("%v of %d counted\n%s", counted(), crashTopics[topic].records, l.log())
-		}
-	}
-	streamtest.Check(t, command.Process.Signal(syscall.SIGTERM))
-	if err := command.Wait(); err != nil {
-		t.Fatalf("%v\n%s", err, l.log())
-	}
+	l.await(t, "all is counted", func() bool { return counted() >= float64(crashTopics[topic].records) })
+	l.stop(t, command)
 	if !strings.Contains(l.log(), "fetching failed, trying again") {
 		t.Errorf("no word in the log of what the learner went through\n%s", l.log())
 	}

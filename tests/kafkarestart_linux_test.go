@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"blankout/config"
 	"blankout/internal/longtest"
@@ -67,8 +66,7 @@ func (p *progress) owners() map[int32]group.MemberID {
 func TestKafkaRestart(t *testing.T) {
 	longtest.Only(t)
 	k := startKafka(t)
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(k.plain)))(t)
-	defer client.Close()
+	client := streamtest.Client(t, []string{k.plain})
 	const partitions, members = 6, 3
 	streamtest.Must(kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	program := buildProgram(t)
@@ -110,8 +108,7 @@ session_timeout = "6s"
 			}
 			c := exec.Command(program, args...)
 			c.Stderr = os.Stderr
-			streamtest.Check(t, c.Start())
-			t.Cleanup(func() { c.Process.Kill(); c.Wait() })
+			startProcess(t, c)
 			return c
 		}
 		var running []*exec.Cmd
@@ -120,14 +117,10 @@ session_timeout = "6s"
 		}
 		seen := &progress{at: map[int32]time.Time{}, by: map[int32]group.MemberID{}, longest: map[int32]time.Duration{}}
 		commitLog, err := stream.OpenCommitLog(t.Context(), loaded.Group.CommitLog(loaded.Kafka.ConnectConfig, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		commitLog.Close()
 		reader, err := stream.ReadCommitLog(ctx, loaded.Group.CommitLog(loaded.Kafka.ConnectConfig, nil), "", 0, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		beside.Go(func() {
 			defer reader.Close()
 			for {
@@ -202,8 +195,7 @@ session_timeout = "6s"
 			t.Errorf("%d partitions of members that were not restarted changed hands", moved)
 		}
 		for _, c := range running {
-			streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
-			streamtest.Check(t, c.Wait())
+			stopProcess(t, c)
 		}
 		stop()
 		beside.Wait()

@@ -142,10 +142,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		all = append(all, <-results...)
 	}
 	terminate := func() {
-		streamtest.Check(t, process.Process.Signal(syscall.SIGTERM))
-		if err := process.Wait(); err != nil {
-			t.Fatalf("%v\n%s", err, l.log())
-		}
+		l.stop(t, process)
 	}
 	terminate()
 	select {
@@ -198,9 +195,7 @@ func TestLearnOverHTTP(t *testing.T) {
 func (l *learner) exported(t *testing.T, model string) []byte {
 	t.Helper()
 	out, err := exec.Command(l.program, "export", "-m", filepath.Join(l.dir, model), "--format", "json").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	return out
 }
 

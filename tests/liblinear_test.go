@@ -95,9 +95,7 @@ func compareOptimum(t *testing.T, name string, d *batch.Data, l loss.Loss, cost 
 	}
 	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: l, Kappa: loss.Cost(l, cost), Intercept: it,
 		Penalty: batch.Ridge(d.Columns(), 1, it), Threads: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	r := streamtest.Must(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
 	value := o.ValueGrad(theirs, nil)
 	t.Logf("%s: ours %.10g (gap %.2g), theirs %.10g", name, r.Objective, r.Gap, value)

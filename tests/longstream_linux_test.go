@@ -23,9 +23,6 @@ import (
 	"blankout/simulate"
 	"blankout/stream"
 	"blankout/stream/record"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // TestLongStream makes the real program learn a long stream with drift from a real broker: ten million events with
@@ -44,9 +41,7 @@ func TestLongStream(t *testing.T) {
 	}
 	broker := startKafka(t)
 	program := buildProgram(t)
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(broker.plain)))(t)
-	defer client.Close()
-	streamtest.Must(kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "long"))(t)
+	streamtest.Must(streamtest.Admin(t, broker.plain).CreateTopic(t.Context(), 1, 1, nil, "long"))(t)
 	l := &learner{program: program, dir: t.TempDir(), flags: []string{"--until-end"}}
 	config := fmt.Sprintf("[kafka]\nbrokers = [%q]\ntopics = [\"long\"]\n[record]\nformat = \"json\"\n[checkpoint]\ndirectory = %q\n[validate]\ndirectory = %q\n[http]\naddress = \"127.0.0.1:0\"\n", broker.plain, l.checkpoints(), filepath.Join(l.dir, "reports"))
 	streamtest.Check(t, os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644))

@@ -778,11 +778,7 @@ func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 		missing += o.Offset
 		from[topic][o.Partition] = kgo.NewOffset().At(0)
 	})
-	client, err := kgo.NewClient(kgo.SeedBrokers(n.cluster[0].plain, n.cluster[1].plain, n.cluster[2].plain), kgo.ConsumePartitions(from))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := streamtest.Client(t, []string{n.cluster[0].plain, n.cluster[1].plain, n.cluster[2].plain}, kgo.ConsumePartitions(from))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for int64(len(records)) < missing {

@@ -28,9 +28,7 @@ func TestNumbersTable(t *testing.T) {
 	ours, peers := make([]float64, len(streams)), 0
 	for i, name := range streams {
 		out, err := exec.Command(program, "train", "--solver", "online", "--loss", "squared", "-d", "testdata/numbers/"+name+".jsonl.gz", "-q", "--json").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		var told struct {
 			MAE float64 `json:"progressive_mae"`
 		}

@@ -51,9 +51,7 @@ func TestPredictionsSurviveKills(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		for _, record := range b.Records {
 			var p predict.Output
 			streamtest.Check(t, json.Unmarshal(record.Value, &p), record.Value)

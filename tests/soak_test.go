@@ -23,7 +23,6 @@ import (
 	"blankout/stream"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // TestSoak runs the real program for as long as BLANKOUT_SOAK says, with all its work at the same time: it learns a
@@ -51,11 +50,7 @@ func TestSoak(t *testing.T) {
 		flags = []string{"-race"}
 	}
 	program := buildProgram(t, flags...)
-	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "predictions": 1, "snapshots": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
+	broker := startBroker(t, map[string]int32{"events": 2, "predictions": 1, "snapshots": 1})
 	l := &learner{program: program, dir: t.TempDir()}
 	config := fmt.Sprintf(`
 [kafka]
@@ -91,9 +86,7 @@ directory = ""
 	url := l.url(t)
 	defer http.DefaultClient.CloseIdleConnections()
 
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...)))(t)
-	defer client.Close()
-	admin := kadm.NewClient(client)
+	admin := streamtest.Admin(t, broker.Brokers()...)
 	pc := stream.DefaultProducerConfig()
 	pc.Brokers, pc.Topic = broker.Brokers(), "events"
 	producer := streamtest.Must(stream.NewProducer(t.Context(), pc))(t)

@@ -9,13 +9,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"blankout/checkpoint"
 	"blankout/internal/streamtest"
-	"blankout/stream"
 )
 
 // The checkpoint directory, or the lock in it, is removed under a running learner, and another learner starts there.
@@ -28,11 +25,7 @@ func TestTwoWriters(t *testing.T) {
 		"lock removed": func(dir string) error { return os.Remove(filepath.Join(dir, "lock")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"short": 1}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer broker.Close()
+			broker := startBroker(t, map[string]int32{"short": 1})
 			first, second := newLearner(t, program, broker.Brokers()[0], "short"), newLearner(t, program, broker.Brokers()[0], "short")
 			dir := second.checkpoints()
 			first.flags, second.flags = []string{"--set=checkpoint.directory=" + dir}, nil
@@ -41,14 +34,10 @@ func TestTwoWriters(t *testing.T) {
 			var two *exec.Cmd
 			saved := func(l *learner, least int) {
 				t.Helper()
-				for began := time.Now(); strings.Count(l.log(), `"msg":"checkpoint saved"`) < least; time.Sleep(5 * time.Millisecond) {
-					if time.Since(began) > time.Minute {
-						t.Fatalf("no checkpoint\n%s", l.log())
-					}
-				}
+				l.await(t, "checkpoints", func() bool { return strings.Count(l.log(), `"msg":"checkpoint saved"`) >= least })
 			}
 			moved := map[string][]byte{}
-			err = fillCrashTopic(t, broker.Brokers(), "short", func(written int) {
+			err := fillCrashTopic(t, broker.Brokers(), "short", func(written int) {
 				if written != 3000 {
 					return
 				}
@@ -59,15 +48,9 @@ func TestTwoWriters(t *testing.T) {
 					moved[file] = streamtest.Must(os.ReadFile(file))(t)
 				}
 				two = second.start(t)
-				for began := time.Now(); !strings.Contains(second.log(), "checkpoint"); time.Sleep(5 * time.Millisecond) { // it has the directory
-					if time.Since(began) > time.Minute {
-						t.Fatal(second.log())
-					}
-				}
+				second.await(t, "it has the directory", func() bool { return strings.Contains(second.log(), "checkpoint") })
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, err)
 			defer two.Process.Kill()
 			exit := (*exec.ExitError)(nil)
 			if err := one.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {
@@ -78,10 +61,7 @@ func TestTwoWriters(t *testing.T) {
 				t.Errorf("the first learner said %s", last)
 			}
 			saved(second, 2)
-			streamtest.Check(t, two.Process.Signal(syscall.SIGTERM))
-			if err := two.Wait(); err != nil {
-				t.Errorf("the second learner: %v\n%s", err, second.log())
-			}
+			second.stop(t, two)
 			if strings.Contains(second.log(), "could not") {
 				t.Errorf("the second learner was disturbed\n%s", second.log())
 			}

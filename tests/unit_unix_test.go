@@ -12,14 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"blankout/internal/longtest"
 	"blankout/internal/streamtest"
-	"blankout/stream"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // systemdUnit is the section [Service] of a unit file: the last value of each key.
@@ -103,25 +98,15 @@ func died(t *testing.T, l *learner) syscall.WaitStatus {
 // A stop while dead letters cannot be stored saves the state before them. It ends with exit code 0, and the next start
 // stores them.
 func TestStopWithoutDeadLetterTopic(t *testing.T) {
-	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"short": 1, "dead": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...)))(t)
-	defer client.Close()
-	admin := kadm.NewClient(client)
+	broker := startBroker(t, map[string]int32{"short": 1, "dead": 1})
+	admin := streamtest.Admin(t, broker.Brokers()...)
 	l := newLearner(t, buildProgram(t), broker.Brokers()[0], "short")
 	l.flags = []string{"--set=dead_letter.topic=dead", "--set=kafka.request_timeout=1s"}
 	command := l.start(t)
 	defer command.Process.Kill()
 	said := func(what string) {
 		t.Helper()
-		for began := time.Now(); !strings.Contains(l.log(), what); time.Sleep(10 * time.Millisecond) {
-			if time.Since(began) > time.Minute {
-				t.Fatalf("the log does not say %q\n%s", what, l.log())
-			}
-		}
+		l.await(t, what, func() bool { return strings.Contains(l.log(), what) })
 	}
 	streamtest.Check(t, fillCrashTopic(t, broker.Brokers(), "short", func(written int) {
 		if written != 2000 {
@@ -131,10 +116,7 @@ func TestStopWithoutDeadLetterTopic(t *testing.T) {
 		streamtest.Must(admin.DeleteTopics(t.Context(), "dead"))(t)
 	}))
 	said("dead letters cannot be stored; learning waits") // /readyz reports it too, after request_timeout
-	streamtest.Check(t, command.Process.Signal(syscall.SIGTERM))
-	if err := command.Wait(); err != nil {
-		t.Errorf("SIGTERM: %v\n%s", err, l.log())
-	}
+	l.stop(t, command)
 	said("dead letters cannot be stored; the next start reads their records again")
 	streamtest.Must(admin.CreateTopic(t.Context(), 1, 1, nil, "dead"))(t)
 	l.flags = append(l.flags, "--until-end")

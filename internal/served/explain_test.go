@@ -42,9 +42,7 @@ func TestExplainFew(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		p, err := m.Predict(event, most)
 		runtime.ReadMemStats(&after)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		return p.Explanation, after.TotalAlloc - before.TotalAlloc
 	}
 	all, _ := explain(columns + 1)
@@ -80,15 +78,13 @@ func TestExplainNames(t *testing.T) {
 		recordConfig.Crosses = [][2]string{{"color", "words"}, {"color", "size"}}
 		schema := recordConfig.Schema()
 		decoder, err := record.NewDecoder(recordConfig, schema)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		learner := streamtest.Must(online.New(online.DefaultConfig(), schema))(t)
 		var e event.Example
 		for i := range 200 {
-			if err := decoder.Decode(context.Background(), record.Record{Value: fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"color":"red","size":%d}`, recordConfig.Classes[i%2], i%2, i%5)}, &e); err != nil {
-				t.Fatal(err)
-			}
+			value := fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"color":"red","size":%d}`,
+				recordConfig.Classes[i%2], i%2, i%5)
+			streamtest.Check(t, decoder.Decode(context.Background(), record.Record{Value: value}, &e))
 			learner.Learn(&e, nil)
 		}
 		m := served.New(learner.Snapshot().Model(), recordConfig)

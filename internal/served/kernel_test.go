@@ -24,15 +24,12 @@ func kernelModel(t testing.TB) *served.Model {
 	schema.NumericIndices = true
 	var b batch.Builder
 	for _, x := range []float32{-1, 1} {
-		if err := b.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{float64(x), float64(x)}}, Weight: 1}); err != nil {
-			t.Fatal(err)
-		}
+		v := event.Vec{Index: []uint32{0, 1}, Value: []float64{float64(x), float64(x)}}
+		streamtest.Check(t, b.Add(&event.Example{Features: v, Weight: 1}))
 	}
 	k := streamtest.Must(kernel.Parse("rbf:0.5"))(t)
 	m, err := svm.NewModel(model.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: model.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	return served.New(m, recordConfig)

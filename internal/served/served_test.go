@@ -74,9 +74,7 @@ func TestSourcesAgree(t *testing.T) {
 	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
 	streamtest.Check(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
 	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	defer server.Close(context.Background())
 	if _, err := served.Open(t.Context(), server.URL(), served.Options{}); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("without the token: %v", err)
@@ -151,9 +149,7 @@ func TestFollow(t *testing.T) {
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
 	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	defer server.Close(context.Background())
 	var once sync.Once
 	var watching sync.WaitGroup

@@ -66,9 +66,8 @@ func produce(t *testing.T, c *kfake.Cluster, from, to int) {
 		if i%50 == 7 {
 			value = "0 1:one"
 		}
-		if err := p.WriteTo(t.Context(), int32(i%2), stream.Message{Key: fmt.Appendf(nil, "key-%d", i), Value: []byte(value), Time: 1000 + int64(i)}); err != nil {
-			t.Fatal(err)
-		}
+		m := stream.Message{Key: fmt.Appendf(nil, "key-%d", i), Value: []byte(value), Time: 1000 + int64(i)}
+		streamtest.Check(t, p.WriteTo(t.Context(), int32(i%2), m))
 	}
 	streamtest.Check(t, errors.Join(p.Flush(t.Context()), p.Close()))
 }
@@ -85,9 +84,7 @@ func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predic
 		if errors.Is(err, io.EOF) {
 			return keys, values
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		for _, r := range b.Records {
 			var p predict.Output
 			streamtest.Check(t, json.Unmarshal(r.Value, &p), r.Value)

@@ -130,9 +130,8 @@ func TestTornTail(t *testing.T) {
 	for size := headBytes; size <= len(whole); size += 7 {
 		for _, tail := range []string{"", "garbage that was never written so"} {
 			copied := t.TempDir()
-			if err := os.WriteFile(filepath.Join(copied, filepath.Base(name)), append(bytes.Clone(whole[:size]), tail...), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			damaged := append(bytes.Clone(whole[:size]), tail...)
+			streamtest.Check(t, os.WriteFile(filepath.Join(copied, filepath.Base(name)), damaged, 0o600))
 			l := streamtest.Must(Open(copied, Options{}))(t)
 			posts := 0
 			for _, end := range ends {
@@ -370,9 +369,7 @@ func FuzzOpen(f *testing.F) {
 // Events over HTTP go to a topic, each request to one partition, and a repeated request only once.
 func TestTopicAcceptor(t *testing.T) {
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	defer broker.Close()
 	config := record.DefaultConfig()
 	ctx := context.Background()
@@ -381,9 +378,7 @@ func TestTopicAcceptor(t *testing.T) {
 		c.Brokers, c.Topic, c.BatchBytes = broker.Brokers(), topic, 1<<10
 		return stream.NewProducer(ctx, c)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	defer n.Close()
 	next := map[int32]int64{}
 	for i := range 6 {

@@ -249,9 +249,7 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 		if err == io.EOF {
 			return nil
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		for i := range b.Examples {
 			e := &b.Examples[i]
 			if e.Refused != nil {

@@ -82,9 +82,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 			if err == io.EOF {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			streamtest.Check(t, err)
 			if len(b.Examples) == 0 || len(b.Examples) > batchExamples || b.Topic != "events" || b.Schema == nil {
 				t.Fatalf("a batch of %d examples of %q", len(b.Examples), b.Topic)
 			}

@@ -43,9 +43,7 @@ func TestMergePassesOverSilence(t *testing.T) {
 	c := record.DefaultConfig()
 	events := streamtest.Must(record.NewDecoder(c, schema))(t)
 	decoder, err := NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) { return record.NewDecoder(c, own) }, schema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	open := func(idle time.Duration) (*Merge, *Join, [2]*slow) {
 		config := testConfig(1000)
 		config.IdleTimeout = idle

@@ -75,17 +75,13 @@ func TestDamagedStore(t *testing.T) {
 		streamtest.Check(t, os.CopyFS(directory, os.DirFS(run.directory)))
 		path := filepath.Join(directory, filepath.Base(name))
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		if data = change(data); data == nil {
 			err = os.Remove(path)
 		} else {
 			err = os.WriteFile(path, data, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		out, end, err := run.goOn(t, directory)
 		var damaged *DamageError
 		var foreign *StateError

@@ -50,9 +50,7 @@ func benchRecord(t testing.TB, format string) []byte {
 	name := map[string]string{"avro": "s.avsc", "protobuf": "s.proto", "json-schema": "s.json"}[format]
 	encoder := streamtest.Must(NewEncoder(name, benchSchemas[format]))(t)
 	value, err := encoder.Encode(map[string]uint32{"avro": 1, "protobuf": 2}[format], []byte(benchRecords["json"]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	return value
 }
 

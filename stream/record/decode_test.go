@@ -188,8 +188,7 @@ func TestDecode(t *testing.T) {
 		c.MaxClasses = 2
 		c.Format = test.name
 		test.change(&c)
-		s := c.Schema()
-		d := streamtest.Must(NewDecoder(c, s))(t)
+		s, d := newDecoder(t, c)
 		var e event.Example
 		for _, l := range test.lines {
 			value := []byte(l.in)
@@ -287,8 +286,7 @@ func TestDecodeRestart(t *testing.T) {
 			text := streamtest.Must(json.Marshal(s))(t)
 			return string(text) + string(s.Names.Blocks()[0].Data)
 		}
-		s := c.Schema()
-		d := streamtest.Must(NewDecoder(c, s))(t)
+		s, d := newDecoder(t, c)
 		var e event.Example
 		var want []string
 		var known []*event.Schema
@@ -305,8 +303,7 @@ func TestDecodeRestart(t *testing.T) {
 			streamtest.Check(t, json.Unmarshal(text, again))
 			d := streamtest.Must(NewDecoder(c, again))(t)
 			for i, ev := range events[from:] {
-				var e event.Example
-				d.Decode(context.Background(), Record{Value: []byte(ev)}, &e)
+				e := decoded(d, ev)
 				if got := recordtest.Show(again, &e) + fmt.Sprint(e.Features, e.Field); got != want[from+i] {
 					t.Fatalf("restarted at event %d, event %d %s:\n got %s\nwant %s", from, from+i, ev, got, want[from+i])
 				}
@@ -376,8 +373,7 @@ func TestCostOfNothing(t *testing.T) {
 		`[` + strings.Repeat(`[[[[[[]]]]]],`, 80) + `[1,2]]`: event.ReasonTooMany,
 	} {
 		d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
-		var e event.Example
-		d.Decode(context.Background(), Record{Value: []byte(`{"a":` + value + `}`)}, &e)
+		e := decoded(d, `{"a":`+value+`}`)
 		if e.Refused == nil && want != "" || e.Refused != nil && e.Refused.Reason != want {
 			t.Errorf("%.40s: %v, want %q", value, e.Refused, want)
 		}

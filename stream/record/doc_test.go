@@ -24,8 +24,7 @@ func TestDocumentedExamples(t *testing.T) {
 		c := DefaultConfig()
 		streamtest.Must(toml.Decode(config, &c))(t)
 		formatsShown[c.Format] = true
-		s := c.Schema()
-		d := streamtest.Must(NewDecoder(c, s))(t)
+		s, d := newDecoder(t, c)
 		var e event.Example
 		lines := strings.Split(strings.TrimSpace(records), "\n")
 		for i := 0; i+1 < len(lines); i += 2 {

@@ -103,8 +103,7 @@ func TestEncodingIsNamed(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.Columns = "csv", []string{"label", "a", "b"}
 	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
-	var e event.Example
-	d.Decode(context.Background(), Record{Value: []byte("1;2,5;3")}, &e)
+	e := decoded(d, "1;2,5;3")
 	if want := `2 values for 3 columns: record.separator is ',', and ';' would make them so many`; e.Refused == nil || e.Refused.Detail != want {
 		t.Errorf("%v", e.Refused)
 	}

@@ -46,11 +46,9 @@ func TestLabelText(t *testing.T) {
 	} {
 		config := DefaultConfig()
 		config.Format, config.Columns = c.format, []string{"x", "label"}
-		s := config.Schema()
-		d := streamtest.Must(NewDecoder(config, s))(t)
+		s, d := newDecoder(t, config)
 		for range 2 { // once new and once known
-			var e event.Example
-			d.Decode(context.Background(), Record{Value: []byte(c.record)}, &e)
+			e := decoded(d, c.record)
 			if e.Refused != nil || e.Label < 0 || s.Classes[e.Label] != c.want {
 				t.Errorf("%s %s: class %d of %q (%v), want %q", c.format, c.record, e.Label, s.Classes, e.Refused, c.want)
 			}
@@ -104,8 +102,7 @@ func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values m
 func TestSeenLabels(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.MaxClasses = "json", 20
-	s := config.Schema()
-	d := streamtest.Must(NewDecoder(config, s))(t)
+	s, d := newDecoder(t, config)
 	values := []struct{ written, want string }{
 		{"1", "1"}, {"1.0", "1"}, {"10", "10"}, {"-1", "-1"}, {`"1"`, "1"}, {`"a"`, "a"}, {`"ab"`, "ab"}, {`"\u0061"`, "a"},
 		{`"abcde"`, "abcde"}, {`"abcdef"`, "abcdef"}, {`"abcdefg"`, "abcdefg"}, {"true", "true"}, {"null", ""}, {"1e1", "10"}, {`"a,"`, "a,"}, {`"a}"`, "a}"},
@@ -114,8 +111,7 @@ func TestSeenLabels(t *testing.T) {
 	for i := range 4000 {
 		v := values[r.IntN(min(len(values), 2+i/100))]
 		text := fmt.Sprintf([]string{`{"x":1,"label":%s}`, `{"label":%s,"x":1}`, `{"label":%s ,"x":1}`, `{"label": %s}`, `{"label":%s,"y":2,"x":1}`}[r.IntN(5)], v.written)
-		var e event.Example
-		d.Decode(context.Background(), Record{Value: []byte(text)}, &e)
+		e := decoded(d, text)
 		got := ""
 		if e.Label >= 0 {
 			got = s.Classes[e.Label]
@@ -129,8 +125,7 @@ func TestSeenLabels(t *testing.T) {
 // A label beside a record is used as it is, whatever labels came before.
 func TestLabelBeside(t *testing.T) {
 	config := DefaultConfig()
-	s := config.Schema()
-	d := streamtest.Must(NewDecoder(config, s))(t)
+	s, d := newDecoder(t, config)
 	for _, c := range []struct{ value, label, want string }{
 		{`{"x":1,"label":"a"}`, "", "a"}, {`{"x":1,"label":"a"}`, "", "a"}, {`{"x":1}`, "b", "b"}, {`{"x":1}`, "a", "a"}, {`{"x":1}`, "", ""},
 	} {
@@ -153,8 +148,7 @@ func TestLabelBeside(t *testing.T) {
 func TestSeenLabelTwice(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.Label = "json", "a.b"
-	s := config.Schema()
-	d := streamtest.Must(NewDecoder(config, s))(t)
+	s, d := newDecoder(t, config)
 	for _, text := range []string{`{"a.b":"u","x":1}`, `{"a.b":"v","x":1}`, `{"a.b":"u","a":{"b":"v"}}`, `{"a.b":"u","a":{"b":"v" }}`, `{"a.b":"u" ,"a":{"b":"v"}}`} {
 		var e event.Example
 		if d.Decode(context.Background(), Record{Value: []byte(text)}, &e); e.Refused != nil || (s.Classes[e.Label] == "v") != strings.Contains(text, `"v"`) {

@@ -39,11 +39,9 @@ func TestColumnsStay(t *testing.T) {
 		case i == 0:
 			c.Crosses = [][2]string{{"a", "b.c"}}
 		}
-		s := c.Schema()
-		d := streamtest.Must(NewDecoder(c, s))(t)
+		s, d := newDecoder(t, c)
 		for range 2 { // names that are new, and known
-			var e event.Example
-			d.Decode(context.Background(), Record{Value: []byte(r.record)}, &e)
+			e := decoded(d, r.record)
 			if e.Refused != nil {
 				t.Fatalf("%d: %v", i, e.Refused)
 			}

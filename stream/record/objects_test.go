@@ -58,9 +58,7 @@ func TestObjectBehindCutOne(t *testing.T) {
 	c.Format, c.MaxBytes = "json", 50
 	text := `[{"a":"` + long200 + `","b":{"c":1}},{"a":2}]`
 	s, err := NewScanner("x.json", io.MultiReader(strings.NewReader(text[:150]), strings.NewReader(text[150:])), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	var r Record
 	next := func() {
 		for !s.Scan(&r) {
@@ -116,9 +114,7 @@ func TestObjectsArranged(t *testing.T) {
 				err = e.Encode(o)
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		streamtest.Check(t, err)
 		records := linesOf(t, text.String(), c, iotest.HalfReader)
 		if len(records) != len(objects) {
 			t.Fatalf("%q: %q", text.String(), records)

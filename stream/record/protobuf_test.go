@@ -344,8 +344,7 @@ func TestProtobufOfStrangers(t *testing.T) {
 		{`syntax = "proto3"; message E { E e = 1; }`, "", ""},
 	} {
 		fast, _ := protobufPair(t, c.schema)
-		var e event.Example
-		fast.Decode(t.Context(), Record{Value: []byte("\x00\x00\x00\x00\x01\x00" + c.value)}, &e)
+		e := decoded(fast, "\x00\x00\x00\x00\x01\x00"+c.value)
 		if (e.Refused != nil) != (c.refused != "") || e.Refused != nil && !strings.Contains(e.Refused.Detail, c.refused) {
 			t.Errorf("%s: %q: %v, want %q", c.schema, c.value, e.Refused, c.refused)
 		}

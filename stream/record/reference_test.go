@@ -382,8 +382,7 @@ func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func(
 		c := c
 		for _, maxFields := range []int{c.MaxFields, 1, 3} {
 			c.MaxFields = maxFields
-			s := c.Schema()
-			d := streamtest.Must(NewDecoder(c, s))(t)
+			s, d := newDecoder(t, c)
 			var e event.Example
 			var key []byte
 			if r.key != "" {
@@ -490,12 +489,10 @@ func TestSvmlightShortLines(t *testing.T) {
 				pick("1", "1", "3", "12", "0.5", "0.0626997", "12.5", "-1", "1e3", "123456789", "", "x", "1.")
 		}
 		line += pick("", "", "", "", " ", "\r", " # c", "#1 2:3")
-		s := c.Schema()
-		d := streamtest.Must(NewDecoder(c, s))(t)
+		s, d := newDecoder(t, c)
 		want, data := newReference(c), []byte(line + "7:7 8")[:len(line)] // what follows does not belong to the line
 		want.svmlight(data)
-		var e event.Example
-		d.Decode(t.Context(), Record{Value: data}, &e)
+		e := decoded(d, data)
 		streamtest.Check(t, want.compare(s, &e, nil, c.MaxFields, false), "line", i, line)
 		if e.Refused == nil {
 			usual++

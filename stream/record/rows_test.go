@@ -53,9 +53,8 @@ func TestRowsAreJSON(t *testing.T) {
 				}
 				label := []byte([]string{"0", "1"}[r.IntN(2)])
 				rows.Decode(Record{Label: label}, row, &a)
-				if err := lines.Decode(context.Background(), Record{Label: label, Value: []byte("{" + strings.Join(fields, ",") + "}")}, &b); err != nil {
-					t.Fatal(err)
-				}
+				line := Record{Label: label, Value: []byte("{" + strings.Join(fields, ",") + "}")}
+				streamtest.Check(t, lines.Decode(context.Background(), line, &b))
 				if (a.Refused == nil) != (b.Refused == nil) || a.Refused != nil && a.Refused.Reason != b.Refused.Reason {
 					t.Fatalf("%v: %v, as JSON %v", row, a.Refused, b.Refused)
 				}

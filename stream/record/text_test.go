@@ -24,8 +24,7 @@ func TestTexts(t *testing.T) {
 	}
 	for _, format := range []string{"json", "csv"} {
 		c.Format, c.Columns = format, []string{"label", "body"}
-		s := c.Schema()
-		d := streamtest.Must(NewDecoder(c, s))(t)
+		s, d := newDecoder(t, c)
 		var e event.Example
 		for words, features := range map[int]int{1: 1, 2: 3, 5: 15, 22: 100, 23: -1, 100_000: -1} {
 			var text []byte

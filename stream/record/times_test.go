@@ -75,8 +75,7 @@ func TestTimeFeatures(t *testing.T) {
 	}
 	streamtest.Equal(t, shown(t, c, `{"at":1,"user":{"born":"x"}}`), "syntax", "no time")
 	// null is missing once the features are known, and a record without record.time has no age.
-	s := c.Schema()
-	d := streamtest.Must(NewDecoder(c, s))(t)
+	_, d := newDecoder(t, c)
 	var e event.Example
 	for _, value := range []string{`{"at":"2026-03-29 20:00:00","user":{"born":"2026-03-29"}}`, `{"at":"2026-03-29 20:00:00","user":{"born":null}}`} {
 		d.Decode(t.Context(), Record{Value: []byte(value)}, &e)

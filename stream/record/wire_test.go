@@ -145,8 +145,7 @@ func TestAvroIsAsJSON(t *testing.T) {
 		} else {
 			damaged[5+rng.IntN(len(damaged)-5)] ^= 1 << rng.IntN(8)
 		}
-		var e event.Example
-		d.Decode(t.Context(), Record{Value: damaged}, &e)
+		e := decoded(d, damaged)
 		if err := e.Features.Check(); err != nil || e.Refused != nil && (len(s.Fields) != fields || e.Features.Len() > 0) {
 			t.Fatalf("%v, %d fields, %d before", err, len(s.Fields), fields)
 		}
@@ -177,8 +176,7 @@ func TestAvroEvolves(t *testing.T) {
 	client := streamtest.Must(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
 	c := DefaultConfig()
 	c.Format, c.Registry = "avro", client
-	s := c.Schema()
-	d := streamtest.Must(NewDecoder(c, s))(t)
+	s, d := newDecoder(t, c)
 	double := func(x float64) []byte { return binary.LittleEndian.AppendUint64(nil, math.Float64bits(x)) }
 	var e event.Example
 	for i, value := range [][]byte{double(1), append(double(1), double(7)...), append([]byte{0}, double(8)...)} {
@@ -202,9 +200,7 @@ func TestAvroEvolves(t *testing.T) {
 		"": event.ReasonSyntax, "{}": event.ReasonSchemaFormat, "\x00\x00\x00": event.ReasonSchemaFormat,
 		"\x00\x00\x00\x00\x04\x02a": event.ReasonSchema, "\x00\x00\x00\x00\x01": event.ReasonSyntax, "\x00\x00\x00\x00\x01123456789": event.ReasonSyntax,
 	} {
-		if d.Decode(t.Context(), Record{Value: []byte(value)}, &e); e.Refused == nil || e.Refused.Reason != want {
-			t.Errorf("%q: %v, want %s", value, e.Refused, want)
-		}
+		refuses(t, d, value, want)
 	}
 	if d.Decode(t.Context(), Record{Value: []byte("\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\xf0\x7f")}, &e); e.Refused != nil || e.NotFinite != 1 || e.Features.Len() > 0 {
 		t.Errorf("an infinity: %+v, %v", e, e.Refused)
@@ -268,10 +264,7 @@ func TestProtobufIsAsJSON(t *testing.T) {
 	for value, want := range map[string]event.Reason{
 		"\x02": event.ReasonSyntax, "\x02\x04": event.ReasonSyntax, "\x01\x02": event.ReasonSyntax, "\x02\x02\xff": event.ReasonSyntax,
 	} {
-		var e event.Example
-		if d.Decode(t.Context(), Record{Value: []byte("\x00\x00\x00\x00\x01" + value)}, &e); e.Refused == nil || e.Refused.Reason != want {
-			t.Errorf("%q: %v, want %s", value, e.Refused, want)
-		}
+		refuses(t, d, "\x00\x00\x00\x00\x01"+value, want)
 	}
 }
 
@@ -279,10 +272,8 @@ func TestProtobufIsAsJSON(t *testing.T) {
 func TestJSONSchema(t *testing.T) {
 	c := DefaultConfig()
 	c.Format = "json-schema"
-	s := c.Schema()
-	d := streamtest.Must(NewDecoder(c, s))(t)
-	var e event.Example
-	d.Decode(t.Context(), Record{Value: []byte("\x00\x00\x00\x00\x09{\"x\":2,\"label\":\"a\"}")}, &e)
+	_, d := newDecoder(t, c)
+	e := decoded(d, "\x00\x00\x00\x00\x09{\"x\":2,\"label\":\"a\"}")
 	if e.Refused != nil || total(&e) != 2 || e.Label != 0 {
 		t.Errorf("%+v", e)
 	}
@@ -290,9 +281,7 @@ func TestJSONSchema(t *testing.T) {
 	if d.Decode(t.Context(), Record{Value: whole}, &e); e.Refused == nil || !bytes.Equal(e.Refused.Value, whole) {
 		t.Errorf("%+v", e.Refused)
 	}
-	if d.Decode(t.Context(), Record{Value: []byte(`{"x":2}`)}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonSchemaFormat {
-		t.Errorf("%+v", e.Refused)
-	}
+	refuses(t, d, `{"x":2}`, event.ReasonSchemaFormat)
 }
 
 // Schemas come from the configured registry. A decoder without one says what to set. If its context ends, the record is

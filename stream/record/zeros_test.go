@@ -66,8 +66,7 @@ func TestAbsentZero(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Absent = event.AbsentZero
-	s := c.Schema()
-	d := streamtest.Must(NewDecoder(c, s))(t)
+	s, d := newDecoder(t, c)
 	for _, line := range []struct{ in, want string }{
 		{`{"a":1,"b":"x","o":{"c":2}}`, "? a:1:n b=x:1:c o.c:2:n"},
 		{`{}`, "? a:0:n o.c:0:n"},
@@ -78,39 +77,23 @@ func TestAbsentZero(t *testing.T) {
 		{`{"later":5}`, "? later:5:n a:0:n o.c:0:n"},
 		{`{}`, "? a:0:n later:0:n o.c:0:n"},
 	} {
-		var e event.Example
-		d.Decode(t.Context(), Record{Value: []byte(line.in)}, &e)
-		got := ""
-		if e.Refused != nil {
-			got = string(e.Refused.Reason)
-		} else {
-			got = recordtest.Show(s, &e)
-		}
-		if !sameWords(got, line.want) {
+		if got := showOr(s, decoded(d, line.in)); !sameWords(got, line.want) {
 			t.Errorf("%s: %s, want %s", line.in, got, line.want)
 		}
 	}
 	// A field whose first kind is another one, and one of a rejected record.
 	c.Classes = []string{"no", "yes"}
-	s = c.Schema()
-	d = streamtest.Must(NewDecoder(c, s))(t)
+	s, d = newDecoder(t, c)
 	for _, line := range []struct{ in, want string }{
 		{`{"k":"x","a":1}`, "? k=x:1:c a:1:n"}, {`{"k":2,"a":1}`, "? k:2:n a:1:n"}, {`{"k":"x","a":1}`, "? k=x:1:c a:1:n"}, {`{"a":1}`, "? k:0:n a:1:n"},
 		{`{"label":"perhaps","a":1,"new":3}`, "label"}, {`{"a":1,"other":"x"}`, "? k:0:n a:1:n other=x:1:c"}, {`{"label":"no"}`, "no k:0:n a:0:n"},
 	} {
-		var e event.Example
-		d.Decode(t.Context(), Record{Value: []byte(line.in)}, &e)
-		got := ""
-		if got = "label"; e.Refused == nil {
-			got = recordtest.Show(s, &e)
-		}
-		if !sameWords(got, line.want) {
+		if got := showOr(s, decoded(d, line.in)); !sameWords(got, line.want) {
 			t.Errorf("%s: %s, want %s", line.in, got, line.want)
 		}
 	}
 	c.TimeFeatures, c.Time = []string{"born"}, "at"
-	s = c.Schema()
-	d = streamtest.Must(NewDecoder(c, s))(t)
+	s, d = newDecoder(t, c)
 	var e event.Example
 	for _, value := range []string{`{"at":1000,"born":0,"x":1}`, `{"at":1000}`} {
 		d.Decode(t.Context(), Record{Value: []byte(value)}, &e)

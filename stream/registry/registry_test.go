@@ -50,9 +50,7 @@ func TestSchema(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	id, err := c.Register(t.Context(), "new", "PROTOBUF", `syntax = "proto3"; message E { double x = 1; }`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	streamtest.Check(t, err)
 	streamtest.Equal(t, streamtest.Must(c.Schema(t.Context(), id))(t).Type, "PROTOBUF")
 }
 

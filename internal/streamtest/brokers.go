@@ -1,0 +1,58 @@
+package streamtest
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"blankout/internal/event"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Client returns a client of the brokers with these addresses. It is closed at the end of the test.
+func Client(t testing.TB, brokers []string, options ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client := Must(kgo.NewClient(append(options, kgo.SeedBrokers(brokers...))...))(t)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// Admin returns a client that administers the brokers with these addresses.
+func Admin(t testing.TB, brokers ...string) *kadm.Client {
+	t.Helper()
+	return kadm.NewClient(Client(t, brokers))
+}
+
+// From returns offsets with which reading one partition continues at next.
+func From(topic string, partition int32, next int64) (from event.Offsets) {
+	from.At(topic, partition, next)
+	return from
+}
+
+// Log returns a logger that writes to the output of the test.
+func Log(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// File writes a file with this name and text to a new directory and returns its path.
+func File(t testing.TB, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	Check(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// Eventually waits until done returns true, and ends the test if this takes longer than limit. The
+// words of what describe the awaited state.
+func Eventually(t testing.TB, limit time.Duration, done func() bool, what ...any) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%snot within %v", prefix(what), limit)
+		}
+	}
+}

@@ -1,0 +1,30 @@
+package record
+
+import (
+	"context"
+	"testing"
+
+	"blankout/internal/event"
+	"blankout/internal/streamtest"
+)
+
+// newDecoder returns a decoder with a new Schema.
+func newDecoder(t testing.TB, c Config) (*event.Schema, Decoder) {
+	t.Helper()
+	s := c.Schema()
+	return s, streamtest.Must(NewDecoder(c, s))(t)
+}
+
+// decoded returns the event of a value.
+func decoded[Text string | []byte](d Decoder, value Text) (e event.Example) {
+	d.Decode(context.Background(), Record{Value: []byte(value)}, &e)
+	return e
+}
+
+// refuses checks that a decoder rejects a value for a reason.
+func refuses[Text string | []byte](t *testing.T, d Decoder, value Text, reason event.Reason) {
+	t.Helper()
+	if e := decoded(d, value); e.Refused == nil || e.Refused.Reason != reason {
+		t.Errorf("%q: %v, want %s", value, e.Refused, reason)
+	}
+}
