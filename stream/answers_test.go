@@ -80,25 +80,19 @@ func TestAnswersThatLie(t *testing.T) {
 		var err error
 		took := allocates(func() { _, err = connect(t.Context(), c, []string{"t"}, nil) })
 		streamtest.ErrorContains(t, err, "damaged", key)
-		if took > 64<<20 {
-			t.Errorf("%v: %d MB", key, took>>20)
-		}
+		streamtest.True(t, took <= 64<<20, "%v: %d MB", key, took>>20)
 	}
 	x := new(fetchExchange)
 	x.set("t", 0, 0, 1<<20, time.Second, false)
 	x.version = 11
 	answer := binary.BigEndian.AppendUint32(nil, maxResponse)
 	took := allocates(func() {
-		if _, err := x.RawExchange(struct {
+		streamtest.Fails(t, streamtest.Err(x.RawExchange(struct {
 			io.Reader
 			io.Writer
-		}{strings.NewReader(string(answer) + "and no more"), io.Discard}); err == nil {
-			t.Error("an answer that ends early is taken")
-		}
+		}{strings.NewReader(string(answer) + "and no more"), io.Discard})), "an answer that ends early is taken")
 	})
-	if took > 8<<20 {
-		t.Errorf("fetch: %d MB", took>>20)
-	}
+	streamtest.True(t, took <= 8<<20, "fetch: %d MB", took>>20)
 	took = allocates(func() {
 		if _, err := exchange(struct {
 			io.Reader
@@ -107,9 +101,7 @@ func TestAnswersThatLie(t *testing.T) {
 			t.Error("an answer that ends early is taken")
 		}
 	})
-	if took > 1<<20 {
-		t.Errorf("topic ids: %d MB", took>>20)
-	}
+	streamtest.True(t, took <= 1<<20, "topic ids: %d MB", took>>20)
 }
 
 // Valid responses pass unchanged, in any pieces. Memory for a large fetch grows with the received bytes.

@@ -20,13 +20,12 @@ import (
 	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func ledgerConfig(t testing.TB, b *Embedded) CommitLogConfig {
 	c := DefaultCommitLogConfig()
-	c.Brokers, c.Topic, c.Log, c.Partitions = b.Brokers(), "mix", testLog(t), 3
+	c.Brokers, c.Topic, c.Log, c.Partitions = b.Brokers(), "mix", streamtest.Log(t), 3
 	return c
 }
 
@@ -136,9 +135,7 @@ func TestLedgerOfSeveralWriters(t *testing.T) {
 	order, _, _ := readCommits(t, readLedger(t, c, "", 0))
 	close(stop)
 	cutting.Wait()
-	if cuts < 5 {
-		t.Errorf("the connections broke %d times only", cuts)
-	}
+	streamtest.True(t, cuts >= 5, "the connections broke %d times only", cuts)
 	again, _, _ := readCommits(t, readLedger(t, c, "", 0))
 	streamtest.Equal(t, fmt.Sprint(order), fmt.Sprint(again), "the order of a second reader")
 	next := map[string]int{}
@@ -166,7 +163,7 @@ func TestLedgerTopic(t *testing.T) {
 	if l.Partitions() != 4 || l.ID() == "" {
 		t.Errorf("%d partitions, id %q", l.Partitions(), l.ID())
 	}
-	described := streamtest.Must(kadmClient(t, b).DescribeTopicConfigs(t.Context(), "mix"))(t)
+	described := streamtest.Must(streamtest.Admin(t, b.Brokers()...).DescribeTopicConfigs(t.Context(), "mix"))(t)
 	got := map[string]string{}
 	for _, setting := range described[0].Configs {
 		got[setting.Key] = setting.MaybeValue()
@@ -186,7 +183,7 @@ func TestLedgerTopic(t *testing.T) {
 func TestRetention(t *testing.T) {
 	noLeaks(t)
 	b := startCluster(t, 1, 1)
-	admin := kadmClient(t, b)
+	admin := streamtest.Admin(t, b.Brokers()...)
 	check := func() error {
 		return CheckRetention(t.Context(), ledgerConfig(t, b).ConnectConfig, "mix", "snapshot", nil)
 	}
@@ -235,13 +232,6 @@ func TestRetention(t *testing.T) {
 	if err := check(); err != nil || asked.Load() != 2 {
 		t.Errorf("where nobody may ask: %v, %d requests", err, asked.Load())
 	}
-}
-
-func kadmClient(t *testing.T, b *Embedded) *kadm.Client {
-	t.Helper()
-	client := streamtest.Must(kgo.NewClient(kgo.SeedBrokers(b.Brokers()...)))(t)
-	t.Cleanup(client.Close)
-	return kadm.NewClient(client)
 }
 
 func TestLedgerStaleLeader(t *testing.T) {
@@ -361,9 +351,7 @@ func TestLedgerTrim(t *testing.T) {
 		t.Errorf("a trimmed commit: %v", err)
 	}
 	order, _, _ := readCommits(t, readLedger(t, c, l.ID(), offsets[4]))
-	if len(order) != 6 || order[0] != "0/4" {
-		t.Errorf("behind the trimmed ones: %v", order)
-	}
+	streamtest.True(t, len(order) == 6 && order[0] == "0/4", "behind the trimmed ones: %v", order)
 	if r.Lag() != 0 || r.Failing() != "" {
 		t.Errorf("lag %d, failing %q", r.Lag(), r.Failing())
 	}
@@ -375,7 +363,7 @@ func TestLedgerTrim(t *testing.T) {
 
 func openSnapshots(t testing.TB, b *Embedded) *SnapshotTopic {
 	t.Helper()
-	snapshots, err := OpenSnapshots(t.Context(), SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true, Log: testLog(t)})
+	snapshots, err := OpenSnapshots(t.Context(), SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true, Log: streamtest.Log(t)})
 	streamtest.Check(t, err)
 	t.Cleanup(func() { snapshots.Close() })
 	return snapshots
@@ -480,7 +468,7 @@ func TestBases(t *testing.T) {
 	expect(90, 60, 90)
 
 	// Without any snapshot among them the topic belongs to something else.
-	c := SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: testLog(t)}
+	c := SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: streamtest.Log(t)}
 	snapshots = streamtest.Must(OpenSnapshots(t.Context(), c))(t)
 	defer snapshots.Close()
 	producer = snapshots.producer

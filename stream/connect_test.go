@@ -108,9 +108,7 @@ func TestSecurity(t *testing.T) {
 			}
 			c, err := tryConsume(t, test.broker, "t", nil, func(c *ConsumerConfig) { edit(&c.ConnectConfig) })
 			if test.name == "tls where there is none" {
-				if err == nil {
-					t.Error("no error")
-				}
+				streamtest.True(t, err != nil, "no error")
 				return
 			}
 			if test.err != "" {

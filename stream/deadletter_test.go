@@ -32,42 +32,64 @@ func refused(offset int64, value string) *event.Example {
 		Refused: &event.Refusal{Reason: event.ReasonNotFinite, Detail: "field x: NaN", Value: []byte(value)}}
 }
 
+// connectTo returns the settings of a connection to a broker.
+func connectTo(b *Embedded) ConnectConfig {
+	c := DefaultConnectConfig()
+	c.Brokers = b.Brokers()
+	return c
+}
+
+// openDeadLetters opens dead letters that are closed at the end of the test. The broker is nil for a file.
+func openDeadLetters(t *testing.T, b *Embedded, c DeadLetterConfig) *DeadLetters {
+	t.Helper()
+	connection := ConnectConfig{}
+	if b != nil {
+		connection = connectTo(b)
+	}
+	d := streamtest.Must(OpenDeadLetters(t.Context(), c, connection, streamtest.Log(t)))(t)
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// recordsOf returns a client that reads a topic from its start.
+func recordsOf(t *testing.T, b *Embedded, topic string) *kgo.Client {
+	t.Helper()
+	return streamtest.Client(t, b.Brokers(), kgo.ConsumeTopics(topic), kgo.FetchMaxWait(50*time.Millisecond))
+}
+
+// shown returns the key, the value and the headers of a record as text.
+func shown(r *kgo.Record) string {
+	out := fmt.Sprintf("%s %q", r.Key, r.Value)
+	for _, h := range r.Headers {
+		out += fmt.Sprintf(" %s=%s", h.Key, h.Value)
+	}
+	return out
+}
+
 func TestDeadLetterTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 3})
-	connection := DefaultConnectConfig()
-	connection.Brokers = b.Brokers()
-	d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "dead"}, connection, testLog(t)))(t)
-	defer d.Close()
+	d := openDeadLetters(t, b, DeadLetterConfig{Topic: "dead"})
 	d.producer.config.DeliveryTimeout = 50 * time.Millisecond
 	streamtest.Check(t, d.Add(t.Context(), "t", 4, refused(7, "\x00\xff")))
 	down := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1})
-	if err := d.Flush(t.Context()); err == nil {
-		t.Error("Flush without a broker that stores")
-	}
+	streamtest.Fails(t, d.Flush(t.Context()), "Flush without a broker that stores")
 	down.Remove()
 	streamtest.Check(t, d.Flush(t.Context()))
-	client := streamtest.Client(t, b.Brokers(), kgo.ConsumeTopics("dead"), kgo.FetchMaxWait(50*time.Millisecond))
+	client := recordsOf(t, b, "dead")
 	records := client.PollFetches(t.Context()).Records()
-	if len(records) != 1 {
-		t.Fatalf("%d records", len(records))
-	}
+	streamtest.Require(t, len(records) == 1, "%d records", len(records))
 	r := records[0]
 	if age := time.Since(r.Timestamp); age < -time.Second || age > time.Minute {
 		t.Errorf("timestamp %v", r.Timestamp)
 	}
-	got := fmt.Sprintf("%s %q", r.Key, r.Value)
-	for _, h := range r.Headers {
-		got += fmt.Sprintf(" %s=%s", h.Key, h.Value)
-	}
-	if want := `t/4/7 "\x00\xff" reason=not-finite detail=field x: NaN topic=t partition=4 offset=7 time=1007 key=k`; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	const want = `t/4/7 "\x00\xff" reason=not-finite detail=field x: NaN topic=t partition=4 offset=7 time=1007 key=k`
+	streamtest.Equal(t, shown(r), want)
 }
 
 func TestDeadLetterFile(t *testing.T) {
 	name := streamtest.File(t, "dead.jsonl", `{"topic":"half a li`)
 	for round := range 2 {
-		d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil))(t)
+		d := openDeadLetters(t, nil, DeadLetterConfig{File: name})
 		for i := range 2 {
 			streamtest.Check(t, d.Add(t.Context(), "t", 0, refused(int64(2*round+i), "\x00bad\n")))
 		}
@@ -76,9 +98,7 @@ func TestDeadLetterFile(t *testing.T) {
 	}
 	b := streamtest.Must(os.ReadFile(name))(t)
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	if len(lines) != 5 {
-		t.Fatalf("%d lines:\n%s", len(lines), b)
-	}
+	streamtest.Require(t, len(lines) == 5, "%d lines:\n%s", len(lines), b)
 	for i, line := range lines[1:] {
 		var got Letter
 		streamtest.Check(t, json.Unmarshal([]byte(line), &got))
@@ -142,7 +162,7 @@ func TestDeadLetterFileCannotBeMade(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "letters")
 	streamtest.Check(t, os.Mkdir(dir, 0o700))
 	name := filepath.Join(dir, "dead.jsonl")
-	d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil))(t)
+	d := openDeadLetters(t, nil, DeadLetterConfig{File: name})
 	streamtest.Check(t, errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)))
 	streamtest.Check(t, d.Add(t.Context(), "t", 0, refused(1, "x")))
 	for range 2 {
@@ -158,10 +178,7 @@ func TestDeadLetterFileCannotBeMade(t *testing.T) {
 // neighbors.
 func TestDeadLetterTooLarge(t *testing.T) {
 	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "10000"}))
-	connection := DefaultConnectConfig()
-	connection.Brokers = b.Brokers()
-	d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "t"}, connection, testLog(t)))(t)
-	defer d.Close()
+	d := openDeadLetters(t, b, DeadLetterConfig{Topic: "t"})
 	noise := make([]byte, 100_000)
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	blanks := strings.Repeat(" ", 3_000_000)
@@ -172,24 +189,20 @@ func TestDeadLetterTooLarge(t *testing.T) {
 		streamtest.Check(t, d.Add(t.Context(), "t", 0, e))
 	}
 	streamtest.Check(t, d.Flush(t.Context()))
-	client := streamtest.Client(t, b.Brokers(), kgo.ConsumeTopics("t"), kgo.FetchMaxWait(50*time.Millisecond))
+	client := recordsOf(t, b, "t")
 	var got []string
 	for len(got) < len(letters) {
 		for _, r := range client.PollFetches(t.Context()).Records() {
 			e := letters[len(got)]
 			line := fmt.Sprintf("%s %d", r.Key, len(r.Value))
-			if !bytes.HasPrefix(e.Refused.Value, r.Value) {
-				t.Errorf("%s: another value", r.Key)
-			}
+			streamtest.True(t, bytes.HasPrefix(e.Refused.Value, r.Value), "%s: another value", r.Key)
 			for _, h := range r.Headers {
 				switch h.Key {
 				case "key":
 					if len(h.Value) > 1 {
 						line += fmt.Sprint(" key ", len(h.Value))
 					}
-					if !bytes.HasPrefix(e.Key, h.Value) {
-						t.Errorf("%s: another key", r.Key)
-					}
+					streamtest.True(t, bytes.HasPrefix(e.Key, h.Value), "%s: another key", r.Key)
 				case "truncated", "truncated_key":
 					line += fmt.Sprintf(" %s=%s", h.Key, h.Value)
 				}
@@ -201,7 +214,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	streamtest.EqualSlices(t, got, want)
 
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
-	f := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, nil))(t)
+	f := openDeadLetters(t, nil, DeadLetterConfig{File: name})
 	err := errors.Join(f.Add(t.Context(), "t", 0, refused(0, strings.Repeat("x", maxLetterBytes+1))), f.Flush(t.Context()), f.Close())
 	if info, _ := os.Stat(name); err != nil || info.Size() < maxLetterBytes {
 		t.Fatal(err)
@@ -216,10 +229,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 // many classes.
 func TestDeadLettersAreSmall(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
-	connection := DefaultConnectConfig()
-	connection.Brokers = b.Brokers()
-	d := streamtest.Must(OpenDeadLetters(t.Context(), DeadLetterConfig{Topic: "dead"}, connection, testLog(t)))(t)
-	defer d.Close()
+	d := openDeadLetters(t, b, DeadLetterConfig{Topic: "dead"})
 	c := record.DefaultConfig()
 	c.Format = "vw"
 	for i := range 400 {
@@ -247,29 +257,22 @@ func TestDeadLettersAreSmall(t *testing.T) {
 // A mislabeled event is stored with its score and influence, in a topic and in a file.
 func TestMislabeled(t *testing.T) {
 	b := startBroker(t, map[string]int32{"suspects": 1})
-	connection := DefaultConnectConfig()
-	connection.Brokers = b.Brokers()
+	connection := connectTo(b)
 	name := filepath.Join(t.TempDir(), "mislabeled.jsonl")
 	e := &event.Example{Offset: 7, Time: 1007, Key: []byte("k"), Label: 1, Value: []byte(`{"x":1}`)}
 	for _, c := range []DeadLetterConfig{{Topic: "suspects"}, {File: name}} {
-		d := streamtest.Must(OpenMislabeled(t.Context(), c, connection, testLog(t)))(t)
+		d := streamtest.Must(OpenMislabeled(t.Context(), c, connection, streamtest.Log(t)))(t)
 		streamtest.Check(t, d.AddMislabeled(t.Context(), "t", 4, e, "fraud", -2.5, 0.125))
 		streamtest.Check(t, d.Flush(t.Context()))
 		streamtest.Check(t, d.Close())
 	}
-	client := streamtest.Client(t, b.Brokers(), kgo.ConsumeTopics("suspects"), kgo.FetchMaxWait(50*time.Millisecond))
+	client := recordsOf(t, b, "suspects")
 	r := client.PollFetches(t.Context()).Records()[0]
-	got := fmt.Sprintf("%s %s", r.Key, r.Value)
-	for _, h := range r.Headers {
-		got += fmt.Sprintf(" %s=%s", h.Key, h.Value)
-	}
-	if want := `t/4/7 {"x":1} label=fraud score=-2.5 influence=0.125 topic=t partition=4 offset=7 time=1007 key=k`; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	streamtest.Equal(t, shown(r), `t/4/7 "{\"x\":1}" label=fraud score=-2.5 influence=0.125 topic=t partition=4 offset=7 time=1007 key=k`)
 	line := streamtest.Must(os.ReadFile(name))(t)
-	if want := `{"topic":"t","partition":4,"offset":7,"time":1007,"label":"fraud","score":-2.5,"influence":0.125,"key":"aw==","value":"eyJ4IjoxfQ=="}` + "\n"; string(line) != want {
-		t.Errorf("got  %swant %s", line, want)
-	}
+	const want = `{"topic":"t","partition":4,"offset":7,"time":1007,"label":"fraud","score":-2.5,"influence":0.125,` +
+		`"key":"aw==","value":"eyJ4IjoxfQ=="}` + "\n"
+	streamtest.Equal(t, string(line), want)
 	if _, err := OpenMislabeled(t.Context(), DeadLetterConfig{}, connection, nil); err == nil || !strings.HasPrefix(err.Error(), "mislabeled events: ") {
 		t.Errorf("error %v", err)
 	}
@@ -277,8 +280,7 @@ func TestMislabeled(t *testing.T) {
 
 func TestDeadLetterErrors(t *testing.T) {
 	b := startBroker(t, nil)
-	connection := DefaultConnectConfig()
-	connection.Brokers = b.Brokers()
+	connection := connectTo(b)
 	for want, c := range map[string]DeadLetterConfig{
 		"either a topic or a file": {},
 		"topic or a file":          {Topic: "a", File: "b"},
@@ -292,20 +294,15 @@ func TestDeadLetterErrors(t *testing.T) {
 		t.Skip(err)
 	}
 	streamtest.Check(t, full.Add(t.Context(), "t", 0, refused(1, "x")))
-	if err := full.Flush(t.Context()); err == nil {
-		t.Error("Flush to a full disk")
-	}
-	if err := full.Close(); err == nil {
-		t.Error("Close with a letter that was not written")
-	}
+	streamtest.Fails(t, full.Flush(t.Context()), "Flush to a full disk")
+	streamtest.Fails(t, full.Close(), "Close with a letter that was not written")
 }
 
 // What is read back is what was stored, from a topic and from a file: null and empty bytes, reasons, and cut values. A
 // record that is not a letter is an error for its position only.
 func TestLetters(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
-	connection := DefaultConnectConfig()
-	connection.Brokers = b.Brokers()
+	connection := connectTo(b)
 	examples := []*event.Example{refused(0, "plain"), refused(1, ""), refused(2, "\x00\xff\n"), refused(3, strings.Repeat("x", maxLetterBytes+1)), refused(4, "last")}
 	examples[1].Refused.Value, examples[1].Key = nil, nil
 	examples[2].Time = 0
@@ -315,7 +312,7 @@ func TestLetters(t *testing.T) {
 		} else {
 			examples[3].Refused.Value = bytes.Repeat([]byte("x"), maxLetterBytes+1)
 		}
-		d, err := OpenDeadLetters(t.Context(), c, connection, testLog(t))
+		d, err := OpenDeadLetters(t.Context(), c, connection, streamtest.Log(t))
 		streamtest.Check(t, err)
 		for i, e := range examples {
 			if i == 4 { // a foreign record before the last
@@ -353,9 +350,7 @@ func TestLetters(t *testing.T) {
 		if want := map[string]string{"dead": "dead/0/4: no letter: no header topic", "": c.File + ":5: not a dead letter: it has no topic or no reason"}[c.Topic]; len(wrong) != 1 || wrong[0] != want {
 			t.Errorf("%q, want %q", wrong, want)
 		}
-		if len(got) != len(examples)+1 {
-			t.Fatalf("%d letters", len(got))
-		}
+		streamtest.Require(t, len(got) == len(examples)+1, "%d letters", len(got))
 		for i, e := range examples {
 			want := &Letter{Topic: "t", Partition: 2, Offset: e.Offset, Time: e.Time, Reason: e.Refused.Reason, Detail: e.Refused.Detail, Key: e.Key, Value: e.Refused.Value}
 			partial := ""
@@ -383,17 +378,13 @@ func TestParseHeaders(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	got, err := parseHeaders(rec.headers)
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v: %v", err, got)
-	}
+	streamtest.True(t, err == nil && reflect.DeepEqual(got, want), "%v: %v", err, got)
 	for n := range rec.headers {
 		if _, err := parseHeaders(rec.headers[:n]); err == nil {
 			t.Errorf("%d of %d bytes are taken for all", n, len(rec.headers))
 		}
 	}
 	for _, lie := range [][]byte{binary.AppendVarint(nil, 1<<40), binary.AppendVarint(nil, -1)} {
-		if _, err := parseHeaders(lie); err == nil {
-			t.Errorf("%x is taken", lie)
-		}
+		streamtest.Fails(t, streamtest.Err(parseHeaders(lie)), "headers", lie)
 	}
 }

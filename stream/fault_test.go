@@ -351,9 +351,7 @@ func TestOutOfRange(t *testing.T) {
 				}
 				if batch.Reset {
 					resets++
-					if len(batch.Examples) > 0 {
-						t.Error("a reset with examples")
-					}
+					streamtest.True(t, len(batch.Examples) == 0, "a reset with examples")
 				}
 				for i := range batch.Examples {
 					records = append(records, got{value: c.values[batch.Examples[i].Label]})
@@ -392,7 +390,7 @@ func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *
 func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb func(round int)) *testConsumer {
 	t.Helper()
 	config := DefaultProducerConfig()
-	config.Brokers, config.Topic, config.Log = b.Brokers(), "t", testLog(t)
+	config.Brokers, config.Topic, config.Log = b.Brokers(), "t", streamtest.Log(t)
 	edit(&config.ConnectConfig)
 	p := streamtest.Must(NewProducer(t.Context(), config))(t)
 	defer p.Close()
@@ -415,9 +413,7 @@ func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb
 	records, err := c.until(n)
 	streamtest.Check(t, errors.Join(err, <-done), "after", len(records), "records")
 	for i, r := range records {
-		if r.value != fmt.Sprint(i) {
-			t.Fatalf("record %d is %s", i, r.value)
-		}
+		streamtest.Require(t, r.value == fmt.Sprint(i), "record %d is %s", i, r.value)
 	}
 	return c
 }
@@ -525,11 +521,7 @@ func TestHungBroker(t *testing.T) {
 	}
 	n.hang.Lock()
 	defer n.hang.Unlock()
-	for deadline := time.Now().Add(time.Minute); c.Stats().Partitions[0].Failing != "timeout"; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("stats %+v", c.Stats())
-		}
-	}
+	streamtest.Eventually(t, time.Minute, func() bool { return c.Stats().Partitions[0].Failing == "timeout" }, "Failing")
 	c.Close()
 }
 

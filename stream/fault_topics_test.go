@@ -77,11 +77,7 @@ func TestDeletedTopic(t *testing.T) {
 				defer c.Close()
 				streamtest.Must(c.until(100))(t)
 				streamtest.Check(t, b.cluster.DeleteTopic("t"))
-				for deadline := time.Now().Add(time.Minute); c.Stats().Partitions[0].Failing == ""; time.Sleep(10 * time.Millisecond) {
-					if time.Now().After(deadline) {
-						t.Fatalf("nothing is told: %+v", c.Stats())
-					}
-				}
+				streamtest.Eventually(t, time.Minute, func() bool { return c.Stats().Partitions[0].Failing != "" }, "Failing")
 				streamtest.Check(t, b.cluster.CreateTopic("t", 1, nil))
 				if policy == "latest" { // what comes before the topic is found again is skipped
 					for c.Stats().Partitions[0].Failing != "" {
@@ -118,9 +114,7 @@ func TestRecreatedTopic(t *testing.T) {
 		p := from.At("t", 0, 0)
 		p.Next, p.TopicID = batch.Next, batch.TopicID
 	}
-	if from[0].Next != 100 || len(from[0].TopicID) != 22 {
-		t.Fatalf("%+v", from)
-	}
+	streamtest.Require(t, from[0].Next == 100 && len(from[0].TopicID) == 22, "%+v", from)
 	streamtest.Check(t, errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)))
 	produce(t, b, "t", nil, numbered(150)...)
 
@@ -173,9 +167,7 @@ func FuzzMetadata(f *testing.F) {
 			return
 		}
 		for name, id := range x.ids {
-			if len(id) != 22 || len(name) > len(body) {
-				t.Errorf("%q has id %q", name, id)
-			}
+			streamtest.True(t, len(id) == 22 && len(name) <= len(body), "%q has id %q", name, id)
 		}
 	})
 }
@@ -211,9 +203,7 @@ func TestClockJumps(t *testing.T) {
 	}
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 300 }, messages...)
 	records := consume(t, b, "t", nil, nil).all()
-	if len(records) != len(messages) {
-		t.Fatalf("%d records", len(records))
-	}
+	streamtest.Require(t, len(records) == len(messages), "%d records", len(records))
 	for i, r := range records {
 		if r.offset != int64(i) || r.time != messages[i].Time {
 			t.Errorf("record %d: %+v, want time %d", i, r, messages[i].Time)

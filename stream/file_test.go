@@ -176,9 +176,7 @@ func TestFileSkip(t *testing.T) {
 	path := write(t, "many.svm.gz", gz(manyLines(5000)))
 	c := record.DefaultConfig()
 	whole, sum, err := readAll(path, c, 0, 0)
-	if err != nil || len(whole) != 5005 {
-		t.Fatal(len(whole), err)
-	}
+	streamtest.Require(t, err == nil && len(whole) == 5005, "%v %v", len(whole), err)
 	again, sumAgain, err := readAll(path, c, 3, 0)
 	if err != nil || strings.Join(again, "\n") != strings.Join(whole, "\n") || sum != sumAgain {
 		t.Fatal("reading ahead gives other examples", err)
@@ -428,9 +426,7 @@ func TestSkipBehindLongLine(t *testing.T) {
 	c.MaxBytes = 20
 	path := write(t, "a.svm", "1 1:1\n1 "+strings.Repeat("2:1 ", 1<<18)+"\n1 3:1\n")
 	lines, _, err := readAll(path, c, 0, 2)
-	if err != nil || len(lines) != 1 || lines[0] != "2: 1 3:1" {
-		t.Errorf("%v: %q", err, lines)
-	}
+	streamtest.True(t, err == nil && len(lines) == 1 && lines[0] == "2: 1 3:1", "%v: %q", err, lines)
 }
 
 // Resume reads a file from a position on, and skips the header of CSV as at its beginning.
@@ -458,9 +454,7 @@ func TestFileResumes(t *testing.T) {
 				first = b.Examples[0].Offset
 			}
 			for _, e := range b.Examples {
-				if e.Refused != nil {
-					t.Fatal(e.Refused)
-				}
+				streamtest.Require(t, e.Refused == nil, "%v", e.Refused)
 			}
 		}
 		streamtest.Equal(t, first, max(from, 1), "the first record from", from)
@@ -532,9 +526,7 @@ func TestEndlessFile(t *testing.T) {
 					time.AfterFunc(10*time.Millisecond, cancel)
 				}
 			}
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s, %d threads: %v", format, threads, err)
-			}
+			streamtest.True(t, errors.Is(err, context.Canceled), "%s, %d threads: %v", format, threads, err)
 			streamtest.Check(t, f.Close())
 			cancel()
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"slices"
 	"testing"
@@ -24,11 +23,6 @@ func startBroker(t testing.TB, topics map[string]int32) *Embedded {
 	b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: topics}))(t)
 	t.Cleanup(b.Close)
 	return b
-}
-
-// testLog logs to the test while it runs.
-func testLog(t testing.TB) *slog.Logger {
-	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // textDecoder keeps the key of a record, and its value as the only class name of the Example. It rejects the value
@@ -60,7 +54,7 @@ func consume(t testing.TB, b *Embedded, topic string, from event.Offsets, edit f
 func tryConsume(t testing.TB, b *Embedded, topic string, from event.Offsets, edit func(*ConsumerConfig)) (*testConsumer, error) {
 	t.Helper()
 	config := DefaultConsumerConfig()
-	config.Brokers, config.Topics, config.Log = b.Brokers(), []string{topic}, testLog(t)
+	config.Brokers, config.Topics, config.Log = b.Brokers(), []string{topic}, streamtest.Log(t)
 	config.MaxWait = 50 * time.Millisecond
 	config.UntilEnd = true
 	if edit != nil {
@@ -149,7 +143,7 @@ func values(records []got) []string {
 func produce(t testing.TB, b *Embedded, topic string, edit func(*ProducerConfig), messages ...Message) {
 	t.Helper()
 	config := DefaultProducerConfig()
-	config.Brokers, config.Topic, config.Log = b.Brokers(), topic, testLog(t)
+	config.Brokers, config.Topic, config.Log = b.Brokers(), topic, streamtest.Log(t)
 	if edit != nil {
 		edit(&config)
 	}
@@ -179,9 +173,7 @@ func TestProduceConsume(t *testing.T) {
 			produce(t, b, "t", func(c *ProducerConfig) { c.Compression, c.BatchBytes = codec, 5000 }, want...)
 			c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.MaxBytes, c.BatchRecords = 20000, 100 })
 			records := c.all()
-			if len(records) != len(want) {
-				t.Fatalf("%d records, want %d", len(records), len(want))
-			}
+			streamtest.Require(t, len(records) == len(want), "%d records, want %d", len(records), len(want))
 			seen := map[string]bool{}
 			partition := map[string]int32{} // by key
 			last := map[string]int64{}
@@ -190,9 +182,7 @@ func TestProduceConsume(t *testing.T) {
 					t.Errorf("key %s in partitions %d and %d", r.key, p, r.partition)
 				}
 				partition[r.key] = r.partition
-				if r.time <= last[r.key] {
-					t.Errorf("key %s: time %d after %d", r.key, r.time, last[r.key])
-				}
+				streamtest.True(t, r.time > last[r.key], "key %s: time %d after %d", r.key, r.time, last[r.key])
 				last[r.key] = r.time
 				seen[r.value] = true
 			}
@@ -202,9 +192,7 @@ func TestProduceConsume(t *testing.T) {
 				t.Errorf("stats %+v", stats)
 			}
 			for _, p := range stats.Partitions {
-				if p.Lag != 0 || p.Next != p.HighWater {
-					t.Errorf("stats %+v", p)
-				}
+				streamtest.True(t, p.Lag == 0 && p.Next == p.HighWater, "stats %+v", p)
 			}
 			c.Close()
 		})
@@ -298,16 +286,12 @@ func TestConsumeTail(t *testing.T) {
 	for i := range 5 {
 		produce(t, b, "t", nil, numbered(20)...)
 		records, err := c.until(20)
-		if err != nil || len(records) != 20 {
-			t.Fatalf("round %d: %d records, %v", i, len(records), err)
-		}
+		streamtest.Require(t, err == nil && len(records) == 20, "round %d: %d records, %v", i, len(records), err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	var batch event.Batch
-	if err := c.Next(ctx, &batch); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Next at the end: %v", err)
-	}
+	streamtest.ErrorIs(t, c.Next(ctx, &batch), context.DeadlineExceeded, "Next at the end")
 }
 
 func TestConsumerErrors(t *testing.T) {
@@ -451,9 +435,7 @@ func TestEndsWhileNothingIsTaken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for c.Stats().Partitions[0].HighWater != 3100 {
-		if ctx.Err() != nil {
-			t.Fatal("the end is not found")
-		}
+		streamtest.Require(t, ctx.Err() == nil, "the end is not found")
 		time.Sleep(5 * time.Millisecond)
 	}
 	if p := c.Stats().Partitions[0]; p.Lag != 3100 {

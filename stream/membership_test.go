@@ -29,7 +29,7 @@ func startGroupBroker(t *testing.T, partitions int32) *Embedded {
 // memberConfig returns the settings of members whose silence is detected soon.
 func memberConfig(t testing.TB, b *Embedded, edit func(*MembershipConfig)) MembershipConfig {
 	c := DefaultMembershipConfig()
-	c.Brokers, c.Group, c.Topics, c.Log = b.Brokers(), "g", []string{"t"}, testLog(t)
+	c.Brokers, c.Group, c.Topics, c.Log = b.Brokers(), "g", []string{"t"}, streamtest.Log(t)
 	c.SessionTimeout, c.RebalanceTimeout = 2*time.Second, 5*time.Second
 	if edit != nil {
 		edit(&c)
@@ -226,9 +226,7 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 		t.Errorf("after %v: %v", took, g.Err())
 	}
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	if _, err := m.Next(short); err == nil {
-		t.Error("joined where nobody answers")
-	}
+	streamtest.Fails(t, streamtest.Err(m.Next(short)), "joining without a response")
 	cancel()
 	n.hang.Unlock()
 	if g, err = m.Next(t.Context()); err != nil || len(g.Partitions) != 3 {
@@ -266,9 +264,7 @@ func TestMembersWithBrokenConnections(t *testing.T) {
 	if g.settle(2, 6); g.rounds["a"] != before {
 		t.Error("a rebalance without a cause")
 	}
-	if g.lost > 0 {
-		t.Errorf("%d sessions lost, though heartbeats could be sent", g.lost)
-	}
+	streamtest.True(t, g.lost == 0, "%d sessions lost, though heartbeats could be sent", g.lost)
 }
 
 // A heartbeat on a broken connection is repeated within an eighth of the interval. After nine broken ones in a row the
@@ -317,9 +313,7 @@ func TestSilentMember(t *testing.T) {
 	g.settle(1, 2)
 	// It comes back as an ordinary member.
 	back, err := silent.Next(t.Context())
-	if err != nil || len(back.Partitions) != 1 {
-		t.Errorf("%+v, %v", back, err)
-	}
+	streamtest.True(t, err == nil && len(back.Partitions) == 1, "%+v, %v", back, err)
 	streamtest.Check(t, silent.Leave(t.Context()))
 	g.settle(1, 2)
 }

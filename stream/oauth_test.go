@@ -68,9 +68,7 @@ func TestOAuth(t *testing.T) {
 	}
 	for range 2 {
 		session, message, err := mechanism.Start(t.Context())
-		if err != nil || string(message) != first("token-1") {
-			t.Fatalf("%q, %v", message, err)
-		}
+		streamtest.Require(t, err == nil && string(message) == first("token-1"), "%q, %v", message, err)
 		if done, answer, err := session.Next(t.Context(), nil); !done || len(answer) > 0 || err != nil {
 			t.Errorf("the broker is content: %t, %q, %v", done, answer, err)
 		}

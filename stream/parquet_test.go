@@ -83,9 +83,7 @@ func TestParquetLines(t *testing.T) {
 		data := parquetFile(t, rows, each)
 		p := streamtest.Must(openParquet(bytes.NewReader(data), int64(len(data)), 1<<20))(t)
 		got, err := io.ReadAll(p)
-		if err != nil || string(got) != want {
-			t.Errorf("%d rows a group: %v\n%s\nwant\n%s", each, err, got, want)
-		}
+		streamtest.True(t, err == nil && string(got) == want, "%d rows a group: %v\n%s\nwant\n%s", each, err, got, want)
 	}
 }
 
@@ -136,9 +134,7 @@ func TestParquetFile(t *testing.T) {
 		path := filepath.Join(t.TempDir(), name)
 		streamtest.Check(t, os.WriteFile(path, data, 0o600))
 		all, s, err := readParquet(t, path, nil)
-		if err != nil || len(all) != 1000 {
-			t.Fatalf("%d events, %v", len(all), err)
-		}
+		streamtest.Require(t, err == nil && len(all) == 1000, "%d events, %v", len(all), err)
 		for i, e := range all {
 			if e.Offset != int64(i) || e.Label != i%2 || e.Refused != nil || len(e.Missing) != map[bool]int{true: 1}[i%5 == 4] || len(e.Features.Index) != 2-len(e.Missing) {
 				t.Fatalf("event %d: %+v", i, e)
@@ -213,9 +209,7 @@ func TestParquetText(t *testing.T) {
 		e.SetEscapeHTML(false)
 		streamtest.Check(t, e.Encode(strings.ToValidUTF8(s, "\ufffd")))
 		for _, got := range []string{string(appendText(nil, s)), string(appendText(nil, []byte(s)))} {
-			if got+"\n" != want.String() {
-				t.Fatalf("%q is %s, want %s", s, got, &want)
-			}
+			streamtest.Require(t, got+"\n" == want.String(), "%q is %s, want %s", s, got, &want)
 		}
 	}
 }
@@ -284,9 +278,7 @@ func TestParquetPageSize(t *testing.T) {
 		head.size--
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if err := checkPage(file, 0, head, codec.CompressionCodec()); !errors.Is(err, errPageSize) {
-			t.Errorf("%v: %v", codec, err)
-		}
+		streamtest.ErrorIs(t, checkPage(file, 0, head, codec.CompressionCodec()), errPageSize, codec)
 		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 40<<20 {
 			t.Errorf("%v: %d MB were allocated", codec, (after.TotalAlloc-before.TotalAlloc)>>20)
 		}

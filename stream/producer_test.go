@@ -22,7 +22,7 @@ import (
 func newProducer(t *testing.T, b *Embedded, edit func(*ProducerConfig)) *Producer {
 	t.Helper()
 	config := DefaultProducerConfig()
-	config.Brokers, config.Topic, config.Log = b.Brokers(), "t", testLog(t)
+	config.Brokers, config.Topic, config.Log = b.Brokers(), "t", streamtest.Log(t)
 	if edit != nil {
 		edit(&config)
 	}
@@ -66,9 +66,7 @@ func TestOtherClients(t *testing.T) {
 				})
 			}
 			streamtest.Equal(t, got[500], `"k" "v" 12345 [{a [49]} {b []}]`)
-			if !strings.HasPrefix(got[501], `"" "" `) {
-				t.Errorf("got %s for an empty message", got[501])
-			}
+			streamtest.True(t, strings.HasPrefix(got[501], `"" "" `), "got %s for an empty message", got[501])
 		})
 	}
 }
@@ -88,9 +86,7 @@ func TestLostAcknowledgement(t *testing.T) {
 		streamtest.Check(t, p.Flush(t.Context()))
 	}
 	got := values(consume(t, b, "t", nil, nil).all())
-	if len(got) != 30 || got[29] != "29" {
-		t.Errorf("%d records: %v", len(got), got)
-	}
+	streamtest.True(t, len(got) == 30 && got[29] == "29", "%d records: %v", len(got), got)
 }
 
 func TestProducerKeepsWhatFailed(t *testing.T) {
@@ -98,9 +94,7 @@ func TestProducerKeepsWhatFailed(t *testing.T) {
 	p := newProducer(t, b, func(c *ProducerConfig) { c.DeliveryTimeout = 50 * time.Millisecond })
 	streamtest.Check(t, p.Write(t.Context(), Message{Value: []byte("a")}))
 	down := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1})
-	if err := p.Flush(t.Context()); err == nil {
-		t.Error("Flush says that a batch was acknowledged which was not")
-	}
+	streamtest.Fails(t, p.Flush(t.Context()), "Flush without an acknowledgement")
 	if err := p.Write(t.Context(), Message{Value: []byte("refused")}); err == nil {
 		t.Error("Write takes a record while an earlier batch fails")
 	}
@@ -136,9 +130,7 @@ func TestMessageTooLarge(t *testing.T) {
 	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "max.message.bytes of topic t") {
 		t.Errorf("error %v", err)
 	}
-	if err := p.Close(); err == nil {
-		t.Error("closed without a word on the record that was not written")
-	}
+	streamtest.Fails(t, p.Close(), "Close with a record that was not written")
 }
 
 // A batch that is split gives its original records.
@@ -178,9 +170,7 @@ func TestRateAndProgress(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p.config.Rate = 0.001
-	if err := p.Write(ctx, Message{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Write after canceling: %v", err)
-	}
+	streamtest.ErrorIs(t, p.Write(ctx, Message{}), context.Canceled, "Write after canceling")
 }
 
 func TestProducerErrors(t *testing.T) {
@@ -205,14 +195,9 @@ func TestProducerErrors(t *testing.T) {
 // A producer continues in a recreated topic, whose log knows nothing about its earlier records.
 func TestProducerOfRecreatedTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
-	c := DefaultProducerConfig()
-	c.Brokers, c.Topic, c.Log = b.Brokers(), "t", testLog(t)
-	p := streamtest.Must(NewProducer(t.Context(), c))(t)
-	defer p.Close()
+	p := newProducer(t, b, nil)
 	was, err := p.TopicID(t.Context())
-	if err != nil || len(was) != 22 {
-		t.Fatal(was, err)
-	}
+	streamtest.Require(t, err == nil && len(was) == 22, "%v %v", was, err)
 	for round, n := range []int{10, 5, 3} {
 		for i := range n {
 			streamtest.Check(t, p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d/%d", round, i)}))
@@ -233,10 +218,7 @@ func TestProducerOfRecreatedTopic(t *testing.T) {
 // If a broker stops during the request for a topic ID, the request is repeated.
 func TestTopicIDAgain(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
-	c := DefaultProducerConfig()
-	c.Brokers, c.Topic, c.Log = b.Brokers(), "t", testLog(t)
-	p := streamtest.Must(NewProducer(t.Context(), c))(t)
-	defer p.Close()
+	p := newProducer(t, b, nil)
 	var asked atomic.Int32
 	b.cluster.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		b.cluster.KeepControl()

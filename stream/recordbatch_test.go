@@ -153,13 +153,9 @@ func TestUnpack(t *testing.T) {
 		{0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3},
 		xerialHeader,
 	} {
-		if _, err := u.unpack(2, hostile); err == nil {
-			t.Errorf("%x unpacks", hostile)
-		}
+		streamtest.Fails(t, streamtest.Err(u.unpack(2, hostile)), "unpacking", hostile)
 	}
-	if _, err := u.unpack(7, long); err == nil {
-		t.Error("codec 7 unpacks")
-	}
+	streamtest.Fails(t, streamtest.Err(u.unpack(7, long)), "unpacking codec 7")
 }
 
 // readResponse passes the records of a response through scan and read, like a Consumer at offset next, and checks what
@@ -167,16 +163,14 @@ func TestUnpack(t *testing.T) {
 func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTransaction) ([]got, error) {
 	config := DefaultConsumerConfig()
 	d := &textDecoder{}
-	c := &Consumer{config: config, schema: event.NewSchema(8, nil, 2), log: testLog(t), retries: map[string]uint64{}, decoding: decoding{decoder: d, most: config.BatchRecords, log: testLog(t), unpack: unpacker{limit: 8 << 20}}}
+	c := &Consumer{config: config, schema: event.NewSchema(8, nil, 2), log: streamtest.Log(t), retries: map[string]uint64{}, decoding: decoding{decoder: d, most: config.BatchRecords, log: streamtest.Log(t), unpack: unpacker{limit: 8 << 20}}}
 	f := &fetcher{consumer: c, topic: "t", next: next, end: -1, maxBytes: 1 << 20, free: make(chan *fetched, 1)}
 	buf := &fetched{from: f, response: fetchResponse{highWater: next + 10, records: records, aborted: aborted}}
 	moved, err := f.scan(buf)
 	if err != nil {
 		return nil, err
 	}
-	if moved != (f.next > next) || f.next < next {
-		t.Fatalf("from %d to %d, moved %v", next, f.next, moved)
-	}
+	streamtest.Require(t, moved == (f.next > next) && f.next >= next, "from %d to %d, moved %v", next, f.next, moved)
 	var out []got
 	var b event.Batch
 	for last := next; ; {
@@ -198,9 +192,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 			}
 		}
 		if c.decoding.index == len(buf.batches) {
-			if to != buf.next {
-				t.Fatalf("ended at %d, not %d", to, buf.next)
-			}
+			streamtest.Require(t, to == buf.next, "ended at %d, not %d", to, buf.next)
 			return out, nil
 		}
 	}
@@ -321,9 +313,7 @@ func TestAppendTime(t *testing.T) {
 		b := makeBatch(t, batchOrigin{base: 5, attributes: attributes, producer: -1}, 1, testRecord{0, "", "a"}, testRecord{1, "", "b"})
 		binary.BigEndian.PutUint64(b[35:], 7777)
 		got, err := readResponse(t, 5, sealed(b), nil)
-		if err != nil || len(got) != 2 {
-			t.Fatal(got, err)
-		}
+		streamtest.Require(t, err == nil && len(got) == 2, "%v %v", got, err)
 		for i, g := range got {
 			streamtest.Equal(t, g.time, want[i], "attributes", attributes, "the time of record", i)
 		}

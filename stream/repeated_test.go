@@ -42,9 +42,7 @@ func TestRepeated(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	const n, window = 2000, 300
 	messages, want := keyed(n, window)
-	if len(want) < 100 {
-		t.Fatalf("only %d repeats", len(want))
-	}
+	streamtest.Require(t, len(want) >= 100, "only %d repeats", len(want))
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 700 }, messages...)
 	read := func(c *testConsumer, from int64) (repeats []int64, first, next int64, err error) {
 		first, next = -1, from
@@ -53,13 +51,9 @@ func TestRepeated(t *testing.T) {
 			if err := c.Next(t.Context(), &batch); err != nil {
 				return repeats, first, next, err
 			}
-			if batch.Next < from {
-				t.Fatalf("next %d before the start %d", batch.Next, from)
-			}
+			streamtest.Require(t, batch.Next >= from, "next %d before the start %d", batch.Next, from)
 			for _, e := range batch.Examples {
-				if e.Offset != next {
-					t.Fatalf("offset %d, want %d", e.Offset, next)
-				}
+				streamtest.Require(t, e.Offset == next, "offset %d, want %d", e.Offset, next)
 				next++
 				if first < 0 {
 					first = e.Offset

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/streamtest"
+
 	"github.com/segmentio/kafka-go"
 )
 
@@ -21,9 +23,7 @@ func TestStopIsNotLogged(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	})
-	if !errors.Is(err, context.Canceled) || log.Len() > 0 {
-		t.Errorf("%v; logged: %s", err, &log)
-	}
+	streamtest.True(t, errors.Is(err, context.Canceled) && log.Len() == 0, "%v; logged: %s", err, &log)
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	tries := 0

@@ -3,6 +3,7 @@
 package streamtest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,8 +38,43 @@ func Must2[A, B any](a A, b B, err error) func(t testing.TB, what ...any) (A, B)
 	}
 }
 
+// True marks the test as failed, with a message as of fmt.Sprintf, if ok is false.
+func True(t testing.TB, ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Errorf(format, args...)
+	}
+}
+
+// Require is True, but ends the test.
+func Require(t testing.TB, ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Fatalf(format, args...)
+	}
+}
+
 // Err returns the error of a call, without the value.
 func Err[T any](_ T, err error) error { return err }
+
+// Err2 is Err for a call that returns two values and an error.
+func Err2[A, B any](_ A, _ B, err error) error { return err }
+
+// Fails marks the test as failed if err is nil. The words of what describe what should have failed.
+func Fails(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%sgot no error", prefix(what))
+	}
+}
+
+// ErrorIs marks the test as failed unless errors.Is(err, want).
+func ErrorIs(t testing.TB, err, want error, what ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%sgot error %v, want %v", prefix(what), err, want)
+	}
+}
 
 // ErrorContains marks the test as failed unless err is an error whose text contains want.
 func ErrorContains(t testing.TB, err error, want string, what ...any) {
