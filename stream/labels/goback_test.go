@@ -44,12 +44,8 @@ func meet(t *testing.T, j *Join, id string, at int64) {
 // timedOut returns the number of events that time out by then.
 func timedOut(t *testing.T, j *Join, at int64) (n int) {
 	t.Helper()
-	for j.Advance("events", 0, &event.Example{Arrival: at}); ; n++ {
-		w := streamtest.Must(j.Expired())(t)
-		if w == nil {
-			return n
-		}
-	}
+	j.Advance("events", 0, &event.Example{Arrival: at})
+	return len(expired(t, j))
 }
 
 // After a restart without waiting events, new events time out as usual.
@@ -71,9 +67,7 @@ func TestCutIsSynced(t *testing.T) {
 	directory, state := pastJoin(t, 10, 3)
 	j := streamtest.Must(Open(testConfig(200), directory, state))(t)
 	g := j.store.segments[len(j.store.segments)-1]
-	if g.count != 10 {
-		t.Fatalf("the log holds %d entries after going back to 10", g.count)
-	}
+	streamtest.Require(t, g.count == 10, "the log holds %d entries after going back to 10", g.count)
 	g.heads.Close() // so that syncing it fails
 	var broken *BrokenError
 	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
@@ -87,21 +81,14 @@ func TestFirstRecordOutOfLine(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	config := testConfig(1000)
 	config.IdleTimeout = 20 * time.Millisecond
-	join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
-	defer join.Close()
+	join := opened(t, config, t.TempDir(), State{})
 	decoder := streamtest.Must(record.NewDecoder(record.DefaultConfig(), schema))(t)
-	lane := func(topic string, records ...arrived) (Lane, *slow) {
-		s := &slow{memory{topic: topic, size: func() int { return 1 }}, make(chan []arrived, 1)}
-		s.sent <- records
-		return Lane{Topic: topic, Labels: topic == "labels", Next: s.next, Decoder: decoder}, s
-	}
-	events, _ := lane("events", arrived{time: 10, id: "a", x: 1})
-	m := NewMerge(schema, []Lane{events}, join)
+	m := NewMerge(schema, []Lane{slowLane(decoder, 0, eventAt(0, 10))}, join)
 	var b event.Batch
 	if err := m.Next(t.Context(), &b); err != nil || b.Examples[0].Arrival != 10 {
 		t.Fatalf("%v, %+v", err, b)
 	}
-	added, _ := lane("labels", arrived{time: time.Now().UnixMilli() + 1e12, id: "a", label: true, class: 1})
+	added := slowLane(decoder, 0, labelAt(0, time.Now().UnixMilli()+1e12))
 	odd, late := 0, 0
 	added.Odd, added.Late = func(_, _ int64) { odd++ }, func() { late++ }
 	list := []Lane{added}

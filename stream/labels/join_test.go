@@ -252,9 +252,7 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 		streamtest.Check(t, err)
 		for i := range b.Examples {
 			e := &b.Examples[i]
-			if e.Refused != nil {
-				t.Fatalf("%s/%d %d: %v", b.Topic, b.Partition, e.Offset, e.Refused)
-			}
+			streamtest.Require(t, e.Refused == nil, "%s/%d %d: %v", b.Topic, b.Partition, e.Offset, e.Refused)
 			streamtest.Check(t, j.offsets.At(b.Topic, b.Partition, 0).Advance(e.Offset, e.Fingerprint))
 			tick := j.join.State().Tick
 			if err := j.join.Flush(); err != nil {
@@ -334,10 +332,35 @@ func someRecords(r *rand.Rand, n int) (records []arrived) {
 	return records
 }
 
+// opened opens a join that is closed at the end of the test.
+func opened(t *testing.T, c Config, directory string, state State) *Join {
+	t.Helper()
+	j := streamtest.Must(Open(c, directory, state))(t)
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+// arrive hands an event with an ID to a join.
+func arrive(t *testing.T, j *Join, id string) {
+	t.Helper()
+	streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
+}
+
+// expired returns the IDs of the events whose wait has ended.
+func expired(t *testing.T, j *Join) (ids []string) {
+	t.Helper()
+	for {
+		w := streamtest.Must(j.Expired())(t)
+		if w == nil {
+			return ids
+		}
+		ids = append(ids, string(w.Key))
+	}
+}
+
 func newJoined(t *testing.T, c Config, directory string) *joined {
 	t.Helper()
-	j := streamtest.Must(Open(c, directory, State{}))(t)
-	return &joined{schema: record.DefaultConfig().Schema(), join: j}
+	return &joined{schema: record.DefaultConfig().Schema(), join: opened(t, c, directory, State{})}
 }
 
 func testConfig(wait int64) Config {

@@ -116,9 +116,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("seed %d: %d events, want %d", seed, len(got), len(want))
 			for i := range min(len(got), len(want)) {
-				if got[i] != want[i] {
-					t.Fatalf("event %d: %+v, want %+v", i, got[i], want[i])
-				}
+				streamtest.Require(t, got[i] == want[i], "event %d: %+v, want %+v", i, got[i], want[i])
 			}
 		}
 		if n := join.Counts(); n.TimedOut != uint64(unlabeled) || int(n.Matched+n.TimedOut) != len(want) {
@@ -184,9 +182,7 @@ func TestForget(t *testing.T) {
 	for range 4 * 40 {
 		secret[39] = r.NormFloat64()
 	}
-	if !holds() {
-		t.Fatal("the test does not find what is to be forgotten")
-	}
+	streamtest.Require(t, holds(), "the test does not find what is to be forgotten")
 	j = open(state)
 	for id, want := range map[string]bool{"gone": true, "silent": true, "learned": true, "after": false, "nobody": false} {
 		if found, err := j.Forget([]byte(id)); found != want || err != nil {
@@ -194,9 +190,7 @@ func TestForget(t *testing.T) {
 		}
 	}
 	streamtest.Check(t, j.Close())
-	if holds() {
-		t.Error("what was forgotten is still in a file")
-	}
+	streamtest.True(t, !holds(), "what was forgotten is still in a file")
 	j = open(state) // as after a kill
 	defer func() { j.Close() }()
 	if o, w := label("gone", 0, 100); o != IsForgotten || w != nil {

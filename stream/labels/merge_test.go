@@ -36,6 +36,20 @@ func (s *slow) next(ctx context.Context, b *event.Batch) error {
 	return s.memory.next(ctx, b)
 }
 
+// slowLane returns a lane of events or labels whose records have arrived, and that stays open.
+func slowLane(decoder record.Decoder, partition int32, records ...arrived) Lane {
+	topic := map[bool]string{false: "events", true: "labels"}[records[0].label]
+	s := &slow{memory{topic: topic, partition: partition, size: func() int { return 1 }}, make(chan []arrived, 1)}
+	s.sent <- records
+	return Lane{Topic: topic, Partition: partition, Labels: records[0].label, Next: s.next, Decoder: decoder}
+}
+
+func eventAt(offset, time int64) arrived { return arrived{offset: offset, time: time, id: "a", x: 1} }
+
+func labelAt(offset, time int64) arrived {
+	return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
+}
+
 // A silent partition delays the others for Config.Idle, and then they continue without it. Its later records count as
 // no earlier than what was passed on meanwhile.
 func TestMergePassesOverSilence(t *testing.T) {
@@ -47,8 +61,7 @@ func TestMergePassesOverSilence(t *testing.T) {
 	open := func(idle time.Duration) (*Merge, *Join, [2]*slow) {
 		config := testConfig(1000)
 		config.IdleTimeout = idle
-		join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
-		t.Cleanup(func() { join.Close() })
+		join := opened(t, config, t.TempDir(), State{})
 		var lanes [2]*slow
 		for i, topic := range []string{"events", "labels"} {
 			lanes[i] = &slow{memory{topic: topic, size: func() int { return 10 }}, make(chan []arrived, 10)}
@@ -56,31 +69,27 @@ func TestMergePassesOverSilence(t *testing.T) {
 		m := NewMerge(schema, []Lane{{Topic: "events", Next: lanes[0].next, Decoder: events}, {Topic: "labels", Labels: true, Next: lanes[1].next, Decoder: decoder}}, join)
 		return m, join, lanes
 	}
-	ev := func(offset, time int64) arrived { return arrived{offset: offset, time: time, id: "a", x: 1} }
-	label := func(offset, time int64) arrived {
-		return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
-	}
 	var b event.Batch
 
 	m, join, lanes := open(0) // waits forever
-	lanes[0].sent <- []arrived{ev(0, 10)}
+	lanes[0].sent <- []arrived{eventAt(0, 10)}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := m.Next(ctx, &b); !errors.Is(err, context.DeadlineExceeded) || join.Counts().Idle != 0 {
 		t.Fatalf("with no idle: %v, %+v", err, b)
 	}
-	lanes[1].sent <- []arrived{label(0, 20)}
+	lanes[1].sent <- []arrived{labelAt(0, 20)}
 	if err := m.Next(t.Context(), &b); err != nil || b.Labels || b.Examples[0].Arrival != 10 {
 		t.Fatalf("%v, %+v", err, b)
 	}
 
 	m, join, lanes = open(20 * time.Millisecond)
-	lanes[0].sent <- []arrived{ev(0, 10), ev(1, 30)}
+	lanes[0].sent <- []arrived{eventAt(0, 10), eventAt(1, 30)}
 	if err := m.Next(t.Context(), &b); err != nil || b.Labels || len(b.Examples) != 2 {
 		t.Fatalf("%v, %+v", err, b)
 	}
 	streamtest.Equal(t, join.Counts().Idle, 1, "counted silences")
-	lanes[1].sent <- []arrived{label(0, 20)}
+	lanes[1].sent <- []arrived{labelAt(0, 20)}
 	if err := m.Next(t.Context(), &b); err != nil || !b.Labels || b.Examples[0].Arrival != 30 || b.Next != 1 {
 		t.Fatalf("%v, %+v", err, b)
 	}
@@ -89,9 +98,7 @@ func TestMergePassesOverSilence(t *testing.T) {
 	if err := m.Next(t.Context(), &b); err != io.EOF {
 		t.Fatalf("%v, %+v", err, b)
 	}
-	if !slices.Contains(schema.Classes, "c1") {
-		t.Errorf("classes %q", schema.Classes)
-	}
+	streamtest.True(t, slices.Contains(schema.Classes, "c1"), "classes %q", schema.Classes)
 }
 
 // An added partition is late if its first record comes before one that was passed on. At equal times the order of the
@@ -109,30 +116,19 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 		schema := record.DefaultConfig().Schema()
 		config := testConfig(1000)
 		config.IdleTimeout = 0
-		join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
-		defer join.Close()
+		join := opened(t, config, t.TempDir(), State{})
 		decoder := streamtest.Must(record.NewDecoder(record.DefaultConfig(), schema))(t)
-		lane := func(partition int32, labels bool, records ...arrived) Lane {
-			topic := map[bool]string{false: "events", true: "labels"}[labels]
-			sent := make(chan []arrived, 1)
-			sent <- records
-			s := &slow{memory{topic: topic, partition: partition, size: func() int { return 1 }}, sent}
-			return Lane{Topic: topic, Partition: partition, Labels: labels, Next: s.next, Decoder: decoder}
-		}
-		ev := func(offset, time int64) arrived { return arrived{offset: offset, time: time, id: "a", x: 1} }
-		label := func(offset, time int64) arrived {
-			return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
-		}
-		m := NewMerge(schema, []Lane{lane(0, false, ev(0, 10), ev(1, 50)), lane(1-c.partition, true, label(0, 10), label(1, 50))}, join)
+		m := NewMerge(schema, []Lane{slowLane(decoder, 0, eventAt(0, 10), eventAt(1, 50)),
+			slowLane(decoder, 1-c.partition, labelAt(0, 10), labelAt(1, 50))}, join)
 		var b event.Batch
 		for passed := 0; passed < 2; passed += len(b.Examples) {
 			streamtest.Check(t, m.Next(t.Context(), &b))
 		}
-		of := ev
+		at := eventAt
 		if c.labels {
-			of = label
+			at = labelAt
 		}
-		added, said := []Lane{lane(c.partition, c.labels, of(0, c.time), of(1, c.time))}, 0
+		added, said := []Lane{slowLane(decoder, c.partition, at(0, c.time), at(1, c.time))}, 0
 		added[0].Late = func() { said++ }
 		m.Added = func(context.Context) (l []Lane, _ error) { l, added = added, nil; return l, nil }
 		for range 2 {
@@ -149,8 +145,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 // What cannot be joined is rejected with the reason.
 func TestMergeRefuses(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
-	join := streamtest.Must(Open(testConfig(1000), t.TempDir(), State{}))(t)
-	defer join.Close()
+	join := opened(t, testConfig(1000), t.TempDir(), State{})
 	lanes := testLanes(t, schema, []arrived{
 		{offset: 0, time: 1, id: ""}, {offset: 1, time: 2, id: string(make([]byte, maxID+1))}, {offset: 2, time: 3, id: string(make([]byte, maxID))},
 		{label: true, offset: 0, time: 4, id: ""},
@@ -168,9 +163,7 @@ func TestMergeRefuses(t *testing.T) {
 			reason := event.Reason("")
 			if e.Refused != nil {
 				reason = e.Refused.Reason
-				if len(e.Refused.Value) == 0 {
-					t.Errorf("offset %d: no bytes of what was refused", e.Offset)
-				}
+				streamtest.True(t, len(e.Refused.Value) != 0, "offset %d: no bytes of what was refused", e.Offset)
 			}
 			got = append(got, reason)
 		}
@@ -193,18 +186,16 @@ func TestOpenForeignStore(t *testing.T) {
 	state := f.state
 	streamtest.Check(t, j.Close())
 	var foreign *StateError
-	other := state
-	other.Sum++
-	if _, err := Open(c, directory, other); !errors.As(err, &foreign) {
-		t.Errorf("another sum: %v", err)
-	}
-	other = state
-	other.Tick--
-	if _, err := Open(c, directory, other); !errors.As(err, &foreign) {
-		t.Errorf("another tick: %v", err)
-	}
-	if _, err := Open(c, t.TempDir(), state); !errors.As(err, &foreign) {
-		t.Errorf("an empty directory: %v", err)
+	otherSum, otherTick := state, state
+	otherSum.Sum++
+	otherTick.Tick--
+	for what, of := range map[string]struct {
+		directory string
+		state     State
+	}{"another sum": {directory, otherSum}, "another tick": {directory, otherTick}, "an empty directory": {t.TempDir(), state}} {
+		if _, err := Open(c, of.directory, of.state); !errors.As(err, &foreign) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 	j = streamtest.Must(Open(c, directory, state))(t)
 	if _, err := Open(c, directory, state); err == nil || errors.As(err, &foreign) {
@@ -233,19 +224,12 @@ func TestOpenForeignStore(t *testing.T) {
 func TestMaxPending(t *testing.T) {
 	c := testConfig(1000)
 	c.MaxPending = 2
-	j := streamtest.Must(Open(c, t.TempDir(), State{}))(t)
-	defer j.Close()
+	j := opened(t, c, t.TempDir(), State{})
 	var went []string
 	for _, id := range []string{"a", "b", "c", "d"} {
 		j.Advance("events", 0, &event.Example{Arrival: 1})
-		for {
-			w := streamtest.Must(j.Expired())(t)
-			if w == nil {
-				break
-			}
-			went = append(went, string(w.Key))
-		}
-		streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
+		went = append(went, expired(t, j)...)
+		arrive(t, j, id)
 	}
 	if n := j.Counts(); !slices.Equal(went, []string{"a"}) || n.Overflowed != 1 || n.TimedOut != 1 || n.Pending != 3 {
 		t.Errorf("%q went: %+v", went, n)
@@ -311,8 +295,7 @@ func TestNumberLabels(t *testing.T) {
 	f := j.Freeze()
 	streamtest.Must(f.Block())(t)
 	streamtest.Check(t, j.Close())
-	j = streamtest.Must(Open(c, directory, f.state))(t)
-	defer j.Close()
+	j = opened(t, c, directory, f.state)
 	if o, _ := say(3.5); o != Repeats {
 		t.Errorf("the same number again: %v", o)
 	}

@@ -66,9 +66,7 @@ func TestDamagedStore(t *testing.T) {
 	longtest.NotRaced(t)
 	run := newRun(t, 60, 9)
 	names, err := filepath.Glob(filepath.Join(run.directory, "*.*s"))
-	if err != nil || len(names) < 6 {
-		t.Fatalf("files %q, %v", names, err)
-	}
+	streamtest.Require(t, err == nil && len(names) >= 6, "files %q, %v", names, err)
 	check := func(what, name string, change func(data []byte) []byte) (found bool) {
 		t.Helper()
 		directory := t.TempDir()
@@ -152,9 +150,7 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if failed < 3 {
-		t.Errorf("writing failed %d times", failed)
-	}
+	streamtest.True(t, failed >= 3, "writing failed %d times", failed)
 	if !reflect.DeepEqual(j.out, run.out) || !reflect.DeepEqual(join.State(), run.end) {
 		t.Errorf("it went on otherwise: %+v, want %+v", join.State(), run.end)
 	}
@@ -189,9 +185,7 @@ func TestRemovedStore(t *testing.T) {
 			return k == 40
 		})
 		streamtest.Must(j.join.Freeze().Block())(t, what)
-		if strings.Count(said.String(), "is created again") == 0 {
-			t.Errorf("%s: it says %s", what, &said)
-		}
+		streamtest.True(t, strings.Count(said.String(), "is created again") != 0, "%s: it says %s", what, &said)
 		if other, err := Open(testConfig(200), directory, run.state); err == nil {
 			t.Errorf("%s: another learner can open the directory", what)
 			other.Close()
@@ -220,16 +214,13 @@ func TestReplacedStore(t *testing.T) {
 	for _, name := range []string{"lock", "0000000000000000.heads"} {
 		directory := t.TempDir()
 		j := newJoined(t, testConfig(200), directory).join
-		event := func(id string) {
-			streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
-		}
-		event("a")
+		arrive(t, j, "a")
 		streamtest.Must(j.Freeze().Block())(t)
 		path := filepath.Join(directory, name)
 		if err := errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600)); err != nil {
 			t.Skip(err) // as on Windows
 		}
-		event("b")
+		arrive(t, j, "b")
 		streamtest.ErrorContains(t, streamtest.Err(j.Freeze().Block()), path, name)
 	}
 }
@@ -237,10 +228,7 @@ func TestReplacedStore(t *testing.T) {
 // If it is unknown what is on disk, nothing is written any more: only a restart shows.
 func TestStoreThatCannotSync(t *testing.T) {
 	j := newJoined(t, testConfig(200), t.TempDir()).join
-	event := func(id string) {
-		streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
-	}
-	event("a")
+	arrive(t, j, "a")
 	streamtest.Must(j.Freeze().Block())(t)
 	g := j.store.segments[0]
 	g.dirty = true
@@ -249,7 +237,7 @@ func TestStoreThatCannotSync(t *testing.T) {
 	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
 		t.Fatalf("a checkpoint that was not synced: %v", err)
 	}
-	event("b")
+	arrive(t, j, "b")
 	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
 		t.Errorf("the next one: %v", err)
 	}
@@ -294,8 +282,7 @@ func TestIndex(t *testing.T) {
 func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 	c := testConfig(1_000_000)
 	c.MaxPending = 100
-	j := streamtest.Must(Open(c, t.TempDir(), State{}))(t)
-	defer j.Close()
+	j := opened(t, c, t.TempDir(), State{})
 	advance := func(at int64) {
 		j.Advance("labels", 0, &event.Example{Arrival: at})
 		if w, err := j.Expired(); w != nil || err != nil {
@@ -322,20 +309,14 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 // The data kept for IDs whose wait is over does not grow forever, on disk or in memory.
 func TestStoreStaysSmall(t *testing.T) {
 	directory := t.TempDir()
-	j := streamtest.Must(Open(testConfig(1000), directory, State{}))(t)
-	defer j.Close()
+	j := opened(t, testConfig(1000), directory, State{})
 	j.store.most = 500
 	most := 0
 	for i := range 40_000 {
 		streamtest.Check(t, j.Flush())
 		j.Advance("events", 0, &event.Example{Arrival: int64(i)})
-		for {
-			w := streamtest.Must(j.Expired())(t)
-			if w == nil {
-				break
-			}
-		}
-		streamtest.Must2(j.Event(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Weight: 1}, 0, nil))(t)
+		expired(t, j)
+		arrive(t, j, fmt.Sprint("id", i))
 		if i%1000 == 999 {
 			f := j.Freeze()
 			streamtest.Must(f.Block())(t)
