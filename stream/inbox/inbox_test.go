@@ -57,9 +57,7 @@ func read(t *testing.T, l *Log, from event.Offsets, n int) (values []float64) {
 			}
 			values = append(values, e.Features.Value[0])
 		}
-		if at.Next != b.Next {
-			t.Fatalf("position %d, the batch ends at %d", at.Next, b.Next)
-		}
+		streamtest.Require(t, at.Next == b.Next, "position %d, the batch ends at %d", at.Next, b.Next)
 	}
 	return values
 }
@@ -234,9 +232,7 @@ func TestKeys(t *testing.T) {
 	streamtest.Check(t, l.Passed(20))
 	streamtest.Check(t, l.Close())
 	l = open(t, dir, Options{Segment: 300})
-	if l.segments[0].first == 0 {
-		t.Fatal("no segment has been removed")
-	}
+	streamtest.Require(t, l.segments[0].first != 0, "no segment has been removed")
 	for i, key := range []string{"same", "1", "5", "9"} {
 		first, again, err := l.Append(context.Background(), key, events(0, 2))
 		if want := []int64{0, 2, 10, 18}[i]; !again || first != want || err != nil {
@@ -307,9 +303,7 @@ func TestFailingDisk(t *testing.T) {
 		t.Errorf("a failed sync: %v", err)
 	}
 	sync = nil
-	if _, _, err := l.Append(context.Background(), "", events(4, 2)); err == nil {
-		t.Error("taken after a failed sync")
-	}
+	streamtest.Fails(t, streamtest.Err2(l.Append(context.Background(), "", events(4, 2))), "Append after a failed sync")
 	config := record.DefaultConfig()
 	s := streamtest.Must(NewSource(l, config, config.Schema(), at(4)))(t)
 	defer s.Close()
@@ -327,16 +321,12 @@ func TestBounds(t *testing.T) {
 	for ; err == nil && n < 1000; n++ {
 		_, _, err = l.Append(context.Background(), "", events(n, 1))
 	}
-	if !errors.Is(err, ErrBehind) || n < 5 {
-		t.Fatalf("after %d events: %v", n, err)
-	}
+	streamtest.Require(t, errors.Is(err, ErrBehind) && n >= 5, "after %d events: %v", n, err)
 	read(t, l, nil, n-1)
 	add(t, l, "", events(n-1, 1))
 	streamtest.ErrorContains(t, streamtest.Err(Open(dir, Options{})), "in use by another learner", "opened twice")
 	streamtest.Check(t, l.Close())
-	if _, _, err := l.Append(context.Background(), "", events(0, 1)); !errors.Is(err, ErrClosed) {
-		t.Errorf("after the end: %v", err)
-	}
+	streamtest.ErrorIs(t, streamtest.Err2(l.Append(context.Background(), "", events(0, 1))), ErrClosed, "after the end")
 }
 
 func FuzzOpen(f *testing.F) {
@@ -411,9 +401,7 @@ func TestAcceptorSchema(t *testing.T) {
 	n := streamtest.Must(NewLogAcceptor(l, config, s))(t)
 	for i := range config.MaxClasses + 6 {
 		_, err := n.Accept(context.Background(), "", [][]byte{fmt.Appendf(nil, `{"x":1,"label":"c%d"}`, i)}, false)
-		if (err != nil) != (i == config.MaxClasses+5) {
-			t.Fatalf("class %d: %v", i, err)
-		}
+		streamtest.Require(t, (err != nil) == (i == config.MaxClasses+5), "class %d: %v", i, err)
 	}
 }
 

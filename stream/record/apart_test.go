@@ -74,9 +74,7 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 			t.Error("another decoder has other columns")
 		}
 	}
-	if shared == 0 {
-		t.Error("the words of the test meet no number")
-	}
+	streamtest.True(t, shared != 0, "the words of the test meet no number")
 }
 
 // A model that no longer learns keeps the columns of names, whatever numbers arrive. A rejected record takes no

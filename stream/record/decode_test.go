@@ -209,9 +209,7 @@ func TestDecodeAllocs(t *testing.T) {
 		e := make([]event.Example, 2)
 		d.Decode(context.Background(), r, &e[0])
 		d.Decode(context.Background(), r, &e[1])
-		if e[0].Refused != nil {
-			t.Fatal(e[0].Refused)
-		}
+		streamtest.Require(t, e[0].Refused == nil, "%v", e[0].Refused)
 		streamtest.Equal(t, testing.AllocsPerRun(100, func() {
 			d.Decode(context.Background(), r, &e[0])
 			d.Decode(context.Background(), r, &e[1])
@@ -308,9 +306,7 @@ func TestDecodeRestart(t *testing.T) {
 					t.Fatalf("restarted at event %d, event %d %s:\n got %s\nwant %s", from, from+i, ev, got, want[from+i])
 				}
 			}
-			if state(again) != state(s) {
-				t.Fatalf("restarted at event %d: another Schema", from)
-			}
+			streamtest.Require(t, state(again) == state(s), "restarted at event %d: another Schema", from)
 		}
 	}
 }

@@ -42,9 +42,7 @@ func TestColumnsStay(t *testing.T) {
 		s, d := newDecoder(t, c)
 		for range 2 { // names that are new, and known
 			e := decoded(d, r.record)
-			if e.Refused != nil {
-				t.Fatalf("%d: %v", i, e.Refused)
-			}
+			streamtest.Require(t, e.Refused == nil, "%d: %v", i, e.Refused)
 			h := xxhash.New()
 			for _, part := range []any{e.Features.Index, e.Features.Value, e.Field, s.Names.Blocks()[0].Data} {
 				binary.Write(h, binary.LittleEndian, part)
@@ -173,9 +171,7 @@ func TestRefusalTeachesNothing(t *testing.T) {
 			parents = len(d.under)
 			streamtest.Equal(t, len(d.namespaces), 3, "namespaces")
 		}
-		if parents > 5 {
-			t.Errorf("%s: %d names are remembered to be parents of fields", format, parents)
-		}
+		streamtest.True(t, parents <= 5, "%s: %d names are remembered to be parents of fields", format, parents)
 	}
 }
 
@@ -222,9 +218,7 @@ func TestMissingInManyPlaces(t *testing.T) {
 	decode := func(record string) {
 		t.Helper()
 		d.Decode(context.Background(), Record{Value: []byte(record)}, &e)
-		if e.Refused != nil {
-			t.Fatal(e.Refused)
-		}
+		streamtest.Require(t, e.Refused == nil, "%v", e.Refused)
 	}
 	const depth, fields = 9, 2000
 	parent := strings.Repeat("a.", depth-1) + "a"

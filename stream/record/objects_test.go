@@ -146,8 +146,6 @@ func TestObjectsArranged(t *testing.T) {
 		c := c
 		c.MaxBytes = 10 + random.IntN(200)
 		whole, pieces := linesOf(t, string(damaged), c, func(r io.Reader) io.Reader { return r }), linesOf(t, string(damaged), c, iotest.OneByteReader)
-		if !slices.Equal(whole, pieces) {
-			t.Fatalf("%q: whole %q, in bytes %q", damaged, whole, pieces)
-		}
+		streamtest.Require(t, slices.Equal(whole, pieces), "%q: whole %q, in bytes %q", damaged, whole, pieces)
 	}
 }

@@ -498,7 +498,5 @@ func TestSvmlightShortLines(t *testing.T) {
 			usual++
 		}
 	}
-	if usual < 5000 {
-		t.Errorf("only %d lines can be read", usual)
-	}
+	streamtest.True(t, usual >= 5000, "only %d lines can be read", usual)
 }

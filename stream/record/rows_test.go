@@ -61,9 +61,7 @@ func TestRowsAreJSON(t *testing.T) {
 				if a.Refused != nil {
 					continue
 				}
-				if !reflect.DeepEqual(a, b) {
-					t.Fatalf("%v: %+v, as JSON %+v", row, a, b)
-				}
+				streamtest.Require(t, reflect.DeepEqual(a, b), "%v: %+v, as JSON %+v", row, a, b)
 			}
 			if !reflect.DeepEqual(s.Fields, other.Fields) || !reflect.DeepEqual(s.Classes, other.Classes) || s.Names.Len() != other.Names.Len() {
 				t.Errorf("schemas differ: %v, as JSON %v", s.Fields, other.Fields)

@@ -185,17 +185,13 @@ func TestAvroEvolves(t *testing.T) {
 		}
 		streamtest.Equal(t, total(&e), []float64{1, 8, 8}[i], "the sum of the features of version", i+1)
 	}
-	if len(s.Fields) != 3 || s.Fields[1].Name != "at.lat" || s.Fields[2].Name != "new" {
-		t.Errorf("%+v", s.Fields)
-	}
+	streamtest.True(t, len(s.Fields) == 3 && s.Fields[1].Name == "at.lat" && s.Fields[2].Name == "new", "%+v", s.Fields)
 	// The older version again, now that the newer one with its default of 1 is known.
 	if d.Decode(t.Context(), Record{Value: append([]byte{0, 0, 0, 0, 1}, double(5)...)}, &e); e.Refused != nil || total(&e) != 5 || slices.Contains(e.Field, 2) {
 		t.Errorf("a record of version 1 has features of sum %v of the fields %v: the default of a later version is no reading", total(&e), e.Field)
 	}
 	d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 3, 2}}, &e)
-	if e.Refused != nil || !slices.Equal(e.Missing, []uint16{2}) {
-		t.Errorf("null: %v, %v", e.Missing, e.Refused)
-	}
+	streamtest.True(t, e.Refused == nil && slices.Equal(e.Missing, []uint16{2}), "null: %v, %v", e.Missing, e.Refused)
 	for value, want := range map[string]event.Reason{
 		"": event.ReasonSyntax, "{}": event.ReasonSchemaFormat, "\x00\x00\x00": event.ReasonSchemaFormat,
 		"\x00\x00\x00\x00\x04\x02a": event.ReasonSchema, "\x00\x00\x00\x00\x01": event.ReasonSyntax, "\x00\x00\x00\x00\x01123456789": event.ReasonSyntax,
@@ -274,9 +270,7 @@ func TestJSONSchema(t *testing.T) {
 	c.Format = "json-schema"
 	_, d := newDecoder(t, c)
 	e := decoded(d, "\x00\x00\x00\x00\x09{\"x\":2,\"label\":\"a\"}")
-	if e.Refused != nil || total(&e) != 2 || e.Label != 0 {
-		t.Errorf("%+v", e)
-	}
+	streamtest.True(t, e.Refused == nil && total(&e) == 2 && e.Label == 0, "%+v", e)
 	whole := []byte("\x00\x00\x00\x00\x09{\"x\":")
 	if d.Decode(t.Context(), Record{Value: whole}, &e); e.Refused == nil || !bytes.Equal(e.Refused.Value, whole) {
 		t.Errorf("%+v", e.Refused)
@@ -313,9 +307,7 @@ func TestWireDenied(t *testing.T) {
 	var e event.Example
 	for id := range byte(20) {
 		d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 2 + id}}, &e)
-		if e.Refused == nil || e.Refused.Reason != event.ReasonSchema {
-			t.Errorf("schema %d: %v", 2+id, e.Refused)
-		}
+		streamtest.True(t, e.Refused != nil && e.Refused.Reason == event.ReasonSchema, "schema %d: %v", 2+id, e.Refused)
 	}
 	if why := c.Registry.Status().Refused; !strings.Contains(why, "the last 20 records were refused for their schemas, the latest: schema 21: ") {
 		t.Errorf("%q", why)
@@ -371,9 +363,7 @@ func TestWireNames(t *testing.T) {
 			t.Errorf("%d bytes: %v, want %q", len(c.value), e.Refused, c.want)
 		}
 		places := &d.(*wire).places
-		if places.count > 50 || len(places.grown) > 0 {
-			t.Errorf("%d places are kept", places.count)
-		}
+		streamtest.True(t, places.count <= 50 && len(places.grown) == 0, "%d places are kept", places.count)
 		if i == 0 && (places.count != 0 || places.root.fields[0] != nil) {
 			t.Errorf("%d places are kept of the first record, which was refused", places.count)
 		}

@@ -221,9 +221,7 @@ func TestAccess(t *testing.T) {
 			}
 			cancel()
 		}()
-		if _, err := client.Schema(ctx, 1); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: %v", name, err)
-		}
+		streamtest.ErrorIs(t, streamtest.Err(client.Schema(ctx, 1)), context.Canceled, name)
 		cancel()
 	}
 }
@@ -244,12 +242,8 @@ func TestRedirect(t *testing.T) {
 		}
 		cancel()
 	}()
-	if _, err := client.Schema(ctx, 1); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	if reached.Load() > 0 {
-		t.Error("a redirect was followed")
-	}
+	streamtest.ErrorIs(t, streamtest.Err(client.Schema(ctx, 1)), context.Canceled)
+	streamtest.True(t, reached.Load() == 0, "a redirect was followed")
 }
 
 func TestCheck(t *testing.T) {
@@ -274,11 +268,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []Config{
 		{URL: "https://a", CAFile: "none"}, {URL: "https://a", Username: "u"}, {URL: "https://a", Username: "u", PasswordFile: "none"}, {URL: "https://a", TokenFile: "none"},
 	} {
-		if err := c.CheckSecrets(); err == nil {
-			t.Errorf("%+v is in order", c)
-		}
+		streamtest.Fails(t, c.CheckSecrets(), c)
 	}
-	if _, err := New(Config{}, nil); err == nil {
-		t.Error("a client of no registry")
-	}
+	streamtest.Fails(t, streamtest.Err(New(Config{}, nil)), "a client of no registry")
 }
