@@ -45,9 +45,7 @@ func TestConfusionAndSamples(t *testing.T) {
 		Samples, Mislabeled []run.Sample
 	}
 	decoded(t, &m, "GET", url+"/v1/measures", "")
-	if len(m.Confusion) != 3 || len(m.Classes) != 3 || m.Since == 0 {
-		t.Fatalf("%+v", m)
-	}
+	streamtest.Require(t, len(m.Confusion) == 3 && len(m.Classes) == 3 && m.Since != 0, "%+v", m)
 	wrong, all := 0.0, 0.0
 	for i, row := range m.Confusion {
 		for j, n := range row {

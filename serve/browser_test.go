@@ -77,9 +77,7 @@ func (b *browser) picture(t *testing.T, name string) {
 	t.Helper()
 	shot := b.call(t, "Page.captureScreenshot", map[string]any{"format": "png"})
 	picture, err := base64.StdEncoding.DecodeString(shot["data"].(string))
-	if err != nil || len(picture) < 10_000 {
-		t.Errorf("a picture of %d bytes, %v", len(picture), err)
-	}
+	streamtest.True(t, err == nil && len(picture) >= 10_000, "a picture of %d bytes, %v", len(picture), err)
 	if dir := os.Getenv("BLANKOUT_SCREENSHOTS"); dir != "" {
 		streamtest.Check(t, os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644))
 	}

@@ -56,9 +56,7 @@ func TestHosts(t *testing.T) {
 		w := httptest.NewRecorder()
 		before := validated
 		serve.Handler(config, service).ServeHTTP(w, request)
-		if w.Code != c.want || (validated > before) != (c.want == 202) {
-			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
-		}
+		streamtest.True(t, w.Code == c.want && (validated > before) == (c.want == 202), "%+v: %d %s", c, w.Code, w.Body)
 	}
 	// A client with a certificate or a token may use any name for the server.
 	for ca, token := range map[string]string{"authority.pem": "", "": "open sesame"} {

@@ -49,9 +49,7 @@ func TestInference(t *testing.T) {
 		Predictions []served.Prediction
 	}
 	text := decoded(t, &want, "POST", url+"/v1/predict", `{"word":"yes1","x":1}`+"\n"+`{"word":null,"x":2}`+"\n"+`{"word":"no2","x":0}`)
-	if len(want.Predictions) != 3 {
-		t.Fatal(text)
-	}
+	streamtest.Require(t, len(want.Predictions) == 3, "%v", text)
 	for _, inputs := range []string{
 		`{"name":"events","datatype":"BYTES","shape":[3],"data":["{\"word\":\"yes1\",\"x\":1}","{\"word\":null,\"x\":2}","{\"word\":\"no2\",\"x\":0}"]}`,
 		`{"name":"word","datatype":"BYTES","shape":[3],"data":["yes1",null,"no2"]},{"name":"x","datatype":"INT64","shape":[3,1],"data":[[1],[2],[0]]}`,
@@ -87,9 +85,7 @@ func TestInference(t *testing.T) {
 	// The requested outputs in the requested order, and their metadata.
 	var a inferred
 	text = decoded(t, &a, "POST", path+"/versions/"+fmt.Sprint(want.Version)+"/infer", `{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"scores"},{"name":"class"}]}`)
-	if len(a.Outputs) != 2 || a.Outputs[0].Name != "scores" || a.Outputs[1].Name != "class" {
-		t.Errorf("%s", text)
-	}
+	streamtest.True(t, len(a.Outputs) == 2 && a.Outputs[0].Name == "scores" && a.Outputs[1].Name == "class", "%s", text)
 	_, text, _ = call(t, "GET", path, "")
 	for _, part := range []string{`"name":"films one","versions":["`, `{"name":"events","datatype":"BYTES","shape":[-1]}`, `{"name":"probabilities","datatype":"FP64","shape":[-1,2]}`, `"classes":["no","yes"]`} {
 		streamtest.Contains(t, text, part)
@@ -175,8 +171,6 @@ func TestInferenceOfNumbers(t *testing.T) {
 			t.Errorf("%s: %v, want %v: %s", name, got, *want, text)
 		}
 	}
-	if a.data("class") != nil {
-		t.Error(text)
-	}
+	streamtest.True(t, a.data("class") == nil, "%v", text)
 	answers(t, 400, "are svmlight", "POST", url+"/v2/models/blankout/infer", `{"inputs":[{"name":"1","datatype":"FP64","shape":[1],"data":[1]}]}`)
 }

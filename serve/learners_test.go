@@ -66,9 +66,7 @@ func TestLearners(t *testing.T) {
 	} {
 		answers(t, x.want, x.text, "POST", url+"/v1/promote", x.body)
 	}
-	if saved.Load() == 0 {
-		t.Error("no checkpoint has the promotion when it is answered")
-	}
+	streamtest.True(t, saved.Load() != 0, "no checkpoint has the promotion when it is answered")
 	close(gate.wait)
 	streamtest.Check(t, <-ended)
 	answers(t, http.StatusConflict, "", "POST", url+"/v1/promote", `{"name":"learner"}`)
@@ -88,9 +86,7 @@ func TestLearners(t *testing.T) {
 			Events  int
 		}
 		body := decoded(t, &place, "GET", url+"/v1/model/offsets"+query, "")
-		if place.Learner != want || place.Events != 24_345 {
-			t.Errorf("%q: %s", name, body)
-		}
+		streamtest.True(t, place.Learner == want && place.Events == 24_345, "%q: %s", name, body)
 		status, file, header := call(t, "GET", url+"/v1/model"+query, "")
 		if m, err := served.Decode([]byte(file)); status != 200 || err != nil || m.Learner != want {
 			t.Errorf("%q: %d, %v", name, status, err)

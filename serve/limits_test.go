@@ -152,9 +152,7 @@ func TestSmallAnswersTakeLittle(t *testing.T) {
 		allocated, _ := ask(h, t.Context(), "", "{}", &recorder{})
 		least = min(least, allocated)
 	}
-	if least > 16<<10 {
-		t.Errorf("%d bytes are allocated to answer one event", least)
-	}
+	streamtest.True(t, least <= 16<<10, "%d bytes are allocated to answer one event", least)
 }
 
 // A response is sent while it is being written and never complete in memory.
@@ -188,9 +186,7 @@ func TestClientGoes(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	w := recorder{look: leave}
 	_, cut := ask(h, ctx, "", strings.Repeat("{}", 20_000), &w)
-	if w.bytes > 1<<17 || !cut {
-		t.Errorf("%d bytes were written, cut off: %v", w.bytes, cut)
-	}
+	streamtest.True(t, w.bytes <= 1<<17 && cut, "%d bytes were written, cut off: %v", w.bytes, cut)
 	if _, cut := ask(h, ctx, "", "{}", &recorder{}); cut {
 		t.Error("nobody is there, nothing had been written, and it was cut off")
 	}

@@ -168,9 +168,7 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 			}
 		}
 		decoded(t, &answer, "POST", url+"/v1/predict", events.String())
-		if len(answer.Predictions) != 1000 {
-			t.Fatal(len(answer.Predictions))
-		}
+		streamtest.Require(t, len(answer.Predictions) == 1000, "%v", len(answer.Predictions))
 		for i, p := range answer.Predictions {
 			if p.Class != fmt.Sprint("c", s.labels[from+i]) {
 				wrong++
@@ -207,7 +205,5 @@ func TestMissingAnswered(t *testing.T) {
 			t.Errorf("nothing is missing: %s", body)
 		}
 	}
-	if scores[model.MissingNone] == scores[model.MissingRescale] {
-		t.Error("both rules score the same")
-	}
+	streamtest.True(t, scores[model.MissingNone] != scores[model.MissingRescale], "both rules score the same")
 }

@@ -244,9 +244,7 @@ func TestAnswersAreDocumented(t *testing.T) {
 	for _, route := range []string{"GET /readyz 503", "GET /v1/features 200", "GET /v1/features 503", "GET /v1/newest 204", "GET /v1/measures 200", "POST /v1/predict 200", "POST /v1/predict 503",
 		"GET /v1/group 200", "GET /v1/group 503", "GET /v1/reports/{id} 200", "GET /v1/reports/{id} 404", "POST /v1/validate 202", "POST /v1/validate 409",
 		"GET /v2/models/{model}/versions/{version} 200", "POST /v2/models/{model}/infer 200", "POST /v2/models/{model}/infer 503"} {
-		if !seen[route] {
-			t.Errorf("no answer %s", route)
-		}
+		streamtest.True(t, seen[route], "no answer %s", route)
 	}
 }
 

@@ -273,9 +273,7 @@ func TestMetrics(t *testing.T) {
 	}
 	problems := streamtest.Must(promlint.New(strings.NewReader(text)).Lint())(t)
 	for _, p := range problems {
-		if strings.HasPrefix(p.Metric, "blankout_") {
-			t.Errorf("%s: %s", p.Metric, p.Text)
-		}
+		streamtest.True(t, !strings.HasPrefix(p.Metric, "blankout_"), "%s: %s", p.Metric, p.Text)
 	}
 	answers(t, 200, "", "GET", url+"/debug/pprof/goroutine", "")
 }
@@ -287,13 +285,9 @@ func TestModel(t *testing.T) {
 	streamtest.Check(t, runner.Run(t.Context()))
 	status, text, header := call(t, "GET", url+"/v1/model", "")
 	file, err := checkpoint.Decode([]byte(text))
-	if status != 200 || err != nil || file.Kind != checkpoint.Linear {
-		t.Fatal(status, err)
-	}
+	streamtest.Require(t, status == 200 && err == nil && file.Kind == checkpoint.Linear, "%v %v", status, err)
 	m, err := model.ReadLinear(file.Blocks)
-	if err != nil || m.Events != 400 {
-		t.Errorf("%+v, %v", m, err)
-	}
+	streamtest.True(t, err == nil && m.Events == 400, "%+v, %v", m, err)
 	etag := header.Get("ETag")
 	for _, c := range []struct {
 		accept, match string
@@ -325,16 +319,12 @@ func TestPredict(t *testing.T) {
 			}
 		}
 		text := decoded(t, &answer, "POST", url+"/v1/predict", body)
-		if len(answer.Predictions) != 3 || answer.Events != 400 {
-			t.Fatalf("%s", text)
-		}
+		streamtest.Require(t, len(answer.Predictions) == 3 && answer.Events == 400, "%s", text)
 		p := answer.Predictions
 		if p[0].Class != "yes" || p[1].Class != "no" || p[0].Probability < 0.5 || p[1].Probability < 0.5 || p[0].Scores[0] <= 0 {
 			t.Errorf("%+v", p)
 		}
-		if !strings.HasPrefix(p[2].Error, "duplicate-field") || p[2].Where != "event 2" {
-			t.Errorf("%+v", p[2])
-		}
+		streamtest.True(t, strings.HasPrefix(p[2].Error, "duplicate-field") && p[2].Where == "event 2", "%+v", p[2])
 	}
 	answers(t, 413, "", "POST", url+"/v1/predict", strings.Repeat("x", 3000))
 }
@@ -433,9 +423,7 @@ func TestFollowedKernelModel(t *testing.T) {
 	answers(t, 200, `"kernel":"rbf:1","support_vectors":2`, "GET", url+"/v1/model", "", "Accept", "application/json")
 	answers(t, 400, "no feature weights", "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
 	read, err := served.Open(t.Context(), url, served.Options{})
-	if err != nil || read.Kind() != "kernel" || read.Version != 7 {
-		t.Errorf("%+v, %v", read, err)
-	}
+	streamtest.True(t, err == nil && read.Kind() == "kernel" && read.Version == 7, "%+v, %v", read, err)
 	for _, name := range []string{"blankout_model_version 7", `blankout_predictions_total{outcome="scored"} 3`, "blankout_prediction_ready 1", "blankout_ready 1"} {
 		if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "\n"+name+"\n") {
 			t.Errorf("no %s", name)
@@ -474,9 +462,7 @@ func TestModelJSON(t *testing.T) {
 		streamtest.Equal(t, w.Weights[0], m.Weight(w.Column, 0), w)
 		named[w.Feature] = w.Weights[0]
 	}
-	if named["word=yes1"] <= 0 || named["word=no1"] >= 0 {
-		t.Errorf("%v", named)
-	}
+	streamtest.True(t, named["word=yes1"] > 0 && named["word=no1"] < 0, "%v", named)
 	if _, text, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); strings.Contains(text, "yes1") || !strings.Contains(text, `"intercept"`) {
 		t.Errorf("the head: %s", text)
 	}
@@ -584,15 +570,11 @@ func TestAccess(t *testing.T) {
 	url := start(t, config, service)
 	pool := x509.NewCertPool()
 	chain, err := os.ReadFile(cert)
-	if err != nil || !pool.AppendCertsFromPEM(chain) {
-		t.Fatal(err)
-	}
+	streamtest.Require(t, err == nil && pool.AppendCertsFromPEM(chain), "%v", err)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Get(url + "/healthz")
-	if err != nil || !strings.HasPrefix(url, "https://") {
-		t.Fatal(url, err)
-	}
+	streamtest.Require(t, err == nil && strings.HasPrefix(url, "https://"), "%v %v", url, err)
 	response.Body.Close()
 }
 
@@ -666,9 +648,7 @@ func FuzzRequests(f *testing.F) {
 			handler = handlers[""]
 		}
 		handler.ServeHTTP(w, request)
-		if w.Code >= 500 {
-			t.Errorf("%s %s: %d %s", method, path, w.Code, w.Body)
-		}
+		streamtest.True(t, w.Code < 500, "%s %s: %d %s", method, path, w.Code, w.Body)
 		if wrong := asDocumented(request, w.Code, w.Result().Header, w.Body.Bytes()); wrong != nil {
 			t.Errorf("%s %s: %d %.300q: %v", method, path, w.Code, w.Body, wrong)
 		}

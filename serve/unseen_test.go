@@ -23,9 +23,7 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	text := decoded(t, &answer, "POST", url+"/v1/predict", `[{"x":1,"new":2},{"new":2,"newer":"a"},{"x":null,"word":null}]`)
-	if len(answer.Predictions) != 3 {
-		t.Fatalf("%s", text)
-	}
+	streamtest.Require(t, len(answer.Predictions) == 3, "%s", text)
 	for i, p := range answer.Predictions {
 		if i == 1 {
 			if p.Error != "the model has seen no feature of the event: new, newer=a" || p.Where != "event 1" || p.Class != "" {

@@ -71,9 +71,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 	address := start(t, serve.DefaultConfig(), service)
 	streamtest.Check(t, runner.Run(t.Context()))
 	reports := service.Reports.List()
-	if len(reports) < 2 {
-		t.Fatalf("%d reports", len(reports))
-	}
+	streamtest.Require(t, len(reports) >= 2, "%d reports", len(reports))
 	b.eachLook(t, address, "document.querySelectorAll('#failures-table tbody button').length > 0", func(t *testing.T, l look) {
 		b.until(t, "document.querySelectorAll('.refusal').length === 1", true) // of the invalid records
 		b.shows(t, map[string]any{"document.querySelector('#without').hidden": true,

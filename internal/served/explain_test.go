@@ -46,9 +46,7 @@ func TestExplainFew(t *testing.T) {
 		return p.Explanation, after.TotalAlloc - before.TotalAlloc
 	}
 	all, _ := explain(columns + 1)
-	if len(all) < columns/2 {
-		t.Fatal(len(all))
-	}
+	streamtest.Require(t, len(all) >= columns/2, "%v", len(all))
 	for _, most := range []int{1, 2, 3, 99, 100, 101, 150, 1000} {
 		if few, _ := explain(most); !reflect.DeepEqual(few, all[:most]) {
 			t.Errorf("the first %d: %+v", most, few)
@@ -98,14 +96,10 @@ func TestExplainNames(t *testing.T) {
 				continue
 			}
 			for _, name := range strings.Split(c.Feature, " | ") {
-				if !slices.Contains(inEvent, name) {
-					t.Errorf("%d bits: %q is not in the event", bits, c.Feature)
-				}
+				streamtest.True(t, slices.Contains(inEvent, name), "%d bits: %q is not in the event", bits, c.Feature)
 			}
 		}
-		if intercepts != 1 || len(p.Explanation) < 3 {
-			t.Errorf("%d bits: %+v", bits, p.Explanation)
-		}
+		streamtest.True(t, intercepts == 1 && len(p.Explanation) >= 3, "%d bits: %+v", bits, p.Explanation)
 		if bits == 2 {
 			continue // every column has been met
 		}
@@ -160,9 +154,7 @@ func TestExplainMissing(t *testing.T) {
 		l.Learn(&e, nil)
 	}
 	m := served.New(l.Snapshot().Model(), how)
-	if len(m.Levels) == 0 {
-		t.Fatal("all ranges have the same weights")
-	}
+	streamtest.Require(t, len(m.Levels) != 0, "all ranges have the same weights")
 	for _, event := range []string{`{"a":1,"b":-2,"c":1,"d":-1}`, `{"a":1,"b":null,"c":1,"d":-1}`, `{"a":null,"b":null,"c":1,"d":-1}`, `{"a":1,"b":null,"c":null,"d":null}`} {
 		p := streamtest.Must(m.Predict([]byte(event), 100))(t)
 		sum, shares := 0.0, 0.0

@@ -42,9 +42,7 @@ func TestKernelModel(t *testing.T) {
 	read := streamtest.Must(served.ReadFile(path))(t)
 	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
 		want, err := m.Predict([]byte(event), 0)
-		if err != nil || want.Class != class {
-			t.Errorf("%s: %+v, %v", event, want, err)
-		}
+		streamtest.True(t, err == nil && want.Class == class, "%s: %+v, %v", event, want, err)
 		if got, err := read.Predict([]byte(event), 0); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %+v, %v, want %+v", event, got, err, want)
 		}

@@ -90,9 +90,7 @@ func TestSourcesAgree(t *testing.T) {
 	event := []byte(`{"word":"y2","x":2,"id":9,"sort":"whatever"}`)
 	live := served.New(r.Model(), recordConfig)
 	want, err := live.Predict(event, 5)
-	if err != nil || want.Class != "yes" || want.Probability <= 0.5 {
-		t.Fatalf("%+v, %v", want, err)
-	}
+	streamtest.Require(t, err == nil && want.Class == "yes" && want.Probability > 0.5, "%+v, %v", want, err)
 	for name, m := range map[string]*served.Model{"server": ev, "checkpoint": saved, "bytes": again} {
 		got, err := m.Predict(event, 5)
 		streamtest.Equal(t, name != "checkpoint", (got.Version == ev.Version), name, "has the version of the event")

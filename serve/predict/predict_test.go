@@ -501,9 +501,7 @@ func TestPredictionTooLarge(t *testing.T) {
 		}
 	}
 	keys, values := predictions(t, c)
-	if len(values) != 8 {
-		t.Fatalf("%d predictions", len(values))
-	}
+	streamtest.Require(t, len(values) == 8, "%d predictions", len(values))
 	for i, p := range values {
 		want := []string{"first", long[:256], "odd", "last"}[i%4]
 		scored := i < 4 && i != 2
