@@ -189,9 +189,7 @@ func TestAmplifiers(t *testing.T) {
 	}
 	for _, kind := range slices.Concat(record.Formats(), []string{"gzip", "zstd", "idx", "parquet"}) {
 		t.Run(kind, func(t *testing.T) {
-			if len(all[kind]) == 0 {
-				t.Error("it has no amplifier")
-			}
+			streamtest.True(t, len(all[kind]) != 0, "it has no amplifier")
 			for _, a := range all[kind] {
 				t.Run(a.name, func(t *testing.T) {
 					if a.file != "" {

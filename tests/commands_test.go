@@ -89,9 +89,7 @@ func TestCommandsAgree(t *testing.T) {
 				}
 				at++
 			})
-			if at != len(lines) || at != 500 {
-				t.Errorf("%d predictions of %d events", len(lines), at)
-			}
+			streamtest.True(t, at == len(lines) && at == 500, "%d predictions of %d events", len(lines), at)
 		})
 	}
 }

@@ -297,9 +297,7 @@ func (l *learner) deadLetters(t *testing.T) (places []string) {
 		if err := json.Unmarshal(line, &d); err != nil {
 			continue // half a line, from a kill
 		}
-		if string(d.Value) != "{spoilt" {
-			t.Fatalf("dead letter %s", line)
-		}
+		streamtest.Require(t, string(d.Value) == "{spoilt", "dead letter %s", line)
 		places = append(places, fmt.Sprint(d.Topic, d.Partition, d.Offset))
 	}
 	slices.Sort(places)
@@ -334,9 +332,7 @@ func crashKills(t *testing.T) int {
 		return 6
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("BLANKOUT_CRASH_KILLS=%q: want a number of kills", text)
-	}
+	streamtest.Require(t, err == nil && n >= 1, "BLANKOUT_CRASH_KILLS=%q: want a number of kills", text)
 	return n
 }
 
@@ -530,9 +526,7 @@ func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) 
 	reference := suspecting()
 	reference.finish(t)
 	want := suspects(reference)
-	if len(want) < 100 {
-		t.Fatalf("%d mislabeled events", len(want))
-	}
+	streamtest.Require(t, len(want) >= 100, "%d mislabeled events", len(want))
 	for _, what := range []string{"run.mislabeled=kill@3", "run.mislabeled=error@2"} {
 		l := suspecting()
 		l.failAt(t, what, false)

@@ -40,9 +40,7 @@ func groupKills(t *testing.T, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("BLANKOUT_CRASH_GROUP=%q: want a number", text)
-	}
+	streamtest.Require(t, err == nil && n >= 1, "BLANKOUT_CRASH_GROUP=%q: want a number", text)
 	return n
 }
 
@@ -271,9 +269,7 @@ session_timeout = "1s"
 		processes[i] = nil
 	}
 	last := inspect()
-	if !w.check(t, last.Positions) {
-		t.Errorf("%+v", last.Positions)
-	}
+	streamtest.True(t, w.check(t, last.Positions), "%+v", last.Positions)
 	hashes, compared := map[int64]string{}, 0
 	for i := range members {
 		snapshotHashes(t, logOf(i), func(offset int64, hash string) {
@@ -284,9 +280,7 @@ session_timeout = "1s"
 			hashes[offset] = hash
 		})
 	}
-	if compared == 0 {
-		t.Error("no two members came to the same snapshot")
-	}
+	streamtest.True(t, compared != 0, "no two members came to the same snapshot")
 	t.Logf("%d killed, %d paused, %d stopped (%d without a last commit), brokers: %v; %d commits accepted, %v rejected, %d events; %d snapshots, %d times the same as another member's",
 		killed, paused, stopped, uncommitted, disturbed, last.Accepted, last.Rejected, last.Events, len(hashes), compared)
 }

@@ -17,9 +17,7 @@ import (
 func TestCommandsInDocuments(t *testing.T) {
 	longtest.NotRaced(t)
 	documents, err := filepath.Glob("../docs/*.md")
-	if err != nil || len(documents) == 0 {
-		t.Fatal(documents, err)
-	}
+	streamtest.Require(t, err == nil && len(documents) != 0, "%v %v", documents, err)
 	command := regexp.MustCompile("go test ((?:'[^']*'|[^`'\n])*)")
 	word := regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
 	named := regexp.MustCompile("`(?:[a-z]+\\.)?((?:Test|Fuzz|Benchmark)[A-Z]\\w*)[/`]")
@@ -41,9 +39,7 @@ func TestCommandsInDocuments(t *testing.T) {
 		text := streamtest.Must(os.ReadFile(document))(t)
 		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
 			checked++
-			if !everywhere[m[1]] {
-				t.Errorf("%s: there is no %s", document, m[1])
-			}
+			streamtest.True(t, everywhere[m[1]], "%s: there is no %s", document, m[1])
 		}
 		for _, m := range command.FindAllStringSubmatch(string(text), -1) {
 			names := map[string]string{} // by flag
@@ -86,9 +82,7 @@ func TestCommandsInDocuments(t *testing.T) {
 			}
 		}
 	}
-	if checked < 50 {
-		t.Errorf("%d names found in the documents", checked)
-	}
+	streamtest.True(t, checked >= 50, "%d names found in the documents", checked)
 }
 
 // functionsIn returns the functions of a package's tests whose names begin with one of the kinds.
@@ -107,9 +101,7 @@ func functionsIn(t *testing.T, directory, kinds string) (names []string) {
 // Every link in the documents to a file of the repository, and to a heading, is valid.
 func TestLinksInDocuments(t *testing.T) {
 	documents, err := filepath.Glob("../docs/*.md")
-	if err != nil || len(documents) == 0 {
-		t.Fatal(documents, err)
-	}
+	streamtest.Require(t, err == nil && len(documents) != 0, "%v %v", documents, err)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
 	noWord := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
@@ -142,7 +134,5 @@ func TestLinksInDocuments(t *testing.T) {
 			}
 		}
 	}
-	if checked < 50 {
-		t.Errorf("%d links found in the documents", checked)
-	}
+	streamtest.True(t, checked >= 50, "%d links found in the documents", checked)
 }

@@ -78,9 +78,7 @@ func TestExactIsTrain(t *testing.T) {
 			run("produce", "-f", "blankout.toml", "-d", data, "--set", "record.format=")
 			run("run", "-f", "blankout.toml", "--until-end", "--json")
 			reports, err := filepath.Glob(filepath.Join(dir, "reports", "*.json"))
-			if err != nil || len(reports) != 1 {
-				t.Fatal(reports, err)
-			}
+			streamtest.Require(t, err == nil && len(reports) == 1, "%v %v", reports, err)
 			text := streamtest.Must(os.ReadFile(reports[0]))(t)
 			var reported, now batch.Validation
 			var trained struct{ Objective float64 }

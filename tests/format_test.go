@@ -125,9 +125,7 @@ func TestFormats(t *testing.T) {
 	}
 	for _, dir := range dirs {
 		want := readScores(t, dir)
-		if len(want) < 4 {
-			t.Fatal(want)
-		}
+		streamtest.Require(t, len(want) >= 4, "%v", want)
 		for name, scores := range want {
 			path := filepath.Join(dir, name+".blankout")
 			for i, got := range formatScores(t, path) {
@@ -148,9 +146,7 @@ func TestFormats(t *testing.T) {
 		if err == nil {
 			_, err = kernel.ReadModel(machine.Blocks)
 		}
-		if err != nil || machine.Kind != checkpoint.Kernel {
-			t.Errorf("%s: %v", dir, err)
-		}
+		streamtest.True(t, err == nil && machine.Kind == checkpoint.Kernel, "%s: %v", dir, err)
 	}
 }
 

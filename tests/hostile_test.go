@@ -217,9 +217,7 @@ func testHostile(t *testing.T, named bool) {
 				good, mixed = append(good, record), append(mixed, record)
 			}
 			calm, none, _ := learnRecords(t, c, good)
-			if len(none) > 0 {
-				t.Fatalf("good records refused: %v", none)
-			}
+			streamtest.Require(t, len(none) == 0, "good records refused: %v", none)
 			state, refused, dead := learnRecords(t, c, mixed)
 			streamtest.EqualMaps(t, refused, want, "refused")
 			names := slices.Sorted(maps.Keys(state))

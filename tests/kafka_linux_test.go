@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -81,14 +80,10 @@ func (d *valueDecoder) Decode(_ context.Context, r record.Record, e *event.Examp
 	return nil
 }
 
-func kafkaLog(t *testing.T) *slog.Logger {
-	return slog.New(slog.NewTextHandler(t.Output(), nil))
-}
-
 func (k *kafkaTest) consumer(t *testing.T, topic string, from event.Offsets, edit func(*stream.ConsumerConfig)) (*stream.Consumer, *valueDecoder, error) {
 	t.Helper()
 	c := stream.DefaultConsumerConfig()
-	c.Brokers, c.Topics, c.UntilEnd, c.Log = []string{k.plain}, []string{topic}, true, kafkaLog(t)
+	c.Brokers, c.Topics, c.UntilEnd, c.Log = []string{k.plain}, []string{topic}, true, streamtest.Log(t)
 	if edit != nil {
 		edit(&c)
 	}
@@ -129,9 +124,7 @@ func (k *kafkaTest) readAll(t *testing.T, topic string, from event.Offsets, edit
 	c, d := streamtest.Must2(k.consumer(t, topic, from, edit))(t)
 	defer c.Close()
 	out, err := read(t, c, d, 1<<30)
-	if err != io.EOF {
-		t.Fatalf("after %d records: %v", len(out), err)
-	}
+	streamtest.Require(t, err == io.EOF, "after %d records: %v", len(out), err)
 	if r := c.Stats().Retries; len(r) > 0 {
 		t.Logf("retries %v", r)
 	}
@@ -141,7 +134,7 @@ func (k *kafkaTest) readAll(t *testing.T, topic string, from event.Offsets, edit
 func (k *kafkaTest) producer(t *testing.T, topic string, edit func(*stream.ProducerConfig)) *stream.Producer {
 	t.Helper()
 	c := stream.DefaultProducerConfig()
-	c.Brokers, c.Topic, c.Log = []string{k.plain}, topic, kafkaLog(t)
+	c.Brokers, c.Topic, c.Log = []string{k.plain}, topic, streamtest.Log(t)
 	if edit != nil {
 		edit(&c)
 	}
@@ -391,9 +384,7 @@ func (k *kafkaTest) partitions(t *testing.T) {
 	}
 	expect(t, k.readAll(t, missing, nil, func(c *stream.ConsumerConfig) { c.CreateTopics, c.CreatePartitions = true, 2 }))
 	details, err := k.admin.ListTopics(t.Context(), missing)
-	if err != nil || len(details[missing].Partitions) != 2 {
-		t.Errorf("%v, %v", details, err)
-	}
+	streamtest.True(t, err == nil && len(details[missing].Partitions) == 2, "%v, %v", details, err)
 }
 
 func (k *kafkaTest) commit(t *testing.T) {
@@ -403,16 +394,14 @@ func (k *kafkaTest) commit(t *testing.T) {
 	offsets := streamtest.From(topic, 0, 2)
 	streamtest.Check(t, c.Commit(t.Context(), "lag", offsets))
 	lags, err := k.admin.Lag(t.Context(), "lag")
-	if err != nil || lags["lag"].Lag.Total() != 1 {
-		t.Errorf("lag %+v, %v", lags, err)
-	}
+	streamtest.True(t, err == nil && lags["lag"].Lag.Total() == 1, "lag %+v, %v", lags, err)
 }
 
 func (k *kafkaTest) deadLetters(t *testing.T) {
 	topic := k.topic(t, 1)
 	connection := stream.DefaultConnectConfig()
 	connection.Brokers = []string{k.plain}
-	d, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: topic}, connection, kafkaLog(t))
+	d, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: topic}, connection, streamtest.Log(t))
 	streamtest.Check(t, err)
 	defer d.Close()
 	e := event.Example{Offset: 3, Refused: &event.Refusal{Reason: event.ReasonSyntax, Detail: "no brace", Value: []byte("{")}}
@@ -474,14 +463,10 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	more(200)
 	close(stop)
 	r := <-produced
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
+	streamtest.Require(t, r.err == nil, "%v", r.err)
 	more(r.n - len(got))
 	for i, s := range got {
-		if s != fmt.Sprintf("0/%d:%d", i, i) {
-			t.Fatalf("record %d is %s", i, s)
-		}
+		streamtest.Require(t, s == fmt.Sprintf("0/%d:%d", i, i), "record %d is %s", i, s)
 	}
 	// The causes depend on the state of a fetch when the broker stopped.
 	total := uint64(0)
@@ -490,9 +475,7 @@ func (k *kafkaTest) restarts(t *testing.T) {
 		total += uint64(n)
 	}
 	t.Logf("%d records, retries %v", len(got), retries)
-	if total == 0 {
-		t.Error("no retries: the broker was not missed")
-	}
+	streamtest.True(t, total != 0, "no retries: the broker was not missed")
 }
 
 // learner repeatedly kills the program while it learns from the broker, and the broker too. The state must be that of
@@ -525,9 +508,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 			resumed++
 		}
 	}
-	if resumed == 0 {
-		t.Errorf("no life of %v left a checkpoint to go on from", took)
-	}
+	streamtest.True(t, resumed != 0, "no life of %v left a checkpoint to go on from", took)
 	l.finish(t)
 	l.check(t, topic, reference)
 	t.Logf("10 lives, %d of them left a checkpoint; a run left alone takes %v", resumed, took.Round(time.Millisecond))
@@ -538,9 +519,7 @@ func (k *kafkaTest) joined(t *testing.T) {
 	kills := 24
 	if text := os.Getenv("BLANKOUT_CRASH_LABELS"); text != "" {
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			t.Fatalf("BLANKOUT_CRASH_LABELS=%q: want a number of kills", text)
-		}
+		streamtest.Require(t, err == nil && n >= 1, "BLANKOUT_CRASH_LABELS=%q: want a number of kills", text)
 		kills = n
 	}
 	forever := "-1" // the events are from 2023
@@ -556,7 +535,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	topic := k.topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=100", "delete.retention.ms=100")
 	connect := stream.DefaultConnectConfig()
 	connect.Brokers = []string{k.plain}
-	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: kafkaLog(t)})
+	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: streamtest.Log(t)})
 	streamtest.Check(t, err)
 	defer p.Close()
 	recordConfig := record.DefaultConfig()
@@ -608,7 +587,7 @@ func (k *kafkaTest) predictions(t *testing.T) {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{{1, 1}}, []float64{0}), recordConfig)
-	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: func() *served.Model { return m }, Log: kafkaLog(t)}
+	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: func() *served.Model { return m }, Log: streamtest.Log(t)}
 	p.Config.Topic, p.Config.Output, p.Config.Group = topic, topic+"-out", t.Name()
 	p.Kafka.Brokers, p.Kafka.UntilEnd = []string{k.plain}, true
 	producer := k.producer(t, topic, nil)
@@ -661,9 +640,7 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	made := time.Now()
 	_, err = read(t, c, d, 1)
 	var anew *stream.TopicRecreatedError
-	if !errors.As(err, &anew) || anew.Offset != 4 {
-		t.Fatal(err)
-	}
+	streamtest.Require(t, errors.As(err, &anew) && anew.Offset == 4, "%v", err)
 	t.Logf("noticed %v after it was made anew: %v", time.Since(made).Round(time.Millisecond), err)
 	details, err := k.admin.ListTopics(t.Context(), topic)
 	id := details[topic].ID

@@ -177,9 +177,7 @@ func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var addresses []string
 	for port := 20000 + os.Getpid()%10000; len(addresses) < n; port++ {
-		if port >= 32000 {
-			t.Fatal("no free ports between 20000 and 32000")
-		}
+		streamtest.Require(t, port < 32000, "no free ports between 20000 and 32000")
 		address := fmt.Sprintf("127.0.0.1:%d", port)
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()

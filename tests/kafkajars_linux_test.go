@@ -27,9 +27,7 @@ func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 		streamtest.ErrorContains(t, err, want, "unasked")
 	}
 	for _, path := range []string{called, cache} {
-		if _, err := os.Stat(path); err == nil {
-			t.Errorf("unasked: there is %s", path)
-		}
+		streamtest.Fails(t, streamtest.Err(os.Stat(path)), "the file without a request", path)
 	}
 	// If requested, it is tried.
 	streamtest.ErrorContains(t, streamtest.Err(kafkaJars(t.Context(), true)), "mvn could not fetch", "asked")

@@ -103,9 +103,7 @@ func TestKafkaLeaders(t *testing.T) {
 		moved := time.Since(began)
 		more(500)
 		t.Logf("leader %s: from %d to %d within %v, learning goes on within %v", fault.name, was.node, is.node, moved.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
-		if is == was {
-			t.Errorf("leader %s: it did not move", fault.name)
-		}
+		streamtest.True(t, is != was, "leader %s: it did not move", fault.name)
 		mend()
 	}
 	allowed.Store(1 << 40)

@@ -126,9 +126,7 @@ session_timeout = "6s"
 			for {
 				records, err := reader.Next(ctx)
 				if err != nil {
-					if !errors.Is(err, context.Canceled) {
-						t.Error(err)
-					}
+					streamtest.True(t, errors.Is(err, context.Canceled), "%v", err)
 					return
 				}
 				for _, r := range records {

@@ -78,9 +78,7 @@ func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cos
 		t.Fatalf("%s: %v: %s", what, err, out)
 	}
 	m := libsvmObjective.FindSubmatch(out)
-	if m == nil {
-		t.Fatalf("%s: no objective in %s", what, out)
-	}
+	streamtest.Require(t, m != nil, "%s: no objective in %s", what, out)
 	theirs := streamtest.Must(strconv.ParseFloat(string(m[1]), 64))(t)
 	c := make([]float64, len(y))
 	for i := range c {

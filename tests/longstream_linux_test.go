@@ -82,14 +82,10 @@ func TestLongStream(t *testing.T) {
 	}
 	_, _, learned := l.state(t)
 	streamtest.Equal(t, learned, uint64(events), "learned events")
-	if len(samples) < 20 {
-		t.Fatalf("%d samples: too few to say anything", len(samples))
-	}
+	streamtest.Require(t, len(samples) >= 20, "%d samples: too few to say anything", len(samples))
 	constant := min(positive, 1-positive)
 	last := samples[len(samples)-1]
-	if last.total >= constant {
-		t.Errorf("error %.3f, of a constant answer %.3f", last.total, constant)
-	}
+	streamtest.True(t, last.total < constant, "error %.3f, of a constant answer %.3f", last.total, constant)
 	n := len(samples)
 	// The heap reaches its size within half a million events.
 	if early, late := samples[n/2].memory, last.memory; late > 1.1*early+20e6 {
@@ -130,15 +126,11 @@ func readDrifting(t *testing.T, path string) (d drifting) {
 	var b event.Batch
 	for src.Next(t.Context(), &b) == nil {
 		for i := range b.Examples {
-			if b.Examples[i].Refused != nil {
-				t.Fatal(b.Examples[i].Refused)
-			}
+			streamtest.Require(t, b.Examples[i].Refused == nil, "%v", b.Examples[i].Refused)
 			d.events = append(d.events, event.Example{Features: b.Examples[i].Features.Clone(), Label: b.Examples[i].Label})
 		}
 	}
-	if len(d.events) == 0 {
-		t.Fatalf("%s has no events", path)
-	}
+	streamtest.Require(t, len(d.events) != 0, "%s has no events", path)
 	return d
 }
 

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"blankout/internal/streamtest"
 )
 
 // former lists the public names before the renaming, by where they must not occur. An old key or flag is an error that
@@ -50,9 +52,7 @@ func published(t *testing.T) (names []string) {
 			names = append(names, name)
 		}
 	}
-	if len(names) < 500 {
-		t.Fatalf("only %d files", len(names))
-	}
+	streamtest.Require(t, len(names) >= 500, "only %d files", len(names))
 	return names
 }
 

@@ -314,9 +314,7 @@ directory = %q
 				f, err := os.Create(filler)
 				for piece := make([]byte, 1<<16); err == nil; _, err = f.Write(piece) {
 				}
-				if !errors.Is(err, syscall.ENOSPC) {
-					t.Error(err)
-				}
+				streamtest.True(t, errors.Is(err, syscall.ENOSPC), "%v", err)
 				f.Close()
 				return "disk full", func() { os.Remove(filler) }
 			case 1:
@@ -760,9 +758,7 @@ func (n *nemesis) heal(t *testing.T) {
 	}
 	n.say("all healed")
 	for began := time.Now(); !n.inSync(t); time.Sleep(200 * time.Millisecond) {
-		if time.Since(began) > 3*time.Minute {
-			t.Fatal("the brokers do not come to terms")
-		}
+		streamtest.Require(t, time.Since(began) <= 3*time.Minute, "the brokers do not come to terms")
 		n.revive(t)
 		n.watch(t)
 	}
@@ -783,9 +779,7 @@ func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 	defer cancel()
 	for int64(len(records)) < missing {
 		fetches := client.PollFetches(ctx)
-		if ctx.Err() != nil {
-			t.Fatalf("%s: %d of %d records could be read", topic, len(records), missing)
-		}
+		streamtest.Require(t, ctx.Err() == nil, "%s: %d of %d records could be read", topic, len(records), missing)
 		records = append(records, fetches.Records()...)
 	}
 	slices.SortFunc(records, func(a, b *kgo.Record) int {
@@ -821,9 +815,7 @@ func (n *nemesis) await(t *testing.T, records int) {
 
 // stop ends the program with SIGTERM. Without faults it must save.
 func (n *nemesis) stop(t *testing.T) {
-	if n.process == nil {
-		t.Fatal("the program does not run at the end")
-	}
+	streamtest.Require(t, n.process != nil, "the program does not run at the end")
 	n.end(t, syscall.SIGTERM)
 	if err := <-n.ended; err != nil {
 		t.Errorf("the last stop: %v\n%s", err, n.tail(5000))
@@ -928,9 +920,7 @@ func (n *nemesis) report(t *testing.T, length time.Duration, records []*kgo.Reco
 		slices.Sort(last)
 		early, late := second[len(second)/2], last[len(last)/2]
 		fmt.Fprintf(&out, "memory, MB: second quarter %.0f, last quarter %.0f, most %.0f\n", early, late, slices.Max(n.memory))
-		if late > 1.2*early+20 {
-			t.Error("memory grows")
-		}
+		streamtest.True(t, late <= 1.2*early+20, "memory grows")
 	}
 	for _, counts := range []map[string]int{n.faults, n.deaths} {
 		fmt.Fprintln(&out)

@@ -20,9 +20,7 @@ func TestNumbersTable(t *testing.T) {
 	program := buildProgram(t)
 	text := streamtest.Must(os.ReadFile("../docs/quality.md"))(t)
 	_, table, ok := strings.Cut(string(text), "\n| regressor | ChickWeights (River)")
-	if !ok {
-		t.Fatal("docs/quality.md has no table of regressors")
-	}
+	streamtest.Require(t, ok, "docs/quality.md has no table of regressors")
 	table, _, _ = strings.Cut(table, "\n\n")
 	streams := []string{"chick_weights", "trump_approval", "diabetes"}
 	ours, peers := make([]float64, len(streams)), 0
@@ -56,7 +54,5 @@ func TestNumbersTable(t *testing.T) {
 			}
 		}
 	}
-	if peers < 3*len(streams) {
-		t.Errorf("%d numbers of peers found", peers)
-	}
+	streamtest.True(t, peers >= 3*len(streams), "%d numbers of peers found", peers)
 }

@@ -19,9 +19,7 @@ func TestReadmeFigures(t *testing.T) {
 	readme := string(data)
 	t.Run("demo", func(t *testing.T) {
 		_, shown, ok := strings.Cut(readme, "```text\n")
-		if !ok {
-			t.Fatal("README shows no demo")
-		}
+		streamtest.Require(t, ok, "README shows no demo")
 		shown, _, _ = strings.Cut(shown, "```")
 		out, err := exec.Command(buildProgram(t), "demo").CombinedOutput()
 		if err != nil {
@@ -39,9 +37,7 @@ func TestReadmeFigures(t *testing.T) {
 	t.Run("figures", func(t *testing.T) {
 		_, rest, ok := strings.Cut(readme, "\n## When not to use it\n")
 		section, _, closed := strings.Cut(rest, "\n## Performance\n")
-		if !ok || !closed {
-			t.Fatal("README has no drawbacks before its section Performance")
-		}
+		streamtest.Require(t, ok && closed, "README has no drawbacks before its section Performance")
 		link, figure := regexp.MustCompile(`\]\((docs/[a-z]+\.md)`), regexp.MustCompile(`([0-9]+\.[0-9]+) %`)
 		found := 0
 		for _, item := range strings.Split(section, "\n- ") {
@@ -57,16 +53,12 @@ func TestReadmeFigures(t *testing.T) {
 				}
 			}
 		}
-		if found < 10 {
-			t.Errorf("%d figures found in README", found)
-		}
+		streamtest.True(t, found >= 10, "%d figures found in README", found)
 	})
 	t.Run("speed", func(t *testing.T) {
 		measured := streamtest.Must(os.ReadFile("../docs/speed.md"))(t)
 		_, section, ok := strings.Cut(readme, "\n## Performance\n")
-		if !ok {
-			t.Fatal("README has no section Performance")
-		}
+		streamtest.Require(t, ok, "README has no section Performance")
 		section, _, _ = strings.Cut(section, "\n## ")
 		_, table, ok := strings.Cut(string(measured), "\n\n| one pass over | blankout")
 		table, _, _ = strings.Cut(table, "\n\n")

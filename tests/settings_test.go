@@ -144,7 +144,5 @@ func TestRandomSettings(t *testing.T) {
 			t.Errorf("%v: the states differ in %s", flags, differingBlocks(got, want))
 		}
 	}
-	if refused > draws/4 {
-		t.Errorf("%d of %d drawn settings were refused", refused, draws)
-	}
+	streamtest.True(t, refused <= draws/4, "%d of %d drawn settings were refused", refused, draws)
 }

@@ -149,9 +149,7 @@ directory = ""
 		t.Error(l.log())
 	}
 	last := samples[len(samples)-1]
-	if answered < asked*9/10 {
-		t.Errorf("%d of %d requests were answered", answered, asked)
-	}
+	streamtest.True(t, answered >= asked*9/10, "%d of %d requests were answered", answered, asked)
 	if last.counted != float64(produced) || last.predicted < float64(produced) {
 		t.Errorf("%d records produced, %.0f counted, %.0f predicted", produced, last.counted, last.predicted)
 	}
@@ -179,9 +177,7 @@ directory = ""
 			most = max(most, what.of(s))
 		}
 		report += fmt.Sprintf("\n| %s | %.0f | %.0f | %.0f |", what.name, early, late, most)
-		if late > 1.1*early+what.slack {
-			t.Errorf("%s grow", what.name)
-		}
+		streamtest.True(t, late <= 1.1*early+what.slack, "%s grow", what.name)
 	}
 	fmt.Println(report) // for docs/reliability.md
 }

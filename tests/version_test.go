@@ -51,7 +51,5 @@ func TestVersionsNeverGoBack(t *testing.T) {
 		streamtest.Check(t, command.Process.Kill())
 		command.Wait()
 	}
-	if seen < 4 || !back {
-		t.Errorf("%d versions seen, events went back: %v; this tests nothing", seen, back)
-	}
+	streamtest.True(t, seen >= 4 && back, "%d versions seen, events went back: %v; this tests nothing", seen, back)
 }
