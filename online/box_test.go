@@ -68,6 +68,50 @@ func cloned(t testing.TB, l *online.Learner) *online.Learner {
 	return copied
 }
 
+// twins are a Learner, and another one of the same events that restarts in between.
+type twins struct {
+	*online.Learner
+	again  *online.Learner
+	t      testing.TB
+	c      online.Config
+	schema *event.Schema
+	events int
+}
+
+func newTwins(t testing.TB, c online.Config, s *event.Schema) *twins {
+	t.Helper()
+	return &twins{newLearner(t, c, s), newLearner(t, c, s), t, c, s, 0}
+}
+
+// restart restores the other learner from its state.
+func (x *twins) restart() {
+	x.t.Helper()
+	x.again = restart(x.t, x.c, x.again)
+	x.again.SetSchema(x.schema)
+}
+
+// Learn makes both learners learn an event. It fails the test unless they return the same bits.
+func (x *twins) Learn(e *event.Example, prior *online.Prediction) online.Prediction {
+	x.t.Helper()
+	got := x.again.Learn(e, prior)
+	scores := slices.Clone(got.Scores)
+	want := x.Learner.Learn(e, prior)
+	if !sameScores(scores, want.Scores) || got.Learned != want.Learned {
+		x.t.Fatalf("event %d: scores %v after a restart, else %v", x.events, scores, want.Scores)
+	}
+	x.events++
+	return want
+}
+
+// same fails the test unless both learners have the same measures and the same state.
+func (x *twins) same(t *testing.T, what string) {
+	t.Helper()
+	if a, b := fmt.Sprintf("%+v", x.Report().Total), fmt.Sprintf("%+v", x.again.Report().Total); a != b {
+		t.Errorf("%s: measures %s after restarts, else %s", what, b, a)
+	}
+	sameState(t, what+": after restarts", blocksOf(t, x.Learner), blocksOf(t, x.again))
+}
+
 // finite checks that every number of a Learner is finite.
 func finite(t *testing.T, l *online.Learner) {
 	t.Helper()

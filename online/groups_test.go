@@ -68,17 +68,15 @@ func TestGroupBankRestores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		c := online.DefaultConfig()
 		c.ExpectedMissingGroups, c.ExpectedMissing = 0.3, 0.1
-		l, s := streamLearner(t, c, classes), synthetic.NewStream(8, classes)
-		other, s2 := streamLearner(t, c, classes), synthetic.NewStream(8, classes)
+		l, s := newTwins(t, c, synthetic.StreamSchema(classes)), synthetic.NewStream(8, classes)
 		for i := range 700 {
-			l.Learn(s.Next(), nil)
 			if i == 333 {
-				other = restart(t, c, other)
+				l.restart()
 			}
-			other.Learn(s2.Next(), nil)
+			l.Learn(s.Next(), nil)
 		}
-		sameState(t, fmt.Sprint(classes, " classes, after a restart"), blocksOf(t, l), blocksOf(t, other))
-		blocks := blocksOf(t, l)
+		l.same(t, fmt.Sprint(classes, " classes"))
+		blocks := blocksOf(t, l.Learner)
 		c.ExpectedMissingGroups = 0.6
 		if _, err := online.Restore(c, blocks); err != nil {
 			t.Error(err)

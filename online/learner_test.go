@@ -135,22 +135,14 @@ func TestRestart(t *testing.T) {
 			c, draw := plain(), streams[kind]
 			configs[name](&c)
 			s, r := draw(3), rand.New(rand.NewPCG(5, 5))
-			l := newLearner(t, c, s.schema)
-			again := newLearner(t, c, draw(3).schema)
+			l := newTwins(t, c, s.schema)
 			for n := range 1500 {
 				if n == 1 || n == 37 || n%250 == 249 {
-					again = restart(t, c, again)
+					l.restart()
 				}
-				e := vary(r, s.next())
-				got, want := again.Learn(e, nil), l.Learn(e, nil)
-				if got.Scores[0] != want.Scores[0] || got.Learned != want.Learned {
-					t.Fatalf("%s, %s: event %d: %v after a restart, else %v", kind, name, n, got, want)
-				}
+				l.Learn(vary(r, s.next()), nil)
 			}
-			if a, b := fmt.Sprintf("%+v", l.Report().Total), fmt.Sprintf("%+v", again.Report().Total); a != b {
-				t.Errorf("%s, %s: measures %s, else %s", kind, name, b, a)
-			}
-			sameState(t, kind+", "+name+": after restarts", blocksOf(t, l), blocksOf(t, again))
+			l.same(t, kind+", "+name)
 		}
 	}
 }

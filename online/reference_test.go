@@ -265,7 +265,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 	tests := []test{{"small share", 0.0005, 600, "adagrad"}}
 	for _, rule := range rules.Names() { // each must handle its lags; irls makes no steps, and auto is AdaGrad
 		if rule != "irls" && rule != "auto" {
-			tests = append(tests, test{rule, 0.15, 600, rule})
+			tests = append(tests, test{rule, 0.15, 250, rule})
 		}
 	}
 	for _, tt := range tests {

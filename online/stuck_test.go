@@ -12,6 +12,7 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/event"
+	"blankout/internal/longtest"
 	"blankout/internal/measure"
 	"blankout/internal/model"
 	"blankout/internal/must"
@@ -260,8 +261,11 @@ func TestStuckSetting(t *testing.T) {
 func TestStuckCosts(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
-	for range 4 {
+	for i := range 4 {
 		s := synthetic.NewStuckStream(r.Uint64())
+		if !longtest.Some(i, 2) {
+			continue
+		}
 		l, off := newStuck(t, s, nil), newStuck(t, s, func(c *online.Config) { c.Stuck = "off" })
 		wrong := [2]int{}
 		for n := range 8000 {

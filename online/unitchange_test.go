@@ -88,19 +88,16 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 
 // A restart while samples and readings for knots are collected changes nothing.
 func TestScalesComeDownOverRestarts(t *testing.T) {
-	l, r := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
-	again := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b"))
+	l, r := newTwins(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
 	for i := range 6000 {
-		e := unitSensors(r, 1)
+		unit := 1.0
 		if i < 2200 {
-			e = unitSensors(r, 1000)
+			unitSensors(r, 1)
+			unit = 1000
 		}
 		if i > 2000 && i%61 == 0 {
-			again = restart(t, online.DefaultConfig(), again)
+			l.restart()
 		}
-		a, b := l.Learn(e, nil).Scores[0], again.Learn(e, nil).Scores[0]
-		if a != b {
-			t.Fatalf("event %d scores %v, restored %v", i, a, b)
-		}
+		l.Learn(unitSensors(r, unit), nil)
 	}
 }

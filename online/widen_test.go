@@ -45,15 +45,13 @@ func TestWidenRestart(t *testing.T) {
 			continue
 		}
 		c := all[name]
-		whole, parts, s := newSensors(t, c).Learner, newSensors(t, c).Learner, synthetic.NewSensors(6)
-		for _, l := range []*online.Learner{whole, parts} {
-			l.Schema().MaxClasses, l.Schema().Classes = 100, []string{"no", "yes", "c", "d", "e"}
-		}
+		l, s := newTwins(t, c, sensorSchema()), synthetic.NewSensors(6)
+		l.schema.MaxClasses, l.schema.Classes = 100, []string{"no", "yes", "c", "d", "e"}
 		s.Lost, s.Absent = 0.3, true
 		for i := range 1601 {
 			if slices.Contains([]int{300, 401, 1399, 1450, 1600}, i) {
-				sameState(t, fmt.Sprintf("%s, %d events", name, i), blocksOf(t, whole), blocksOf(t, parts))
-				parts = restart(t, c, parts)
+				l.same(t, fmt.Sprintf("%s, %d events", name, i))
+				l.restart()
 			}
 			e := s.Next()
 			switch {
@@ -62,8 +60,7 @@ func TestWidenRestart(t *testing.T) {
 			case i >= 400:
 				e.Label = i % 3
 			}
-			whole.Learn(e, nil)
-			parts.Learn(e, nil)
+			l.Learn(e, nil)
 		}
 	}
 }
