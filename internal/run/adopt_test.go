@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"iter"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -29,17 +28,26 @@ func (s *service) adopting(events uint64, delay func() time.Duration) *[]*batch.
 	s.Validator.Learner.Noise = "dropout:0.3"
 	c := &s.Validator.Config
 	c.Policy, c.Window, c.AdoptMargin = "adopt", 0, math.Inf(-1)
-	open := s.Validator.Open
-	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+	s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
 		select {
 		case <-time.After(delay()):
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 		return open(ctx, schema, from)
-	}
+	})
 	return reports
 }
+
+// opening replaces how the Validator opens the events. It may call open, which does as before.
+func (s *service) opening(f func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error)) {
+	open := s.Validator.Open
+	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+		return f(ctx, schema, from, open)
+	}
+}
+
+type opener = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error)
 
 // startOne starts a service with one noise level, which is faster to solve than several.
 func startOne(t *testing.T, dir string, n int, seed uint64) *service {
@@ -125,13 +133,7 @@ func TestAdopt(t *testing.T) {
 				stop = random.IntN(n)
 			}
 			var killed atomic.Bool
-			save := s.Save
-			s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
-				if killed.Load() {
-					return "", 0, errors.New("killed")
-				}
-				return save(blocks)
-			}
+			failSaves(s.Runner, "killed", killed.Load)
 			s.source.passing = func(offset int) {
 				if offset == stop {
 					killed.Store(life%2 == 0)
@@ -199,15 +201,13 @@ func TestLearningWaits(t *testing.T) {
 	s = startOne(t, t.TempDir(), n, 3)
 	s.adopting(every, func() time.Duration { return 20 * time.Millisecond })
 	s.source.refuse = func(offset int) bool { return offset%50 == 7 }
-	s.Validator.Open = func(open func(context.Context, *event.Schema, event.Offsets) (event.Source, error)) func(context.Context, *event.Schema, event.Offsets) (event.Source, error) {
-		return func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
-			source, err := open(ctx, schema, from)
-			if err == nil {
-				source.(*testStream).refuse = s.source.refuse
-			}
-			return source, err
+	s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
+		source, err := open(ctx, schema, from)
+		if err == nil {
+			source.(*testStream).refuse = s.source.refuse
 		}
-	}(s.Validator.Open)
+		return source, err
+	})
 	s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, letters
 	must.Do(t, s.Run(t.Context()))
 	status := s.Status()
@@ -270,25 +270,18 @@ func TestAdoptWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var failed, safe atomic.Int64
-	save := s.Save
-	s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+	beforeSave(s.Runner, func(all []event.Block) error {
 		if ctx.Err() != nil {
-			return "", 0, errors.New("killed")
+			return errors.New("killed")
 		}
-		var all []event.Block
-		for b := range blocks {
-			all = append(all, b)
-		}
-		if a, err := run.ReadAdoptions(all); err != nil {
-			return "", 0, err
-		} else if a.Decided == every {
+		if a := must.Get(run.ReadAdoptions(all)); a.Decided == every {
 			if failed.Add(1) < 3 {
-				return "", 0, errors.New("the disk is full")
+				return errors.New("the disk is full")
 			}
 			safe.Store(1)
 		}
-		return save(blocks)
-	}
+		return nil
+	})
 	s.source.passing = func(offset int) {
 		// Three batches are read ahead.
 		if offset > every+200 && safe.Load() == 0 {
@@ -323,11 +316,10 @@ func TestAdoptRefused(t *testing.T) {
 
 	s = startOne(t, t.TempDir(), n, 0)
 	reports := s.adopting(400, at0)
-	open := s.Validator.Open
-	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+	s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
 		from[0].Next = 10 // the log has lost its beginning
 		return open(ctx, schema, from)
-	}
+	})
 	must.Do(t, s.Run(t.Context()))
 	if v := s.Status().Validation; v.NotAdopted != 2 || v.Adopted > 0 || (*reports)[0].Adopted || !strings.Contains((*reports)[0].NotAdopted, "390 of the 400 learned records") {
 		t.Errorf("%+v, %+v", v, (*reports)[0])
@@ -338,13 +330,13 @@ func TestAdoptRefused(t *testing.T) {
 
 	s = startOne(t, t.TempDir(), n, 0)
 	s.adopting(800, at0)
-	open, tries := s.Validator.Open, 0
-	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+	tries := 0
+	s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
 		if tries++; tries == 1 {
 			return nil, errors.New("no broker")
 		}
 		return open(ctx, schema, from)
-	}
+	})
 	must.Do(t, s.Run(t.Context()))
 	if v := s.Status().Validation; v.Failed != 1 || v.Adopted != 1 {
 		t.Errorf("%+v", v)

@@ -208,14 +208,11 @@ func TestContestDependsOnEventsOnly(t *testing.T) {
 				r.Config.MaxEvents = uint64(stop - s.next)
 			default: // nothing is saved at the end
 				r.Config.SaveEvents = 0
-				save := r.Save
 				count := 0
-				r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
-					if count++; count > 2 || dead {
-						return "", 0, errors.New("dead")
-					}
-					return save(blocks)
-				}
+				failSaves(r, "dead", func() bool {
+					count++
+					return count > 2 || dead
+				})
 				r.Config.SaveEvents = 700
 				s.passing = func(offset int) {
 					if offset == stop {

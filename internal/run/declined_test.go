@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,19 +42,7 @@ func TestDeclinedIsDeadLetter(t *testing.T) {
 		letters := &sink{fail: 5}
 		s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, letters
 		s.Config.SaveEvents = 1
-		save := s.Save
-		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
-			all := slices.Collect(blocks)
-			offsets, _ := run.ReadOffsets(all)
-			letters.mu.Lock()
-			defer letters.mu.Unlock()
-			for offset := range offsets[0].Next {
-				if everySeventh(int(offset)) && !slices.Contains(letters.stored, offset) {
-					t.Errorf("saved up to %d, dead letter %d not stored", offsets[0].Next, offset)
-				}
-			}
-			return save(slices.Values(all))
-		}
+		letters.precede(t, s.Runner, everySeventh)
 		must.Do(t, s.Run(t.Context()))
 		status := s.Status()
 		if status.Refused != 57 || status.RefusedBy[event.ReasonMemory] != 57 || status.DeadLetters[event.ReasonMemory] != 57 || len(letters.stored) != 57 ||

@@ -173,6 +173,32 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	return s
 }
 
+// beforeSave calls f with the blocks of each save. If f returns an error, nothing is saved.
+func beforeSave(r *run.Runner, f func(blocks []event.Block) error) {
+	save := r.Save
+	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		var all []event.Block
+		for b := range blocks { // the next one may reuse its memory
+			all = append(all, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
+		}
+		if err := f(all); err != nil {
+			return "", 0, err
+		}
+		return save(slices.Values(all))
+	}
+}
+
+// failSaves makes saves fail with an error of this text while the condition holds.
+func failSaves(r *run.Runner, text string, condition func() bool) {
+	save := r.Save
+	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
+		if condition() {
+			return "", 0, errors.New(text)
+		}
+		return save(blocks)
+	}
+}
+
 // newest returns the bytes of the newest checkpoint and its position in the stream.
 func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	t.Helper()
@@ -226,14 +252,8 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 					}
 				}
 			case r.IntN(2) == 0: // interrupted without a last save
-				save := s.Save
 				var dead atomic.Bool
-				s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
-					if dead.Load() {
-						return "", 0, errors.New("dead")
-					}
-					return save(blocks)
-				}
+				failSaves(s.Runner, "dead", dead.Load)
 				s.source.passing = func(offset int) {
 					if offset == stop {
 						dead.Store(true)
@@ -295,6 +315,21 @@ func (s *sink) Flush(context.Context) error {
 	return nil
 }
 
+// precede checks that each save comes after the wanted events before it have been stored.
+func (s *sink) precede(t *testing.T, r *run.Runner, wanted func(offset int) bool) {
+	beforeSave(r, func(blocks []event.Block) error {
+		offsets, _ := run.ReadOffsets(blocks)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for offset := range offsets[0].Next {
+			if wanted(int(offset)) && !slices.Contains(s.stored, offset) {
+				t.Errorf("saved up to %d, event %d is not stored", offsets[0].Next, offset)
+			}
+		}
+		return nil
+	})
+}
+
 func everySeventh(offset int) bool { return offset%7 == 2 }
 
 func TestDeadLetters(t *testing.T) {
@@ -304,19 +339,7 @@ func TestDeadLetters(t *testing.T) {
 		letters := &sink{fail: 5}
 		s.Config.Refused, s.DeadLetters = run.PolicyDeadLetter, letters
 		s.Config.SaveEvents = 1
-		save := s.Save
-		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
-			all := slices.Collect(blocks)
-			offsets, _ := run.ReadOffsets(all)
-			letters.mu.Lock()
-			defer letters.mu.Unlock()
-			for offset := range offsets[0].Next {
-				if everySeventh(int(offset)) && !slices.Contains(letters.stored, offset) {
-					t.Errorf("saved up to %d, dead letter %d not stored", offsets[0].Next, offset)
-				}
-			}
-			return save(slices.Values(all))
-		}
+		letters.precede(t, s.Runner, everySeventh)
 		var reasons []string
 		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
 		must.Do(t, s.Run(t.Context()))
@@ -400,19 +423,7 @@ func TestSuspectsAreSafe(t *testing.T) {
 			t.Fatalf("only %d mislabeled events", len(want))
 		}
 		s.Config.SaveEvents = 1
-		save := s.Save
-		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
-			all := slices.Collect(blocks)
-			offsets, _ := run.ReadOffsets(all)
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			for _, offset := range want {
-				if offset < offsets[0].Next && !slices.Contains(d.stored, offset) {
-					t.Errorf("saved up to %d, suspect %d not stored", offsets[0].Next, offset)
-				}
-			}
-			return save(slices.Values(all))
-		}
+		d.precede(t, s.Runner, func(offset int) bool { return slices.Contains(want, int64(offset)) })
 		var reasons []string
 		s.Observe = func(status *run.Status) { reasons = append(reasons, status.NotReady) }
 		must.Do(t, s.Run(t.Context()))
@@ -575,13 +586,11 @@ func TestSavesThatFail(t *testing.T) {
 	for _, failures := range []int{1, 3, 1000} {
 		dir := t.TempDir()
 		s := start(t, dir, records, 1)
-		save, calls, seen := s.Save, 0, false
-		s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
-			if calls++; calls <= failures {
-				return "", 0, errors.New("disk full")
-			}
-			return save(blocks)
-		}
+		calls, seen := 0, false
+		failSaves(s.Runner, "disk full", func() bool {
+			calls++
+			return calls <= failures
+		})
 		s.Observe = func(status *run.Status) { seen = seen || strings.Contains(status.NotReady, "disk full") }
 		s.source.passing = func(int) {
 			if s.Status().Save.Failed == 0 { // gives saves a chance to end

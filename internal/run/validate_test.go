@@ -149,11 +149,10 @@ func TestValidateCheckpoint(t *testing.T) {
 		t.Errorf("holdout topic: %d and %d beside %d held out, %v", r.Events, r.Holdout, want.Holdout, err)
 	}
 	s.Validator.OpenHoldout = nil
-	open := s.Validator.Open
-	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+	s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
 		from[0].Next = 200
 		return open(ctx, schema, from)
-	}
+	})
 	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 200 || r.Window || r.Verified || r.Coverage != 0.5 {
 		t.Errorf("lost: %+v, %v", r, err)
 	}
@@ -169,11 +168,10 @@ func TestReservoir(t *testing.T) {
 		s = start(t, dir, n, stop)
 		reports = s.validating(n)
 		s.Validator.Config.Reservoir, s.Config.MaxEvents = size, stop
-		open := s.Validator.Open
-		s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
+		s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
 			from[0].Next = n - 10
 			return open(ctx, schema, from)
-		}
+		})
 		must.Do(t, s.Run(t.Context()))
 		s.store.Close()
 	}
