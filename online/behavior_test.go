@@ -70,11 +70,7 @@ func TestRenamedLabels(t *testing.T) {
 		}
 		plain, renamed := newRun(t, s, 31), newRun(t, s, 31)
 		renamed.feed.labels = func(class int) string { return fmt.Sprintf("%q", []string{"zebra", "ape", "gnu"}[class]) }
-		for i := range 800 {
-			if a, b := plain.step(), renamed.step(); !sameScores(a, b) {
-				t.Fatalf("%v, event %d: scores %v, of renamed classes %v", s, i, a, b)
-			}
-		}
+		alike(t, s.String()+": renamed classes", 800, plain, renamed, 0)
 		if a, b := plain.Report().Total, renamed.Report().Total; a != b {
 			t.Errorf("%v: %+v, renamed %+v", s, a, b)
 		}
@@ -372,11 +368,7 @@ func TestFieldUnits(t *testing.T) {
 		scaled.feed.value = func(name string, x float64) string {
 			return number(x * map[string]float64{"temp": 1000, "load": 1e-4, "volt": 1024, "dose": 1e3}[name])
 		}
-		for i := range 800 {
-			if a, b := plain.step(), scaled.step(); !near(a, b, 1e-6) {
-				t.Fatalf("%v, event %d: scores %v, in other units %v", s, i, a, b)
-			}
-		}
+		alike(t, s.String()+": other units", 800, plain, scaled, 1e-6)
 	}
 }
 

@@ -351,6 +351,16 @@ func (r *run) restart() {
 	r.in.follow(r.schema)
 }
 
+// alike fails the test unless two runs return the same scores for their next n events, up to a relative difference.
+func alike(t *testing.T, what string, n int, a, b *run, tolerance float64) {
+	t.Helper()
+	for i := range n {
+		if p, q := a.step(), b.step(); !near(p, q, tolerance) {
+			t.Fatalf("%s, event %d: scores %v and %v", what, i, p, q)
+		}
+	}
+}
+
 // sameState fails the test unless two learners have equal bits.
 func sameState(t *testing.T, what string, a, b []event.Block) {
 	t.Helper()

@@ -41,7 +41,7 @@ func eachGolden(t *testing.T, algo string, f func(t *testing.T, g golden, c gold
 		must.Do(t, json.Unmarshal(data, &g))
 		for i, c := range g.Cases {
 			if c.Algo == algo {
-				t.Run(fmt.Sprintf("%s/%d", name, i), func(t *testing.T) { f(t, g, c) })
+				t.Run(fmt.Sprintf("%s/%s/%d", algo, name, i), func(t *testing.T) { f(t, g, c) })
 			}
 		}
 	}
@@ -90,27 +90,20 @@ func testGolden(t *testing.T, g golden, c goldenCase, config online.Config) {
 	}
 }
 
-func TestGoldenDropoutDescent(t *testing.T) {
-	eachGolden(t, "dropout-descent", func(t *testing.T, g golden, c goldenCase) {
-		config := plainConfig("dropout-descent")
-		config.Noise = fmt.Sprintf("dropout:%v", c.Params.Delta)
-		config.LearningRate, config.C = c.Params.Eta, 2/c.Params.H0
-		testGolden(t, g, c, config)
-	})
-}
-
-func TestGoldenAdaGrad(t *testing.T) {
-	eachGolden(t, "adagrad", func(t *testing.T, g golden, c goldenCase) {
-		config := plainConfig("adagrad")
-		config.LearningRate, config.C = c.Params.Eta, math.Inf(1)
-		testGolden(t, g, c, config)
-	})
-}
-
-func TestGoldenAROW(t *testing.T) {
-	eachGolden(t, "arow", func(t *testing.T, g golden, c goldenCase) {
-		config := plainConfig("arow")
-		config.LearningRate = c.Params.R
-		testGolden(t, g, c, config)
-	})
+// TestGolden compares the optimizers of the papers with the independent implementation.
+func TestGolden(t *testing.T) {
+	for optimizer, set := range map[string]func(*online.Config, *goldenCase){
+		"dropout-descent": func(config *online.Config, c *goldenCase) {
+			config.Noise = fmt.Sprintf("dropout:%v", c.Params.Delta)
+			config.LearningRate, config.C = c.Params.Eta, 2/c.Params.H0
+		},
+		"adagrad": func(config *online.Config, c *goldenCase) { config.LearningRate, config.C = c.Params.Eta, math.Inf(1) },
+		"arow":    func(config *online.Config, c *goldenCase) { config.LearningRate = c.Params.R },
+	} {
+		eachGolden(t, optimizer, func(t *testing.T, g golden, c goldenCase) {
+			config := plainConfig(optimizer)
+			set(&config, &c)
+			testGolden(t, g, c, config)
+		})
+	}
 }

@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/eventtest"
+	"blankout/internal/loss"
 	"blankout/internal/measure"
 	"blankout/internal/model"
-	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 )
@@ -38,67 +39,59 @@ func TestReadPrediction(t *testing.T) {
 	}
 }
 
-// A delayed label is measured by the prediction at arrival, and its event is learned like any other. The prediction at
-// learning is returned.
+// TestLearnDelayed checks that a delayed label is measured against the prediction at arrival, and that its event is learned
+// like any other. Learn returns the prediction at learning, which is measured separately.
 func TestLearnDelayed(t *testing.T) {
-	learner := func() *online.Learner {
-		return must.Get(online.New(online.DefaultConfig(), event.NewSchema(4, []string{"no", "yes"}, 2)))
-	}
 	ev := func(x float64, label int) *event.Example {
 		return &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{x}}, Label: label, Weight: 1}
 	}
-	later, plain := learner(), learner()
-	prior := kept(later.Predict(ev(1, event.Unlabeled)))
-	prior.Lanes = nil // they would change the mixture weights
+	var classes []*event.Example
 	for i := range 50 {
-		for _, l := range []*online.Learner{later, plain} {
-			l.Learn(ev(float64(1-2*(i%2)), 1-i%2), nil)
+		classes = append(classes, ev(float64(1-2*(i%2)), 1-i%2))
+	}
+	logLoss := func(e *event.Example, f float64) float64 { return math.Log1p(math.Exp(float64(1-2*e.Label) * f)) }
+	absolute := func(e *event.Example, f float64) float64 { return math.Abs(e.Target - f) }
+	for lossName, c := range map[string]struct {
+		schema   *event.Schema
+		events   []*event.Example // the label of the last one is delayed
+		lost     func(e *event.Example, score float64) float64
+		total    func(online.Report) float64
+		measured func(measure.Classes) float64
+	}{
+		"logistic": {event.NewSchema(4, []string{"no", "yes"}, 2), append(classes, ev(1, 1)), logLoss,
+			func(r online.Report) float64 { return r.Total.LogLoss }, func(m measure.Classes) float64 { return m.LogLoss }},
+		"squared": {eventtest.Schema(3, "squared"), synthetic.NumbersOf(300, loss.Real, 1), absolute,
+			func(r online.Report) float64 { return r.Numbers.Total.Absolute }, func(m measure.Classes) float64 { return m.Wrong }},
+	} {
+		config := with(func(c *online.Config) { c.Loss = lossName })
+		later, plain := newLearner(t, config, c.schema), newLearner(t, config, c.schema)
+		first, last := c.events[:len(c.events)-1], c.events[len(c.events)-1]
+		waits := *last
+		waits.Label = event.Unlabeled
+		if lossName == "squared" {
+			waits.Label = 0
 		}
-	}
-	before := later.Report().Total
-	var fresh measure.Classes
-	p := later.Learn(ev(1, 1), prior)
-	p.Measure(ev(1, 1), &fresh)
-	told := slices.Clone(plain.Learn(ev(1, 1), nil).Scores)
-	total := later.Report().Total
-	if got, want := total.LogLoss-before.LogLoss, math.Log1p(math.Exp(-prior.Scores[0])); math.Abs(got-want) > 1e-12 {
-		t.Errorf("the progressive log-loss grew by %v, want %v, that of the arrival", got, want)
-	}
-	if want := math.Log1p(math.Exp(-told[0])); math.Abs(fresh.LogLoss-want) > 1e-12 || fresh.Weight != 1 || fresh.LogLoss >= total.LogLoss-before.LogLoss {
-		t.Errorf("at learning %+v, want a log-loss of %v", fresh, want)
-	}
-	if a, b := scoresOf(later, ev(1, 1))[0], scoresOf(plain, ev(1, 1))[0]; a != b {
-		t.Errorf("learned later it scores %v, at once %v", a, b)
-	}
-}
-
-// For numeric labels the progressive measures have the error of the prediction at arrival. The prediction at learning
-// is measured separately.
-func TestLearnNumberDelayed(t *testing.T) {
-	c := online.DefaultConfig()
-	c.Loss = "squared"
-	later, plain := numberLearner(t, c), numberLearner(t, c)
-	events := synthetic.NumbersOf(300, later.Schema().Target, 1)
-	last := events[299]
-	prior := kept(later.Predict(last))
-	prior.Learned = 299 // otherwise it is from before the first label and not measured
-	for _, e := range events[:299] {
-		later.Learn(e, nil)
-		plain.Learn(e, nil)
-	}
-	before := later.Report().Numbers.Total.Absolute
-	var fresh measure.Classes
-	p := later.Learn(last, prior)
-	p.Measure(last, &fresh)
-	told := plain.Learn(last, nil).Scores[0]
-	if got, want := later.Report().Numbers.Total.Absolute-before, math.Abs(last.Target-prior.Scores[0]); math.Abs(got-want) > 1e-6*want {
-		t.Errorf("the progressive absolute error grew by %v, want %v, that of the arrival", got, want)
-	}
-	if want := math.Abs(last.Target - told); math.Abs(fresh.Wrong-want) > 1e-6 || fresh.Weight != 1 || want > 0.5*math.Abs(last.Target-prior.Scores[0]) {
-		t.Errorf("at learning %+v, want an error of %v", fresh, want)
-	}
-	if a, b := scoresOf(later, last)[0], scoresOf(plain, last)[0]; a != b {
-		t.Errorf("learned later it scores %v, at once %v", a, b)
+		prior := kept(later.Predict(&waits))
+		prior.Lanes = nil                  // they would change the mixture weights
+		prior.Learned = uint64(len(first)) // a prediction from before the first target is not measured
+		for _, e := range first {
+			later.Learn(e, nil)
+			plain.Learn(e, nil)
+		}
+		before := c.total(later.Report())
+		var fresh measure.Classes
+		p := later.Learn(last, prior)
+		p.Measure(last, &fresh)
+		told := slices.Clone(plain.Learn(last, nil).Scores)[0]
+		if got, want := c.total(later.Report())-before, c.lost(last, prior.Scores[0]); math.Abs(got-want) > 1e-6*want {
+			t.Errorf("%s: the progressive loss grew by %v, want %v, that of the arrival", lossName, got, want)
+		}
+		if got, want := c.measured(fresh), c.lost(last, told); math.Abs(got-want) > 1e-6 || fresh.Weight != 1 || want > 0.5*c.lost(last, prior.Scores[0]) {
+			t.Errorf("%s: at learning %+v, want a loss of %v", lossName, fresh, want)
+		}
+		if a, b := scoresOf(later, last)[0], scoresOf(plain, last)[0]; a != b {
+			t.Errorf("%s: learned later it scores %v, at once %v", lossName, a, b)
+		}
 	}
 }
 

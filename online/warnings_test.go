@@ -103,104 +103,80 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 	}
 }
 
+// TestStreamWarnings checks the warnings about labels and rejected records, and that a restored learner and a saved state
+// give the same.
 func TestStreamWarnings(t *testing.T) {
-	unlabeled := func(*rand.Rand, int) *event.Example {
-		return &event.Example{Weight: 1, Label: event.Unlabeled}
+	type source func(r *rand.Rand, i int) *event.Example
+	drawn := func(r *rand.Rand, _ int) *event.Example { return synthetic.Drawn(r) }
+	unlabeled := func(*rand.Rand, int) *event.Example { return &event.Example{Weight: 1, Label: event.Unlabeled} }
+	class := func(label int) source { // every event has this class
+		return func(r *rand.Rand, _ int) *event.Example {
+			e := synthetic.Drawn(r)
+			e.Label = label
+			return e
+		}
 	}
-	refused := func(reason event.Reason) *event.Example {
-		return &event.Example{Refused: &event.Refusal{Reason: reason, Detail: `label "7` + "\x1b" + `" is none of them`}}
+	refused := func(reason event.Reason) source {
+		return func(*rand.Rand, int) *event.Example {
+			return &event.Example{Refused: &event.Refusal{Reason: reason, Detail: `label "7` + "\x1b" + `" is none of them`}}
+		}
 	}
-	one := func(r *rand.Rand, i int) *event.Example {
+	mixed := func(first func(i int) bool, a, b source) source { // event i is of a if first(i), otherwise of b
+		return func(r *rand.Rand, i int) *event.Example {
+			if first(i) {
+				return a(r, i)
+			}
+			return b(r, i)
+		}
+	}
+	every := func(n int) func(int) bool { return func(i int) bool { return i%n == 0 } }
+	only := func(n int) func(int) bool { return func(i int) bool { return i == n } }
+	below := func(n int) func(int) bool { return func(i int) bool { return i < n } }
+	one := mixed(only(0), class(0), class(1))
+	stray := func(r *rand.Rand, i int) *event.Example { // the first event alone has label 0, and later ones are rejected for it
 		e := synthetic.Drawn(r)
-		if e.Label = 1; i == 0 {
+		if i > 0 && e.Label == 0 {
+			return refused(event.ReasonLabel)(r, i)
+		} else if i == 0 {
 			e.Label = 0
+		}
+		return e
+	}
+	rare := func(r *rand.Rand, i int) *event.Example {
+		e := synthetic.Drawn(r)
+		if i == 0 {
+			return refused(event.ReasonLabel)(r, i)
+		} else if i%200 != 1 {
+			e.Label = 1
 		}
 		return e
 	}
 	for _, c := range []struct {
 		name   string
-		next   func(r *rand.Rand, i int) *event.Example
+		next   source
 		n      int
 		final  bool
 		want   []string
 		saying string
 	}{
-		{"one class", func(r *rand.Rand, i int) *event.Example {
-			e := synthetic.Drawn(r)
-			e.Label = 1
-			return e
-		}, 1000, false, []string{watch.WarnOneClass}, `every label of 1000 events is "`},
-		{"one class, not yet", func(r *rand.Rand, i int) *event.Example {
-			e := synthetic.Drawn(r)
-			e.Label = 1
-			return e
-		}, 999, false, nil, ""},
-		{"one class at the end", func(r *rand.Rand, i int) *event.Example {
-			e := synthetic.Drawn(r)
-			e.Label = 0
-			return e
-		}, 2, true, []string{watch.WarnOneClass}, "every label of 2 events is"},
+		{"one class", class(1), 1000, false, []string{watch.WarnOneClass}, `every label of 1000 events is "`},
+		{"one class, not yet", class(1), 999, false, nil, ""},
+		{"one class at the end", class(0), 2, true, []string{watch.WarnOneClass}, "every label of 2 events is"},
 		{"no labels", unlabeled, 1000, false, []string{watch.WarnUnlabeled}, `none of 1000 events had a label, so nothing was learned: no event has the field record.label = "target"`},
 		{"not yet", unlabeled, 999, false, nil, ""},
 		{"at the end", unlabeled, 3, true, []string{watch.WarnUnlabeled}, "none of 3 events"},
-		{"one label", func(r *rand.Rand, i int) *event.Example {
-			if i == 500 {
-				return synthetic.Drawn(r)
-			}
-			return unlabeled(r, i)
-		}, 1000, true, nil, ""},
-		{"refused", func(r *rand.Rand, i int) *event.Example {
-			if i%10 == 0 {
-				return refused(event.ReasonSyntax)
-			}
-			return synthetic.Drawn(r)
-		}, 2000, false, []string{watch.WarnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
-		{"few refused", func(r *rand.Rand, i int) *event.Example {
-			if i%25 == 0 {
-				return refused(event.ReasonSyntax)
-			}
-			return synthetic.Drawn(r)
-		}, 2000, true, nil, ""},
-		{"repeated", func(r *rand.Rand, i int) *event.Example {
-			if i%2 == 0 {
-				return refused(event.ReasonRepeated)
-			}
-			return synthetic.Drawn(r)
-		}, 2000, true, nil, ""},
-		{"lately refused", func(r *rand.Rand, i int) *event.Example {
-			if i >= 20000 {
-				return refused(event.ReasonWeight)
-			}
-			return synthetic.Drawn(r)
-		}, 20500, false, []string{watch.WarnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
-		{"refused long ago", func(r *rand.Rand, i int) *event.Example {
-			if i < 500 {
-				return refused(event.ReasonWeight)
-			}
-			return synthetic.Drawn(r)
-		}, 20500, false, nil, ""},
-		{"stray", func(r *rand.Rand, i int) *event.Example {
-			e := synthetic.Drawn(r)
-			if i > 0 && e.Label == 0 {
-				e = refused(event.ReasonLabel)
-			} else if i == 0 {
-				e.Label = 0
-			}
-			return e
-		}, 2000, false, []string{watch.WarnRefused, watch.WarnStrayLabel}, `the label "c0" of 1 of`},
+		{"one label", mixed(only(500), drawn, unlabeled), 1000, true, nil, ""},
+		{"refused", mixed(every(10), refused(event.ReasonSyntax), drawn), 2000, false, []string{watch.WarnRefused}, `200 of 2000 records (10 %) were refused: syntax 200 (the first: label "7\x1b" is none of them)`},
+		{"few refused", mixed(every(25), refused(event.ReasonSyntax), drawn), 2000, true, nil, ""},
+		{"repeated", mixed(every(2), refused(event.ReasonRepeated), drawn), 2000, true, nil, ""},
+		{"lately refused", mixed(below(20000), drawn, refused(event.ReasonWeight)), 20500, false, []string{watch.WarnRefused}, "500 of 20500 records (2.44 %), and about 39 % of the latest 1000 were refused: weight 500"},
+		{"refused long ago", mixed(below(500), refused(event.ReasonWeight), drawn), 20500, false, nil, ""},
+		{"stray", stray, 2000, false, []string{watch.WarnRefused, watch.WarnStrayLabel}, `the label "c0" of 1 of`},
 		{"a class of one event", one, 300, true, []string{watch.WarnStrayLabel}, `class "c0" has one example of 300; to exclude it`},
 		{"one event of few", one, 99, true, nil, ""},
 		{"one event, and more to come", one, 9999, false, nil, ""},
 		{"one event of many", one, 10000, false, []string{watch.WarnStrayLabel}, `class "c0" has one example of 10000`},
-		{"a rare class", func(r *rand.Rand, i int) *event.Example {
-			e := synthetic.Drawn(r)
-			if i == 0 {
-				return refused(event.ReasonLabel)
-			} else if i%200 != 1 {
-				e.Label = 1
-			}
-			return e
-		}, 2000, true, nil, ""},
+		{"a rare class", rare, 2000, true, nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 3))
