@@ -40,6 +40,8 @@ func TestSettingsAreRefused(t *testing.T) {
 	tests := []test{
 		{func(c *online.Config) { c.C = -1 }, "c = -1: must lie in 1e-30 to 1e+30, or be inf for no ridge"},
 		{func(c *online.Config) { c.Stuck = "perhaps" }, `stuck "perhaps"`},
+		{func(c *online.Config) { c.UnlabeledWeight = -0.1 }, "unlabeled_weight"},
+		{func(c *online.Config) { c.UnlabeledWeight = 1.1 }, "unlabeled_weight"},
 		{regression(func(c *online.Config) { c.Optimizer = "arow" }), "arow"},
 		{regression(func(c *online.Config) { c.Optimizer, c.IRLSBatch = "irls", 100 }), "irls"},
 		{regression(func(c *online.Config) { c.IRLSBatch = 100 }), "irls_batch"},
