@@ -58,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// The format is a promise: files written by this version must stay readable.
+// TestGoldenFile checks that files written by earlier versions of this format stay readable.
 func TestGoldenFile(t *testing.T) {
 	path := filepath.Join("testdata", "version1.blankout")
 	got := encode(t, Linear, sample...)
@@ -90,7 +90,8 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-// One block at a time is held: the next is asked for when the last is written.
+// TestWriteStreams checks that writing holds one block at a time: it asks for the next block when the last is
+// written.
 func TestWriteStreams(t *testing.T) {
 	var written countingWriter
 	written.w = &bytes.Buffer{}
@@ -107,8 +108,7 @@ func TestWriteStreams(t *testing.T) {
 	must.Do(t, Write(&written, Linear, iter.Seq[event.Block](blocks)))
 }
 
-// decode reads a file from memory, as one that is read block by block, and as one that is only
-// checked: they must agree.
+// decode reads a file from memory, block by block, and only to check it. All three must agree.
 func decode(t *testing.T, data []byte) (*File, error) {
 	t.Helper()
 	f, err := Decode(data)
@@ -122,8 +122,8 @@ func decode(t *testing.T, data []byte) (*File, error) {
 	return f, err
 }
 
-// A file of blocks of every size that memory is taken for in another way is read whole, and none
-// of it is read if it has become shorter meanwhile.
+// TestReadLarge reads a file with blocks of every size for which memory is allocated differently. If the file
+// becomes shorter meanwhile, nothing of it is read.
 func TestReadLarge(t *testing.T) {
 	var blocks []event.Block
 	r := rand.New(rand.NewPCG(1, 2))
@@ -196,8 +196,8 @@ func TestEveryBit(t *testing.T) {
 	}
 }
 
-// Blocks exchanged, left out or repeated are sound one by one; the closing part
-// must notice.
+// TestBlocksMoved checks that blocks that are exchanged, omitted or repeated are detected by the last part of the
+// file, although each is valid.
 func TestBlocksMoved(t *testing.T) {
 	data := encode(t, Linear, sample...)
 	var cuts []int // where each block starts, and the closing part
@@ -252,8 +252,7 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	}
 }
 
-// A crafted file may have sound checksums and still lie; it must not make
-// Decode panic or believe a length.
+// FuzzDecode reads files with valid checksums and arbitrary content. Decode must not panic or trust a length.
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, Linear, sample...))
 	f.Add(encode(f, Kernel))
@@ -305,7 +304,7 @@ func ExampleWriteFile() {
 	// Output: linear dropout:0.5 0.5 [0.125]
 }
 
-// WriteFile replaces nothing but regular files, and a symbolic link stays one.
+// TestWriteFileTarget checks that WriteFile replaces only regular files, and keeps a symbolic link.
 func TestWriteFileTarget(t *testing.T) {
 	dir := t.TempDir()
 	blocks := slices.Values([]event.Block{{Name: "a", Data: []byte("x")}})

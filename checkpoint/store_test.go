@@ -541,7 +541,7 @@ func (f testFile) Sync() error {
 
 func (f testFile) Close() error { return f.disk.step() }
 
-// Starts are counted whatever becomes of the checkpoints.
+// TestNextStart checks that starts are counted, whatever happens to the checkpoints.
 func TestNextStart(t *testing.T) {
 	dir := t.TempDir()
 	for want := uint64(1); want <= 3; want++ {
@@ -563,8 +563,8 @@ func TestNextStart(t *testing.T) {
 	}
 }
 
-// Checkpoints stop before the disk is full: what is there stays, nothing is left
-// behind, and when there is room again they go on.
+// TestMinFree checks that saves fail before the disk is full: earlier checkpoints stay, no file is left behind, and
+// saves work again once there is room.
 func TestMinFree(t *testing.T) {
 	disk := &testDisk{size: 40 << 20}
 	s := must.Get(open(disk, "d", 2))
@@ -614,8 +614,8 @@ func TestMinFree(t *testing.T) {
 	}
 }
 
-// The disk is asked for its free space at the beginning of a save and every few
-// megabytes, no more. One that cannot be asked takes what it can.
+// TestMinFreeAsksSeldom checks that a save asks for the free space at its beginning and every few megabytes. If the
+// disk cannot tell, the save goes on.
 func TestMinFreeAsksSeldom(t *testing.T) {
 	disk := &testDisk{}
 	s := must.Get(open(disk, "d", 2))
@@ -687,8 +687,8 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// Whoever loses the directory under a Store, before a save or in the middle of one,
-// finds everything in it as it was: the Store writes there no more.
+// TestLostDirectory checks that a Store whose directory is replaced, before or during a save, writes nothing more
+// there.
 func TestLostDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows neither moves nor removes files that are open")
@@ -758,8 +758,8 @@ func TestLostDirectory(t *testing.T) {
 	}
 }
 
-// Only sound checkpoints count towards those kept: damage among them, seen by Load
-// or not, does not cost the last sound one its place.
+// TestDamagedDoNotCount checks that only valid checkpoints count towards keep, so damaged ones do not displace the
+// last valid one.
 func TestDamagedDoNotCount(t *testing.T) {
 	for _, loads := range []bool{true, false} {
 		dir := t.TempDir()
@@ -791,7 +791,8 @@ func TestDamagedDoNotCount(t *testing.T) {
 	}
 }
 
-// What holds events is for the owner's eyes, a model for all whom the umask lets.
+// TestModes checks that files with events are readable by the owner alone, and models by everyone that the umask
+// allows.
 func TestModes(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no modes")
@@ -826,8 +827,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// Numbers end: then nothing is written, where else one name would be overwritten
-// again and again, or versions of models begin at 0.
+// TestNumbersEnd checks that nothing is written once the numbers of checkpoints or versions are used up.
 func TestNumbersEnd(t *testing.T) {
 	for _, c := range []struct {
 		last string // of the directory

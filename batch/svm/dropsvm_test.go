@@ -90,7 +90,7 @@ func TestDropSVMGolden(t *testing.T) {
 	}
 }
 
-// Sampled epochs tend to the closed form at the rate of a mean.
+// TestDropSVMEpochsTendToTheClosedForm checks that sampled epochs approach the closed form as fast as a mean does.
 func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 	x, y := problems.Gaussian(8, 25, 5, true)
 	d := denseData(t, x, y, nil)
@@ -120,7 +120,7 @@ func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 	}
 }
 
-// Kbar and the expansion against plain matrix inversion; singular K included.
+// TestDropSVMAgainstInversion compares Kbar and the expansion with plain matrix inversion, also for a singular K.
 func TestDropSVMAgainstInversion(t *testing.T) {
 	x, y := problems.Gaussian(9, 30, 4, true)
 	x[7] = x[3] // a duplicate makes every K singular
@@ -210,8 +210,8 @@ func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 	}
 }
 
-// TestSquareTakesTheCost: the cost weighs the square loss as it does the hinge, and with
-// |w|^2 and no penalty on samples l2 is lambda of kernel ridge regression, Tran's equation 38.
+// TestSquareTakesTheCost checks that the cost weights the square loss as it weights the hinge. With |w|^2 and no
+// penalty on samples, l2 is lambda of kernel ridge regression, equation 38 of Tran.
 func TestSquareTakesTheCost(t *testing.T) {
 	x, y := problems.Gaussian(11, 40, 3, false)
 	d := denseData(t, x, y, nil)
@@ -265,7 +265,7 @@ func TestDropSVMRefusesBadSettings(t *testing.T) {
 	}
 }
 
-// Products by blocks, at sizes around a block's.
+// TestSyrk checks products by blocks, at sizes around the size of a block.
 func TestSyrk(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for _, n := range []int{0, 1, 3, 256, 300} {

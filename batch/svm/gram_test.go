@@ -113,8 +113,8 @@ func TestKernelRefusesBadInput(t *testing.T) {
 	}
 }
 
-// Every solution must satisfy the optimality conditions, checked here from
-// their definition on the full matrix.
+// TestSMOMeetsTheOptimalityConditions checks every solution against the definition of the optimality conditions,
+// with the full matrix.
 func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 	x, y := problems.Gaussian(6, 200, 8, true)
 	d := denseData(t, x, y, nil)

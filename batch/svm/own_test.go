@@ -10,8 +10,8 @@ import (
 	"blankout/internal/must"
 )
 
-// denseData makes Data of a matrix, every column present: class 1 for y > 0, else 0,
-// each example of its weight, nil for ones.
+// denseData returns the Data of a matrix with every column present. Examples have class 1 for y > 0 and otherwise
+// class 0, and their weights, or 1 if weights is nil.
 func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 	t.Helper()
 	var b batch.Builder

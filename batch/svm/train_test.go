@@ -16,8 +16,8 @@ import (
 	"blankout/internal/must"
 )
 
-// With the linear kernel and no dropping it is the linear machine of Train,
-// intercepts, margins, importance weights and penalties included.
+// TestTrainIsThatOfBatchForTheLinearKernel checks that, with the linear kernel and without dropout, the machine
+// equals the linear model of batch.Train, with its intercepts, margins, importance weights and penalties.
 func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 	ctx := context.Background()
 	x, y := problems.Gaussian(71, 120, 6, true)
@@ -144,7 +144,7 @@ func scoresOf(f *Fit, d *batch.Data) (all []float64) {
 	return all
 }
 
-// A row without a coefficient is no support vector.
+// TestNewModelLeavesOut checks that a row without a coefficient is no support vector.
 func TestNewModelLeavesOut(t *testing.T) {
 	x, y := problems.Gaussian(61, 30, 6, true)
 	d := denseData(t, x, y, nil)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Where quotients and sums cancel another form is used, which has all digits.
+// TestCancellation checks that all digits are correct where quotients and sums would cancel.
 func TestCancellation(t *testing.T) {
 	// tanh(s/2)/s and its derivative by s^2, ((1 - tanh^2) s/2 - tanh)/(2 s^3).
 	for _, s := range []float64{1e-9, 1e-3, 0.01, 0.03, 0.0499999, 0.05, 0.0500001, 0.1, 1, 5, 40} {

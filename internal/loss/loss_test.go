@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// everyLoss is each line of the table, some with a second parameter, and the step of a
-// solver that is a loss as well.
+// everyLoss returns each loss of the table, some with a second parameter, and the step of a solver, which is a loss
+// too.
 func everyLoss() []Loss {
 	out := append(All(), HingeGaussian{0.5}, HingeChen{0.5}, SquaredHinge{0.5}, Absolute{}.Facts().Clean, Quantile{0.1}, Quantile{0.1}.Facts().Clean)
 	for _, x := range []float64{1.1, 1.6, 1.9} {
@@ -33,8 +33,8 @@ func target(l Loss, r *rand.Rand) float64 {
 	return float64(2*r.IntN(2) - 1)
 }
 
-// TestFacts holds every loss to its Facts by sampling: what they say must be so, and
-// what they deny must be seen to be otherwise.
+// TestFacts checks the Facts of every loss by sampling: what they state must be true, and what they deny must be
+// seen to be false.
 func TestFacts(t *testing.T) {
 	for _, l := range everyLoss() {
 		t.Run(l.String(), func(t *testing.T) {
@@ -124,8 +124,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestTargets: what a Target refuses, and that the squared losses' minimum over f is the
-// target itself, that of a count its logarithm.
+// TestTargets checks which targets are rejected. The minimum of a squared loss over f is the target, or its
+// logarithm for a count.
 func TestTargets(t *testing.T) {
 	for target, refused := range map[Target][]float64{
 		Sign: {0, 0.5, 2, math.NaN(), math.Inf(1)}, Real: {math.NaN(), math.Inf(-1)}, Count: {-1, math.NaN(), math.Inf(1)},
@@ -163,8 +163,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestConjugates: of the dual variables only the slope at f attains the Fenchel-Young
-// inequality phi(f) + phi*(a) >= a f with equality, and what is nearest is in the domain.
+// TestConjugates checks that, among the dual variables, only the slope at f attains the Fenchel-Young inequality
+// phi(f) + phi*(a) >= a f with equality, and that the nearest dual variable is in the domain.
 func TestConjugates(t *testing.T) {
 	found := 0
 	r := rand.New(rand.NewPCG(9, 10))
@@ -194,8 +194,8 @@ func TestConjugates(t *testing.T) {
 	}
 }
 
-// TestLosses holds every loss to its contract at random points: derivatives
-// against central differences, first and second, and a finite answer.
+// TestLosses checks every loss at random points: its first and second derivatives against central differences, and
+// that its values are finite.
 func TestLosses(t *testing.T) {
 	for _, l := range everyLoss() {
 		t.Run(l.String(), func(t *testing.T) {
@@ -242,8 +242,7 @@ func near(t *testing.T, what string, y, f, v, got, want, tol float64) {
 	}
 }
 
-// TestGaussianExpectation compares the closed forms with numerical integration
-// of the loss itself over the normal density.
+// TestGaussianExpectation compares the closed forms with numerical integration of the loss over the normal density.
 func TestGaussianExpectation(t *testing.T) {
 	plainResidual := map[Loss]func(m float64) float64{
 		Absolute{}: math.Abs,
@@ -306,8 +305,7 @@ func TestGaussianExpectation(t *testing.T) {
 
 func first(value, _, _ float64) float64 { return value }
 
-// expectation integrates g(f + s z) over the normal density of z by trapezoids over 9
-// deviations.
+// expectation integrates g(f + s z) over the normal density of z with trapezoids over 9 deviations.
 func expectation(g func(f float64) float64, f, s float64) float64 {
 	const n = 40_000
 	sum, h := 0.0, 18.0/n
@@ -318,8 +316,8 @@ func expectation(g func(f float64) float64, f, s float64) float64 {
 	return sum
 }
 
-// TestLimits: without noise each classification loss is its plain self, and the
-// Gaussian expectation lies between the plain loss and Chen's bound.
+// TestLimits checks that each classification loss is the plain loss without noise, and that the Gaussian
+// expectation lies between the plain loss and the bound of Chen et al.
 func TestLimits(t *testing.T) {
 	plain := map[string]func(m float64) float64{
 		"hinge":    func(m float64) float64 { return max(0, 1-m) },
@@ -346,9 +344,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestMajoriser: the bounds of Chen et al. are concave functions of
-// E[zeta^2] or E[f~^2] plus a linear term, so the quadratic with curvature
-// gamma = 2 dv touches the bound at (f, v) and lies above it everywhere.
+// TestMajoriser checks that the quadratic with the curvature gamma = 2 dv touches a bound of Chen et al. at (f, v)
+// and lies above it everywhere. The bounds are concave functions of E[zeta^2] or E[f~^2] plus a linear term.
 func TestMajoriser(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	bounds := []Loss{HingeChen{1}, HingeChen{0.5}, LogisticChen{}}
@@ -372,8 +369,7 @@ func TestMajoriser(t *testing.T) {
 	}
 }
 
-// TestSymmetry: changing the signs of label and score changes nothing but the
-// sign of the derivative.
+// TestSymmetry checks that changing the signs of label and score changes only the sign of the derivative.
 func TestSymmetry(t *testing.T) {
 	for _, l := range everyLoss() {
 		if l.Facts().Target == Count {
@@ -422,8 +418,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// What labels are is asked for each event that lacks fields: that makes no loss anew, which
-// for t-logistic takes milliseconds and 37 kB.
+// TestLabelsOf checks that LabelsOf constructs no loss. It is called for each event that lacks fields, and
+// t-logistic takes milliseconds and 37 kB.
 func TestLabelsOf(t *testing.T) {
 	want := map[string]Target{"linear": Real, "squared": Real, "absolute": Real, "quantile": Real, "huber": Real, "poisson": Count}
 	var before, after runtime.MemStats
@@ -440,8 +436,8 @@ func TestLabelsOf(t *testing.T) {
 	}
 }
 
-// Softplus against math.Log1p, to two units in the last place, from where it is tiny to where
-// it is linear.
+// TestSoftplus compares Softplus with math.Log1p up to two units in the last place, from tiny values to the linear
+// part.
 func TestSoftplus(t *testing.T) {
 	for u := -708.0; u <= 708; u += 0.00371 {
 		want := max(u, 0) + math.Log1p(math.Exp(-math.Abs(u)))

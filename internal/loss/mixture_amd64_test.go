@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Four terms at a time and eight give the bits of the reference.
+// TestLogisticTermsOfEachWidth checks that the loops with four and with eight terms at a time return the bits of
+// the reference.
 func TestLogisticTermsOfEachWidth(t *testing.T) {
 	if !hasAVX2 {
 		t.Skip("the processor has no AVX2")

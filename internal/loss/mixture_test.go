@@ -30,7 +30,7 @@ func TestLogisticTerms(t *testing.T) {
 	}
 }
 
-// Exps is math.Exp to the bit, of any number of arguments, whatever lies between them.
+// TestExps checks that Exps returns the bits of math.Exp, for any number of arguments and any values.
 func TestExps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 709.9, -745.2, 1e300, -700.1, 0, math.Copysign(0, -1), 700, -700, 1e-320}

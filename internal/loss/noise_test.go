@@ -9,8 +9,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestNoises holds every noise to its contract: samples have mean x and the
-// variance that the coefficients state, and ParseNoise inverts String.
+// TestNoises checks every noise: samples have mean x and the variance of the coefficients, and ParseNoise inverts
+// String.
 func TestNoises(t *testing.T) {
 	for _, s := range []string{"none", "dropout:0", "dropout:0.3", "dropout:0.9", "group:0.3", "dropout:0.1+group:0.3", "dropout:0.5+group:0", "gaussian:0.5", "laplace:0.4", "poisson"} {
 		n := must.Get(ParseNoise(s))
@@ -49,7 +49,8 @@ func TestNoises(t *testing.T) {
 	}
 }
 
-// Rates by group are read and written in the order of the names, whatever these hold.
+// TestNoiseOfGroupsWithRates checks that rates by group are read and written in the order of the names, whatever
+// characters these contain.
 func TestNoiseOfGroupsWithRates(t *testing.T) {
 	for _, want := range []GroupDropout{
 		{Rates: map[string]float64{"engine": 0.1, "wheels": 0.3}},
@@ -71,7 +72,7 @@ func TestNoiseOfGroupsWithRates(t *testing.T) {
 	}
 }
 
-// FuzzParseNoise: whatever is read is written in a form that is read as the same noise.
+// FuzzParseNoise checks that a noise that is read and written is read as the same noise.
 func FuzzParseNoise(f *testing.F) {
 	for _, s := range []string{"none", "dropout:0.5", "group:0.25", "dropout:0.1+group:0.3", "gaussian:1e+3", "laplace:2", "poisson", "dropout:1e-1+group:0", "group:a=0.1,b=0", `dropout:0.1+group:"a,b"=0.3`} {
 		f.Add(s)

@@ -8,7 +8,7 @@ import (
 	"blankout/internal/must"
 )
 
-// bisectG solves the equation of g by its definition alone.
+// bisectG solves the equation of g by bisection.
 func bisectG(t, u float64) float64 {
 	expT := func(x float64) float64 { return math.Pow(max(1+(1-t)*x, 0), 1/(1-t)) }
 	lo, hi := u/2, u/2+(math.Exp2(t-1)-1)/(t-1)
@@ -60,8 +60,8 @@ func TestTPartition(t *testing.T) {
 	}
 }
 
-// The loss without noise by its definition; towards t = 1 the logistic loss;
-// under noise an upper bound, shown by integration.
+// TestTLogistic compares the loss without noise with its definition. Towards t = 1 it is the logistic loss, and
+// under noise it is an upper bound, which integration confirms.
 func TestTLogistic(t *testing.T) {
 	for _, x := range []float64{1.1, 1.6, 1.9} {
 		l := must.Get(NewTLogistic(x))

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Sets of three classes hold the class as often as asked for and have the size that is counted, by the
-// probabilities themselves; without a Cover there are none.
+// TestTakeClasses checks that sets of three classes contain the class as often as configured and have the counted
+// size. Without a Cover there are no sets.
 func TestTakeClasses(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(1, 2)), New(0.8)
 	d := model.Decision{}

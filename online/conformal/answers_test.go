@@ -10,7 +10,8 @@ import (
 	"blankout/online/conformal"
 )
 
-// Intervals of numbers hold the target as often as asked for; the one that is told is the one that counts.
+// TestTakeNumber checks that intervals contain the target as often as configured, and that the returned interval is
+// the one that is counted.
 func TestTakeNumber(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(3, 4)), conformal.New(0.7)
 	residual := &model.Residual{Deviation: 2}

@@ -17,8 +17,8 @@ func rare(r *rand.Rand) Score {
 	return Score{Class: 1, Value: 0.3 * r.ExpFloat64(), First: r.Float64() < 0.5, Came: true}
 }
 
-// The sets of each class's events hold it as often as asked for, though one threshold for all would hold the rare
-// class in few; and what is reported by class is what was told.
+// TestThresholdsByClass checks that the sets of each class contain it as often as configured, although one
+// threshold for all classes would contain the rare class seldom. The report by class is that of the returned sets.
 func TestThresholdsByClass(t *testing.T) {
 	r, c, common := rand.New(rand.NewPCG(1, 2)), New(0.9), New(0.9)
 	var told, held, all [3]float64 // all: were all of one class
@@ -62,7 +62,8 @@ func TestThresholdsByClass(t *testing.T) {
 	}
 }
 
-// The bounds on what sets miss hold for the events of one class alone, whatever the others are.
+// TestEnemyOfAClass checks that the bounds on missed truths hold for the events of one class, whatever the others
+// are.
 func TestEnemyOfAClass(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(3, 4)), New(0.9)
 	missed, told := 0.0, 0.0
@@ -85,8 +86,8 @@ func TestEnemyOfAClass(t *testing.T) {
 	}
 }
 
-// A class of few events has nearly the common threshold, and before it has any, that one; more events move it to
-// its own.
+// TestFewEventsOfAClass checks that a class without events has the common threshold, and a class with few events
+// nearly that one. More events move it to its own.
 func TestFewEventsOfAClass(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(5, 6)), New(0.9)
 	for range 5000 {
@@ -108,7 +109,8 @@ func TestFewEventsOfAClass(t *testing.T) {
 	}
 }
 
-// Readers get by class what the learner counts by: of a range that is not known what the next one has.
+// TestSetsByClass checks that readers get the thresholds by class that the learner counts with. A range without
+// thresholds has those of the next range.
 func TestSetsByClass(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(7, 8)), New(0.9)
 	for range 3000 {
@@ -131,8 +133,8 @@ func TestSetsByClass(t *testing.T) {
 	}
 }
 
-// Intervals of several learners come to the thresholds by class of one that takes all scores, and fit; so does a
-// state that is read again. Sums that cannot be are refused.
+// TestMergeClasses checks that merging several learners gives the thresholds by class of one learner with all
+// scores, also after a round trip of the state. Impossible sums are rejected.
 func TestMergeClasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	fold, alone := New(0.9), New(0.9)
@@ -214,7 +216,8 @@ func TestMergeClasses(t *testing.T) {
 	}
 }
 
-// Before a range has a threshold no class in it has one, however many events it has had.
+// TestNoThresholdOfAClassAlone checks that no class has a threshold in a range that has none, however many events
+// the class has had.
 func TestNoThresholdOfAClassAlone(t *testing.T) {
 	c := New(0.9)
 	for range enough - 1 {

@@ -9,7 +9,8 @@ import (
 	"blankout/online/conformal"
 )
 
-// What is reported as recent is that of some two thousand events, where a learner is alone and in a group.
+// TestRecentCoverageOfAClass checks that the recent coverage is that of about two thousand events, for a learner
+// alone and in a group.
 func TestRecentCoverageOfAClass(t *testing.T) {
 	r, alone, fold := rand.New(rand.NewPCG(15, 16)), conformal.New(0.9), conformal.New(0.9)
 	part := conformal.New(0.9)

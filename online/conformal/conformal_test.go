@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// met counts, by the definition of a set, the true classes that the sets of a Cover miss, all sets, and the smallest
-// possible sets that hold the true class. It counts from the first set on.
+// met counts, by the definition of a set, the true classes that the sets of a Cover miss, all sets, and the
+// smallest possible sets that contain the true class, from the first set on.
 func met(c *Cover, r int, next func(n int, limit float64) Score, events int) (missed, told, smallest float64) {
 	for n := range events {
 		limit := c.Limit(r)
@@ -31,9 +31,9 @@ func met(c *Cover, r int, next func(n int, limit float64) Score, events int) (mi
 	return missed, told, smallest
 }
 
-// Of any sequence at most a T + (a + gamma)/gamma truths are missed, and a few for the limit to follow; and at
-// least a (T - S) - 1/gamma, S being the sets that could not be smaller: also where an enemy chooses
-// each score knowing the limit, where scores jump, shrink, or are all the same.
+// TestCoverageOfAnySequence checks the bounds for any sequence of T scores: at most a T + (a + gamma)/gamma truths
+// are missed, and a few more while the limit adapts. At least a (T - S) - 1/gamma are missed, where S sets could
+// not be smaller. Scores may jump, shrink, be equal, or be chosen by an enemy who knows the limit.
 func TestCoverageOfAnySequence(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	sequences := map[string]func(n int, limit float64) Score{
@@ -68,8 +68,8 @@ func TestCoverageOfAnySequence(t *testing.T) {
 	}
 }
 
-// Where the most probable class alone is right often enough, sets hold it alone, and grow within a
-// memory or so when it no longer is.
+// TestSmallestSets checks that sets contain only the most probable class if it is right often enough, and grow
+// within about a memory once it is not.
 func TestSmallestSets(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	c := New(0.9)
@@ -95,8 +95,8 @@ func TestSmallestSets(t *testing.T) {
 	}
 }
 
-// A range of too few scores has no limit; readers get that of the next one of which more is missing, and
-// none where there is no such range.
+// TestTooFewScores checks that a range of too few scores has no limit. Readers use the limit of the next range with
+// more missing fields, if there is one.
 func TestTooFewScores(t *testing.T) {
 	c := New(0.9)
 	for n := range enough + every {
@@ -117,7 +117,7 @@ func TestTooFewScores(t *testing.T) {
 	}
 }
 
-// What is reported is what was told: counted by hand.
+// TestReport compares the report with counts of the returned sets.
 func TestReport(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	c := New(0.8)
@@ -156,8 +156,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Intervals of several learners, merged, are as the scores taken one by one, but for the limit that
-// holds still meanwhile.
+// TestMerge checks that merging several learners equals adding their scores one by one, except that the limit is
+// constant meanwhile.
 func TestMerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	fold, alone := New(0.9), New(0.9)
@@ -216,8 +216,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// A state is read as it was written and goes on to the bit; one that is cut is refused; and another
-// coverage is taken up.
+// TestState checks that a state that is read continues with the same bits, that a truncated one is rejected, and
+// that another coverage is accepted.
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	one := New(0.9)
@@ -286,7 +286,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// However long a stream is, weights stay numbers.
+// TestLongStream checks that weights stay finite over a very long stream.
 func TestLongStream(t *testing.T) {
 	c := New(0.9)
 	s := &c.ranges[0]
@@ -301,8 +301,8 @@ func TestLongStream(t *testing.T) {
 	}
 }
 
-// The threshold is the quantile of the weighted scores and one more for the next one, by hand, of few scores and of
-// more than a memory of them.
+// TestOneMoreScore checks that the threshold is the quantile of the weighted scores and one more for the next
+// score, for few scores and for more than a memory of them.
 func TestOneMoreScore(t *testing.T) {
 	for _, n := range []int{104, 400, 12_000} {
 		r, c := rand.New(rand.NewPCG(13, 14)), New(0.9)
@@ -328,7 +328,7 @@ func TestOneMoreScore(t *testing.T) {
 	}
 }
 
-// In the long run the enemy is held to a: the bound above is loose at the beginning.
+// TestEnemyInTheLongRun checks that the fraction that an enemy can make the sets miss approaches a.
 func TestEnemyInTheLongRun(t *testing.T) {
 	c := New(0.9)
 	const events = 400_000
@@ -340,8 +340,8 @@ func TestEnemyInTheLongRun(t *testing.T) {
 	}
 }
 
-// A limit is the quantile of the scores of late: of a stream that stays what it is and of one that
-// changes, whatever the shape of the scores.
+// TestLimitIsTheQuantile checks that a limit is the quantile of the recent scores, for stationary and for changing
+// streams and for any shape of scores.
 func TestLimitIsTheQuantile(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, draw := range map[string]func() float64{

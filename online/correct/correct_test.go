@@ -92,8 +92,8 @@ func settings(outputs int, splines bool) Settings {
 	return Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000, Strength: 0.1}, Outputs: outputs, Splines: splines, At: 6}
 }
 
-// What the experts say, mixed, is one linear model over the numbers and the columns of their splines as the model makes them:
-// the base times Base, Intercept, and the weights that Publish writes to rows.
+// TestScoreIsOfWeights checks that the mixed scores of the experts are those of one linear model over the numbers
+// and their spline columns: the base score times Base, Intercept, and the weights that Publish writes to the rows.
 func TestScoreIsOfWeights(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		for _, splines := range []bool{true, false} {
@@ -139,7 +139,8 @@ func TestScoreIsOfWeights(t *testing.T) {
 	}
 }
 
-// What is better counts for more: splines where a number bends.
+// TestSplinesPay checks that the better expert has the larger mixture weight: splines if the effect of a number
+// bends.
 func TestSplinesPay(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(2, 90, 1)
 	s.learn(x, 8000)
@@ -154,7 +155,7 @@ func TestSplinesPay(t *testing.T) {
 	}
 }
 
-// What has been written and read goes on to the bit; what is no state is refused.
+// TestState checks that a state that is read continues with the same bits, and that invalid bytes are rejected.
 func TestState(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		x, s := New(settings(outputs, true)), newNumbers(3, 4, outputs)
@@ -212,8 +213,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// An expert that counts for next to nothing rests after restAfter events, and learns every restEvery-th one then; it learns
-// each one again when it counts for wakeShare.
+// TestExpertsRestAndWake checks that an expert with almost no weight rests after restAfter events and then learns
+// every restEvery-th event. It learns every event again once its weight is wakeShare.
 func TestExpertsRestAndWake(t *testing.T) {
 	x := New(settings(1, true))
 	learns := func(share float64, events int) (n int) {
@@ -235,7 +236,8 @@ func TestExpertsRestAndWake(t *testing.T) {
 	}
 }
 
-// Numbers for which there is no room leave the experts out for good, and nothing in rows.
+// TestTooMany checks that, if there is no memory for the numbers, there are no experts from then on, and nothing of
+// them is in the rows.
 func TestTooMany(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(4, 3, 1)
 	s.learn(x, 1200)
@@ -259,7 +261,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// When a scale moves no score changes; what a column means anew is forgotten.
+// TestMove checks that a change of scale changes no score, and that a column with a new meaning is forgotten.
 func TestMove(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		x, s := New(settings(outputs, true)), newNumbers(5, 4, outputs)
@@ -286,7 +288,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// A fresh start forgets what the second-order expert knows, and has lanes count as at the beginning.
+// TestStartFresh checks that a fresh start resets the second-order expert and the mixture weights.
 func TestStartFresh(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(6, 4, 1)
 	s.learn(x, 1500)
@@ -303,7 +305,7 @@ func TestStartFresh(t *testing.T) {
 	}
 }
 
-// A spline adds little in the mean over its knots. (Without centering this one adds .81.)
+// TestCenter checks that a spline adds little on average over its knots. Without centering it would add .81.
 func TestCenter(t *testing.T) {
 	x, s := New(settings(1, true)), newNumbers(7, 3, 1)
 	for range 4000 {
@@ -322,7 +324,8 @@ func TestCenter(t *testing.T) {
 	}
 }
 
-// If targets and scores are measured in another unit the experts say the same, of regression.
+// TestRescale checks that another unit of the targets and scores does not change what the experts of a regression
+// add.
 func TestRescale(t *testing.T) {
 	c := settings(1, false)
 	c.Loss = loss.Quadratic{}
@@ -339,8 +342,8 @@ func TestRescale(t *testing.T) {
 	}
 }
 
-// The discriminant has the weights and intercepts that follow from class means and the covariance within classes, and it follows
-// columns that come, move and mean something else, and classes that come.
+// TestDiscriminant checks that the discriminant has the weights and intercepts of the class means and the
+// covariance within classes, also after columns and classes are added, moved or replaced.
 func TestDiscriminant(t *testing.T) {
 	const classes, numbers, events = 20, 3, solveEvery
 	d := newDiscriminant(Settings{Outputs: classes})
@@ -435,7 +438,7 @@ func TestDiscriminant(t *testing.T) {
 	}
 }
 
-// harmonic is what the first events of a class leave out of the scatter: 1 + 1/2 + 1/3 …
+// harmonic returns 1 + 1/2 + 1/3 + …, the part of the scatter that the first events of a class omit.
 func harmonic(n int) (sum float64) {
 	for i := range n {
 		sum += 1 / float64(i+1)
@@ -443,7 +446,8 @@ func harmonic(n int) (sum float64) {
 	return sum
 }
 
-// A column that is 0 where it is left out has a spline that the experts follow, although they follow it as no number.
+// TestSplineOfColumnThatIsNoNumber checks that a column that is 0 if omitted has a spline that the experts learn,
+// although it is not one of their numbers.
 func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
 	c := &model.Curves{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
 	x := New(Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, Outputs: 1, Splines: true, At: 6})

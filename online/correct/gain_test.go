@@ -7,8 +7,8 @@ import (
 	"blankout/internal/coder"
 )
 
-// Experts rest where it gains less than a two-thousandth of the loss, not before 8,192 events have told, and
-// wakes where it would gain twice as much.
+// TestGain checks that experts rest if they gain less than a two-thousandth of the loss, after 8,192 events at the
+// earliest, and wake if they would gain twice as much.
 func TestGain(t *testing.T) {
 	var g Gain
 	take := func(n int, gain float64) {
@@ -63,8 +63,8 @@ func TestGain(t *testing.T) {
 	}
 }
 
-// Experts without a part in any answer rest after idleEnough events, however much they have gained before, and wake by what they
-// gain then.
+// TestGainOfNoWeight checks that experts without weight in any prediction rest after idleEnough events, whatever
+// they gained before, and wake by what they gain then.
 func TestGainOfNoWeight(t *testing.T) {
 	var g Gain
 	event := uint64(0)

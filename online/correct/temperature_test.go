@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The factor that is found is the one that log-odds were divided by, and one begins with what it is given.
+// TestTemperature checks that the factor found is the one that the log-odds were divided by, and that it starts at
+// the given value.
 func TestTemperature(t *testing.T) {
 	for _, want := range []float64{0.5, 2} {
 		r := rand.New(rand.NewPCG(3, 4))
@@ -27,7 +28,7 @@ func TestTemperature(t *testing.T) {
 	}
 }
 
-// A slope that is no number, or has no bound, moves no temperature and leaves nothing behind.
+// TestTemperatureOfEndlessLosses checks that a slope that is NaN or infinite changes no temperature.
 func TestTemperatureOfEndlessLosses(t *testing.T) {
 	for name, lost := range map[string]func(factor float64) float64{
 		"no number":        func(float64) float64 { return math.NaN() },

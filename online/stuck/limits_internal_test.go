@@ -53,7 +53,8 @@ func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	return odd
 }
 
-// Four odd readings that are each followed by another value count if they are more than 1 % of the readings, three do not.
+// TestFewOddReadings checks that four unusual readings, each followed by another value, count if they are more than
+// 1 % of the readings, and three do not.
 func TestFewOddReadings(t *testing.T) {
 	for _, c := range []struct{ before, needed int }{{leastReadings, some}, {390, some}, {500, some + 2}, {5000, enough}} {
 		l, r := newLimited(t), rand.New(rand.NewPCG(9, 10))
@@ -67,7 +68,7 @@ func TestFewOddReadings(t *testing.T) {
 	}
 }
 
-// Young fields, constants and those that read 0 early have no such limits.
+// TestNoLimits checks that young fields, constants, and fields that read 0 early have no limits.
 func TestNoLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	l := newLimited(t)
@@ -83,7 +84,7 @@ func TestNoLimits(t *testing.T) {
 	}
 }
 
-// Limits that are restored anywhere go on as those that were saved, and their bytes are the same.
+// TestLimitsState checks that limits that are restored at any point continue as the saved ones, with equal bytes.
 func TestLimitsState(t *testing.T) {
 	l, r := newLimited(t), rand.New(rand.NewPCG(7, 8))
 	code := func(l *Limits) []byte {

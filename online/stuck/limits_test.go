@@ -51,7 +51,8 @@ func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	return odd
 }
 
-// A dead sensor's 0, and its value far outside, never count, however long it stays, nor in a few more deaths.
+// TestDeadSensorsDoNotCount checks that the 0 of a dead sensor, or its value far outside, never counts, however
+// long it lasts and if it recurs.
 func TestDeadSensorsDoNotCount(t *testing.T) {
 	for _, dead := range []float64{0, -9999, 1e9} {
 		l, r := newLimited(t), rand.New(rand.NewPCG(1, 2))
@@ -70,8 +71,8 @@ func TestDeadSensorsDoNotCount(t *testing.T) {
 	}
 }
 
-// An honest 0, a new unit and a spike that is right count after some twenty of them: 0 now and then, often or all
-// night long, and values that vary.
+// TestHonestReadingsCount checks that a true 0, a new unit and a true spike count after about twenty of them: for
+// zeros now and then, often or all night, and for values that vary.
 func TestHonestReadingsCount(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, c := range map[string]struct {
@@ -96,7 +97,8 @@ func TestHonestReadingsCount(t *testing.T) {
 	}
 }
 
-// Readings that came to count extend the limits to themselves and no further, and are no evidence for others.
+// TestLimitsAfterAcceptance checks that accepted readings extend the limits to their own value and no further, and
+// are no evidence for others.
 func TestLimitsAfterAcceptance(t *testing.T) {
 	l, r := newLimited(t), rand.New(rand.NewPCG(11, 12))
 	l.feed(2000, func(int) float64 { return 1e6 + 2*r.Float64() })

@@ -49,7 +49,8 @@ func (s *stream) take(values ...float64) {
 	}
 }
 
-// What the field did long ago is forgotten: one that came in runs is found as soon as one that always moved.
+// TestMemory checks that old runs are forgotten: a field that once had long runs is found stuck as soon as one that
+// always changed.
 func TestMemory(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(22, 23))
 	for n := range 16 * memory {
@@ -66,8 +67,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A sensor that was stuck for long and moves again is found again soon when it sticks at another
-// value. One whose values come in runs is learned after few alarms.
+// TestFoundAgain checks that a sensor that was stuck for long and changes again is soon found stuck at another
+// value. A field whose values appear in runs raises only a few alarms.
 func TestFoundAgain(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(8, 9))
 	healthy := func(n int) {
@@ -99,8 +100,8 @@ func TestFoundAgain(t *testing.T) {
 	}
 }
 
-// The r of the readings other than 0 finds a field soon that is often 0 and sticks at another value.
-// It needs readings of that kind: one that is 0 but for a few events is not judged by these.
+// TestKinds checks that a field that is often 0 is judged by its other readings, and is soon found stuck at another
+// value. A field that is 0 except for a few events is not judged by them.
 func TestKinds(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(10, 11))
 	for range 5000 {
@@ -131,7 +132,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// The longest runs are kept by value: a long run of one value does not delay finding another that has short ones.
+// TestLongestByValue checks that the longest runs are kept by value, so a long run of one value does not delay
+// finding another.
 func TestLongestByValue(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(18, 19))
 	run := func(x float64, n int) {
@@ -158,7 +160,7 @@ func TestLongestByValue(t *testing.T) {
 	}
 }
 
-// Only so many fields are watched, and their state comes back.
+// TestMostFields checks that a limited number of fields is watched, and that their state is restored.
 func TestMostFields(t *testing.T) {
 	s, values := newStream(mostFields+10), make([]float64, mostFields+10)
 	for n := range 200 {
@@ -179,7 +181,8 @@ func TestMostFields(t *testing.T) {
 	}
 }
 
-// Repeats tells which fields can never be found. A run that is stuck does not count.
+// TestRepeats checks that Repeats names the fields that can never be found stuck. A run that is stuck does not
+// count.
 func TestRepeats(t *testing.T) {
 	s, r := newStream(2), rand.New(rand.NewPCG(20, 21))
 	for n := range 90 {
@@ -222,8 +225,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// A Detector that is restored anywhere goes on as the one that was saved, and its bytes are the same.
-// Damaged bytes are an error or a state, never a panic.
+// TestState checks that a Detector that is restored at any point continues as the saved one, with equal bytes.
+// Damaged bytes give an error or a state, and never a panic.
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 15))
 	s := newStream(6)

@@ -48,8 +48,8 @@ func (s *stream) take(values ...float64) {
 	}
 }
 
-// A field that always moves is found after Least repeats, of whatever value; what it reads then does
-// not matter to others; and it is released by the first other value.
+// TestStuckAtAnyValue checks that a field that always changes is found after Least repeats of any value, does not
+// affect others, and is released by the first other value.
 func TestStuckAtAnyValue(t *testing.T) {
 	for _, at := range []float64{7.5, 0, -1e9} {
 		s, r := newStream(2), rand.New(rand.NewPCG(1, 2))
@@ -71,7 +71,7 @@ func TestStuckAtAnyValue(t *testing.T) {
 	}
 }
 
-// A run goes on through events that lack the field.
+// TestNullsDoNotEndARun checks that a run continues through events that lack the field.
 func TestNullsDoNotEndARun(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(1, 3))
 	for range 500 {
@@ -86,9 +86,9 @@ func TestNullsDoNotEndARun(t *testing.T) {
 	}
 }
 
-// No alarm on healthy streams: constants, status words, values that come in long runs of random length, a field that
-// is 0 most of the time, files sorted by a column and a number that stands still before it begins to move. Rain
-// raises at most the alarm of its first dry spell.
+// TestNoFalseAlarms checks that healthy streams raise no alarm: constants, status words, values in long runs of
+// random length, a field that is mostly 0, files sorted by a column, and a number that is constant before it begins
+// to change. Rain raises at most the alarm of its first dry spell.
 func TestNoFalseAlarms(t *testing.T) {
 	rainy := 0
 	for seed := range uint64(40) {
@@ -139,8 +139,8 @@ func TestNoFalseAlarms(t *testing.T) {
 	}
 }
 
-// A field that is 0 every night raises at most the alarm of its first night, and is found when it
-// dies by day, at any value but 0 at once, and at 0 after weeks.
+// TestNights checks that a field that is 0 every night raises at most the alarm of its first night. If it dies
+// during the day it is found: at once at any value but 0, and at 0 after weeks.
 func TestNights(t *testing.T) {
 	for _, begin := range []int{0, 300, 600} { // in the night, at dawn, by day
 		s, r := newStream(1), rand.New(rand.NewPCG(6, 7))
@@ -173,7 +173,8 @@ func TestNights(t *testing.T) {
 	}
 }
 
-// The more fields there are, the longer a run has to be: a false alarm about any of them is as rare.
+// TestManyFields checks that with more fields a run has to be longer, so false alarms about any of them are equally
+// rare.
 func TestManyFields(t *testing.T) {
 	found := map[int]uint64{}
 	for _, fields := range []int{1, 1000} {
@@ -217,7 +218,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// A flag is not stuck at one of its two values, but at another; with a third value it is no flag.
+// TestFlags checks that a flag is not stuck at one of its two values, but can be at another. With a third value it
+// is no flag.
 func TestFlags(t *testing.T) {
 	for _, c := range []struct {
 		values []float64

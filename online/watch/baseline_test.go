@@ -12,7 +12,7 @@ import (
 	"blankout/online/watch"
 )
 
-// Both baselines against their definition, event by event, from the second labeled event on.
+// TestBaselines compares both baselines with their definition, event by event, from the second labeled event on.
 func TestBaselines(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b watch.Baselines
@@ -45,7 +45,7 @@ func TestBaselines(t *testing.T) {
 	}
 }
 
-// Of classes the last label is wrong as often as labels change.
+// TestBaselineOfClasses checks that the baseline of the last label is wrong as often as labels change.
 func TestBaselineOfClasses(t *testing.T) {
 	var b watch.Baselines
 	for i, label := range []int{2, 2, 0, 0, 1} {
@@ -71,7 +71,7 @@ func take(w *watch.Counts, t watch.Told) {
 	w.Baselines.Tell(&t)
 }
 
-// What was answered before any label was known is not measured.
+// TestMeasuresBeginWithALabel checks that predictions from before the first label are not measured.
 func TestMeasuresBeginWithALabel(t *testing.T) {
 	w := &watch.Counts{}
 	w.Measures.Numbers = &watch.Numbers{Loss: loss.Loss(loss.Linear{})}
@@ -94,7 +94,7 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 	}
 }
 
-// A baseline that is better by more than chance is a warning, while it is.
+// TestWorseThanBaseline checks that there is a warning while a baseline is better by more than chance.
 func TestWorseThanBaseline(t *testing.T) {
 	for _, c := range []struct {
 		name string

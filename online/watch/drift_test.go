@@ -7,8 +7,8 @@ import (
 	"blankout/online/watch"
 )
 
-// An alarm tells the mean loss before the change and the mean loss since, each
-// over its own events only.
+// TestDriftTellsBeforeAndAfter checks that an alarm has the mean loss before the change and the mean loss since,
+// each over its own events only.
 func TestDriftTellsBeforeAndAfter(t *testing.T) {
 	var d watch.Detector
 	event := uint64(0)

@@ -12,10 +12,9 @@ import (
 	"blankout/internal/model"
 )
 
-// On a stationary stream false alarms are rarer than one in a day of 10^8 events, with
-// as many fields as there may be. The sums rise to g in no more than e^-g of the
-// blocks for every g that can be watched, whatever the values are like; what that is at
-// healthLimit follows. BLANKOUT_LONG=1 simulates a day of 10^8 events for each field.
+// TestHealthFalseAlarms checks that false alarms on a stationary stream of many fields are rarer than one in a day
+// of 10^8 events. The sums reach g in at most e^-g of the blocks for every g that can be observed, whatever the
+// values are, which gives the rate at healthLimit. As a long test it simulates a day of 10^8 events for each field.
 func TestHealthFalseAlarms(t *testing.T) {
 	blocks := 20_000
 	if longtest.Asked() {
@@ -119,8 +118,8 @@ func TestHealthFalseAlarms(t *testing.T) {
 	}
 }
 
-// A bag of words that most events hold raises an alarm when it is gone, whether it is null or
-// left out, and none while it comes as often as ever.
+// TestHealthWords checks that a bag of words that most events hold raises an alarm once it is null or omitted, and
+// none before.
 func TestHealthWords(t *testing.T) {
 	for _, null := range []bool{false, true} {
 		r := rand.New(rand.NewPCG(3, 5))
@@ -164,7 +163,7 @@ func TestHealthWords(t *testing.T) {
 	}
 }
 
-// What a field costs is off by chance: a difference that chance explains is none.
+// TestCostOfAField checks that a difference of errors that chance explains is no cost of a field.
 func TestCostOfAField(t *testing.T) {
 	for _, c := range []struct {
 		samples, worse, better int

@@ -2,8 +2,8 @@ package watch
 
 import "testing"
 
-// An alarm of the night is expected at its hours and those beside them, of other days, and neither
-// where the mean is farther off nor on the other side. Long ones say nothing of hours.
+// TestHours checks that an alarm at night is expected at the same hours and the neighboring ones of other days, but
+// not if the mean is farther off or on the other side. A long alarm does not depend on hours.
 func TestHours(t *testing.T) {
 	const start = 1_767_225_600_000 // midnight
 	for _, c := range []struct {

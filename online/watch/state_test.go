@@ -10,8 +10,7 @@ import (
 	"blankout/internal/model"
 )
 
-// fill gives every number, truth value and kind within v another value that n counts, but for
-// the fields named.
+// fill gives every number, boolean and kind in v another value, counted by n, except in the named fields.
 func fill(v reflect.Value, n *int, but map[string]bool) {
 	*n++
 	switch v.Kind() {
@@ -32,7 +31,7 @@ func fill(v reflect.Value, n *int, but map[string]bool) {
 	}
 }
 
-// Every part of what is kept of a field and of a change is in the state.
+// TestStateHoldsEverything checks that the state has everything that is kept about a field and about a change.
 func TestStateHoldsEverything(t *testing.T) {
 	n := 0
 	h := &Fields{}

@@ -51,8 +51,8 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 	}
 }
 
-// A state that is written and read after any event goes on as one that is not, to the bit: in
-// the middle of blocks, of alarms, of nights that are expected, of other kinds.
+// TestHealthStateIsWhole checks that a state that is written and read after any event continues with the same bits:
+// during blocks, alarms, expected nights and changes of kind.
 func TestHealthStateIsWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	v := newEvents(
@@ -109,7 +109,7 @@ func TestHealthStateIsWhole(t *testing.T) {
 	}
 }
 
-// Memory is bounded, however many fields there are of however many kinds.
+// TestUsualIsBounded checks that memory is bounded for any number of fields and kinds.
 func TestUsualIsBounded(t *testing.T) {
 	var fields []event.Field
 	for i := range 6000 {

@@ -58,9 +58,8 @@ func (v *events) report(w *watch.Fields) *watch.Health {
 	return w.Report(v.number, v.fields, 0.1, nil)
 }
 
-// Fields that come by chance in a share of the events that stays, whatever it is, vanish in no
-// stream, and neither do those that come in runs. Nor is the kind of a field another than usual
-// where it changes by chance.
+// TestUsualFalseAlarms checks that fields that appear by chance, at any constant rate or in bursts, raise no alarm
+// about missing fields. A kind that varies by chance raises none either.
 func TestUsualFalseAlarms(t *testing.T) {
 	seeds := 12
 	if longtest.Asked() {
@@ -120,7 +119,8 @@ func TestUsualFalseAlarms(t *testing.T) {
 	}
 }
 
-// Where a number is text now and then, it is no loss when it is always a number.
+// TestKindThatVanishesIsNoLoss checks that a number that is sometimes text raises no alarm when it is always a
+// number.
 func TestKindThatVanishesIsNoLoss(t *testing.T) {
 	for _, every := range []int{20, 3} {
 		v, w := newEvents(event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "x", Kind: event.Categorical}), &watch.Fields{}
@@ -138,8 +138,8 @@ func TestKindThatVanishesIsNoLoss(t *testing.T) {
 	}
 }
 
-// A field that has come a few times is not missed; one that has long come in a fifth of the
-// events is, after some 2,100 events without it.
+// TestRareFieldIsMissedInTime checks that a field that has appeared a few times is not missed. One that was long in
+// a fifth of the events is, after about 2,100 events without it.
 func TestRareFieldIsMissedInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 4))
 	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), &watch.Fields{}
@@ -167,8 +167,8 @@ func TestRareFieldIsMissedInTime(t *testing.T) {
 	}
 }
 
-// A field that comes for a while and stays away for longer, again and again, is as usual until it
-// has stayed away for several times as long as ever.
+// TestRareFieldComesAndGoes checks that a field that appears for a while and is absent for longer, again and again,
+// is missed only after several times its longest absence.
 func TestRareFieldComesAndGoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), &watch.Fields{}
