@@ -14,8 +14,7 @@ import (
 	"blankout/online"
 )
 
-// delayEvents is a stream of two classes whose meaning turns round in the middle, with
-// some events that have no label.
+// delayEvents returns a stream of two classes that are exchanged in the middle. Some events have no label.
 func delayEvents(n int) (*event.Schema, []event.Example) {
 	s := event.NewSchema(10, []string{"no", "yes"}, 2)
 	r := rand.New(rand.NewPCG(3, 3))
@@ -34,7 +33,7 @@ func delayEvents(n int) (*event.Schema, []event.Example) {
 	return s, events
 }
 
-// slowDelay looks through all labels that have not come after each event.
+// slowDelay is the slow reference: after each event it looks through all labels that have not arrived.
 func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events []event.Example, seed uint64) (m online.Report, fresh measure.Classes, atEnd uint64) {
 	t.Helper()
 	l := must.Get(online.New(c, s.Clone()))
@@ -115,7 +114,7 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 	}
 }
 
-// Of labels that are numbers the MAE and RMSE of the values told as the events came.
+// TestDelayOfNumbers checks that, for numeric labels, the MAE and RMSE are those of the predictions at arrival.
 func TestDelayOfNumbers(t *testing.T) {
 	_, events := delayEvents(1200)
 	s := event.NewSchema(10, nil, 2)
@@ -165,7 +164,7 @@ func TestDelayOfNumbers(t *testing.T) {
 	}
 }
 
-// Labels that come at once are learned as any stream is.
+// TestNoDelayIsLearn checks that labels without a delay are learned as in any stream.
 func TestNoDelayIsLearn(t *testing.T) {
 	s, events := delayEvents(800)
 	c := online.DefaultConfig()

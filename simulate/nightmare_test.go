@@ -121,8 +121,8 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// TestRandom: shares are met, and what dies is what blankout predict --delete
-// and the copies of blankout corrupt lose.
+// TestRandom checks that the configured fraction of features dies, and that they are the features that blankout
+// predict --delete and the copies of blankout corrupt lose.
 func TestRandom(t *testing.T) {
 	m, examples := stream(2, 4000, 5)
 	for repeat := range 2 {
@@ -148,7 +148,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestKill holds what dies and what changes of one event against what was meant.
+// TestKill compares what dies and what changes in one event with the expectation.
 func TestKill(t *testing.T) {
 	numbered := event.NewSchema(10, []string{"0", "1"}, 0)
 	numbered.NumericIndices = true
@@ -215,8 +215,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestAdditive: the noise has the deviation asked for and is the same for everybody.
-// A hat of a curve is of no group of its own.
+// TestGroupsWithCurves checks that the basis columns of a spline form no group of their own.
 func TestGroupsWithCurves(t *testing.T) {
 	curves := must.Get(model.NewCurves([]uint32{1}, [][]float64{{-1, 0, 1}}))
 	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Curves: curves}}}
@@ -234,6 +233,7 @@ func TestGroupsWithCurves(t *testing.T) {
 	}
 }
 
+// TestAdditive checks that the noise has the configured deviation, and is the same for every subject.
 func TestAdditive(t *testing.T) {
 	m, examples := stream(2, 3000, 9)
 	sum, square, all := 0.0, 0.0, 0.0
@@ -301,7 +301,7 @@ func TestParseFamily(t *testing.T) {
 	}
 }
 
-// A family whose number is an amount gets a level at which nothing happens, unless it has one.
+// TestWithNothing checks that a family with an amount gets a level at which nothing happens, unless it has one.
 func TestWithNothing(t *testing.T) {
 	for s, want := range map[string]string{
 		"random:0.5":          "[{random:0 0} {random:0.5 0.5}]",

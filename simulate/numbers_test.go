@@ -46,10 +46,9 @@ func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.E
 	return m, examples
 }
 
-// TestNumbersClosedForm holds the errors under random deletion against their expectation.
-// If every feature dies with probability d and the survivors are multiplied by s, a score
-// has the mean f = b + s (1-d) sum w x and the variance v = s^2 d (1-d) sum w^2 x^2, and
-// the squared error is (y - f)^2 + v, whatever the distribution of the score.
+// TestNumbersClosedForm compares the errors under random deletion with their expectation. If every feature dies
+// with probability d and the others are multiplied by s, a score has the mean f = b + s (1-d) sum w x and the
+// variance v = s^2 d (1-d) sum w^2 x^2. The squared error is (y - f)^2 + v for any distribution of the score.
 func TestNumbersClosedForm(t *testing.T) {
 	const d, repeat = 0.4, 60
 	m, examples := numberStream("squared", 500, 1)
@@ -88,8 +87,8 @@ func TestNumbersClosedForm(t *testing.T) {
 	}
 }
 
-// TestNumbersMeasures holds both errors, in all and in stretches of the stream, against
-// counts made here, and the deletion of the worst features against all there are.
+// TestNumbersMeasures compares both errors, over the whole stream and over parts of it, with sums made here, and
+// the deletion of the worst features with all possible deletions.
 func TestNumbersMeasures(t *testing.T) {
 	for _, lossName := range []string{"squared", "poisson"} {
 		m, examples := numberStream(lossName, 90, 2)
@@ -136,8 +135,7 @@ func TestNumbersMeasures(t *testing.T) {
 	}
 }
 
-// TestNumbersLearningQuiet: without a nightmare a learner's errors are its own progressive
-// ones.
+// TestNumbersLearningQuiet checks that without a nightmare a learner's errors are its progressive ones.
 func TestNumbersLearningQuiet(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "poisson"} {
 		m, examples := numberStream(lossName, 600, 5)
@@ -157,7 +155,7 @@ func TestNumbersLearningQuiet(t *testing.T) {
 	}
 }
 
-// TestNumbersChoose: of two settings the one with the lower RMSE is chosen.
+// TestNumbersChoose checks that, of two settings, the one with the lower RMSE is chosen.
 func TestNumbersChoose(t *testing.T) {
 	m, examples := numberStream("squared", 900, 7)
 	var b batch.Builder
@@ -179,7 +177,7 @@ func TestNumbersChoose(t *testing.T) {
 	}
 }
 
-// TestNumbersFiles: what the files call the measures, and what is infinite.
+// TestNumbersFiles checks the names of the measures in the files, and infinite values.
 func TestNumbersFiles(t *testing.T) {
 	m, examples := numberStream("poisson", 60, 4)
 	subject := &Subject{Name: "m", Examples: examples, Schema: m.Schema, Model: m}

@@ -23,8 +23,8 @@ func family(t *testing.T, s string) Family {
 	return must.Get(ParseFamily(s))
 }
 
-// TestReplay holds the measures against counts made here, and two replays, one
-// on one goroutine, against each other: files equal to the byte.
+// TestReplay compares the measures with counts made here. Two replays, one of them on one goroutine, write equal
+// files.
 func TestReplay(t *testing.T) {
 	m, examples := stream(4, 600, 3)
 	weights := make([]float64, 12)
@@ -94,9 +94,8 @@ func TestMeanAndBounds(t *testing.T) {
 	}
 }
 
-// TestDead: a feature with a mean far from 0 that dies is worth its mean where
-// that is known, and misleads where it silently reads 0. It reads its center if the model does not know
-// what it reads.
+// TestDead checks that a dead feature whose mean is far from 0 counts with its mean if it is declared, and misleads
+// if it silently reads 0. It reads its center if the model has no dead value.
 func TestDead(t *testing.T) {
 	m, examples := stream(2, 400, 5)
 	schema := m.Schema
@@ -152,8 +151,8 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// TestLearning: a learner whose best feature turns round learns that, where a
-// model that stays as it was goes on being misled.
+// TestLearning checks that a learner adapts if its best feature reverses, and that a fixed model is misled from
+// then on.
 func TestLearning(t *testing.T) {
 	m, examples := stream(2, 4000, 5)
 	c := online.DefaultConfig()
@@ -179,8 +178,8 @@ func TestLearning(t *testing.T) {
 	}
 }
 
-// TestLearningQuiet: without a nightmare a learner's error and log-loss are its
-// own progressive ones, by its calibration and threshold.
+// TestLearningQuiet checks that without a nightmare a learner's error and log-loss are its progressive ones, with
+// its calibration and threshold.
 func TestLearningQuiet(t *testing.T) {
 	m, examples := stream(2, 1000, 5)
 	var before float64
@@ -201,8 +200,8 @@ func TestLearningQuiet(t *testing.T) {
 	}
 }
 
-// TestChoose: each level takes the candidate that is best there on the
-// validation events, whatever the test events say.
+// TestChoose checks that each level takes the candidate that is best on the validation events, whatever the test
+// events would prefer.
 func TestChoose(t *testing.T) {
 	m, examples := stream(2, 3000, 7)
 	var b batch.Builder
@@ -235,8 +234,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestSilentLearner: to a learner a dead number reads the mean of its readings, or 0 where it often is 0, and it is told
-// nothing; a word is not sent.
+// TestSilentLearner checks that a learner reads a dead number as the mean of its readings, or as 0 if 0 is
+// frequent, without any declaration. A dead word is absent.
 func TestSilentLearner(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for id, kind := range []event.Kind{event.Numeric, event.Numeric, event.Categorical} {
@@ -283,8 +282,8 @@ func TestSilentLearner(t *testing.T) {
 	}
 }
 
-// TestSilentLoss: of the subjects that do not expect silent loss the one counts that it costs most, if enough, and the one that
-// expects it and does best there is named.
+// TestSilentLoss checks that the report names, among the subjects that do not expect silent loss, the one that
+// loses most, if it is enough, and the best one that expects it.
 func TestSilentLoss(t *testing.T) {
 	curve := func(name string, expects bool, treatment Treatment, errors ...float64) Curve {
 		c := Curve{Subject: name, Nightmare: "random:0,0.5,0.7", Treatment: treatment, expects: expects}

@@ -11,8 +11,9 @@ import (
 	"blankout/online"
 )
 
-// Where a nightmare holds a field at a value there is a curve of a learner, or a model, that has found it: it errs less
-// than the one that has not, as if the field were null. Other nightmares have the curves that were asked for.
+// TestStuckFoundAndNot checks that a nightmare that holds a field at a value has a curve of a subject that has
+// detected it. That subject errs less than the other, as if the field were null. Other nightmares have the
+// configured curves.
 func TestStuckFoundAndNot(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)

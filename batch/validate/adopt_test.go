@@ -50,7 +50,7 @@ func adopt(t *testing.T, c online.Config, l *online.Learner, all []event.Example
 	return v, a
 }
 
-// validator reads all again.
+// validator returns a Validator that reads all events again.
 func validator(c online.Config, all []event.Example) *validate.Validator {
 	v := &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
 		Open: func(context.Context, *event.Schema, event.Offsets) (event.Source, error) {
@@ -109,7 +109,8 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 	return l, all, at
 }
 
-// A validation rests beside learning. An adoption does not, because learning waits for it.
+// TestAdoptDoesNotRest checks that a validation pauses to let learning proceed, and an adoption does not, because
+// learning waits for it.
 func TestAdoptDoesNotRest(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
@@ -124,9 +125,8 @@ func TestAdoptDoesNotRest(t *testing.T) {
 	}
 }
 
-// Every rule goes on from the adopted solution: some more events leave it at most
-// twice as far from the minimum as the weights that it replaced were, or half again
-// as far as they would have gone.
+// TestAdoptRules checks that every optimizer continues from the adopted solution. After some more events it is at
+// most twice as far from the minimum as the replaced weights, or half again as far as those would be.
 func TestAdoptRules(t *testing.T) {
 	longtest.NotRaced(t)
 	all := map[string]func(*online.Config){
@@ -189,9 +189,10 @@ func TestAdoptRules(t *testing.T) {
 	}
 }
 
-// A bank adopts the exact solution of every level: the one that a learner of that level alone adopts,
-// to the bit, metric included; of the level with the largest share to the tolerance of the solver, which
-// begins at the mixture there. A second-order expert would be part of both mixtures.
+// TestAdoptBank checks that a learner with several noise levels adopts the exact solution of each: the same bits
+// that a learner of that level alone adopts. For the level with the largest weight it is equal within the tolerance
+// of the solver, which starts from the mixture. There is no second-order expert, which would be part of both
+// mixtures.
 func TestAdoptBank(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Adapt = "adagrad", true
@@ -269,8 +270,8 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 	return l, all, at, draw
 }
 
-// The gap is that of the level on its own problem, which lacks the hats that the second-order expert
-// has alone: the same as beside no such expert. The exact solution that answers has them.
+// TestGapOfTheLevelAlone checks that the gap is that of the level in its own problem, without the basis columns of
+// the second-order expert. The exact solution that predicts has them.
 func TestGapOfTheLevelAlone(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, classes := range []int{2, 3} {
@@ -315,7 +316,8 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 	}
 }
 
-// A validation begins at the solution of the one before, which is then soon found again.
+// TestBeginsAtTheEarlierSolution checks that a validation starts from the solution of the previous one and soon
+// finds it again.
 func TestBeginsAtTheEarlierSolution(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer = "adagrad"
@@ -339,8 +341,8 @@ func TestBeginsAtTheEarlierSolution(t *testing.T) {
 	}
 }
 
-// Numbers that do not act linearly: the second-order expert has the exact solution's hats, so that what is
-// adopted answers as the exact solution does, and learns on from there.
+// TestAdoptCurves checks that, for numbers with nonlinear effects, the second-order expert has the basis columns of
+// the exact solution. The adopted state predicts as the exact solution does, and learning continues from it.
 func TestAdoptCurves(t *testing.T) {
 	for _, classes := range []int{2, 3, 0} {
 		c := online.DefaultConfig()
@@ -389,7 +391,7 @@ func TestAdoptCurves(t *testing.T) {
 	}
 }
 
-// The metric of AdaGrad is the sum of squared gradients at the exact solution.
+// TestAdoptMetric checks that the accumulators of AdaGrad are the sums of squared gradients at the exact solution.
 func TestAdoptMetric(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
@@ -423,8 +425,8 @@ func TestAdoptMetric(t *testing.T) {
 	}
 }
 
-// Where labels are numbers the metric is that of their own unit, divided by the square of
-// what the learner measures them in, the same for every column.
+// TestAdoptMetricOfNumbers checks that, for numeric labels, the accumulators are those of the labels' own unit
+// divided by the square of the learner's unit, for every column.
 func TestAdoptMetricOfNumbers(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise = "squared", "dropout:0.3"
@@ -474,9 +476,8 @@ func TestAdoptMetricOfNumbers(t *testing.T) {
 	}
 }
 
-// Where the stream has drifted the exact solution over all of it is the worse
-// model for what comes: it is not adopted. Where the stream stands still it is, if
-// it is better by more than chance explains.
+// TestAdoptUnderDrift checks that the exact solution is not adopted if the stream has drifted, because it is worse
+// for new events. On a stationary stream it is adopted if it is better by more than chance.
 func TestAdoptUnderDrift(t *testing.T) {
 	const n, flip, after, holdout = 3000, 2000, 1000, 5
 	for _, drifts := range []bool{true, false} {
@@ -555,8 +556,8 @@ func TestAdoptUnderDrift(t *testing.T) {
 	}
 }
 
-// Going on from an adopted solution counts the unlabeled events where they count
-// while learning, and nowhere else.
+// TestAdoptCountsUnlabeled checks that unlabeled events count after an adoption if they count in learning, and
+// otherwise not.
 func TestAdoptCountsUnlabeled(t *testing.T) {
 	for _, alpha := range []float64{0, 0.5} {
 		c := online.DefaultConfig()
@@ -593,7 +594,8 @@ func TestAdoptCountsUnlabeled(t *testing.T) {
 	}
 }
 
-// A solution that is not certified to the tolerance is not adopted, whatever it gains.
+// TestAdoptNeedsACertificate checks that a solution without a certificate within the tolerance is not adopted,
+// whatever it gains.
 func TestAdoptNeedsACertificate(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
@@ -614,7 +616,8 @@ func TestAdoptNeedsACertificate(t *testing.T) {
 	}
 }
 
-// What is exactly as good, or cannot be compared, is not better by any margin.
+// TestAdoptNothingThatIsNoBetter checks that a solution that is equally good, or cannot be compared, is not better
+// by any margin.
 func TestAdoptNothingThatIsNoBetter(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"

@@ -15,8 +15,8 @@ import (
 	"blankout/online"
 )
 
-// Where labels are numbers the adopted state predicts what the exact solution does, at each
-// level, and learning goes on from it; what it gathered of gradients is of the solution.
+// TestAdoptNumbers checks that, for numeric labels, the adopted state predicts as the exact solution does at each
+// level, and that learning continues from it. Its sums of squared gradients are those of the solution.
 func TestAdoptNumbers(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"squared", "huber:1", "poisson"} {
@@ -84,7 +84,7 @@ func TestAdoptNumbers(t *testing.T) {
 	}
 }
 
-// A reservoir keeps the labels that are numbers, and one that is cut off is refused.
+// TestReservoirOfNumbers checks that a reservoir keeps numeric labels, and that a truncated one is rejected.
 func TestReservoirOfNumbers(t *testing.T) {
 	r := must.Get(validate.NewReservoir(5, nil))
 	for i := range int64(20) {

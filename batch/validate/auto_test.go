@@ -24,7 +24,8 @@ func report(records uint64, n int, each time.Duration, when time.Duration) *batc
 
 func few() int { return 10 }
 
-// One is due at 10,000 records, then at the doublings of that, and never twice a day.
+// TestAutoSchedule checks that a validation is due at 10,000 records and each time they double, and never twice a
+// day.
 func TestAutoSchedule(t *testing.T) {
 	rich := func(records uint64, after time.Duration) Progress {
 		p := at(records, time.Microsecond, after)
@@ -54,8 +55,8 @@ func TestAutoSchedule(t *testing.T) {
 	}
 }
 
-// All validations together take at most a twentieth of the time: one is over as many events as
-// that pays for, none if they are too few.
+// TestAutoBudget checks that all validations together take at most a twentieth of the time. A validation is over as
+// many events as that allows, and there is none if they are too few.
 func TestAutoBudget(t *testing.T) {
 	const each = 10 * time.Microsecond
 	a := NewAuto(0, nil)
@@ -116,8 +117,8 @@ func TestAutoBudget(t *testing.T) {
 	}
 }
 
-// A restart goes on from the reports: when the last one was, at how many records, and what all
-// have cost, of those that are this learner's.
+// TestAutoAfterRestart checks that a restart continues from this learner's reports: the time and number of records
+// of the last one, and the cost of all.
 func TestAutoAfterRestart(t *testing.T) {
 	const each = 10 * time.Microsecond
 	reports := []*batch.Validation{report(90_000, 4000, each, 3*time.Hour), {Source: "log", Records: 60_000, Seconds: 1000, Time: day0},

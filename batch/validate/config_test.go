@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What makes no sense is refused by its name, what is at the bounds is taken.
+// TestConfigCheck checks that invalid settings are rejected by name, and that the limits themselves are accepted.
 func TestConfigCheck(t *testing.T) {
 	adopt := func(c *Config) { c.Policy, c.Events, c.Window = "adopt", 1000, 0 }
 	for _, tt := range []struct {
@@ -31,7 +31,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// The settings that a fingerprint tells are those that it was made of.
+// TestAs checks that the settings in a fingerprint are those that it was made of.
 func TestAs(t *testing.T) {
 	c := DefaultConfig()
 	c.Holdout, c.Policy, c.Events, c.Tol, c.AdoptMargin, c.Window = 7, "adopt", 5000, 1e-9, -1.5, 0

@@ -12,8 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// The reservoir holds the events with the smallest hashes, whatever order they
-// come in and wherever it is saved and restored on the way.
+// TestReservoirKeepsTheSmallestHashes checks that the reservoir holds the events with the smallest hashes, for any
+// order of events and any number of restarts.
 func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 	const n, size = 5000, 200
 	event := func(offset int) *event.Example {
@@ -65,8 +65,8 @@ func newReservoir(t *testing.T, size int) *Reservoir {
 	return must.Get(NewReservoir(size, nil))
 }
 
-// A reservoir that was full and is opened as a larger one keeps all events below the smallest
-// hash that it has let go, and no other: without those that are lost more would not be even.
+// TestReservoirOpenedAsLarger checks that a full reservoir that is opened with a larger size keeps the events below
+// the smallest hash that it has dropped, and no others. Otherwise the sample would not be uniform.
 func TestReservoirOpenedAsLarger(t *testing.T) {
 	event := func(offset int) *event.Example {
 		return &event.Example{Weight: 1, Offset: int64(offset)}
@@ -97,8 +97,8 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 	}
 }
 
-// Large events are bounded by their bytes: those of the smallest hashes that fit are kept, in any
-// order and over restarts, and a few that are much larger than others displace none.
+// TestReservoirOfLargeEvents checks that large events are limited by their bytes: those with the smallest hashes
+// that fit are kept, in any order and over restarts. A few much larger events displace none.
 func TestReservoirOfLargeEvents(t *testing.T) {
 	const n, limit = 400, 64 << 10
 	event := func(offset int) *event.Example {

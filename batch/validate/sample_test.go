@@ -29,8 +29,8 @@ func sampled(r *rand.Rand, offset int) *event.Example {
 	return e
 }
 
-// A Sample never takes up more than its bytes, holds its events as they came, and is uniform:
-// of all partitions and times alike, whatever the events' sizes.
+// TestSampleIsBoundedAndUniform checks that a Sample stays within its bytes, holds its events unchanged, and is
+// uniform over partitions, time and sizes of events.
 func TestSampleIsBoundedAndUniform(t *testing.T) {
 	const n, limit = 60_000, 1 << 20
 	r := rand.New(rand.NewPCG(1, 2))
@@ -92,8 +92,8 @@ func TestSampleIsBoundedAndUniform(t *testing.T) {
 	}
 }
 
-// Each half of a sample stands for all events that were learned, and an event for as many as its
-// own weight and that of its class say.
+// TestSampleStandsForTheStream checks that each half of a sample represents all learned events, and that an event
+// counts by its own weight and that of its class.
 func TestSampleStandsForTheStream(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	live := model.NewLinear(schema, "logistic", "none", [][]float64{make([]float64, 256)}, []float64{0})

@@ -7,8 +7,8 @@ import (
 	"blankout/batch"
 )
 
-// Under the policy alarm everything raises one but a gap that is known to be small: one
-// that could not be computed does, too.
+// TestAlarm checks that under the policy alarm every gap raises an alarm that is not known to be small, also one
+// that could not be computed.
 func TestAlarm(t *testing.T) {
 	c := DefaultConfig()
 	gap := func(x float64) *float64 { return &x }
@@ -33,7 +33,7 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// A validation is due at the multiples of Config.Events, wherever the learner began.
+// TestSchedule checks that a validation is due at the multiples of Config.Events, wherever the learner started.
 func TestSchedule(t *testing.T) {
 	c := DefaultConfig()
 	c.Events = 10

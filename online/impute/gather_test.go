@@ -28,7 +28,7 @@ func TestCovariancesShrink(t *testing.T) {
 	}
 }
 
-// gatherAll takes up complete events of the columns of f as Follow does.
+// gatherAll adds complete events with the columns of f, as Follow does.
 func gatherAll(f *Gatherer, rows [][]float64) {
 	fields := []event.Field{{}, {Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
 	for i, x := range rows {
@@ -40,9 +40,8 @@ func gatherAll(f *Gatherer, rows [][]float64) {
 	}
 }
 
-// The sums are those of the definition: of a first event without covariance, and of each
-// event with the weight that those after it have left, to rounding; what moves, comes and goes keeps the
-// others as they are.
+// TestMoments compares the sums with their definition. Each event counts with the weight that later events leave to
+// it. Columns that are moved, added or removed do not change the others.
 func TestMoments(t *testing.T) {
 	g := NewGatherer(256)
 	f := &g
@@ -114,7 +113,8 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// Of many columns few events are gathered once there have been several for each.
+// TestGatheredLessOften checks that, for many columns, few events are added once there have been several for each
+// column.
 func TestGatheredLessOften(t *testing.T) {
 	f := NewGatherer(256)
 	f.Columns = make([]uint32, 128)
@@ -129,7 +129,8 @@ func TestGatheredLessOften(t *testing.T) {
 	}
 }
 
-// An event that lacks many columns is gathered less often than one that lacks none.
+// TestLackingIsGatheredLessOften checks that an event that lacks many columns is added less often than a complete
+// one.
 func TestLackingIsGatheredLessOften(t *testing.T) {
 	f := NewGatherer(256)
 	f.Columns = make([]uint32, 128)
@@ -151,7 +152,7 @@ func TestLackingIsGatheredLessOften(t *testing.T) {
 	}
 }
 
-// A wild value neither moves what is gathered nor tells what is missing.
+// TestWildIsNotGathered checks that an outlier neither changes the sums nor is used to impute.
 func TestWildIsNotGathered(t *testing.T) {
 	a, b := NewGatherer(256), NewGatherer(256)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -182,7 +183,7 @@ func TestWildIsNotGathered(t *testing.T) {
 	}
 }
 
-// FuzzFillState reads blocks; what is taken is written again as it was.
+// FuzzFillState reads blocks, and checks that accepted ones are written again unchanged.
 func FuzzFillState(f *testing.F) {
 	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, sums: Sums{2, []float64{0, 1}, []float64{1, 0, .5, 2}}, unit: 1, growth: 1}
 	w := coder.Coder{}
@@ -201,7 +202,8 @@ func FuzzFillState(f *testing.F) {
 	})
 }
 
-// A column that is 0 where an event leaves it out is gathered as 0 there; one that is not chosen any more is not gathered.
+// TestZeros checks that a column that is 0 if omitted is added as 0, and that a column that is no longer chosen is
+// not added.
 func TestZeros(t *testing.T) {
 	f, r, fields := NewGatherer(3), rand.New(rand.NewPCG(7, 8)), []event.Field{{}}
 	zeros := []uint32{2, 5}

@@ -17,7 +17,8 @@ func newEncoder(s *event.Schema) *encode.Encoder {
 	}, s)
 }
 
-// Of two numbers that go together one is expected as a regression on the other has it, and is as far off as its residual.
+// TestExpect checks that, of two correlated numbers, the expectation of one is the regression on the other, and its
+// variance that of the residual.
 func TestExpect(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	ids := []uint16{s.AddField(event.Field{Name: "a", Kind: event.Numeric}), s.AddField(event.Field{Name: "b", Kind: event.Numeric})}
@@ -71,7 +72,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// What decays counts less against what comes.
+// TestDecay checks that decayed events count less than new ones.
 func TestDecay(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	ids := []uint16{s.AddField(event.Field{Name: "a", Kind: event.Numeric}), s.AddField(event.Field{Name: "b", Kind: event.Numeric})}

@@ -88,8 +88,9 @@ func (s *slow) learn(x []float64, y, weight float64) {
 	}
 }
 
-// Each level of the Expert learns what the slow form does alone, for losses, noises and kinds of settings. Shares of
-// proximal steps are found to a hundredth, so that these are near and no more.
+// TestAgainstSlow checks that each level of the Expert learns as the slow form does alone, for losses, noises and
+// kinds of settings. The fractions of proximal steps are found to a hundredth, so the comparison has that
+// tolerance.
 func TestAgainstSlow(t *testing.T) {
 	for _, l := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}, loss.Probit{}, loss.LogisticQuadratic{}, loss.Quadratic{}} {
 		for _, levels := range [][]loss.Noise{{loss.NoNoise{}}, {loss.Dropout{Q: 0.5}}, {loss.Dropout{Q: 0}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, {loss.NoNoise{}, loss.Dropout{Q: 0.2}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.4}, loss.Dropout{Q: 0.5}}} {
@@ -175,7 +176,7 @@ func against(t *testing.T, c Settings, paired bool) {
 	}
 }
 
-// A row that has moved with its column's scale scores as before.
+// TestMove checks that a row that is moved with its column's scale scores as before.
 func TestMove(t *testing.T) {
 	c := Settings{Rule: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
 	e := New(c)
@@ -212,7 +213,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// Rows have room for all parts, in whole lines.
+// TestWidth checks that rows have memory for all parts, in whole cache lines.
 func TestWidth(t *testing.T) {
 	for _, c := range []struct{ levels, outputs, want int }{{1, 1, 8}, {3, 1, 16}, {2, 1, 16}, {3, 10, 96}, {4, 1, 24}} {
 		if got := (&Settings{Rule: rule, Noises: make([]loss.Noise, c.levels)}).Width(c.outputs, 0); got != c.want {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A forecast is a mean over its first samples and then over about the latest
-// curveMemory of them.
+// TestCurveKeeps checks that a forecast is the mean over its first samples, and later over about the last
+// curveMemory samples.
 func TestCurveKeeps(t *testing.T) {
 	var f Curve
 	last := 0.0

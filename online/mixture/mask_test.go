@@ -9,8 +9,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Every field dies at a point with the chance that the point stands for, whatever the others do,
-// and eight masks in a row take each to each eighth of the rates once.
+// TestMask checks that every field dies at a point with the probability of that point, independently of the others,
+// and that eight consecutive masks take each field to each eighth of the rates once.
 func TestMask(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	x := Features{Schema: schema}

@@ -33,7 +33,8 @@ func (s *slow) take(losses []float64) {
 	}
 }
 
-// The shares are those of the formula, mixed over s by how well each has done.
+// TestSharesByFormula checks that the mixture weights are those of the formula, mixed over s by how well each s has
+// done.
 func TestSharesByFormula(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	rates := []float64{1e-4, 1e-2, 0.3}
@@ -74,9 +75,8 @@ func TestSharesByFormula(t *testing.T) {
 	}
 }
 
-// An answer that was not to be had keeps its share against the others as a whole; losses without
-// bound do not take the share of an answer away for good; and what is below a hundredth is no part
-// of the mixture.
+// TestSharesAtTheEdges checks that an expert without a prediction keeps its weight relative to all others, that
+// infinite losses do not remove an expert for good, and that a weight below a hundredth is no part of the mixture.
 func TestSharesAtTheEdges(t *testing.T) {
 	s := NewWeights(prior, 0)
 	s.Take([]float64{1, 2, math.NaN()})
@@ -104,7 +104,7 @@ func TestSharesAtTheEdges(t *testing.T) {
 	}
 }
 
-// What the mixture loses is at most what the best answer does, and a little for finding it.
+// TestSharesRegret checks that the mixture loses at most as much as the best expert, and a little for finding it.
 func TestSharesRegret(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	s := NewWeights(prior, wholeRates...)
@@ -125,8 +125,8 @@ func TestSharesRegret(t *testing.T) {
 	}
 }
 
-// Several learners' events, merged, count as if one had met them together; a state is read as it was
-// written, and one that does not fit is refused.
+// TestTableMergesAndRestores checks that merging the events of several learners equals learning all of them, that a
+// state is read as written, and that one that does not fit is rejected.
 func TestTableMergesAndRestores(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	rules := model.PolicyWeights{0.01, 0.09, 0.9}
@@ -224,7 +224,8 @@ func TestTableMergesAndRestores(t *testing.T) {
 	}
 }
 
-// Losses of many events that are taken at once may leave no share above 0: all stay as they were, for every s.
+// TestSharesOfLostIntervals checks that, if the losses of many events at once leave no weight above 0, all weights
+// stay as they were, for every s.
 func TestSharesOfLostIntervals(t *testing.T) {
 	s := NewWeights(prior, 1e-4, 1e-2)
 	for range 50 {
@@ -252,8 +253,8 @@ func TestSharesOfLostIntervals(t *testing.T) {
 	}
 }
 
-// An s that has long done badly keeps a part of the score that is small and not nothing, so that it comes back within
-// some hundred events.
+// TestSharesTrustComesBack checks that an s that has long done badly keeps a small part, so it recovers within some
+// hundred events.
 func TestSharesTrustComesBack(t *testing.T) {
 	s := NewWeights(prior, 1e-5, 0.4)
 	for range 20_000 {

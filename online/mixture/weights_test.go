@@ -13,7 +13,7 @@ import (
 
 var prior, scales = []float64{0.8, 0.1, 0.1}, []float64{0.7, 1, 1.4}
 
-// Levels that are too sure, or not sure enough, of what they say count for less and for more.
+// TestTableScales checks that overconfident levels count less, and underconfident ones more.
 func TestTableScales(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, right := range []float64{0.7, 1, 1.4} {
@@ -43,8 +43,8 @@ func TestTableScales(t *testing.T) {
 	}
 }
 
-// A second-order expert has its share against the levels as they are mixed: by range, which begins with
-// that of whole events; alone where it is said to; and it is kept.
+// TestTableSecond checks that a second-order expert has a weight relative to the mixed levels, by range. A range
+// starts with the weight of complete events. The weight is part of the state.
 func TestTableSecond(t *testing.T) {
 	rules := model.PolicyWeights{0.01, 0.09, 0.9}
 	make := func() *mixture.Table {

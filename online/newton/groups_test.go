@@ -27,7 +27,7 @@ func (s *stream) groups() Groups {
 	return g
 }
 
-// The variance is that of the scores of all masks of groups.
+// TestGroupVariance checks that the variance is that of the scores over all masks of groups.
 func TestGroupVariance(t *testing.T) {
 	const q = 0.3
 	for _, outputs := range []int{1, 3} {
@@ -68,7 +68,8 @@ func TestGroupVariance(t *testing.T) {
 	}
 }
 
-// What has been summed up of a group is taken up as the solution of a full matrix says.
+// TestGroupNoiseAsTheSlowOne checks that the sums of a group are applied as the solution with a full matrix
+// requires.
 func TestGroupNoiseAsTheSlowOne(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		e, s := of(loss.LogisticGaussian{}, outputs)
@@ -187,8 +188,8 @@ func inverse(t *testing.T, p *covariance) *mat.SymDense {
 	return out
 }
 
-// Where nothing is forgotten an expert comes to where the expected loss under the deaths of groups is least: of
-// the slope that there is at the beginning a small part is left.
+// TestGroupNoiseIsMinimized checks that, without forgetting, an expert approaches the minimum of the expected loss
+// under dying groups: only a small part of the initial slope remains.
 func TestGroupNoiseIsMinimized(t *testing.T) {
 	for _, l := range []loss.Loss{loss.LogisticGaussian{}, squared(t)} {
 		for _, outputs := range []int{1, 3} {
@@ -244,7 +245,8 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 	}
 }
 
-// What is summed up follows the columns' scales and the unit of targets: it makes no difference when they change.
+// TestGroupNoiseFollowsScales checks that the sums follow the scales of columns and the unit of targets, so changes
+// of these have no effect.
 func TestGroupNoiseFollowsScales(t *testing.T) {
 	run := func(when int) (last []float64) {
 		s := newStream(5, squared(t), 1)

@@ -7,8 +7,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// Where what is known of the columns is no covariance any more, the expert forgets it and begins again: it does not learn
-// of it, and goes on.
+// TestRestartsWhereNothingIsKnown checks that an expert whose covariance is no longer positive does not learn the
+// event, and starts again with the next.
 func TestRestartsWhereNothingIsKnown(t *testing.T) {
 	for name, spoil := range map[string]float64{"zero": 0, "no number": math.NaN(), "negative": -1, "endless": math.Inf(1), "too large": 1e306} {
 		e := New(Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, 1)

@@ -13,9 +13,9 @@ import (
 	"blankout/internal/must"
 )
 
-// slowVariance is that of the noisy score whose features, of these groups, have these parts
-// in it: the sum over all pairs of features of their covariance. The product of two features'
-// factors has the expectation of the squares of those that both share.
+// slowVariance returns the variance of the noisy score of features with these groups and contributions: the sum
+// over all pairs of features of their covariance. The product of two features' factors has the expectation of the
+// squares of the factors that both share.
 func slowVariance(n loss.GroupDropout, groups [][]string, parts []float64) (v float64) {
 	for i, a := range parts {
 		for j, b := range parts {
@@ -34,8 +34,8 @@ func slowVariance(n loss.GroupDropout, groups [][]string, parts []float64) (v fl
 	return v
 }
 
-// The variances of iterates and averages, and the gradients that segments give a rule, are
-// those of the slow sum, by level and output; the rows stay those of their features.
+// TestGroupsAgainstTheSlowSum checks that the variances of iterates and averages, and the gradients for an
+// optimizer, are those of the slow sum, by level and output. The rows stay those of their features.
 func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	const outputs = 2
 	own := func(sensor, words float64) loss.Noise {
@@ -158,8 +158,8 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	}
 }
 
-// An event without groups of which no number with a curve is there keeps its order, whatever curves lie between its
-// columns; one that has some has the columns of each together, behind or between the others.
+// TestArrangeAroundCurves checks that an event without groups and without numbers that have splines keeps its
+// order. Otherwise the columns of each such number are together.
 func TestArrangeAroundCurves(t *testing.T) {
 	curves := must.Get(model.NewCurves([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}}))
 	scaler := &model.Scaler{Curves: curves}

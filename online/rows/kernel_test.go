@@ -10,7 +10,7 @@ import (
 
 const eps = 1e-8
 
-// TestKernels holds the fast loops to the bits of the slow ones.
+// TestKernels checks that the fast loops return the bits of the slow ones.
 func TestKernels(t *testing.T) {
 	testKernels(t)
 	if hasAVX512 {
@@ -94,7 +94,7 @@ func testKernels(t *testing.T) {
 	}
 }
 
-// slowKappa is what Gradients adds to kappa, from the formula.
+// slowKappa returns what Gradients adds to kappa, by the formula.
 func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
 	for i, row := range rows {
 		for k := range df {
@@ -104,8 +104,8 @@ func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa [
 	}
 }
 
-// TestFused holds a step in two passes to the bits of kappa and then AdagradStep at the rates that it leads to. The rows
-// lie end to end: what is between and around them stays as it is. Some lists have room behind them, and some rows.
+// TestFused checks that a step in two passes has the bits of kappa followed by AdagradStep with the resulting
+// rates. The rows lie next to each other in memory, and the memory between and around them does not change.
 func TestFused(t *testing.T) {
 	testFused(t)
 	withoutAVX2(func() { testFused(t) })
@@ -178,14 +178,14 @@ func testFused(t *testing.T) {
 	}
 }
 
-// sameBits says whether two lists hold the same numbers: every NaN is like any other.
+// sameBits reports whether two lists hold the same numbers. All NaN are equal.
 func sameBits(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool {
 		return math.Float64bits(x) == math.Float64bits(y) || x != x && y != y
 	})
 }
 
-// TestInverseRoot holds it to the processor's root and quotient, and to be of use
+// TestInverseRoot compares the inverse root with the processor's root and quotient, and checks that it is usable
 // where those give no number.
 func TestInverseRoot(t *testing.T) {
 	inf := math.Inf(1)

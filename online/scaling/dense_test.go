@@ -46,8 +46,8 @@ func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]str
 	return out
 }
 
-// In a table, columns of numbers are found though many rows leave them out; columns that say 1, that hardly vary beside
-// their largest value, or that are rarely there are none. In texts no word is one.
+// TestTable checks that numeric columns of a table are found although many rows omit them. Columns that are always
+// 1, hardly vary, or are rarely present are not found, and no word of a text is.
 func TestTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	numbers := sparse(t, 3000, func(int) (x event.Vec) {

@@ -9,7 +9,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// Where a column begins again its curve gets new knots, as many as it had, and an old snapshot keeps its own.
+// TestKnotsAgain checks that a column that starts again gets as many new knots as it had, and that an old snapshot
+// keeps its own.
 func TestKnotsAgain(t *testing.T) {
 	s, r := scaling.New(scaling.Settings{Expert: func(int) int { return 5 }}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	s.AddField(event.Numeric, model.TransformNone)

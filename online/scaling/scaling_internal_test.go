@@ -11,7 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// As readings come, what Move says keeps every score, but where a column begins anew.
+// TestMoveKeepsScores checks that applying Move keeps every score as readings arrive, except for a column that
+// starts again.
 func TestMoveKeepsScores(t *testing.T) {
 	for _, treatment := range []Treatment{Numeric, Divided, Spread} {
 		mode := model.StandardizeAuto
@@ -48,8 +49,8 @@ func TestMoveKeepsScores(t *testing.T) {
 	}
 }
 
-// Knots are the quantiles of the first readings; a number that is often left out has one for being
-// there. What has been gathered of them is state.
+// TestKnots checks that knots are the quantiles of the first readings, and that a number that is often omitted has
+// a presence column. The collected readings are part of the state.
 func TestKnots(t *testing.T) {
 	set := Settings{Presence: true, Expert: func(numbers int) int { return 7 - 2*numbers }}
 	s, r := New(set, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
@@ -96,7 +97,8 @@ func TestKnots(t *testing.T) {
 	}
 }
 
-// What Steady says changes nothing but the moments changes nothing else, and is most of what comes.
+// TestSteady checks that readings for which Steady is true change nothing but the moments, and that most readings
+// are.
 func TestSteady(t *testing.T) {
 	s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(3, 4))
 	s.AddField(event.Numeric, model.TransformNone)

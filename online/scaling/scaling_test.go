@@ -11,8 +11,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// A column that nearly all events hold is dense, one that says only that it is there is not, nor is one of half of
-// them; a dense column that goes missing is one no longer. Scores stay, and so does the state.
+// TestDense checks that a column in nearly all events is dense, unless its value is always 1, and that a column in
+// half of the events is not. A dense column that goes missing is no longer dense. Scores and state stay the same.
 func TestDense(t *testing.T) {
 	s, r := scaling.New(scaling.Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	rows, weights, intercept := map[uint32][]float64{}, map[uint32]float64{}, 0.0

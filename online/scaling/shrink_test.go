@@ -7,8 +7,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Samples that span a thousandth of a column's scale have it begin again, unless they ascend or descend, as those of a
-// counter do that starts again and again.
+// TestCounterDoesNotShrink checks that a column starts again if samples span a thousandth of its scale, unless they
+// ascend or descend, as for a counter that is reset again and again.
 func TestCounterDoesNotShrink(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -92,7 +92,7 @@ func (p *problem) objective() (sum float64) {
 	return sum
 }
 
-// eachProblem runs f for every loss, several outputs, and features that die alone and together.
+// eachProblem runs f for every loss, for several outputs, and for features that die alone and together.
 func eachProblem(t *testing.T, f func(t *testing.T, p *problem)) {
 	for _, name := range losses {
 		l := must.Get(loss.Parse(name))
@@ -109,7 +109,7 @@ func eachProblem(t *testing.T, f func(t *testing.T, p *problem)) {
 	}
 }
 
-// The losses and gradients are those of the sum written out, by differences.
+// TestGradient compares the losses and gradients with the explicit sum and with differences.
 func TestGradient(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {
 		p.Begin(p.y, 1, p.value)
@@ -149,7 +149,8 @@ func TestGradient(t *testing.T) {
 	})
 }
 
-// The slope is that of the loss along the lags, squares left as they are, and Gain what the average loses more.
+// TestAverages checks that the slope is that of the loss along the lags with constant squares, and that Gain is
+// what the average loses more.
 func TestAverages(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {
 		for i := range p.rows.Ridge {
@@ -189,8 +190,9 @@ func TestAverages(t *testing.T) {
 	})
 }
 
-// A step moves each weight against its gradient by AdaGrad's rate, gathers the squares, and leaves the other levels; a
-// proximal one does not end where the loss is larger than at its beginning. Growth changes nothing but the unit of the squares.
+// TestStep checks that a step moves each weight against its gradient at the rate of AdaGrad, adds the squares, and
+// does not change other levels. A proximal step does not end at a larger loss. Decay changes only the unit of the
+// squares.
 func TestStep(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {
 		was := make([][]float64, len(p.rows.Rows))

@@ -10,7 +10,7 @@ import (
 	"blankout/online/silent"
 )
 
-// What a dead number reads is 0 where that is usual or wished, else the mean.
+// TestValues checks that a dead number reads 0 if that is usual or configured, and otherwise its mean.
 func TestValues(t *testing.T) {
 	for _, tt := range []struct {
 		choice model.SilentValue
@@ -56,7 +56,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// A mask kills a share of the features that is one of the rates, whole units, and the same for the same event.
+// TestMask checks that a mask removes a fraction of the features that is one of the rates, in whole units, and that
+// it is the same for the same event.
 func TestMask(t *testing.T) {
 	n, counts := loss.Silent{D: 0.4}, map[float64]int{}
 	units := make([]int32, 5000)

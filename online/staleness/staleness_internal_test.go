@@ -16,8 +16,8 @@ func linear(score float64) *model.Linear {
 	return model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1, 0, 2}}, []float64{score})
 }
 
-// learn has events learned up to the given number, each answered as the schedule says, and calls
-// frozen with the number of events at each model that is frozen.
+// learn learns events up to the given number with the predictions of the schedule, and calls frozen with the number
+// of events at each model that is stored.
 func learn(a *Aged, from, to uint64, features, rows int, frozen func(n uint64)) {
 	for n := from; n <= to; n++ {
 		for i := range Ages {
@@ -33,8 +33,8 @@ func learn(a *Aged, from, to uint64, features, rows int, frozen func(n uint64)) 
 	}
 }
 
-// Models are frozen at multiples of a thousand events and answer within a tenth of each age, the fewer
-// events the larger that is. One serves all ages that have none.
+// TestSchedule checks that models are stored at multiples of a thousand events, and predict events within a tenth
+// of each age, the fewer the larger the age is. One model serves all ages that have none.
 func TestSchedule(t *testing.T) {
 	var a Aged
 	var frozen []uint64
@@ -84,7 +84,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// A wide model, which is frozen more seldom, answers more.
+// TestWide checks that a wide model, which is stored less often, predicts more events.
 func TestWide(t *testing.T) {
 	var a Aged
 	m := linear(0)
@@ -114,8 +114,8 @@ func blocksOf(t *testing.T, a *Aged) (blocks []event.Block) {
 	return blocks
 }
 
-// What is restored goes on as the other does, whichever models are held; models that serve several ages
-// are kept once.
+// TestRestore checks that a restored state continues like the original, whichever models are stored. A model that
+// serves several ages is stored once.
 func TestRestore(t *testing.T) {
 	for _, at := range []uint64{0, 999, 1000, 1095, 1150, 2000, 2050, 3500, 12500} {
 		var a, b Aged
@@ -147,7 +147,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// Blocks that do not fit are refused.
+// TestDamaged checks that blocks that do not fit are rejected.
 func TestDamaged(t *testing.T) {
 	var a Aged
 	learn(&a, 1, 2050, 10, 50, func(uint64) {})
@@ -179,7 +179,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// A loss without bound leaves sums that are numbers, and are read again.
+// TestEndlessLoss checks that an infinite loss leaves finite sums, which can be read again.
 func TestEndlessLoss(t *testing.T) {
 	var a Aged
 	a.Freeze(5, linear(0))
