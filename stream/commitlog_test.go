@@ -23,7 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func ledgerConfig(t testing.TB, b *Embedded) CommitLogConfig {
+func commitLogConfig(t testing.TB, b *Embedded) CommitLogConfig {
 	c := DefaultCommitLogConfig()
 	c.Brokers, c.Topic, c.Log, c.Partitions = b.Brokers(), "mix", streamtest.Log(t), 3
 	return c
@@ -36,7 +36,7 @@ func openCommitLog(t testing.TB, c CommitLogConfig) *CommitLog {
 	return l
 }
 
-func readLedger(t testing.TB, c CommitLogConfig, id string, from int64) *CommitLogReader {
+func readCommitLog(t testing.TB, c CommitLogConfig, id string, from int64) *CommitLogReader {
 	t.Helper()
 	r := streamtest.Must(ReadCommitLog(t.Context(), c, id, from, true))(t)
 	t.Cleanup(func() { r.Close() })
@@ -93,13 +93,13 @@ func readCommits(t testing.TB, r *CommitLogReader) (order []string, offsets []in
 	}
 }
 
-// With several writers, broken connections and moving leaders, every acknowledged commit is there once, in the order of
-// its writer, and all readers see the same order.
-func TestLedgerOfSeveralWriters(t *testing.T) {
+// TestCommitLogOfSeveralWriters checks that every acknowledged commit is stored once and in the order of its writer, and
+// that all readers see the same order, with several writers, broken connections and moving leaders.
+func TestCommitLogOfSeveralWriters(t *testing.T) {
 	noLeaks(t)
 	var n network
 	b := startCluster(t, 3, 1, kfake.ListenFn(n.listen))
-	c := ledgerConfig(t, b)
+	c := commitLogConfig(t, b)
 	const writers, each = 3, 100
 	var writing sync.WaitGroup
 	for w := range writers {
@@ -132,11 +132,11 @@ func TestLedgerOfSeveralWriters(t *testing.T) {
 		}
 	})
 	writing.Wait()
-	order, _, _ := readCommits(t, readLedger(t, c, "", 0))
+	order, _, _ := readCommits(t, readCommitLog(t, c, "", 0))
 	close(stop)
 	cutting.Wait()
 	streamtest.True(t, cuts >= 5, "the connections broke %d times only", cuts)
-	again, _, _ := readCommits(t, readLedger(t, c, "", 0))
+	again, _, _ := readCommits(t, readCommitLog(t, c, "", 0))
 	streamtest.Equal(t, fmt.Sprint(order), fmt.Sprint(again), "the order of a second reader")
 	next := map[string]int{}
 	for _, commit := range order {
@@ -149,10 +149,11 @@ func TestLedgerOfSeveralWriters(t *testing.T) {
 	streamtest.Equal(t, len(order), writers*each, "commits")
 }
 
-func TestLedgerTopic(t *testing.T) {
+// TestCommitLogTopic checks the settings of a created topic, and which topics are rejected.
+func TestCommitLogTopic(t *testing.T) {
 	noLeaks(t)
 	b := startCluster(t, 3, 1)
-	c := ledgerConfig(t, b)
+	c := commitLogConfig(t, b)
 	c.Create = false
 	var missing *TopicMissingError
 	if _, err := OpenCommitLog(t.Context(), c); !errors.As(err, &missing) {
@@ -177,19 +178,18 @@ func TestLedgerTopic(t *testing.T) {
 	}
 }
 
-// A broker that was paused while another one became leader answers for a moment with old data: a chunk written since is
-// missing there, but is still found. A chunk that certainly does not exist is reported as such. Topics whose records
-// expire are rejected with the setting to change. Topics whose settings may not be read are accepted.
-func TestRetention(t *testing.T) {
+// TestCheckRetention checks that topics whose records expire are rejected with the setting to change. Topics whose
+// settings may not be read are accepted.
+func TestCheckRetention(t *testing.T) {
 	noLeaks(t)
 	b := startCluster(t, 1, 1)
 	admin := streamtest.Admin(t, b.Brokers()...)
 	check := func() error {
-		return CheckRetention(t.Context(), ledgerConfig(t, b).ConnectConfig, "mix", "snapshot", nil)
+		return CheckRetention(t.Context(), commitLogConfig(t, b).ConnectConfig, "mix", "snapshot", nil)
 	}
-	l := openCommitLog(t, ledgerConfig(t, b))
+	l := openCommitLog(t, commitLogConfig(t, b))
 	l.Close()
-	c := SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true}
+	c := SnapshotConfig{ConnectConfig: commitLogConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true}
 	snapshots := streamtest.Must(OpenSnapshots(t.Context(), c))(t)
 	snapshots.Close()
 	streamtest.Check(t, check(), "as they were made")
@@ -234,10 +234,12 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-func TestLedgerStaleLeader(t *testing.T) {
+// TestChunkOfStaleLeader checks that a new chunk is found although a paused broker, which is no longer the leader,
+// answers with old data for a moment. A chunk that does not exist is reported as missing.
+func TestChunkOfStaleLeader(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
-	c := ledgerConfig(t, b)
+	c := commitLogConfig(t, b)
 	l := openCommitLog(t, c)
 	old := testCommit{Seq: 1}
 	streamtest.Check(t, old.append(t.Context(), l, 3))
@@ -313,10 +315,11 @@ func TestLedgerStaleLeader(t *testing.T) {
 	streamtest.Equal(t, written, 1, "records written")
 }
 
-func TestLedgerTrim(t *testing.T) {
+// TestCommitLogTrim checks that trimmed commits and chunks are gone, with errors that say so.
+func TestCommitLogTrim(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
-	c := ledgerConfig(t, b)
+	c := commitLogConfig(t, b)
 	l := openCommitLog(t, c)
 	for i := range 10 {
 		streamtest.Check(t, (testCommit{Seq: i}).append(t.Context(), l, 2))
@@ -325,7 +328,7 @@ func TestLedgerTrim(t *testing.T) {
 		t.Errorf("end %d, %v", end, err)
 	}
 	c.RequestTimeout = 300 * time.Millisecond // for this time a reader with toEnd repeats the request
-	r := readLedger(t, c, l.ID(), 0)
+	r := readCommitLog(t, c, l.ID(), 0)
 	_, offsets, commits := readCommits(t, r)
 	first := commits[0].Chunks[0]
 	for _, at := range []Place{{first.Partition, 1 << 40}, {first.Partition, -1}, {99, 0}, {0, 0}, {-1, 0}} {
@@ -350,26 +353,27 @@ func TestLedgerTrim(t *testing.T) {
 	if _, err := ReadCommitLog(t.Context(), c, l.ID(), offsets[3], false); !errors.As(err, &trimmed) || trimmed.Start != offsets[4] {
 		t.Errorf("a trimmed commit: %v", err)
 	}
-	order, _, _ := readCommits(t, readLedger(t, c, l.ID(), offsets[4]))
-	streamtest.True(t, len(order) == 6 && order[0] == "0/4", "behind the trimmed ones: %v", order)
+	order, _, _ := readCommits(t, readCommitLog(t, c, l.ID(), offsets[4]))
+	streamtest.True(t, len(order) == 6 && order[0] == "0/4", "commits after the trimmed ones: %v", order)
 	if r.Lag() != 0 || r.Failing() != "" {
 		t.Errorf("lag %d, failing %q", r.Lag(), r.Failing())
 	}
-	var anew *TopicRecreatedError
-	if _, err := ReadCommitLog(t.Context(), c, "another", offsets[4], false); !errors.As(err, &anew) {
-		t.Errorf("a topic made anew: %v", err)
+	var recreated *TopicRecreatedError
+	if _, err := ReadCommitLog(t.Context(), c, "another", offsets[4], false); !errors.As(err, &recreated) {
+		t.Errorf("a recreated topic: %v", err)
 	}
 }
 
 func openSnapshots(t testing.TB, b *Embedded) *SnapshotTopic {
 	t.Helper()
-	snapshots, err := OpenSnapshots(t.Context(), SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true, Log: streamtest.Log(t)})
+	snapshots, err := OpenSnapshots(t.Context(), SnapshotConfig{ConnectConfig: commitLogConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true, Log: streamtest.Log(t)})
 	streamtest.Check(t, err)
 	t.Cleanup(func() { snapshots.Close() })
 	return snapshots
 }
 
-func TestBases(t *testing.T) {
+// TestSnapshotTopic checks which snapshots are kept, and that incomplete, foreign and invalid ones are skipped.
+func TestSnapshotTopic(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
 	snapshots := openSnapshots(t, b)
@@ -425,11 +429,11 @@ func TestBases(t *testing.T) {
 		streamtest.Must(producer.Append(t.Context(), 0, Message{Key: []byte(key), Value: value}))(t)
 	}
 	put(pieceKey(50, 0), []byte("half"))
-	streamtest.Equal(t, newest().Offset, 40, "half a snapshot is taken for one")
+	streamtest.Equal(t, newest().Offset, 40, "half a snapshot is not valid")
 	put(snapshotKey(50), []byte(`{"format":1,"bytes":8,"pieces":2,"sha256":""}`))
-	streamtest.Equal(t, newest().Offset, 40, "a snapshot without a piece is taken for one")
+	streamtest.Equal(t, newest().Offset, 40, "a snapshot without a piece is not valid")
 	put(pieceKey(50, 1), []byte("lost"))
-	streamtest.Equal(t, newest().Offset, 40, "a base of another hash is taken for one")
+	streamtest.Equal(t, newest().Offset, 40, "a snapshot with another hash is not valid")
 	write(snapshots, 60, 40)
 	expect(60, 40, 60)
 	put(snapshotKey(70), []byte(`{"format":2}`))
@@ -445,7 +449,7 @@ func TestBases(t *testing.T) {
 	put("snapshot/1/x", nil)
 	put(snapshotKey(60)+"/-1", []byte("{}"))
 	put(snapshotKey(60), []byte("{"))
-	streamtest.Equal(t, newest().Offset, 40, "a snapshot without a head is taken for one")
+	streamtest.Equal(t, newest().Offset, 40, "a snapshot without a head is not valid")
 	write(snapshots, 60, 40)
 	expect(60, 40, 60)
 	if text := log.String(); !strings.Contains(text, "records=5") || !strings.Contains(text, "topic snapshot offset ") || !strings.Contains(text, "their own topic") || !strings.Contains(text, "its head is missing") {
@@ -462,13 +466,13 @@ func TestBases(t *testing.T) {
 		t.Errorf("%v, %v: %s", got, err, log.String())
 	}
 	if got, err := snapshots.Newest(t.Context(), func(*GroupSnapshot) error { return errors.New("not mine") }); got != nil || err == nil || !strings.Contains(err.Error(), "snapshot 40: not mine") {
-		t.Errorf("none is sound: %v, %v", got, err)
+		t.Errorf("no valid snapshot: %v, %v", got, err)
 	}
 	write(snapshots, 90, 60)
 	expect(90, 60, 90)
 
 	// Without any snapshot among them the topic belongs to something else.
-	c := SnapshotConfig{ConnectConfig: ledgerConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: streamtest.Log(t)}
+	c := SnapshotConfig{ConnectConfig: commitLogConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: streamtest.Log(t)}
 	snapshots = streamtest.Must(OpenSnapshots(t.Context(), c))(t)
 	defer snapshots.Close()
 	producer = snapshots.producer

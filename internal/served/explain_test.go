@@ -19,8 +19,8 @@ import (
 	"blankout/stream/record"
 )
 
-// The few features that matter most are the first of all, ties included, and to
-// find them takes no memory for the others.
+// TestExplainFew checks that a short explanation is the start of the whole one, ties included, and takes no memory for
+// the other features.
 func TestExplainFew(t *testing.T) {
 	const columns = 100_000
 	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
@@ -52,8 +52,7 @@ func TestExplainFew(t *testing.T) {
 			t.Errorf("the first %d: %+v", most, few)
 		}
 	}
-	// The least of a few calls, because a collection between two of them empties the
-	// pool of buffers, which the next call then fills again.
+	// The least of a few calls, because a garbage collection empties the pool of buffers, and the next call fills it.
 	least := func(most int) uint64 {
 		_, least := explain(most)
 		for range 4 {
@@ -67,8 +66,8 @@ func TestExplainFew(t *testing.T) {
 	}
 }
 
-// An explanation names what is in the event, whatever else the model knows to share a
-// column with it, and what the model has not seen is said to be unknown.
+// TestExplainNames checks that an explanation names features of the event, even if other features use the same column,
+// and that features that the model has not seen are reported.
 func TestExplainNames(t *testing.T) {
 	for _, bits := range []uint{2, 20} {
 		recordConfig := record.DefaultConfig()
@@ -101,19 +100,19 @@ func TestExplainNames(t *testing.T) {
 		}
 		streamtest.True(t, intercepts == 1 && len(p.Explanation) >= 3, "%d bits: %+v", bits, p.Explanation)
 		if bits == 2 {
-			continue // every column has been met
+			continue // the model has seen every column
 		}
 		slices.Sort(p.Unseen)
 		want := []string{"color=red ^ words=a", "color=red ^ words=day", "color=red ^ words=fine", "words=a", "words=day", "words=fine"}
 		streamtest.EqualSlices(t, p.Unseen, want, "unseen features")
-		// Without an explanation too, and again and again by one decoder; of numbers as well.
+		// Also without an explanation, repeatedly with one decoder, and for numbers.
 		for range 2 {
 			p, err = m.Predict([]byte(`{"words":"never","number":5,"flag":true}`), 0)
 			if want := []string{"flag=true", "number", "words=never"}; err != nil || !slices.Equal(slices.Sorted(slices.Values(p.Unseen)), want) {
 				t.Errorf("unknown %q, want %q: %v", p.Unseen, want, err)
 			}
 			if p.Scores[0] != m.Intercept[0] {
-				t.Errorf("an event of nothing known scores %v, the intercept is %v", p.Scores, m.Intercept)
+				t.Errorf("an event with only unseen features scores %v, the intercept is %v", p.Scores, m.Intercept)
 			}
 		}
 		if p, err := m.Predict([]byte(`{"words":["short"],"color":"red","size":1}`), 0); err != nil || p.Unseen != nil {
@@ -126,7 +125,7 @@ func TestExplainNames(t *testing.T) {
 				t.Errorf("%+v, %v", p.Explanation, err)
 			}
 		}
-		// As many as a word list may have.
+		// The list of unseen features has a limit.
 		many := []byte(`{"words":["x"`)
 		for i := range 1000 {
 			many = fmt.Appendf(many, `,"x%d"`, i)
@@ -135,8 +134,8 @@ func TestExplainNames(t *testing.T) {
 	}
 }
 
-// Of an event that lacks fields the parts add up to the score, by the weights of its range, and the
-// shares of the rules are told.
+// TestExplainMissing checks that the contributions add up to the score if fields are missing, and that the mixture
+// weights of the missing policies are reported.
 func TestExplainMissing(t *testing.T) {
 	how := record.DefaultConfig()
 	schema := how.Schema()
@@ -154,7 +153,7 @@ func TestExplainMissing(t *testing.T) {
 		l.Learn(&e, nil)
 	}
 	m := served.New(l.Snapshot().Model(), how)
-	streamtest.Require(t, len(m.Levels) != 0, "all ranges have the same weights")
+	streamtest.Require(t, len(m.Levels) != 0, "the model has no weights of its own for any level")
 	for _, event := range []string{`{"a":1,"b":-2,"c":1,"d":-1}`, `{"a":1,"b":null,"c":1,"d":-1}`, `{"a":null,"b":null,"c":1,"d":-1}`, `{"a":1,"b":null,"c":null,"d":null}`} {
 		p := streamtest.Must(m.Predict([]byte(event), 100))(t)
 		sum, shares := 0.0, 0.0
@@ -165,13 +164,13 @@ func TestExplainMissing(t *testing.T) {
 			shares += share
 		}
 		if math.Abs(sum-p.Score) > 1e-12 {
-			t.Errorf("%s: the parts add up to %v, the score is %v", event, sum, p.Score)
+			t.Errorf("%s: the contributions add up to %v, the score is %v", event, sum, p.Score)
 		}
 		if lacks := strings.Contains(event, "null"); lacks != (math.Abs(shares-1) < 1e-12) || lacks && p.MixtureWeights[p.MissingPolicy] < 1/3. {
-			t.Errorf("%s: answered by %s, shares %v", event, p.MissingPolicy, p.MixtureWeights)
+			t.Errorf("%s: missing policy %s, mixture weights %v", event, p.MissingPolicy, p.MixtureWeights)
 		}
 		if p, err := m.Predict([]byte(event), 0); err != nil || p.MixtureWeights != nil {
-			t.Errorf("%s: shares %v without an explanation, %v", event, p.MixtureWeights, err)
+			t.Errorf("%s: mixture weights %v without an explanation, %v", event, p.MixtureWeights, err)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"blankout/stream/record"
 )
 
-// An answer that is packed is not unpacked: a megabyte of it may be a gigabyte.
+// TestPackedAnswer checks that a compressed response is rejected, because a megabyte may decompress to a gigabyte.
 func TestPackedAnswer(t *testing.T) {
 	var packed bytes.Buffer
 	w := streamtest.Must(gzip.NewWriterLevel(&packed, gzip.BestCompression))(t)
@@ -43,8 +43,8 @@ func TestPackedAnswer(t *testing.T) {
 	streamtest.Equal(t, sent, 2)
 }
 
-// A token is for the server that was named: not for another port of its host, and
-// not for it without TLS.
+// TestTokenStays checks that after a redirect the token is sent to the same server only: not to another port, and not
+// without TLS.
 func TestTokenStays(t *testing.T) {
 	var trained bytes.Buffer
 	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
@@ -90,6 +90,6 @@ func TestTokenStays(t *testing.T) {
 	loop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }))
 	defer loop.Close()
 	if _, err := served.Open(t.Context(), loop.URL, served.Options{Client: loop.Client()}); err == nil || !strings.Contains(err.Error(), "10 redirects") {
-		t.Errorf("a circle: %v", err)
+		t.Errorf("an endless redirect: %v", err)
 	}
 }

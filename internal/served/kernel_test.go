@@ -17,7 +17,7 @@ import (
 	"blankout/stream/record"
 )
 
-// kernelModel says yes to events near (1, 1), no near (-1, -1).
+// kernelModel returns a model that predicts yes near (1, 1) and no near (-1, -1).
 func kernelModel(t testing.TB) *served.Model {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
@@ -35,6 +35,7 @@ func kernelModel(t testing.TB) *served.Model {
 	return served.New(m, recordConfig)
 }
 
+// TestKernelModel checks that a kernel model in a file predicts the same as in memory, and explains nothing.
 func TestKernelModel(t *testing.T) {
 	m := kernelModel(t)
 	path := filepath.Join(t.TempDir(), "kernel")

@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// learner returns a Runner over n JSON events of a file, and how they are written.
+// learner returns a Runner over n JSON events of a file, and their record settings.
 func learner(dir string, n int) (*run.Runner, record.Config, error) {
 	var lines bytes.Buffer
 	for i := range n {
@@ -58,7 +58,7 @@ func learner(dir string, n int) (*run.Runner, record.Config, error) {
 	return r, recordConfig, nil
 }
 
-// A server, a checkpoint and the bytes of either predict alike, and like the
+// TestSourcesAgree checks that models from a server, from a checkpoint and from encoded bytes predict the same as the
 // learner.
 func TestSourcesAgree(t *testing.T) {
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func TestSourcesAgree(t *testing.T) {
 			t.Errorf("%s: a spoilt event: %v", name, err)
 		}
 	}
-	// What is named explains the whole score.
+	// The contributions add up to the score.
 	all, err := live.Predict(event, 100)
 	sum := 0.0
 	for i, c := range all.Explanation {
@@ -122,7 +122,7 @@ func TestSourcesAgree(t *testing.T) {
 	}
 }
 
-// TestRegression: what a model of numbers predicts is a score, no class.
+// TestRegression checks that a model with linear loss predicts a score and no class.
 func TestRegression(t *testing.T) {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format, recordConfig.Bits = "svmlight", 4
@@ -139,8 +139,8 @@ func TestRegression(t *testing.T) {
 	}
 }
 
-// Followers, predictions and the learner at full speed; for the race detector.
-// Versions never go back.
+// TestFollow runs followers, predictions and a learner at the same time, for the race detector, and checks that
+// versions never go back.
 func TestFollow(t *testing.T) {
 	r, recordConfig := streamtest.Must2(learner(t.TempDir(), 3000))(t)
 	r.Config.PublishEvents = 1
@@ -216,7 +216,7 @@ func Example() {
 	}
 	defer server.Close(context.Background())
 
-	// From here on it is what a program of your own would do.
+	// From here on, the example shows the code of your program.
 	m, err := served.Open(context.Background(), server.URL(), served.Options{})
 	if err != nil {
 		fmt.Println(err)

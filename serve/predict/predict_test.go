@@ -36,7 +36,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// broker starts one with topics "events", of two partitions, and "predictions".
+// broker starts a broker with the topics events and predictions, of two partitions each.
 func broker(t *testing.T) *kfake.Cluster {
 	t.Helper()
 	c := streamtest.Must(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(2, "events", "predictions")))(t)
@@ -44,8 +44,8 @@ func broker(t *testing.T) *kfake.Cluster {
 	return c
 }
 
-// model says yes, with certainty growing with version, to events whose first
-// feature is positive.
+// trained returns a model that predicts yes for events whose first feature is positive. Its probabilities grow with its
+// version.
 func trained(version uint64) *served.Model {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -58,9 +58,7 @@ func trained(version uint64) *served.Model {
 
 func produce(t *testing.T, c *kfake.Cluster, from, to int) {
 	t.Helper()
-	config := stream.DefaultProducerConfig()
-	config.Brokers, config.Topic = c.ListenAddrs(), "events"
-	p := streamtest.Must(stream.NewProducer(t.Context(), config))(t)
+	p := producer(t, c)
 	for i := from; i < to; i++ {
 		value := fmt.Sprintf("0 1:%d", 2*(i%2)-1)
 		if i%50 == 7 {
@@ -72,7 +70,7 @@ func produce(t *testing.T, c *kfake.Cluster, from, to int) {
 	streamtest.Check(t, errors.Join(p.Flush(t.Context()), p.Close()))
 }
 
-// predictions reads the whole topic of predictions.
+// predictions returns the keys and values of the topic of predictions.
 func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predict.Output) {
 	t.Helper()
 	config := stream.DefaultConsumerConfig()
@@ -93,11 +91,28 @@ func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predic
 	}
 }
 
+// predictor returns a Predictor from the topic of events to the topic of predictions that stops at the end.
 func predictor(c *kfake.Cluster, m func() *served.Model) *predict.Predictor {
 	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: m}
 	p.Config.Topic, p.Config.Output = "events", "predictions"
 	p.Kafka.Brokers, p.Kafka.UntilEnd = c.ListenAddrs(), true
 	return p
+}
+
+// keep runs a Predictor until the returned function is called.
+func keep(t *testing.T, p *predict.Predictor) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); p.Keep(ctx) }()
+	return func() { cancel(); <-done }
+}
+
+// producer returns a producer to the topic of events.
+func producer(t *testing.T, c *kfake.Cluster) *stream.Producer {
+	t.Helper()
+	config := stream.DefaultProducerConfig()
+	config.Brokers, config.Topic = c.ListenAddrs(), "events"
+	return streamtest.Must(stream.NewProducer(t.Context(), config))(t)
 }
 
 // times counts the predictions of every event by topic, partition and offset.
@@ -109,8 +124,8 @@ func times(values []predict.Output) map[string]int {
 	return n
 }
 
-// Every event is predicted once, those that cannot be used with the reason; a
-// second run goes on where the first ended, with the newer model.
+// TestPredict checks that every event has one prediction, or the reason why it has none. A second run continues where
+// the first one ended, with the newer model.
 func TestPredict(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 300)
@@ -145,10 +160,10 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// What fails, wherever it does, costs repetitions at most.
+// TestAtLeastOnce checks that failures repeat predictions at most, and lose none.
 func TestAtLeastOnce(t *testing.T) {
 	for name, disturb := range map[string]func(c *kfake.Cluster, on *atomic.Bool, cancel context.CancelFunc){
-		// All is predicted, nothing committed: all again.
+		// Everything is predicted and nothing is committed, so the next run predicts everything again.
 		"no commit": func(c *kfake.Cluster, on *atomic.Bool, _ context.CancelFunc) {
 			c.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
 				c.KeepControl()
@@ -167,7 +182,7 @@ func TestAtLeastOnce(t *testing.T) {
 				return response, nil, true
 			})
 		},
-		// The topic of predictions takes nothing any more, and the program is stopped.
+		// The topic of predictions accepts no more records, and the Predictor is stopped.
 		"no writes": func(c *kfake.Cluster, on *atomic.Bool, cancel context.CancelFunc) {
 			n := 0
 			c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -210,51 +225,44 @@ func TestAtLeastOnce(t *testing.T) {
 	}
 }
 
-// A Predictor without a model waits for one, and takes newer ones as they come.
+// TestWaitsForAModel checks that a Predictor waits for its first model and then uses newer models.
 func TestWaitsForAModel(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 10)
 	var current atomic.Pointer[served.Model]
 	p := predictor(c, current.Load)
 	p.Kafka.UntilEnd = false
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); p.Keep(ctx) }()
-	until(t, func() bool { return strings.Contains(p.Stats().Trouble, "no model") })
+	stop := keep(t, p)
+	eventually(t, func() bool { return strings.Contains(p.Stats().Trouble, "no model") })
 	current.Store(trained(3))
-	until(t, func() bool { return p.Stats().Scored == 9 && p.Stats().Trouble == "" && p.Stats().Version == 3 })
+	eventually(t, func() bool { return p.Stats().Scored == 9 && p.Stats().Trouble == "" && p.Stats().Version == 3 })
 	current.Store(trained(4))
 	produce(t, c, 10, 12)
-	until(t, func() bool { return p.Stats().Scored == 11 && p.Stats().Version == 4 })
-	cancel()
-	<-done
+	eventually(t, func() bool { return p.Stats().Scored == 11 && p.Stats().Version == 4 })
+	stop()
 	if _, values := predictions(t, c); len(values) != 12 {
 		t.Errorf("%d predictions", len(values))
 	}
 }
 
-// A topic that is created anew is scored from its beginning.
+// TestRecreatedTopic checks that a topic that was deleted and created again is predicted from its start.
 func TestRecreatedTopic(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 100)
 	p := predictor(c, func() *served.Model { return trained(1) })
 	p.Kafka.UntilEnd, p.Kafka.MetadataInterval = false, 100*time.Millisecond
 	p.Config.CommitInterval = 10 * time.Millisecond
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); p.Keep(ctx) }()
-	defer func() { cancel(); <-done }()
-	until(t, func() bool { return p.Stats().Scored+p.Stats().Refused == 100 })
+	defer keep(t, p)()
+	eventually(t, func() bool { return p.Stats().Scored+p.Stats().Refused == 100 })
 	streamtest.Check(t, errors.Join(c.DeleteTopic("events"), c.CreateTopic("events", 2, nil)))
 	produce(t, c, 0, 300)
-	until(t, func() bool { return p.Stats().Scored+p.Stats().Refused >= 400 })
+	eventually(t, func() bool { return p.Stats().Scored+p.Stats().Refused >= 400 })
 	_, values := predictions(t, c)
 	n := times(values)
 	streamtest.Equal(t, len(n), 300, "predicted events")
 }
 
-// What the topic of predictions does not take is told, and written when it does
-// again: nothing is given up, nothing written twice.
+// TestWritesAreTriedAgain checks that predictions that cannot be written are logged and written later, once each.
 func TestWritesAreTriedAgain(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 300)
@@ -271,13 +279,13 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
 	done := make(chan error)
 	go func() { done <- p.Run(t.Context()) }()
-	until(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.Trouble != "" && s.Scored == 0 })
+	eventually(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.Trouble != "" && s.Scored == 0 })
 	streamtest.Check(t, <-done)
 	if s := p.Stats(); s.Failures < 2 || s.Scored != 294 || s.Trouble != "stopped" {
 		t.Errorf("%+v", s)
 	}
 	if n := strings.Count(log.String(), "predictions cannot be written, trying again"); n != int(p.Stats().Failures) {
-		t.Errorf("told %d times: %s", n, log.String())
+		t.Errorf("logged %d times: %s", n, log.String())
 	}
 	_, values := predictions(t, c)
 	for place, n := range times(values) {
@@ -286,7 +294,7 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	streamtest.Equal(t, len(values), 300, "predictions")
 }
 
-// Offsets are committed once an interval, not with every batch, and at the end.
+// TestCommitsOnceAnInterval checks that offsets are committed once an interval and at the end, not with every batch.
 func TestCommitsOnceAnInterval(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 9000) // more than two batches of each partition
@@ -304,8 +312,8 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 	}
 }
 
-// Keep ends with the topic and with its context, and by nothing else: what fails is
-// counted, told and tried again.
+// TestKeep checks that Keep ends only at the end of the topic or of its context. Failures are counted, logged and
+// followed by another try.
 func TestKeep(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 20)
@@ -319,23 +327,20 @@ func TestKeep(t *testing.T) {
 	p.Config.Topic = "missing"
 	var log logged
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); p.Keep(ctx) }()
-	until(t, func() bool { return p.Stats().Failures == 2 })
+	stop := keep(t, p)
+	eventually(t, func() bool { return p.Stats().Failures == 2 })
 	if s := p.Stats(); !strings.Contains(s.Trouble, "missing") {
 		t.Errorf("while the topic is missing: %+v", s)
 	}
 	streamtest.Check(t, c.CreateTopic("missing", 1, nil))
-	until(t, func() bool { return !strings.Contains(p.Stats().Trouble, "missing") })
-	cancel()
-	<-done
+	eventually(t, func() bool { return !strings.Contains(p.Stats().Trouble, "missing") })
+	stop()
 	if n := strings.Count(log.String(), "predictions have stopped; trying again"); n < 2 {
-		t.Errorf("told %d times: %s", n, log.String())
+		t.Errorf("logged %d times: %s", n, log.String())
 	}
 }
 
-// logged keeps what is logged; it may be written and read at once.
+// logged stores a log for concurrent use.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -353,38 +358,37 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// A model elsewhere is followed from before it is there, through times when it is
-// not, and each trouble is told once, however often it is met.
+// TestFollow checks that a model in a file is followed before it exists and while it is missing. Each change between
+// missing and present is logged once.
 func TestFollow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "model")
 	var log logged
 	c := predict.DefaultConfig()
 	c.Model, c.ModelInterval = event.Address(file), 10*time.Millisecond
 	f := streamtest.Must(c.Follow(served.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
-	told := func(what string) int { return strings.Count(log.String(), what) }
+	logs := func(what string) int { return strings.Count(log.String(), what) }
 	const cannot, again = "the model cannot be followed", "the model can be followed again"
-	until(t, func() bool { return told(cannot) == 1 })
+	eventually(t, func() bool { return logs(cannot) == 1 })
 	if m, err := f.Model(); m != nil || err == nil {
 		t.Errorf("a model %v that is not there, %v", m, err)
 	}
 	time.Sleep(300 * time.Millisecond) // time for more tries
 	streamtest.Check(t, trained(1).WriteFile(file))
-	until(t, func() bool { m, err := f.Model(); return m != nil && err == nil && told(again) == 1 })
+	eventually(t, func() bool { m, err := f.Model(); return m != nil && err == nil && logs(again) == 1 })
 	streamtest.Check(t, os.Remove(file))
-	until(t, func() bool { return told(cannot) == 2 })
+	eventually(t, func() bool { return logs(cannot) == 2 })
 	if m, err := f.Model(); m == nil || err == nil {
 		t.Error("the model is gone with its file")
 	}
 	streamtest.Check(t, trained(2).WriteFile(file))
-	until(t, func() bool { return told(again) == 2 })
+	eventually(t, func() bool { return logs(again) == 2 })
 	f.Close()
-	if told(cannot) != 2 || told(again) != 2 {
-		t.Errorf("told more than once: %s", log.String())
+	if logs(cannot) != 2 || logs(again) != 2 {
+		t.Errorf("logged more than once: %s", log.String())
 	}
 }
 
-// An address that is none, or that holds a secret, is refused before anything is asked,
-// and the secret is not told.
+// TestCheckModel checks that an address with an unknown scheme or with a secret is rejected without showing the secret.
 func TestCheckModel(t *testing.T) {
 	for _, where := range []string{"ftp://somewhere/model", "http://user:secret@somewhere"} {
 		c := predict.DefaultConfig()
@@ -397,37 +401,29 @@ func TestCheckModel(t *testing.T) {
 	}
 }
 
-// A prediction has the key of its event, or else its id.
+// TestKeyOfAPrediction checks that the key of a prediction is the key of its event, or its ID if it has no key.
 func TestKeyOfAPrediction(t *testing.T) {
 	c := broker(t)
-	config := stream.DefaultProducerConfig()
-	config.Brokers, config.Topic = c.ListenAddrs(), "events"
-	producer := streamtest.Must(stream.NewProducer(t.Context(), config))(t)
+	in := producer(t, c)
 	for _, m := range []stream.Message{
 		{Key: []byte("key"), Value: []byte(`{"id":"one","x":1}`)}, {Value: []byte(`{"id":"two","x":1}`)}, {Value: []byte(`{"x":1}`)},
 	} {
-		streamtest.Check(t, producer.WriteTo(t.Context(), 0, m))
+		streamtest.Check(t, in.WriteTo(t.Context(), 0, m))
 	}
-	streamtest.Check(t, errors.Join(producer.Flush(t.Context()), producer.Close()))
+	streamtest.Check(t, errors.Join(in.Flush(t.Context()), in.Close()))
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format, recordConfig.ID = "json", "id"
 	m := served.New(model.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
 	streamtest.Check(t, predictor(c, func() *served.Model { return m }).Run(t.Context()))
-	// Which partition a key goes to, and so the order, is not what this is about.
+	// The order of the predictions depends on their partitions.
 	if keys, _ := predictions(t, c); !slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}) {
 		t.Errorf("keys %q", keys)
 	}
 }
 
-func until(t *testing.T, true func() bool) {
+func eventually(t *testing.T, done func() bool) {
 	t.Helper()
-	for range 1000 {
-		if true() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("it does not come")
+	streamtest.Eventually(t, time.Minute, done)
 }
 
 func TestCheck(t *testing.T) {
@@ -448,7 +444,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A token file that is named must hold one.
+// TestConfigToken checks that the token comes from the environment or from a file that is not empty.
 func TestConfigToken(t *testing.T) {
 	c := predict.DefaultConfig()
 	t.Setenv(c.TokenEnv, "from the environment")
@@ -465,15 +461,13 @@ func TestConfigToken(t *testing.T) {
 	}
 }
 
-// A prediction that its topic does not take for its size gets a shorter key, and one
-// of too many scores says so instead of them. Those around it are as ever.
+// TestPredictionTooLarge checks that a prediction with a large key gets a shorter one, and that a prediction with too
+// many scores becomes an error. The other predictions do not change.
 func TestPredictionTooLarge(t *testing.T) {
 	c := streamtest.Must(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events")))(t)
 	t.Cleanup(c.Close)
 	streamtest.Check(t, c.CreateTopic("predictions", 1, map[string]string{"max.message.bytes": "2000"}))
-	config := stream.DefaultProducerConfig()
-	config.Brokers, config.Topic = c.ListenAddrs(), "events"
-	in := streamtest.Must(stream.NewProducer(t.Context(), config))(t)
+	in := producer(t, c)
 	long := strings.Repeat("é", 100_000)
 	for i, key := range []string{"first", long, "odd", "last"} {
 		value := "0 1:1"
@@ -483,7 +477,7 @@ func TestPredictionTooLarge(t *testing.T) {
 		streamtest.Check(t, in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}))
 	}
 	streamtest.Check(t, errors.Join(in.Flush(t.Context()), in.Close()))
-	// Of a great many classes the scores alone are too large.
+	// With very many classes the scores alone are too large.
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	var classes []string
@@ -511,8 +505,7 @@ func TestPredictionTooLarge(t *testing.T) {
 	}
 }
 
-// A server that wants a certificate and has one of an authority of its own can be
-// followed.
+// TestFollowOverTLS checks that the client shows its certificate and accepts a server of the configured authority.
 func TestFollowOverTLS(t *testing.T) {
 	shown := make(chan int, 10)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -540,7 +533,7 @@ func TestFollowOverTLS(t *testing.T) {
 	if _, err := served.Open(t.Context(), server.URL, served.Options{Client: asks}); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("got %v", err)
 	}
-	streamtest.Equal(t, <-shown, 1, "certificates were shown")
+	streamtest.Equal(t, <-shown, 1, "shown certificates")
 	if asks, err := predict.DefaultConfig().Client(); asks != nil || err != nil {
 		t.Errorf("without files: %v, %v", asks, err)
 	}

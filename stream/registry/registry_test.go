@@ -31,8 +31,8 @@ func open(t *testing.T, c Config) *Client {
 	return client
 }
 
-// A schema that is known is not asked for again, and comes with what it refers to, each
-// after what that refers to itself.
+// TestSchema checks that a schema is requested once. It is returned with the schemas to which it refers, each after
+// its own references.
 func TestSchema(t *testing.T) {
 	fake := srfake.New()
 	defer fake.Close()
@@ -54,9 +54,9 @@ func TestSchema(t *testing.T) {
 	streamtest.Equal(t, streamtest.Must(c.Schema(t.Context(), id))(t).Type, "PROTOBUF")
 }
 
-// While the registry answers with errors, or not at all, a schema is waited for; then
-// everything goes on. A proxy in its place that knows no such page is no registry.
-func TestAway(t *testing.T) {
+// TestRegistryAway checks that a request for a schema is repeated while the registry fails, or while a proxy answers in its
+// place, and succeeds when the registry works again.
+func TestRegistryAway(t *testing.T) {
 	fake := srfake.NewRegistry()
 	fake.SeedSchema("a", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number})
 	var bad, asked atomic.Int32
@@ -105,9 +105,9 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// A schema that the registry denies is asked for once, and then not for a while: no record
-// waits for it. The same is true of one that is larger than any, or refers to too many.
-func TestDenied(t *testing.T) {
+// TestSchemaDenied checks that an unknown schema is requested once and then not for a while, so that no record waits for it.
+// The same is true of schemas that are too large or have too many references.
+func TestSchemaDenied(t *testing.T) {
 	fake := srfake.NewRegistry()
 	refersTo := func(i int) []sr.SchemaReference {
 		return []sr.SchemaReference{{Name: fmt.Sprint("r", i), Subject: fmt.Sprint("r", i), Version: 1}}
@@ -161,8 +161,8 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// Many records in a row without a usable schema are told, and a good one ends that.
-func TestRefused(t *testing.T) {
+// TestRefusedRecordsInARow checks that the status reports many consecutive records without a usable schema, until a record has one.
+func TestRefusedRecordsInARow(t *testing.T) {
 	c := open(t, Config{URL: "http://127.0.0.1:1"})
 	for i := range refusedInARow {
 		streamtest.Equal(t, c.Status().Refused, "", "after", i, "records")
@@ -175,8 +175,8 @@ func TestRefused(t *testing.T) {
 	streamtest.Equal(t, c.Status().Refused, "")
 }
 
-// The registry gets the password or token, over TLS that a given authority has signed, and
-// neither is told in an error.
+// TestAccess checks that the registry receives the password or the token, over TLS with the configured authority, and
+// that no error contains either.
 func TestAccess(t *testing.T) {
 	fake := srfake.NewRegistry()
 	fake.SeedSchema("a", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number})
@@ -226,7 +226,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// What the registry is sent goes nowhere else, whatever it answers.
+// TestRedirect checks that a redirect is not followed, so that the token reaches no other server.
 func TestRedirect(t *testing.T) {
 	var reached atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
@@ -246,6 +246,7 @@ func TestRedirect(t *testing.T) {
 	streamtest.True(t, reached.Load() == 0, "a redirect was followed")
 }
 
+// TestCheck checks which settings are rejected, and for which key.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		config Config
