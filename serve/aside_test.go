@@ -67,7 +67,7 @@ func TestConfusionAndSamples(t *testing.T) {
 }
 
 // The page shows the same, and can switch off a group of fields as one.
-func TestAsideInBrowser(t *testing.T) {
+func TestConfusionAndSamplesInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := runnerOver(t, threeClasses())
 	runner.Learner = streamtest.Must(online.New(suspicious(), manyClasses(runner)))(t)

@@ -66,24 +66,8 @@ func TestFeatures(t *testing.T) {
 	streamtest.True(t, !strings.Contains(text, `field="word"`), "a field without an alarm has metrics")
 }
 
-// A field with an alarm has metrics, and one without has none.
-func TestFieldAlarmsAreMetrics(t *testing.T) {
-	h := &watch.Health{Alarms: 1, Fields: []watch.FieldHealth{
-		{Field: "gone", Missing: &watch.Condition{Now: 1}, Alarms: []watch.FieldAlarm{{Field: "gone", Kind: "missing"}}},
-		{Field: "there", Missing: &watch.Condition{Now: 0.1}},
-	}}
-	_, service := learned(t)
-	status := &run.Status{Learner: online.Report{Report: monitor.Report{Health: h}}}
-	service.Status = func() *run.Status { return status }
-	url := start(t, serve.DefaultConfig(), service)
-	_, text, _ := call(t, "GET", url+"/metrics", "")
-	streamtest.Contains(t, text, `blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="mean"} 0`,
-		`blankout_field_missing_ratio{field="gone",span="now"} 1`)
-	streamtest.True(t, !strings.Contains(text, `field="there"`), "a field without an alarm has a series of its own")
-}
-
 // However many fields have an alarm, and whatever their names, only a few have metrics.
-func TestFieldMetricsAreBounded(t *testing.T) {
+func TestFieldMetricsAreLimited(t *testing.T) {
 	h := &watch.Health{Alarms: 50}
 	for i := range 50 {
 		f := watch.FieldHealth{Field: fmt.Sprint("f", i), Missing: &watch.Condition{Now: 1}, Mean: &watch.Condition{}, Deviation: &watch.Condition{}, NewValues: &watch.Condition{}}

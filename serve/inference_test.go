@@ -120,7 +120,7 @@ func TestInference(t *testing.T) {
 }
 
 // A service that only answers is ready as soon as it has a model.
-func TestAnsweringAlone(t *testing.T) {
+func TestReadyWithoutLearner(t *testing.T) {
 	var m *served.Model
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return m }})
 	answers(t, 503, "not ready: no model has been published yet", "GET", url+"/readyz", "")
@@ -129,7 +129,7 @@ func TestAnsweringAlone(t *testing.T) {
 }
 
 // A model without a configured format still has one, which is reported and accepted.
-func TestFormatIsNamed(t *testing.T) {
+func TestFormatIsReported(t *testing.T) {
 	runner, service := learned(t)
 	streamtest.Check(t, runner.Run(t.Context()))
 	model := service.Model

@@ -18,7 +18,7 @@ import (
 
 // The other requests of the page: the newest valid record, measures equal to the metrics, and the largest weights of
 // the model.
-func TestLook(t *testing.T) {
+func TestPageRequests(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
 	for path, want := range map[string]int{"/v1/newest": 204, "/v1/measures": 503, "/v1/model/largest": 503, "/v1/model/largest?n=0": 400, "/v1/model/largest?n=1001": 400} {
@@ -161,7 +161,7 @@ func TestHistorySurvives(t *testing.T) {
 
 // The page in a browser reacts: switching off a field changes the prediction, a threshold its table, and a range the
 // shown time. It says when the server has gone.
-func TestTouchInBrowser(t *testing.T) {
+func TestPageInputsInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
 	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)

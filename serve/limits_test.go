@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -109,7 +108,7 @@ func patient() serve.Config {
 }
 
 // The work and the response for a small body are limited: by the events, the classes of each, and the listed features.
-func TestAnswersAreBounded(t *testing.T) {
+func TestPredictionRequestsAreLimited(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {
 		name, query, body string
@@ -144,7 +143,7 @@ func TestAnswersAreBounded(t *testing.T) {
 
 // A request with one small event takes little memory. At thousands of requests a second, garbage determines how often
 // the collector delays others.
-func TestSmallAnswersTakeLittle(t *testing.T) {
+func TestSmallResponsesTakeLittleMemory(t *testing.T) {
 	h := serve.Handler(patient(), following(t, 2, 20))
 	ask(h, t.Context(), "", "{}", &recorder{}) // creates the decoder
 	least := uint64(1 << 20)
@@ -156,7 +155,7 @@ func TestSmallAnswersTakeLittle(t *testing.T) {
 }
 
 // A response is sent while it is being written and never complete in memory.
-func TestAnswersAreStreamed(t *testing.T) {
+func TestResponsesAreStreamed(t *testing.T) {
 	longtest.NotRaced(t)
 	h := serve.Handler(patient(), following(t, 50, 20))
 	var before, now runtime.MemStats
@@ -181,7 +180,7 @@ func TestAnswersAreStreamed(t *testing.T) {
 }
 
 // When the client disconnects, the work stops.
-func TestClientGoes(t *testing.T) {
+func TestDisconnectEndsPrediction(t *testing.T) {
 	h := serve.Handler(patient(), following(t, 50, 20))
 	ctx, leave := context.WithCancel(t.Context())
 	w := recorder{look: leave}
@@ -213,7 +212,7 @@ func metric(t *testing.T, url, name string) string {
 }
 
 // Responses that nobody reads free their places.
-func TestUnreadAnswers(t *testing.T) {
+func TestUnreadPredictions(t *testing.T) {
 	t.Parallel() // it waits
 	config := serve.DefaultConfig()
 	config.MaxPredicting = 2
@@ -280,7 +279,7 @@ func (s *slowly) Write(p []byte) (int, error) {
 
 // A client that delays a response is cut off: for predictions after ten seconds in total, for a model if it is too slow
 // for ten seconds.
-func TestPatience(t *testing.T) {
+func TestSlowClientIsCutOff(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		perSecond int
@@ -309,9 +308,7 @@ func TestPatience(t *testing.T) {
 
 // Stopping the server cuts off a client that does not read its response. That is not an error.
 func TestStopDuringDownload(t *testing.T) {
-	config := serve.DefaultConfig()
-	config.Address = "127.0.0.1:0"
-	server := streamtest.Must(serve.Start(config, following(t, 50, 20_000), slog.New(slog.DiscardHandler)))(t)
+	server := streamtest.Must(serve.Start(listening(), following(t, 50, 20_000), quiet()))(t)
 	c := unread(t, server.URL(), "GET /v1/model", "")
 	streamtest.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -449,7 +446,7 @@ func TestBusyConnections(t *testing.T) {
 }
 
 // A quarter of the file descriptors is for connections.
-func TestBounded(t *testing.T) {
+func TestConnectionLimitByDescriptors(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1024, 3: 1024, 64: 16, 4095: 1023, 4096: 1024, 1 << 63: 1024} {
 		streamtest.Equal(t, serve.Bounded(1024, descriptors), want, "connections for", descriptors, "descriptors")
 	}

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"blankout/batch/validate"
-	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/run"
 	"blankout/internal/served"
@@ -34,7 +32,6 @@ func TestPageInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
 	var err error
-	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
 	service.Predictions = func() *predict.Stats {
 		return &predict.Stats{Scored: 1234, Refused: 5, Age: 700 * time.Millisecond, At: time.Now(), NewestAge: 12 * time.Millisecond,
 			Partitions: []stream.PartitionStats{{Topic: "more", Lag: 67}}}
@@ -48,11 +45,7 @@ func TestPageInBrowser(t *testing.T) {
 	}, slog.New(slog.DiscardHandler))
 	streamtest.Check(t, err)
 	service.Snapshots = func() *serve.Snapshots { return snapshots }
-	runner.Report = service.Reports.Add
-	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: online.DefaultConfig(),
-		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
-			return stream.OpenFile(from[0].Topic, written(), s)
-		}}
+	validates(t, runner, &service, online.DefaultConfig(), written())
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200 // of 404: two make a line
 	url := start(t, serve.DefaultConfig(), service)
 	streamtest.Check(t, runner.Run(t.Context()))
@@ -136,14 +129,9 @@ func TestNumbersInBrowser(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss = "squared"
 	runner, service := runnerOf(t, c, priced(2000))
-	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
-	runner.Report = service.Reports.Add
 	recordConfig := written()
 	recordConfig.Target = loss.Real
-	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
-		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
-			return stream.OpenFile(from[0].Topic, recordConfig, s)
-		}}
+	validates(t, runner, &service, c, recordConfig)
 	runner.Validator.Config.Events, runner.Validator.Config.Holdout = 900, 5
 	url := start(t, serve.DefaultConfig(), service)
 	streamtest.Check(t, runner.Run(t.Context()))

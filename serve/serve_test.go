@@ -31,6 +31,7 @@ import (
 
 	"blankout/batch"
 	"blankout/batch/svm"
+	"blankout/batch/validate"
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/kernel"
@@ -684,9 +685,7 @@ func TestLimits(t *testing.T) {
 // GET /v1/events sends the run so far and then its present state, and does not delay a stop of the server.
 func TestEvents(t *testing.T) {
 	runner, service := learned(t)
-	config := serve.DefaultConfig()
-	config.Address = "127.0.0.1:0"
-	server := streamtest.Must(serve.Start(config, service, slog.New(slog.DiscardHandler)))(t)
+	server := streamtest.Must(serve.Start(listening(), service, quiet()))(t)
 	streamtest.Check(t, runner.Run(t.Context()))
 	response := streamtest.Must(http.Get(server.URL() + "/v1/events"))(t)
 	defer response.Body.Close()
@@ -788,6 +787,17 @@ func ExampleStart() {
 	fmt.Print(response.Status, " ")
 	io.Copy(os.Stdout, response.Body)
 	// Output: 503 Service Unavailable {"error":"not ready: not started","where":"/readyz"}
+}
+
+// validates lets a runner validate itself on the events of its file, and a service list the reports.
+func validates(t *testing.T, r *run.Runner, s *serve.Service, c online.Config, records record.Config) {
+	t.Helper()
+	s.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
+	r.Report = s.Reports.Add
+	r.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
+		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
+			return stream.OpenFile(from[0].Topic, records, s)
+		}}
 }
 
 // listening is the default configuration with a free port.

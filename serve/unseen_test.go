@@ -10,7 +10,7 @@ import (
 
 // Both of two classes have a probability. An event whose features are all unknown to the model is rejected, but the
 // events beside it are predicted, and so is an event whose fields are all declared missing.
-func TestStrangers(t *testing.T) {
+func TestUnseenFeatures(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
 	streamtest.Check(t, runner.Run(t.Context()))

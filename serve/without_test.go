@@ -1,7 +1,6 @@
 package serve_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -9,12 +8,9 @@ import (
 	"testing"
 
 	"blankout/batch"
-	"blankout/batch/validate"
-	"blankout/internal/event"
 	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
-	"blankout/stream"
 )
 
 // GET /v1/without equals the predictions of /v1/predict with a field null.
@@ -60,12 +56,7 @@ func TestWithout(t *testing.T) {
 func TestFailuresAndReportsInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
-	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
-	runner.Report = service.Reports.Add
-	runner.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: online.DefaultConfig(),
-		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
-			return stream.OpenFile(from[0].Topic, written(), s)
-		}}
+	validates(t, runner, &service, online.DefaultConfig(), written())
 	// Of 404 records: two reports, because learning waits for the first.
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200
 	address := start(t, serve.DefaultConfig(), service)

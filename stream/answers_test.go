@@ -73,7 +73,7 @@ func allocates(f func()) uint64 {
 
 // A response of 14 bytes that claims many elements allocates little. Without the check it would allocate 12 GB and
 // more.
-func TestAnswersThatLie(t *testing.T) {
+func TestResponsesWithWrongLengths(t *testing.T) {
 	for _, key := range []protocol.ApiKey{protocol.ApiVersions, protocol.Metadata} {
 		c := DefaultConnectConfig()
 		c.Brokers, c.ConnectTimeout = []string{liar(t, key)}, 300*time.Millisecond

@@ -318,7 +318,7 @@ func records(t *testing.T, path string) (out []string) {
 }
 
 // Filling other Batches does not change a Batch.
-func TestNextSharesNoMemory(t *testing.T) {
+func TestBatchesShareNoMemory(t *testing.T) {
 	var text strings.Builder
 	for i := range 3 * batchExamples {
 		fmt.Fprintf(&text, `{"label":"%d","id":"event %d","x":%d}`+"\n", i%2, i, i)
@@ -392,7 +392,7 @@ func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (of
 }
 
 // A record is returned again if decoding it was interrupted: none is lost or rejected.
-func TestDecodingIsBrokenOff(t *testing.T) {
+func TestDecodingIsInterrupted(t *testing.T) {
 	event := `{"label":1,"x":1}`
 	path := write(t, "a.jsonl", strings.Repeat(event+"\n", 20))
 	c := record.DefaultConfig()

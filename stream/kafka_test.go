@@ -419,7 +419,7 @@ func noLeaks(t *testing.T) {
 }
 
 // The lag of a consumer stays known while its records are not read.
-func TestEndsWhileNothingIsTaken(t *testing.T) {
+func TestLagWhileNothingIsRead(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, map[string]int32{"t": 1})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 700 }, numbered(3000)...)

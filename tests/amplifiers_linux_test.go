@@ -158,9 +158,7 @@ func TestAmplifiers(t *testing.T) {
 	few := filepath.Join(dir, "few.svm")
 	model := filepath.Join(dir, "few.model")
 	streamtest.Check(t, os.WriteFile(few, []byte(strings.Repeat("1 1:1 2:0.5\n-1 2:1 3:0.5\n", 50)), 0o600))
-	if out, err := exec.Command(program, "train", "-d", few, "-m", model).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	runProgram(t, "", program, "train", "-d", few, "-m", model)
 	commands := map[string][]string{
 		"corrupt": {"--noise", "dropout:0.5", "-o", filepath.Join(dir, "copies.svm")}, "predict": {"-m", model, "--delete-groups", "0.3", "--groups", "every:2"},
 		"produce": {"--brokers", "127.0.0.1:1", "--topic", "t", "--set", "kafka.connect_timeout=10ms"}, "run": {"--set", "checkpoint.directory=" + filepath.Join(dir, "checkpoints"), "--set", "http.address="},

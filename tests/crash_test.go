@@ -322,18 +322,24 @@ func (l *learner) expect(t *testing.T, topic string) {
 	}
 }
 
-// crashKills returns the total number of kills: BLANKOUT_CRASH_KILLS.
-func crashKills(t *testing.T) int {
-	text := os.Getenv("BLANKOUT_CRASH_KILLS")
+// countOf returns the number in an environment variable, or otherwise if it is not set.
+func countOf(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
 	if text == "" {
-		if longtest.Asked() {
-			return 16
-		}
-		return 6
+		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	streamtest.Require(t, err == nil && n >= 1, "BLANKOUT_CRASH_KILLS=%q: want a number of kills", text)
+	streamtest.Require(t, err == nil && n >= 1, "%s=%q: want a number", variable, text)
 	return n
+}
+
+// crashKills returns the total number of kills: BLANKOUT_CRASH_KILLS.
+func crashKills(t *testing.T) int {
+	if longtest.Asked() {
+		return countOf(t, "BLANKOUT_CRASH_KILLS", 16)
+	}
+	return countOf(t, "BLANKOUT_CRASH_KILLS", 6)
 }
 
 func TestCrash(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,18 +30,6 @@ import (
 	"blankout/stream"
 	"blankout/stream/record"
 )
-
-// groupKills returns how often a member is killed, paused or stopped: BLANKOUT_CRASH_GROUP, or otherwise if that is not
-// set.
-func groupKills(t *testing.T, otherwise int) int {
-	text := os.Getenv("BLANKOUT_CRASH_GROUP")
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	streamtest.Require(t, err == nil && n >= 1, "BLANKOUT_CRASH_GROUP=%q: want a number", text)
-	return n
-}
 
 // written records what was produced to a topic: for each partition the sums of the fingerprints before every offset.
 type written struct {

@@ -10,7 +10,6 @@ import (
 	"iter"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,9 +74,7 @@ func writeFormat(t *testing.T, dir string) {
 		"kernel": {"--loss", "dropsvm", "--kernel", "rbf:1"},
 	} {
 		args = append([]string{"train", "-q", "-d", events, "-m", filepath.Join(dir, name+".blankout")}, args...)
-		if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		runProgram(t, "", program, args...)
 	}
 	scores := readScores(t, dir)
 	for _, name := range []string{"checkpoint", "snapshot", "linear", "kernel"} {

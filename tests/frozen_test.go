@@ -242,6 +242,7 @@ func frozenEvents(t *testing.T) map[string]string {
 	return files
 }
 
+// runProgram runs a program in a directory, or in this one if dir is empty, and returns its standard output.
 func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 	t.Helper()
 	var out, errors bytes.Buffer
@@ -249,7 +250,7 @@ func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = &out, &errors
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("blankout %s: %v\n%s", strings.Join(args, " "), err, errors.String())
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, errors.String())
 	}
 	return out.Bytes()
 }

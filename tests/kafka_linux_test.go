@@ -8,9 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -516,12 +514,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 
 // joined kills learners of events with delayed labels 24 times, or as often as BLANKOUT_CRASH_LABELS says.
 func (k *kafkaTest) joined(t *testing.T) {
-	kills := 24
-	if text := os.Getenv("BLANKOUT_CRASH_LABELS"); text != "" {
-		n, err := strconv.Atoi(text)
-		streamtest.Require(t, err == nil && n >= 1, "BLANKOUT_CRASH_LABELS=%q: want a number of kills", text)
-		kills = n
-	}
+	kills := countOf(t, "BLANKOUT_CRASH_LABELS", 24)
 	forever := "-1" // the events are from 2023
 	if _, err := k.admin.CreateTopics(t.Context(), 2, 1, map[string]*string{"retention.ms": &forever}, "clicks", "answers"); err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 // TestKafkaGroup runs crashGroup with a real Apache Kafka broker.
 func TestKafkaGroup(t *testing.T) {
 	const partitions = 4
-	kills := groupKills(t, 40)
+	kills := countOf(t, "BLANKOUT_CRASH_GROUP", 40)
 	k := startKafka(t)
 	streamtest.Must(streamtest.Admin(t, k.plain).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	crashGroup(t, []string{k.plain}, partitions, kills)
@@ -27,7 +27,7 @@ func TestKafkaGroup(t *testing.T) {
 // restarted, and are paused.
 func TestKafkaGroupBrokers(t *testing.T) {
 	const partitions = 4
-	kills := max(4, groupKills(t, 40)/10) // a round takes that much longer
+	kills := max(4, countOf(t, "BLANKOUT_CRASH_GROUP", 40)/10) // a round takes that much longer
 	cluster := startKafkaCluster(t, 3)
 	var brokers []string
 	for _, b := range cluster {

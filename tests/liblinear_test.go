@@ -49,9 +49,7 @@ func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {
 		} {
 			model := filepath.Join(t.TempDir(), "model")
 			args := append(strings.Fields(c.args), "-q", "-B", "1", set.plain, model)
-			if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
-				t.Fatalf("liblinear-train %v: %v\n%s", args, err, out)
-			}
+			runProgram(t, "", tool, args...)
 			d := set.data
 			theirs := liblinearWeights(t, model, d)
 			compareOptimum(t, set.name+" "+c.name+" "+c.args, d, c.loss, c.cost, batch.PenalizedIntercept, theirs)
@@ -79,9 +77,7 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 		file, model := filepath.Join(dir, "train"), filepath.Join(dir, "model")
 		streamtest.Check(t, os.WriteFile(file, []byte(strings.Join(lines[:len(rows)], "")), 0o600))
 		args := []string{"-s", "0", "-t", "0", "-c", fmt.Sprint(cost), "-e", "1e-5", file, model}
-		if out, err := exec.Command(tool, args...).CombinedOutput(); err != nil {
-			t.Fatalf("svm-train %v: %v\n%s", args, err, out)
-		}
+		runProgram(t, "", tool, args...)
 		compareOptimum(t, fmt.Sprint("libsvm c=", cost), d, loss.HingeGaussian{Ell: 1}, cost, batch.FreeIntercept, libsvmWeights(t, model, d))
 	}
 }

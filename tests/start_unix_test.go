@@ -35,9 +35,7 @@ func TestStartFromAClone(t *testing.T) {
 		t.Skip("this is no clone")
 	}
 	clone := filepath.Join(t.TempDir(), "blankout")
-	if out, err := exec.Command("git", "clone", "-q", "--depth=1", "file://"+absolute(t, ".."), clone).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	runProgram(t, "", "git", "clone", "-q", "--depth=1", "file://"+absolute(t, ".."), clone)
 	text := streamtest.Must(os.ReadFile(filepath.Join(clone, "docs/start.md")))(t)
 	broker, page := freeAddress(t), freeAddress(t)
 	ports := strings.NewReplacer("127.0.0.1:9092", broker, "127.0.0.1:8642", page)

@@ -72,7 +72,7 @@ func count(from, n int) (out []float64) {
 func at(next int64) event.Offsets { return event.Offsets{{Topic: Topic, Next: next}} }
 
 // What was appended is read in order, from any position, also after reopening the log, over many segments.
-func TestLog(t *testing.T) {
+func TestAppendAndRead(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Segment: 2000}
 	l := open(t, dir, o)
@@ -114,7 +114,7 @@ func TestLog(t *testing.T) {
 }
 
 // A log that ends anywhere has lost no acknowledged event, and has all events of a request or none.
-func TestTornTail(t *testing.T) {
+func TestIncompleteTail(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
 	var ends []int64
@@ -156,7 +156,7 @@ func TestTornTail(t *testing.T) {
 }
 
 // An incomplete write does not reappear after what is written in its place.
-func TestTornMiddle(t *testing.T) {
+func TestIncompleteWrite(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
 	for i := range 3 {
@@ -181,7 +181,7 @@ func TestTornMiddle(t *testing.T) {
 }
 
 // Damage in a segment other than the last is an error that names its file.
-func TestDamage(t *testing.T) {
+func TestDamagedSegment(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Segment: 200})
 	for i := range 8 {
@@ -213,7 +213,7 @@ func TestDamage(t *testing.T) {
 }
 
 // A repeated request is not stored again: at once, later, after a restart, and when its segment is gone.
-func TestKeys(t *testing.T) {
+func TestRepeatedRequests(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Segment: 300})
 	var wait sync.WaitGroup
@@ -313,7 +313,7 @@ func TestFailingDisk(t *testing.T) {
 }
 
 // The unread bytes are limited, and only one process can open a log.
-func TestBounds(t *testing.T) {
+func TestUnreadBytesAreLimited(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Most: 1000})
 	var err error
@@ -406,7 +406,7 @@ func TestAcceptorSchema(t *testing.T) {
 }
 
 // Without a header the IDs of its events identify a request.
-func TestIDs(t *testing.T) {
+func TestRequestsByEventIDs(t *testing.T) {
 	config := record.DefaultConfig()
 	config.ID = "id"
 	l := open(t, t.TempDir(), Options{})

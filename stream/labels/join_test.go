@@ -370,7 +370,7 @@ func testConfig(wait int64) Config {
 }
 
 // The join gives the same results as a slow one that sorts everything first, in the same order.
-func TestJoinIsTheSlowOne(t *testing.T) {
+func TestJoinEqualsSlowJoin(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		records := someRecords(r, 150)

@@ -52,7 +52,7 @@ func labelAt(offset, time int64) arrived {
 
 // A silent partition delays the others for Config.Idle, and then they continue without it. Its later records count as
 // no earlier than what was passed on meanwhile.
-func TestMergePassesOverSilence(t *testing.T) {
+func TestMergeSkipsSilentPartition(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	c := record.DefaultConfig()
 	events := streamtest.Must(record.NewDecoder(c, schema))(t)

@@ -356,7 +356,7 @@ func TestDecodersShareSchema(t *testing.T) {
 }
 
 // The cost of a record is limited by max_features: empty values that make no features, and columns of a header.
-func TestCostOfNothing(t *testing.T) {
+func TestEmptyValuesAreLimited(t *testing.T) {
 	c := DefaultConfig()
 	c.MaxFeatures = 100
 	for value, want := range map[string]event.Reason{
@@ -389,7 +389,7 @@ func TestCostOfNothing(t *testing.T) {
 
 // A record with more values than fields can be stored takes memory in proportion to its bytes, however long the joined
 // names are.
-func TestLongRecordsTakeLittle(t *testing.T) {
+func TestLongRecordsTakeLittleMemory(t *testing.T) {
 	objects := &strings.Builder{}
 	for i := range 90_000 {
 		fmt.Fprintf(objects, `"k%d":1,`, i)

@@ -123,7 +123,7 @@ func TestSeenLabels(t *testing.T) {
 }
 
 // A label beside a record is used as it is, whatever labels came before.
-func TestLabelBeside(t *testing.T) {
+func TestSeparateLabel(t *testing.T) {
 	config := DefaultConfig()
 	s, d := newDecoder(t, config)
 	for _, c := range []struct{ value, label, want string }{

@@ -114,7 +114,7 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 
 // A rejected record leaves nothing in the decoder: later records, with room for few fields, are decoded as fast as
 // without it.
-func TestRefusalTeachesNothing(t *testing.T) {
+func TestRejectedRecordAddsNothing(t *testing.T) {
 	for _, format := range []string{"json", "vw"} {
 		c := DefaultConfig()
 		c.Format, c.MaxFields = format, 100
