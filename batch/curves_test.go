@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"blankout/batch/internal/problems"
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
@@ -70,42 +71,11 @@ func TestCurvesAreOneFeature(t *testing.T) {
 			w[c] = curvedWeight(curved.Column(c))
 		}
 		w[dim-1] = 0.3
-		g, other := make([]float64, dim), make([]float64, dim)
-		value := o.ValueGrad(w, g)
+		value := o.ValueGrad(w, nil)
 		if want := plain.ValueGrad([]float64{1, 1, 1, 0.3}, make([]float64, 4)); math.Abs(value-want) > 1e-10*want {
 			t.Errorf("%v: objective %v, of the sums %v", noise, value, want)
 		}
-		r := rand.New(rand.NewPCG(3, 4))
-		v, product := make([]float64, dim), make([]float64, dim)
-		for i := range v {
-			v[i] = r.NormFloat64()
-		}
-		o.HessVec(v, product)
-		const h = 1e-5
-		for i := range w {
-			x := w[i]
-			w[i] = x + h
-			up := o.ValueGrad(w, other)
-			w[i] = x - h
-			down := o.ValueGrad(w, other)
-			if w[i] = x; math.Abs((up-down)/(2*h)-g[i]) > 1e-5*(1+math.Abs(g[i])) {
-				t.Errorf("%v: derivative %d is %v, by differences %v", noise, i, g[i], (up-down)/(2*h))
-			}
-		}
-		up, down, at := make([]float64, dim), make([]float64, dim), slices.Clone(w)
-		for i := range at {
-			at[i] = w[i] + h*v[i]
-		}
-		o.ValueGrad(at, up)
-		for i := range at {
-			at[i] = w[i] - h*v[i]
-		}
-		o.ValueGrad(at, down)
-		for i := range product {
-			if want := (up[i] - down[i]) / (2 * h); math.Abs(product[i]-want) > 1e-5*(1+math.Abs(want)) {
-				t.Errorf("%v: product %d is %v, by differences %v", noise, i, product[i], want)
-			}
-		}
+		problems.CheckDerivatives(t, noise.String(), exactDiagonal{o}, w, 1e-5)
 		// V itself: the sum over the rows of k V by addTo, compared with the slow one.
 		joint := must.Get(jointNoise(curved, noise))
 		n := curved.Columns()

@@ -184,6 +184,27 @@ func checkByEnumeration(t *testing.T, n loss.GroupDropout) {
 	}
 }
 
+// denseAgrees checks that the dense Hessian at w times v equals the Hessian-vector product.
+func denseAgrees(t *testing.T, name string, o *Expected, w, v []float64, tolerance float64) {
+	t.Helper()
+	grad, hv := make([]float64, len(w)), make([]float64, len(w))
+	o.ValueGrad(w, grad)
+	o.HessVec(v, hv)
+	a := o.dense()
+	for i := range hv {
+		want := 0.0
+		for j := range v {
+			want += a.At(i, j) * v[j]
+		}
+		if math.Abs(hv[i]-want) > tolerance*(1+math.Abs(want)) {
+			t.Errorf("%s: Hv[%d] = %v, by the dense matrix %v", name, i, hv[i], want)
+			return
+		}
+	}
+}
+
+// TestExpectedAgainstTheFormula compares the value, slope, Hessian and line of every loss, noise and intercept with the
+// formula and with differences.
 func TestExpectedAgainstTheFormula(t *testing.T) {
 	x, y := drawProblem(t, 1, 50, 6, false)
 	data := denseData(t, x, y)
@@ -221,19 +242,7 @@ func TestExpectedAgainstTheFormula(t *testing.T) {
 						break
 					}
 				}
-				o.ValueGrad(w, grad)
-				o.HessVec(v, hv)
-				a := o.dense()
-				for i := range hv {
-					s := 0.0
-					for j := range v {
-						s += a.At(i, j) * v[j]
-					}
-					if math.Abs(s-hv[i]) > 1e-9*(1+math.Abs(s)) {
-						t.Errorf("%s: row %d of the dense Hessian times v is %v, want %v", name, i, s, hv[i])
-						break
-					}
-				}
+				denseAgrees(t, name, o, w, v, 1e-9)
 				if got, _, _ := phi(h); math.Abs(got-vu) > 1e-10*math.Abs(vu) {
 					t.Errorf("%s: value on the line %v, at the point %v", name, got, vu)
 				}
@@ -642,25 +651,14 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 		}
 		for _, n := range append(everyNoise, loss.Poisson{}) {
 			o := newExpected(t, denseData(t, x, y), y, loss.HingeGaussian{Ell: 1}, n, 1, FreeIntercept)
-			w, v, grad, hv := make([]float64, 8), make([]float64, 8), make([]float64, 8), make([]float64, 8)
+			w, v := make([]float64, 8), make([]float64, 8)
 			for i := range w {
 				w[i], v[i] = 0.3*r.NormFloat64(), r.NormFloat64()
 			}
 			if n == (loss.NoNoise{}) {
 				o.Smooth(0.5)
 			}
-			o.ValueGrad(w, grad)
-			o.HessVec(v, hv)
-			a := o.dense()
-			for i := range hv {
-				want := 0.0
-				for j := range v {
-					want += a.At(i, j) * v[j]
-				}
-				if math.Abs(hv[i]-want) > 1e-12*(1+math.Abs(want)) {
-					t.Errorf("%v, %v: Hv[%d] = %v, by the matrix %v", value, n, i, hv[i], want)
-				}
-			}
+			denseAgrees(t, fmt.Sprint(value, " ", n), o, w, v, 1e-12)
 		}
 	}
 }
