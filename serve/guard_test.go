@@ -1,21 +1,14 @@
 package serve_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"blankout/internal/streamtest"
 	"blankout/serve"
@@ -111,8 +104,8 @@ func TestClientCertificates(t *testing.T) {
 	config.TokenEnv = "BLANKOUT_TEST_NO_TOKEN"
 	config.CertFile, config.KeyFile = certificate(t, dir)
 	authority := filepath.Join(dir, "clients.pem")
-	sign := newAuthority(t, authority)
-	strange := newAuthority(t, filepath.Join(dir, "others.pem"))
+	clients := streamtest.NewAuthority(t)
+	streamtest.Check(t, os.WriteFile(authority, clients.PEM, 0o600))
 	config.ClientCAFile = authority
 	config.Address = "0.0.0.0:0"
 	streamtest.Check(t, config.Check(), "instead of a token")
@@ -126,10 +119,10 @@ func TestClientCertificates(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
-	if status, err := get(sign()); status != 200 || err != nil {
+	if status, err := get(clients.Pair(t, "client")); status != 200 || err != nil {
 		t.Errorf("with a certificate: %d, %v", status, err)
 	}
-	for name, pairs := range map[string][]tls.Certificate{"no certificate": nil, "another authority's": {strange()}} {
+	for name, pairs := range map[string][]tls.Certificate{"no certificate": nil, "another authority's": {streamtest.NewAuthority(t).Pair(t, "client")}} {
 		if status, err := get(pairs...); err == nil {
 			t.Errorf("%s: %d", name, status)
 		}
@@ -141,28 +134,5 @@ func TestClientCertificates(t *testing.T) {
 	config.CertFile, config.KeyFile, config.Address = "", "", "127.0.0.1:0"
 	if err := config.Check(); err == nil || !strings.HasPrefix(err.Error(), "client_ca_file: ") {
 		t.Errorf("without TLS: %v", err)
-	}
-}
-
-// newAuthority writes the certificate of an authority to a file and returns a function that signs client certificates
-// with it.
-func newAuthority(t *testing.T, file string) func() tls.Certificate {
-	t.Helper()
-	key := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := func(n int64) *x509.Certificate {
-		return &x509.Certificate{
-			SerialNumber: big.NewInt(n), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-			BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		}
-	}
-	authority := template(1)
-	authority.IsCA, authority.KeyUsage = true, x509.KeyUsageCertSign
-	der := streamtest.Must(x509.CreateCertificate(rand.Reader, authority, authority, &key.PublicKey, key))(t)
-	streamtest.Check(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	return func() tls.Certificate {
-		t.Helper()
-		own := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-		der := streamtest.Must(x509.CreateCertificate(rand.Reader, template(2), authority, &own.PublicKey, key))(t)
-		return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: own}
 	}
 }

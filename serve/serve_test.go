@@ -4,19 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -579,20 +574,14 @@ func TestAccess(t *testing.T) {
 	response.Body.Close()
 }
 
-// certificate writes a certificate for 127.0.0.1 and its key.
+// certificate writes a certificate for 127.0.0.1, with that of its authority, and its key.
 func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
-	private := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-	}
-	public := streamtest.Must(x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private))(t)
-	secret := streamtest.Must(x509.MarshalPKCS8PrivateKey(private))(t)
+	authority := streamtest.NewAuthority(t)
+	public, secret := authority.Sign(t, "server")
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for name, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: public}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
-		streamtest.Check(t, os.WriteFile(name, pem.EncodeToMemory(block), 0o600))
-	}
+	streamtest.Check(t, os.WriteFile(cert, append(public, authority.PEM...), 0o600))
+	streamtest.Check(t, os.WriteFile(key, secret, 0o600))
 	return cert, key
 }
 

@@ -1,15 +1,8 @@
 package stream
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,38 +13,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// certificate creates a certificate of 127.0.0.1 signed by a new authority. It writes the authority's certificate, and
+// certificate returns a certificate of 127.0.0.1 signed by a new authority. It writes the authority's certificate, and
 // one of a client, to files.
 func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPool, dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	write := func(name, kind string, der []byte) {
-		streamtest.Check(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
-	}
-	var ca *x509.Certificate
-	var caKey *ecdsa.PrivateKey
-	for i, name := range []string{"ca", "server", "client"} {
-		key := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-		c := &x509.Certificate{
-			SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
-			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-			IsCA:        i == 0, BasicConstraintsValid: true,
-		}
-		if i == 0 {
-			ca, caKey = c, key
-		}
-		der := streamtest.Must(x509.CreateCertificate(rand.Reader, c, ca, &key.PublicKey, caKey))(t)
-		secret := streamtest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
-		write(name+".pem", "CERTIFICATE", der)
-		write(name+".key", "PRIVATE KEY", secret)
+	a := streamtest.NewAuthority(t)
+	client, key := a.Sign(t, "client")
+	for name, text := range map[string][]byte{"ca.pem": a.PEM, "client.pem": client, "client.key": key} {
+		streamtest.Check(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	authorities = x509.NewCertPool()
-	b, _ := os.ReadFile(filepath.Join(dir, "ca.pem"))
-	authorities.AppendCertsFromPEM(b)
-	server, err := tls.LoadX509KeyPair(filepath.Join(dir, "server.pem"), filepath.Join(dir, "server.key"))
-	streamtest.Check(t, err)
-	return server, authorities, dir
+	authorities.AppendCertsFromPEM(a.PEM)
+	return a.Pair(t, "server"), authorities, dir
 }
 
 func TestSecurity(t *testing.T) {

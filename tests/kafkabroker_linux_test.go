@@ -1,23 +1,17 @@
 package tests
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -191,28 +185,10 @@ func freePorts(t *testing.T, n int) []string {
 func (b *kafkaBroker) writeCertificates(t *testing.T) {
 	t.Helper()
 	b.authority = b.file("ca.pem")
-	var text [2]bytes.Buffer // authority, broker
-	var parent *x509.Certificate
-	var parentKey *ecdsa.PrivateKey
-	for i, name := range []string{"test authority", "broker"} {
-		key := streamtest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-		c := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name},
-			NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: i == 0, BasicConstraintsValid: true}
-		if i == 0 {
-			parent, parentKey = c, key
-		}
-		der := streamtest.Must(x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, parentKey))(t)
-		secret := streamtest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
-		if i == 1 {
-			pem.Encode(&text[1], &pem.Block{Type: "PRIVATE KEY", Bytes: secret})
-		}
-		pem.Encode(&text[i], &pem.Block{Type: "CERTIFICATE", Bytes: der})
-	}
-	text[1].Write(text[0].Bytes())
-	for name, b2 := range map[string]*bytes.Buffer{b.authority: &text[0], b.file("server.pem"): &text[1]} {
-		streamtest.Check(t, os.WriteFile(name, b2.Bytes(), 0o600))
-	}
+	a := streamtest.NewAuthority(t)
+	certificate, key := a.Sign(t, "broker")
+	streamtest.Check(t, os.WriteFile(b.authority, a.PEM, 0o600))
+	streamtest.Check(t, os.WriteFile(b.file("server.pem"), slices.Concat(key, certificate, a.PEM), 0o600))
 }
 
 func (b *kafkaBroker) writeConfig(t *testing.T) {
