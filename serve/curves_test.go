@@ -11,7 +11,7 @@ import (
 	"blankout/serve"
 )
 
-// bent returns events whose class depends on the distance of the number x from 0. The number y tells nothing.
+// bent returns events whose class depends on the distance of the number x from 0. The number y is noise.
 func bent(n int) []byte {
 	var lines bytes.Buffer
 	for i := range n {

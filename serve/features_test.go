@@ -66,7 +66,7 @@ func TestFeatures(t *testing.T) {
 	streamtest.True(t, !strings.Contains(text, `field="word"`), "a field without an alarm has metrics")
 }
 
-// However many fields have an alarm, and whatever their names, only a few have metrics.
+// TestFieldMetricsAreLimited checks that at most ten fields with an alarm have metrics, and that long names are cut.
 func TestFieldMetricsAreLimited(t *testing.T) {
 	h := &watch.Health{Alarms: 50}
 	for i := range 50 {

@@ -220,7 +220,7 @@ func TestHealthInBrowser(t *testing.T) {
 	})
 }
 
-// The alarm of a field in a real browser, beside a field without one.
+// TestAlarmsInBrowser checks in a real browser that a field with an alarm is marked, and another field is not.
 func TestAlarmsInBrowser(t *testing.T) {
 	b := browse(t)
 	_, service := learned(t)

@@ -325,8 +325,8 @@ func TestPredict(t *testing.T) {
 	answers(t, 413, "", "POST", url+"/v1/predict", strings.Repeat("x", 3000))
 }
 
-// Of many simultaneous requests a few are answered, some wait, and the others are rejected at once with an error and a
-// time for a retry. The clock moves only while all goroutines wait.
+// TestTooManyRequests checks that many simultaneous requests are answered, wait, or are rejected at once with an error
+// and a time for a retry. The clock moves only while all goroutines wait.
 func TestTooManyRequests(t *testing.T) {
 	runner, service := learned(t)
 	streamtest.Check(t, runner.Run(t.Context()))

@@ -8,8 +8,8 @@ import (
 	"blankout/serve"
 )
 
-// Both of two classes have a probability. An event whose features are all unknown to the model is rejected, but the
-// events beside it are predicted, and so is an event whose fields are all declared missing.
+// TestUnseenFeatures checks that an event with only unseen features is rejected. The other events of the request are
+// predicted, also an event whose fields are all declared missing. Both of two classes have a probability.
 func TestUnseenFeatures(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)

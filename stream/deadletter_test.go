@@ -298,8 +298,8 @@ func TestDeadLetterErrors(t *testing.T) {
 	streamtest.Fails(t, full.Close(), "Close with a letter that was not written")
 }
 
-// What is read back is what was stored, from a topic and from a file: null and empty bytes, reasons, and cut values. A
-// record that is not a letter is an error for its position only.
+// TestLetters checks that dead letters are read as they were stored, from a topic and from a file: null and empty bytes,
+// reasons, and cut values. A record that is not a letter is an error for its position only.
 func TestLetters(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	connection := connectTo(b)

@@ -145,8 +145,8 @@ func (l *learner) start(t *testing.T) *exec.Cmd {
 	return c
 }
 
-// live starts the program and ends it by end after the delay, or never for nil. It returns how it ended, which may have
-// been by itself.
+// live starts the program and ends it with end after a delay, or waits for its own end if end is nil. It returns the
+// error of the process.
 func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) error) error {
 	t.Helper()
 	c := l.start(t)
@@ -424,8 +424,8 @@ func TestCrashBeside(t *testing.T) {
 	t.Run("refresh", func(t *testing.T) { crashRefreshing(t, program, broker) })
 }
 
-// Wherever the publication of a model is interrupted, the topic and the file hold a complete model that is never older
-// than before.
+// crashPublishing interrupts the publication of models at several places. Afterwards the topic and the file have a
+// complete model that is not older than before.
 func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	reference := newLearner(t, program, broker.Brokers()[0], "short")
 	reference.finish(t)

@@ -27,7 +27,7 @@ import (
 	"blankout/stream/record"
 )
 
-var updateFormat = flag.Bool("update-format", false, "write the files of the current format version anew; only before it has been released")
+var updateFormat = flag.Bool("update-format", false, "write the files of the current format version again; only before it has been released")
 
 // formatEvents are scored by every file of testdata/format*.
 var formatEvents = []string{

@@ -21,9 +21,8 @@ import (
 	"blankout/stream"
 )
 
-// BenchmarkGroup tells what CPU an event costs a learner that is alone, and all members of a
-// group together: of processes of their own. A group hands on rows, so many columns are dear,
-// but the less often the longer the stream is.
+// BenchmarkGroup measures the CPU time of an event for a single learner and for all members of a group together, in
+// separate processes. The members exchange rows of weights, so many columns are expensive, but less so in long streams.
 //
 // go test ./tests -run '^$' -bench Group -benchtime 1x -count 3
 func BenchmarkGroup(b *testing.B) {

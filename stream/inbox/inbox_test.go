@@ -71,7 +71,8 @@ func count(from, n int) (out []float64) {
 
 func at(next int64) event.Offsets { return event.Offsets{{Topic: Topic, Next: next}} }
 
-// What was appended is read in order, from any position, also after reopening the log, over many segments.
+// TestAppendAndRead checks that events are read in the order of appending, from any position, over many segments, also
+// after the log is opened again.
 func TestAppendAndRead(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Segment: 2000}

@@ -61,8 +61,8 @@ func TestTimesOutAfterRestart(t *testing.T) {
 	}
 }
 
-// What a restart removes from the log is synced with the next checkpoint, even if nothing has arrived since. Otherwise
-// a crash could bring it back.
+// TestCutIsSynced checks that entries removed by a restart are synced with the next checkpoint, even if no event has
+// arrived since. Otherwise a crash could restore them.
 func TestCutIsSynced(t *testing.T) {
 	directory, state := pastJoin(t, 10, 3)
 	j := streamtest.Must(Open(testConfig(200), directory, state))(t)

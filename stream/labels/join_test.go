@@ -16,7 +16,7 @@ import (
 	"blankout/stream/record"
 )
 
-// told is what a test learns, in order.
+// told is an event with its label, in the order in which the learner receives them.
 type told struct {
 	ID        string
 	X         float64 // of the event, as it was

@@ -142,7 +142,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 	}
 }
 
-// What cannot be joined is rejected with the reason.
+// TestMergeRefuses checks that records that cannot be joined are rejected with the reason.
 func TestMergeRefuses(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	join := opened(t, testConfig(1000), t.TempDir(), State{})

@@ -6,7 +6,7 @@ import (
 	"blankout/internal/streamtest"
 )
 
-// The suffix of a file name tells the format before anything else in the name.
+// TestFormatOf checks that the suffix of a file name takes precedence over the rest of the name.
 func TestFormatOf(t *testing.T) {
 	for name, want := range map[string]string{
 		"idx.csv": "csv", "a/sidx.jsonl.gz": "json", "train.svm.zst": "svmlight", "x.vw": "vw",

@@ -122,7 +122,7 @@ func TestSeenLabels(t *testing.T) {
 	}
 }
 
-// A label beside a record is used as it is, whatever labels came before.
+// TestSeparateLabel checks that a label outside of a record is used unchanged, for any earlier labels.
 func TestSeparateLabel(t *testing.T) {
 	config := DefaultConfig()
 	s, d := newDecoder(t, config)
@@ -144,7 +144,7 @@ func TestSeparateLabel(t *testing.T) {
 	}
 }
 
-// Of two labels in a record the last one counts, known or not.
+// TestSeenLabelTwice checks that the last of two labels in a record counts, whether the class is known or new.
 func TestSeenLabelTwice(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.Label = "json", "a.b"
