@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/must"
 	"blankout/online"
 	"blankout/online/synthetic"
 	"blankout/online/watch"
@@ -321,24 +320,37 @@ func TestUndeclared(t *testing.T) {
 // TestRateWarnings checks that there is a warning about rates of fields that no event has, and about observed noise
 // without missing fields.
 func TestRateWarnings(t *testing.T) {
-	for noise, want := range map[string]string{
-		"observed": "prepare for the first loss", "group:a=0.1,b=0.2": "", "group:a=0.1,wheels=0.3,engine=0.1": `rate for "engine", "wheels"`,
+	for _, x := range []struct {
+		noise string
+		rate  float64 // at which each sensor dies
+		want  string
+	}{
+		{"observed", 0, "prepare for the first loss"}, {"observed", 0.3, ""}, {"group:a=0.1,b=0.2", 0, ""},
+		{"group:a=0.1,wheels=0.3,engine=0.1", 0, `rate for "engine", "wheels"`},
 	} {
-		c := online.DefaultConfig()
-		c.Noise = noise
-		l := must.Get(online.New(c, synthetic.SensorSchema()))
+		c := with(func(c *online.Config) { c.Noise = x.noise })
+		l := newLearner(t, c, synthetic.SensorSchema())
 		s := &synthetic.MortalSensors{R: rand.New(rand.NewPCG(1, 2))}
+		for i := range s.Rates {
+			s.Rates[i] = x.rate
+		}
 		for range 2000 {
 			l.Learn(s.Next(), nil)
 		}
-		got := ""
-		for _, w := range l.Warnings(online.Fingerprint{}, false) {
-			if w.Kind == watch.WarnNoRate {
-				got = w.Text
-			}
+		restored := restart(t, c, l)
+		for range 50 { // names are known by the events since the restart
+			restored.Learn(s.Next(), nil)
 		}
-		if (got == "") != (want == "") || !strings.Contains(got, want) {
-			t.Errorf("%s: warning %q, want one of %q", noise, got, want)
+		for name, l := range map[string]*online.Learner{"learned": l, "restored": restored} {
+			got := ""
+			for _, w := range l.Warnings(online.Fingerprint{}, false) {
+				if w.Kind == watch.WarnNoRate {
+					got = w.Text
+				}
+			}
+			if (got == "") != (x.want == "") || !strings.Contains(got, x.want) {
+				t.Errorf("%s, rate %v, %s: warning %q, want one of %q", x.noise, x.rate, name, got, x.want)
+			}
 		}
 	}
 }
