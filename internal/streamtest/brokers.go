@@ -50,7 +50,7 @@ func File(t testing.TB, name, text string) string {
 // words of what describe the awaited state.
 func Eventually(t testing.TB, limit time.Duration, done func() bool, what ...any) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(limit); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%snot within %v", prefix(what), limit)
 		}
