@@ -252,6 +252,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	if err := l.monitors.Restore(blocks, m.Outputs); err != nil {
 		return nil, err
 	}
+	l.levels.Grouping.Restore(m.Rows)
 	return l, l.pasts.restore(c, blocks, l.events)
 }
 

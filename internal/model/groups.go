@@ -92,6 +92,19 @@ func (g *Grouping) Met(name string) bool {
 	return ok
 }
 
+// Restore sees all features of the fields of the Schema and, if the Schema groups columns, those of the columns of t.
+func (g *Grouping) Restore(t *Table) {
+	g.follow(len(g.schema.Fields) - 1)
+	if g.schema.ColumnGroups == nil {
+		return
+	}
+	for slot := range t.Len() {
+		if column, _ := t.Column(slot); column < FirstHat {
+			g.ofColumn(column)
+		}
+	}
+}
+
 // Hash returns a number that depends only on the name of a unit, so that random draws from it are the same under every
 // Schema with the group.
 func (g *Grouping) Hash(unit int32) uint64 {

@@ -115,6 +115,10 @@ func (g *Groups) SetRates(n loss.GroupDropout) {
 // Follow replaces the Schema by a later state of it.
 func (g *Groups) Follow(s *event.Schema) { g.grouping.Follow(s) }
 
+// Restore makes Met true for the groups that events had before a restart: those of the Schema's fields and, for columns
+// of a sparse text format, those of the columns of t.
+func (g *Groups) Restore(t *model.Table) { g.grouping.Restore(t) }
+
 // Met reports whether an event had a feature of the group with this name.
 func (g *Groups) Met(name string) bool { return g.grouping.Met(name) }
 
