@@ -83,7 +83,7 @@ func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 	x, y := drawProblem(t, 3, 400, 6, false)
 	d := denseData(t, x, y)
 	for _, noise := range []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.GroupDropout{Q: 0.1, Rates: ownRates}} {
-		copies := must.Get(d.Corrupted(noise, 1, 7))
+		copies := must.Get(d.Corrupted(noise, 1, 7))(t)
 		c := Corrupter{Noise: noise, Seed: 7, Grouping: model.NewGrouping(d.Schema)}
 		changed := 0
 		for i := range d.Rows() {

@@ -23,7 +23,7 @@ func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, sum
 		s.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric})
 	}
 	s.Fields[1].Group, s.Fields[2].Group = "g", "g"
-	c := must.Get(model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))
+	c := must.Get(model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))(t)
 	scaler := model.Scaler{Curves: c}
 	r := rand.New(rand.NewPCG(1, 2))
 	b, flat := Builder{Curves: c}, Builder{}
@@ -77,7 +77,7 @@ func TestCurvesAreOneFeature(t *testing.T) {
 		}
 		problems.CheckDerivatives(t, noise.String(), exactDiagonal{o}, w, 1e-5)
 		// V itself: the sum over the rows of k V by addTo, compared with the slow one.
-		joint := must.Get(jointNoise(curved, noise))
+		joint := must.Get(jointNoise(curved, noise))(t)
 		n := curved.Columns()
 		matrix, want := make([]float64, n*n), 0.0
 		sums := joint.sums()
@@ -163,7 +163,7 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 2, To: 4}}}}}
-	curves := must.Get(model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))
+	curves := must.Get(model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))(t)
 	columns := []uint32{1, 2, 3, curves.Hat(0, 0), curves.Hat(0, 1), curves.Hat(1, 3)}
 	c := Corrupter{Noise: loss.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: model.NewGrouping(s), Curves: curves}
 	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: model.NewGrouping(s)}

@@ -70,7 +70,7 @@ func TestDataKeepsWhatWasAdded(t *testing.T) {
 		es := randomExamples(r, 300, 200, value)
 		es[7].Weight = 2.5
 		for _, goroutines := range []int{0, 1, 2, 50} {
-			d := must.Get(gather(es, goroutines))
+			d := must.Get(gather(es, goroutines))(t)
 			order := r.Perm(300)
 			sub := d.Subset(order)
 			for i := range es {

@@ -141,7 +141,7 @@ func TestDeathsApply(t *testing.T) {
 		d := b.Data(schema)
 		var scaler *model.Linear
 		if c.mode != model.StandardizeNone {
-			d, scaler = must.Get2(fit.Fit(d))
+			d, scaler = must.Get2(fit.Fit(d))(t)
 		}
 		if c.bends {
 			scaler.Scaler.Curves = &knots
@@ -175,7 +175,7 @@ func TestDeathsApply(t *testing.T) {
 			}
 			d = b.Data(schema)
 		}
-		d = must.Get(g.Apply(d, scaler, c.v))
+		d = must.Get(g.Apply(d, scaler, c.v))(t)
 		// The mean squared error over all deaths of a few examples, by enumeration and by the objective.
 		w := make([]float64, d.Columns()+1)
 		weight := map[uint32]float64{}
@@ -236,12 +236,12 @@ func TestSelectForSilentDeaths(t *testing.T) {
 		}
 	}
 	d := denseData(t, x, y)
-	same := must.Get(d.Like(d))
+	same := must.Get(d.Like(d))(t)
 	d.SetDead(func(uint32) float64 { return 5 })
 	if left := d.without(func(column uint32) bool { return column == 1 }); len(left.dead) != 2 || left.dead[1] != 5 {
 		t.Errorf("without a column the dead read %v", left.dead)
 	}
-	fit := must.Get(Train(context.Background(), d, DefaultConfig()))
+	fit := must.Get(Train(context.Background(), d, DefaultConfig()))(t)
 	c := Corrupter{Noise: loss.Dropout{Q: 0.6}, Seed: 7}
 	wrong := 0.0
 	for i, row := range x {
@@ -265,15 +265,15 @@ func TestSelectForSilentDeaths(t *testing.T) {
 	if got, _ := measureDeleted(fit.Model, same, 0.6, true, 7); got < wrong+5 {
 		t.Errorf("where the dead read 0 the error is %v, where they read the mean %v", got, wrong)
 	}
-	same = must.Get(d.Like(d))
+	same = must.Get(d.Like(d))(t)
 	if got, _ := measureDeleted(fit.Model, same, 0.6, true, 7); math.Abs(got-wrong) > 1e-9 {
 		t.Errorf("on a validation set the error is %v, want %v", got, wrong)
 	}
 	s := Selection{Folds: 3, Grid: []Axis{{"noise", []string{"none", "silent:0.6"}}}, Deletions: []float64{0.6}, Silent: true}
 	loud := s
 	loud.Silent = false
-	a, _ := must.Get2(Select(t.Context(), d, DefaultConfig(), s))
-	b, _ := must.Get2(Select(t.Context(), d, DefaultConfig(), loud))
+	a, _ := must.Get2(Select(t.Context(), d, DefaultConfig(), s))(t)
+	b, _ := must.Get2(Select(t.Context(), d, DefaultConfig(), loud))(t)
 	for i := range a.Candidates {
 		if !(a.Candidates[i].Error[0] < b.Candidates[i].Error[0]-2) {
 			t.Errorf("%v: error %v silently, %v rescaled", a.Candidates[i].Values, a.Candidates[i].Error, b.Candidates[i].Error)

@@ -38,12 +38,12 @@ func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns
 
 // The solution in the dual is that in the primal, for every loss and for IRLS too.
 func TestDual(t *testing.T) {
-	robust := must.Get(loss.NewTLogistic(1.5))
+	robust := must.Get(loss.NewTLogistic(1.5))(t)
 	for _, m := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}, loss.HingeChen{Ell: 1}, robust.Theta(), loss.Quadratic{}} {
 		for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}, loss.Dropout{Q: 0.01}} {
 			t.Run(fmt.Sprint(m, "/", noise), func(t *testing.T) {
 				p := windowProblem(t, m, noise, 30, 300, 15)
-				o := must.Get(NewExpected(p))
+				o := must.Get(NewExpected(p))(t)
 				// P^-1 P = 1, where P is the majorizer.
 				o.Majorise(true)
 				w := make([]float64, o.Dim())
@@ -71,7 +71,7 @@ func TestDual(t *testing.T) {
 				var values []float64
 				for _, opt := range []Options{{Solver: Newton, Dual: true}, {Solver: IRLS, Dual: true}, {Solver: Newton}, {Solver: LBFGS}} {
 					opt.Tol = 1e-9
-					r := must.Get(Solve(t.Context(), o, opt))
+					r := must.Get(Solve(t.Context(), o, opt))(t)
 					values = append(values, r.Objective)
 					best = min(best, r.Objective)
 				}
@@ -87,14 +87,14 @@ func TestDual(t *testing.T) {
 
 func TestDualIsForFewRows(t *testing.T) {
 	p := windowProblem(t, loss.LogisticChen{}, loss.NoNoise{}, 30, 28, 14)
-	o := must.Get(NewExpected(p))
+	o := must.Get(NewExpected(p))(t)
 	o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
 	if o.dual() != nil {
 		t.Error("a dual larger than the primal")
 	}
 	p = windowProblem(t, loss.LogisticChen{}, loss.NoNoise{}, 20, 300, 15)
 	p.Penalty.R[len(p.Penalty.R)-1] = 0
-	o = must.Get(NewExpected(p))
+	o = must.Get(NewExpected(p))(t)
 	o.ValueGrad(make([]float64, o.Dim()), make([]float64, o.Dim()))
 	if o.dual() != nil {
 		t.Error("a dual with a parameter that nothing holds")
@@ -109,8 +109,8 @@ func BenchmarkDual(b *testing.B) {
 			for _, dual := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%dx%d/%v/dual=%v", shape[0], shape[1], noise, dual), func(b *testing.B) {
 					for b.Loop() {
-						o := must.Get(NewExpected(p))
-						must.Get(Solve(b.Context(), o, Options{Solver: Newton, Tol: 1e-6, MaxIterations: 50, Dual: dual}))
+						o := must.Get(NewExpected(p))(b)
+						must.Get(Solve(b.Context(), o, Options{Solver: Newton, Tol: 1e-6, MaxIterations: 50, Dual: dual}))(b)
 					}
 				})
 			}

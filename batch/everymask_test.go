@@ -50,8 +50,8 @@ func TestExactIsTheSumOverMasks(t *testing.T) {
 			if err != nil || !strings.HasPrefix(told, name+":exact") && name != "quadratic" {
 				t.Fatalf("%s: %q, %v", name, told, err)
 			}
-			o := must.Get(build(d, Subproblem{Y: y}, c))
-			l := must.Get(loss.Parse(name))
+			o := must.Get(build(d, Subproblem{Y: y}, c))(t)
+			l := must.Get(loss.Parse(name))(t)
 			if clean := l.Facts().Clean; clean != nil {
 				l = clean
 			}
@@ -99,10 +99,10 @@ func TestExactIsSolved(t *testing.T) {
 			t.Fatalf("%s: %v, gap %v", name, err, exact.Gap)
 		}
 		c.Bound = ""
-		normal := must.Get(Train(t.Context(), d, c))
+		normal := must.Get(Train(t.Context(), d, c))(t)
 		c.Bound = ExactBound
-		build, _ := must.Get2(c.objective(loss.Dropout{Q: 0.6}))
-		o := must.Get(build(d, Subproblem{Y: d.signs(1)}, c))
+		build, _ := must.Get2(c.objective(loss.Dropout{Q: 0.6}))(t)
+		o := must.Get(build(d, Subproblem{Y: d.signs(1)}, c))(t)
 		least, other := o.ValueGrad(exact.Problems[0].W, nil), o.ValueGrad(normal.Problems[0].W, nil)
 		if math.Abs(least-exact.Objective) > 1e-9*least {
 			t.Errorf("%s: it tells %v, at its weights are %v", name, exact.Objective, least)
@@ -159,7 +159,7 @@ func TestExactWithCurves(t *testing.T) {
 	for i, bound := range []string{"", ExactBound} {
 		c := DefaultConfig()
 		c.Loss, c.Noise, c.Bound = "quadratic", "dropout:0.4", bound
-		f := must.Get(Train(t.Context(), d, c))
+		f := must.Get(Train(t.Context(), d, c))(t)
 		told[i] = f.Objective
 	}
 	if math.Abs(told[0]-told[1]) > 1e-6*told[0] {

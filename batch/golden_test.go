@@ -65,7 +65,7 @@ func expectedOf(t testing.TB, g *problems.Golden, c *problems.Case) *Expected {
 	p.Data = denseData(t, x, g.Y)
 	p.Y = targets(g.Y, p.Data.Rows())
 	p.Penalty = Ridge(p.Data.Columns(), l2, p.Intercept)
-	return must.Get(NewExpected(p))
+	return must.Get(NewExpected(p))(t)
 }
 
 func TestGoldenExpected(t *testing.T) {
@@ -138,7 +138,7 @@ func TestGoldenRefresh(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, s := range []Solver{IRLS, Newton} {
-				r := must.Get(Solve(context.Background(), o, Options{Solver: s, Tol: 1e-13, Start: c.StartWeights}))
+				r := must.Get(Solve(context.Background(), o, Options{Solver: s, Tol: 1e-13, Start: c.StartWeights}))(t)
 				name := fmt.Sprintf("%s %s %s", g.Problem, c.Params.Loss, s)
 				if math.Abs(r.Objective-c.Objective) > 1e-9*c.Objective {
 					t.Errorf("%s: objective %.12g, want %.12g", name, r.Objective, c.Objective)

@@ -44,7 +44,7 @@ func TestWithoutPart(t *testing.T) {
 		dead       []uint16 // fields that die
 		null       []uint16
 	}{{"field", "a", []uint16{1, 4}, []uint16{1}}, {"field", "c", []uint16{3, 4}, []uint16{3}}, {"group", "pair", []uint16{1, 2, 4}, []uint16{1, 2}}} {
-		g := must.Get(WithoutPart(m, events, c.kind, c.name, []float64{0, 0.5}))
+		g := must.Get(WithoutPart(m, events, c.kind, c.name, []float64{0, 0.5}))(t)
 		with, without, perSpan := 0.0, 0.0, 0.0
 		for i := range events {
 			e := &events[i]

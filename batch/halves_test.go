@@ -40,7 +40,7 @@ func TestHalvesAreFair(t *testing.T) {
 	}
 	config := online.DefaultConfig()
 	config.Noise, config.Optimizer = "none", "adagrad" // no hats: as many weights as columns
-	l := must.Get(online.New(config, event.NewSchema(18, []string{"no", "yes"}, 2)))
+	l := must.Get(online.New(config, event.NewSchema(18, []string{"no", "yes"}, 2)))(t)
 	for range learned {
 		l.Learn(made(), nil)
 	}
@@ -62,7 +62,7 @@ func TestHalvesAreFair(t *testing.T) {
 			}
 			c := batch.DefaultValidateConfig()
 			c.Loss, c.Noise, c.Halves, c.Deletions = live.Loss, live.Noise, halves == 1, nil
-			report, _ := must.Get2(v.Validate(context.Background(), c))
+			report, _ := must.Get2(v.Validate(context.Background(), c))(t)
 			gaps[halves] += *report.RelativeGap / rounds
 			if spread += report.GapError; (report.GapError > 0) != c.Halves || report.MeasuredOn != map[bool]string{true: "sample", false: "holdout"}[c.Halves] {
 				t.Errorf("halves %v: %+v", c.Halves, report)

@@ -73,10 +73,10 @@ func TestLasso(t *testing.T) {
 		if c.Intercept != "" {
 			full.Intercept = c.Intercept
 		}
-		noise := must.Get(loss.ParseNoise(full.Noise))
-		build, _ := must.Get2(full.objective(noise))
-		problems := must.Get(full.Subproblems(d))
-		smooth := must.Get(build(d, problems[0], full))
+		noise := must.Get(loss.ParseNoise(full.Noise))(t)
+		build, _ := must.Get2(full.objective(noise))(t)
+		problems := must.Get(full.Subproblems(d))(t)
+		smooth := must.Get(build(d, problems[0], full))(t)
 		value := func(w []float64) float64 { // without the code of lasso
 			v := smooth.ValueGrad(w, nil)
 			for _, x := range w[:d.Columns()] {
@@ -91,7 +91,7 @@ func TestLasso(t *testing.T) {
 				t.Errorf("%s %s: the gap %g is below %g at step %d", full.Loss, full.Noise, p.Gap, p.Objective-least, p.Iteration)
 			}
 		}
-		fit := must.Get(Train(t.Context(), d, full))
+		fit := must.Get(Train(t.Context(), d, full))(t)
 		w := fit.Problems[0].W
 		if !fit.Converged || !(fit.Gap <= 2e-9*least) || math.Abs(fit.Objective-least) > 1e-8*least {
 			t.Errorf("%s %s: objective %.12g, want %.12g, gap %g, converged %t", full.Loss, full.Noise, fit.Objective, least, fit.Gap, fit.Converged)
@@ -131,7 +131,7 @@ func TestLassoLimits(t *testing.T) {
 			t.Errorf("weights %v under a large penalty", f.Problems[0].W)
 		}
 	}
-	small := must.Get(train(func(c *Config) { c.L1, c.Tol = 1e-7, 1e-9 }))
+	small := must.Get(train(func(c *Config) { c.L1, c.Tol = 1e-7, 1e-9 }))(t)
 	none, err := train(func(*Config) {})
 	if err != nil || problems.Relative(small.Problems[0].W, none.Problems[0].W) > 1e-4 {
 		t.Errorf("a vanishing penalty: %v, without %v, %v", small.Problems[0].W, none.Problems[0].W, err)
@@ -164,13 +164,13 @@ func TestLassoGap(t *testing.T) {
 	for _, l1 := range []float64{2, 1000} { // the second one does not move the intercept
 		c := DefaultConfig()
 		c.Noise, c.L2, c.L1, c.Tol = "dropout:0.3", 0, l1, 1e-10
-		fit := must.Get(Train(t.Context(), d, c))
-		build, _ := must.Get2(c.objective(loss.Dropout{Q: 0.3}))
-		b := must.Get(c.Subproblems(d))
-		smooth := must.Get(build(d, b[0], c))
+		fit := must.Get(Train(t.Context(), d, c))(t)
+		build, _ := must.Get2(c.objective(loss.Dropout{Q: 0.3}))(t)
+		b := must.Get(c.Subproblems(d))(t)
+		smooth := must.Get(build(d, b[0], c))(t)
 		for _, step := range []float64{1e-6, 0.01, 0.5, 3} {
 			for j := range smooth.Dim() {
-				o := must.Get(newLasso(smooth, d, b[0], c, loss.Dropout{Q: 0.3}))
+				o := must.Get(newLasso(smooth, d, b[0], c, loss.Dropout{Q: 0.3}))(t)
 				w, grad := slices.Clone(fit.Problems[0].W), make([]float64, o.Dim())
 				w[j] += step
 				value := o.ValueGrad(w, grad)

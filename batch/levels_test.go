@@ -67,7 +67,7 @@ func TestValidateByLevel(t *testing.T) {
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise = live.Loss, live.Noise
-	one, _ := must.Get2(alone.Validate(t.Context(), c))
+	one, _ := must.Get2(alone.Validate(t.Context(), c))(t)
 	for i, share := range report.Deletions {
 		by, own := *report.Live.Robustness[i], *one.Live.Robustness[i]
 		if another := live.Missing.Levels[model.MissingBin(share)] > 0 && share > 0; another == (by == own) {

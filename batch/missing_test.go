@@ -59,10 +59,10 @@ func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode mo
 		fit.Observe(&events[i], s)
 		must.Do(t, b.Add(&events[i]))
 	}
-	d, scaler := must.Get2(fit.Fit(b.Data(s)))
+	d, scaler := must.Get2(fit.Fit(b.Data(s)))(t)
 	c := DefaultConfig()
 	c.Noise = noise
-	f := must.Get(Train(context.Background(), d, c))
+	f := must.Get(Train(context.Background(), d, c))(t)
 	m := f.Model.WithScaler(scaler)
 	m = m.WithCovariance(p.Covariance(m, d, 256))
 	m.Missing = p.Missing(m, d, rule)
@@ -232,7 +232,7 @@ func TestObserved(t *testing.T) {
 			}
 		}
 	}
-	noise := must.Get(p.Observed(s))
+	noise := must.Get(p.Observed(s))(t)
 	for name, want := range lost {
 		if got := noise.(loss.GroupDropout).Rate(name); math.Abs(got-want) > 1e-4 || want < 0.2 || (name == "d") != (want > 0.5) {
 			t.Errorf("the rate of %s is %v, and it is missing from %v", name, got, want)

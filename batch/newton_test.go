@@ -120,8 +120,8 @@ func TestProbitIsSolvedWithACertificate(t *testing.T) {
 		p := Problem{Data: d, Y: y, Kappa: 1, Loss: loss.Probit{}, Noise: noise, Intercept: FreeIntercept, Penalty: Ridge(4, 1, FreeIntercept)}
 		var objective []float64
 		for _, solver := range []Solver{Newton, LBFGS} {
-			o := must.Get(NewExpected(p))
-			r := must.Get(Solve(context.Background(), o, Options{Solver: solver, Tol: 1e-10}))
+			o := must.Get(NewExpected(p))(t)
+			r := must.Get(Solve(context.Background(), o, Options{Solver: solver, Tol: 1e-10}))(t)
 			if !r.Converged || !(r.Gap <= 1e-10*r.Objective) {
 				t.Errorf("%s %v: %+v", solver, noise, r)
 			}
@@ -144,7 +144,7 @@ func TestSettles(t *testing.T) {
 		solve := func(opt Options) *Result {
 			t.Helper()
 			opt.Solver = solver
-			return must.Get(Solve(t.Context(), o, opt))
+			return must.Get(Solve(t.Context(), o, opt))(t)
 		}
 		exact := solve(Options{Tol: 1e-15})
 		if !exact.Converged || !math.IsInf(exact.Gap, 1) {

@@ -40,7 +40,7 @@ func numbered(t testing.TB, d *Data, lossName string) *Data {
 	s.Schema.Target, s.Schema.Classes = target, nil
 	s.labels, s.targets = make([]int32, d.Rows()), make([]float64, d.Rows())
 	for i := range s.targets {
-		s.targets[i] = must.Get(strconv.ParseFloat(d.Schema.Classes[d.Label(i)], 64))
+		s.targets[i] = must.Get(strconv.ParseFloat(d.Schema.Classes[d.Label(i)], 64))(t)
 	}
 	return &s
 }
@@ -128,7 +128,7 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 	weight := make([]float64, len(x))
 	y := slices.Repeat([]float64{3}, len(x))
 	y[4], weight[5] = 9, 1
-	o = must.Get(NewExpected(Problem{Data: data, Y: y, Weight: weight, Loss: loss.Quantile{T: 0.9}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept)}))
+	o = must.Get(NewExpected(Problem{Data: data, Y: y, Weight: weight, Loss: loss.Quantile{T: 0.9}, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept)}))(t)
 	if r := solve(t, o, Options{}); r.W[5] != 3 || r.Objective != 0 {
 		t.Errorf("%+v", r)
 	}

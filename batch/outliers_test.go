@@ -41,7 +41,7 @@ func TestOutliersDoNotSetTheScale(t *testing.T) {
 					fit.Observe(&e, schema)
 					must.Do(t, b.Add(&e))
 				}
-				_, m := must.Get2(fit.Fit(b.Data(schema)))
+				_, m := must.Get2(fit.Fit(b.Data(schema)))(t)
 				return m.Scaler.Standardization(m.Stats(m.Rows.Row(3)))
 			}
 			want := fitOf(0)

@@ -44,9 +44,9 @@ func TestPenalties(t *testing.T) {
 		if config.Loss, config.L2 = c.loss, c.l2; loss.IsRegression(c.loss) {
 			d = numbers
 		}
-		fit := must.Get(batch.Train(t.Context(), d, config))
-		noise := must.Get(loss.ParseNoise(c.noise))
-		p := must.Get(fit.Penalties(d, noise, 400, 1))
+		fit := must.Get(batch.Train(t.Context(), d, config))(t)
+		noise := must.Get(loss.ParseNoise(c.noise))(t)
+		p := must.Get(fit.Penalties(d, noise, 400, 1))(t)
 		t.Logf("%s %s: %+v", c.loss, c.noise, *p)
 		if math.Abs(p.Sampled-p.Exact) > 4*p.SampledError+0.05*p.Exact {
 			t.Errorf("%s %s: sampled %v +- %v, closed form %v", c.loss, c.noise, p.Sampled, p.SampledError, p.Exact)
@@ -69,7 +69,7 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 	d := b.Data(schema).SortClasses()
 	config := batch.DefaultConfig()
 	config.Loss, config.L2 = "poisson", 0.1
-	fit := must.Get(batch.Train(t.Context(), d, config))
+	fit := must.Get(batch.Train(t.Context(), d, config))(t)
 	w, bias := fit.Problems[0].W[0], fit.Problems[0].W[1]
 	if math.Abs(w) < 0.01 {
 		t.Fatalf("a weight of %v: nothing to see", w)
@@ -98,7 +98,7 @@ func TestPenaltiesOfPoissonRegression(t *testing.T) {
 			func(x, f float64) float64 { return math.Exp(f) * math.Expm1(w*w*x*x*q/(1-q)/2) },
 			func(x, f float64) float64 { return q*math.Exp(bias) + (1-q)*math.Exp(bias+w*x/(1-q)) - math.Exp(f) }},
 	} {
-		p := must.Get(fit.Penalties(d, c.noise, 4000, 1))
+		p := must.Get(fit.Penalties(d, c.noise, 4000, 1))(t)
 		t.Logf("%v: %+v", c.noise, *p)
 		for _, x := range []struct {
 			what           string

@@ -42,7 +42,7 @@ func TestStandardizerPresence(t *testing.T) {
 			fit.Observe(&e, schema)
 			must.Do(t, b.Add(&e))
 		}
-		d, m := must.Get2(fit.Fit(b.Data(schema)))
+		d, m := must.Get2(fit.Fit(b.Data(schema)))(t)
 		c := DefaultConfig()
 		c.Noise = "dropout:0.1"
 		trained, err := Train(t.Context(), d, c)

@@ -67,7 +67,7 @@ func newExpected(t testing.TB, d *Data, y []float64, l loss.Loss, n loss.Noise, 
 }
 
 func solve(t testing.TB, o Objective, opt Options) *Result {
-	return must.Get(Solve(context.Background(), o, opt))
+	return must.Get(Solve(context.Background(), o, opt))(t)
 }
 
 // slowValue is J as written in docs/mathematics.md, row by row.
@@ -387,7 +387,7 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 			}
 			want := newExpected(t, data, y, l, n, 1, FreeIntercept).ValueGrad(w, nil)
 			far := func(copies int) float64 {
-				c := must.Get(data.Corrupted(n, copies, 3))
+				c := must.Get(data.Corrupted(n, copies, 3))(t)
 				yc := make([]float64, c.Rows())
 				for i := range yc {
 					yc[i] = y[i/copies]
@@ -533,7 +533,7 @@ func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
 				for _, solver := range []Solver{"", IRLS, LBFGS} {
 					c := DefaultConfig()
 					c.Noise, c.Copies, c.Solver, c.Threads = noise.String(), copies, solver, threads
-					f := must.Get(Train(t.Context(), data, c))
+					f := must.Get(Train(t.Context(), data, c))(t)
 					trained = append(trained, append(f.Problems[0].W, f.Objective, f.Gap))
 				}
 			}
@@ -668,7 +668,7 @@ func TestNoLossIsTheMinimum(t *testing.T) {
 	x, y := [][]float64{{1, 0}, {-1, 0}, {2, 1}, {0, -3}}, []float64{1, -1, 1, -1}
 	data := denseData(t, x, y)
 	for _, it := range everyIntercept {
-		o := must.Get(NewExpected(Problem{Data: data, Y: y, Loss: loss.HingeGaussian{Ell: 1}, Kappa: 1, Intercept: it, Penalty: Ridge(2, 0, it)}))
+		o := must.Get(NewExpected(Problem{Data: data, Y: y, Loss: loss.HingeGaussian{Ell: 1}, Kappa: 1, Intercept: it, Penalty: Ridge(2, 0, it)}))(t)
 		if got := solve(t, o, Options{Tol: 1e-6}); got.Objective != 0 || got.Gap != 0 || !got.Converged {
 			t.Errorf("%v: objective %v, gap %v, converged %v", it, got.Objective, got.Gap, got.Converged)
 		}

@@ -61,10 +61,10 @@ func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 					fit.Observe(e, s)
 					must.Do(t, b.Add(e))
 				}
-				d, scaler := must.Get2(fit.Fit(b.Data(s)))
+				d, scaler := must.Get2(fit.Fit(b.Data(s)))(t)
 				c := DefaultConfig()
 				c.Loss, c.L2 = lossName, 1
-				f := must.Get(Train(t.Context(), d, c))
+				f := must.Get(Train(t.Context(), d, c))(t)
 				m := f.Model.WithScaler(scaler)
 				m = m.WithCovariance(p.Covariance(m, d, 256))
 				m.Missing = p.Missing(m, d, rule)

@@ -19,7 +19,7 @@ func TestSelectFindsTheBetterSettings(t *testing.T) {
 	var want string
 	for threads := 1; threads <= 3; threads += 2 {
 		s.Threads = threads
-		table, _ := must.Get2(Select(context.Background(), d, c, s))
+		table, _ := must.Get2(Select(context.Background(), d, c, s))(t)
 		if len(table.Candidates) != 4 {
 			t.Fatalf("%d candidates", len(table.Candidates))
 		}
@@ -50,10 +50,10 @@ func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 		c.Loss, c.Noise, c.Tol = loss, "dropout:0.3", 1e-8
 		costs := []string{"0.01", "1", "100"}
 		s := Selection{Folds: 3, Grid: []Axis{{"c", costs}, {"intercept", []string{"free", "none"}}}, Deletions: []float64{0, 0.5}}
-		all, _ := must.Get2(Select(t.Context(), d, c, s))
+		all, _ := must.Get2(Select(t.Context(), d, c, s))(t)
 		for i, n := range all.Candidates {
 			s.Grid = []Axis{{"c", n.Values[:1]}, {"intercept", n.Values[1:]}}
-			alone, _ := must.Get2(Select(t.Context(), d, c, s))
+			alone, _ := must.Get2(Select(t.Context(), d, c, s))(t)
 			for j, want := range alone.Candidates[0].LogLoss {
 				if got := n.LogLoss[j]; math.Abs(got-want) > 1e-4*want {
 					t.Errorf("%s, %s: log-loss %v in a chain, %v alone", loss, all.Name(i), got, want)
@@ -102,7 +102,7 @@ func TestGrid(t *testing.T) {
 
 func TestFoldsAreStratified(t *testing.T) {
 	d := classData(t, 200, 3, "a", "b", "c")
-	train, test := must.Get2(d.folds(4, 1))
+	train, test := must.Get2(d.folds(4, 1))(t)
 	count := func(d *Data) (n [3]int) {
 		for i := range d.Rows() {
 			n[d.Label(i)]++

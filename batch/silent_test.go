@@ -312,7 +312,7 @@ func TestSilentOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(36, 1))
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
 		find := func(d *Data, y []float64, threads int) []float64 {
-			o := must.Get(NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: n, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept), Threads: threads}))
+			o := must.Get(NewExpected(Problem{Data: d, Y: y, Loss: loss.LogisticGaussian{}, Noise: n, Kappa: 1, Intercept: FreeIntercept, Penalty: Ridge(5, 1, FreeIntercept), Threads: threads}))(t)
 			return solve(t, o, Options{Tol: 1e-12}).W
 		}
 		want := find(d, y, 1)
@@ -356,7 +356,7 @@ func TestSilentCopies(t *testing.T) {
 	w := []float64{0.5, -0.3, 0.2, 0.4, -0.1, 0.2}
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
 		const copies = 4000
-		c := must.Get(d.Corrupted(n, copies, 3))
+		c := must.Get(d.Corrupted(n, copies, 3))(t)
 		yc := make([]float64, c.Rows())
 		for i := range yc {
 			yc[i] = y[i/copies]
@@ -400,7 +400,7 @@ func TestSilentRobust(t *testing.T) {
 	d := silentData(t, x, y, deadValues)
 	c := DefaultConfig()
 	c.Loss, c.Noise = "t-logistic:1.5", "silent:0.5"
-	fit := must.Get(Train(context.Background(), d, c))
+	fit := must.Get(Train(context.Background(), d, c))(t)
 	xi, err := fit.Influences(d, c)
 	if err != nil || len(xi[0]) != d.Rows() {
 		t.Fatalf("%d influences, %v", len(xi[0]), err)
@@ -410,8 +410,8 @@ func TestSilentRobust(t *testing.T) {
 			t.Errorf("the influence of example %d is %v", i, v)
 		}
 	}
-	l := must.Get(loss.NewTLogistic(1.5))
-	o := must.Get(NewTLogistic(c.Problem(d, Subproblem{Y: y}, l, loss.Silent{D: 0.5}), StudentPrior, 2))
+	l := must.Get(loss.NewTLogistic(1.5))(t)
+	o := must.Get(NewTLogistic(c.Problem(d, Subproblem{Y: y}, l, loss.Silent{D: 0.5}), StudentPrior, 2))(t)
 	grad := make([]float64, o.Dim())
 	o.ValueGrad(fit.Problems[0].W, grad)
 	if norm2(grad) > 1e-3 {
@@ -457,7 +457,7 @@ func TestGoldenSilent(t *testing.T) {
 			Intercept, Objective float64
 		}
 	}
-	text := must.Get(os.ReadFile("testdata/silent.json"))
+	text := must.Get(os.ReadFile("testdata/silent.json"))(t)
 	must.Do(t, json.Unmarshal(text, &golden))
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
 	for j, group := range golden.Groups {
@@ -484,7 +484,7 @@ func TestGoldenSilent(t *testing.T) {
 				}
 			}
 		}
-		l := must.Get(loss.Parse(c.Loss))
+		l := must.Get(loss.Parse(c.Loss))(t)
 		d.SetDead(func(column uint32) float64 {
 			if !c.Dead {
 				return 0

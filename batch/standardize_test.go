@@ -70,7 +70,7 @@ func TestStandardizerFit(t *testing.T) {
 		return mean, math.Sqrt(sd + (n-float64(len(x)))*mean*mean/n)
 	}
 	for _, mode := range []model.Standardize{"auto", "scale", "all"} {
-		fitted, m := must.Get2(fits[mode].Fit(d))
+		fitted, m := must.Get2(fits[mode].Fit(d))(t)
 		for i, e := range raw {
 			got := fitted.Vec(i, event.Vec{})
 			for c, column := range columns {
@@ -154,8 +154,8 @@ func TestStandardizerTransforms(t *testing.T) {
 					fit.Observe(&trained[i], s)
 					must.Do(t, b.Add(&trained[i]))
 				}
-				d, scaler := must.Get2(fit.Fit(b.Data(s)))
-				f := must.Get(Train(t.Context(), d, DefaultConfig()))
+				d, scaler := must.Get2(fit.Fit(b.Data(s)))(t)
+				f := must.Get(Train(t.Context(), d, DefaultConfig()))(t)
 				m := f.Model.WithScaler(scaler)
 				for i, e := range trained[:100] {
 					want, got := d.Vec(i, event.Vec{}), m.Standardized(&e, event.Vec{})

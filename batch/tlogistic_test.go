@@ -14,15 +14,15 @@ import (
 
 func tLogistic(t *testing.T, tt float64, p Problem, prior Prior, lam float64) *TLogistic {
 	t.Helper()
-	loss := must.Get(loss.NewTLogistic(tt))
+	loss := must.Get(loss.NewTLogistic(tt))(t)
 	p.Loss = loss
-	return must.Get(NewTLogistic(p, prior, lam))
+	return must.Get(NewTLogistic(p, prior, lam))(t)
 }
 
 func TestGoldenTLogistic(t *testing.T) {
 	problems.Cases(t, goldenData, "t-logistic", 9, func(t *testing.T, g *problems.Golden, c *problems.Case) {
 		o := tLogistic(t, c.Params.T, Problem{Data: denseData(t, g.X, g.Y), Y: g.Y, Kappa: 1, Intercept: FreeIntercept}, StudentPrior, c.Params.Lam)
-		r := must.Get(Solve(context.Background(), o, Options{Tol: 1e-7}))
+		r := must.Get(Solve(context.Background(), o, Options{Tol: 1e-7}))(t)
 		if math.Abs(r.Objective-c.Objective) > 1e-8*c.Objective || !r.Converged {
 			t.Errorf("J %.12g, want %.12g, %d iterations, converged %v", r.Objective, c.Objective, r.Iterations, r.Converged)
 		}
@@ -66,7 +66,7 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 			for step := range 15 {
 				o.majorise(w)
 				at := o.theta.ValueGrad(w, nil)
-				s := must.Get(Solve(context.Background(), o.theta, Options{Tol: 1e-8, Start: w}))
+				s := must.Get(Solve(context.Background(), o.theta, Options{Tol: 1e-8, Start: w}))(t)
 				value := o.ValueGrad(s.W, nil)
 				// J gains at least as much as the majorizer.
 				if last-value < (at-s.Objective)*(1-1e-9)-1e-9 {
@@ -95,7 +95,7 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 	}
 	o := tLogistic(t, 1.9, Problem{Data: denseData(t, x, y), Y: y, Kappa: 1, Intercept: FreeIntercept}, StudentPrior, 0.1)
 	opt := Options{Tol: 1e-6, Starts: 3, Seed: 5}
-	res := must.Get(Solve(context.Background(), o, opt))
+	res := must.Get(Solve(context.Background(), o, opt))(t)
 	again, err := Solve(context.Background(), o, opt)
 	if err != nil || !slices.Equal(again.W, res.W) {
 		t.Errorf("a second run differs (%v)", err)
@@ -128,7 +128,7 @@ func TestInfluencesFindWrongLabels(t *testing.T) {
 func TestTLogisticBadInput(t *testing.T) {
 	x, y := problems.Gaussian(33, 20, 3, false)
 	d := denseData(t, x, y)
-	l := must.Get(loss.NewTLogistic(1.5))
+	l := must.Get(loss.NewTLogistic(1.5))(t)
 	p := Problem{Data: d, Y: y, Loss: l, Kappa: 1, Intercept: FreeIntercept}
 	for _, lam := range []float64{0, -1, math.NaN(), math.Inf(1)} {
 		if _, err := NewTLogistic(p, StudentPrior, lam); err == nil {

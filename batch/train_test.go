@@ -60,7 +60,7 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Noise, c.Loss = "dropout:0.3", "hinge"
-	f := must.Get(Train(context.Background(), d, c))
+	f := must.Get(Train(context.Background(), d, c))(t)
 	sum, gap := 0.0, 0.0
 	for k := range 3 {
 		y := make([]float64, d.Rows())
@@ -81,7 +81,7 @@ func TestTrainOneAgainstTheRest(t *testing.T) {
 		t.Errorf("training error %v", e)
 	}
 	c.Threads = 4
-	again := must.Get(Train(context.Background(), d, c))
+	again := must.Get(Train(context.Background(), d, c))(t)
 	if again.Objective != f.Objective || again.Gap != f.Gap {
 		t.Errorf("four threads: objective %v, one: %v", again.Objective, f.Objective)
 	}
@@ -91,7 +91,7 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	d := classData(t, 400, 4, "a", "b", "c", "d")
 	c := DefaultConfig()
 	c.Multiclass = "ovo"
-	f := must.Get(Train(context.Background(), d, c))
+	f := must.Get(Train(context.Background(), d, c))(t)
 	if f.Model.Outputs != 6 {
 		t.Fatalf("%d outputs for four classes", f.Model.Outputs)
 	}
@@ -111,9 +111,9 @@ func TestTrainOneAgainstOne(t *testing.T) {
 	if far := math.Abs(r.Objective - f.Problems[4].Objective); far > 1e-5*r.Objective {
 		t.Errorf("classes 3 and 1 on their own: objective %v, among all %v", r.Objective, f.Problems[4].Objective)
 	}
-	each := must.Get(f.Model.EachBlock())
+	each := must.Get(f.Model.EachBlock())(t)
 	blocks := slices.Collect(each)
-	m := must.Get(model.ReadLinear(blocks))
+	m := must.Get(model.ReadLinear(blocks))(t)
 	e := trainError(d, m)
 	if e > 0.15 {
 		t.Errorf("training error %v", e)
@@ -175,8 +175,8 @@ func TestTrainNamesOfLosses(t *testing.T) {
 		whole.Loss = c.whole
 		c.apart(&apart)
 		d := numbered(t, d, c.whole)
-		a := must.Get(Train(context.Background(), d, whole))
-		b := must.Get(Train(context.Background(), d, apart))
+		a := must.Get(Train(context.Background(), d, whole))(t)
+		b := must.Get(Train(context.Background(), d, apart))(t)
 		if a.Model.Loss != c.whole || a.Objective != b.Objective {
 			t.Errorf("%s: %s with objective %v, want %v", c.whole, a.Model.Loss, a.Objective, b.Objective)
 		}
@@ -261,7 +261,7 @@ func TestTrainBoundsThatChangeNothing(t *testing.T) {
 		named := plain
 		named.Bound = c[1]
 		d := numbered(t, d, c[0])
-		a := must.Get(Train(context.Background(), d, plain))
+		a := must.Get(Train(context.Background(), d, plain))(t)
 		b, err := Train(context.Background(), d, named)
 		if err != nil {
 			t.Errorf("%s with bound %s: %v", c[0], c[1], err)

@@ -24,7 +24,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 	config := online.DefaultConfig()
 	config.Noise = "dropout:0.3"
 	change(&config)
-	learner := must.Get(online.New(config, schema))
+	learner := must.Get(online.New(config, schema))(t)
 	for i := range all {
 		if i%10 > 0 {
 			learner.Learn(&all[i], nil)
@@ -33,7 +33,7 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 	live = learner.Snapshot().Model()
 	v := heldOutTenth(t, live, all)
 	c.Loss, c.Noise = live.Loss, live.Noise
-	r, solution := must.Get2(v.Validate(context.Background(), c))
+	r, solution := must.Get2(v.Validate(context.Background(), c))(t)
 	return r, live, solution.Linear
 }
 
@@ -70,7 +70,7 @@ func TestValidateIsTrain(t *testing.T) {
 					must.Do(t, b.Add(&e))
 				}
 			}
-			fit := must.Get(batch.Train(context.Background(), b.Data(tt.schema), train))
+			fit := must.Get(batch.Train(context.Background(), b.Data(tt.schema), train))(t)
 			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
 				t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
 			}
@@ -280,7 +280,7 @@ func TestFailureOfCross(t *testing.T) {
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Prior = "logistic", "none", "l2"
-	report, _ := must.Get2(v.Validate(t.Context(), c))
+	report, _ := must.Get2(v.Validate(t.Context(), c))(t)
 	for name, side := range map[string]batch.Standing{"live": report.Live, "exact": report.Exact} {
 		if math.Abs(*side.Robustness[0]-*side.Error) > 1e-9 {
 			t.Errorf("%s: error %v, with nothing deleted %v", name, *side.Error, *side.Robustness[0])
@@ -346,7 +346,7 @@ func TestValidateMissing(t *testing.T) {
 		}
 		c := batch.DefaultValidateConfig()
 		c.Loss, c.Noise, c.Prior, c.Deletions = "logistic", "none", "l2", []float64{0}
-		report, exact := must.Get2(v.Validate(t.Context(), c))
+		report, exact := must.Get2(v.Validate(t.Context(), c))(t)
 		if want := 100 * float64(wrong) / held; math.Abs(*report.Live.Error-want) > 1e-9 || math.Abs(*report.Live.Robustness[0]-want) > 1e-9 {
 			t.Errorf("%s: error %v %%, with nothing more deleted %v %%, as answered %v %%", rule, *report.Live.Error, *report.Live.Robustness[0], want)
 		}
@@ -390,7 +390,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 	for _, value := range []string{"zero", "mean"} {
 		config := online.DefaultConfig()
 		config.Noise, config.SilentValue = "silent:0.5", value
-		learner := must.Get(online.New(config, schema))
+		learner := must.Get(online.New(config, schema))(t)
 		for i := range all {
 			learner.Learn(&all[i], nil)
 		}
@@ -424,8 +424,8 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 				d = b.Data(schema)
 			}
 			d.SetDead(live.DeadStandardized)
-			fit := must.Get(batch.Train(context.Background(), d, train))
-			r, _ := must.Get2(v.Validate(context.Background(), c))
+			fit := must.Get(batch.Train(context.Background(), d, train))(t)
+			r, _ := must.Get2(v.Validate(context.Background(), c))(t)
 			if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
 				t.Errorf("%s, a column less %v: exact objective %.12g, train says %.12g", value, less, r.Exact.Objective, fit.Objective)
 			}

@@ -51,7 +51,7 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 	change(&config)
 	var schema *event.Schema
 	schema, all = numbers(loss.LabelsOf(lossName), 3000)
-	learner = must.Get(online.New(config, schema))
+	learner = must.Get(online.New(config, schema))(t)
 	for i := range all {
 		if i%10 > 0 {
 			learner.Learn(&all[i], nil)
@@ -63,7 +63,7 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = live.Loss, live.Noise, s.Unit(), 1e-8, "l2"
 	c.Cost, c.Intercept = config.C, batch.Intercept(config.Intercept)
-	r, solution := must.Get2(v.Validate(context.Background(), c))
+	r, solution := must.Get2(v.Validate(context.Background(), c))(t)
 	return r, live, solution.Linear, learner, all
 }
 
@@ -153,7 +153,7 @@ func TestValidateNumbersIsTrain(t *testing.T) {
 	}
 	train := batch.DefaultConfig()
 	train.Loss, train.Noise, train.Cost, train.Tol = "linear", live.Noise, 0.01, 1e-10
-	fit := must.Get(batch.Train(t.Context(), b.Data(live.Schema), train))
+	fit := must.Get(batch.Train(t.Context(), b.Data(live.Schema), train))(t)
 	if math.Abs(r.Exact.Objective-fit.Objective) > 1e-8*fit.Objective {
 		t.Errorf("exact objective %.12g, train says %.12g", r.Exact.Objective, fit.Objective)
 	}
@@ -180,7 +180,7 @@ func TestValidateNumbersClips(t *testing.T) {
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Tol, c.Prior = s.Model().Loss, s.Model().Noise, s.Unit(), 1e-8, "l2"
-	_, wild := must.Get2(v.Validate(t.Context(), c))
+	_, wild := must.Get2(v.Validate(t.Context(), c))(t)
 	for column := range uint32(6) {
 		if a, b := exact.Weight(column, 0), wild.Weight(column, 0); math.Abs(a-b) > 3 {
 			t.Errorf("weight %d: %v with a wild target, %v without", column, b, a)
@@ -193,7 +193,7 @@ func TestValidateNumbersOutside(t *testing.T) {
 	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C, c.Optimizer = "none", 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
 	v := batch.NewEvidence(live)
-	l := must.Get(loss.Parse("linear"))
+	l := must.Get(loss.Parse("linear"))(t)
 	want := 0.0
 	for i := range all {
 		e := &all[i]
@@ -209,7 +209,7 @@ func TestValidateNumbersOutside(t *testing.T) {
 	}
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Unit, c.Cost, c.Prior = live.Loss, live.Noise, u, 0.01, "l2"
-	r, _ := must.Get2(v.Validate(t.Context(), c))
+	r, _ := must.Get2(v.Validate(t.Context(), c))(t)
 	if math.Abs(r.Live.Objective-want) > 1e-9*want {
 		t.Errorf("live objective %.12g, want %.12g", r.Live.Objective, want)
 	}

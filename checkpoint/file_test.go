@@ -65,7 +65,7 @@ func TestGoldenFile(t *testing.T) {
 	if *update {
 		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
-	want := must.Get(os.ReadFile(path))
+	want := must.Get(os.ReadFile(path))(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("the encoding has changed:\n%q\n%q", got, want)
 	}
@@ -145,7 +145,7 @@ func TestReadLarge(t *testing.T) {
 			t.Errorf("block %d of %d bytes differs", i, len(blocks[i].Data))
 		}
 	}
-	data := must.Get(os.ReadFile(path))
+	data := must.Get(os.ReadFile(path))(t)
 	if _, err := decode(t, data); err != nil {
 		t.Error(err)
 	}
@@ -328,7 +328,7 @@ func TestWriteFileTarget(t *testing.T) {
 	defer socket.Close()
 	must.Do(t, os.Symlink("nowhere", filepath.Join(dir, "dangling")))
 	for _, name := range []string{"s", "dangling", "."} {
-		before := must.Get(os.Lstat(filepath.Join(dir, name)))
+		before := must.Get(os.Lstat(filepath.Join(dir, name)))(t)
 		if err := WriteFile(filepath.Join(dir, name), Linear, blocks); err == nil || !strings.Contains(err.Error(), "writing") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -43,13 +43,13 @@ func loaded(t *testing.T, s *Store) (n int, refused []Refusal) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	must.Get(fmt.Sscan(string(f.Blocks[0].Data), &n))
+	must.Get(fmt.Sscan(string(f.Blocks[0].Data), &n))(t)
 	return n, refused
 }
 
 func openStore(t *testing.T, dir string, keep int) *Store {
 	t.Helper()
-	s := must.Get(Open(dir, keep))
+	s := must.Get(Open(dir, keep))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -169,7 +169,7 @@ func TestSetAside(t *testing.T) {
 		for n := range 3 {
 			must.Do(t, save(s, n))
 		}
-		aside := must.Get(s.SetAside())
+		aside := must.Get(s.SetAside())(t)
 		if n, _ := loaded(t, s); n != -1 {
 			t.Errorf("round %d: loaded %d from a directory that was set aside", round, n)
 		}
@@ -210,7 +210,7 @@ func TestOpenRemovesLeftovers(t *testing.T) {
 
 func damage(t *testing.T, path string, change func([]byte) []byte) {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))
+	data := must.Get(os.ReadFile(path))(t)
 	must.Do(t, os.WriteFile(path, change(data), 0o644))
 }
 
@@ -257,7 +257,7 @@ func TestDiskFull(t *testing.T) {
 	refused := 0
 	for size := int64(20); ; size++ {
 		disk := &testDisk{}
-		s := must.Get(open(disk, "d", 2))
+		s := must.Get(open(disk, "d", 2))(t)
 		disk.full = size
 		newest := -1
 		for n := range 5 {
@@ -335,7 +335,7 @@ func crashes(t *testing.T, prepare func(*testDisk)) string {
 				return ""
 			}
 			disk.restart(rand.New(rand.NewPCG(seed, uint64(at))))
-			s := must.Get(open(disk, "d", 2))
+			s := must.Get(open(disk, "d", 2))(t)
 			must.Do(t, s.removeTemporary())
 			got := -1
 			f, refused, err := s.Load()
@@ -545,8 +545,8 @@ func (f testFile) Close() error { return f.disk.step() }
 func TestNextStart(t *testing.T) {
 	dir := t.TempDir()
 	for want := uint64(1); want <= 3; want++ {
-		s := must.Get(Open(dir, 1))
-		must.Get(s.SetAside())
+		s := must.Get(Open(dir, 1))(t)
+		must.Get(s.SetAside())(t)
 		if got, err := s.NextStart(); err != nil || got != want {
 			t.Errorf("start %d, %v, want %d", got, err, want)
 		}
@@ -556,7 +556,7 @@ func TestNextStart(t *testing.T) {
 		t.Error(names, err)
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, startsName), []byte("x"), 0o644))
-	s := must.Get(Open(dir, 1))
+	s := must.Get(Open(dir, 1))(t)
 	defer s.Close()
 	if n, err := s.NextStart(); err == nil {
 		t.Error(n)
@@ -567,7 +567,7 @@ func TestNextStart(t *testing.T) {
 // saves work again once there is room.
 func TestMinFree(t *testing.T) {
 	disk := &testDisk{size: 40 << 20}
-	s := must.Get(open(disk, "d", 2))
+	s := must.Get(open(disk, "d", 2))(t)
 	s.MinFree = 10 << 20
 	save := func(size int) error {
 		_, err := s.Save(Linear, func(yield func(event.Block) bool) {
@@ -580,7 +580,7 @@ func TestMinFree(t *testing.T) {
 		return err
 	}
 	free := func() int64 {
-		return must.Get(s.Free())
+		return must.Get(s.Free())(t)
 	}
 	for range 3 { // two are kept
 		must.Do(t, save(9<<20))
@@ -618,7 +618,7 @@ func TestMinFree(t *testing.T) {
 // disk cannot tell, the save goes on.
 func TestMinFreeAsksSeldom(t *testing.T) {
 	disk := &testDisk{}
-	s := must.Get(open(disk, "d", 2))
+	s := must.Get(open(disk, "d", 2))(t)
 	s.MinFree = 1
 	megabyte := make([]byte, 1<<20)
 	if _, err := s.Save(Linear, func(yield func(event.Block) bool) {
@@ -647,11 +647,11 @@ func TestMinFreeAsksSeldom(t *testing.T) {
 // It is read again at the next save, and counts towards keep once it can be read.
 func TestUnreadableIsReadAgain(t *testing.T) {
 	disk := &testDisk{}
-	s := must.Get(open(disk, "d", 3))
+	s := must.Get(open(disk, "d", 3))(t)
 	for n := range 3 {
 		must.Do(t, save(s, n))
 	}
-	s = must.Get(open(disk, "d", 3)) // one that has read none of them
+	s = must.Get(open(disk, "d", 3))(t) // one that has read none of them
 	disk.unreadable = "d/" + fileName(2)
 	for i, want := range [][]string{
 		{fileName(3), fileName(2), fileName(1), fileName(0)},
@@ -681,7 +681,7 @@ func contents(t *testing.T, dir string) map[string]string {
 		if e.IsDir() {
 			continue
 		}
-		data := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))
+		data := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		files[e.Name()] = string(data)
 	}
 	return files
@@ -779,7 +779,7 @@ func TestDamagedDoNotCount(t *testing.T) {
 		}
 		for n, want := range [][]uint64{{5, 4, 3, 2, 1, 0}, {6, 5, 4, 3, 2}, {7, 6, 5}, {8, 7, 6}} {
 			must.Do(t, save(s, n+5))
-			names := must.Get(List(dir))
+			names := must.Get(List(dir))(t)
 			var wanted []string
 			for _, n := range want {
 				wanted = append(wanted, fileName(n))
@@ -801,8 +801,8 @@ func TestModes(t *testing.T) {
 	dir := filepath.Join(above, "a", "b")
 	s := openStore(t, dir, 3)
 	must.Do(t, save(s, 1))
-	must.Get(s.NextStart())
-	aside := must.Get(s.SetAside())
+	must.Get(s.NextStart())(t)
+	aside := must.Get(s.SetAside())(t)
 	must.Do(t, save(s, 2))
 	files := 0
 	for _, dir := range []string{filepath.Dir(dir), dir, aside} {
@@ -821,7 +821,7 @@ func TestModes(t *testing.T) {
 	}
 	model, other := filepath.Join(above, "model.blankout"), filepath.Join(above, "other")
 	must.Do(t, errors.Join(WriteFile(model, Linear, slices.Values(content(1))), os.WriteFile(other, nil, 0o644)))
-	info := must.Get(os.Stat(model))
+	info := must.Get(os.Stat(model))(t)
 	if want, err := os.Stat(other); err != nil || info.Mode() != want.Mode() {
 		t.Errorf("a model: %v, want %v", info.Mode(), want.Mode())
 	}

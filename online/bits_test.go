@@ -107,7 +107,7 @@ func (r *run) served(e *event.Example) {
 	e.Label = event.Unlabeled
 	got := r.scores(e)
 	snapshot := r.model()
-	read := must.Get(model.ReadLinear(r.blocks()))
+	read := must.Get(model.ReadLinear(r.blocks()))(r.t)
 	if want := score(snapshot, e); !near(got, want, 1e-12) { // it may add in another order
 		r.t.Errorf("predicted %v, the snapshot scores %v", got, want)
 	}
@@ -263,7 +263,7 @@ func learnFile(t *testing.T, s setting, path string, threads int) *learner {
 	c := recordsOf(s)
 	schema := c.Schema()
 	l := start(t, s.c, schema.View())
-	f := must.Get(input.OpenFile(path, c, schema))
+	f := must.Get(input.OpenFile(path, c, schema))(t)
 	defer f.Close()
 	if threads > 0 {
 		f.Ahead(threads, nil)

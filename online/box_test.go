@@ -151,7 +151,7 @@ type learner struct {
 func start(t testing.TB, c online.Config, s *event.Schema) *learner {
 	t.Helper()
 	longtest.NotRaced(t)
-	l := must.Get(online.New(c, s))
+	l := must.Get(online.New(c, s))(t)
 	return &learner{l, t, c, s}
 }
 
@@ -215,7 +215,7 @@ func (l *learner) restoredWith(c online.Config) *learner {
 
 func restore(t testing.TB, c online.Config, blocks []event.Block) *learner {
 	t.Helper()
-	again := must.Get(online.Restore(c, blocks))
+	again := must.Get(online.Restore(c, blocks))(t)
 	s := again.Snapshot().Model().Schema
 	again.SetSchema(s)
 	return &learner{again, t, c, s}

@@ -122,10 +122,10 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 		}
 	}
 	schema := c.Schema()
-	d := must.Get(record.NewDecoder(c, schema))
+	d := must.Get(record.NewDecoder(c, schema))(t)
 	config := online.DefaultConfig()
 	config.CovarianceMaxFields = filled
-	l := must.Get(online.New(config, schema))
+	l := must.Get(online.New(config, schema))(t)
 	var e event.Example
 	read := func() {
 		class, x := s.next()

@@ -84,7 +84,7 @@ func TestNothingOverflows(t *testing.T) {
 							schema = synthetic.NumberSchema(target)
 							schema.Fields = synthetic.FieldsSchema(6).Fields
 						}
-						l := must.Get(online.New(c, schema))
+						l := must.Get(online.New(c, schema))(t)
 						x := extremes{r: rand.New(rand.NewPCG(1, 2))}
 						for i := range 1300 {
 							if x.wild = 0.3; i < 1050 {

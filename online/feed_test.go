@@ -154,7 +154,7 @@ func newReader(t *testing.T, s setting) *reader {
 // follow makes the decoder continue with a Schema.
 func (r *reader) follow(s *event.Schema) {
 	r.t.Helper()
-	r.decoder = must.Get(record.NewDecoder(r.c, s))
+	r.decoder = must.Get(record.NewDecoder(r.c, s))(r.t)
 	r.schema = s
 }
 

@@ -19,7 +19,7 @@ import (
 func TestForecastAsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	s, next := synthetic.SilentStream(2)
-	l := must.Get(online.New(online.DefaultConfig(), s))
+	l := must.Get(online.New(online.DefaultConfig(), s))(t)
 	for range 8000 {
 		l.Learn(next(), nil)
 	}

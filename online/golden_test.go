@@ -36,7 +36,7 @@ type goldenCase struct {
 func eachGolden(t *testing.T, algo string, f func(t *testing.T, g golden, c goldenCase)) {
 	t.Helper()
 	for _, name := range []string{"dense", "sparse", "counts"} {
-		data := must.Get(os.ReadFile("testdata/golden_" + name + ".json"))
+		data := must.Get(os.ReadFile("testdata/golden_" + name + ".json"))(t)
 		var g golden
 		must.Do(t, json.Unmarshal(data, &g))
 		for i, c := range g.Cases {
@@ -73,7 +73,7 @@ func plainConfig(rule string) online.Config {
 
 func testGolden(t *testing.T, g golden, c goldenCase, config online.Config) {
 	t.Helper()
-	l := must.Get(online.New(config, event.NewSchema(8, []string{"-1", "1"}, 2)))
+	l := must.Get(online.New(config, event.NewSchema(8, []string{"-1", "1"}, 2)))(t)
 	for i := range g.X {
 		l.Learn(g.example(i), nil)
 	}

@@ -34,7 +34,7 @@ func BenchmarkLearnGroups(b *testing.B) {
 					for sensor := range sensors {
 						schema.Fields = append(schema.Fields, event.Field{Name: fmt.Sprint("s", sensor), Kind: event.Numeric})
 					}
-					l := must.Get(online.New(c, schema))
+					l := must.Get(online.New(c, schema))(b)
 					r := rand.New(rand.NewPCG(1, 1))
 					events := make([]event.Example, 500)
 					for i := range events {

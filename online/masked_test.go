@@ -22,7 +22,7 @@ func TestLevelsByShare(t *testing.T) {
 	for _, learned := range []float64{0, 0.5} {
 		c := online.DefaultConfig()
 		c.MissingPolicy = "none"
-		l := must.Get(online.New(c, synthetic.OneStrongSchema()))
+		l := must.Get(online.New(c, synthetic.OneStrongSchema()))(t)
 		for k, e := range synthetic.OneStrong(12_000, 0, 1) {
 			if learned > 0 && k%3 == 0 {
 				e = synthetic.OneStrong(1, learned, uint64(k))[0]
@@ -67,7 +67,7 @@ func BenchmarkLearnNumbers(b *testing.B) {
 	for i := range n {
 		schema.Fields = append(schema.Fields, event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric})
 	}
-	l := must.Get(online.New(online.DefaultConfig(), schema))
+	l := must.Get(online.New(online.DefaultConfig(), schema))(b)
 	r := rand.New(rand.NewPCG(1, 1))
 	events := make([]event.Example, 4000)
 	for i := range events {

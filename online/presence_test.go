@@ -63,7 +63,7 @@ func TestPresence(t *testing.T) {
 		a := newAbsences(1)
 		c := online.DefaultConfig()
 		c.Presence, c.Optimizer = presence, "adagrad" // the second-order expert has its own curves
-		l := must.Get(online.New(c, a.schema))
+		l := must.Get(online.New(c, a.schema))(t)
 		for range 6000 {
 			l.Learn(a.next(), nil)
 		}
@@ -114,7 +114,7 @@ func TestPresenceOfManyRows(t *testing.T) {
 			a.schema.Fields = append(a.schema.Fields, event.Field{Name: "text", Kind: event.Words})
 			config := online.DefaultConfig()
 			config.Optimizer = "adagrad"
-			l := must.Get(online.New(config, a.schema))
+			l := must.Get(online.New(config, a.schema))(t)
 			for n := 1; n <= 1300; n++ {
 				e := a.next()
 				for word := range c.words {

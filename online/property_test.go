@@ -237,8 +237,8 @@ func TestFixedPoint(t *testing.T) {
 				schema := event.NewSchema(4, []string{"0", "1"}, 2)
 				schema.NumericIndices, schema.ColumnGroups = true, &event.ColumnGroups{Every: 2}
 				l := start(t, c, schema)
-				learned := must.Get(loss.ParseNoise(noise))
-				lossOf := must.Get(loss.Parse(name))
+				learned := must.Get(loss.ParseNoise(noise))(t)
+				lossOf := must.Get(loss.Parse(name))(t)
 				grouped, inGroups := learned.(loss.GroupDropout)
 				objective := func(w []float64, b float64) float64 {
 					j := 0.0

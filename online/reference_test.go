@@ -192,7 +192,7 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 		c.Optimizer, c.Loss, c.Noise, c.Standardize, c.Average = "ftrl", "logistic", "none", "none", 0
 		c.C, c.L1, c.LearningRate, c.Intercept = 0.02, l1, eta, intercept
 		l := streamLearner(t, c, 2)
-		of := must.Get(loss.Parse(c.Loss))
+		of := must.Get(loss.Parse(c.Loss))(t)
 		h0 := 2 / loss.Cost(of, c.C)
 		var z, squares [columns + 1]float64 // the intercept is last
 		weight := func(i int) float64 {

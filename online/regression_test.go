@@ -80,7 +80,7 @@ func TestNumbersLearned(t *testing.T) {
 					} else if within := n.Window.Within / n.Window.Asked; !(within > 0.82 && within < 0.99) && rule == "adagrad" {
 						t.Errorf("%.3f of the targets lately within their interval", within)
 					}
-					again := must.Get(online.Restore(c, half))
+					again := must.Get(online.Restore(c, half))(t)
 					for _, e := range events[len(events)/2:] {
 						again.Learn(e, nil)
 					}

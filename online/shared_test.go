@@ -328,7 +328,7 @@ func TestFoldRestored(t *testing.T) {
 			s.schema.Classes, s.schema.MaxClasses = []string{"a", "b", "c", "d"}, 4
 		}
 		c := online.DefaultConfig()
-		fold := must.Get(online.NewShared(c, s.schema))
+		fold := must.Get(online.NewShared(c, s.schema))(t)
 		member := cloned(t, fold)
 		other := cloned(t, fold)
 		for round := range 40 {

@@ -21,7 +21,7 @@ func TestStandardizeAll(t *testing.T) {
 	c.Optimizer, c.IRLSBatch, c.Noise, c.Standardize = "irls", n, "none", "all"
 	c.Average, c.Adapt = 0, false
 	newLearner := func() *online.Learner {
-		return must.Get(online.New(c, event.NewSchema(10, []string{"-", "+"}, 2)))
+		return must.Get(online.New(c, event.NewSchema(10, []string{"-", "+"}, 2)))(t)
 	}
 	sparse, dense := newLearner(), newLearner()
 	r := rand.New(rand.NewPCG(8, 8))
@@ -101,7 +101,7 @@ func TestStandardizeAll(t *testing.T) {
 func TestColumnThatIsDenseNoMore(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Standardize = "auto"
-	l := must.Get(online.New(c, event.NewSchema(10, []string{"-", "+"}, 2)))
+	l := must.Get(online.New(c, event.NewSchema(10, []string{"-", "+"}, 2)))(t)
 	r := rand.New(rand.NewPCG(3, 3))
 	const column = 3
 	var readings []float64

@@ -62,7 +62,7 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 			return []any{objective, wrong, err}
 		},
 		"without": func(events []event.Example) any {
-			g := must.Get(batch.WithoutPart(m, events, "field", "b", []float64{0, 0.5}))
+			g := must.Get(batch.WithoutPart(m, events, "field", "b", []float64{0, 0.5}))(t)
 			data, err := json.Marshal(g)
 			return []any{string(data), err}
 		},

@@ -44,12 +44,12 @@ func newPayments(t testing.TB, seed uint64, change func(*online.Config)) *paymen
 	c := record.DefaultConfig()
 	c.Format, c.Label, c.Time, c.Classes = "json", "label", "at", []string{"fraud", "ok"}
 	s := c.Schema()
-	d := must.Get(record.NewDecoder(c, s))
+	d := must.Get(record.NewDecoder(c, s))(t)
 	config := online.DefaultConfig()
 	if change != nil {
 		change(&config)
 	}
-	l := must.Get(online.New(config, s))
+	l := must.Get(online.New(config, s))(t)
 	number := func(x float64) string { return fmt.Sprintf("%.3f", x) }
 	return &payments{t: t, learners: []*online.Learner{l}, decoder: d, schema: s, r: rand.New(rand.NewPCG(seed, 11)), every: 1, tells: 0.1, discount: 0.02,
 		amount: number, temper: func(x float64, _ int64) string { return number(x) }}
@@ -328,7 +328,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 		restored.SetSchema(p.schema)
 		var copies [4]*online.Learner
 		for i := range copies {
-			copies[i] = must.Get(l.Clone())
+			copies[i] = must.Get(l.Clone())(t)
 		}
 		cloned, author, fold, follower := copies[0], copies[1], copies[2], copies[3]
 		for _, l := range []*online.Learner{author, follower} {
@@ -352,7 +352,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 		must.Do(t, follower.Follow(fold, d.Columns, 1, 1<<20))
 		for _, name := range []string{"learner", watch.BlockHealth} {
 			for i, other := range []*online.Learner{restored, cloned, author, fold, follower} {
-				of := func(l *online.Learner) []byte { return must.Get(event.FindBlock(blocksOf(t, l), name)) }
+				of := func(l *online.Learner) []byte { return must.Get(event.FindBlock(blocksOf(t, l), name))(t) }
 				if !bytes.Equal(of(l), of(other)) {
 					t.Errorf("phase %d: block %s of learner %d differs", phase, name, i)
 				}
@@ -364,10 +364,10 @@ func TestUsualStateIsWhole(t *testing.T) {
 		t.Fatalf("%q", told)
 	}
 	// In a group.
-	fold := must.Get(l.Clone())
+	fold := must.Get(l.Clone())(t)
 	p.discount = 0.05
 	for range 40 {
-		member := must.Get(fold.Clone())
+		member := must.Get(fold.Clone())(t)
 		must.Do(t, member.Follow(fold, nil, 2, 1000))
 		p.learners = []*online.Learner{member}
 		p.feed(500)

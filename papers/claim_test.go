@@ -97,14 +97,14 @@ func TestIndex(t *testing.T) {
 		{Claim: "b", Verdict: Undecided, Parts: []Part{above("", Difference{0.1, -0.1, 0.3}, 0).against(0.9, 0)}},
 		{Claim: "c", Verdict: Reproduced, Parts: []Part{above("x", Difference{1, 0.5, 1.5}, 0).against(1, 0), above("y", Difference{2, 1, 3}, 0).against(2, 0)}},
 		{Claim: "d", Verdict: NotComparable, Why: "too few images", Parts: []Part{above("", Difference{1, 0.5, 1.5}, 0).against(2, 0)}}}}
-	data := must.Get(json.Marshal(r))
+	data := must.Get(json.Marshal(r))(t)
 	must.Do(t, os.Mkdir(filepath.Join(dir, "text"), 0o777))
 	index := func(data []byte) (papers, own string) {
 		t.Helper()
 		must.Do(t, os.WriteFile(filepath.Join(dir, "text", "results.json"), data, 0o666))
 		must.Do(t, Index(dir))
 		for name, to := range map[string]*string{"README.md": &papers, ownClaims: &own} {
-			text := must.Get(os.ReadFile(filepath.Join(dir, name)))
+			text := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 			*to = string(text)
 		}
 		return papers, own
@@ -165,8 +165,8 @@ func TestPublished(t *testing.T) {
 	const published = "../docs/results"
 	dir := t.TempDir()
 	for _, e := range experiments {
-		r := must.Get(readResult(filepath.Join(published, e.Name, "results.json")))
-		page := must.Get(os.ReadFile(filepath.Join(published, e.Name, "results.md")))
+		r := must.Get(readResult(filepath.Join(published, e.Name, "results.json")))(t)
+		page := must.Get(os.ReadFile(filepath.Join(published, e.Name, "results.md")))(t)
 		if string(page) != r.Markdown() || r.Protocol != protocol {
 			t.Errorf("%s: results.md is not what index writes from results.json, of protocol %d", e.Name, r.Protocol)
 		}
@@ -193,7 +193,7 @@ func TestPublished(t *testing.T) {
 	}
 	must.Do(t, Index(dir))
 	for _, name := range []string{"README.md", ownClaims} {
-		want := must.Get(os.ReadFile(filepath.Join(dir, name)))
+		want := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 		if got, err := os.ReadFile(filepath.Join(published, name)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is not what index writes: %v", name, err)
 		}

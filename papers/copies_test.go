@@ -81,7 +81,7 @@ func TestCorruption(t *testing.T) {
 		if total != 20 || len(rates) != len(x.rates) || whole == 1 != x.whole {
 			t.Errorf("%s: copies by rate %v, %d whole", name, rates, whole)
 		}
-		d := must.Get(x.data(Binary(), nil, []event.Example{e}))
+		d := must.Get(x.data(Binary(), nil, []event.Example{e}))(t)
 		sum := 0.0
 		for i := range d.Rows() {
 			sum += d.Weight(i)
@@ -93,7 +93,7 @@ func TestCorruption(t *testing.T) {
 			t.Errorf("%s: %d rows of weight %g, want 3", name, d.Rows(), sum)
 		}
 	}
-	l := must.Get(online.New(online.DefaultConfig(), Binary()))
+	l := must.Get(online.New(online.DefaultConfig(), Binary()))(t)
 	if err := (&corruption{noise: dropout, rates: mixedRates, copies: 3, whole: true}).learn(l, []event.Example{e, e}); err != nil || l.Report().Events != 8 {
 		t.Errorf("%d events learned, want 8: %v", l.Report().Events, err)
 	}

@@ -29,9 +29,9 @@ func TestCorruptedCopies(t *testing.T) {
 		}
 		examples = append(examples, e)
 	}
-	clean := must.Get(dataOf(Binary(), examples))
+	clean := must.Get(dataOf(Binary(), examples))(t)
 	noise := loss.Dropout{Q: 0.7}
-	want := must.Get(clean.Corrupted(noise, 5, 9))
+	want := must.Get(clean.Corrupted(noise, 5, 9))(t)
 	got, err := (&corruption{noise: dropout, rates: []float64{noise.Q}, copies: 5, seed: 9}).data(Binary(), nil, examples)
 	if err != nil || got.Rows() != want.Rows() {
 		t.Fatal(got.Rows(), err)
@@ -111,7 +111,7 @@ func TestMeet(t *testing.T) {
 // TestChains: contenders of neighboring levels and equal costs follow each other, and only
 // what follows starts from the weights of the one before.
 func TestChains(t *testing.T) {
-	contenders := must.Get(nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6}))
+	contenders := must.Get(nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6}))(t)
 	follows := 0
 	for i, x := range contenders {
 		if x.follows {
@@ -133,9 +133,9 @@ func TestChains(t *testing.T) {
 		}
 		examples = append(examples, e)
 	}
-	d := must.Get(dataOf(Binary(), examples))
+	d := must.Get(dataOf(Binary(), examples))(t)
 	x := contenders[slices.IndexFunc(contenders, func(x contender) bool { return x.method == dropoutLogistic })+1]
-	exact := must.Get(batch.Train(t.Context(), d, *x.batch))
+	exact := must.Get(batch.Train(t.Context(), d, *x.batch))(t)
 	for _, x.follows = range []bool{true, false} {
 		w := [][]float64{make([]float64, len(exact.Problems[0].W))}
 		for i := range w[0] {
@@ -168,7 +168,7 @@ func TestWords(t *testing.T) {
 			images[i][1+j] = byte(128 + 60*math.Sin(float64(j*(i+1))/17) + 20*r.NormFloat64())
 		}
 	}
-	w := must.Get(learnWords(t.Context(), s, c, images))
+	w := must.Get(learnWords(t.Context(), s, c, images))(t)
 	again, err := learnWords(t.Context(), &Setting{Seed: 1, Threads: 1}, c, images)
 	if err != nil || !slices.Equal(w.half, again.half) {
 		t.Errorf("other words on one thread: %v", err)
@@ -199,7 +199,7 @@ func TestWords(t *testing.T) {
 	for i := range 300 {
 		x.SetRow(i, []float64{float64(i%3)*10 + r.NormFloat64(), r.NormFloat64()})
 	}
-	centers := must.Get(kMeans(t.Context(), s, x, 3, 20, rand.New(rand.NewPCG(5, 6))))
+	centers := must.Get(kMeans(t.Context(), s, x, 3, 20, rand.New(rand.NewPCG(5, 6))))(t)
 	var first []float64
 	half := make([]float64, 3)
 	for k, c := range centers {

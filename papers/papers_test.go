@@ -28,7 +28,7 @@ func TestAll(t *testing.T) {
 			}
 			out := filepath.Join(dir, e.Name)
 			begin := time.Now()
-			r := must.Get(Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 1}))
+			r := must.Get(Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 1}))(t)
 			t.Logf("%.1f s", time.Since(begin).Seconds())
 			if len(r.Claims) == 0 || len(r.Tables) == 0 || len(r.Figures) == 0 || r.Configuration == nil {
 				t.Errorf("%d claims, %d tables, %d figures, configuration %v", len(r.Claims), len(r.Tables), len(r.Figures), r.Configuration)
@@ -51,7 +51,7 @@ func TestAll(t *testing.T) {
 					t.Errorf("cell %d of %d has been computed again", p.Done, p.Known)
 				}
 			}}
-			must.Get(Run(t.Context(), e, again))
+			must.Get(Run(t.Context(), e, again))(t)
 			for name, data := range files(t, out) {
 				if !bytes.Equal(data, before[name]) {
 					t.Errorf("%s is another one after the second run", name)
@@ -63,8 +63,8 @@ func TestAll(t *testing.T) {
 		return // some are left out
 	}
 	must.Do(t, Index(dir))
-	index := must.Get(os.ReadFile(filepath.Join(dir, "README.md")))
-	own := must.Get(os.ReadFile(filepath.Join(dir, ownClaims)))
+	index := must.Get(os.ReadFile(filepath.Join(dir, "README.md")))(t)
+	own := must.Get(os.ReadFile(filepath.Join(dir, ownClaims)))(t)
 	for _, e := range All() {
 		if !strings.Contains(string(index)+string(own), "("+e.Name+"/results.md)") {
 			t.Errorf("the index does not know %s", e.Name)
@@ -74,10 +74,10 @@ func TestAll(t *testing.T) {
 
 func files(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
-	entries := must.Get(os.ReadDir(dir))
+	entries := must.Get(os.ReadDir(dir))(t)
 	all := map[string][]byte{}
 	for _, e := range entries {
-		data := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))
+		data := must.Get(os.ReadFile(filepath.Join(dir, e.Name())))(t)
 		all[e.Name()] = data
 	}
 	return all
@@ -123,7 +123,7 @@ func TestResume(t *testing.T) {
 		t.Fatalf("after a failure: computed %v, %v", computed, err)
 	}
 	name := filepath.Join(out, "cells.jsonl")
-	data := must.Get(os.ReadFile(name))
+	data := must.Get(os.ReadFile(name))(t)
 	must.Do(t, os.WriteFile(name, data[:len(data)-7], 0o666))
 	if err := run(-1, 1); err != nil || len(computed) != 1 || computed[0] != 2 {
 		t.Fatalf("after a kill: computed %v, %v", computed, err)

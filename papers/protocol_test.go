@@ -189,12 +189,12 @@ func TestRepeats(t *testing.T) {
 		var results [2][]byte
 		for i, threads := range []int{1, 4} {
 			out := t.TempDir()
-			must.Get(Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 3, Threads: threads}))
-			data := must.Get(os.ReadFile(filepath.Join(out, "results.json")))
+			must.Get(Run(t.Context(), e, Options{Size: Quick, Out: out, Seed: 3, Threads: threads}))(t)
+			data := must.Get(os.ReadFile(filepath.Join(out, "results.json")))(t)
 			var r Result
 			must.Do(t, json.Unmarshal(data, &r))
 			r.Seconds = 0
-			results[i] = must.Get(json.Marshal(r))
+			results[i] = must.Get(json.Marshal(r))(t)
 		}
 		if !bytes.Equal(results[0], results[1]) {
 			t.Errorf("%s on one thread and on four:\n%s\n%s", e.Name, results[0], results[1])
@@ -275,9 +275,9 @@ func TestUnigrams(t *testing.T) {
 
 func writeVocabulary(t *testing.T, path, words string) {
 	t.Helper()
-	f := must.Get(os.Create(path))
+	f := must.Get(os.Create(path))(t)
 	z := gzip.NewWriter(f)
-	must.Get(z.Write([]byte(words)))
+	must.Get(z.Write([]byte(words)))(t)
 	must.Do(t, errors.Join(z.Close(), f.Close()))
 }
 
@@ -287,7 +287,7 @@ func beside(t *testing.T, e Experiment, more func(s *Setting)) *Setting {
 	s := &Setting{Size: Quick, Seed: 1, Threads: 2, experiment: e, dir: t.TempDir()}
 	must.Do(t, s.unpack(e.Needs))
 	more(s)
-	s.cells = must.Get(openCells(filepath.Join(t.TempDir(), "cells.jsonl")))
+	s.cells = must.Get(openCells(filepath.Join(t.TempDir(), "cells.jsonl")))(t)
 	must.Do(t, e.Run(t.Context(), s))
 	must.Do(t, s.cells.close())
 	return s
@@ -296,7 +296,7 @@ func beside(t *testing.T, e Experiment, more func(s *Setting)) *Setting {
 // cellsOf returns the lines of a setting's cells.
 func cellsOf(t *testing.T, s *Setting) []byte {
 	t.Helper()
-	return must.Get(os.ReadFile(s.cells.file.Name()))
+	return must.Get(os.ReadFile(s.cells.file.Name()))(t)
 }
 
 // TestXGraph: a set that need not be there is in the table once its folder is, with the
@@ -319,7 +319,7 @@ func TestXGraph(t *testing.T) {
 		t.Error("a set that is there is called unavailable")
 	}
 	// Another copy of the set has other cells.
-	before := must.Get(s.taken(xGraph))
+	before := must.Get(s.taken(xGraph))(t)
 	writeVocabulary(t, s.Path(xGraph, vocabulary), strings.Repeat("word\n", 21511)+"a_pair\n")
 	if after, err := s.taken(xGraph); err != nil || after == before {
 		t.Errorf("fingerprints %q and %q, %v", before, after, err)
@@ -429,7 +429,7 @@ func TestPrivatePairs(t *testing.T) {
 			}
 		}
 		p.all = b.Data(Binary())
-		w := must.Get(p.nbsvm(t.Context(), 1, 1e-10))
+		w := must.Get(p.nbsvm(t.Context(), 1, 1e-10))(t)
 		return p, w
 	}
 	whole, want := build(true)
@@ -459,7 +459,7 @@ func TestNoisyData(t *testing.T) {
 		for range 500 {
 			examples = append(examples, longServedio(r))
 		}
-		return must.Get(newNoisyData(examples, c, share, rand.New(rand.NewPCG(4, 4))))
+		return must.Get(newNoisyData(examples, c, share, rand.New(rand.NewPCG(4, 4))))(t)
 	}
 	right, wrong := draw(0), draw(0.1)
 	flipped := 0
@@ -545,16 +545,16 @@ func TestChosenWithUnlabeled(t *testing.T) {
 		}
 		documents = append(documents, e)
 	}
-	d := must.Get(dataOf(Binary(), documents))
+	d := must.Get(dataOf(Binary(), documents))(t)
 	s := &Setting{Size: Default, Seed: 1, Threads: 2}
-	s.cells = must.Get(openCells(filepath.Join(t.TempDir(), "cells.jsonl")))
+	s.cells = must.Get(openCells(filepath.Join(t.TempDir(), "cells.jsonl")))(t)
 	defer s.cells.close()
 	c := textConfig{Folds: 5, Alphas: []float64{0.4, 1}, Plain: []textModel{{Bound: "gaussian", Noise: "none", L2: 1}},
 		Noisy: append(textGrid("quadratic-noising", []float64{0.3, 0.9}, []float64{0.01, 1}), textGrid("gaussian", []float64{0.5}, []float64{0.1})...)}
 	other := 0 // divisions in which they are other ones
 	for split := range 6 {
 		p := thirds(d, rand.New(rand.NewPCG(1, uint64(split))))
-		got := must.Get(c.scores(t.Context(), s, "made", "", split, p, func() (textParts, error) { return p, nil }))
+		got := must.Get(c.scores(t.Context(), s, "made", "", split, p, func() (textParts, error) { return p, nil }))(t)
 		without, with := got[textDropout].Model, got[textFree].Model
 		if without.Alpha != 0 || !slices.Contains(c.Alphas, with.Alpha) || with.Bound != without.Bound {
 			t.Fatalf("division %d: %v without unlabeled documents, %v with them", split, without, with)
@@ -603,8 +603,8 @@ func TestWholeSets(t *testing.T) {
 	out := t.TempDir()
 	run := func() (used, trained []any, notes string) {
 		t.Helper()
-		must.Get(Run(t.Context(), labelNoise, Options{Size: Quick, Out: out, Seed: 1}))
-		r := must.Get(readResult(filepath.Join(out, "results.json")))
+		must.Get(Run(t.Context(), labelNoise, Options{Size: Quick, Out: out, Seed: 1}))(t)
+		r := must.Get(readResult(filepath.Join(out, "results.json")))(t)
 		at := slices.IndexFunc(r.Tables, func(t ResultTable) bool { return t.Title == "Examples used" })
 		return r.Tables[at].Rows[1][2:], r.Tables[at].Rows[2][2:], strings.Join(r.Notes, "\n")
 	}
@@ -612,7 +612,7 @@ func TestWholeSets(t *testing.T) {
 	rename := func(kind, from, to string, skip int) {
 		t.Helper()
 		name := filepath.Join(out, "cells.jsonl")
-		data := must.Get(os.ReadFile(name))
+		data := must.Get(os.ReadFile(name))(t)
 		lines := strings.SplitAfter(string(data), "\n")
 		var at []int
 		for i, line := range lines {

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 )
@@ -35,9 +35,9 @@ func threeClasses() []byte {
 // rejected records in their original form.
 func TestConfusionAndSamples(t *testing.T) {
 	runner, service := runnerOver(t, threeClasses())
-	runner.Learner = streamtest.Must(online.New(suspicious(), manyClasses(runner)))(t)
+	runner.Learner = must.Get(online.New(suspicious(), manyClasses(runner)))(t)
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	var m struct {
 		Classes             []string
 		Confusion           [][]float64
@@ -45,7 +45,7 @@ func TestConfusionAndSamples(t *testing.T) {
 		Samples, Mislabeled []run.Sample
 	}
 	decoded(t, &m, "GET", url+"/v1/measures", "")
-	streamtest.Require(t, len(m.Confusion) == 3 && len(m.Classes) == 3 && m.Since != 0, "%+v", m)
+	must.Require(t, len(m.Confusion) == 3 && len(m.Classes) == 3 && m.Since != 0, "%+v", m)
 	wrong, all := 0.0, 0.0
 	for i, row := range m.Confusion {
 		for j, n := range row {
@@ -70,12 +70,12 @@ func TestConfusionAndSamples(t *testing.T) {
 func TestConfusionAndSamplesInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := runnerOver(t, threeClasses())
-	runner.Learner = streamtest.Must(online.New(suspicious(), manyClasses(runner)))(t)
+	runner.Learner = must.Get(online.New(suspicious(), manyClasses(runner)))(t)
 	record := written()
 	record.Groups = map[string][]string{"sides": {"left", "right"}}
 	service.Model = serve.Latest(runner.Published, record)
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	b.eachLook(t, url, "document.querySelectorAll('#confusion-table tbody tr').length === 3", func(t *testing.T, l look) {
 		b.until(t, "document.querySelector('#try-answer .bigclass') != null", true)
 		b.shows(t, map[string]any{
@@ -102,8 +102,8 @@ func TestConfusionAndSamplesInBrowser(t *testing.T) {
 func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
-	server := streamtest.Must(serve.Start(listening(), service, quiet()))(t)
-	streamtest.Check(t, runner.Run(t.Context()))
+	server := must.Get(serve.Start(listening(), service, quiet()))(t)
+	must.Do(t, runner.Run(t.Context()))
 	b.open(t, server.URL(), looks[0], "Number(document.querySelector('#chart-error')?.dataset.points) >= 4")
 	const chosen = "document.querySelector('#ranges button[aria-pressed=true]')?.textContent ?? 'none'"
 	const shown = "(s => s.max - s.min)(plots['chart-error'].plot.scales.x)"
@@ -142,7 +142,7 @@ func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	}
 
 	b.serverGone = true
-	streamtest.Check(t, server.Close(t.Context()))
+	must.Do(t, server.Close(t.Context()))
 	b.until(t, "document.querySelector('#state').textContent", "no connection")
 	b.until(t, "/^The server does not answer. This page is .* old.$/.test(document.querySelector('#why').textContent)", true)
 	b.shows(t, map[string]any{

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream/record"
@@ -58,7 +58,7 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Classes = []string{"no", "yes"}
 	schema := recordConfig.Schema()
-	decoder := streamtest.Must(record.NewDecoder(recordConfig, schema))(b)
+	decoder := must.Get(record.NewDecoder(recordConfig, schema))(b)
 	source := &endless{schema: schema, decoder: decoder}
 	for i := range 10_000 {
 		var words strings.Builder
@@ -67,7 +67,7 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 		}
 		source.values = append(source.values, fmt.Appendf(nil, `{"label":"%s","words":"%s","x":%d}`, []string{"no", "yes"}[i%2], words.String(), i%7))
 	}
-	learner := streamtest.Must(online.New(online.DefaultConfig(), schema))(b)
+	learner := must.Get(online.New(online.DefaultConfig(), schema))(b)
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	if !learning {
@@ -77,7 +77,7 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
 	if !learning {
-		streamtest.Check(b, <-done)
+		must.Do(b, <-done)
 		done <- nil
 	}
 	for r.Published() == nil || r.Published().Events == 0 {
@@ -116,7 +116,7 @@ func benchmarkPredict(b *testing.B, learning bool, clients int) {
 	b.StopTimer()
 	learned := float64(r.Status().Learned-before) / seconds
 	stop()
-	streamtest.Check(b, <-done)
+	must.Do(b, <-done)
 	all := slices.Concat(took...)
 	slices.Sort(all)
 	b.ReportMetric(float64(all[len(all)/2].Microseconds()), "p50-µs")

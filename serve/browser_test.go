@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // look is a size and a color scheme in which the page is tested.
@@ -53,7 +53,7 @@ func (b *browser) open(t *testing.T, url string, l look, ready string) {
 func (b *browser) shows(t *testing.T, want map[string]any) {
 	t.Helper()
 	for expression, want := range want {
-		streamtest.Equal(t, b.value(t, expression), want, expression)
+		must.Equal(t, b.value(t, expression), want, expression)
 	}
 }
 
@@ -77,9 +77,9 @@ func (b *browser) picture(t *testing.T, name string) {
 	t.Helper()
 	shot := b.call(t, "Page.captureScreenshot", map[string]any{"format": "png"})
 	picture, err := base64.StdEncoding.DecodeString(shot["data"].(string))
-	streamtest.True(t, err == nil && len(picture) >= 10_000, "a picture of %d bytes, %v", len(picture), err)
+	must.True(t, err == nil && len(picture) >= 10_000, "a picture of %d bytes, %v", len(picture), err)
 	if dir := os.Getenv("BLANKOUT_SCREENSHOTS"); dir != "" {
-		streamtest.Check(t, os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644))
 	}
 }
 
@@ -124,7 +124,7 @@ func browse(t *testing.T) *browser {
 		shared = startChromium(t)
 	}
 	b := &browser{chromium: shared}
-	streamtest.Check(t, b.pipe.SetReadDeadline(time.Now().Add(time.Minute)))
+	must.Do(t, b.pipe.SetReadDeadline(time.Now().Add(time.Minute)))
 	store := b.call(t, "Target.createBrowserContext", map[string]any{})["browserContextId"]
 	target := b.call(t, "Target.createTarget", map[string]any{"url": "about:blank", "browserContextId": store})
 	t.Cleanup(func() {
@@ -147,14 +147,14 @@ func startChromium(t *testing.T) *chromium {
 	if err != nil || runtime.GOOS == "windows" {
 		t.Skip("no chromium here: the page is not tested in a browser")
 	}
-	theirs, to := streamtest.Must2(os.Pipe())(t)
-	from, ours := streamtest.Must2(os.Pipe())(t)
+	theirs, to := must.Get2(os.Pipe())(t)
+	from, ours := must.Get2(os.Pipe())(t)
 	// Not the test's directory, because helper processes may still write to it after the browser has ended.
-	profile := streamtest.Must(os.MkdirTemp("", "blankout-browser-"))(t)
+	profile := must.Get(os.MkdirTemp("", "blankout-browser-"))(t)
 	c := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+profile)
 	c.ExtraFiles = []*os.File{theirs, ours} // 3 and 4
-	streamtest.Check(t, c.Start())
+	must.Do(t, c.Start())
 	theirs.Close()
 	ours.Close()
 	return &chromium{command: c, profile: profile, to: to, pipe: from, from: bufio.NewReader(from)}
@@ -183,10 +183,10 @@ func (b *browser) call(t *testing.T, method string, params map[string]any) map[s
 	if b.session != "" {
 		message["sessionId"] = b.session
 	}
-	data := streamtest.Must(json.Marshal(message))(t)
-	streamtest.Must(b.to.Write(append(data, 0)))(t, method)
+	data := must.Get(json.Marshal(message))(t)
+	must.Get(b.to.Write(append(data, 0)))(t, method)
 	for {
-		data := streamtest.Must(b.from.ReadBytes(0))(t, method)
+		data := must.Get(b.from.ReadBytes(0))(t, method)
 		var answer struct {
 			ID        int
 			Method    string
@@ -194,7 +194,7 @@ func (b *browser) call(t *testing.T, method string, params map[string]any) map[s
 			Result    map[string]any
 			Error     any
 		}
-		streamtest.Check(t, json.Unmarshal(data[:len(data)-1], &answer))
+		must.Do(t, json.Unmarshal(data[:len(data)-1], &answer))
 		switch {
 		case answer.SessionID != b.session: // of a closed page
 		case answer.Method == "Runtime.exceptionThrown", answer.Method == "Log.entryAdded":

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/serve"
 )
 
 // If the port is taken, the error names the process that has it, and how to choose another.
 func TestTakenPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	defer l.Close()
 	_, service := learned(t)
 	c := serve.DefaultConfig()

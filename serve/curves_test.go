@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/serve"
 )
@@ -41,7 +41,7 @@ func TestCurvesAreServed(t *testing.T) {
 		}
 	}
 	text := decoded(t, &model, "GET", url+"/v1/model", "", "Accept", "application/json")
-	streamtest.Require(t, len(model.Curves) == 2, "%s", text)
+	must.Require(t, len(model.Curves) == 2, "%s", text)
 	curve := model.Curves[0]
 	if curve.Feature != "x" {
 		curve = model.Curves[1]
@@ -52,7 +52,7 @@ func TestCurvesAreServed(t *testing.T) {
 	score := func(x float64) float64 {
 		var answer struct{ Predictions []struct{ Scores []float64 } }
 		text := decoded(t, &answer, "POST", url+"/v1/predict", fmt.Sprintf(`{"x":%v,"y":3}`, x))
-		streamtest.Require(t, len(answer.Predictions) == 1, "%s", text)
+		must.Require(t, len(answer.Predictions) == 1, "%s", text)
 		scores := answer.Predictions[0].Scores
 		return scores[len(scores)-1]
 	}
@@ -64,7 +64,7 @@ func TestCurvesAreServed(t *testing.T) {
 			t.Errorf("from %v to %v: drawn %v, scored %v", curve.X[0], x, drawn, got)
 		}
 	}
-	streamtest.True(t, widest >= 1, "the curve moves the score by %v only", widest)
+	must.True(t, widest >= 1, "the curve moves the score by %v only", widest)
 }
 
 // The curves of numbers in a real browser: one small chart each.

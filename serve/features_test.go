@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/online/monitor"
 	"blankout/online/watch"
@@ -36,7 +36,7 @@ func TestFeatures(t *testing.T) {
 	runner, service := runnerOver(t, dying())
 	url := start(t, serve.DefaultConfig(), service)
 	answers(t, 503, "no event has been learned yet", "GET", url+"/v1/features", "")
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	var got struct {
 		watch.Health
 		Watched int
@@ -58,12 +58,12 @@ func TestFeatures(t *testing.T) {
 		answers(t, 400, "limit=", "GET", url+"/v1/features?limit="+bad, "")
 	}
 	_, text, _ = call(t, "GET", url+"/metrics", "")
-	streamtest.Contains(t, text,
+	must.Contains(t, text,
 		`blankout_field_alarms{kind="missing"} 1`, `blankout_field_alarms{kind="new-values"} 0`, `blankout_field_alarms{kind="mean"} 0`, `blankout_field_alarms{kind="deviation"} 0`,
 		`blankout_field_alarms_total 1`, `blankout_field_missing_ratio{field="vibration",span="now"} 1`, fmt.Sprintf(`blankout_field_alarm_error_ratio{field="vibration",side="after"} %v`, *a.ErrorAfter/100),
 		"# HELP blankout_field_missing_ratio Fraction of events in which the field is null, omitted or of an unusual kind",
 	)
-	streamtest.True(t, !strings.Contains(text, `field="word"`), "a field without an alarm has metrics")
+	must.True(t, !strings.Contains(text, `field="word"`), "a field without an alarm has metrics")
 }
 
 // TestFieldMetricsAreLimited checks that at most ten fields with an alarm have metrics, and that long names are cut.

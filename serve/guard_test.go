@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/serve"
 )
@@ -43,13 +44,13 @@ func TestHosts(t *testing.T) {
 	} {
 		config := serve.DefaultConfig()
 		config.Address, config.Public, config.Hosts = c.address, c.public, c.hosts
-		streamtest.Check(t, config.Check())
+		must.Do(t, config.Check())
 		request := httptest.NewRequest("POST", "/v1/validate", nil)
 		request.Host = c.host
 		w := httptest.NewRecorder()
 		before := validated
 		serve.Handler(config, service).ServeHTTP(w, request)
-		streamtest.True(t, w.Code == c.want && (validated > before) == (c.want == 202), "%+v: %d %s", c, w.Code, w.Body)
+		must.True(t, w.Code == c.want && (validated > before) == (c.want == 202), "%+v: %d %s", c, w.Code, w.Body)
 	}
 	// A client with a certificate or a token may use any name for the server.
 	for ca, token := range map[string]string{"authority.pem": "", "": "open sesame"} {
@@ -79,7 +80,7 @@ func TestPoorTokens(t *testing.T) {
 		"x": "fewer than 8", "        ": "fewer than 8", "1234567\n": "fewer than 8", "   1234567   ": "fewer than 8",
 		" 12345678": "space", "1234\t5678": "control character", "1234\n5678": "control character", "12345678\n": "", "päßwörter": "", "open sesame": "",
 	} {
-		streamtest.Check(t, os.WriteFile(file, []byte(token), 0o600))
+		must.Do(t, os.WriteFile(file, []byte(token), 0o600))
 		for _, from := range []string{"token_file", "token"} {
 			config := serve.DefaultConfig()
 			config.TokenEnv = "BLANKOUT_TEST_TOKEN"
@@ -105,10 +106,10 @@ func TestClientCertificates(t *testing.T) {
 	config.CertFile, config.KeyFile = certificate(t, dir)
 	authority := filepath.Join(dir, "clients.pem")
 	clients := streamtest.NewAuthority(t)
-	streamtest.Check(t, os.WriteFile(authority, clients.PEM, 0o600))
+	must.Do(t, os.WriteFile(authority, clients.PEM, 0o600))
 	config.ClientCAFile = authority
 	config.Address = "0.0.0.0:0"
-	streamtest.Check(t, config.Check(), "instead of a token")
+	must.Do(t, config.Check(), "instead of a token")
 	url := start(t, config, following(t, 2, 10))
 	get := func(pairs ...tls.Certificate) (int, error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: pairs}}

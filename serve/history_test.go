@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 )
 
 // A stopped run is marked once, however often the page asks afterwards.
@@ -65,5 +65,5 @@ func TestHistoryHalves(t *testing.T) {
 			}
 		}
 	}
-	streamtest.Equal(t, h.Every, 8, "the interval of 5 times as many ticks as points")
+	must.Equal(t, h.Every, 8, "the interval of 5 times as many ticks as points")
 }

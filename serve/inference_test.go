@@ -8,8 +8,8 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 	"blankout/serve"
 )
 
@@ -43,13 +43,13 @@ func TestInference(t *testing.T) {
 	url := start(t, config, service)
 	path := url + "/v2/models/films%20one"
 	answers(t, 503, "", "GET", path+"/ready", "")
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	var want struct {
 		Version     uint64
 		Predictions []served.Prediction
 	}
 	text := decoded(t, &want, "POST", url+"/v1/predict", `{"word":"yes1","x":1}`+"\n"+`{"word":null,"x":2}`+"\n"+`{"word":"no2","x":0}`)
-	streamtest.Require(t, len(want.Predictions) == 3, "%v", text)
+	must.Require(t, len(want.Predictions) == 3, "%v", text)
 	for _, inputs := range []string{
 		`{"name":"events","datatype":"BYTES","shape":[3],"data":["{\"word\":\"yes1\",\"x\":1}","{\"word\":null,\"x\":2}","{\"word\":\"no2\",\"x\":0}"]}`,
 		`{"name":"word","datatype":"BYTES","shape":[3],"data":["yes1",null,"no2"]},{"name":"x","datatype":"INT64","shape":[3,1],"data":[[1],[2],[0]]}`,
@@ -72,7 +72,7 @@ func TestInference(t *testing.T) {
 			}
 		}
 	}
-	streamtest.Contains(t, text, `"missing_policy":"`)
+	must.Contains(t, text, `"missing_policy":"`)
 	// Several values of a field are a bag.
 	decoded(t, &want, "POST", url+"/v1/predict", `[{"word":["yes1","no2"]},{"word":["no3","no4"]}]`)
 	for _, data := range []string{`["yes1","no2","no3","no4"]`, `[["yes1","no2"],["no3","no4"]]`} {
@@ -85,10 +85,10 @@ func TestInference(t *testing.T) {
 	// The requested outputs in the requested order, and their metadata.
 	var a inferred
 	text = decoded(t, &a, "POST", path+"/versions/"+fmt.Sprint(want.Version)+"/infer", `{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"scores"},{"name":"class"}]}`)
-	streamtest.True(t, len(a.Outputs) == 2 && a.Outputs[0].Name == "scores" && a.Outputs[1].Name == "class", "%s", text)
+	must.True(t, len(a.Outputs) == 2 && a.Outputs[0].Name == "scores" && a.Outputs[1].Name == "class", "%s", text)
 	_, text, _ = call(t, "GET", path, "")
 	for _, part := range []string{`"name":"films one","versions":["`, `{"name":"events","datatype":"BYTES","shape":[-1]}`, `{"name":"probabilities","datatype":"FP64","shape":[-1,2]}`, `"classes":["no","yes"]`} {
-		streamtest.Contains(t, text, part)
+		must.Contains(t, text, part)
 	}
 	for body, want := range map[string]string{
 		`[`: `400 {"error":"unexpected end of JSON input","where":"body"}`, `{}`: `no inputs`,
@@ -131,7 +131,7 @@ func TestReadyWithoutLearner(t *testing.T) {
 // A model without a configured format still has one, which is reported and accepted.
 func TestFormatIsReported(t *testing.T) {
 	runner, service := learned(t)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	model := service.Model
 	format := ""
 	service.Model = func() *served.Model { m := *model(); m.Record.Format = format; return &m }
@@ -171,6 +171,6 @@ func TestInferenceOfNumbers(t *testing.T) {
 			t.Errorf("%s: %v, want %v: %s", name, got, *want, text)
 		}
 	}
-	streamtest.True(t, a.data("class") == nil, "%v", text)
+	must.True(t, a.data("class") == nil, "%v", text)
 	answers(t, 400, "are svmlight", "POST", url+"/v2/models/blankout/infer", `{"inputs":[{"name":"1","datatype":"FP64","shape":[1],"data":[1]}]}`)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/serve"
 	"blankout/stream/inbox"
 	"blankout/stream/record"
@@ -28,16 +28,16 @@ func TestLearnStatuses(t *testing.T) {
 		"stopping": {closed: true, status: http.StatusServiceUnavailable, again: "1", want: "stopping"},
 		"starting": {none: true, status: http.StatusServiceUnavailable, again: "1", want: "starting"},
 	} {
-		l := streamtest.Must(inbox.Open(t.TempDir(), c.options))(t)
+		l := must.Get(inbox.Open(t.TempDir(), c.options))(t)
 		if name == "behind" { // the first request is accepted at any size
-			streamtest.Must2(l.Append(context.Background(), "", [][]byte{[]byte(`{"x":1}`)}))(t)
+			must.Get2(l.Append(context.Background(), "", [][]byte{[]byte(`{"x":1}`)}))(t)
 		}
 		if c.closed {
-			streamtest.Check(t, l.Close())
+			must.Do(t, l.Close())
 		} else {
 			t.Cleanup(func() { _ = l.Close() })
 		}
-		taken := streamtest.Must(inbox.NewLogAcceptor(l, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
+		taken := must.Get(inbox.NewLogAcceptor(l, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
 		service.Learn = func() serve.Acceptor {
 			if c.none {
 				return nil

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"blankout/internal/measure"
+	"blankout/internal/must"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 	"blankout/online/watch"
 	"blankout/serve"
 )
@@ -24,7 +24,7 @@ func TestPageRequests(t *testing.T) {
 	for path, want := range map[string]int{"/v1/newest": 204, "/v1/measures": 503, "/v1/model/largest": 503, "/v1/model/largest?n=0": 400, "/v1/model/largest?n=1001": 400} {
 		answers(t, want, "", "GET", url+path, "")
 	}
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	get := func(path string, to any) {
 		t.Helper()
 		decoded(t, to, "GET", url+path, "")
@@ -126,14 +126,14 @@ func TestHistorySurvives(t *testing.T) {
 	for round := 1; round <= 2; round++ {
 		runner, service := learned(t)
 		service.History = name
-		server := streamtest.Must(serve.Start(listening(), service, quiet()))(t)
-		streamtest.Check(t, runner.Run(t.Context()))
-		streamtest.Check(t, server.Close(t.Context()))
+		server := must.Get(serve.Start(listening(), service, quiet()))(t)
+		must.Do(t, runner.Run(t.Context()))
+		must.Do(t, server.Close(t.Context()))
 		var kept struct {
 			Points []struct{ Records uint64 }
 			Marks  []struct{ Kind, Text string }
 		}
-		data := streamtest.Must(os.ReadFile(name))(t)
+		data := must.Get(os.ReadFile(name))(t)
 		if err := json.Unmarshal(data, &kept); err != nil || len(kept.Points) < round || kept.Points[len(kept.Points)-1].Records != 404 {
 			t.Fatalf("round %d: %v %s", round, err, data)
 		}
@@ -141,18 +141,18 @@ func TestHistorySurvives(t *testing.T) {
 		for _, m := range kept.Marks {
 			kinds += m.Kind + " "
 		}
-		streamtest.Equal(t, kinds, strings.Repeat("start stop ", round), "round", round, "marks")
+		must.Equal(t, kinds, strings.Repeat("start stop ", round), "round", round, "marks")
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%v %v", info.Mode(), err)
 		}
 	}
 	for _, damaged := range []string{"", "{}", `{"format":2}`, "{\"format\":1,\"points\":[" + strings.TrimSuffix(strings.Repeat("{},", 601), ",") + "]}"} {
-		streamtest.Check(t, os.WriteFile(name, []byte(damaged), 0o600))
+		must.Do(t, os.WriteFile(name, []byte(damaged), 0o600))
 		var log strings.Builder
 		_, service := learned(t)
 		service.History = name
-		server := streamtest.Must(serve.Start(listening(), service, logTo(&log)))(t, damaged)
-		streamtest.Check(t, server.Close(t.Context()))
+		server := must.Get(serve.Start(listening(), service, logTo(&log)))(t, damaged)
+		must.Do(t, server.Close(t.Context()))
 		if !strings.Contains(log.String(), name) || !strings.Contains(log.String(), "restarts") {
 			t.Errorf("%.20q: the log says %q", damaged, log.String())
 		}
@@ -164,20 +164,20 @@ func TestHistorySurvives(t *testing.T) {
 func TestPageInputsInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
-	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
+	service.Reports, _ = must.Get2(serve.OpenReports("", 10))(t)
 	c := listening()
 	c.Name = "fraud, staging <b>"
-	server := streamtest.Must(serve.Start(c, service, quiet()))(t)
+	server := must.Get(serve.Start(c, service, quiet()))(t)
 	closed := false
 	t.Cleanup(func() {
 		if !closed {
 			server.Close(t.Context())
 		}
 	})
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	predicted := func(event string) string {
 		m := served.New(runner.Model(), written())
-		p := streamtest.Must(m.Predict([]byte(event), 0))(t)
+		p := must.Get(m.Predict([]byte(event), 0))(t)
 		return fmt.Sprintf("%s with probability %s", p.Class, percentOf(p.Probability))
 	}
 	b.open(t, server.URL(), looks[0], "true")
@@ -208,7 +208,7 @@ func TestPageInputsInBrowser(t *testing.T) {
 	b.until(t, "document.querySelector('#ranges button[aria-pressed=\"true\"]').textContent", "1 min")
 	b.picture(t, "touched")
 	b.serverGone = true
-	streamtest.Check(t, server.Close(t.Context()))
+	must.Do(t, server.Close(t.Context()))
 	closed = true
 	b.until(t, "document.querySelector('#state').textContent", "no connection")
 	b.until(t, "document.body.classList.contains('stale')", true)

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream/record"
@@ -30,7 +30,7 @@ func TestLearners(t *testing.T) {
 	answers(t, http.StatusNotFound, "[[challenger]]", "GET", start(t, serve.DefaultConfig(), s)+"/v1/learners", "")
 	slow := online.DefaultConfig()
 	slow.LearningRate = 1e-4
-	other := streamtest.Must(online.New(slow, r.Schema))(t)
+	other := must.Get(online.New(slow, r.Schema))(t)
 	r.Contest = &run.Contest{Contenders: []*run.Contender{
 		{Learner: r.Learner, Standing: run.Standing{Name: run.Champion, Promote: "manual", Window: 10_000}},
 		{Learner: other, Standing: run.Standing{Name: "slow", Promote: run.PromoteAuto, Window: 10_000}},
@@ -66,9 +66,9 @@ func TestLearners(t *testing.T) {
 	} {
 		answers(t, x.want, x.text, "POST", url+"/v1/promote", x.body)
 	}
-	streamtest.True(t, saved.Load() != 0, "no checkpoint has the promotion when it is answered")
+	must.True(t, saved.Load() != 0, "no checkpoint has the promotion when it is answered")
 	close(gate.wait)
-	streamtest.Check(t, <-ended)
+	must.Do(t, <-ended)
 	answers(t, http.StatusConflict, "", "POST", url+"/v1/promote", `{"name":"learner"}`)
 	var list struct{ Learners []serve.LearnerReport }
 	body := decoded(t, &list, "GET", url+"/v1/learners", "")
@@ -86,7 +86,7 @@ func TestLearners(t *testing.T) {
 			Events  int
 		}
 		body := decoded(t, &place, "GET", url+"/v1/model/offsets"+query, "")
-		streamtest.True(t, place.Learner == want && place.Events == 24_345, "%q: %s", name, body)
+		must.True(t, place.Learner == want && place.Events == 24_345, "%q: %s", name, body)
 		status, file, header := call(t, "GET", url+"/v1/model"+query, "")
 		if m, err := served.Decode([]byte(file)); status != 200 || err != nil || m.Learner != want {
 			t.Errorf("%q: %d, %v", name, status, err)
@@ -105,7 +105,7 @@ func TestLearners(t *testing.T) {
 	}
 	answers(t, http.StatusNotFound, "", "POST", url+"/v1/predict?name=x", `{"x":3}`)
 	_, metrics, _ := call(t, "GET", url+"/metrics", "")
-	streamtest.Contains(t, metrics, `blankout_challenger_lead{learner="slow"} 1`, `blankout_challenger_lead{learner="learner"} 0`, `blankout_challenger_events{learner="learner"} 24345`,
+	must.Contains(t, metrics, `blankout_challenger_lead{learner="slow"} 1`, `blankout_challenger_lead{learner="learner"} 0`, `blankout_challenger_events{learner="learner"} 24345`,
 		`blankout_challenger_difference{learner="learner",span="total"} -`, `blankout_challenger_difference_standard_error{learner="learner",span="total"} `, `blankout_challenger_log_loss{learner="slow",span="window"} `)
 	if strings.Contains(metrics, `blankout_challenger_difference{learner="slow"`) {
 		t.Error("the lead is compared with itself")

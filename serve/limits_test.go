@@ -22,8 +22,8 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 	"blankout/serve"
 	"blankout/stream/record"
 )
@@ -151,7 +151,7 @@ func TestSmallResponsesTakeLittleMemory(t *testing.T) {
 		allocated, _ := ask(h, t.Context(), "", "{}", &recorder{})
 		least = min(least, allocated)
 	}
-	streamtest.True(t, least <= 16<<10, "%d bytes are allocated to answer one event", least)
+	must.True(t, least <= 16<<10, "%d bytes are allocated to answer one event", least)
 }
 
 // A response is sent while it is being written and never complete in memory.
@@ -185,7 +185,7 @@ func TestDisconnectEndsPrediction(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	w := recorder{look: leave}
 	_, cut := ask(h, ctx, "", strings.Repeat("{}", 20_000), &w)
-	streamtest.True(t, w.bytes <= 1<<17 && cut, "%d bytes were written, cut off: %v", w.bytes, cut)
+	must.True(t, w.bytes <= 1<<17 && cut, "%d bytes were written, cut off: %v", w.bytes, cut)
 	if _, cut := ask(h, ctx, "", "{}", &recorder{}); cut {
 		t.Error("nobody is there, nothing had been written, and it was cut off")
 	}
@@ -194,7 +194,7 @@ func TestDisconnectEndsPrediction(t *testing.T) {
 // unread returns a connection to the server that has sent a request and does not read.
 func unread(t *testing.T, url, request, body string) net.Conn {
 	t.Helper()
-	c := streamtest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
+	c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	t.Cleanup(func() { c.Close() })
 	c.(*net.TCPConn).SetReadBuffer(4096)
 	if _, err := fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%s", request, len(body), body); err != nil {
@@ -227,7 +227,7 @@ func TestUnreadPredictions(t *testing.T) {
 	for metric(t, url, "blankout_predict_requests_active") != "0" { // otherwise the test runs into its timeout
 		time.Sleep(10 * time.Millisecond)
 	}
-	streamtest.Equal(t, metric(t, url, `blankout_predict_requests_total{outcome="failed"}`), "2", "answers failed")
+	must.Equal(t, metric(t, url, `blankout_predict_requests_total{outcome="failed"}`), "2", "answers failed")
 	answers(t, 200, "", "POST", url+"/v1/predict", "{}")
 }
 
@@ -250,7 +250,7 @@ func TestUnreadModels(t *testing.T) {
 	for metric(t, url, "blankout_model_requests_active") != "0" {
 		time.Sleep(10 * time.Millisecond)
 	}
-	streamtest.Equal(t, metric(t, url, `blankout_model_requests_total{outcome="failed"}`), "4", "failed")
+	must.Equal(t, metric(t, url, `blankout_model_requests_total{outcome="failed"}`), "4", "failed")
 	if m, err := served.Open(t.Context(), url, served.Options{}); err != nil || m.Model.(*model.Linear).Rows.Len() < 10_000 {
 		t.Errorf("%+v, %v", m, err)
 	}
@@ -308,12 +308,12 @@ func TestSlowClientIsCutOff(t *testing.T) {
 
 // Stopping the server cuts off a client that does not read its response. That is not an error.
 func TestStopDuringDownload(t *testing.T) {
-	server := streamtest.Must(serve.Start(listening(), following(t, 50, 20_000), quiet()))(t)
+	server := must.Get(serve.Start(listening(), following(t, 50, 20_000), quiet()))(t)
 	c := unread(t, server.URL(), "GET /v1/model", "")
-	streamtest.Must(http.ReadResponse(bufio.NewReader(c), nil))(t)
+	must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	streamtest.Check(t, server.Close(ctx))
+	must.Do(t, server.Close(ctx))
 }
 
 // Compressed bodies are distinguished from text.
@@ -371,20 +371,20 @@ func TestConnections(t *testing.T) {
 	config.MaxConnections = 8
 	url := start(t, config, following(t, 2, 10))
 	response, err := http.Get(url + "/v1/events") // its response is in progress
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	defer response.Body.Close()
 	for i := range 40 {
-		c := streamtest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
+		c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 		defer c.Close()
 		if i%2 == 0 {
-			streamtest.Must(fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))(t)
+			must.Get(fmt.Fprint(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))(t)
 			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || answer.StatusCode != 200 {
 				t.Fatalf("connection %d: %v", i, err)
 			}
 		}
 	}
 	answers(t, 200, "", "GET", url+"/healthz", "")
-	streamtest.Equal(t, metric(t, url, "blankout_http_connections"), "8", "connections are open")
+	must.Equal(t, metric(t, url, "blankout_http_connections"), "8", "connections are open")
 	if closed := metric(t, url, "blankout_http_connections_closed_total"); closed != "34" { // of 42
 		t.Errorf("%s connections were closed", closed)
 	}
@@ -410,7 +410,7 @@ func TestBusyConnections(t *testing.T) {
 	ask := func(client *http.Client) {
 		reader, writer := io.Pipe()
 		bodies = append(bodies, writer)
-		request := streamtest.Must(http.NewRequest("POST", url+"/v1/predict", reader))(t)
+		request := must.Get(http.NewRequest("POST", url+"/v1/predict", reader))(t)
 		request.Header.Set("Expect", "100-continue")
 		asking.Go(func() {
 			response, err := client.Do(request)
@@ -426,7 +426,7 @@ func TestBusyConnections(t *testing.T) {
 	}
 	for range 3 {
 		idle := client()
-		response := streamtest.Must(idle.Get(url + "/healthz"))(t)
+		response := must.Get(idle.Get(url + "/healthz"))(t)
 		response.Body.Close()
 	}
 	ask(client())
@@ -440,7 +440,7 @@ func TestBusyConnections(t *testing.T) {
 		waits <- err
 	}()
 	bodies[0].Close()
-	streamtest.Check(t, <-waits)
+	must.Do(t, <-waits)
 	bodies[1].Close()
 	asking.Wait()
 }
@@ -448,6 +448,6 @@ func TestBusyConnections(t *testing.T) {
 // A quarter of the file descriptors is for connections.
 func TestConnectionLimitByDescriptors(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1024, 3: 1024, 64: 16, 4095: 1023, 4096: 1024, 1 << 63: 1024} {
-		streamtest.Equal(t, serve.Bounded(1024, descriptors), want, "connections for", descriptors, "descriptors")
+		must.Equal(t, serve.Bounded(1024, descriptors), want, "connections for", descriptors, "descriptors")
 	}
 }

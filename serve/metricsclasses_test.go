@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/measure"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // TestLargestClasses checks that the classes with the most events are reported, in order and at most the requested
@@ -20,6 +20,6 @@ func TestLargestClasses(t *testing.T) {
 		for _, c := range largestClasses(classes, n) {
 			got += c.Class
 		}
-		streamtest.Equal(t, got, want, "the largest", n)
+		must.Equal(t, got, want, "the largest", n)
 	}
 }

@@ -14,8 +14,8 @@ import (
 
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream"
@@ -138,16 +138,16 @@ func TestServedAsForecast(t *testing.T) {
 func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	streamtest.Check(t, os.WriteFile(path, lines, 0o644))
+	must.Do(t, os.WriteFile(path, lines, 0o644))
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format, recordConfig.MaxClasses = "json", classes
 	schema := recordConfig.Schema()
-	source := streamtest.Must(stream.OpenFile(path, recordConfig, schema))(t)
+	source := must.Get(stream.OpenFile(path, recordConfig, schema))(t)
 	t.Cleanup(func() { source.Close() })
-	learner := streamtest.Must(online.New(config, schema))(t)
+	learner := must.Get(online.New(config, schema))(t)
 	runner := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema, Fingerprint: recordConfig.Settings()}
 	runner.Config.Refused = run.PolicyFail
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	return runner, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, recordConfig)}
 }
 
@@ -168,7 +168,7 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 			}
 		}
 		decoded(t, &answer, "POST", url+"/v1/predict", events.String())
-		streamtest.Require(t, len(answer.Predictions) == 1000, "%v", len(answer.Predictions))
+		must.Require(t, len(answer.Predictions) == 1000, "%v", len(answer.Predictions))
 		for i, p := range answer.Predictions {
 			if p.Class != fmt.Sprint("c", s.labels[from+i]) {
 				wrong++
@@ -196,14 +196,14 @@ func TestMissingAnswered(t *testing.T) {
 		url := start(t, serve.DefaultConfig(), service)
 		_, body, _ := call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":null}`)
 		for _, want := range []string{`"missing":["sensor2","sensor3"]`, fmt.Sprintf(`"missing_policy":%q`, rule)} {
-			streamtest.Contains(t, body, want)
+			must.Contains(t, body, want)
 		}
 		var answer struct{ Predictions []struct{ Scores []float64 } }
-		streamtest.Check(t, json.Unmarshal([]byte(body), &answer))
+		must.Do(t, json.Unmarshal([]byte(body), &answer))
 		scores[rule] = answer.Predictions[0].Scores[0]
 		if _, body, _ = call(t, "POST", url+"/v1/predict", `{"sensor0":21,"sensor1":24,"sensor2":24,"sensor3":23}`); strings.Contains(body, `"missing_policy"`) || strings.Contains(body, `"missing"`) {
 			t.Errorf("nothing is missing: %s", body)
 		}
 	}
-	streamtest.True(t, scores[model.MissingNone] != scores[model.MissingRescale], "both rules score the same")
+	must.True(t, scores[model.MissingNone] != scores[model.MissingRescale], "both rules score the same")
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"blankout/batch"
+	"blankout/internal/must"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/serve"
 )
@@ -156,12 +156,12 @@ func pointer(name string) string {
 // answers.
 func TestOpenAPI(t *testing.T) {
 	text := serve.OpenAPI
-	document := streamtest.Must(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
+	document := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
 	form, err := jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json") // as published, without blanks
-	streamtest.Check(t, err)
-	streamtest.Check(t, form.Validate(document))
+	must.Do(t, err)
+	must.Do(t, form.Validate(document))
 	_, service := learned(t)
-	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 1))(t)
+	service.Reports, _ = must.Get2(serve.OpenReports("", 1))(t)
 	service.Validate = func() error { return nil }
 	service.Promote = func(context.Context, string) error { return nil }
 	service.Group = func() *group.Status { return nil }
@@ -177,7 +177,7 @@ func TestOpenAPI(t *testing.T) {
 	if _, served, _ := call(t, "GET", url+"/openapi.json", ""); served != string(text) {
 		t.Error("another document is served")
 	}
-	d := streamtest.Must(documented())(t)
+	d := must.Get(documented())(t)
 	var described []string
 	ids := map[string]string{}
 	for path, methods := range d.paths {
@@ -207,7 +207,7 @@ func TestOpenAPI(t *testing.T) {
 // package's tests (see call).
 func TestAnswersAreDocumented(t *testing.T) {
 	runner, service := learned(t)
-	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 3))(t)
+	service.Reports, _ = must.Get2(serve.OpenReports("", 3))(t)
 	refuse := errors.New("the events cannot be read again")
 	service.Validate = func() error { return refuse }
 	var member *group.Status
@@ -237,14 +237,14 @@ func TestAnswersAreDocumented(t *testing.T) {
 		call(t, "GET", url+"/v1/model", "", "Accept", "application/json")
 	}
 	ask()
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	member, refuse = &group.Status{}, nil
-	streamtest.Check(t, service.Reports.Add(&batch.Validation{ID: "r1"}))
+	must.Do(t, service.Reports.Add(&batch.Validation{ID: "r1"}))
 	ask()
 	for _, route := range []string{"GET /readyz 503", "GET /v1/features 200", "GET /v1/features 503", "GET /v1/newest 204", "GET /v1/measures 200", "POST /v1/predict 200", "POST /v1/predict 503",
 		"GET /v1/group 200", "GET /v1/group 503", "GET /v1/reports/{id} 200", "GET /v1/reports/{id} 404", "POST /v1/validate 202", "POST /v1/validate 409",
 		"GET /v2/models/{model}/versions/{version} 200", "POST /v2/models/{model}/infer 200", "POST /v2/models/{model}/infer 503"} {
-		streamtest.True(t, seen[route], "no answer %s", route)
+		must.True(t, seen[route], "no answer %s", route)
 	}
 }
 

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"blankout/internal/loss"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/internal/served"
 	"blankout/internal/served/s3"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/online/group"
 	"blankout/online/watch"
@@ -43,12 +43,12 @@ func TestPageInBrowser(t *testing.T) {
 		m.Version, m.At = runner.Published().Version, runner.Published().At
 		return m
 	}, slog.New(slog.DiscardHandler))
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	service.Snapshots = func() *serve.Snapshots { return snapshots }
 	validates(t, runner, &service, online.DefaultConfig(), written())
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200 // of 404: two make a line
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	snapshots.Run(ended) // sends the last one
@@ -93,14 +93,14 @@ func TestPageInBrowser(t *testing.T) {
 		})
 		aged := `(() => { measures.by_staleness = [{age: 0, events: 9, error: 8, log_loss: .2}, {age: 1000, events: 5, error: 25.48, log_loss: .9566, fresh_error: 5.767, fresh_log_loss: .1836}]; drawAged();
 			return [...document.querySelectorAll("#by-age td")].map(e => e.textContent).join("|"); })()`
-		streamtest.Equal(t, b.value(t, aged), "1\u202f000|25.5 %|5.77 %|0.9566|0.1836", "by age the page shows")
+		must.Equal(t, b.value(t, aged), "1\u202f000|25.5 %|5.77 %|0.9566|0.1836", "by age the page shows")
 		covered := `(() => { measures.coverage_by_class = [{class: "a", events: 1200, recent: .912}, {class: "b", events: 30, recent: .87}, {class: "c", events: 0, recent: 0}]; drawClassCoverage();
 			return [...document.querySelectorAll("#class-coverage td")].map(e => e.textContent).join("|"); })()`
-		streamtest.Equal(t, b.value(t, covered), "b|87 %|30|a|91 %|1\u202f200", "sets by class the page shows")
+		must.Equal(t, b.value(t, covered), "b|87 %|30|a|91 %|1\u202f200", "sets by class the page shows")
 		b.picture(t, "page-"+l.name)
 		alarm := `(() => { now.health = {alarms: 1, watched: 2, fields: [{field: "x", alarms: [{field: "x", kind: "missing", text: "x is missing", error_before: 11, error_after: 25.4}]}]}; draw();
 			return ["alarms", "field-alarms", "field-alarms-note"].map(id => document.getElementById(id).textContent).join("|"); })()`
-		streamtest.Equal(t, b.value(t, alarm), "x is missing|1|x costs 14.4 points of error", "an alarm at the top")
+		must.Equal(t, b.value(t, alarm), "x is missing|1|x costs 14.4 points of error", "an alarm at the top")
 	})
 }
 
@@ -134,7 +134,7 @@ func TestNumbersInBrowser(t *testing.T) {
 	validates(t, runner, &service, c, recordConfig)
 	runner.Validator.Config.Events, runner.Validator.Config.Holdout = 900, 5
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	m := runner.Status().Learner.Numbers
 	b.eachLook(t, url, "document.querySelector('#try-answer .bigclass') != null && document.querySelector('#chart-error')?.dataset.series == 2 && document.querySelector('#chart-gap')?.dataset.series == 1", func(t *testing.T, l look) {
 		page := "document.body.innerText"
@@ -166,9 +166,9 @@ func TestWarningsInBrowser(t *testing.T) {
 	}
 	runner, service := runnerOver(t, lines.Bytes())
 	runner.Schema.MaxClasses = 2
-	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
+	service.Reports, _ = must.Get2(serve.OpenReports("", 10))(t)
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	if kinds := len(runner.Status().Warnings); kinds != 2 {
 		t.Fatalf("%d warnings, want those of refused records and of a stray label", kinds)
 	}
@@ -195,9 +195,9 @@ func TestWarningsInBrowser(t *testing.T) {
 func TestHealthInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := runnerOver(t, dying())
-	service.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
+	service.Reports, _ = must.Get2(serve.OpenReports("", 10))(t)
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	told := runner.Status().Learner.Health.Fields[0].Alarms[0].Text
 	b.eachLook(t, url, "document.querySelectorAll('#health-table tbody tr').length === 3", func(t *testing.T, l look) {
 		first := "document.querySelector('#health-table tbody tr')"
@@ -261,7 +261,7 @@ func TestGroupInBrowser(t *testing.T) {
 		return &s
 	}
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	for _, l := range looks {
 		t.Run(l.name, func(t *testing.T) {
 			mismatch.Store(l.scheme == "dark")

@@ -10,21 +10,21 @@ import (
 	"testing"
 
 	"blankout/batch"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/serve"
 )
 
 // The newest reports survive a restart. A foreign file is not changed.
 func TestReports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "reports")
-	reports, _ := streamtest.Must2(serve.OpenReports(dir, 2))(t)
+	reports, _ := must.Get2(serve.OpenReports(dir, 2))(t)
 	for i := range 3 {
 		gap := float64(i)
 		r := &batch.Validation{ID: fmt.Sprintf("r%d", i), Records: uint64(i), RelativeGap: &gap}
 		r.Live.Objective = 10 + gap
-		streamtest.Check(t, reports.Add(r))
+		must.Do(t, reports.Add(r))
 	}
-	streamtest.Check(t, os.WriteFile(filepath.Join(dir, "notes.json"), []byte("{}"), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "notes.json"), []byte("{}"), 0o644))
 	if err := os.WriteFile(filepath.Join(dir, "r9.json.tmp"), []byte(`{"id":"r9"`), 0o644); err != nil {
 		t.Fatal(err) // what a crash leaves
 	}
@@ -40,7 +40,7 @@ func TestReports(t *testing.T) {
 		t.Fatal(foreign, err)
 	}
 	files, _ := filepath.Glob(filepath.Join(dir, "r*.json"))
-	streamtest.Equal(t, len(files), 2, "kept files", files)
+	must.Equal(t, len(files), 2, "kept files", files)
 
 	_, service := learned(t)
 	service.Reports = again
@@ -70,12 +70,12 @@ func TestReports(t *testing.T) {
 		status, text, _ := call(t, "GET", url+"/v1/reports/"+path, "")
 		var r batch.Validation
 		_ = json.Unmarshal([]byte(text), &r)
-		streamtest.Equal(t, fmt.Sprint(status, r.Records), want, path, text)
+		must.Equal(t, fmt.Sprint(status, r.Records), want, path, text)
 	}
 	var answers []int
 	for range 2 {
 		status, _, _ := call(t, "POST", url+"/v1/validate", "")
 		answers = append(answers, status)
 	}
-	streamtest.EqualSlices(t, answers, []int{http.StatusAccepted, http.StatusConflict}, "asked for validations")
+	must.EqualSlices(t, answers, []int{http.StatusAccepted, http.StatusConflict}, "asked for validations")
 }

@@ -32,6 +32,7 @@ import (
 	"blankout/internal/kernel"
 	"blankout/internal/loss"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/internal/served"
 	"blankout/internal/streamtest"
@@ -75,13 +76,13 @@ func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
 func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
-	streamtest.Check(t, os.WriteFile(path, lines, 0o644))
+	must.Do(t, os.WriteFile(path, lines, 0o644))
 	recordConfig := written()
 	recordConfig.KeepValue, recordConfig.Target = true, loss.LabelsOf(c.Loss)
 	schema := recordConfig.Schema()
-	source := streamtest.Must(stream.OpenFile(path, recordConfig, schema))(t)
+	source := must.Get(stream.OpenFile(path, recordConfig, schema))(t)
 	t.Cleanup(func() { source.Close() })
-	learner := streamtest.Must(online.New(c, schema))(t)
+	learner := must.Get(online.New(c, schema))(t)
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: learner}, Schema: schema}
 	r.Config.Refused = run.PolicySkip
 	return r, serve.Service{
@@ -102,7 +103,7 @@ func written() record.Config {
 func start(t testing.TB, c serve.Config, s serve.Service) string {
 	t.Helper()
 	c.Address = "127.0.0.1:0"
-	server := streamtest.Must(serve.Start(c, s, slog.New(slog.DiscardHandler)))(t)
+	server := must.Get(serve.Start(c, s, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
 		if err := server.Close(context.Background()); err != nil {
@@ -115,13 +116,13 @@ func start(t testing.TB, c serve.Config, s serve.Service) string {
 // call sends a request, and compares the response with openapi.json.
 func call(t *testing.T, method, url, body string, headers ...string) (int, string, http.Header) {
 	t.Helper()
-	request := streamtest.Must(http.NewRequest(method, url, strings.NewReader(body)))(t)
+	request := must.Get(http.NewRequest(method, url, strings.NewReader(body)))(t)
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
-	response := streamtest.Must(http.DefaultClient.Do(request))(t)
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer response.Body.Close()
-	text := streamtest.Must(io.ReadAll(response.Body))(t)
+	text := must.Get(io.ReadAll(response.Body))(t)
 	if wrong := asDocumented(request, response.StatusCode, response.Header, text); wrong != nil {
 		t.Errorf("%s %s: %d %.300s is not as openapi.json says: %v", method, url, response.StatusCode, text, wrong)
 	}
@@ -174,19 +175,19 @@ func TestEndpoints(t *testing.T) {
 			during = ask()
 		}
 	}
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	after = ask()
 	for i, want := range []string{`200 {"healthy":true}`, `503 {"error":"not ready: not started","where":"/readyz"}`,
 		`404 {"error":"Not Found","where":"/nothing"}`, `405 {"error":"Method Not Allowed","where":"/metrics"}`, `404 {"error":"Not Found","where":"/debug/pprof/"}`,
 		`503 {"error":"no model has been published yet","where":"/v1/predict"}`} {
-		streamtest.Equal(t, before[i], want, "before")
+		must.Equal(t, before[i], want, "before")
 	}
 	for i, want := range []string{`400 {"error":"no events","where":"body"}`, `400 {"error":"unexpected EOF","where":"event 1"}`, `400 {"error":"unexpected EOF","where":"event 0"}`,
 		`400 {"error":"expected comma after array element","where":"event 1"}`, `400 {"error":"\"3\" after the array","where":"event 2"}`} {
-		streamtest.Equal(t, after[5+i], want, "after")
+		must.Equal(t, after[5+i], want, "after")
 	}
-	streamtest.Equal(t, during[1], `200 {"ready":true}`, "during")
-	streamtest.Equal(t, after[1], `503 {"error":"not ready: stopped","where":"/readyz"}`, "after")
+	must.Equal(t, during[1], `200 {"ready":true}`, "during")
+	must.Equal(t, after[1], `503 {"error":"not ready: stopped","where":"/readyz"}`, "after")
 }
 
 // Held-out records are never learned, but count in how far the published model is behind.
@@ -218,13 +219,13 @@ func TestFailingPartitions(t *testing.T) {
 			stats.Partitions = append(stats.Partitions, stream.PartitionStats{Topic: "t", Partition: int32(i), Failing: cause})
 		}
 		status, text, _ := call(t, "GET", url+"/readyz", "")
-		streamtest.Equal(t, fmt.Sprintf("%d %s", status, strings.TrimSpace(text)), want, failing)
+		must.Equal(t, fmt.Sprintf("%d %s", status, strings.TrimSpace(text)), want, failing)
 	}
 }
 
 // A service whose records are all rejected for their schemas is not ready.
 func TestRefusedSchemas(t *testing.T) {
-	client := streamtest.Must(registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil))(t)
+	client := must.Get(registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil))(t)
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &run.Status{} }, Registry: client})
 	for range 10 {
 		client.Use(errors.New("schema 7: none"))
@@ -241,7 +242,7 @@ func TestWaitingIsReady(t *testing.T) {
 	answers(t, 200, `"waiting":"learning waits for the exact solution over 2000 records, for `, "GET", url+"/readyz", "")
 	_, text, _ := call(t, "GET", url+"/metrics", "")
 	for _, want := range []string{"blankout_ready 1", "blankout_adopting_records 2000", "blankout_adoption_wait_seconds_total 3600."} {
-		streamtest.Contains(t, text, "\n"+want)
+		must.Contains(t, text, "\n"+want)
 	}
 	status.NotReady = "the disk is full"
 	answers(t, 503, "", "GET", url+"/readyz", "")
@@ -256,7 +257,7 @@ func TestMetrics(t *testing.T) {
 	if status, text, _ := call(t, "GET", url+"/metrics", ""); status != 200 || !strings.Contains(text, "blankout_ready 0") || strings.Contains(text, "\nblankout_learner_events") {
 		t.Errorf("before the run: %d %s", status, text)
 	}
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	_, text, _ := call(t, "GET", url+"/metrics", "")
 	for _, want := range []string{
 		`blankout_build_info{go="go`, `version="v1.2.3"} 1`,
@@ -265,11 +266,11 @@ func TestMetrics(t *testing.T) {
 		`events.jsonl"} 404`, `blankout_progressive_error_ratio{span="total"} 0.`, `blankout_progressive_log_loss_nats{span="window"} 0.`,
 		"\nblankout_learner_events 400\n", "go_goroutines", "process_cpu_seconds_total",
 	} {
-		streamtest.Contains(t, text, want)
+		must.Contains(t, text, want)
 	}
-	problems := streamtest.Must(promlint.New(strings.NewReader(text)).Lint())(t)
+	problems := must.Get(promlint.New(strings.NewReader(text)).Lint())(t)
 	for _, p := range problems {
-		streamtest.True(t, !strings.HasPrefix(p.Metric, "blankout_"), "%s: %s", p.Metric, p.Text)
+		must.True(t, !strings.HasPrefix(p.Metric, "blankout_"), "%s: %s", p.Metric, p.Text)
 	}
 	answers(t, 200, "", "GET", url+"/debug/pprof/goroutine", "")
 }
@@ -278,12 +279,12 @@ func TestModel(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
 	answers(t, 503, "", "GET", url+"/v1/model", "")
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	status, text, header := call(t, "GET", url+"/v1/model", "")
 	file, err := checkpoint.Decode([]byte(text))
-	streamtest.Require(t, status == 200 && err == nil && file.Kind == checkpoint.Linear, "%v %v", status, err)
+	must.Require(t, status == 200 && err == nil && file.Kind == checkpoint.Linear, "%v %v", status, err)
 	m, err := model.ReadLinear(file.Blocks)
-	streamtest.True(t, err == nil && m.Events == 400, "%+v, %v", m, err)
+	must.True(t, err == nil && m.Events == 400, "%+v, %v", m, err)
 	etag := header.Get("ETag")
 	for _, c := range []struct {
 		accept, match string
@@ -301,7 +302,7 @@ func TestPredict(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxBody = 2000
 	url := start(t, config, service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	for _, body := range []string{
 		`{"word":"yes1","x":1}` + "\n" + `{"word":"no2","x":1,"label":"no"}` + "\n" + `{"word":true,"word":1}`,
 		`[{"word":"yes1","x":1},{"word":"no2","x":1},{"word":true,"word":1}]`,
@@ -315,12 +316,12 @@ func TestPredict(t *testing.T) {
 			}
 		}
 		text := decoded(t, &answer, "POST", url+"/v1/predict", body)
-		streamtest.Require(t, len(answer.Predictions) == 3 && answer.Events == 400, "%s", text)
+		must.Require(t, len(answer.Predictions) == 3 && answer.Events == 400, "%s", text)
 		p := answer.Predictions
 		if p[0].Class != "yes" || p[1].Class != "no" || p[0].Probability < 0.5 || p[1].Probability < 0.5 || p[0].Scores[0] <= 0 {
 			t.Errorf("%+v", p)
 		}
-		streamtest.True(t, strings.HasPrefix(p[2].Error, "duplicate-field") && p[2].Where == "event 2", "%+v", p[2])
+		must.True(t, strings.HasPrefix(p[2].Error, "duplicate-field") && p[2].Where == "event 2", "%+v", p[2])
 	}
 	answers(t, 413, "", "POST", url+"/v1/predict", strings.Repeat("x", 3000))
 }
@@ -329,7 +330,7 @@ func TestPredict(t *testing.T) {
 // and a time for a retry. The clock moves only while all goroutines wait.
 func TestTooManyRequests(t *testing.T) {
 	runner, service := learned(t)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	synctest.Test(t, func(t *testing.T) {
 		config := serve.DefaultConfig()
 		config.MaxPredicting = 1
@@ -353,7 +354,7 @@ func TestTooManyRequests(t *testing.T) {
 		if answer.Code != 503 || answer.Header().Get("Retry-After") != "1" || !strings.Contains(answer.Body.String(), "too many") {
 			t.Errorf("waiting in vain: %d %s %v", answer.Code, answer.Body, answer.Header())
 		}
-		streamtest.Equal(t, time.Since(began), time.Second, "the wait for its turn")
+		must.Equal(t, time.Since(began), time.Second, "the wait for its turn")
 		// A client that disconnects while waiting is not answered and not counted.
 		gone, leave := context.WithCancel(t.Context())
 		waiting.Go(func() {
@@ -374,11 +375,11 @@ func TestTooManyRequests(t *testing.T) {
 			t.Fatalf("%d of %d are answered at once, want all but the 16 of the queue", len(answers), cap(answers))
 		}
 		for range cap(answers) - 16 {
-			streamtest.Equal(t, <-answers, 503, "while the queue is full")
+			must.Equal(t, <-answers, 503, "while the queue is full")
 		}
 		body.Close() // the place is free
 		for range 16 {
-			streamtest.Equal(t, <-answers, 200, "for one that waited")
+			must.Equal(t, <-answers, 200, "for one that waited")
 		}
 		metrics := httptest.NewRecorder()
 		handler.ServeHTTP(metrics, httptest.NewRequest("GET", "http://localhost/metrics", nil))
@@ -386,7 +387,7 @@ func TestTooManyRequests(t *testing.T) {
 			`blankout_predict_requests_total{outcome="turned-away"} 25`, `blankout_predict_requests_total{outcome="answered"} 16`,
 			"blankout_predict_requests_active 0",
 		} {
-			streamtest.Contains(t, metrics.Body.String(), line+"\n")
+			must.Contains(t, metrics.Body.String(), line+"\n")
 		}
 	})
 }
@@ -397,11 +398,11 @@ func TestFollowedKernelModel(t *testing.T) {
 	schema.NumericIndices = true
 	var b batch.Builder
 	for _, x := range []float64{-1, 1} {
-		streamtest.Check(t, b.Add(&event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{x}}, Weight: 1}))
+		must.Do(t, b.Add(&event.Example{Features: event.Vec{Index: []uint32{0}, Value: []float64{x}}, Weight: 1}))
 	}
 	machine, err := svm.NewModel(model.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: model.Layout{Stats: -1}},
 		kernel.RBF{Sigma: 1}, b.Data(schema), []float64{-1, 1})
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	model := served.New(machine, recordConfig)
@@ -419,7 +420,7 @@ func TestFollowedKernelModel(t *testing.T) {
 	answers(t, 200, `"kernel":"rbf:1","support_vectors":2`, "GET", url+"/v1/model", "", "Accept", "application/json")
 	answers(t, 400, "no feature weights", "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
 	read, err := served.Open(t.Context(), url, served.Options{})
-	streamtest.True(t, err == nil && read.Kind() == "kernel" && read.Version == 7, "%+v, %v", read, err)
+	must.True(t, err == nil && read.Kind() == "kernel" && read.Version == 7, "%+v, %v", read, err)
 	for _, name := range []string{"blankout_model_version 7", `blankout_predictions_total{outcome="scored"} 3`, "blankout_prediction_ready 1", "blankout_ready 1"} {
 		if _, text, _ := call(t, "GET", url+"/metrics", ""); !strings.Contains(text, "\n"+name+"\n") {
 			t.Errorf("no %s", name)
@@ -432,7 +433,7 @@ func TestModelJSON(t *testing.T) {
 	runner.FirstVersion = 5 << 32
 	url := start(t, serve.DefaultConfig(), service)
 	answers(t, 503, "", "GET", url+"/v1/model/offsets", "")
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	var where, whole struct {
 		Version, Events uint64
 		Offsets         event.Offsets
@@ -448,17 +449,17 @@ func TestModelJSON(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	_, text, header := call(t, "GET", url+"/v1/model?weights=1", "", "Accept", "application/json")
-	streamtest.Check(t, json.Unmarshal([]byte(text), &whole))
+	must.Do(t, json.Unmarshal([]byte(text), &whole))
 	m := runner.Model()
 	if whole.Version != where.Version || header.Get("Blankout-Version") != fmt.Sprint(where.Version) || whole.Model.Events != 400 || len(whole.Weights) != m.Rows.Len() {
 		t.Errorf("version %d, head %+v, %d columns", whole.Version, whole.Model, len(whole.Weights))
 	}
 	named := map[string]float64{}
 	for _, w := range whole.Weights {
-		streamtest.Equal(t, w.Weights[0], m.Weight(w.Column, 0), w)
+		must.Equal(t, w.Weights[0], m.Weight(w.Column, 0), w)
 		named[w.Feature] = w.Weights[0]
 	}
-	streamtest.True(t, named["word=yes1"] > 0 && named["word=no1"] < 0, "%v", named)
+	must.True(t, named["word=yes1"] > 0 && named["word=no1"] < 0, "%v", named)
 	if _, text, _ := call(t, "GET", url+"/v1/model", "", "Accept", "application/json"); strings.Contains(text, "yes1") || !strings.Contains(text, `"intercept"`) {
 		t.Errorf("the head: %s", text)
 	}
@@ -469,9 +470,9 @@ func TestThreshold(t *testing.T) {
 	runner, service := learned(t)
 	config := online.DefaultConfig()
 	config.Threshold = 1 - 1e-12
-	runner.Learner = streamtest.Must(online.New(config, runner.Schema))(t)
+	runner.Learner = must.Get(online.New(config, runner.Schema))(t)
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	var answer struct {
 		Predictions []struct {
 			Class       string
@@ -502,16 +503,16 @@ func TestBrowsersAreKeptOut(t *testing.T) {
 		{"GET", "/", "evil.example", "", 421}, {"GET", "/metrics", "127.0.0.1.evil.example:80", "", 421},
 		{"POST", "/v1/predict", "", "http://evil.example", 403}, {"POST", "/v1/predict", "", "", 503},
 	} {
-		request := streamtest.Must(http.NewRequest(c.method, url+c.path, strings.NewReader("{}")))(t)
+		request := must.Get(http.NewRequest(c.method, url+c.path, strings.NewReader("{}")))(t)
 		if c.host != "" {
 			request.Host = c.host
 		}
 		if c.origin != "" {
 			request.Header.Set("Origin", c.origin)
 		}
-		response := streamtest.Must(http.DefaultClient.Do(request))(t)
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
-		streamtest.Equal(t, response.StatusCode, c.status, c, response.Status)
+		must.Equal(t, response.StatusCode, c.status, c, response.Status)
 	}
 }
 
@@ -543,7 +544,7 @@ func TestAccess(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir)
 	token := filepath.Join(dir, "token")
-	streamtest.Check(t, os.WriteFile(token, []byte("open sesame\n"), 0o600))
+	must.Do(t, os.WriteFile(token, []byte("open sesame\n"), 0o600))
 	for _, c := range []struct {
 		name, token, cert, key string
 		want                   string
@@ -566,11 +567,11 @@ func TestAccess(t *testing.T) {
 	url := start(t, config, service)
 	pool := x509.NewCertPool()
 	chain, err := os.ReadFile(cert)
-	streamtest.Require(t, err == nil && pool.AppendCertsFromPEM(chain), "%v", err)
+	must.Require(t, err == nil && pool.AppendCertsFromPEM(chain), "%v", err)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Get(url + "/healthz")
-	streamtest.Require(t, err == nil && strings.HasPrefix(url, "https://"), "%v %v", url, err)
+	must.Require(t, err == nil && strings.HasPrefix(url, "https://"), "%v %v", url, err)
 	response.Body.Close()
 }
 
@@ -580,8 +581,8 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 	authority := streamtest.NewAuthority(t)
 	public, secret := authority.Sign(t, "server")
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	streamtest.Check(t, os.WriteFile(cert, append(public, authority.PEM...), 0o600))
-	streamtest.Check(t, os.WriteFile(key, secret, 0o600))
+	must.Do(t, os.WriteFile(cert, append(public, authority.PEM...), 0o600))
+	must.Do(t, os.WriteFile(key, secret, 0o600))
 	return cert, key
 }
 
@@ -602,15 +603,15 @@ func FuzzRequests(f *testing.F) {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
 	runner, service := learned(f)
-	streamtest.Check(f, runner.Run(f.Context()))
+	must.Do(f, runner.Run(f.Context()))
 	const canary = "MF2XI2DFNYQGC3TE"
 	dir := f.TempDir()
 	for _, name := range []string{"secret", "secret.json", "reports/secret"} {
 		path := filepath.Join(dir, name)
-		streamtest.Check(f, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(canary), 0o644)))
+		must.Do(f, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(canary), 0o644)))
 	}
 	f.Chdir(dir)
-	service.Reports, _ = streamtest.Must2(serve.OpenReports("reports", 3))(f)
+	service.Reports, _ = must.Get2(serve.OpenReports("reports", 3))(f)
 	service.Validate = func() error { return errors.New("the events cannot be read again") }
 	handlers := map[string]http.Handler{"": serve.Handler(serve.DefaultConfig(), service)}
 	for _, format := range []string{"svmlight", "vw", "csv"} {
@@ -638,7 +639,7 @@ func FuzzRequests(f *testing.F) {
 			handler = handlers[""]
 		}
 		handler.ServeHTTP(w, request)
-		streamtest.True(t, w.Code < 500, "%s %s: %d %s", method, path, w.Code, w.Body)
+		must.True(t, w.Code < 500, "%s %s: %d %s", method, path, w.Code, w.Body)
 		if wrong := asDocumented(request, w.Code, w.Result().Header, w.Body.Bytes()); wrong != nil {
 			t.Errorf("%s %s: %d %.300q: %v", method, path, w.Code, w.Body, wrong)
 		}
@@ -658,12 +659,12 @@ func FuzzRequests(f *testing.F) {
 func TestLimits(t *testing.T) {
 	t.Parallel() // it waits
 	runner, service := learned(t)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	url := start(t, serve.DefaultConfig(), service)
 	status, _, _ := call(t, "GET", url+"/healthz", "", "X-Long", strings.Repeat("x", 1<<17))
-	streamtest.Equal(t, status, http.StatusRequestHeaderFieldsTooLarge, "128 KB of headers")
+	must.Equal(t, status, http.StatusRequestHeaderFieldsTooLarge, "128 KB of headers")
 	answers(t, http.StatusRequestEntityTooLarge, "a request may contain 65536", "POST", url+"/v1/predict", "["+strings.Repeat("1,", 70_000)+"1]")
-	slow := streamtest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
+	slow := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	defer slow.Close()
 	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // and nothing more
 	if _, err := io.ReadAll(slow); err != nil {                       // this would never end if the server waited too
@@ -674,9 +675,9 @@ func TestLimits(t *testing.T) {
 // GET /v1/events sends the run so far and then its present state, and does not delay a stop of the server.
 func TestEvents(t *testing.T) {
 	runner, service := learned(t)
-	server := streamtest.Must(serve.Start(listening(), service, quiet()))(t)
-	streamtest.Check(t, runner.Run(t.Context()))
-	response := streamtest.Must(http.Get(server.URL() + "/v1/events"))(t)
+	server := must.Get(serve.Start(listening(), service, quiet()))(t)
+	must.Do(t, runner.Run(t.Context()))
+	response := must.Get(http.Get(server.URL() + "/v1/events"))(t)
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)
@@ -707,7 +708,7 @@ func TestEvents(t *testing.T) {
 		len(status.Classes) != 2 || status.Classes[1].Events != 200 || status.Model.Version != runner.Published().Version {
 		t.Errorf("%+v", status)
 	}
-	streamtest.Check(t, server.Close(t.Context()))
+	must.Do(t, server.Close(t.Context()))
 	for lines.Scan() {
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -781,7 +782,7 @@ func ExampleStart() {
 // validates lets a runner validate itself on the events of its file, and a service list the reports.
 func validates(t *testing.T, r *run.Runner, s *serve.Service, c online.Config, records record.Config) {
 	t.Helper()
-	s.Reports, _ = streamtest.Must2(serve.OpenReports("", 10))(t)
+	s.Reports, _ = must.Get2(serve.OpenReports("", 10))(t)
 	r.Report = s.Reports.Add
 	r.Validator = &validate.Validator{Config: validate.DefaultConfig(), Learner: c,
 		Open: func(_ context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/serve"
 )
 
@@ -33,7 +33,7 @@ func sticking() []byte {
 func TestStuck(t *testing.T) {
 	runner, service := runnerOver(t, sticking())
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	type prediction struct {
 		Scores         []float64
 		Missing, Stuck []string
@@ -44,7 +44,7 @@ func TestStuck(t *testing.T) {
 		t.Helper()
 		var got struct{ Predictions []prediction }
 		text := decoded(t, &got, "POST", url+"/v1/predict?explain=3", event)
-		streamtest.Require(t, len(got.Predictions) == 1, "%s", text)
+		must.Require(t, len(got.Predictions) == 1, "%s", text)
 		return got.Predictions[0]
 	}
 	stuck, null, moving := predict(`{"vibration":2.5,"load":1}`), predict(`{"vibration":null,"load":1}`), predict(`{"vibration":2.25,"load":1}`)
@@ -59,8 +59,8 @@ func TestStuck(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	_, text, _ := call(t, "GET", url+"/v1/features", "")
-	streamtest.Contains(t, text, `"kind":"stuck","state":"raised"`, `"value":2.5`, `vibration reads 2.5 since 2023-11-14T23:03:20Z: stuck, and this value counts as missing (after 50 repeats; usually 0 % of its values repeat the one before)`, `"repeats":0`)
+	must.Contains(t, text, `"kind":"stuck","state":"raised"`, `"value":2.5`, `vibration reads 2.5 since 2023-11-14T23:03:20Z: stuck, and this value counts as missing (after 50 repeats; usually 0 % of its values repeat the one before)`, `"repeats":0`)
 	_, text, _ = call(t, "GET", url+"/metrics", "")
-	streamtest.Contains(t, text, `blankout_field_stuck{field="vibration"} 1`, `blankout_field_alarms{kind="stuck"} 1`, `blankout_field_alarms{kind="missing"} 0`)
-	streamtest.True(t, !strings.Contains(text, `blankout_field_stuck{field="load"}`), "load is stuck")
+	must.Contains(t, text, `blankout_field_stuck{field="vibration"} 1`, `blankout_field_alarms{kind="stuck"} 1`, `blankout_field_alarms{kind="missing"} 0`)
+	must.True(t, !strings.Contains(text, `blankout_field_stuck{field="load"}`), "load is stuck")
 }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/serve"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestUnseenFeatures(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	var answer struct {
 		Predictions []struct {
 			Class         string
@@ -23,7 +23,7 @@ func TestUnseenFeatures(t *testing.T) {
 		}
 	}
 	text := decoded(t, &answer, "POST", url+"/v1/predict", `[{"x":1,"new":2},{"new":2,"newer":"a"},{"x":null,"word":null}]`)
-	streamtest.Require(t, len(answer.Predictions) == 3, "%s", text)
+	must.Require(t, len(answer.Predictions) == 3, "%s", text)
 	for i, p := range answer.Predictions {
 		if i == 1 {
 			if p.Error != "the model has seen no feature of the event: new, newer=a" || p.Where != "event 1" || p.Class != "" {

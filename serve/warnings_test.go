@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 	"blankout/online/watch"
 	"blankout/serve"
 )
@@ -24,9 +24,9 @@ func TestWarnings(t *testing.T) {
 		if kind == warning.Kind {
 			want = `blankout_warning{kind="` + kind + `"} 1`
 		}
-		streamtest.Contains(t, text, want)
+		must.Contains(t, text, want)
 	}
-	response := streamtest.Must(http.Get(url + "/v1/events"))(t)
+	response := must.Get(http.Get(url + "/v1/events"))(t)
 	defer response.Body.Close()
 	lines := bufio.NewScanner(response.Body)
 	lines.Buffer(nil, 1<<20)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/batch"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/serve"
 )
@@ -24,7 +24,7 @@ func TestWithout(t *testing.T) {
 	if status, text := ask("?name=word"); status != 503 {
 		t.Errorf("before the start: %d %s", status, text)
 	}
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	for query, want := range map[string]int{"": 400, "?kind=sensor&name=word": 400, "?name=nothing": 404, "?kind=group&name=word": 404} {
 		if status, text := ask(query); status != want {
 			t.Errorf("%s: %d %s", query, status, text)
@@ -60,9 +60,9 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 	// Of 404 records: two reports, because learning waits for the first.
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200
 	address := start(t, serve.DefaultConfig(), service)
-	streamtest.Check(t, runner.Run(t.Context()))
+	must.Do(t, runner.Run(t.Context()))
 	reports := service.Reports.List()
-	streamtest.Require(t, len(reports) >= 2, "%d reports", len(reports))
+	must.Require(t, len(reports) >= 2, "%d reports", len(reports))
 	b.eachLook(t, address, "document.querySelectorAll('#failures-table tbody button').length > 0", func(t *testing.T, l look) {
 		b.until(t, "document.querySelectorAll('.refusal').length === 1", true) // of the invalid records
 		b.shows(t, map[string]any{"document.querySelector('#without').hidden": true,
@@ -71,7 +71,7 @@ func TestFailuresAndReportsInBrowser(t *testing.T) {
 		if l.width > 500 { // the bar, by mouse
 			at := b.value(t, "(() => { const e = document.querySelector('#failures-table tbody .bar'); e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); return (r.left + 1) + ' ' + (r.top + r.height / 2); })()").(string)
 			var x, y float64
-			streamtest.Must(fmt.Sscan(at, &x, &y))(t)
+			must.Get(fmt.Sscan(at, &x, &y))(t)
 			for _, kind := range []string{"mousePressed", "mouseReleased"} {
 				b.call(t, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
 			}

@@ -36,7 +36,7 @@ func delayEvents(n int) (*event.Schema, []event.Example) {
 // slowDelay is the slow reference: after each event it looks through all labels that have not arrived.
 func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events []event.Example, seed uint64) (m online.Report, fresh measure.Classes, atEnd uint64) {
 	t.Helper()
-	l := must.Get(online.New(c, s.Clone()))
+	l := must.Get(online.New(c, s.Clone()))(t)
 	r := rand.New(rand.NewPCG(seed, 0xde1a7))
 	prior := map[int][]float64{}
 	at := map[int]float64{}
@@ -52,7 +52,7 @@ func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events [
 				return n
 			}
 			delete(at, first)
-			p := must.Get(online.ReadPrediction(prior[first]))
+			p := must.Get(online.ReadPrediction(prior[first]))(t)
 			p = l.Learn(&events[first], &p)
 			p.Measure(&events[first], &fresh)
 			n++
@@ -85,7 +85,7 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := must.Get(d.Learn(t.Context(), c, s, events, 7, 12))
+		got := must.Get(d.Learn(t.Context(), c, s, events, 7, 12))(t)
 		m, fresh, atEnd := slowDelay(t, d, c, s, events, 7)
 		if got.Error != 100*m.Total.Error() || got.LogLoss != m.Total.MeanLogLoss() || got.LearningError != 100*fresh.Error() || got.LearningLogLoss != fresh.MeanLogLoss() || got.AtEnd != atEnd {
 			t.Errorf("%s: %+v, want %+v, %+v, %d", text, got, m.Total, fresh, atEnd)
@@ -128,8 +128,8 @@ func TestDelayOfNumbers(t *testing.T) {
 	c.Loss, c.Noise = "squared", "dropout:0.2"
 	before := 0.0
 	for _, text := range []string{"0", "fixed:1", "exponential:60"} {
-		d := must.Get(ParseDelay(text))
-		got := must.Get(d.Learn(t.Context(), c, s, events, 7, 12))
+		d := must.Get(ParseDelay(text))(t)
+		got := must.Get(d.Learn(t.Context(), c, s, events, 7, 12))(t)
 		m, fresh, atEnd := slowDelay(t, d, c, s, events, 7)
 		want := &m.Numbers.Total
 		if got.DelayedClasses != nil || got.MAE != want.MAE() || got.RMSE != want.RMSE() || got.LearningMAE != fresh.Error() || got.AtEnd != atEnd {
@@ -168,9 +168,9 @@ func TestDelayOfNumbers(t *testing.T) {
 func TestNoDelayIsLearn(t *testing.T) {
 	s, events := delayEvents(800)
 	c := online.DefaultConfig()
-	d := must.Get(ParseDelay("0"))
-	got := must.Get(d.Learn(t.Context(), c, s, events, 1, 4))
-	l := must.Get(online.New(c, s.Clone()))
+	d := must.Get(ParseDelay("0"))(t)
+	got := must.Get(d.Learn(t.Context(), c, s, events, 1, 4))(t)
+	l := must.Get(online.New(c, s.Clone()))(t)
 	for i := range events {
 		l.Learn(&events[i], nil)
 	}

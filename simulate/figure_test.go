@@ -43,7 +43,7 @@ func TestFigure(t *testing.T) {
 				must.Do(t, f.Save(base))
 				files[i] = map[string][]byte{}
 				for _, ending := range []string{".png", ".svg"} {
-					files[i][ending] = must.Get(os.ReadFile(base + ending))
+					files[i][ending] = must.Get(os.ReadFile(base + ending))(t)
 				}
 			}
 			for ending, data := range files[0] {
@@ -51,7 +51,7 @@ func TestFigure(t *testing.T) {
 					t.Errorf("two drawings of one figure differ in %s", ending)
 				}
 			}
-			picture, _ := must.Get2(image.Decode(bytes.NewReader(files[0][".png"])))
+			picture, _ := must.Get2(image.Decode(bytes.NewReader(files[0][".png"])))(t)
 			found := map[color.NRGBA]int{}
 			for y := range picture.Bounds().Dy() {
 				for x := range picture.Bounds().Dx() {

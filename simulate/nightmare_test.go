@@ -192,7 +192,7 @@ func TestKill(t *testing.T) {
 		{nightmare: "stuck:1-3:5", dead: ".......", value: []float64{5, 5, 5, 1, 1, 1, 1}},
 		{nightmare: "drift:1-3:2,0", dead: "......", value: []float64{2, 2, 1, 1, 1, 1}},
 	} {
-		n := must.Get(Parse(c.nightmare))
+		n := must.Get(Parse(c.nightmare))(t)
 		stage := &Stage{Schema: numbered, Events: 100, Columns: 16, Groups: map[string][]event.Span{"mine": {{From: 8, To: 16}}}}
 		e := &Event{Stage: stage, Number: c.number, X: sparse.Clone()}
 		if c.named {
@@ -217,7 +217,7 @@ func TestKill(t *testing.T) {
 
 // TestGroupsWithCurves checks that the basis columns of a spline form no group of their own.
 func TestGroupsWithCurves(t *testing.T) {
-	curves := must.Get(model.NewCurves([]uint32{1}, [][]float64{{-1, 0, 1}}))
+	curves := must.Get(model.NewCurves([]uint32{1}, [][]float64{{-1, 0, 1}}))(t)
 	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Curves: curves}}}
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 0, To: 2}}}}}
@@ -314,7 +314,7 @@ func TestWithNothing(t *testing.T) {
 		"stuck:3:1@10-20":     "[{stuck:3:1@10-20 1}]",
 		"drift:heat:1,-1..-1": "[{drift:heat:1,-1 -1}]",
 	} {
-		f := must.Get(ParseFamily(s))
+		f := must.Get(ParseFamily(s))(t)
 		if got := fmt.Sprint(f.WithNothing().Levels); got != want {
 			t.Errorf("%s has the levels %s, want %s", s, got, want)
 		}

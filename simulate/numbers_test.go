@@ -93,7 +93,7 @@ func TestNumbersMeasures(t *testing.T) {
 	for _, lossName := range []string{"squared", "poisson"} {
 		m, examples := numberStream(lossName, 90, 2)
 		r := &Replay{Families: []Family{family(t, "worst:0..3/1")}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 2, Bins: 3}
-		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}}))
+		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: m.Schema, Model: m}}))(t)
 		for k, p := range result.Curves[0].Points {
 			var weight, squared, absolute [4]float64
 			for n := range examples {
@@ -142,8 +142,8 @@ func TestNumbersLearningQuiet(t *testing.T) {
 		c := online.DefaultConfig()
 		c.Loss = lossName
 		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared}}, Repeat: 1}
-		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}}))
-		learner := must.Get(online.New(c, m.Schema.Clone()))
+		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}}))(t)
+		learner := must.Get(online.New(c, m.Schema.Clone()))(t)
 		for i := range examples {
 			learner.Learn(&examples[i], nil)
 		}
@@ -164,7 +164,7 @@ func TestNumbersChoose(t *testing.T) {
 	}
 	config := batch.DefaultConfig()
 	config.Loss = "squared"
-	candidates := must.Get(TrainGrid(context.Background(), b.Data(m.Schema), []Method{{"squared", config, []batch.Axis{{Key: "q", Values: []string{"0.8", "0"}}}}}, 1, nil))
+	candidates := must.Get(TrainGrid(context.Background(), b.Data(m.Schema), []Method{{"squared", config, []batch.Axis{{Key: "q", Values: []string{"0.8", "0"}}}}}, 1, nil))(t)
 	r := &Replay{Families: []Family{family(t, "random:0,0.8")}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 2, Seed: 1}
 	result, choices, err := r.Choose(context.Background(), candidates, examples[300:600], examples[600:])
 	if err != nil || !result.Numbers || len(choices) != 2 {
@@ -186,7 +186,7 @@ func TestNumbersFiles(t *testing.T) {
 	var first *Result
 	for _, threads := range []int{1, 2} {
 		r.Threads = threads
-		result := must.Get(r.Run(context.Background(), []*Subject{subject}))
+		result := must.Get(r.Run(context.Background(), []*Subject{subject}))(t)
 		if first == nil {
 			first = result
 		} else if !reflect.DeepEqual(first, result) {
@@ -204,7 +204,7 @@ func TestNumbersFiles(t *testing.T) {
 			t.Errorf("no %q in %s", want, &text)
 		}
 	}
-	encoded := must.Get(json.Marshal(first))
+	encoded := must.Get(json.Marshal(first))(t)
 	for _, want := range []string{`"numbers":true`, `"repeats":1,"rmse":null,"mae":null,"low":null,"high":null,"deleted":0,"errors":[null],`, `"repeats":2,"rmse":`} {
 		if !bytes.Contains(encoded, []byte(want)) {
 			t.Errorf("no %s in %s", want, encoded)

@@ -20,7 +20,7 @@ import (
 
 func family(t *testing.T, s string) Family {
 	t.Helper()
-	return must.Get(ParseFamily(s))
+	return must.Get(ParseFamily(s))(t)
 }
 
 // TestReplay compares the measures with counts made here. Two replays, one of them on one goroutine, write equal
@@ -37,7 +37,7 @@ func TestReplay(t *testing.T) {
 	}
 	subjects := []*Subject{{Name: "a", Examples: examples, Schema: m.Schema, Model: m}, {Name: "b", Examples: examples, Schema: m.Schema, Model: other},
 		{Name: "c", Examples: examples, Schema: m.Schema, Learn: &learner}}
-	result := must.Get(r.Run(context.Background(), subjects))
+	result := must.Get(r.Run(context.Background(), subjects))(t)
 	if len(result.Curves) != 3*(2+2+1) {
 		t.Fatalf("%d curves", len(result.Curves))
 	}
@@ -69,7 +69,7 @@ func TestReplay(t *testing.T) {
 	for i := range files {
 		files[i] = filepath.Join(t.TempDir(), "out")
 		r.Threads = 2 - i
-		again := must.Get(r.Run(context.Background(), subjects))
+		again := must.Get(r.Run(context.Background(), subjects))(t)
 		if !reflect.DeepEqual(again, result) {
 			t.Error("another result at the second time")
 		}
@@ -78,7 +78,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(names, err)
 		}
 		for _, name := range names {
-			data := must.Get(os.ReadFile(filepath.Join(files[i], name)))
+			data := must.Get(os.ReadFile(filepath.Join(files[i], name)))(t)
 			if before, err := os.ReadFile(filepath.Join(files[0], name)); err != nil || !bytes.Equal(data, before) {
 				t.Errorf("%s differs from replay to replay: %v", name, err)
 			}
@@ -114,7 +114,7 @@ func TestDead(t *testing.T) {
 	}
 	groups := map[string][]event.Span{"half": {{From: 0, To: 6}}}
 	r := &Replay{Families: []Family{{"", []Level{{Group{Name: "half"}, nan}, {None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared}, {Dead: Silent}}, Repeat: 1, Groups: groups}
-	result := must.Get(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}}))
+	result := must.Get(r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: shifted}}))(t)
 	knows := *shifted
 	knows.Dead = &model.Dead{Columns: []uint32{0, 1, 2, 3, 4, 5}, Reads: []float64{0, 0, 0, 0, 0, 0}}
 	if again, err := r.Run(context.Background(), []*Subject{{Name: "m", Examples: examples, Schema: schema, Model: &knows}}); err != nil {
@@ -166,7 +166,7 @@ func TestLearning(t *testing.T) {
 	}
 	r := &Replay{Families: []Family{{"", []Level{{None{}, nan}, {During{Linear{Group: "best", A: -1}, 50, 100, true}, nan}}}},
 		Treatments: []Treatment{{Dead: Declared, Rescale: true}, {Dead: Silent}}, Repeat: 1, Bins: 4, Groups: map[string][]event.Span{"best": {{From: best, To: best + 1}}}}
-	result := must.Get(r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Model: m}}))
+	result := must.Get(r.Run(context.Background(), []*Subject{s, {Name: "fixed", Examples: examples, Schema: m.Schema, Model: m}}))(t)
 	quiet, struck, fixed := result.Curves[0].Points[0], result.Curves[0].Points[1], result.Curves[2].Points[1]
 	for i := range 2 {
 		if quiet.Time[i] != struck.Time[i] {
@@ -187,8 +187,8 @@ func TestLearningQuiet(t *testing.T) {
 		c := online.DefaultConfig()
 		c.Calibrate, c.Threshold = calibrate, 0.3
 		r := &Replay{Families: []Family{{"", []Level{{None{}, nan}}}}, Treatments: []Treatment{{Dead: Declared, Rescale: true}}, Repeat: 1, Bins: 4}
-		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}}))
-		learner := must.Get(online.New(c, m.Schema.Clone()))
+		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: m.Schema, Learn: &c}}))(t)
+		learner := must.Get(online.New(c, m.Schema.Clone()))(t)
 		for i := range examples {
 			learner.Learn(&examples[i], nil)
 		}
@@ -222,7 +222,7 @@ func TestChoose(t *testing.T) {
 	for i, c := range choices {
 		for j, candidate := range candidates {
 			s := []*Subject{{Name: "x", Examples: examples[1000:2000], Schema: m.Schema, Model: candidate.Model}}
-			single := must.Get(r.Run(context.Background(), s))
+			single := must.Get(r.Run(context.Background(), s))(t)
 			e := single.Curves[0].Points[i%2].Error
 			if candidate.Method == c.Method && e < c.Validation || j == c.candidate && e != c.Validation {
 				t.Errorf("%s at %s chose %s with %g %%, %s has %g %%", c.Method, c.Nightmare, c.Settings, c.Validation, candidate.Settings, e)
@@ -273,7 +273,7 @@ func TestSilentLearner(t *testing.T) {
 	c := online.DefaultConfig()
 	run := func(examples []event.Example, n Nightmare) Point {
 		r := &Replay{Families: []Family{{"", []Level{{n, nan}}}}, Treatments: []Treatment{{Dead: Silent}}, Repeat: 1, Seed: 5}
-		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: s, Learn: &c}}))
+		result := must.Get(r.Run(context.Background(), []*Subject{{Name: "learner", Examples: examples, Schema: s, Learn: &c}}))(t)
 		return result.Curves[0].Points[0]
 	}
 	got, want, whole := run(examples, nightmare), run(damaged, None{}), run(examples, None{})

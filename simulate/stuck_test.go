@@ -30,7 +30,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 		examples = append(examples, e)
 	}
 	c := online.DefaultConfig()
-	l := must.Get(online.New(c, schema))
+	l := must.Get(online.New(c, schema))(t)
 	for i := range examples[:2000] {
 		l.Learn(&examples[i], nil)
 	}
@@ -41,11 +41,11 @@ func TestStuckFoundAndNot(t *testing.T) {
 	}
 	var families []Family
 	for _, name := range []string{"stuck:x:13@50%-100%", "group:x@50%-100%", "stuck:x:13,14@50%-100%"} {
-		f := must.Get(ParseFamily(name))
+		f := must.Get(ParseFamily(name))(t)
 		families = append(families, f)
 	}
 	replay := Replay{Families: families, Treatments: []Treatment{{Dead: Declared}, {Dead: Declared, Rescale: true}}, Stuck: true, Repeat: 1}
-	result := must.Get(replay.Run(context.Background(), subjects))
+	result := must.Get(replay.Run(context.Background(), subjects))(t)
 	errors := map[string]float64{}
 	var names []string
 	for _, curve := range result.Curves {

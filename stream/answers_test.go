@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -19,7 +19,7 @@ import (
 // liar answers requests with a key with few bytes that claim very many elements. It answers others like a broker with
 // one topic "t" without partitions.
 func liar(t *testing.T, key protocol.ApiKey) (address string) {
-	l := streamtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	serve := func(conn net.Conn) {
 		defer conn.Close()
@@ -79,20 +79,20 @@ func TestResponsesWithWrongLengths(t *testing.T) {
 		c.Brokers, c.ConnectTimeout = []string{liar(t, key)}, 300*time.Millisecond
 		var err error
 		took := allocates(func() { _, err = connect(t.Context(), c, []string{"t"}, nil) })
-		streamtest.ErrorContains(t, err, "damaged", key)
-		streamtest.True(t, took <= 64<<20, "%v: %d MB", key, took>>20)
+		must.ErrorContains(t, err, "damaged", key)
+		must.True(t, took <= 64<<20, "%v: %d MB", key, took>>20)
 	}
 	x := new(fetchExchange)
 	x.set("t", 0, 0, 1<<20, time.Second, false)
 	x.version = 11
 	answer := binary.BigEndian.AppendUint32(nil, maxResponse)
 	took := allocates(func() {
-		streamtest.Fails(t, streamtest.Err(x.RawExchange(struct {
+		must.Fails(t, must.Err(x.RawExchange(struct {
 			io.Reader
 			io.Writer
 		}{strings.NewReader(string(answer) + "and no more"), io.Discard})), "an answer that ends early is taken")
 	})
-	streamtest.True(t, took <= 8<<20, "fetch: %d MB", took>>20)
+	must.True(t, took <= 8<<20, "fetch: %d MB", took>>20)
 	took = allocates(func() {
 		if _, err := exchange(struct {
 			io.Reader
@@ -101,7 +101,7 @@ func TestResponsesWithWrongLengths(t *testing.T) {
 			t.Error("an answer that ends early is taken")
 		}
 	})
-	streamtest.True(t, took <= 1<<20, "topic ids: %d MB", took>>20)
+	must.True(t, took <= 1<<20, "topic ids: %d MB", took>>20)
 }
 
 // Valid responses pass unchanged, in any pieces. Memory for a large fetch grows with the received bytes.
@@ -144,7 +144,7 @@ func TestAnswersComeThrough(t *testing.T) {
 		request = binary.BigEndian.AppendUint16(request, uint16(a.v))
 		request = append(request, make([]byte, 26)...)
 		for i := 0; i < len(request); i += 5 {
-			streamtest.Must(c.Write(request[i:min(i+5, len(request))]))(t)
+			must.Get(c.Write(request[i:min(i+5, len(request))]))(t)
 		}
 	}
 	for _, a := range answers {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -28,7 +28,7 @@ func BenchmarkFile(b *testing.B) {
 		text.WriteByte('\n')
 	}
 	path := filepath.Join(b.TempDir(), "a.svm")
-	streamtest.Check(b, os.WriteFile(path, []byte(text.String()), 0o666))
+	must.Do(b, os.WriteFile(path, []byte(text.String()), 0o666))
 	c := record.DefaultConfig()
 	c.MaxClasses = 10
 	for _, threads := range []int{1, 2, 4} {
@@ -36,7 +36,7 @@ func BenchmarkFile(b *testing.B) {
 			b.SetBytes(int64(text.Len()))
 			for b.Loop() {
 				f, err := OpenFile(path, c, c.Schema())
-				streamtest.Check(b, err)
+				must.Do(b, err)
 				f.Ahead(threads, nil)
 				var batch event.Batch
 				for err == nil {

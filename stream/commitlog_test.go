@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/segmentio/kafka-go"
@@ -31,14 +32,14 @@ func commitLogConfig(t testing.TB, b *Embedded) CommitLogConfig {
 
 func openCommitLog(t testing.TB, c CommitLogConfig) *CommitLog {
 	t.Helper()
-	l := streamtest.Must(OpenCommitLog(t.Context(), c))(t)
+	l := must.Get(OpenCommitLog(t.Context(), c))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
 
 func readCommitLog(t testing.TB, c CommitLogConfig, id string, from int64) *CommitLogReader {
 	t.Helper()
-	r := streamtest.Must(ReadCommitLog(t.Context(), c, id, from, true))(t)
+	r := must.Get(ReadCommitLog(t.Context(), c, id, from, true))(t)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -79,10 +80,10 @@ func readCommits(t testing.TB, r *CommitLogReader) (order []string, offsets []in
 		if err == io.EOF {
 			return order, offsets, commits
 		}
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		for _, record := range records {
 			var c testCommit
-			streamtest.Check(t, json.Unmarshal(record.Value, &c))
+			must.Do(t, json.Unmarshal(record.Value, &c))
 			for i, at := range c.Chunks {
 				if data, err := r.Chunk(ctx, at); err != nil || !bytes.Equal(data, c.chunk(i)) {
 					t.Fatalf("chunk %d of commit %+v is %.40q, %v", i, c, data, err)
@@ -135,9 +136,9 @@ func TestCommitLogOfSeveralWriters(t *testing.T) {
 	order, _, _ := readCommits(t, readCommitLog(t, c, "", 0))
 	close(stop)
 	cutting.Wait()
-	streamtest.True(t, cuts >= 5, "the connections broke %d times only", cuts)
+	must.True(t, cuts >= 5, "the connections broke %d times only", cuts)
 	again, _, _ := readCommits(t, readCommitLog(t, c, "", 0))
-	streamtest.Equal(t, fmt.Sprint(order), fmt.Sprint(again), "the order of a second reader")
+	must.Equal(t, fmt.Sprint(order), fmt.Sprint(again), "the order of a second reader")
 	next := map[string]int{}
 	for _, commit := range order {
 		writer, seq, _ := strings.Cut(commit, "/")
@@ -146,7 +147,7 @@ func TestCommitLogOfSeveralWriters(t *testing.T) {
 		}
 		next[writer]++
 	}
-	streamtest.Equal(t, len(order), writers*each, "commits")
+	must.Equal(t, len(order), writers*each, "commits")
 }
 
 // TestCommitLogTopic checks the settings of a created topic, and which topics are rejected.
@@ -164,13 +165,13 @@ func TestCommitLogTopic(t *testing.T) {
 	if l.Partitions() != 4 || l.ID() == "" {
 		t.Errorf("%d partitions, id %q", l.Partitions(), l.ID())
 	}
-	described := streamtest.Must(streamtest.Admin(t, b.Brokers()...).DescribeTopicConfigs(t.Context(), "mix"))(t)
+	described := must.Get(streamtest.Admin(t, b.Brokers()...).DescribeTopicConfigs(t.Context(), "mix"))(t)
 	got := map[string]string{}
 	for _, setting := range described[0].Configs {
 		got[setting.Key] = setting.MaybeValue()
 	}
 	for name, want := range map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "unclean.leader.election.enable": "false", "min.insync.replicas": "2"} {
-		streamtest.Equal(t, got[name], want, name)
+		must.Equal(t, got[name], want, name)
 	}
 	c.Topic = "t" // of one partition
 	if _, err := OpenCommitLog(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a commit log needs at least two") {
@@ -190,9 +191,9 @@ func TestCheckRetention(t *testing.T) {
 	l := openCommitLog(t, commitLogConfig(t, b))
 	l.Close()
 	c := SnapshotConfig{ConnectConfig: commitLogConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true}
-	snapshots := streamtest.Must(OpenSnapshots(t.Context(), c))(t)
+	snapshots := must.Get(OpenSnapshots(t.Context(), c))(t)
 	snapshots.Close()
-	streamtest.Check(t, check(), "as they were made")
+	must.Do(t, check(), "as they were made")
 	for _, test := range []struct{ topic, key, value, want string }{
 		{"mix", "retention.ms", "604800000", "topic mix has retention.ms=604800000: its records, and so the group's model, expire; set retention.ms=-1 "},
 		{"mix", "retention.bytes", "1000000", "set retention.bytes=-1 "},
@@ -200,7 +201,7 @@ func TestCheckRetention(t *testing.T) {
 		{"snapshot", "cleanup.policy", "delete", "topic snapshot has cleanup.policy=delete"},
 		{"snapshot", "cleanup.policy", "compact,delete", "set cleanup.policy=compact "},
 	} {
-		was := streamtest.Must(admin.DescribeTopicConfigs(t.Context(), test.topic))(t)
+		was := must.Get(admin.DescribeTopicConfigs(t.Context(), test.topic))(t)
 		alter := func(value *string) {
 			t.Helper()
 			if _, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: test.key, Value: value}}, test.topic); err != nil {
@@ -217,7 +218,7 @@ func TestCheckRetention(t *testing.T) {
 				alter(setting.Value)
 			}
 		}
-		streamtest.Check(t, check(), test.topic, test.key, "as it was")
+		must.Do(t, check(), test.topic, test.key, "as it was")
 	}
 	var asked atomic.Int32
 	b.cluster.ControlKey(int16(kmsg.DescribeConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
@@ -242,8 +243,8 @@ func TestChunkOfStaleLeader(t *testing.T) {
 	c := commitLogConfig(t, b)
 	l := openCommitLog(t, c)
 	old := testCommit{Seq: 1}
-	streamtest.Check(t, old.append(t.Context(), l, 3))
-	at := streamtest.Must(l.AppendChunk(t.Context(), []byte("new")))(t)
+	must.Do(t, old.append(t.Context(), l, 3))
+	at := must.Get(l.AppendChunk(t.Context(), []byte("new")))(t)
 	var mu sync.Mutex
 	stale, asked, written := false, 0, 0
 	hold := func(s bool) {
@@ -289,7 +290,7 @@ func TestChunkOfStaleLeader(t *testing.T) {
 		return nil, nil, false
 	})
 	for _, looks := range []bool{false, true} {
-		r := streamtest.Must(ReadCommitLog(t.Context(), c, l.ID(), 0, looks))(t)
+		r := must.Get(ReadCommitLog(t.Context(), c, l.ID(), 0, looks))(t)
 		defer r.Close()
 		hold(true)
 		time.AfterFunc(100*time.Millisecond, func() { // by then it has been requested
@@ -306,13 +307,13 @@ func TestChunkOfStaleLeader(t *testing.T) {
 		}
 		mu.Unlock()
 	}
-	r := streamtest.Must(ReadCommitLog(t.Context(), c, l.ID(), 0, false))(t)
+	r := must.Get(ReadCommitLog(t.Context(), c, l.ID(), 0, false))(t)
 	defer r.Close()
 	hold(false)
 	if data, err := r.Chunk(t.Context(), Place{at.Partition, at.Offset + 10}); data != nil || err != nil {
 		t.Errorf("a chunk where there is none: %q, %v", data, err)
 	}
-	streamtest.Equal(t, written, 1, "records written")
+	must.Equal(t, written, 1, "records written")
 }
 
 // TestCommitLogTrim checks that trimmed commits and chunks are gone, with errors that say so.
@@ -322,7 +323,7 @@ func TestCommitLogTrim(t *testing.T) {
 	c := commitLogConfig(t, b)
 	l := openCommitLog(t, c)
 	for i := range 10 {
-		streamtest.Check(t, (testCommit{Seq: i}).append(t.Context(), l, 2))
+		must.Do(t, (testCommit{Seq: i}).append(t.Context(), l, 2))
 	}
 	if end, err := l.End(t.Context()); end != 10 || err != nil {
 		t.Errorf("end %d, %v", end, err)
@@ -344,7 +345,7 @@ func TestCommitLogTrim(t *testing.T) {
 		}
 	}
 	for range 2 { // deleted records do not come back
-		streamtest.Check(t, l.Trim(t.Context(), before))
+		must.Do(t, l.Trim(t.Context(), before))
 	}
 	var trimmed *TrimmedError
 	if _, err := r.Chunk(t.Context(), first); !errors.As(err, &trimmed) || trimmed.Place != first {
@@ -354,7 +355,7 @@ func TestCommitLogTrim(t *testing.T) {
 		t.Errorf("a trimmed commit: %v", err)
 	}
 	order, _, _ := readCommits(t, readCommitLog(t, c, l.ID(), offsets[4]))
-	streamtest.True(t, len(order) == 6 && order[0] == "0/4", "commits after the trimmed ones: %v", order)
+	must.True(t, len(order) == 6 && order[0] == "0/4", "commits after the trimmed ones: %v", order)
 	if r.Lag() != 0 || r.Failing() != "" {
 		t.Errorf("lag %d, failing %q", r.Lag(), r.Failing())
 	}
@@ -367,7 +368,7 @@ func TestCommitLogTrim(t *testing.T) {
 func openSnapshots(t testing.TB, b *Embedded) *SnapshotTopic {
 	t.Helper()
 	snapshots, err := OpenSnapshots(t.Context(), SnapshotConfig{ConnectConfig: commitLogConfig(t, b).ConnectConfig, Topic: "snapshot", Create: true, Log: streamtest.Log(t)})
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	t.Cleanup(func() { snapshots.Close() })
 	return snapshots
 }
@@ -379,7 +380,7 @@ func TestSnapshotTopic(t *testing.T) {
 	snapshots := openSnapshots(t, b)
 	newest := func() *GroupSnapshot {
 		t.Helper()
-		return streamtest.Must(snapshots.Newest(t.Context(), nil))(t)
+		return must.Get(snapshots.Newest(t.Context(), nil))(t)
 	}
 	if base := newest(); base != nil {
 		t.Errorf("an empty topic has %+v", base)
@@ -426,18 +427,18 @@ func TestSnapshotTopic(t *testing.T) {
 	producer := other.producer
 	put := func(key string, value []byte) {
 		t.Helper()
-		streamtest.Must(producer.Append(t.Context(), 0, Message{Key: []byte(key), Value: value}))(t)
+		must.Get(producer.Append(t.Context(), 0, Message{Key: []byte(key), Value: value}))(t)
 	}
 	put(pieceKey(50, 0), []byte("half"))
-	streamtest.Equal(t, newest().Offset, 40, "half a snapshot is not valid")
+	must.Equal(t, newest().Offset, 40, "half a snapshot is not valid")
 	put(snapshotKey(50), []byte(`{"format":1,"bytes":8,"pieces":2,"sha256":""}`))
-	streamtest.Equal(t, newest().Offset, 40, "a snapshot without a piece is not valid")
+	must.Equal(t, newest().Offset, 40, "a snapshot without a piece is not valid")
 	put(pieceKey(50, 1), []byte("lost"))
-	streamtest.Equal(t, newest().Offset, 40, "a snapshot with another hash is not valid")
+	must.Equal(t, newest().Offset, 40, "a snapshot with another hash is not valid")
 	write(snapshots, 60, 40)
 	expect(60, 40, 60)
 	put(snapshotKey(70), []byte(`{"format":2}`))
-	streamtest.ErrorContains(t, streamtest.Err(snapshots.Newest(t.Context(), nil)), "format 2", "a newer format")
+	must.ErrorContains(t, must.Err(snapshots.Newest(t.Context(), nil)), "format 2", "a newer format")
 	put(snapshotKey(70), nil)
 	expect(60, 40, 60)
 
@@ -449,7 +450,7 @@ func TestSnapshotTopic(t *testing.T) {
 	put("snapshot/1/x", nil)
 	put(snapshotKey(60)+"/-1", []byte("{}"))
 	put(snapshotKey(60), []byte("{"))
-	streamtest.Equal(t, newest().Offset, 40, "a snapshot without a head is not valid")
+	must.Equal(t, newest().Offset, 40, "a snapshot without a head is not valid")
 	write(snapshots, 60, 40)
 	expect(60, 40, 60)
 	if text := log.String(); !strings.Contains(text, "records=5") || !strings.Contains(text, "topic snapshot offset ") || !strings.Contains(text, "their own topic") || !strings.Contains(text, "its head is missing") {
@@ -473,7 +474,7 @@ func TestSnapshotTopic(t *testing.T) {
 
 	// Without any snapshot among them the topic belongs to something else.
 	c := SnapshotConfig{ConnectConfig: commitLogConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: streamtest.Log(t)}
-	snapshots = streamtest.Must(OpenSnapshots(t.Context(), c))(t)
+	snapshots = must.Get(OpenSnapshots(t.Context(), c))(t)
 	defer snapshots.Close()
 	producer = snapshots.producer
 	put("something", []byte("else"))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -21,7 +22,7 @@ func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPo
 	a := streamtest.NewAuthority(t)
 	client, key := a.Sign(t, "client")
 	for name, text := range map[string][]byte{"ca.pem": a.PEM, "client.pem": client, "client.key": key} {
-		streamtest.Check(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
 	}
 	authorities = x509.NewCertPool()
 	authorities.AppendCertsFromPEM(a.PEM)
@@ -32,7 +33,7 @@ func TestSecurity(t *testing.T) {
 	noLeaks(t)
 	server, authorities, dir := certificate(t)
 	file := func(name string) string { return filepath.Join(dir, name) }
-	streamtest.Check(t, os.WriteFile(file("password"), []byte("secret\n"), 0o600))
+	must.Do(t, os.WriteFile(file("password"), []byte("secret\n"), 0o600))
 	t.Setenv("TEST_PASSWORD", "secret")
 	t.Setenv("WRONG_PASSWORD", "guess")
 	plaintext := startCluster(t, 1, 1)
@@ -82,21 +83,21 @@ func TestSecurity(t *testing.T) {
 			}
 			c, err := tryConsume(t, test.broker, "t", nil, func(c *ConsumerConfig) { edit(&c.ConnectConfig) })
 			if test.name == "tls where there is none" {
-				streamtest.True(t, err != nil, "no error")
+				must.True(t, err != nil, "no error")
 				return
 			}
 			if test.err != "" {
-				streamtest.ErrorContains(t, err, test.err)
+				must.ErrorContains(t, err, test.err)
 				return
 			}
-			streamtest.Check(t, err)
+			must.Do(t, err)
 			defer c.Close()
 			before := len(c.all())
 			produce(t, test.broker, "t", func(c *ProducerConfig) { edit(&c.ConnectConfig) }, numbered(3)...)
 			c, err = tryConsume(t, test.broker, "t", nil, func(c *ConsumerConfig) { edit(&c.ConnectConfig) })
-			streamtest.Check(t, err)
+			must.Do(t, err)
 			defer c.Close()
-			streamtest.Equal(t, len(c.all()), before+3, "records after", before)
+			must.Equal(t, len(c.all()), before+3, "records after", before)
 		})
 	}
 }

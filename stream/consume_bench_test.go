@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/stream/record"
 
@@ -47,7 +47,7 @@ func readBenchmark(t testing.TB, codec int16, keys bool, decoder record.Decoder)
 			w.add(key, []byte(benchRecord), int64(records), nil)
 			records++
 		}
-		response = streamtest.Must(w.appendTo(response, batchOrigin{base: base, attributes: codec, producer: -1}))(t)
+		response = must.Get(w.appendTo(response, batchOrigin{base: base, attributes: codec, producer: -1}))(t)
 		base += int64(w.count)
 	}
 	config := DefaultConsumerConfig()
@@ -79,10 +79,10 @@ func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decod
 // readOnce scans and reads the response.
 func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *event.Batch) {
 	f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
-	streamtest.Must(f.scan(buf))(t)
+	must.Get(f.scan(buf))(t)
 	for c.decoding.index < len(buf.batches) {
 		b.Examples = b.Examples[:0]
-		next := streamtest.Must(c.decoding.read(t.Context(), b, buf))(t)
+		next := must.Get(c.decoding.read(t.Context(), b, buf))(t)
 		b.Next = next
 	}
 }
@@ -121,7 +121,7 @@ func TestBrokerProcess(t *testing.T) {
 	if os.Getenv("BLANKOUT_BROKER_PROCESS") == "" {
 		t.Skip("only as a process of BenchmarkConsume")
 	}
-	b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}}))(t)
+	b := must.Get(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}}))(t)
 	defer b.Close()
 	fmt.Println("broker:", b.Brokers()[0])
 	io.Copy(io.Discard, os.Stdin)
@@ -130,14 +130,14 @@ func TestBrokerProcess(t *testing.T) {
 func brokerProcess(b *testing.B) (address string) {
 	process := exec.Command(os.Args[0], "-test.run=^TestBrokerProcess$")
 	process.Env = append(os.Environ(), "BLANKOUT_BROKER_PROCESS=1")
-	in := streamtest.Must(process.StdinPipe())(b)
-	out := streamtest.Must(process.StdoutPipe())(b)
-	streamtest.Check(b, process.Start())
+	in := must.Get(process.StdinPipe())(b)
+	out := must.Get(process.StdoutPipe())(b)
+	must.Do(b, process.Start())
 	b.Cleanup(func() {
 		in.Close()
 		process.Wait()
 	})
-	streamtest.Must(fmt.Fscanf(out, "broker: %s\n", &address))(b)
+	must.Get(fmt.Fscanf(out, "broker: %s\n", &address))(b)
 	go io.Copy(io.Discard, out) // ends with the process
 	return address
 }
@@ -158,12 +158,12 @@ func BenchmarkConsume(b *testing.B) {
 	ctx := context.Background()
 	write := DefaultProducerConfig()
 	write.Brokers, write.Topic = []string{address}, "t"
-	p := streamtest.Must(NewProducer(ctx, write))(b)
+	p := must.Get(NewProducer(ctx, write))(b)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range events {
-		streamtest.Check(b, p.Write(ctx, Message{Value: benchEvent(random)}))
+		must.Do(b, p.Write(ctx, Message{Value: benchEvent(random)}))
 	}
-	streamtest.Check(b, errors.Join(p.Flush(ctx), p.Close()))
+	must.Do(b, errors.Join(p.Flush(ctx), p.Close()))
 
 	names := []string{"fetch", "raw", "consumer", "decode", "learn", "default"}
 	ways := []func() (int, error){
@@ -275,19 +275,19 @@ func eventCycle(t testing.TB, stage string, config online.Config, events [][]byt
 	records := record.DefaultConfig()
 	records.Classes = []string{"0", "1"}
 	s := records.Schema()
-	decoder := streamtest.Must(record.NewDecoder(records, s))(t)
+	decoder := must.Get(record.NewDecoder(records, s))(t)
 	if stage == "read" {
 		decoder = &nothing{}
 	}
-	l := streamtest.Must(online.New(config, s))(t)
+	l := must.Get(online.New(config, s))(t)
 	c, f, buf := consumerOf(t, events, 0, decoder, s)
 	var batch event.Batch
 	return func() {
 		f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
-		streamtest.Must(f.scan(buf))(t)
+		must.Get(f.scan(buf))(t)
 		for c.decoding.index < len(buf.batches) {
 			batch.Examples = batch.Examples[:0]
-			next := streamtest.Must(c.decoding.read(t.Context(), &batch, buf))(t)
+			next := must.Get(c.decoding.read(t.Context(), &batch, buf))(t)
 			batch.Next = next
 			if stage == "learn" {
 				for i := range batch.Examples {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/stream/record"
 
@@ -46,7 +47,7 @@ func openDeadLetters(t *testing.T, b *Embedded, c DeadLetterConfig) *DeadLetters
 	if b != nil {
 		connection = connectTo(b)
 	}
-	d := streamtest.Must(OpenDeadLetters(t.Context(), c, connection, streamtest.Log(t)))(t)
+	d := must.Get(OpenDeadLetters(t.Context(), c, connection, streamtest.Log(t)))(t)
 	t.Cleanup(func() { d.Close() })
 	return d
 }
@@ -70,20 +71,20 @@ func TestDeadLetterTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 3})
 	d := openDeadLetters(t, b, DeadLetterConfig{Topic: "dead"})
 	d.producer.config.DeliveryTimeout = 50 * time.Millisecond
-	streamtest.Check(t, d.Add(t.Context(), "t", 4, refused(7, "\x00\xff")))
+	must.Do(t, d.Add(t.Context(), "t", 4, refused(7, "\x00\xff")))
 	down := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1})
-	streamtest.Fails(t, d.Flush(t.Context()), "Flush without a broker that stores")
+	must.Fails(t, d.Flush(t.Context()), "Flush without a broker that stores")
 	down.Remove()
-	streamtest.Check(t, d.Flush(t.Context()))
+	must.Do(t, d.Flush(t.Context()))
 	client := recordsOf(t, b, "dead")
 	records := client.PollFetches(t.Context()).Records()
-	streamtest.Require(t, len(records) == 1, "%d records", len(records))
+	must.Require(t, len(records) == 1, "%d records", len(records))
 	r := records[0]
 	if age := time.Since(r.Timestamp); age < -time.Second || age > time.Minute {
 		t.Errorf("timestamp %v", r.Timestamp)
 	}
 	const want = `t/4/7 "\x00\xff" reason=not-finite detail=field x: NaN topic=t partition=4 offset=7 time=1007 key=k`
-	streamtest.Equal(t, shown(r), want)
+	must.Equal(t, shown(r), want)
 }
 
 func TestDeadLetterFile(t *testing.T) {
@@ -91,17 +92,17 @@ func TestDeadLetterFile(t *testing.T) {
 	for round := range 2 {
 		d := openDeadLetters(t, nil, DeadLetterConfig{File: name})
 		for i := range 2 {
-			streamtest.Check(t, d.Add(t.Context(), "t", 0, refused(int64(2*round+i), "\x00bad\n")))
+			must.Do(t, d.Add(t.Context(), "t", 0, refused(int64(2*round+i), "\x00bad\n")))
 		}
-		streamtest.Check(t, d.Flush(t.Context()))
-		streamtest.Check(t, d.Close())
+		must.Do(t, d.Flush(t.Context()))
+		must.Do(t, d.Close())
 	}
-	b := streamtest.Must(os.ReadFile(name))(t)
+	b := must.Get(os.ReadFile(name))(t)
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	streamtest.Require(t, len(lines) == 5, "%d lines:\n%s", len(lines), b)
+	must.Require(t, len(lines) == 5, "%d lines:\n%s", len(lines), b)
 	for i, line := range lines[1:] {
 		var got Letter
-		streamtest.Check(t, json.Unmarshal([]byte(line), &got))
+		must.Do(t, json.Unmarshal([]byte(line), &got))
 		if string(got.Value) != "\x00bad\n" || string(got.Key) != "k" || got.Offset != int64(i) || got.Time != 1000+int64(i) || got.Reason != "not-finite" {
 			t.Errorf("line %d: %+v", i, got)
 		}
@@ -123,12 +124,12 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		},
 	} {
 		name := filepath.Join(t.TempDir(), "letters", "dead.jsonl")
-		streamtest.Check(t, os.Mkdir(filepath.Dir(name), 0o700))
+		must.Do(t, os.Mkdir(filepath.Dir(name), 0o700))
 		var said bytes.Buffer
 		d, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: name}, ConnectConfig{}, slog.New(slog.NewTextHandler(&said, nil)))
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		add := func(offset int64) {
-			streamtest.Check(t, d.Add(t.Context(), "t", 0, refused(offset, "x")))
+			must.Do(t, d.Add(t.Context(), "t", 0, refused(offset, "x")))
 		}
 		add(1)
 		if err := d.Flush(t.Context()); err != nil || said.Len() > 0 {
@@ -138,12 +139,12 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 		if err := d.write(); err != nil { // written, not stored
 			t.Fatal(err)
 		}
-		streamtest.Check(t, remove(name))
+		must.Do(t, remove(name))
 		add(3)
-		streamtest.Check(t, d.Flush(t.Context()), what)
+		must.Do(t, d.Flush(t.Context()), what)
 		add(4)
-		streamtest.Check(t, errors.Join(d.Flush(t.Context()), d.Close()), what)
-		data := streamtest.Must(os.ReadFile(name))(t, what)
+		must.Do(t, errors.Join(d.Flush(t.Context()), d.Close()), what)
+		data := must.Get(os.ReadFile(name))(t, what)
 		var offsets []string
 		for _, m := range regexp.MustCompile(`"offset":(\d+)`).FindAllStringSubmatch(string(data), -1) {
 			offsets = append(offsets, m[1])
@@ -160,15 +161,15 @@ func TestDeadLetterFileCannotBeMade(t *testing.T) {
 		t.Skip("an open file cannot be removed")
 	}
 	dir := filepath.Join(t.TempDir(), "letters")
-	streamtest.Check(t, os.Mkdir(dir, 0o700))
+	must.Do(t, os.Mkdir(dir, 0o700))
 	name := filepath.Join(dir, "dead.jsonl")
 	d := openDeadLetters(t, nil, DeadLetterConfig{File: name})
-	streamtest.Check(t, errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)))
-	streamtest.Check(t, d.Add(t.Context(), "t", 0, refused(1, "x")))
+	must.Do(t, errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)))
+	must.Do(t, d.Add(t.Context(), "t", 0, refused(1, "x")))
 	for range 2 {
-		streamtest.ErrorContains(t, d.Flush(t.Context()), dir, "a file stands where the directory was")
+		must.ErrorContains(t, d.Flush(t.Context()), dir, "a file stands where the directory was")
 	}
-	streamtest.Check(t, errors.Join(os.Remove(dir), d.Flush(t.Context()), d.Close()))
+	must.Do(t, errors.Join(os.Remove(dir), d.Flush(t.Context()), d.Close()))
 	if data, err := os.ReadFile(name); err != nil || strings.Count(string(data), "\n") != 1 {
 		t.Errorf("%q, %v", data, err)
 	}
@@ -186,23 +187,23 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	long.Key = noise[:50_000]
 	letters := []*event.Example{refused(0, "small"), refused(1, blanks), refused(2, string(noise)), long, refused(4, "last")}
 	for _, e := range letters {
-		streamtest.Check(t, d.Add(t.Context(), "t", 0, e))
+		must.Do(t, d.Add(t.Context(), "t", 0, e))
 	}
-	streamtest.Check(t, d.Flush(t.Context()))
+	must.Do(t, d.Flush(t.Context()))
 	client := recordsOf(t, b, "t")
 	var got []string
 	for len(got) < len(letters) {
 		for _, r := range client.PollFetches(t.Context()).Records() {
 			e := letters[len(got)]
 			line := fmt.Sprintf("%s %d", r.Key, len(r.Value))
-			streamtest.True(t, bytes.HasPrefix(e.Refused.Value, r.Value), "%s: another value", r.Key)
+			must.True(t, bytes.HasPrefix(e.Refused.Value, r.Value), "%s: another value", r.Key)
 			for _, h := range r.Headers {
 				switch h.Key {
 				case "key":
 					if len(h.Value) > 1 {
 						line += fmt.Sprint(" key ", len(h.Value))
 					}
-					streamtest.True(t, bytes.HasPrefix(e.Key, h.Value), "%s: another key", r.Key)
+					must.True(t, bytes.HasPrefix(e.Key, h.Value), "%s: another key", r.Key)
 				case "truncated", "truncated_key":
 					line += fmt.Sprintf(" %s=%s", h.Key, h.Value)
 				}
@@ -211,7 +212,7 @@ func TestDeadLetterTooLarge(t *testing.T) {
 		}
 	}
 	want := []string{"t/0/0 5", "t/0/1 3000000", "t/0/2 6250 truncated=100000", "t/0/3 3000 key 6250 truncated_key=50000", "t/0/4 4"}
-	streamtest.EqualSlices(t, got, want)
+	must.EqualSlices(t, got, want)
 
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
 	f := openDeadLetters(t, nil, DeadLetterConfig{File: name})
@@ -235,7 +236,7 @@ func TestDeadLettersAreSmall(t *testing.T) {
 	for i := range 400 {
 		c.Classes = append(c.Classes, fmt.Sprintf("%d %s", i, strings.Repeat("class ", 40)))
 	}
-	decoder := streamtest.Must(record.NewDecoder(c, c.Schema()))(t)
+	decoder := must.Get(record.NewDecoder(c, c.Schema()))(t)
 	const n = 50_000
 	var e event.Example
 	for i := range n {
@@ -246,9 +247,9 @@ func TestDeadLettersAreSmall(t *testing.T) {
 		if err := decoder.Decode(t.Context(), r, &e); err != nil || e.Refused == nil || len(e.Refused.Detail) > 450 {
 			t.Fatalf("%v, %v", err, e.Refused)
 		}
-		streamtest.Check(t, d.Add(t.Context(), "some-topic", 0, &e))
+		must.Do(t, d.Add(t.Context(), "some-topic", 0, &e))
 	}
-	streamtest.Check(t, d.Flush(t.Context()))
+	must.Do(t, d.Flush(t.Context()))
 	if size := b.cluster.PartitionInfo("dead", 0).NumBytes; size > 40*n {
 		t.Errorf("%d letters take %d bytes", n, size)
 	}
@@ -261,18 +262,18 @@ func TestMislabeled(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "mislabeled.jsonl")
 	e := &event.Example{Offset: 7, Time: 1007, Key: []byte("k"), Label: 1, Value: []byte(`{"x":1}`)}
 	for _, c := range []DeadLetterConfig{{Topic: "suspects"}, {File: name}} {
-		d := streamtest.Must(OpenMislabeled(t.Context(), c, connection, streamtest.Log(t)))(t)
-		streamtest.Check(t, d.AddMislabeled(t.Context(), "t", 4, e, "fraud", -2.5, 0.125))
-		streamtest.Check(t, d.Flush(t.Context()))
-		streamtest.Check(t, d.Close())
+		d := must.Get(OpenMislabeled(t.Context(), c, connection, streamtest.Log(t)))(t)
+		must.Do(t, d.AddMislabeled(t.Context(), "t", 4, e, "fraud", -2.5, 0.125))
+		must.Do(t, d.Flush(t.Context()))
+		must.Do(t, d.Close())
 	}
 	client := recordsOf(t, b, "suspects")
 	r := client.PollFetches(t.Context()).Records()[0]
-	streamtest.Equal(t, shown(r), `t/4/7 "{\"x\":1}" label=fraud score=-2.5 influence=0.125 topic=t partition=4 offset=7 time=1007 key=k`)
-	line := streamtest.Must(os.ReadFile(name))(t)
+	must.Equal(t, shown(r), `t/4/7 "{\"x\":1}" label=fraud score=-2.5 influence=0.125 topic=t partition=4 offset=7 time=1007 key=k`)
+	line := must.Get(os.ReadFile(name))(t)
 	const want = `{"topic":"t","partition":4,"offset":7,"time":1007,"label":"fraud","score":-2.5,"influence":0.125,` +
 		`"key":"aw==","value":"eyJ4IjoxfQ=="}` + "\n"
-	streamtest.Equal(t, string(line), want)
+	must.Equal(t, string(line), want)
 	if _, err := OpenMislabeled(t.Context(), DeadLetterConfig{}, connection, nil); err == nil || !strings.HasPrefix(err.Error(), "mislabeled events: ") {
 		t.Errorf("error %v", err)
 	}
@@ -287,15 +288,15 @@ func TestDeadLetterErrors(t *testing.T) {
 		"does not exist":           {Topic: "dead"},
 		"no such file":             {File: filepath.Join(t.TempDir(), "no", "dir")},
 	} {
-		streamtest.ErrorContains(t, streamtest.Err(OpenDeadLetters(t.Context(), c, connection, nil)), want)
+		must.ErrorContains(t, must.Err(OpenDeadLetters(t.Context(), c, connection, nil)), want)
 	}
 	full, err := OpenDeadLetters(t.Context(), DeadLetterConfig{File: "/dev/full"}, connection, nil)
 	if err != nil {
 		t.Skip(err)
 	}
-	streamtest.Check(t, full.Add(t.Context(), "t", 0, refused(1, "x")))
-	streamtest.Fails(t, full.Flush(t.Context()), "Flush to a full disk")
-	streamtest.Fails(t, full.Close(), "Close with a letter that was not written")
+	must.Do(t, full.Add(t.Context(), "t", 0, refused(1, "x")))
+	must.Fails(t, full.Flush(t.Context()), "Flush to a full disk")
+	must.Fails(t, full.Close(), "Close with a letter that was not written")
 }
 
 // TestLetters checks that dead letters are read as they were stored, from a topic and from a file: null and empty bytes,
@@ -313,24 +314,24 @@ func TestLetters(t *testing.T) {
 			examples[3].Refused.Value = bytes.Repeat([]byte("x"), maxLetterBytes+1)
 		}
 		d, err := OpenDeadLetters(t.Context(), c, connection, streamtest.Log(t))
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		for i, e := range examples {
 			if i == 4 { // a foreign record before the last
-				streamtest.Check(t, d.Flush(t.Context()))
+				must.Do(t, d.Flush(t.Context()))
 				if d.producer != nil {
 					err = d.producer.Write(t.Context(), Message{Value: []byte("{}"), Headers: []Header{{"reason", []byte("syntax")}}})
 				} else {
 					_, err = d.file.WriteString("{}\n\n")
 				}
-				streamtest.Check(t, err)
+				must.Do(t, err)
 			}
-			streamtest.Check(t, d.Add(t.Context(), "t", 2, e))
+			must.Do(t, d.Add(t.Context(), "t", 2, e))
 		}
-		streamtest.Check(t, d.AddMislabeled(t.Context(), "t", 3, refused(9, "s"), "yes", -0.5, 2.5))
-		streamtest.Check(t, errors.Join(d.Flush(t.Context()), d.Close()))
+		must.Do(t, d.AddMislabeled(t.Context(), "t", 3, refused(9, "s"), "yes", -0.5, 2.5))
+		must.Do(t, errors.Join(d.Flush(t.Context()), d.Close()))
 		in := Input{Where: c.File, Kafka: DefaultConsumerConfig()}
 		in.Kafka.ConnectConfig, in.Kafka.Topics = connection, []string{"dead"}
-		letters := streamtest.Must(OpenLetters(t.Context(), in))(t)
+		letters := must.Get(OpenLetters(t.Context(), in))(t)
 		var got []*Letter
 		var wrong []string
 		for {
@@ -346,11 +347,11 @@ func TestLetters(t *testing.T) {
 				got = append(got, l)
 			}
 		}
-		streamtest.Check(t, letters.Close())
+		must.Do(t, letters.Close())
 		if want := map[string]string{"dead": "dead/0/4: no letter: no header topic", "": c.File + ":5: not a dead letter: it has no topic or no reason"}[c.Topic]; len(wrong) != 1 || wrong[0] != want {
 			t.Errorf("%q, want %q", wrong, want)
 		}
-		streamtest.Require(t, len(got) == len(examples)+1, "%d letters", len(got))
+		must.Require(t, len(got) == len(examples)+1, "%d letters", len(got))
 		for i, e := range examples {
 			want := &Letter{Topic: "t", Partition: 2, Offset: e.Offset, Time: e.Time, Reason: e.Refused.Reason, Detail: e.Refused.Detail, Key: e.Key, Value: e.Refused.Value}
 			partial := ""
@@ -378,13 +379,13 @@ func TestParseHeaders(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	got, err := parseHeaders(rec.headers)
-	streamtest.True(t, err == nil && reflect.DeepEqual(got, want), "%v: %v", err, got)
+	must.True(t, err == nil && reflect.DeepEqual(got, want), "%v: %v", err, got)
 	for n := range rec.headers {
 		if _, err := parseHeaders(rec.headers[:n]); err == nil {
 			t.Errorf("%d of %d bytes are taken for all", n, len(rec.headers))
 		}
 	}
 	for _, lie := range [][]byte{binary.AppendVarint(nil, 1<<40), binary.AppendVarint(nil, -1)} {
-		streamtest.Fails(t, streamtest.Err(parseHeaders(lie)), "headers", lie)
+		must.Fails(t, must.Err(parseHeaders(lie)), "headers", lie)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/segmentio/kafka-go"
@@ -195,12 +196,12 @@ func TestHandMadeResponses(t *testing.T) {
 			for _, r := range c.all() {
 				out = append(out, fmt.Sprintf("%d:%s", r.offset, r.value))
 			}
-			streamtest.Equal(t, strings.Join(out, " "), test.want)
+			must.Equal(t, strings.Join(out, " "), test.want)
 			end := test.log.end
 			if test.log.stable > 0 {
 				end = test.log.stable
 			}
-			streamtest.Equal(t, c.position["t/0"], end, "position", c.position)
+			must.Equal(t, c.position["t/0"], end, "position", c.position)
 			if n := len(test.log.batches); test.log.fetches > n+4 {
 				t.Errorf("%d fetches for %d batches", test.log.fetches, n)
 			}
@@ -242,7 +243,7 @@ func TestCorruptBatch(t *testing.T) {
 			log := &fakeLog{end: int64(len(test.batches)), batches: test.batches, damage: test.damage}
 			c := consume(t, log.serve(t), "t", nil, nil)
 			records, err := c.until(100)
-			streamtest.EqualSlices(t, values(records), test.want, "values")
+			must.EqualSlices(t, values(records), test.want, "values")
 			var corrupt *CorruptBatchError
 			switch {
 			case test.err == "" && err != io.EOF:
@@ -253,7 +254,7 @@ func TestCorruptBatch(t *testing.T) {
 			if _, again := c.until(1); again != err {
 				t.Errorf("the error after %v is %v", err, again)
 			}
-			streamtest.Equal(t, c.Stats().Retries["corrupt-batch"], test.retries, "retries")
+			must.Equal(t, c.Stats().Retries["corrupt-batch"], test.retries, "retries")
 			c.Close()
 		})
 	}
@@ -280,7 +281,7 @@ func TestStaleEnd(t *testing.T) {
 			log.end = 4
 		}
 		from := streamtest.From("t", 0, 7)
-		c := streamtest.Must(tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
+		c := must.Get(tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
 			c.OutOfRange, c.UntilEnd = "earliest", false
 			if late {
 				log.mu.Lock()
@@ -351,7 +352,7 @@ func TestOutOfRange(t *testing.T) {
 				}
 				if batch.Reset {
 					resets++
-					streamtest.True(t, len(batch.Examples) == 0, "a reset with examples")
+					must.True(t, len(batch.Examples) == 0, "a reset with examples")
 				}
 				for i := range batch.Examples {
 					records = append(records, got{value: c.values[batch.Examples[i].Label]})
@@ -365,7 +366,7 @@ func TestOutOfRange(t *testing.T) {
 			} else if err != nil {
 				t.Errorf("error %v", err)
 			}
-			streamtest.EqualSlices(t, values(records), want, "values")
+			must.EqualSlices(t, values(records), want, "values")
 			if c != nil {
 				if resets > 0 && c.Stats().Retries["offset-reset"] != 1 {
 					t.Errorf("stats %+v", c.Stats())
@@ -380,7 +381,7 @@ func TestOutOfRange(t *testing.T) {
 func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *Embedded {
 	t.Helper()
 	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(n), kfake.SeedTopics(partitions, "t"))...)
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	t.Cleanup(c.Close)
 	return &Embedded{c}
 }
@@ -392,7 +393,7 @@ func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb
 	config := DefaultProducerConfig()
 	config.Brokers, config.Topic, config.Log = b.Brokers(), "t", streamtest.Log(t)
 	edit(&config.ConnectConfig)
-	p := streamtest.Must(NewProducer(t.Context(), config))(t)
+	p := must.Get(NewProducer(t.Context(), config))(t)
 	defer p.Close()
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false; edit(&c.ConnectConfig) })
 	done := make(chan error, 1)
@@ -411,9 +412,9 @@ func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb
 		done <- nil
 	}()
 	records, err := c.until(n)
-	streamtest.Check(t, errors.Join(err, <-done), "after", len(records), "records")
+	must.Do(t, errors.Join(err, <-done), "after", len(records), "records")
 	for i, r := range records {
-		streamtest.Require(t, r.value == fmt.Sprint(i), "record %d is %s", i, r.value)
+		must.Require(t, r.value == fmt.Sprint(i), "record %d is %s", i, r.value)
 	}
 	return c
 }
@@ -528,7 +529,7 @@ func TestHungBroker(t *testing.T) {
 func TestBrokerRestarts(t *testing.T) {
 	noLeaks(t)
 	dir := t.TempDir()
-	b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}, DataDir: dir}))(t)
+	b := must.Get(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}, DataDir: dir}))(t)
 	first := &Embedded{b.cluster}
 	port := 0
 	fmt.Sscanf(b.Brokers()[0], "127.0.0.1:%d", &port)
@@ -555,7 +556,7 @@ func TestHungBrokerClose(t *testing.T) {
 	b := startCluster(t, 1, 3, kfake.ListenFn(n.listen))
 	// Close must not wait for the requests, which would outlast the tests.
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.RequestTimeout = false, 24*time.Hour })
-	streamtest.Must(c.until(0))(t)
+	must.Get(c.until(0))(t)
 	n.hang.Lock()
 	defer n.hang.Unlock()
 	c.Close()
@@ -566,7 +567,7 @@ func TestNewPartitions(t *testing.T) {
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) {
 		c.UntilEnd, c.Start, c.MetadataInterval = false, "latest", 100*time.Millisecond
 	})
-	streamtest.Must(streamtest.Admin(t, b.Brokers()...).UpdatePartitions(t.Context(), 3, "t"))(t)
+	must.Get(streamtest.Admin(t, b.Brokers()...).UpdatePartitions(t.Context(), 3, "t"))(t)
 	// Written before the consumer knows the partitions, and still read.
 	produce(t, b, "t", nil, numbered(100)...)
 	records, err := c.until(100)
@@ -577,7 +578,7 @@ func TestNewPartitions(t *testing.T) {
 	// The same if the partition was added while nothing was running.
 	from := streamtest.From("t", 0, c.position["t/0"])
 	later := consume(t, b, "t", from, func(c *ConsumerConfig) { c.Start = "latest" })
-	streamtest.Equal(t, len(later.all()), int(c.position["t/1"]+c.position["t/2"]), "records of the new partitions")
+	must.Equal(t, len(later.all()), int(c.position["t/1"]+c.position["t/2"]), "records of the new partitions")
 }
 
 func TestCommit(t *testing.T) {
@@ -586,7 +587,7 @@ func TestCommit(t *testing.T) {
 	var o event.Offsets
 	o.At("t", 0, 17)
 	o.At("t", 1, 4)
-	streamtest.Check(t, c.Commit(t.Context(), "g", o))
+	must.Do(t, c.Commit(t.Context(), "g", o))
 	info := b.cluster.GroupInfo("g")
 	if info == nil || info.Commits["t"][0].Offset != 17 || info.Commits["t"][1].Offset != 4 {
 		t.Errorf("%+v", info)
@@ -610,12 +611,12 @@ func TestFirstCommit(t *testing.T) {
 		return answer, nil, true
 	})
 	o := streamtest.From("t", 0, 17)
-	streamtest.Check(t, c.Commit(t.Context(), "g", o))
+	must.Do(t, c.Commit(t.Context(), "g", o))
 	if info := b.cluster.GroupInfo("g"); len(refusals) > 0 || info == nil || info.Commits["t"][0].Offset != 17 {
 		t.Errorf("%v, %+v", refusals, info)
 	}
 	refusals = []int16{30} // not authorized: waiting does not help
-	streamtest.ErrorContains(t, c.Commit(t.Context(), "g", o), "committing offset of group g for t/0: ")
+	must.ErrorContains(t, c.Commit(t.Context(), "g", o), "committing offset of group g for t/0: ")
 }
 
 // A port with another protocol is reported as such.
@@ -676,7 +677,7 @@ func TestLargeRecordIsForgotten(t *testing.T) {
 	const large = 30 << 20
 	b := startBroker(t, nil)
 	limit := fmt.Sprint(large + 1<<20)
-	streamtest.Check(t, b.cluster.CreateTopic("t", 1, map[string]string{"max.message.bytes": limit}))
+	must.Do(t, b.cluster.CreateTopic("t", 1, map[string]string{"max.message.bytes": limit}))
 	messages := append(numbered(3), Message{Value: bytes.Repeat([]byte("x"), large)})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes, c.Compression = 1000, "none" }, append(messages, numbered(200)...)...)
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.MaxBytes = false, 1000 })
@@ -685,7 +686,7 @@ func TestLargeRecordIsForgotten(t *testing.T) {
 	}
 	c.Close()
 	f := c.fetchers[0]
-	streamtest.Equal(t, f.maxBytes, 1000, "the bytes that a fetch still asks for")
+	must.Equal(t, f.maxBytes, 1000, "the bytes that a fetch still asks for")
 	for len(f.free) > 0 {
 		if x := (<-f.free).exchange; x != nil && cap(x.body) > 1<<20 {
 			t.Errorf("a buffer of %d bytes is kept", cap(x.body))

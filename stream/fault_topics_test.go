@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -75,10 +76,10 @@ func TestDeletedTopic(t *testing.T) {
 				produce(t, b, "t", nil, numbered(100)...)
 				c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.OutOfRange, c.RequestTimeout = false, policy, time.Second })
 				defer c.Close()
-				streamtest.Must(c.until(100))(t)
-				streamtest.Check(t, b.cluster.DeleteTopic("t"))
+				must.Get(c.until(100))(t)
+				must.Do(t, b.cluster.DeleteTopic("t"))
 				streamtest.Eventually(t, time.Minute, func() bool { return c.Stats().Partitions[0].Failing != "" }, "Failing")
-				streamtest.Check(t, b.cluster.CreateTopic("t", 1, nil))
+				must.Do(t, b.cluster.CreateTopic("t", 1, nil))
 				if policy == "latest" { // what comes before the topic is found again is skipped
 					for c.Stats().Partitions[0].Failing != "" {
 						time.Sleep(10 * time.Millisecond)
@@ -114,8 +115,8 @@ func TestRecreatedTopic(t *testing.T) {
 		p := from.At("t", 0, 0)
 		p.Next, p.TopicID = batch.Next, batch.TopicID
 	}
-	streamtest.Require(t, from[0].Next == 100 && len(from[0].TopicID) == 22, "%+v", from)
-	streamtest.Check(t, errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)))
+	must.Require(t, from[0].Next == 100 && len(from[0].TopicID) == 22, "%+v", from)
+	must.Do(t, errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)))
 	produce(t, b, "t", nil, numbered(150)...)
 
 	var anew *TopicRecreatedError
@@ -128,10 +129,10 @@ func TestRecreatedTopic(t *testing.T) {
 		}
 	}
 	unchecked := func(c *ConsumerConfig) { c.CheckTopicID = false }
-	streamtest.Equal(t, len(consume(t, b, "t", from, unchecked).all()), 50, "records without a check")
+	must.Equal(t, len(consume(t, b, "t", from, unchecked).all()), 50, "records without a check")
 	old := from.Clone() // of a program that did not store IDs
 	old[0].TopicID = ""
-	streamtest.Equal(t, len(consume(t, b, "t", old, nil).all()), 50, "records without an id")
+	must.Equal(t, len(consume(t, b, "t", old, nil).all()), 50, "records without an id")
 
 	time.Sleep(300 * time.Millisecond) // enough for several metadata requests
 	if got, err := behind.until(100); !errors.As(err, &anew) || len(got) > 20 {
@@ -141,7 +142,7 @@ func TestRecreatedTopic(t *testing.T) {
 
 // Brokers before Kafka 2.8 have no IDs. Topics are then identified by name alone.
 func TestNoTopicIDs(t *testing.T) {
-	b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}}))(t)
+	b := must.Get(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}}))(t)
 	defer b.Close()
 	b.cluster.ControlKey(int16(kmsg.ApiVersions), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		b.cluster.KeepControl()
@@ -153,7 +154,7 @@ func TestNoTopicIDs(t *testing.T) {
 	})
 	produce(t, b, "t", nil, numbered(10)...)
 	c := consume(t, b, "t", event.Offsets{{Topic: "t", Next: 3, TopicID: "griTZtIoWYRHZHic5o9I9A"}}, nil)
-	streamtest.Equal(t, len(c.all()), 7, "records")
+	must.Equal(t, len(c.all()), 7, "records")
 }
 
 // FuzzMetadata parses the response with topic IDs.
@@ -167,7 +168,7 @@ func FuzzMetadata(f *testing.F) {
 			return
 		}
 		for name, id := range x.ids {
-			streamtest.True(t, len(id) == 22 && len(name) <= len(body), "%q has id %q", name, id)
+			must.True(t, len(id) == 22 && len(name) <= len(body), "%q has id %q", name, id)
 		}
 	})
 }
@@ -188,10 +189,10 @@ func TestTopicCreatedLate(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	c := streamtest.Must(tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false }))(t)
+	c := must.Get(tryConsume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd = false }))(t)
 	making.Wait()
 	produce(t, b, "t", nil, numbered(10)...)
-	streamtest.Equal(t, len(streamtest.Must(c.until(10))(t)), 10, "records")
+	must.Equal(t, len(must.Get(c.until(10))(t)), 10, "records")
 }
 
 // Timestamps that jump back and forth, and far away, change neither the order nor the number of records.
@@ -203,7 +204,7 @@ func TestClockJumps(t *testing.T) {
 	}
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 300 }, messages...)
 	records := consume(t, b, "t", nil, nil).all()
-	streamtest.Require(t, len(records) == len(messages), "%d records", len(records))
+	must.Require(t, len(records) == len(messages), "%d records", len(records))
 	for i, r := range records {
 		if r.offset != int64(i) || r.time != messages[i].Time {
 			t.Errorf("record %d: %+v, want time %d", i, r, messages[i].Time)
@@ -211,5 +212,5 @@ func TestClockJumps(t *testing.T) {
 	}
 	// From a time on: the first record at or after it, and everything after that.
 	later := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "timestamp:2023-11-14T22:13:20Z" }).all()
-	streamtest.Equal(t, len(later), len(messages), "records from a time on")
+	must.Equal(t, len(later), len(messages), "records from a time on")
 }

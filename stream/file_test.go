@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/stream/record"
 	"blankout/stream/record/recordtest"
@@ -39,7 +40,7 @@ func zst(text string) string {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	streamtest.Check(t, os.WriteFile(path, []byte(text), 0o666))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o666))
 	return path
 }
 
@@ -141,7 +142,7 @@ func TestFile(t *testing.T) {
 			dir := filepath.Dir(path) + "/"
 			if strings.HasPrefix(test.name, "a-images") {
 				name := strings.NewReplacer("images", "labels", "idx3", "idx1", ".gz", "").Replace(test.name)
-				streamtest.Check(t, os.WriteFile(dir+name, []byte(labels), 0o666))
+				must.Do(t, os.WriteFile(dir+name, []byte(labels), 0o666))
 			}
 			c := record.DefaultConfig()
 			if test.change != nil {
@@ -151,7 +152,7 @@ func TestFile(t *testing.T) {
 			if err != nil {
 				lines = append(lines, "error "+strings.ReplaceAll(err.Error(), dir, ""))
 			}
-			streamtest.Equal(t, strings.Join(lines, "\n"), test.want, test.name, "ahead", ahead)
+			must.Equal(t, strings.Join(lines, "\n"), test.want, test.name, "ahead", ahead)
 		}
 	}
 }
@@ -176,13 +177,13 @@ func TestFileSkip(t *testing.T) {
 	path := write(t, "many.svm.gz", gz(manyLines(5000)))
 	c := record.DefaultConfig()
 	whole, sum, err := readAll(path, c, 0, 0)
-	streamtest.Require(t, err == nil && len(whole) == 5005, "%v %v", len(whole), err)
+	must.Require(t, err == nil && len(whole) == 5005, "%v %v", len(whole), err)
 	again, sumAgain, err := readAll(path, c, 3, 0)
 	if err != nil || strings.Join(again, "\n") != strings.Join(whole, "\n") || sum != sumAgain {
 		t.Fatal("reading ahead gives other examples", err)
 	}
 	for from := int64(0); from < 5100; from += 83 {
-		rest, _ := streamtest.Must2(readAll(path, c, 0, from))(t)
+		rest, _ := must.Get2(readAll(path, c, 0, from))(t)
 		at := 0
 		for at < len(whole) && offsetOf(whole[at]) < from {
 			at++
@@ -226,7 +227,7 @@ func TestFileAhead(t *testing.T) {
 		if i%2 == 0 {
 			c.MaxBytes = 500 + r.IntN(1<<18)
 		}
-		want, sum := streamtest.Must2(readAll(path, c, 0, 0))(t)
+		want, sum := must.Get2(readAll(path, c, 0, 0))(t)
 		for _, threads := range []int{1, 2, 5} {
 			got, again, err := readAll(path, c, threads, 0)
 			if err != nil || sum != again || !slices.Equal(got, want) {
@@ -244,14 +245,14 @@ func offsetOf(line string) (offset int64) {
 // Standard input returns what has arrived without waiting for more, and waiting ends with the context.
 func TestStandardInput(t *testing.T) {
 	for _, ahead := range []int{0, 2} {
-		in, out := streamtest.Must2(os.Pipe())(t)
+		in, out := must.Get2(os.Pipe())(t)
 		stdin := os.Stdin
 		os.Stdin = in
 		defer func() { os.Stdin = stdin }()
 		io.WriteString(out, "1 1:1\n-1 2:2\n1 3")
 		c := record.DefaultConfig()
 		c.Format = "svmlight"
-		f := streamtest.Must(OpenFile("-", c, c.Schema()))(t)
+		f := must.Get(OpenFile("-", c, c.Schema()))(t)
 		if ahead > 0 {
 			f.Ahead(ahead, nil)
 		}
@@ -269,17 +270,17 @@ func TestStandardInput(t *testing.T) {
 			t.Fatal("canceled:", err)
 		}
 		out.Close()
-		streamtest.Check(t, f.Close())
+		must.Do(t, f.Close())
 	}
 }
 
 // The records of a file are its lines. Those of an idx pair are svmlight lines that give the same examples.
 func TestRecords(t *testing.T) {
 	path := write(t, "a.csv", "label,x\n1,2\n\n2,\"a\nb\"\n")
-	streamtest.Equal(t, fmt.Sprint(records(t, path)), "[1:1,2 3:2,\"a\nb\"]")
+	must.Equal(t, fmt.Sprint(records(t, path)), "[1:1,2 3:2,\"a\nb\"]")
 	path = write(t, "x-images-idx3-ubyte", "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x10\x00\x00\x00\x10"+allBytes()+strings.Repeat("\x00", 256))
 	os.WriteFile(filepath.Dir(path)+"/x-labels-idx1-ubyte", []byte("\x00\x00\x08\x01\x00\x00\x00\x02\x09\x01"), 0o666)
-	want, _ := streamtest.Must2(readAll(path, record.DefaultConfig(), 0, 0))(t)
+	want, _ := must.Get2(readAll(path, record.DefaultConfig(), 0, 0))(t)
 	var text []string
 	for _, r := range records(t, path) {
 		_, line, _ := strings.Cut(r, ":")
@@ -301,7 +302,7 @@ func allBytes() string {
 
 func records(t *testing.T, path string) (out []string) {
 	t.Helper()
-	in := streamtest.Must(OpenRecords(path, record.DefaultConfig()))(t)
+	in := must.Get(OpenRecords(path, record.DefaultConfig()))(t)
 	defer in.Close()
 	for {
 		var r record.Record
@@ -329,7 +330,7 @@ func TestBatchesShareNoMemory(t *testing.T) {
 	name := streamtest.File(t, "f.jsonl", text.String())
 	c := record.DefaultConfig()
 	c.ID = "id"
-	f := streamtest.Must(OpenFile(name, c, c.Schema()))(t)
+	f := must.Get(OpenFile(name, c, c.Schema()))(t)
 	defer f.Close()
 	show := func(b *event.Batch) string {
 		var s strings.Builder
@@ -342,11 +343,11 @@ func TestBatchesShareNoMemory(t *testing.T) {
 		return s.String()
 	}
 	var first, second event.Batch
-	streamtest.Check(t, f.Next(t.Context(), &first))
+	must.Do(t, f.Next(t.Context(), &first))
 	before := show(&first)
 	for f.Next(t.Context(), &second) == nil {
 	}
-	streamtest.Equal(t, show(&first), before, "reading on changed an earlier batch")
+	must.Equal(t, show(&first), before, "reading on changed an earlier batch")
 }
 
 // away is a decoder whose context ends at its first request for each record, as if it waited for a registry that is
@@ -396,7 +397,7 @@ func TestDecodingIsInterrupted(t *testing.T) {
 	event := `{"label":1,"x":1}`
 	path := write(t, "a.jsonl", strings.Repeat(event+"\n", 20))
 	c := record.DefaultConfig()
-	f := streamtest.Must(OpenFile(path, c, c.Schema()))(t)
+	f := must.Get(OpenFile(path, c, c.Schema()))(t)
 	defer f.Close()
 	f.decoder = &away{f.decoder, -1}
 	offsets, broken := offsetsOf(t, f.Next)
@@ -411,8 +412,8 @@ func TestDecodingIsInterrupted(t *testing.T) {
 	config := DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd, config.MaxWait = b.Brokers(), []string{"t"}, true, 50*time.Millisecond
 	s := c.Schema()
-	decoder := streamtest.Must(record.NewDecoder(c, s))(t)
-	consumer := streamtest.Must(NewConsumer(t.Context(), config, &away{decoder, -1}, s, nil))(t)
+	decoder := must.Get(record.NewDecoder(c, s))(t)
+	consumer := must.Get(NewConsumer(t.Context(), config, &away{decoder, -1}, s, nil))(t)
 	defer consumer.Close()
 	offsets, broken = offsetsOf(t, consumer.Next)
 	if len(offsets) != 20 || offsets[19] != 19 || broken == 0 {
@@ -426,7 +427,7 @@ func TestSkipBehindLongLine(t *testing.T) {
 	c.MaxBytes = 20
 	path := write(t, "a.svm", "1 1:1\n1 "+strings.Repeat("2:1 ", 1<<18)+"\n1 3:1\n")
 	lines, _, err := readAll(path, c, 0, 2)
-	streamtest.True(t, err == nil && len(lines) == 1 && lines[0] == "2: 1 3:1", "%v: %q", err, lines)
+	must.True(t, err == nil && len(lines) == 1 && lines[0] == "2: 1 3:1", "%v: %q", err, lines)
 }
 
 // Resume reads a file from a position on, and skips the header of CSV as at its beginning.
@@ -438,10 +439,10 @@ func TestFileResumes(t *testing.T) {
 	}
 	path := write(t, "some.csv.gz", gz(text.String()))
 	for _, from := range []int64{0, 1, 1500, 3} {
-		f := streamtest.Must(OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
+		f := must.Get(OpenFile(path, record.DefaultConfig(), record.DefaultConfig().Schema()))(t)
 		defer f.Close()
 		to := streamtest.From(path, 0, from)
-		streamtest.Check(t, f.Resume(to))
+		must.Do(t, f.Resume(to))
 		var b event.Batch
 		n, first := 0, int64(-1)
 		for n < 600 {
@@ -454,10 +455,10 @@ func TestFileResumes(t *testing.T) {
 				first = b.Examples[0].Offset
 			}
 			for _, e := range b.Examples {
-				streamtest.Require(t, e.Refused == nil, "%v", e.Refused)
+				must.Require(t, e.Refused == nil, "%v", e.Refused)
 			}
 		}
-		streamtest.Equal(t, first, max(from, 1), "the first record from", from)
+		must.Equal(t, first, max(from, 1), "the first record from", from)
 	}
 }
 
@@ -477,8 +478,8 @@ func FuzzFile(f *testing.F) {
 	names := []string{"x-images-idx3-ubyte", "x.svm", "x.csv", "x.jsonl", "x.vw"}
 	f.Fuzz(func(t *testing.T, kind int, data, labels []byte) {
 		path := filepath.Join(dir, names[uint(kind)%uint(len(names))])
-		streamtest.Check(t, os.WriteFile(path, data, 0o600))
-		streamtest.Check(t, os.WriteFile(filepath.Join(dir, "x-labels-idx1-ubyte"), labels, 0o600))
+		must.Do(t, os.WriteFile(path, data, 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(dir, "x-labels-idx1-ubyte"), labels, 0o600))
 		c := record.DefaultConfig()
 		c.MaxBytes, c.MaxFeatures = 1000, 100
 		file, err := OpenFile(path, c, c.Schema())
@@ -526,8 +527,8 @@ func TestEndlessFile(t *testing.T) {
 					time.AfterFunc(10*time.Millisecond, cancel)
 				}
 			}
-			streamtest.True(t, errors.Is(err, context.Canceled), "%s, %d threads: %v", format, threads, err)
-			streamtest.Check(t, f.Close())
+			must.True(t, errors.Is(err, context.Canceled), "%s, %d threads: %v", format, threads, err)
+			must.Do(t, f.Close())
 			cancel()
 		}
 		c := record.DefaultConfig()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/stream/record"
 
@@ -20,7 +21,7 @@ import (
 // startBroker starts an embedded broker with the given topics that ends with the test.
 func startBroker(t testing.TB, topics map[string]int32) *Embedded {
 	t.Helper()
-	b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: topics}))(t)
+	b := must.Get(StartEmbedded(EmbeddedConfig{Topics: topics}))(t)
 	t.Cleanup(b.Close)
 	return b
 }
@@ -48,7 +49,7 @@ type testConsumer struct {
 
 func consume(t testing.TB, b *Embedded, topic string, from event.Offsets, edit func(*ConsumerConfig)) *testConsumer {
 	t.Helper()
-	return streamtest.Must(tryConsume(t, b, topic, from, edit))(t)
+	return must.Get(tryConsume(t, b, topic, from, edit))(t)
 }
 
 func tryConsume(t testing.TB, b *Embedded, topic string, from event.Offsets, edit func(*ConsumerConfig)) (*testConsumer, error) {
@@ -147,13 +148,13 @@ func produce(t testing.TB, b *Embedded, topic string, edit func(*ProducerConfig)
 	if edit != nil {
 		edit(&config)
 	}
-	p := streamtest.Must(NewProducer(t.Context(), config))(t)
+	p := must.Get(NewProducer(t.Context(), config))(t)
 	for _, m := range messages {
-		streamtest.Check(t, p.Write(t.Context(), m))
+		must.Do(t, p.Write(t.Context(), m))
 	}
-	streamtest.Check(t, p.Flush(t.Context()))
-	streamtest.Equal(t, p.Acknowledged(), uint64(len(messages)), "acknowledged records")
-	streamtest.Check(t, p.Close())
+	must.Do(t, p.Flush(t.Context()))
+	must.Equal(t, p.Acknowledged(), uint64(len(messages)), "acknowledged records")
+	must.Do(t, p.Close())
 }
 
 func numbered(n int) []Message {
@@ -173,7 +174,7 @@ func TestProduceConsume(t *testing.T) {
 			produce(t, b, "t", func(c *ProducerConfig) { c.Compression, c.BatchBytes = codec, 5000 }, want...)
 			c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.MaxBytes, c.BatchRecords = 20000, 100 })
 			records := c.all()
-			streamtest.Require(t, len(records) == len(want), "%d records, want %d", len(records), len(want))
+			must.Require(t, len(records) == len(want), "%d records, want %d", len(records), len(want))
 			seen := map[string]bool{}
 			partition := map[string]int32{} // by key
 			last := map[string]int64{}
@@ -182,17 +183,17 @@ func TestProduceConsume(t *testing.T) {
 					t.Errorf("key %s in partitions %d and %d", r.key, p, r.partition)
 				}
 				partition[r.key] = r.partition
-				streamtest.True(t, r.time > last[r.key], "key %s: time %d after %d", r.key, r.time, last[r.key])
+				must.True(t, r.time > last[r.key], "key %s: time %d after %d", r.key, r.time, last[r.key])
 				last[r.key] = r.time
 				seen[r.value] = true
 			}
-			streamtest.Equal(t, len(seen), len(want), "different values")
+			must.Equal(t, len(seen), len(want), "different values")
 			stats := c.Stats()
 			if stats.Records != 2000 || len(stats.Partitions) != 3 || stats.Fetches == 0 || stats.Bytes == 0 {
 				t.Errorf("stats %+v", stats)
 			}
 			for _, p := range stats.Partitions {
-				streamtest.True(t, p.Lag == 0 && p.Next == p.HighWater, "stats %+v", p)
+				must.True(t, p.Lag == 0 && p.Next == p.HighWater, "stats %+v", p)
 			}
 			c.Close()
 		})
@@ -233,9 +234,9 @@ func TestConsumeFrom(t *testing.T) {
 				}
 				return
 			}
-			streamtest.Check(t, err)
-			streamtest.Equal(t, len(c.all()), test.want, "records")
-			streamtest.Equal(t, c.position["t/0"], 10, "positions", c.position)
+			must.Do(t, err)
+			must.Equal(t, len(c.all()), test.want, "records")
+			must.Equal(t, c.position["t/0"], 10, "positions", c.position)
 			c.Close()
 		})
 	}
@@ -269,7 +270,7 @@ func TestConsumeBetween(t *testing.T) {
 				got[r.partition] = append(got[r.partition], r.value)
 			}
 			for p := range int32(2) {
-				streamtest.EqualSlices(t, got[p], held[p][test.from[p]:test.to[p]], "partition", p)
+				must.EqualSlices(t, got[p], held[p][test.from[p]:test.to[p]], "partition", p)
 			}
 			c.Close()
 		})
@@ -286,12 +287,12 @@ func TestConsumeTail(t *testing.T) {
 	for i := range 5 {
 		produce(t, b, "t", nil, numbered(20)...)
 		records, err := c.until(20)
-		streamtest.Require(t, err == nil && len(records) == 20, "round %d: %d records, %v", i, len(records), err)
+		must.Require(t, err == nil && len(records) == 20, "round %d: %d records, %v", i, len(records), err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	var batch event.Batch
-	streamtest.ErrorIs(t, c.Next(ctx, &batch), context.DeadlineExceeded, "Next at the end")
+	must.ErrorIs(t, c.Next(ctx, &batch), context.DeadlineExceeded, "Next at the end")
 }
 
 func TestConsumerErrors(t *testing.T) {
@@ -313,7 +314,7 @@ func TestConsumerErrors(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := tryConsume(t, b, "t", nil, test.edit)
-			streamtest.ErrorContains(t, err, test.want)
+			must.ErrorContains(t, err, test.want)
 		})
 	}
 }
@@ -330,10 +331,10 @@ func TestCreateTopics(t *testing.T) {
 func TestEmbeddedKeepsData(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 3 {
-		b := streamtest.Must(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 2}, DataDir: dir}))(t)
+		b := must.Get(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 2}, DataDir: dir}))(t)
 		produce(t, b, "t", nil, numbered(10)...)
 		c := consume(t, b, "t", nil, nil)
-		streamtest.Equal(t, len(c.all()), 10*(round+1), "round", round, "records")
+		must.Equal(t, len(c.all()), 10*(round+1), "round", round, "records")
 		c.Close()
 		b.Close()
 	}
@@ -348,8 +349,8 @@ func TestTwoTopics(t *testing.T) {
 	for _, r := range c.all() {
 		count[r.topic]++
 	}
-	streamtest.EqualMaps(t, count, map[string]int{"a": 5, "b": 9})
-	streamtest.EqualSlices(t, slices.Sorted(maps.Keys(c.position)), []string{"a/0", "b/0", "b/1"})
+	must.EqualMaps(t, count, map[string]int{"a": 5, "b": 9})
+	must.EqualSlices(t, slices.Sorted(maps.Keys(c.position)), []string{"a/0", "b/0", "b/1"})
 }
 
 // The labels of an unlabeled topic are ignored: they are neither classes nor rejected. Its partitions have their own
@@ -369,8 +370,8 @@ func TestUnlabeledTopic(t *testing.T) {
 	counted := map[string]int{}
 	for stop := 20; ; stop = 1000 { // interrupted once
 		decoder, err := record.NewDecoder(recordConfig, schema)
-		streamtest.Check(t, err)
-		c := streamtest.Must(NewConsumer(t.Context(), config, decoder, schema, offsets))(t)
+		must.Do(t, err)
+		c := must.Get(NewConsumer(t.Context(), config, decoder, schema, offsets))(t)
 		var batch event.Batch
 		n := 0
 		for n < stop {
@@ -383,7 +384,7 @@ func TestUnlabeledTopic(t *testing.T) {
 				if e.Refused != nil || (e.Label == event.Unlabeled) != (batch.Topic == "untold") || e.Features.Len() != 2 {
 					t.Errorf("%s: %+v", batch.Topic, e)
 				}
-				streamtest.Check(t, p.Advance(e.Offset, e.Fingerprint))
+				must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 				counted[batch.Topic]++
 				n++
 			}
@@ -392,14 +393,14 @@ func TestUnlabeledTopic(t *testing.T) {
 		if err == io.EOF {
 			break
 		}
-		streamtest.Check(t, err)
+		must.Do(t, err)
 	}
 	if counted["told"] != 30 || counted["untold"] != 30 || len(offsets) != 3 {
 		t.Errorf("%v, %+v", counted, offsets)
 	}
-	streamtest.Equal(t, fmt.Sprint(schema.Classes), "[good bad]", "classes")
+	must.Equal(t, fmt.Sprint(schema.Classes), "[good bad]", "classes")
 	config.UnlabeledTopics = []string{"told"}
-	streamtest.ErrorContains(t, config.Check(), "unlabeled_topics")
+	must.ErrorContains(t, config.Check(), "unlabeled_topics")
 }
 
 // noLeaks checks at the end of the test, after everything registered later has been closed, that no goroutine is left.
@@ -435,7 +436,7 @@ func TestLagWhileNothingIsRead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for c.Stats().Partitions[0].HighWater != 3100 {
-		streamtest.Require(t, ctx.Err() == nil, "the end is not found")
+		must.Require(t, ctx.Err() == nil, "the end is not found")
 		time.Sleep(5 * time.Millisecond)
 	}
 	if p := c.Stats().Partitions[0]; p.Lag != 3100 {

@@ -2,7 +2,7 @@ package stream
 
 import (
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record"
 	"blankout/stream/record/recordtest"
 	"encoding/json"
@@ -68,8 +68,8 @@ func TestGrowingFile(t *testing.T) {
 			s, held := c.Schema(), test.held
 			var offsets event.Offsets
 			read := func() (values []string) {
-				f := streamtest.Must(OpenFile(path, c, s))(t)
-				streamtest.Check(t, f.Resume(offsets))
+				f := must.Get(OpenFile(path, c, s))(t)
+				must.Do(t, f.Resume(offsets))
 				if threads > 0 {
 					f.Ahead(threads, nil)
 				}
@@ -91,16 +91,16 @@ func TestGrowingFile(t *testing.T) {
 						}
 					}
 				}
-				streamtest.Equal(t, f.Held(), held, test.name, test.first, "held line")
+				must.Equal(t, f.Held(), held, test.name, test.first, "held line")
 				return values
 			}
-			streamtest.EqualSlices(t, read(), test.before, test.name, threads, "threads", test.first)
+			must.EqualSlices(t, read(), test.before, test.name, threads, "threads", test.first)
 			if test.rest == "" {
 				continue
 			}
-			streamtest.Check(t, os.WriteFile(path, []byte(test.first+test.rest), 0o600))
+			must.Do(t, os.WriteFile(path, []byte(test.first+test.rest), 0o600))
 			held = 0
-			streamtest.EqualSlices(t, read(), test.after, test.name, threads, "threads", test.first, "then", test.rest)
+			must.EqualSlices(t, read(), test.after, test.name, threads, "threads", test.first, "then", test.rest)
 		}
 	}
 }
@@ -128,9 +128,9 @@ func TestSourceName(t *testing.T) {
 			}
 			for _, path := range []string{name, "./" + name} {
 				c := record.DefaultConfig()
-				f := streamtest.Must(OpenFile(path, c, c.Schema()))(t)
+				f := must.Get(OpenFile(path, c, c.Schema()))(t)
 				var b event.Batch
-				streamtest.Check(t, f.Resume(offsets))
+				must.Do(t, f.Resume(offsets))
 				n := 0
 				for ; f.Next(t.Context(), &b) == nil; n += len(b.Examples) {
 				}
@@ -138,7 +138,7 @@ func TestSourceName(t *testing.T) {
 				if len(offsets) > 0 {
 					next = offsets[0].Next
 				}
-				streamtest.Equal(t, n, int(3-next), path, "events from", offsets)
+				must.Equal(t, n, int(3-next), path, "events from", offsets)
 				if n > 0 {
 					offsets.At(b.Topic, 0, 0).Next = 3
 				}
@@ -170,7 +170,7 @@ func TestReplacedFile(t *testing.T) {
 		c.Growing = true
 		var offsets event.Offsets
 		read := func() (n int, err error) {
-			f := streamtest.Must(OpenFile(path, c, c.Schema()))(t)
+			f := must.Get(OpenFile(path, c, c.Schema()))(t)
 			defer f.Close()
 			if err := f.Resume(offsets); err != nil {
 				return 0, err
@@ -180,7 +180,7 @@ func TestReplacedFile(t *testing.T) {
 				for i := range b.Examples {
 					e := &b.Examples[i]
 					p := offsets.At(b.Topic, b.Partition, e.Offset)
-					streamtest.Check(t, p.Advance(e.Offset, e.Fingerprint))
+					must.Do(t, p.Advance(e.Offset, e.Fingerprint))
 					n++
 				}
 				offsets.At(b.Topic, b.Partition, 0).Next = b.Next
@@ -190,12 +190,12 @@ func TestReplacedFile(t *testing.T) {
 		if n, err := read(); n != 2 || err != nil {
 			t.Errorf("%s: %d records, %v", test.name, n, err)
 		}
-		streamtest.Check(t, os.WriteFile(path, []byte(test.other), 0o600))
+		must.Do(t, os.WriteFile(path, []byte(test.other), 0o600))
 		var replaced *ReplacedError
 		if _, err := read(); !errors.As(err, &replaced) {
 			t.Errorf("%s, %q in place of %q: %v", test.name, test.other, test.first, err)
 		}
-		streamtest.Check(t, os.WriteFile(path, []byte(test.first+test.grown), 0o600))
+		must.Do(t, os.WriteFile(path, []byte(test.first+test.grown), 0o600))
 		if n, err := read(); n != 1 || err != nil {
 			t.Errorf("%s, grown: %d records, %v", test.name, n, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -39,7 +40,7 @@ func memberConfig(t testing.TB, b *Embedded, edit func(*MembershipConfig)) Membe
 
 func newMembership(t testing.TB, c MembershipConfig) *Membership {
 	t.Helper()
-	return streamtest.Must(NewMembership(t.Context(), c))(t)
+	return must.Get(NewMembership(t.Context(), c))(t)
 }
 
 // testGroup runs members, each in a goroutine, and knows their partitions.
@@ -174,10 +175,10 @@ func TestMembersJoinAndLeave(t *testing.T) {
 	noLeaks(t)
 	g := newTestGroup(t, startGroupBroker(t, 4), nil)
 	g.join("a", false)
-	streamtest.Equal(t, g.settle(1, 4), "a:4")
+	must.Equal(t, g.settle(1, 4), "a:4")
 	g.join("b", false)
-	streamtest.Equal(t, g.settle(2, 4), "a:2 b:2")
-	streamtest.Equal(t, fmt.Sprint(g.partitions("a")), "[{t 0} {t 1}]", "the partitions of a")
+	must.Equal(t, g.settle(2, 4), "a:2 b:2")
+	must.Equal(t, fmt.Sprint(g.partitions("a")), "[{t 0} {t 1}]", "the partitions of a")
 	g.join("c", false)
 	g.settle(3, 4)
 	g.join("d", false)
@@ -206,7 +207,7 @@ func TestMembersJoinAndLeave(t *testing.T) {
 		case standby:
 			want = fmt.Sprint(was)
 		}
-		streamtest.Equal(t, fmt.Sprint(g.partitions(name)), want, "the partitions of", name)
+		must.Equal(t, fmt.Sprint(g.partitions(name)), want, "the partitions of", name)
 	}
 }
 
@@ -218,7 +219,7 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 	edit := func(c *MembershipConfig) { c.SessionTimeout = 500 * time.Millisecond; c.RequestTimeout = time.Second }
 	m := newMembership(t, memberConfig(t, b, edit))
 	g, err := m.Next(t.Context())
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	began := time.Now()
 	n.hang.Lock()
 	<-g.Done()
@@ -226,13 +227,13 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 		t.Errorf("after %v: %v", took, g.Err())
 	}
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	streamtest.Fails(t, streamtest.Err(m.Next(short)), "joining without a response")
+	must.Fails(t, must.Err(m.Next(short)), "joining without a response")
 	cancel()
 	n.hang.Unlock()
 	if g, err = m.Next(t.Context()); err != nil || len(g.Partitions) != 3 {
 		t.Errorf("%+v, %v", g, err)
 	}
-	streamtest.Check(t, m.Leave(t.Context()))
+	must.Do(t, m.Leave(t.Context()))
 }
 
 // Broken connections do not remove a member from the group, and do not prevent members from joining and leaving.
@@ -264,7 +265,7 @@ func TestMembersWithBrokenConnections(t *testing.T) {
 	if g.settle(2, 6); g.rounds["a"] != before {
 		t.Error("a rebalance without a cause")
 	}
-	streamtest.True(t, g.lost == 0, "%d sessions lost, though heartbeats could be sent", g.lost)
+	must.True(t, g.lost == 0, "%d sessions lost, though heartbeats could be sent", g.lost)
 }
 
 // A heartbeat on a broken connection is repeated within an eighth of the interval. After nine broken ones in a row the
@@ -285,7 +286,7 @@ func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 		return nil, nil, false
 	})
 	m := newMembership(t, memberConfig(t, b, func(c *MembershipConfig) { c.SessionTimeout = 4 * time.Second }))
-	g := streamtest.Must(m.Next(t.Context()))(t)
+	g := must.Get(m.Next(t.Context()))(t)
 	select {
 	case <-answered:
 	case <-g.Done():
@@ -293,7 +294,7 @@ func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	if g.Err() != nil {
 		t.Errorf("after %d heartbeats: %v", broken.Load(), g.Err())
 	}
-	streamtest.Check(t, m.Leave(t.Context()))
+	must.Do(t, m.Leave(t.Context()))
 }
 
 // A member that is silent for a session loses its partitions to the others.
@@ -302,7 +303,7 @@ func TestSilentMember(t *testing.T) {
 	b := startGroupBroker(t, 2)
 	edit := func(c *MembershipConfig) { c.SessionTimeout = 500 * time.Millisecond }
 	silent := newMembership(t, memberConfig(t, b, edit))
-	first := streamtest.Must(silent.Next(t.Context()))(t)
+	first := must.Get(silent.Next(t.Context()))(t)
 	g := newTestGroup(t, b, edit)
 	g.join("a", false)
 	<-first.Done() // the rebalance, in which it does not take part
@@ -313,8 +314,8 @@ func TestSilentMember(t *testing.T) {
 	g.settle(1, 2)
 	// It comes back as an ordinary member.
 	back, err := silent.Next(t.Context())
-	streamtest.True(t, err == nil && len(back.Partitions) == 1, "%+v, %v", back, err)
-	streamtest.Check(t, silent.Leave(t.Context()))
+	must.True(t, err == nil && len(back.Partitions) == 1, "%+v, %v", back, err)
+	must.Do(t, silent.Leave(t.Context()))
 	g.settle(1, 2)
 }
 
@@ -330,8 +331,8 @@ func TestStaticMember(t *testing.T) {
 	g.leave("b")
 	g.join("b", true)
 	g.settle(2, 4)
-	streamtest.Equal(t, fmt.Sprint(g.partitions("b")), before, "the partitions of b")
-	streamtest.Equal(t, g.rounds["a"], rounds, "rounds of a, which had to give up its partitions,")
+	must.Equal(t, fmt.Sprint(g.partitions("b")), before, "the partitions of b")
+	must.Equal(t, g.rounds["a"], rounds, "rounds of a, which had to give up its partitions,")
 }
 
 func TestMembersOfGrowingTopic(t *testing.T) {
@@ -341,7 +342,7 @@ func TestMembersOfGrowingTopic(t *testing.T) {
 	g.join("a", false)
 	g.join("b", false)
 	g.settle(2, 1)
-	streamtest.Must(streamtest.Admin(t, b.Brokers()...).UpdatePartitions(t.Context(), 3, "t"))(t)
+	must.Get(streamtest.Admin(t, b.Brokers()...).UpdatePartitions(t.Context(), 3, "t"))(t)
 	g.settle(2, 3)
 }
 
@@ -360,7 +361,7 @@ func TestMembershipRefused(t *testing.T) {
 	if _, err := m.Next(ctx); err == nil || !strings.Contains(err.Error(), "another program uses this group name") {
 		t.Errorf("beside another program: %v", err)
 	}
-	streamtest.Check(t, m.Leave(ctx))
+	must.Do(t, m.Leave(ctx))
 	if _, err := NewMembership(ctx, memberConfig(t, b, func(c *MembershipConfig) { c.Topics = []string{"none"} })); err == nil || !strings.Contains(err.Error(), "create it") {
 		t.Errorf("without the topic: %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // tokens is an authority that issues and counts tokens.
@@ -49,7 +49,7 @@ func startTokens(t *testing.T) *tokens {
 func (a *tokens) config(t *testing.T) SASLConfig {
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.Certificate().Raw})
-	streamtest.Check(t, os.WriteFile(ca, text, 0o600))
+	must.Do(t, os.WriteFile(ca, text, 0o600))
 	t.Setenv("OAUTH_SECRET", "secret")
 	return SASLConfig{Mechanism: "OAUTHBEARER", Username: "learner", PasswordEnv: "OAUTH_SECRET", TokenURL: event.Address(a.URL + "/token"),
 		TokenCAFile: ca, Scopes: []string{"read", "write"}, Extensions: map[string]string{"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}}
@@ -60,20 +60,20 @@ func TestOAuth(t *testing.T) {
 	noLeaks(t)
 	a := startTokens(t)
 	c := a.config(t)
-	streamtest.Check(t, c.check())
-	mechanism := streamtest.Must(c.load())(t)
-	streamtest.Equal(t, mechanism.Name(), "OAUTHBEARER")
+	must.Do(t, c.check())
+	mechanism := must.Get(c.load())(t)
+	must.Equal(t, mechanism.Name(), "OAUTHBEARER")
 	first := func(token string) string {
 		return "n,,\x01auth=Bearer " + token + "\x01identityPoolId=pool-2\x01logicalCluster=lkc-1\x01\x01"
 	}
 	for range 2 {
 		session, message, err := mechanism.Start(t.Context())
-		streamtest.Require(t, err == nil && string(message) == first("token-1"), "%q, %v", message, err)
+		must.Require(t, err == nil && string(message) == first("token-1"), "%q, %v", message, err)
 		if done, answer, err := session.Next(t.Context(), nil); !done || len(answer) > 0 || err != nil {
 			t.Errorf("the broker is content: %t, %q, %v", done, answer, err)
 		}
 	}
-	session, _ := streamtest.Must2(mechanism.Start(t.Context()))(t)
+	session, _ := must.Get2(mechanism.Start(t.Context()))(t)
 	if done, answer, err := session.Next(t.Context(), []byte(`{"status":"invalid_token"}`)); done || string(answer) != "\x01" || err != nil {
 		t.Errorf("a refused token: %t, %q, %v", done, answer, err)
 	}
@@ -104,17 +104,17 @@ func TestOAuth(t *testing.T) {
 	} {
 		c := a.config(t)
 		test.edit(&c)
-		mechanism := streamtest.Must(c.load())(t)
+		mechanism := must.Get(c.load())(t)
 		if _, _, err := mechanism.Start(t.Context()); err == nil || !strings.Contains(err.Error(), test.err) || !strings.Contains(err.Error(), "sasl.token_url") {
 			t.Errorf("wrong %s: %v", name, err)
 		}
 	}
-	streamtest.Equal(t, a.given, given, "tokens given for a request that should have failed")
+	must.Equal(t, a.given, given, "tokens given for a request that should have failed")
 }
 
 func TestOAuthConfig(t *testing.T) {
 	good := SASLConfig{Mechanism: "OAUTHBEARER", Username: "learner", PasswordEnv: "OAUTH_SECRET", TokenURL: "https://login.example.com/token"}
-	streamtest.Check(t, good.check())
+	must.Do(t, good.check())
 	for text, edit := range map[string]func(*SASLConfig){
 		"needs token_url":                       func(c *SASLConfig) { c.TokenURL = "" },
 		"want https://HOST/PATH":                func(c *SASLConfig) { c.TokenURL = "login.example.com" },
@@ -131,9 +131,9 @@ func TestOAuthConfig(t *testing.T) {
 	} {
 		c := good
 		edit(&c)
-		streamtest.ErrorContains(t, c.check(), text)
+		must.ErrorContains(t, c.check(), text)
 	}
 	local := good
 	local.TokenURL = "http://127.0.0.1:8080/token"
-	streamtest.Check(t, local.check())
+	must.Do(t, local.check())
 }

@@ -18,7 +18,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record"
 
 	"github.com/parquet-go/parquet-go"
@@ -57,11 +57,11 @@ func parquetFile[T any](t testing.TB, rows []T, each int, options ...parquet.Wri
 	w := parquet.NewGenericWriter[T](&b, options...)
 	for len(rows) > 0 {
 		n := min(each, len(rows))
-		streamtest.Must(w.Write(rows[:n]))(t)
-		streamtest.Check(t, w.Flush())
+		must.Get(w.Write(rows[:n]))(t)
+		must.Do(t, w.Flush())
 		rows = rows[n:]
 	}
-	streamtest.Check(t, w.Close())
+	must.Do(t, w.Close())
 	return b.Bytes()
 }
 
@@ -81,9 +81,9 @@ func TestParquetLines(t *testing.T) {
 `
 	for _, each := range []int{1, 2, 3} {
 		data := parquetFile(t, rows, each)
-		p := streamtest.Must(openParquet(bytes.NewReader(data), int64(len(data)), 1<<20))(t)
+		p := must.Get(openParquet(bytes.NewReader(data), int64(len(data)), 1<<20))(t)
 		got, err := io.ReadAll(p)
-		streamtest.True(t, err == nil && string(got) == want, "%d rows a group: %v\n%s\nwant\n%s", each, err, got, want)
+		must.True(t, err == nil && string(got) == want, "%d rows a group: %v\n%s\nwant\n%s", each, err, got, want)
 	}
 }
 
@@ -132,9 +132,9 @@ func TestParquetFile(t *testing.T) {
 	data := parquetFile(t, rows, 300, parquet.Compression(&parquet.Zstd))
 	for _, name := range []string{"events.parquet", "events"} {
 		path := filepath.Join(t.TempDir(), name)
-		streamtest.Check(t, os.WriteFile(path, data, 0o600))
+		must.Do(t, os.WriteFile(path, data, 0o600))
 		all, s, err := readParquet(t, path, nil)
-		streamtest.Require(t, err == nil && len(all) == 1000, "%d events, %v", len(all), err)
+		must.Require(t, err == nil && len(all) == 1000, "%d events, %v", len(all), err)
 		for i, e := range all {
 			if e.Offset != int64(i) || e.Label != i%2 || e.Refused != nil || len(e.Missing) != map[bool]int{true: 1}[i%5 == 4] || len(e.Features.Index) != 2-len(e.Missing) {
 				t.Fatalf("event %d: %+v", i, e)
@@ -166,7 +166,7 @@ func TestParquetDamaged(t *testing.T) {
 	data := parquetFile(t, rows, 500)
 	read := func(name string, data []byte) (int, error) {
 		path := filepath.Join(t.TempDir(), name)
-		streamtest.Check(t, os.WriteFile(path, data, 0o600))
+		must.Do(t, os.WriteFile(path, data, 0o600))
 		all, _, err := readParquet(t, path, nil)
 		return len(all), err
 	}
@@ -207,9 +207,9 @@ func TestParquetText(t *testing.T) {
 		var want bytes.Buffer
 		e := json.NewEncoder(&want)
 		e.SetEscapeHTML(false)
-		streamtest.Check(t, e.Encode(strings.ToValidUTF8(s, "\ufffd")))
+		must.Do(t, e.Encode(strings.ToValidUTF8(s, "\ufffd")))
 		for _, got := range []string{string(appendText(nil, s)), string(appendText(nil, []byte(s)))} {
-			streamtest.Require(t, got+"\n" == want.String(), "%q is %s, want %s", s, got, &want)
+			must.Require(t, got+"\n" == want.String(), "%q is %s, want %s", s, got, &want)
 		}
 	}
 }
@@ -271,19 +271,19 @@ func TestParquetAmplifiers(t *testing.T) {
 func TestParquetPageSize(t *testing.T) {
 	const size = 64 << 20
 	for _, codec := range []compress.Codec{&parquet.Gzip, &parquet.Brotli, &parquet.Zstd, &parquet.Snappy} {
-		packed := streamtest.Must(codec.Encode(nil, make([]byte, size)))(t)
+		packed := must.Get(codec.Encode(nil, make([]byte, size)))(t)
 		head := pageHead{size: 10 + size, compressed: int64(10 + len(packed)), levels: 10, packed: true}
 		file := bytes.NewReader(append(make([]byte, 10), packed...))
-		streamtest.Check(t, checkPage(file, 0, head, codec.CompressionCodec()), codec)
+		must.Do(t, checkPage(file, 0, head, codec.CompressionCodec()), codec)
 		head.size--
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		streamtest.ErrorIs(t, checkPage(file, 0, head, codec.CompressionCodec()), errPageSize, codec)
+		must.ErrorIs(t, checkPage(file, 0, head, codec.CompressionCodec()), errPageSize, codec)
 		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 40<<20 {
 			t.Errorf("%v: %d MB were allocated", codec, (after.TotalAlloc-before.TotalAlloc)>>20)
 		}
 		head.packed = false
-		streamtest.Check(t, checkPage(file, 0, head, codec.CompressionCodec()), codec, "not packed")
+		must.Do(t, checkPage(file, 0, head, codec.CompressionCodec()), codec, "not packed")
 	}
 }
 
@@ -337,10 +337,10 @@ func TestParquetLengths(t *testing.T) {
 func TestParquetLabels(t *testing.T) {
 	read := func(data []byte) []string {
 		path := filepath.Join(t.TempDir(), "labels.parquet")
-		streamtest.Check(t, os.WriteFile(path, data, 0o600))
+		must.Do(t, os.WriteFile(path, data, 0o600))
 		c := record.DefaultConfig()
 		s := c.Schema()
-		in := streamtest.Must(Input{Where: path, Record: c}.Open(t.Context(), s, nil))(t)
+		in := must.Get(Input{Where: path, Record: c}.Open(t.Context(), s, nil))(t)
 		defer in.Close()
 		for {
 			var b event.Batch
@@ -373,6 +373,6 @@ func TestParquetLabels(t *testing.T) {
 		"long":   {read(parquetFile(t, []long{{9007199254740992, 1}, {9007199254740993, 2}, {-7, 3}}, 2)), []string{"9007199254740992", "9007199254740993", "-7"}},
 		"text":   {read(parquetFile(t, []text{{"00123", 1}, {"123", 2}, {"1e2", 3}, {"00123", 4}}, 2)), []string{"00123", "123", "1e2"}},
 	} {
-		streamtest.EqualSlices(t, c.got, c.want, name, "classes")
+		must.EqualSlices(t, c.got, c.want, name, "classes")
 	}
 }

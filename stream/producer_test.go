@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/segmentio/kafka-go"
@@ -26,7 +27,7 @@ func newProducer(t *testing.T, b *Embedded, edit func(*ProducerConfig)) *Produce
 	if edit != nil {
 		edit(&config)
 	}
-	p := streamtest.Must(NewProducer(t.Context(), config))(t)
+	p := must.Get(NewProducer(t.Context(), config))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -40,7 +41,7 @@ func TestOtherClients(t *testing.T) {
 			b := startBroker(t, map[string]int32{"t": 1})
 			client, err := kgo.NewClient(kgo.SeedBrokers(b.Brokers()...), kgo.ProducerBatchCompression(codec),
 				kgo.ConsumeTopics("t"), kgo.FetchMaxWait(50*time.Millisecond))
-			streamtest.Check(t, err)
+			must.Do(t, err)
 			defer client.Close()
 			var want []string
 			for i := range 500 {
@@ -49,7 +50,7 @@ func TestOtherClients(t *testing.T) {
 				r := &kgo.Record{Topic: "t", Key: []byte("k"), Value: []byte(value)}
 				client.Produce(t.Context(), r, nil)
 			}
-			streamtest.Check(t, client.Flush(t.Context()))
+			must.Do(t, client.Flush(t.Context()))
 			c := consume(t, b, "t", nil, nil)
 			if got := values(c.all()); !slices.Equal(got, want) {
 				t.Errorf("%d values of franz-go's, want %d", len(got), len(want))
@@ -60,13 +61,13 @@ func TestOtherClients(t *testing.T) {
 			var got []string
 			for len(got) < 502 {
 				fetches := client.PollFetches(t.Context())
-				streamtest.Check(t, fetches.Err())
+				must.Do(t, fetches.Err())
 				fetches.EachRecord(func(r *kgo.Record) {
 					got = append(got, fmt.Sprintf("%q %q %d %v", r.Key, r.Value, r.Timestamp.UnixMilli(), r.Headers))
 				})
 			}
-			streamtest.Equal(t, got[500], `"k" "v" 12345 [{a [49]} {b []}]`)
-			streamtest.True(t, strings.HasPrefix(got[501], `"" "" `), "got %s for an empty message", got[501])
+			must.Equal(t, got[500], `"k" "v" 12345 [{a [49]} {b []}]`)
+			must.True(t, strings.HasPrefix(got[501], `"" "" `), "got %s for an empty message", got[501])
 		})
 	}
 }
@@ -79,32 +80,32 @@ func TestLostAcknowledgement(t *testing.T) {
 	p := newProducer(t, b, func(c *ProducerConfig) { c.RequestTimeout = 100 * time.Millisecond })
 	for round := range 3 {
 		for i := range 10 {
-			streamtest.Check(t, p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d", 10*round+i)}))
+			must.Do(t, p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d", 10*round+i)}))
 		}
 		n.hang.Lock() // requests arrive, responses do not leave
 		time.AfterFunc(150*time.Millisecond, n.hang.Unlock)
-		streamtest.Check(t, p.Flush(t.Context()))
+		must.Do(t, p.Flush(t.Context()))
 	}
 	got := values(consume(t, b, "t", nil, nil).all())
-	streamtest.True(t, len(got) == 30 && got[29] == "29", "%d records: %v", len(got), got)
+	must.True(t, len(got) == 30 && got[29] == "29", "%d records: %v", len(got), got)
 }
 
 func TestProducerKeepsWhatFailed(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	p := newProducer(t, b, func(c *ProducerConfig) { c.DeliveryTimeout = 50 * time.Millisecond })
-	streamtest.Check(t, p.Write(t.Context(), Message{Value: []byte("a")}))
+	must.Do(t, p.Write(t.Context(), Message{Value: []byte("a")}))
 	down := b.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Count: -1})
-	streamtest.Fails(t, p.Flush(t.Context()), "Flush without an acknowledgement")
+	must.Fails(t, p.Flush(t.Context()), "Flush without an acknowledgement")
 	if err := p.Write(t.Context(), Message{Value: []byte("refused")}); err == nil {
 		t.Error("Write takes a record while an earlier batch fails")
 	}
-	streamtest.Equal(t, p.Acknowledged(), 0, "acknowledged")
+	must.Equal(t, p.Acknowledged(), 0, "acknowledged")
 	down.Remove()
-	streamtest.Check(t, p.Write(t.Context(), Message{Value: []byte("b")}))
-	streamtest.Check(t, p.Flush(t.Context()))
-	streamtest.EqualSlices(t, values(consume(t, b, "t", nil, nil).all()), []string{"a", "b"})
-	streamtest.Check(t, p.Write(t.Context(), Message{Value: []byte("left")}))
-	streamtest.ErrorContains(t, p.Close(), "1 records", "Close with a record left")
+	must.Do(t, p.Write(t.Context(), Message{Value: []byte("b")}))
+	must.Do(t, p.Flush(t.Context()))
+	must.EqualSlices(t, values(consume(t, b, "t", nil, nil).all()), []string{"a", "b"})
+	must.Do(t, p.Write(t.Context(), Message{Value: []byte("left")}))
+	must.ErrorContains(t, p.Close(), "1 records", "Close with a record left")
 }
 
 // A batch that is too large for its topic is split. A single record is made smaller, or is an error and stays in the
@@ -116,21 +117,21 @@ func TestMessageTooLarge(t *testing.T) {
 	for i := range 300 {
 		want = append(want, fmt.Sprint(i, strings.Repeat("x", i)))
 		m := Message{Value: []byte(want[i]), Time: int64(1000 + i), Headers: []Header{{"h", []byte{byte(i)}}}}
-		streamtest.Check(t, p.Write(t.Context(), m))
+		must.Do(t, p.Write(t.Context(), m))
 		if i == 200 { // later records are in batches that are known to fit
-			streamtest.Check(t, p.Flush(t.Context()))
+			must.Do(t, p.Flush(t.Context()))
 		}
 	}
-	streamtest.Check(t, p.Flush(t.Context()))
+	must.Do(t, p.Flush(t.Context()))
 	if got := values(consume(t, b, "t", nil, nil).all()); !slices.Equal(got, want) || p.Acknowledged() != 300 {
 		t.Errorf("%d records, %d acknowledged: %q", len(got), p.Acknowledged(), got)
 	}
-	streamtest.Check(t, p.Write(t.Context(), Message{Value: make([]byte, 2000)}))
+	must.Do(t, p.Write(t.Context(), Message{Value: make([]byte, 2000)}))
 	err := p.Flush(t.Context())
 	if !errors.Is(err, kafka.MessageSizeTooLarge) || !strings.Contains(err.Error(), "max.message.bytes of topic t") {
 		t.Errorf("error %v", err)
 	}
-	streamtest.Fails(t, p.Close(), "Close with a record that was not written")
+	must.Fails(t, p.Close(), "Close with a record that was not written")
 }
 
 // A batch that is split gives its original records.
@@ -158,9 +159,9 @@ func TestRateAndProgress(t *testing.T) {
 	})
 	start := time.Now()
 	for range 41 {
-		streamtest.Check(t, p.Write(t.Context(), Message{Key: []byte("k"), Value: []byte("vv")}))
+		must.Do(t, p.Write(t.Context(), Message{Key: []byte("k"), Value: []byte("vv")}))
 	}
-	streamtest.Check(t, p.Flush(t.Context()))
+	must.Do(t, p.Flush(t.Context()))
 	if d := time.Since(start); d < 200*time.Millisecond {
 		t.Errorf("41 records at 200 a second took %v", d)
 	}
@@ -170,7 +171,7 @@ func TestRateAndProgress(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p.config.Rate = 0.001
-	streamtest.ErrorIs(t, p.Write(ctx, Message{}), context.Canceled, "Write after canceling")
+	must.ErrorIs(t, p.Write(ctx, Message{}), context.Canceled, "Write after canceling")
 }
 
 func TestProducerErrors(t *testing.T) {
@@ -185,10 +186,10 @@ func TestProducerErrors(t *testing.T) {
 		config := DefaultProducerConfig()
 		config.Brokers, config.Topic = b.Brokers(), "t"
 		edit(&config)
-		streamtest.ErrorContains(t, streamtest.Err(NewProducer(t.Context(), config)), want)
+		must.ErrorContains(t, must.Err(NewProducer(t.Context(), config)), want)
 	}
 	p := newProducer(t, b, nil)
-	streamtest.ErrorContains(t, p.WriteTo(t.Context(), 2, Message{}), "no partition 2")
+	must.ErrorContains(t, p.WriteTo(t.Context(), 2, Message{}), "no partition 2")
 	p.Close()
 }
 
@@ -197,14 +198,14 @@ func TestProducerOfRecreatedTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	p := newProducer(t, b, nil)
 	was, err := p.TopicID(t.Context())
-	streamtest.Require(t, err == nil && len(was) == 22, "%v %v", was, err)
+	must.Require(t, err == nil && len(was) == 22, "%v %v", was, err)
 	for round, n := range []int{10, 5, 3} {
 		for i := range n {
-			streamtest.Check(t, p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d/%d", round, i)}))
+			must.Do(t, p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d/%d", round, i)}))
 		}
-		streamtest.Check(t, p.Flush(t.Context()))
+		must.Do(t, p.Flush(t.Context()))
 		if round == 0 {
-			streamtest.Check(t, errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)))
+			must.Do(t, errors.Join(b.cluster.DeleteTopic("t"), b.cluster.CreateTopic("t", 1, nil)))
 		}
 	}
 	if got := values(consume(t, b, "t", nil, nil).all()); len(got) != 8 || got[0] != "1/0" || got[7] != "2/2" {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/klauspost/compress/snappy"
@@ -40,7 +41,7 @@ func makeBatch(t testing.TB, o batchOrigin, last int32, records ...testRecord) [
 		w.addAt(r.delta, key, value, 1000+int64(r.delta), []Header{{"h", []byte("x")}})
 	}
 	w.lastDelta = last
-	return streamtest.Must(w.appendTo(nil, o))(t)
+	return must.Get(w.appendTo(nil, o))(t)
 }
 
 // sealed sets the checksum of a modified batch.
@@ -56,7 +57,7 @@ func TestBatchWriter(t *testing.T) {
 			testRecord{0, "a", "x"}, testRecord{1, "", strings.Repeat("y", 300)}, testRecord{2, "c", ""})
 		sized := append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
 		var set protocol.RecordSet
-		streamtest.Must(set.ReadFrom(bytes.NewReader(sized)))(t, "codec", codec)
+		must.Get(set.ReadFrom(bytes.NewReader(sized)))(t, "codec", codec)
 		var got []string
 		for {
 			r, err := set.Records.ReadRecord()
@@ -71,7 +72,7 @@ func TestBatchWriter(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d %s %d %d %s=%s", r.Offset, key, len(value), r.Time.UnixMilli(), r.Headers[0].Key, r.Headers[0].Value))
 		}
 		want := []string{"40 a 1 1000 h=x", "41  300 1001 h=x", "42 c 0 1002 h=x"}
-		streamtest.EqualSlices(t, got, want, "codec", codec)
+		must.EqualSlices(t, got, want, "codec", codec)
 	}
 }
 
@@ -103,7 +104,7 @@ func TestParseBatchErrors(t *testing.T) {
 	for _, test := range tests {
 		_, _, err := parseBatch(test.edit(slices.Clone(good)))
 		if test.want == "" {
-			streamtest.Equal(t, err, errPartialBatch, test.name)
+			must.Equal(t, err, errPartialBatch, test.name)
 		} else if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
@@ -117,8 +118,8 @@ func pack(t testing.TB, codec int8, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := compress.Compression(codec).Codec().NewWriter(&b)
-	streamtest.Must(w.Write(data))(t)
-	streamtest.Check(t, w.Close())
+	must.Get(w.Write(data))(t)
+	must.Do(t, w.Close())
 	return b.Bytes()
 }
 
@@ -153,9 +154,9 @@ func TestUnpack(t *testing.T) {
 		{0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3},
 		xerialHeader,
 	} {
-		streamtest.Fails(t, streamtest.Err(u.unpack(2, hostile)), "unpacking", hostile)
+		must.Fails(t, must.Err(u.unpack(2, hostile)), "unpacking", hostile)
 	}
-	streamtest.Fails(t, streamtest.Err(u.unpack(7, long)), "unpacking codec 7")
+	must.Fails(t, must.Err(u.unpack(7, long)), "unpacking codec 7")
 }
 
 // readResponse passes the records of a response through scan and read, like a Consumer at offset next, and checks what
@@ -170,12 +171,12 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 	if err != nil {
 		return nil, err
 	}
-	streamtest.Require(t, moved == (f.next > next) && f.next >= next, "from %d to %d, moved %v", next, f.next, moved)
+	must.Require(t, moved == (f.next > next) && f.next >= next, "from %d to %d, moved %v", next, f.next, moved)
 	var out []got
 	var b event.Batch
 	for last := next; ; {
 		b.Examples = b.Examples[:0]
-		to := streamtest.Must(c.decoding.read(t.Context(), &b, buf))(t)
+		to := must.Get(c.decoding.read(t.Context(), &b, buf))(t)
 		for i := range b.Examples {
 			e := &b.Examples[i]
 			if e.Offset < last || e.Offset >= to || to > buf.next {
@@ -192,7 +193,7 @@ func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTra
 			}
 		}
 		if c.decoding.index == len(buf.batches) {
-			streamtest.Require(t, to == buf.next, "ended at %d, not %d", to, buf.next)
+			must.Require(t, to == buf.next, "ended at %d, not %d", to, buf.next)
 			return out, nil
 		}
 	}
@@ -251,7 +252,7 @@ func TestReadDamagedRecords(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			good := makeBatch(t, batchOrigin{base: 20, producer: -1}, 0, testRecord{0, "", "next"})
-			records := streamtest.Must(readResponse(t, 10, append(test.bytes, good...), nil))(t)
+			records := must.Get(readResponse(t, 10, append(test.bytes, good...), nil))(t)
 			var out []string
 			for _, r := range records {
 				if r.refused != nil {
@@ -263,7 +264,7 @@ func TestReadDamagedRecords(t *testing.T) {
 					out = append(out, fmt.Sprintf("%d:%s", r.offset, r.value))
 				}
 			}
-			streamtest.Equal(t, strings.Join(out, " "), test.want+" 20:next")
+			must.Equal(t, strings.Join(out, " "), test.want+" 20:next")
 		})
 	}
 }
@@ -313,9 +314,9 @@ func TestAppendTime(t *testing.T) {
 		b := makeBatch(t, batchOrigin{base: 5, attributes: attributes, producer: -1}, 1, testRecord{0, "", "a"}, testRecord{1, "", "b"})
 		binary.BigEndian.PutUint64(b[35:], 7777)
 		got, err := readResponse(t, 5, sealed(b), nil)
-		streamtest.Require(t, err == nil && len(got) == 2, "%v %v", got, err)
+		must.Require(t, err == nil && len(got) == 2, "%v %v", got, err)
 		for i, g := range got {
-			streamtest.Equal(t, g.time, want[i], "attributes", attributes, "the time of record", i)
+			must.Equal(t, g.time, want[i], "attributes", attributes, "the time of record", i)
 		}
 	}
 }

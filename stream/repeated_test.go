@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -42,7 +43,7 @@ func TestRepeated(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	const n, window = 2000, 300
 	messages, want := keyed(n, window)
-	streamtest.Require(t, len(want) >= 100, "only %d repeats", len(want))
+	must.Require(t, len(want) >= 100, "only %d repeats", len(want))
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 700 }, messages...)
 	read := func(c *testConsumer, from int64) (repeats []int64, first, next int64, err error) {
 		first, next = -1, from
@@ -51,9 +52,9 @@ func TestRepeated(t *testing.T) {
 			if err := c.Next(t.Context(), &batch); err != nil {
 				return repeats, first, next, err
 			}
-			streamtest.Require(t, batch.Next >= from, "next %d before the start %d", batch.Next, from)
+			must.Require(t, batch.Next >= from, "next %d before the start %d", batch.Next, from)
 			for _, e := range batch.Examples {
-				streamtest.Require(t, e.Offset == next, "offset %d, want %d", e.Offset, next)
+				must.Require(t, e.Offset == next, "offset %d, want %d", e.Offset, next)
 				next++
 				if first < 0 {
 					first = e.Offset
@@ -81,12 +82,12 @@ func TestRepeated(t *testing.T) {
 		c.Close()
 	}
 	// Without the option every record is returned.
-	streamtest.Equal(t, n, len(consume(t, b, "t", nil, nil).all()), "records")
+	must.Equal(t, n, len(consume(t, b, "t", nil, nil).all()), "records")
 	// The part of the window that is no longer in the log is not needed.
 	client := streamtest.Client(t, b.Brokers())
 	to := kadm.Offsets{}
 	to.AddOffset("t", 0, 1200, -1)
-	streamtest.Must(kadm.NewClient(client).DeleteRecords(t.Context(), to))(t)
+	must.Get(kadm.NewClient(client).DeleteRecords(t.Context(), to))(t)
 	var from event.Offsets
 	from.At("t", 0, 0).Next = 1234
 	got, first, _, _ := read(consume(t, b, "t", from, func(c *ConsumerConfig) { c.DedupWindow = window }), 1234)
@@ -104,9 +105,9 @@ func TestRepeatedAtTheEdge(t *testing.T) {
 		for i := int64(2); i < window; i++ {
 			r.of(fmt.Appendf(nil, "%d", i), i)
 		}
-		streamtest.Equal(t, r.of([]byte("edge"), window), 0, "the place in window", window)
-		streamtest.Equal(t, r.of([]byte("beyond"), 2+window), -1, "the place of one beyond window", window)
-		streamtest.Equal(t, r.of([]byte("edge"), 2*window), window, "the latest place")
+		must.Equal(t, r.of([]byte("edge"), window), 0, "the place in window", window)
+		must.Equal(t, r.of([]byte("beyond"), 2+window), -1, "the place of one beyond window", window)
+		must.Equal(t, r.of([]byte("edge"), 2*window), window, "the latest place")
 	}
 }
 

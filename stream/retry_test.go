@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 
 	"github.com/segmentio/kafka-go"
 )
@@ -23,7 +23,7 @@ func TestStopIsNotLogged(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	})
-	streamtest.True(t, errors.Is(err, context.Canceled) && log.Len() == 0, "%v; logged: %s", err, &log)
+	must.True(t, errors.Is(err, context.Canceled) && log.Len() == 0, "%v; logged: %s", err, &log)
 	ctx, cancel = context.WithCancel(t.Context())
 	defer cancel()
 	tries := 0

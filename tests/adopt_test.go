@@ -14,8 +14,8 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 )
 
 // adoptEvery is the number of the topic's records between adoptions.
@@ -33,11 +33,11 @@ func (l *learner) adopting() *learner {
 // at returns the checkpoints made after exactly so many records.
 func (l *learner) at(t *testing.T, records uint64) (found [][]byte) {
 	t.Helper()
-	names := streamtest.Must(checkpoint.List(l.checkpoints()))(t)
+	names := must.Get(checkpoint.List(l.checkpoints()))(t)
 	for _, name := range names {
-		data := streamtest.Must(os.ReadFile(filepath.Join(l.checkpoints(), name)))(t)
-		file := streamtest.Must(checkpoint.Decode(data))(t)
-		offsets := streamtest.Must(run.ReadOffsets(file.Blocks))(t)
+		data := must.Get(os.ReadFile(filepath.Join(l.checkpoints(), name)))(t)
+		file := must.Get(checkpoint.Decode(data))(t)
+		offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
 		if len(offsets) == 1 && offsets[0].Records == records {
 			found = append(found, data)
 		}
@@ -160,7 +160,7 @@ func TestCrashAfterWaiting(t *testing.T) {
 		if strings.HasPrefix(point, "run.solve") {
 			l.env = []string{"BLANKOUT_FAILPOINTS=" + point}
 		}
-		streamtest.Fails(t, l.live(t, 0, nil), point, "the place was not reached")
+		must.Fails(t, l.live(t, 0, nil), point, "the place was not reached")
 		if !l.decided(t) { // it waits again
 			if past {
 				t.Errorf("%s: learning went on, and it was not saved that there was no solution\n%s", point, l.log())
@@ -195,6 +195,6 @@ func (l *learner) newest() (a run.Adoptions, offsets event.Offsets, err error) {
 
 // decided reports whether the newest checkpoint knows that there was no solution in time.
 func (l *learner) decided(t *testing.T) bool {
-	a, _ := streamtest.Must2(l.newest())(t)
+	a, _ := must.Get2(l.newest())(t)
 	return slices.Equal(a.TimedOut, []uint64{adoptEvery})
 }

@@ -22,7 +22,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record"
 	"blankout/stream/registry"
 )
@@ -52,7 +52,7 @@ func amplifiers(t *testing.T) map[string][]amplifier {
 	z := gzip.NewWriter(&gz)
 	z.Write(make([]byte, 100*amplifierBytes))
 	z.Close()
-	encoder := streamtest.Must(zstd.NewWriter(nil))(t)
+	encoder := must.Get(zstd.NewWriter(nil))(t)
 	idx := func(head ...uint32) (b []byte) {
 		for _, x := range head {
 			b = binary.BigEndian.AppendUint32(b, x)
@@ -115,9 +115,9 @@ func longTextParquet(t *testing.T) []byte {
 	w := parquet.NewGenericWriter[event](&b, parquet.Compression(&parquet.Zstd), parquet.SkipPageBounds("text"))
 	text := strings.Repeat("x", amplifierBytes)
 	for range 200 {
-		streamtest.Must(w.Write([]event{{"a", text}}))(t)
+		must.Get(w.Write([]event{{"a", text}}))(t)
 	}
-	streamtest.Check(t, w.Close())
+	must.Do(t, w.Close())
 	return b.Bytes()
 }
 
@@ -127,7 +127,7 @@ func peak(t *testing.T, c *exec.Cmd) (most int64) {
 	t.Helper()
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
-	streamtest.Check(t, c.Start())
+	must.Do(t, c.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	for status := fmt.Sprintf("/proc/%d/status", c.Process.Pid); ; time.Sleep(time.Millisecond) {
@@ -157,7 +157,7 @@ func TestAmplifiers(t *testing.T) {
 	program, dir, all := buildProgram(t), t.TempDir(), amplifiers(t)
 	few := filepath.Join(dir, "few.svm")
 	model := filepath.Join(dir, "few.model")
-	streamtest.Check(t, os.WriteFile(few, []byte(strings.Repeat("1 1:1 2:0.5\n-1 2:1 3:0.5\n", 50)), 0o600))
+	must.Do(t, os.WriteFile(few, []byte(strings.Repeat("1 1:1 2:0.5\n-1 2:1 3:0.5\n", 50)), 0o600))
 	runProgram(t, "", program, "train", "-d", few, "-m", model)
 	commands := map[string][]string{
 		"corrupt": {"--noise", "dropout:0.5", "-o", filepath.Join(dir, "copies.svm")}, "predict": {"-m", model, "--delete-groups", "0.3", "--groups", "every:2"},
@@ -166,7 +166,7 @@ func TestAmplifiers(t *testing.T) {
 		"train":    {"--solver", "online", "-m", filepath.Join(dir, "a.model")},
 		"validate": {"-m", model},
 	}
-	help := streamtest.Must(exec.Command(program, "help").CombinedOutput())(t)
+	help := must.Get(exec.Command(program, "help").CombinedOutput())(t)
 	for _, line := range regexp.MustCompile(`(?m)^  ([a-z-]+) {2,}`).FindAllStringSubmatch(string(help), -1) {
 		text, _ := exec.Command(program, line[1], "--help").CombinedOutput()
 		if commands[line[1]] == nil && bytes.Contains(text, []byte("-d, --data")) {
@@ -176,7 +176,7 @@ func TestAmplifiers(t *testing.T) {
 	run := func(t *testing.T, name string, a amplifier) {
 		t.Helper()
 		file := filepath.Join(dir, a.file)
-		streamtest.Check(t, os.WriteFile(file, a.data, 0o600))
+		must.Do(t, os.WriteFile(file, a.data, 0o600))
 		defer os.Remove(file)
 		command := func(data string) *exec.Cmd {
 			c := exec.Command(program, append([]string{name, "-d", data}, commands[name]...)...)
@@ -187,7 +187,7 @@ func TestAmplifiers(t *testing.T) {
 	}
 	for _, kind := range slices.Concat(record.Formats(), []string{"gzip", "zstd", "idx", "parquet"}) {
 		t.Run(kind, func(t *testing.T) {
-			streamtest.True(t, len(all[kind]) != 0, "it has no amplifier")
+			must.True(t, len(all[kind]) != 0, "it has no amplifier")
 			for _, a := range all[kind] {
 				t.Run(a.name, func(t *testing.T) {
 					if a.file != "" {
@@ -237,10 +237,10 @@ func TestDecodeAmplifier(t *testing.T) {
 		"protobuf":    {Type: sr.TypeProtobuf, Schema: `syntax = "proto3"; message E { repeated E list = 1; repeated bool bools = 2; repeated string words = 3; }`},
 		"json-schema": {Type: sr.TypeJSON, Schema: `{}`},
 	}[format])
-	client := streamtest.Must(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
+	client := must.Get(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
 	c := record.DefaultConfig()
 	c.Format, c.Registry = format, client
-	d := streamtest.Must(record.NewDecoder(c, c.Schema()))(t)
+	d := must.Get(record.NewDecoder(c, c.Schema()))(t)
 	header := []byte{0, 0, 0, 0, 1}
 	if format == "protobuf" {
 		header = append(header, 0)
@@ -248,8 +248,8 @@ func TestDecodeAmplifier(t *testing.T) {
 	var data bytes.Buffer
 	data.Grow(2 * amplifierBytes)
 	data.Write(header)
-	streamtest.Must(data.ReadFrom(os.Stdin))(t)
+	must.Get(data.ReadFrom(os.Stdin))(t)
 	var e event.Example
-	streamtest.Check(t, d.Decode(t.Context(), record.Record{Value: data.Bytes()}, &e))
+	must.Do(t, d.Decode(t.Context(), record.Record{Value: data.Bytes()}, &e))
 	fmt.Println(e.Features.Len(), e.Refused != nil)
 }

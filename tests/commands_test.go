@@ -20,7 +20,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/loss"
 	"blankout/internal/model"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -32,7 +32,7 @@ func TestCommandsAgree(t *testing.T) {
 	program, dir := buildProgram(t), t.TempDir()
 	write := func(name string, data []byte) string {
 		path := filepath.Join(dir, name)
-		streamtest.Check(t, os.WriteFile(path, data, 0o666))
+		must.Do(t, os.WriteFile(path, data, 0o666))
 		return path
 	}
 	for _, classes := range []int{2, 3, 0} {
@@ -52,7 +52,7 @@ func TestCommandsAgree(t *testing.T) {
 				path := filepath.Join(dir, run.name)
 				var told map[string]any
 				train := []string{"train", "--solver", "online", "-q", "--json", "-d", run.file, "-m", path, "--threads", run.threads}
-				streamtest.Check(t, json.Unmarshal(runProgram(t, dir, program, append(train, args...)...), &told))
+				must.Do(t, json.Unmarshal(runProgram(t, dir, program, append(train, args...)...), &told))
 				for name, want := range byHand {
 					if got, _ := told[name].(float64); !(math.Abs(got-want) <= 1e-9*(1+math.Abs(want))) {
 						t.Errorf("%s: %s is %v, by hand %v", run.name, name, told[name], want)
@@ -89,7 +89,7 @@ func TestCommandsAgree(t *testing.T) {
 				}
 				at++
 			})
-			streamtest.True(t, at == len(lines) && at == 500, "%d predictions of %d events", len(lines), at)
+			must.True(t, at == len(lines) && at == 500, "%d predictions of %d events", len(lines), at)
 		})
 	}
 }
@@ -140,7 +140,7 @@ func commandRecords(learner online.Config) record.Config {
 
 func eachEvent(t *testing.T, schema *event.Schema, learner online.Config, path string, f func(e *event.Example)) {
 	t.Helper()
-	file := streamtest.Must(stream.OpenFile(path, commandRecords(learner), schema))(t)
+	file := must.Get(stream.OpenFile(path, commandRecords(learner), schema))(t)
 	defer file.Close()
 	var b event.Batch
 	for {
@@ -161,7 +161,7 @@ func learnByHand(t *testing.T, c online.Config, classes []string, path string) (
 	records := commandRecords(c)
 	records.Classes = classes
 	schema := records.Schema()
-	l := streamtest.Must(online.New(c.Among(true, false), schema))(t)
+	l := must.Get(online.New(c.Among(true, false), schema))(t)
 	var weight, wrong, logLoss, absolute float64
 	eachEvent(t, schema, c, path, func(e *event.Example) {
 		p := l.Learn(e, nil)
@@ -197,7 +197,7 @@ func learnByHand(t *testing.T, c online.Config, classes []string, path string) (
 // modelBlocks returns the blocks of a model file.
 func modelBlocks(t *testing.T, path string) map[string][]byte {
 	t.Helper()
-	file := streamtest.Must(checkpoint.ReadFile(path))(t)
+	file := must.Get(checkpoint.ReadFile(path))(t)
 	out := map[string][]byte{}
 	for _, b := range file.Blocks {
 		out[b.Name] = b.Data

@@ -14,8 +14,8 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 )
 
 // challengerTables configures two challengers. One has columns of its own, because it has the field x that determines
@@ -45,15 +45,15 @@ func newContest(t *testing.T, program, broker string) *learner {
 	if err == nil {
 		err = os.WriteFile(file, append(bytes.Replace(text, []byte("seed = 1"), []byte("drop = [\"x\"]\nseed = 1"), 1), challengerTables...), 0o644)
 	}
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	return l
 }
 
 func (l *learner) lead(t *testing.T) string {
 	t.Helper()
 	data, _, _ := l.state(t)
-	file := streamtest.Must(checkpoint.Decode(data))(t)
-	return streamtest.Must(run.ReadContest(file.Blocks))(t).Lead
+	file := must.Get(checkpoint.Decode(data))(t)
+	return must.Get(run.ReadContest(file.Blocks))(t).Lead
 }
 
 // Several learners of a stream that are killed often, before and after one becomes the lead automatically, end with the
@@ -97,7 +97,7 @@ func killPromoted(t *testing.T, l *learner) {
 			t.Fatalf("%v\n%s", err, l.log())
 		}
 		defer answer.Body.Close()
-		text := streamtest.Must(io.ReadAll(answer.Body))(t)
+		text := must.Get(io.ReadAll(answer.Body))(t)
 		return answer.StatusCode, string(text)
 	}
 	if status, text := promote("nobody"); status != http.StatusNotFound || !strings.Contains(text, "alike") {
@@ -106,17 +106,18 @@ func killPromoted(t *testing.T, l *learner) {
 	if status, text := promote("alike"); status != http.StatusOK {
 		t.Fatalf("%d %s\n%s", status, text, l.log())
 	}
-	streamtest.Check(t, c.Process.Kill())
+	must.Do(t, c.Process.Kill())
 	_ = c.Wait()
 	if lead := l.lead(t); lead != "alike" {
 		t.Fatalf("%s has the lead after the kill", lead)
 	}
 	l.flags = append(flags, "--max-events=1")
 	l.finish(t)
-	streamtest.Equal(t, l.lead(t), "alike", "the lead after the restart")
+	must.Equal(t, l.lead(t), "alike", "the lead after the restart")
 }
 
-// A kill between a promotion and its checkpoint changes nothing: the promotion happens again at the same record.
+// TestCrashAtPromotion checks that a kill between a promotion and its checkpoint changes nothing: the promotion happens
+// again at the same record.
 func TestCrashAtPromotion(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -125,7 +126,9 @@ func TestCrashAtPromotion(t *testing.T) {
 	reference.finish(t)
 	for _, place := range []string{"run.promoted=kill@1", "checkpoint.rename=kill@20", "checkpoint.rename=kill@21", "checkpoint.rename=kill@22"} {
 		l := newContest(t, program, broker.Brokers()[0])
-		l.failAt(t, place, false)
+		// A busy machine saves fewer checkpoints, because it skips one that is due while another is written.
+		fewer := place == "checkpoint.rename=kill@21" || place == "checkpoint.rename=kill@22"
+		l.failAt(t, place, fewer)
 		l.finish(t)
 		l.check(t, "one", reference)
 	}

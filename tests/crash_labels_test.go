@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream"
 )
 
@@ -65,13 +65,13 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 	for _, topic := range []string{"clicks", "answers"} {
 		c := stream.DefaultProducerConfig()
 		c.Brokers, c.Topic = brokers, topic
-		p := streamtest.Must(stream.NewProducer(t.Context(), c))(t)
+		p := must.Get(stream.NewProducer(t.Context(), c))(t)
 		for _, m := range all {
 			if m.topic == topic {
-				streamtest.Check(t, p.Write(t.Context(), m.Message))
+				must.Do(t, p.Write(t.Context(), m.Message))
 			}
 		}
-		streamtest.Check(t, errors.Join(p.Flush(t.Context()), p.Close()))
+		must.Do(t, errors.Join(p.Flush(t.Context()), p.Close()))
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/internal/s3test"
-	"blankout/internal/streamtest"
 )
 
 // Checkpoints in an object store equal those on disk. The program is killed at every place where it accesses the store,
@@ -35,10 +35,10 @@ func TestCrashWithStore(t *testing.T) {
 		if strings.Contains(point, "kill") && !strings.Contains(l.log(), "another learner owned the checkpoints") && point != "checkpoint.create=kill@1" {
 			t.Errorf("%s: nobody was told of the learner that was killed\n%s", point, l.log())
 		}
-		streamtest.Check(t, os.MkdirAll(l.checkpoints(), 0o700))
+		must.Do(t, os.MkdirAll(l.checkpoints(), 0o700))
 		for _, name := range store.Names("/models/crash/checkpoint-") {
 			name = "checkpoint-" + name
-			streamtest.Check(t, os.WriteFile(filepath.Join(l.checkpoints(), name), store.Get("/models/crash/"+name), 0o600))
+			must.Do(t, os.WriteFile(filepath.Join(l.checkpoints(), name), store.Get("/models/crash/"+name), 0o600))
 		}
 		l.check(t, "short", reference)
 	}

@@ -22,10 +22,10 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/internal/served"
 	"blankout/internal/served/kafka"
-	"blankout/internal/streamtest"
 	"blankout/stream"
 )
 
@@ -43,7 +43,7 @@ const crashRefused = 97 // one in so many records is invalid
 // startBroker starts a broker in this process with topics of so many partitions.
 func startBroker(t testing.TB, topics map[string]int32) *stream.Embedded {
 	t.Helper()
-	broker := streamtest.Must(stream.StartEmbedded(stream.EmbeddedConfig{Topics: topics}))(t)
+	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: topics}))(t)
 	t.Cleanup(broker.Close)
 	return broker
 }
@@ -57,7 +57,7 @@ func crashBroker(t *testing.T, topics ...string) *stream.Embedded {
 	}
 	broker := startBroker(t, partitions)
 	for _, name := range topics {
-		streamtest.Check(t, fillCrashTopic(t, broker.Brokers(), name, nil))
+		must.Do(t, fillCrashTopic(t, broker.Brokers(), name, nil))
 	}
 	return broker
 }
@@ -121,7 +121,7 @@ file = %q
 [http]
 address = ""
 `, broker, topic, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "dead.jsonl"))
-	streamtest.Check(t, os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644))
 	return &learner{program: program, dir: dir, flags: append([]string{"--until-end"}, flags...)}
 }
 
@@ -130,7 +130,7 @@ func (l *learner) checkpoints() string { return filepath.Join(l.dir, "checkpoint
 // start starts the program. Its log is appended to l.dir/log.
 func (l *learner) start(t *testing.T) *exec.Cmd {
 	t.Helper()
-	log := streamtest.Must(os.OpenFile(filepath.Join(l.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(t)
+	log := must.Get(os.OpenFile(filepath.Join(l.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(t)
 	defer log.Close()
 	c := exec.Command(l.program, append([]string{"run", "-f", filepath.Join(l.dir, "blankout.toml")}, l.flags...)...)
 	points := l.numbers
@@ -141,7 +141,7 @@ func (l *learner) start(t *testing.T) *exec.Cmd {
 	}
 	c.Env = append(append(os.Environ(), l.env...), "BLANKOUT_FAILPOINTS="+points)
 	c.Stdout, c.Stderr = log, log
-	streamtest.Check(t, c.Start())
+	must.Do(t, c.Start())
 	return c
 }
 
@@ -160,7 +160,7 @@ func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) 
 // stop sends a process of the program SIGTERM. It must end with exit code 0.
 func (l *learner) stop(t *testing.T, process *exec.Cmd) {
 	t.Helper()
-	streamtest.Check(t, process.Process.Signal(syscall.SIGTERM))
+	must.Do(t, process.Process.Signal(syscall.SIGTERM))
 	if err := process.Wait(); err != nil {
 		t.Fatalf("SIGTERM: %v\n%s", err, l.log())
 	}
@@ -179,15 +179,15 @@ func (l *learner) await(t *testing.T, what string, done func() bool) {
 // startProcess starts a process that is killed at the end of the test if it has not ended.
 func startProcess(t testing.TB, c *exec.Cmd) {
 	t.Helper()
-	streamtest.Check(t, c.Start())
+	must.Do(t, c.Start())
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 }
 
 // stopProcess sends a process SIGTERM and waits for its end with exit code 0.
 func stopProcess(t testing.TB, c *exec.Cmd) {
 	t.Helper()
-	streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
-	streamtest.Check(t, c.Wait())
+	must.Do(t, c.Process.Signal(syscall.SIGTERM))
+	must.Do(t, c.Wait())
 }
 
 // finish lets the program learn to the end.
@@ -245,10 +245,10 @@ func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	if err != nil || len(names) == 0 {
 		t.Fatalf("checkpoints %v: %v\n%s", names, err, l.log())
 	}
-	data := streamtest.Must(os.ReadFile(filepath.Join(l.checkpoints(), names[0])))(t)
-	file := streamtest.Must(checkpoint.Decode(data))(t)
-	offsets := streamtest.Must(run.ReadOffsets(file.Blocks))(t)
-	model := streamtest.Must(model.ReadLinear(file.Blocks))(t)
+	data := must.Get(os.ReadFile(filepath.Join(l.checkpoints(), names[0])))(t)
+	file := must.Get(checkpoint.Decode(data))(t)
+	offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
+	model := must.Get(model.ReadLinear(file.Blocks))(t)
 	return data, offsets, model.Events
 }
 
@@ -286,7 +286,7 @@ func differingBlocks(a, b []byte) (names []string) {
 // deadLetters returns the positions of the stored dead letters, without repetitions.
 func (l *learner) deadLetters(t *testing.T) (places []string) {
 	t.Helper()
-	text := streamtest.Must(os.ReadFile(filepath.Join(l.dir, "dead.jsonl")))(t)
+	text := must.Get(os.ReadFile(filepath.Join(l.dir, "dead.jsonl")))(t)
 	for line := range bytes.Lines(text) {
 		var d struct {
 			Topic     string
@@ -297,7 +297,7 @@ func (l *learner) deadLetters(t *testing.T) (places []string) {
 		if err := json.Unmarshal(line, &d); err != nil {
 			continue // half a line, from a kill
 		}
-		streamtest.Require(t, string(d.Value) == "{spoilt", "dead letter %s", line)
+		must.Require(t, string(d.Value) == "{spoilt", "dead letter %s", line)
 		places = append(places, fmt.Sprint(d.Topic, d.Partition, d.Offset))
 	}
 	slices.Sort(places)
@@ -330,7 +330,7 @@ func countOf(t *testing.T, variable string, otherwise int) int {
 		return otherwise
 	}
 	n, err := strconv.Atoi(text)
-	streamtest.Require(t, err == nil && n >= 1, "%s=%q: want a number", variable, text)
+	must.Require(t, err == nil && n >= 1, "%s=%q: want a number", variable, text)
 	return n
 }
 
@@ -454,7 +454,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 		l.failAt(t, what, true) // the topic may have been learned before
 		look(what)
 	}
-	streamtest.Equal(t, strings.Count(l.log(), "failpoint snapshot.manifest"), 1, "reported failures")
+	must.Equal(t, strings.Count(l.log(), "failpoint snapshot.manifest"), 1, "reported failures")
 	l.finish(t)
 	l.check(t, "short", reference)
 	_, _, events := l.state(t)
@@ -510,7 +510,7 @@ func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) 
 		return l
 	}
 	suspects := func(l *learner) (places []string) {
-		text := streamtest.Must(os.ReadFile(filepath.Join(l.dir, "mislabeled.jsonl")))(t)
+		text := must.Get(os.ReadFile(filepath.Join(l.dir, "mislabeled.jsonl")))(t)
 		for line := range bytes.Lines(text) {
 			var s struct {
 				Offset           int64
@@ -532,7 +532,7 @@ func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) 
 	reference := suspecting()
 	reference.finish(t)
 	want := suspects(reference)
-	streamtest.Require(t, len(want) >= 100, "%d mislabeled events", len(want))
+	must.Require(t, len(want) >= 100, "%d mislabeled events", len(want))
 	for _, what := range []string{"run.mislabeled=kill@3", "run.mislabeled=error@2"} {
 		l := suspecting()
 		l.failAt(t, what, false)
@@ -587,7 +587,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	if err == nil || !bytes.Contains(out, []byte(l.checkpoints()+" is in use by another learner (process "+strconv.Itoa(first.Process.Pid)+")")) {
 		t.Errorf("a second learner: %v\n%s", err, out)
 	}
-	streamtest.Check(t, first.Process.Signal(syscall.SIGTERM))
+	must.Do(t, first.Process.Signal(syscall.SIGTERM))
 	if err := <-ended; err != nil {
 		t.Errorf("SIGTERM: %v\n%s", err, l.log())
 	}

@@ -25,7 +25,7 @@ import (
 	"blankout/config"
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/online/group"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -94,7 +94,7 @@ func TestCrashGroup(t *testing.T) {
 	longtest.Only(t)
 	const partitions = 4
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	t.Cleanup(broker.Close)
 	crashGroup(t, broker.ListenAddrs(), partitions, 4)
 }
@@ -111,7 +111,7 @@ func crashGroup(t *testing.T, brokers []string, partitions, kills int, faults ..
 	program := buildProgram(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "blankout.toml")
-	streamtest.Check(t, os.WriteFile(file, fmt.Appendf(nil, `
+	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = ["%s"]
 topics = ["events"]
@@ -132,7 +132,7 @@ warm = 200
 snapshot_every = 8
 session_timeout = "1s"
 `, strings.Join(brokers, `", "`)), 0o600))
-	loaded := streamtest.Must(config.Load(config.Source{File: file}))(t)
+	loaded := must.Get(config.Load(config.Source{File: file}))(t)
 	logOf := func(i int) string { return filepath.Join(dir, fmt.Sprintf("log%d", i)) }
 	said := func() string {
 		text := ""
@@ -144,7 +144,7 @@ session_timeout = "1s"
 	}
 	inspect := func() *group.Report {
 		t.Helper()
-		r := streamtest.Must(group.Inspect(t.Context(), memberOf(loaded)))(t)
+		r := must.Get(group.Inspect(t.Context(), memberOf(loaded)))(t)
 		for _, b := range r.Snapshots {
 			if !b.Same {
 				t.Fatalf("snapshot %d is not what the commit log comes to: %+v\n%s", b.Offset, r, said())
@@ -154,11 +154,11 @@ session_timeout = "1s"
 	}
 	start := func(i int) *exec.Cmd {
 		t.Helper()
-		log := streamtest.Must(os.OpenFile(logOf(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
+		log := must.Get(os.OpenFile(logOf(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
 		defer log.Close()
 		c := exec.Command(program, "run", "-f", file)
 		c.Dir, c.Stdout, c.Stderr = filepath.Dir(file), log, log
-		streamtest.Check(t, c.Start())
+		must.Do(t, c.Start())
 		return c
 	}
 	w := &written{}
@@ -216,7 +216,7 @@ session_timeout = "1s"
 				t.Fatalf("%v\n%s", err, said())
 			}
 			time.Sleep(time.Duration(1000+r.IntN(1000)) * time.Millisecond) // longer than the session
-			streamtest.Check(t, c.Process.Signal(syscall.SIGCONT))
+			must.Do(t, c.Process.Signal(syscall.SIGCONT))
 		case 1:
 			stopped++
 			if err := c.Process.Signal(syscall.SIGTERM); err != nil {
@@ -253,25 +253,25 @@ session_timeout = "1s"
 	running.Wait()
 	await("the last event", func() bool { return w.check(t, inspect().Positions) })
 	for i, c := range processes {
-		streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
+		must.Do(t, c.Process.Signal(syscall.SIGTERM))
 		if err := c.Wait(); err != nil {
 			t.Errorf("member %d: %v\n%s", i, err, said())
 		}
 		processes[i] = nil
 	}
 	last := inspect()
-	streamtest.True(t, w.check(t, last.Positions), "%+v", last.Positions)
+	must.True(t, w.check(t, last.Positions), "%+v", last.Positions)
 	hashes, compared := map[int64]string{}, 0
 	for i := range members {
 		snapshotHashes(t, logOf(i), func(offset int64, hash string) {
 			if other, ok := hashes[offset]; ok {
 				compared++
-				streamtest.Equal(t, other, hash, "the hash of another member at snapshot", offset)
+				must.Equal(t, other, hash, "the hash of another member at snapshot", offset)
 			}
 			hashes[offset] = hash
 		})
 	}
-	streamtest.True(t, compared != 0, "no two members came to the same snapshot")
+	must.True(t, compared != 0, "no two members came to the same snapshot")
 	t.Logf("%d killed, %d paused, %d stopped (%d without a last commit), brokers: %v; %d commits accepted, %v rejected, %d events; %d snapshots, %d times the same as another member's",
 		killed, paused, stopped, uncommitted, disturbed, last.Accepted, last.Rejected, last.Events, len(hashes), compared)
 }
@@ -279,7 +279,7 @@ session_timeout = "1s"
 // snapshotHashes reads the log of a member.
 func snapshotHashes(t *testing.T, name string, found func(offset int64, hash string)) {
 	t.Helper()
-	file := streamtest.Must(os.Open(name))(t)
+	file := must.Get(os.Open(name))(t)
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var line struct {

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // With 64 file descriptors and 120 open idle connections a learner still saves checkpoints and responds.
@@ -25,7 +25,7 @@ func TestFewDescriptors(t *testing.T) {
 	command := exec.Command("sh", "-c", `ulimit -n 64 && exec "$0" "$@"`, buildProgram(t), "run", "-d", "-", "--serve", "--json", "--set", "http.address=127.0.0.1:0",
 		"--set", "checkpoint.events=100", "--set", "checkpoint.interval=0s", "--set", "dead_letter.policy=skip")
 	command.Dir = dir
-	file := streamtest.Must(os.Create(filepath.Join(dir, "log")))(t)
+	file := must.Get(os.Create(filepath.Join(dir, "log")))(t)
 	defer file.Close()
 	log := func() string {
 		text, _ := os.ReadFile(file.Name())
@@ -33,8 +33,8 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	var summary bytes.Buffer
 	command.Stderr, command.Stdout = file, &summary
-	events := streamtest.Must(command.StdinPipe())(t)
-	streamtest.Check(t, command.Start())
+	events := must.Get(command.StdinPipe())(t)
+	must.Do(t, command.Start())
 	defer command.Process.Kill()
 	var url string
 	for began := time.Now(); url == ""; time.Sleep(5 * time.Millisecond) {
@@ -46,7 +46,7 @@ func TestFewDescriptors(t *testing.T) {
 		}
 	}
 	for range 120 {
-		c := streamtest.Must(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
+		c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 		defer c.Close()
 	}
 	for i := range 1000 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // Every command in the documents that runs tests by name runs some: each name is a test, fuzz test or benchmark of the
@@ -17,12 +17,12 @@ import (
 func TestCommandsInDocuments(t *testing.T) {
 	longtest.NotRaced(t)
 	documents, err := filepath.Glob("../docs/*.md")
-	streamtest.Require(t, err == nil && len(documents) != 0, "%v %v", documents, err)
+	must.Require(t, err == nil && len(documents) != 0, "%v %v", documents, err)
 	command := regexp.MustCompile("go test ((?:'[^']*'|[^`'\n])*)")
 	word := regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
 	named := regexp.MustCompile("`(?:[a-z]+\\.)?((?:Test|Fuzz|Benchmark)[A-Z]\\w*)[/`]")
 	everywhere := map[string]bool{}
-	streamtest.Check(t, filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
@@ -36,10 +36,10 @@ func TestCommandsInDocuments(t *testing.T) {
 	}))
 	checked := 0
 	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
-		text := streamtest.Must(os.ReadFile(document))(t)
+		text := must.Get(os.ReadFile(document))(t)
 		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
 			checked++
-			streamtest.True(t, everywhere[m[1]], "%s: there is no %s", document, m[1])
+			must.True(t, everywhere[m[1]], "%s: there is no %s", document, m[1])
 		}
 		for _, m := range command.FindAllStringSubmatch(string(text), -1) {
 			names := map[string]string{} // by flag
@@ -82,15 +82,15 @@ func TestCommandsInDocuments(t *testing.T) {
 			}
 		}
 	}
-	streamtest.True(t, checked >= 50, "%d names found in the documents", checked)
+	must.True(t, checked >= 50, "%d names found in the documents", checked)
 }
 
 // functionsIn returns the functions of a package's tests whose names begin with one of the kinds.
 func functionsIn(t *testing.T, directory, kinds string) (names []string) {
-	sources := streamtest.Must(filepath.Glob(filepath.Join(directory, "*_test.go")))(t)
+	sources := must.Get(filepath.Glob(filepath.Join(directory, "*_test.go")))(t)
 	function := regexp.MustCompile(`(?m)^func ((?:` + kinds + `)\w*)\(`)
 	for _, source := range sources {
-		code := streamtest.Must(os.ReadFile(source))(t)
+		code := must.Get(os.ReadFile(source))(t)
 		for _, f := range function.FindAllStringSubmatch(string(code), -1) {
 			names = append(names, f[1])
 		}
@@ -101,13 +101,13 @@ func functionsIn(t *testing.T, directory, kinds string) (names []string) {
 // Every link in the documents to a file of the repository, and to a heading, is valid.
 func TestLinksInDocuments(t *testing.T) {
 	documents, err := filepath.Glob("../docs/*.md")
-	streamtest.Require(t, err == nil && len(documents) != 0, "%v %v", documents, err)
+	must.Require(t, err == nil && len(documents) != 0, "%v %v", documents, err)
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading := regexp.MustCompile(`(?m)^#+ (.*)$`)
 	noWord := regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	checked := 0
 	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
-		text := streamtest.Must(os.ReadFile(document))(t)
+		text := must.Get(os.ReadFile(document))(t)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			path, anchor, _ := strings.Cut(m[1], "#")
 			if strings.Contains(path, "://") {
@@ -126,7 +126,7 @@ func TestLinksInDocuments(t *testing.T) {
 			if anchor == "" || there.IsDir() {
 				continue
 			}
-			headed := streamtest.Must(os.ReadFile(target))(t)
+			headed := must.Get(os.ReadFile(target))(t)
 			if !slices.ContainsFunc(heading.FindAllStringSubmatch(string(headed), -1), func(h []string) bool {
 				return strings.ReplaceAll(noWord.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == anchor
 			}) {
@@ -134,5 +134,5 @@ func TestLinksInDocuments(t *testing.T) {
 			}
 		}
 	}
-	streamtest.True(t, checked >= 50, "%d links found in the documents", checked)
+	must.True(t, checked >= 50, "%d links found in the documents", checked)
 }

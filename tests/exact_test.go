@@ -14,15 +14,15 @@ import (
 
 	"blankout/batch"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // firstLines decompresses the first n lines of a file.
 func firstLines(t *testing.T, from, to string, n int) string {
 	t.Helper()
-	in := streamtest.Must(os.Open(from))(t)
+	in := must.Get(os.Open(from))(t)
 	defer in.Close()
-	z := streamtest.Must(gzip.NewReader(in))(t)
+	z := must.Get(gzip.NewReader(in))(t)
 	var out bytes.Buffer
 	lines := bufio.NewScanner(z)
 	lines.Buffer(nil, 1<<20)
@@ -34,7 +34,7 @@ func firstLines(t *testing.T, from, to string, n int) string {
 		out.WriteByte('\n')
 	}
 	path := filepath.Join(t.TempDir(), to)
-	streamtest.Check(t, os.WriteFile(path, out.Bytes(), 0o644))
+	must.Do(t, os.WriteFile(path, out.Bytes(), 0o644))
 	return path
 }
 
@@ -70,16 +70,16 @@ func TestExactIsTrain(t *testing.T) {
 				}
 				return out
 			}
-			data := streamtest.Must(filepath.Abs(test.data))(t)
+			data := must.Get(filepath.Abs(test.data))(t)
 			config := fmt.Sprintf("[kafka]\nbrokers = [%q]\n[record]\nformat = %q\nmax_classes = %d\n[learner]\nnoise = \"dropout:0.3\"\n"+
 				"[http]\naddress = \"\"\n[validate]\npolicy = \"adopt\"\nevents = %d\nwindow = 0\n",
 				broker.Brokers()[0], test.format, test.classes, test.records)
-			streamtest.Check(t, os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644))
+			must.Do(t, os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644))
 			run("produce", "-f", "blankout.toml", "-d", data, "--set", "record.format=")
 			run("run", "-f", "blankout.toml", "--until-end", "--json")
 			reports, err := filepath.Glob(filepath.Join(dir, "reports", "*.json"))
-			streamtest.Require(t, err == nil && len(reports) == 1, "%v %v", reports, err)
-			text := streamtest.Must(os.ReadFile(reports[0]))(t)
+			must.Require(t, err == nil && len(reports) == 1, "%v %v", reports, err)
+			text := must.Get(os.ReadFile(reports[0]))(t)
 			var reported, now batch.Validation
 			var trained struct{ Objective float64 }
 			for text, to := range map[string]any{
@@ -88,7 +88,7 @@ func TestExactIsTrain(t *testing.T) {
 				string(run("train", "-d", data, "-m", "exact.blankout", "--noise", "dropout:0.3", "--prior", "l2", "--tol", "1e-10", "--json",
 					"--scaler", filepath.Join("checkpoints", "checkpoint-000000000001.blankout"))): &trained,
 			} {
-				streamtest.Check(t, json.Unmarshal([]byte(text), to), text)
+				must.Do(t, json.Unmarshal([]byte(text), to), text)
 			}
 			if !reported.Adopted || !reported.Verified || reported.Records != uint64(test.records) || reported.Gap < 1e-3*reported.Exact.Objective {
 				t.Errorf("report %+v", reported)

@@ -19,6 +19,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/kernel"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/internal/served"
 	"blankout/internal/streamtest"
@@ -46,7 +47,7 @@ func formatConfig() online.Config {
 // scores of each for formatEvents.
 func writeFormat(t *testing.T, dir string) {
 	t.Helper()
-	streamtest.Check(t, os.MkdirAll(dir, 0o755))
+	must.Do(t, os.MkdirAll(dir, 0o755))
 	recordConfig := record.DefaultConfig()
 	recordConfig.Classes = []string{"bad", "good"}
 	schema := recordConfig.Schema()
@@ -55,19 +56,19 @@ func writeFormat(t *testing.T, dir string) {
 		lines.WriteString([]string{`{"label":"good","word":"fine","x":1.5,"y":-1}`, `{"label":"bad","word":"grim","x":-0.5,"y":2}`, `{"label":"good","word":"fine","x":0.5,"y":null}`}[i%3] + "\n")
 	}
 	events := streamtest.File(t, "events.jsonl", lines.String())
-	source := streamtest.Must(stream.OpenFile(events, recordConfig, schema))(t)
+	source := must.Get(stream.OpenFile(events, recordConfig, schema))(t)
 	defer source.Close()
 	config := formatConfig()
-	l := streamtest.Must(online.New(config, schema))(t)
+	l := must.Get(online.New(config, schema))(t)
 	r := &run.Runner{Config: run.DefaultConfig(), Source: source, State: run.State{Learner: l}, Schema: schema, Fingerprint: recordConfig.Settings(), FirstVersion: 7 << 32}
 	r.Config.Refused, r.Config.MaxEvents = run.PolicySkip, 250
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		return "", 0, checkpoint.WriteFile(filepath.Join(dir, "checkpoint.blankout"), checkpoint.Linear, blocks)
 	}
-	streamtest.Check(t, r.Run(t.Context()))
+	must.Do(t, r.Run(t.Context()))
 	snapshot := served.New(r.Model(), recordConfig)
 	snapshot.Version, snapshot.Offsets, snapshot.At = r.Published().Version, r.Published().Offsets, r.Published().At
-	streamtest.Check(t, snapshot.WriteFile(filepath.Join(dir, "snapshot.blankout")))
+	must.Do(t, snapshot.WriteFile(filepath.Join(dir, "snapshot.blankout")))
 	program := buildProgram(t)
 	for name, args := range map[string][]string{
 		"linear": {"--loss", "logistic", "--noise", "dropout:0.3", "--standardize", "auto"},
@@ -84,7 +85,7 @@ func writeFormat(t *testing.T, dir string) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "scores.json"), append(data, '\n'), 0o644)
 	}
-	streamtest.Check(t, err)
+	must.Do(t, err)
 }
 
 // readScores reads the stored scores of each file of dir.
@@ -94,15 +95,15 @@ func readScores(t *testing.T, dir string) (scores map[string][][]float64) {
 	if err == nil {
 		err = json.Unmarshal(data, &scores)
 	}
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	return scores
 }
 
 func formatScores(t *testing.T, path string) (scores [][]float64) {
 	t.Helper()
-	m := streamtest.Must(served.ReadFile(path))(t)
+	m := must.Get(served.ReadFile(path))(t)
 	for _, event := range formatEvents {
-		p := streamtest.Must(m.Predict([]byte(event), 0))(t)
+		p := must.Get(m.Predict([]byte(event), 0))(t)
 		scores = append(scores, p.Scores)
 	}
 	return scores
@@ -122,7 +123,7 @@ func TestFormats(t *testing.T) {
 	}
 	for _, dir := range dirs {
 		want := readScores(t, dir)
-		streamtest.Require(t, len(want) >= 4, "%v", want)
+		must.Require(t, len(want) >= 4, "%v", want)
 		for name, scores := range want {
 			path := filepath.Join(dir, name+".blankout")
 			for i, got := range formatScores(t, path) {
@@ -130,7 +131,7 @@ func TestFormats(t *testing.T) {
 					t.Errorf("%s: event %d: %v, was %v", path, i, got, scores[i])
 				}
 			}
-			newer := streamtest.Must(os.ReadFile(path))(t)
+			newer := must.Get(os.ReadFile(path))(t)
 			at := len(checkpoint.Magic)
 			binary.LittleEndian.PutUint32(newer[at:], checkpoint.Version+1)
 			binary.LittleEndian.PutUint32(newer[at+4:], crc32.Checksum(newer[:at+4], crc32.MakeTable(crc32.Castagnoli)))
@@ -143,14 +144,14 @@ func TestFormats(t *testing.T) {
 		if err == nil {
 			_, err = kernel.ReadModel(machine.Blocks)
 		}
-		streamtest.True(t, err == nil && machine.Kind == checkpoint.Kernel, "%s: %v", dir, err)
+		must.True(t, err == nil && machine.Kind == checkpoint.Kernel, "%s: %v", dir, err)
 	}
 }
 
 // goOn continues from a checkpoint of writeFormat and learns more events.
 func goOn(t *testing.T, path string) {
 	t.Helper()
-	file := streamtest.Must(checkpoint.ReadFile(path))(t)
+	file := must.Get(checkpoint.ReadFile(path))(t)
 	recordConfig := record.DefaultConfig()
 	config := formatConfig()
 	state, err := run.Resume(config, recordConfig.Settings(), file.Blocks)
@@ -158,9 +159,9 @@ func goOn(t *testing.T, path string) {
 	if err != nil || len(offsets) != 1 || offsets[0].Next != 250 || l.Report().Events != 250 {
 		t.Fatalf("%s: %v, %v", path, offsets, err)
 	}
-	decoder := streamtest.Must(record.NewDecoder(recordConfig, l.Schema()))(t)
+	decoder := must.Get(record.NewDecoder(recordConfig, l.Schema()))(t)
 	var e event.Example
-	streamtest.Check(t, decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e))
+	must.Do(t, decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e))
 	for range 200 { // beyond the next refresh
 		l.Learn(&e, nil)
 	}

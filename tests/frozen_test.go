@@ -18,7 +18,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 var (
@@ -164,16 +164,16 @@ func (f *frozen) hash(name string, data []byte) string {
 func stable(t *testing.T, data []byte, without ...string) []byte {
 	t.Helper()
 	var all map[string]json.RawMessage
-	streamtest.Check(t, json.Unmarshal(data, &all), data)
+	must.Do(t, json.Unmarshal(data, &all), data)
 	for _, name := range without {
 		delete(all, name)
 	}
-	return streamtest.Must(json.MarshalIndent(all, "", " "))(t)
+	return must.Get(json.MarshalIndent(all, "", " "))(t)
 }
 
 func fileBytes(t *testing.T, name string) []byte {
 	t.Helper()
-	return streamtest.Must(os.ReadFile(name))(t)
+	return must.Get(os.ReadFile(name))(t)
 }
 
 // frozenModels trains and learns the samples with every loss, noise, bound and rule.
@@ -237,7 +237,7 @@ func frozenEvents(t *testing.T) map[string]string {
 	files := map[string]string{}
 	for name, text := range map[string]string{"json": json.String(), "csv": csv.String(), "vw": vw.String()} {
 		files[name] = filepath.Join(dir, "events."+name)
-		streamtest.Check(t, os.WriteFile(files[name], []byte(text), 0o644))
+		must.Do(t, os.WriteFile(files[name], []byte(text), 0o644))
 	}
 	return files
 }
@@ -259,7 +259,7 @@ func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 func measuresOf(t *testing.T, data []byte, names ...string) string {
 	t.Helper()
 	var all map[string]any
-	streamtest.Check(t, json.Unmarshal(data, &all), data)
+	must.Do(t, json.Unmarshal(data, &all), data)
 	var out []string
 	for _, name := range names {
 		if x, ok := all[name]; ok && x != nil {
@@ -272,8 +272,8 @@ func measuresOf(t *testing.T, data []byte, names ...string) string {
 // stateHash returns a hash of the blocks of the newest checkpoint.
 func stateHash(t *testing.T, dir string) string {
 	t.Helper()
-	name := streamtest.Must(checkpoint.Newest(dir))(t)
-	file := streamtest.Must(checkpoint.ReadFile(name))(t)
+	name := must.Get(checkpoint.Newest(dir))(t)
+	file := must.Get(checkpoint.ReadFile(name))(t)
 	h := sha256.New()
 	for _, b := range file.Blocks {
 		fmt.Fprintf(h, "%s %d\n", b.Name, len(b.Data))
@@ -289,10 +289,10 @@ func compareFrozen(t *testing.T, got map[string]string, whole bool) {
 		for _, name := range slices.Sorted(maps.Keys(got)) {
 			fmt.Fprintf(&b, "%s: %s\n", name, got[name])
 		}
-		streamtest.Check(t, os.WriteFile(file, []byte(b.String()), 0o644))
+		must.Do(t, os.WriteFile(file, []byte(b.String()), 0o644))
 		return
 	}
-	data := streamtest.Must(os.ReadFile(file))(t)
+	data := must.Get(os.ReadFile(file))(t)
 	want := map[string]string{}
 	for line := range strings.Lines(string(data)) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -305,6 +305,6 @@ func compareFrozen(t *testing.T, got map[string]string, whole bool) {
 		delete(want, name)
 	}
 	for name := range want {
-		streamtest.True(t, !whole, "%s is gone", name)
+		must.True(t, !whole, "%s is gone", name)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/online"
 	"blankout/tools/groupsim/members"
 )
@@ -61,7 +61,7 @@ func sensors(t *testing.T, dir, name string, n, classes int, label string) strin
 		fmt.Fprintf(&b, "{%s}\n", strings.Join(fields, ","))
 	}
 	file := filepath.Join(dir, name)
-	streamtest.Check(t, os.WriteFile(file, []byte(b.String()), 0o644))
+	must.Do(t, os.WriteFile(file, []byte(b.String()), 0o644))
 	return file
 }
 
@@ -76,7 +76,7 @@ func quoted(v any) string {
 // laterLabels splits labeled events into events, and labels that arrive up to a minute later.
 func laterLabels(t *testing.T, file string) (events, labels string) {
 	t.Helper()
-	data := streamtest.Must(os.ReadFile(file))(t)
+	data := must.Get(os.ReadFile(file))(t)
 	type later struct {
 		at   float64
 		line string
@@ -85,7 +85,7 @@ func laterLabels(t *testing.T, file string) (events, labels string) {
 	var all []later
 	for line := range strings.Lines(string(data)) {
 		var fields map[string]any
-		streamtest.Check(t, json.Unmarshal([]byte(line), &fields))
+		must.Do(t, json.Unmarshal([]byte(line), &fields))
 		at := fields["at"].(float64) + 1000*float64(len(line)*7%60)
 		if len(all)%11 > 0 { // some get none
 			all = append(all, later{at, quoted(map[string]any{"id": fields["id"], "label": fields["label"], "at": at})})
@@ -102,7 +102,7 @@ func laterLabels(t *testing.T, file string) (events, labels string) {
 	}
 	events, labels = file+".events.jsonl", file+".labels.jsonl"
 	for name, text := range map[string]string{events: e.String(), labels: l.String()} {
-		streamtest.Check(t, os.WriteFile(name, []byte(text), 0o644))
+		must.Do(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 	return events, labels
 }

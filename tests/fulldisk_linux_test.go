@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // If the disk of the waiting events is full, the learner reports it and is not ready. A stop ends it with exit code 1,
@@ -28,7 +28,7 @@ func TestFullDiskUnderLabels(t *testing.T) {
 
 	l := newJoiner(t, program, broker, 0)
 	disk := filepath.Join(l.dir, "waiting")
-	streamtest.Check(t, os.Mkdir(disk, 0o700))
+	must.Do(t, os.Mkdir(disk, 0o700))
 	size := func(flags uintptr, kilobytes int) error {
 		return syscall.Mount("tmpfs", disk, "tmpfs", flags, fmt.Sprintf("size=%dk", kilobytes))
 	}
@@ -46,7 +46,7 @@ func TestFullDiskUnderLabels(t *testing.T) {
 
 	c := l.start(t)
 	l.await(t, "the disk never got full", func() bool { return full() })
-	streamtest.Contains(t, l.log(), disk)
+	must.Contains(t, l.log(), disk)
 	l.await(t, "/readyz responds with status 503", func() bool {
 		response, err := http.Get("http://" + address + "/readyz")
 		if err != nil {
@@ -55,7 +55,7 @@ func TestFullDiskUnderLabels(t *testing.T) {
 		response.Body.Close()
 		return response.StatusCode == http.StatusServiceUnavailable
 	})
-	streamtest.Check(t, c.Process.Signal(syscall.SIGTERM))
+	must.Do(t, c.Process.Signal(syscall.SIGTERM))
 	if exit := (*exec.ExitError)(nil); !errors.As(c.Wait(), &exit) || exit.ExitCode() != 1 {
 		t.Errorf("a stop on a full disk: %v\n%s", c.ProcessState, l.log())
 	}
@@ -63,14 +63,14 @@ func TestFullDiskUnderLabels(t *testing.T) {
 	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
 	for n := range 20 {
 		if n == 10 { // a little later, at another place
-			streamtest.Check(t, size(syscall.MS_REMOUNT, 500))
+			must.Do(t, size(syscall.MS_REMOUNT, 500))
 		}
 		err := l.live(t, time.Duration(r.Float64()*float64(time.Second)), (*os.Process).Kill)
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != -1 {
 			t.Fatalf("ended by itself: %v\n%s", err, l.log())
 		}
 	}
-	streamtest.Check(t, size(syscall.MS_REMOUNT, 64<<10))
+	must.Do(t, size(syscall.MS_REMOUNT, 64<<10))
 	l.finish(t)
 	l.checkJoined(t, reference)
 }

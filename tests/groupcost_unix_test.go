@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"blankout/config"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/online/group"
 	"blankout/stream"
 )
@@ -46,23 +46,23 @@ func fraudEvent(r *rand.Rand, words int) []byte {
 
 func benchmarkGroup(b *testing.B, events, words int) {
 	const partitions = 4
-	broker := streamtest.Must(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events")))(b)
+	broker := must.Get(kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events")))(b)
 	defer broker.Close()
 	p := stream.DefaultProducerConfig()
 	p.Brokers, p.Topic = broker.ListenAddrs(), "events"
-	producer := streamtest.Must(stream.NewProducer(b.Context(), p))(b)
+	producer := must.Get(stream.NewProducer(b.Context(), p))(b)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range events {
 		value := fraudEvent(r, words)
-		streamtest.Check(b, producer.WriteTo(b.Context(), int32(i%partitions), stream.Message{Value: value}))
+		must.Do(b, producer.WriteTo(b.Context(), int32(i%partitions), stream.Message{Value: value}))
 	}
-	streamtest.Check(b, producer.Flush(b.Context()))
+	must.Do(b, producer.Flush(b.Context()))
 	producer.Close()
 	program := buildProgram(b)
 	dir := b.TempDir()
 	settings := func(b *testing.B, name string) (file string) {
 		file = filepath.Join(dir, name+".toml")
-		streamtest.Check(b, os.WriteFile(file, fmt.Appendf(nil, `
+		must.Do(b, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = ["%s"]
 topics = ["events"]
@@ -80,7 +80,7 @@ directory = %q
 	}
 	start := func(b *testing.B, args ...string) *exec.Cmd {
 		c := exec.Command(program, args...)
-		streamtest.Check(b, c.Start())
+		must.Do(b, c.Start())
 		b.Cleanup(func() { c.Process.Kill(); c.Wait() })
 		return c
 	}
@@ -92,7 +92,7 @@ directory = %q
 		used := time.Duration(0)
 		for i := range b.N {
 			c := start(b, "run", "--quiet", "--until-end", "-f", settings(b, fmt.Sprint("alone", time.Now().UnixNano(), i)))
-			streamtest.Check(b, c.Wait())
+			must.Do(b, c.Wait())
 			used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 		}
 		report(b, used, 0)
@@ -105,7 +105,7 @@ directory = %q
 				name := fmt.Sprint("g", members, "-", time.Now().UnixNano(), i)
 				file, interval := settings(b, name), fmt.Sprint("group.interval_min=", c.interval)
 				loaded, err := config.Load(config.Source{File: file, Flags: []string{"group.name=" + name, interval}})
-				streamtest.Check(b, err)
+				must.Do(b, err)
 				var processes []*exec.Cmd
 				for range members {
 					processes = append(processes, start(b, "run", "--quiet", "-f", file, "--group", name, "--set", interval))
@@ -121,8 +121,8 @@ directory = %q
 					}
 				}
 				for _, c := range processes {
-					streamtest.Check(b, c.Process.Signal(syscall.SIGTERM))
-					streamtest.Check(b, c.Wait())
+					must.Do(b, c.Process.Signal(syscall.SIGTERM))
+					must.Do(b, c.Wait())
 					used += c.ProcessState.UserTime() + c.ProcessState.SystemTime()
 				}
 			}

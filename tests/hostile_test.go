@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/run"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -135,21 +135,21 @@ func (s *records) Next(ctx context.Context, b *event.Batch) error {
 func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byte, map[event.Reason]uint64, []byte) {
 	t.Helper()
 	schema := c.Schema()
-	decoder := streamtest.Must(record.NewDecoder(c, schema))(t)
-	learner := streamtest.Must(online.New(online.DefaultConfig(), schema))(t)
+	decoder := must.Get(record.NewDecoder(c, schema))(t)
+	learner := must.Get(online.New(online.DefaultConfig(), schema))(t)
 	name := filepath.Join(t.TempDir(), "dead.jsonl")
 	letters, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{File: name}, stream.ConnectConfig{}, nil)
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	defer letters.Close()
 	r := &run.Runner{Config: run.DefaultConfig(), Schema: schema, State: run.State{Learner: learner}, DeadLetters: letters,
 		Source: &records{decoder: decoder, schema: schema, left: all}}
-	streamtest.Check(t, r.Run(t.Context()))
-	blocks := streamtest.Must(learner.Snapshot().Blocks())(t)
+	must.Do(t, r.Run(t.Context()))
+	blocks := must.Get(learner.Snapshot().Blocks())(t)
 	state := map[string][]byte{}
 	for _, b := range blocks {
 		state[b.Name] = b.Data
 	}
-	dead := streamtest.Must(os.ReadFile(name))(t)
+	dead := must.Get(os.ReadFile(name))(t)
 	return state, r.Status().RefusedBy, dead
 }
 
@@ -217,9 +217,9 @@ func testHostile(t *testing.T, named bool) {
 				good, mixed = append(good, record), append(mixed, record)
 			}
 			calm, none, _ := learnRecords(t, c, good)
-			streamtest.Require(t, len(none) == 0, "good records refused: %v", none)
+			must.Require(t, len(none) == 0, "good records refused: %v", none)
 			state, refused, dead := learnRecords(t, c, mixed)
-			streamtest.EqualMaps(t, refused, want, "refused")
+			must.EqualMaps(t, refused, want, "refused")
 			names := slices.Sorted(maps.Keys(state))
 			if !slices.Equal(names, slices.Sorted(maps.Keys(calm))) {
 				t.Fatalf("blocks %v and %v", names, slices.Sorted(maps.Keys(calm)))
@@ -238,7 +238,7 @@ func testHostile(t *testing.T, named bool) {
 			lines := 0
 			for line := range bytes.Lines(dead) {
 				var letter struct{ Reason event.Reason }
-				streamtest.Check(t, json.Unmarshal(line, &letter))
+				must.Do(t, json.Unmarshal(line, &letter))
 				want[letter.Reason]--
 				lines++
 			}
@@ -247,5 +247,5 @@ func testHostile(t *testing.T, named bool) {
 			}
 		})
 	}
-	streamtest.Equal(t, len(reasons), 10, "reasons")
+	must.Equal(t, len(reasons), 10, "reasons")
 }

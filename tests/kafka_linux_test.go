@@ -16,6 +16,7 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/served"
 	"blankout/internal/served/kafka"
 	"blankout/internal/streamtest"
@@ -65,7 +66,7 @@ func (k *kafkaTest) topic(t *testing.T, partitions int32, configs ...string) str
 		key, value, _ := strings.Cut(c, "=")
 		settings[key] = &value
 	}
-	streamtest.Must(k.admin.CreateTopic(t.Context(), partitions, 1, settings, name))(t)
+	must.Get(k.admin.CreateTopic(t.Context(), partitions, 1, settings, name))(t)
 	return name
 }
 
@@ -119,10 +120,10 @@ func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, e
 
 func (k *kafkaTest) readAll(t *testing.T, topic string, from event.Offsets, edit func(*stream.ConsumerConfig)) []string {
 	t.Helper()
-	c, d := streamtest.Must2(k.consumer(t, topic, from, edit))(t)
+	c, d := must.Get2(k.consumer(t, topic, from, edit))(t)
 	defer c.Close()
 	out, err := read(t, c, d, 1<<30)
-	streamtest.Require(t, err == io.EOF, "after %d records: %v", len(out), err)
+	must.Require(t, err == io.EOF, "after %d records: %v", len(out), err)
 	if r := c.Stats().Retries; len(r) > 0 {
 		t.Logf("retries %v", r)
 	}
@@ -136,7 +137,7 @@ func (k *kafkaTest) producer(t *testing.T, topic string, edit func(*stream.Produ
 	if edit != nil {
 		edit(&c)
 	}
-	p := streamtest.Must(stream.NewProducer(t.Context(), c))(t)
+	p := must.Get(stream.NewProducer(t.Context(), c))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -144,14 +145,14 @@ func (k *kafkaTest) producer(t *testing.T, topic string, edit func(*stream.Produ
 func write(t *testing.T, p *stream.Producer, values ...string) {
 	t.Helper()
 	for _, v := range values {
-		streamtest.Check(t, p.Write(t.Context(), stream.Message{Value: []byte(v)}))
+		must.Do(t, p.Write(t.Context(), stream.Message{Value: []byte(v)}))
 	}
-	streamtest.Check(t, p.Flush(t.Context()))
+	must.Do(t, p.Flush(t.Context()))
 }
 
 func expect(t *testing.T, got []string, want ...string) {
 	t.Helper()
-	streamtest.EqualSlices(t, got, want)
+	must.EqualSlices(t, got, want)
 }
 
 func (k *kafkaTest) codecs(t *testing.T) {
@@ -162,9 +163,9 @@ func (k *kafkaTest) codecs(t *testing.T) {
 		for i := range 1000 {
 			value := fmt.Sprintf("%s %d %s", codec, i, strings.Repeat("x", i%200))
 			want = append(want, fmt.Sprintf("0/%d:%s", len(want), value))
-			streamtest.Check(t, p.Write(t.Context(), stream.Message{Value: []byte(value)}))
+			must.Do(t, p.Write(t.Context(), stream.Message{Value: []byte(value)}))
 		}
-		streamtest.Check(t, p.Flush(t.Context()))
+		must.Do(t, p.Flush(t.Context()))
 	}
 	expect(t, k.readAll(t, topic, nil, nil), want...)
 	expect(t, k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { c.MaxBytes = 3000 }), want...)
@@ -174,12 +175,12 @@ func (k *kafkaTest) codecs(t *testing.T) {
 func (k *kafkaTest) transact(t *testing.T, topic, id string, commit bool, values ...string) {
 	t.Helper()
 	client := streamtest.Client(t, []string{k.plain}, kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))
-	streamtest.Check(t, client.BeginTransaction())
+	must.Do(t, client.BeginTransaction())
 	for _, v := range values {
 		// One batch each, so that more than one batch is dropped.
-		streamtest.Check(t, client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr())
+		must.Do(t, client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr())
 	}
-	streamtest.Check(t, client.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)))
+	must.Do(t, client.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)))
 }
 
 func (k *kafkaTest) transactions(t *testing.T) {
@@ -201,17 +202,17 @@ func (k *kafkaTest) openTransaction(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "before")
 	client := streamtest.Client(t, []string{k.plain}, kgo.TransactionalID("open"), kgo.DefaultProduceTopic(topic))
-	streamtest.Check(t, client.BeginTransaction())
-	streamtest.Check(t, client.ProduceSync(t.Context(), kgo.StringRecord("open")).FirstErr())
+	must.Do(t, client.BeginTransaction())
+	must.Do(t, client.ProduceSync(t.Context(), kgo.StringRecord("open")).FirstErr())
 	write(t, k.producer(t, topic, nil), "after")
 	expect(t, k.readAll(t, topic, nil, nil), "0/0:before")
 
 	// A consumer that waits gets the rest when the transaction ends.
-	c, d := streamtest.Must2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false }))(t)
-	got := streamtest.Must(read(t, c, d, 1))(t)
+	c, d := must.Get2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false }))(t)
+	got := must.Get(read(t, c, d, 1))(t)
 	expect(t, got, "0/0:before")
-	streamtest.Check(t, client.EndTransaction(t.Context(), kgo.TryCommit))
-	got = streamtest.Must(read(t, c, d, 2))(t)
+	must.Do(t, client.EndTransaction(t.Context(), kgo.TryCommit))
+	got = must.Get(read(t, c, d, 2))(t)
 	expect(t, got, "0/1:open", "0/2:after")
 }
 
@@ -221,9 +222,9 @@ func (k *kafkaTest) compaction(t *testing.T) {
 	keyed := func(codec, keys string) {
 		p := k.producer(t, topic, func(c *stream.ProducerConfig) { c.Compression = codec })
 		for _, key := range keys {
-			streamtest.Check(t, p.Write(t.Context(), stream.Message{Key: []byte(string(key)), Value: []byte(string(key))}))
+			must.Do(t, p.Write(t.Context(), stream.Message{Key: []byte(string(key)), Value: []byte(string(key))}))
 		}
-		streamtest.Check(t, p.Flush(t.Context()))
+		must.Do(t, p.Flush(t.Context()))
 	}
 	keyed("none", "abc")   // 0 to 2: entirely superseded by another producer, an empty batch remains
 	keyed("zstd", "defg")  // 3 to 6: its tail is superseded
@@ -258,11 +259,11 @@ func (k *kafkaTest) compaction(t *testing.T) {
 func (k *kafkaTest) logStart(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "a", "b", "c", "d", "e")
-	c, d := streamtest.Must2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false }))(t)
-	streamtest.Equal(t, len(streamtest.Must(read(t, c, d, 5))(t)), 5)
+	c, d := must.Get2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false }))(t)
+	must.Equal(t, len(must.Get(read(t, c, d, 5))(t)), 5)
 	deletes := kadm.Offsets{}
 	deletes.AddOffset(topic, 0, 3, -1)
-	streamtest.Must(k.admin.DeleteRecords(t.Context(), deletes))(t)
+	must.Get(k.admin.DeleteRecords(t.Context(), deletes))(t)
 	expect(t, k.readAll(t, topic, nil, nil), "0/3:d", "0/4:e")
 	from := streamtest.From(topic, 0, 1)
 	var out *stream.OffsetOutOfRangeError
@@ -274,7 +275,7 @@ func (k *kafkaTest) logStart(t *testing.T) {
 
 	// The consumer that had read further continues.
 	write(t, k.producer(t, topic, nil), "f")
-	got := streamtest.Must(read(t, c, d, 1))(t)
+	got := must.Get(read(t, c, d, 1))(t)
 	expect(t, got, "0/5:f")
 }
 
@@ -307,7 +308,7 @@ func (k *kafkaTest) security(t *testing.T) {
 		}
 		if test.err != "" {
 			_, _, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig) })
-			streamtest.ErrorContains(t, err, test.err, test.name)
+			must.ErrorContains(t, err, test.err, test.name)
 			continue
 		}
 		p := k.producer(t, topic, func(c *stream.ProducerConfig) { edit(&c.ConnectConfig) })
@@ -353,7 +354,7 @@ func (k *kafkaTest) oauth(t *testing.T) {
 		t.Helper()
 		edit := config(secret)
 		_, _, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { edit(&c.ConnectConfig); c.ConnectTimeout = 3 * time.Second })
-		streamtest.ErrorContains(t, err, want)
+		must.ErrorContains(t, err, want)
 	}
 	fails("GUESSED_PASSWORD", "invalid_client")
 	valid = -time.Hour
@@ -362,16 +363,16 @@ func (k *kafkaTest) oauth(t *testing.T) {
 
 func (k *kafkaTest) partitions(t *testing.T) {
 	topic := k.topic(t, 1)
-	c, d := streamtest.Must2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) {
+	c, d := must.Get2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) {
 		c.UntilEnd, c.Start, c.MetadataInterval = false, "latest", time.Second
 	}))(t)
-	streamtest.Must(k.admin.UpdatePartitions(t.Context(), 3, topic))(t)
+	must.Get(k.admin.UpdatePartitions(t.Context(), 3, topic))(t)
 	p := k.producer(t, topic, nil)
 	for i := range int32(3) {
-		streamtest.Check(t, p.WriteTo(t.Context(), i, stream.Message{Value: fmt.Appendf(nil, "p%d", i)}))
+		must.Do(t, p.WriteTo(t.Context(), i, stream.Message{Value: fmt.Appendf(nil, "p%d", i)}))
 	}
-	streamtest.Check(t, p.Flush(t.Context()))
-	got := streamtest.Must(read(t, c, d, 3))(t)
+	must.Do(t, p.Flush(t.Context()))
+	got := must.Get(read(t, c, d, 3))(t)
 	slices.Sort(got)
 	expect(t, got, "0/0:p0", "1/0:p1", "2/0:p2")
 
@@ -382,17 +383,17 @@ func (k *kafkaTest) partitions(t *testing.T) {
 	}
 	expect(t, k.readAll(t, missing, nil, func(c *stream.ConsumerConfig) { c.CreateTopics, c.CreatePartitions = true, 2 }))
 	details, err := k.admin.ListTopics(t.Context(), missing)
-	streamtest.True(t, err == nil && len(details[missing].Partitions) == 2, "%v, %v", details, err)
+	must.True(t, err == nil && len(details[missing].Partitions) == 2, "%v, %v", details, err)
 }
 
 func (k *kafkaTest) commit(t *testing.T) {
 	topic := k.topic(t, 1)
 	write(t, k.producer(t, topic, nil), "a", "b", "c")
-	c, _ := streamtest.Must2(k.consumer(t, topic, nil, nil))(t)
+	c, _ := must.Get2(k.consumer(t, topic, nil, nil))(t)
 	offsets := streamtest.From(topic, 0, 2)
-	streamtest.Check(t, c.Commit(t.Context(), "lag", offsets))
+	must.Do(t, c.Commit(t.Context(), "lag", offsets))
 	lags, err := k.admin.Lag(t.Context(), "lag")
-	streamtest.True(t, err == nil && lags["lag"].Lag.Total() == 1, "lag %+v, %v", lags, err)
+	must.True(t, err == nil && lags["lag"].Lag.Total() == 1, "lag %+v, %v", lags, err)
 }
 
 func (k *kafkaTest) deadLetters(t *testing.T) {
@@ -400,10 +401,10 @@ func (k *kafkaTest) deadLetters(t *testing.T) {
 	connection := stream.DefaultConnectConfig()
 	connection.Brokers = []string{k.plain}
 	d, err := stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: topic}, connection, streamtest.Log(t))
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	defer d.Close()
 	e := event.Example{Offset: 3, Refused: &event.Refusal{Reason: event.ReasonSyntax, Detail: "no brace", Value: []byte("{")}}
-	streamtest.Check(t, errors.Join(d.Add(t.Context(), "events", 1, &e), d.Flush(t.Context())))
+	must.Do(t, errors.Join(d.Add(t.Context(), "events", 1, &e), d.Flush(t.Context())))
 	expect(t, k.readAll(t, topic, nil, nil), "0/0:{")
 }
 
@@ -414,7 +415,7 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	quick := func(c *stream.ConnectConfig) { c.RequestTimeout = time.Second }
 	p := k.producer(t, topic, func(c *stream.ProducerConfig) { quick(&c.ConnectConfig) })
 	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false; quick(&c.ConnectConfig) })
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	stop := make(chan struct{})
 	type result struct {
 		n   int
@@ -461,10 +462,10 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	more(200)
 	close(stop)
 	r := <-produced
-	streamtest.Require(t, r.err == nil, "%v", r.err)
+	must.Require(t, r.err == nil, "%v", r.err)
 	more(r.n - len(got))
 	for i, s := range got {
-		streamtest.Require(t, s == fmt.Sprintf("0/%d:%d", i, i), "record %d is %s", i, s)
+		must.Require(t, s == fmt.Sprintf("0/%d:%d", i, i), "record %d is %s", i, s)
 	}
 	// The causes depend on the state of a fetch when the broker stopped.
 	total := uint64(0)
@@ -473,15 +474,15 @@ func (k *kafkaTest) restarts(t *testing.T) {
 		total += uint64(n)
 	}
 	t.Logf("%d records, retries %v", len(got), retries)
-	streamtest.True(t, total != 0, "no retries: the broker was not missed")
+	must.True(t, total != 0, "no retries: the broker was not missed")
 }
 
 // learner repeatedly kills the program while it learns from the broker, and the broker too. The state must be that of
 // an undisturbed run.
 func (k *kafkaTest) learner(t *testing.T) {
 	const topic = "one"
-	streamtest.Must(k.admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 1, nil, topic))(t)
-	streamtest.Check(t, fillCrashTopic(t, []string{k.plain}, topic, nil))
+	must.Get(k.admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 1, nil, topic))(t)
+	must.Do(t, fillCrashTopic(t, []string{k.plain}, topic, nil))
 	program := buildProgram(t)
 	reference := newLearner(t, program, k.plain, topic)
 	begin := time.Now()
@@ -506,7 +507,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 			resumed++
 		}
 	}
-	streamtest.True(t, resumed != 0, "no life of %v left a checkpoint to go on from", took)
+	must.True(t, resumed != 0, "no life of %v left a checkpoint to go on from", took)
 	l.finish(t)
 	l.check(t, topic, reference)
 	t.Logf("10 lives, %d of them left a checkpoint; a run left alone takes %v", resumed, took.Round(time.Millisecond))
@@ -529,7 +530,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	connect := stream.DefaultConnectConfig()
 	connect.Brokers = []string{k.plain}
 	p, err := kafka.NewPublisher(t.Context(), kafka.PublisherConfig{ConnectConfig: connect, Topic: topic, MaxPiece: 2000, Log: streamtest.Log(t)})
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	defer p.Close()
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -545,14 +546,14 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		schema.NumericIndices = true
 		m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
 		m.Version, m.At = version, time.Now()
-		streamtest.Check(t, p.Publish(t.Context(), m))
+		must.Do(t, p.Publish(t.Context(), m))
 		time.Sleep(150 * time.Millisecond) // gives the broker time to roll and compact
-		read := streamtest.Must(served.Open(t.Context(), where, options))(t, "version", version)
+		read := must.Get(served.Open(t.Context(), where, options))(t, "version", version)
 		if read.Version != version || read.Model.(*model.Linear).Weight(550, 0) != weights[550] || read.Model.(*model.Linear).Rows.Len() != 1000 {
 			t.Errorf("read version %d after %d", read.Version, version)
 		}
 		if f == nil {
-			f = streamtest.Must(served.Follow(t.Context(), where, options))(t)
+			f = must.Get(served.Follow(t.Context(), where, options))(t)
 			defer f.Close()
 		}
 	}
@@ -574,7 +575,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 // predictions scores a topic twice in the same group: the broker keeps the offsets.
 func (k *kafkaTest) predictions(t *testing.T) {
 	topic := k.topic(t, 3)
-	streamtest.Must(k.admin.CreateTopic(t.Context(), 1, 1, nil, topic+"-out"))(t)
+	must.Get(k.admin.CreateTopic(t.Context(), 1, 1, nil, topic+"-out"))(t)
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
 	recordConfig := record.DefaultConfig()
@@ -587,7 +588,7 @@ func (k *kafkaTest) predictions(t *testing.T) {
 	for round := range 2 {
 		values := slices.Repeat([]string{"0 1:1", "0 1:-1", "0 1:x"}, 100)
 		write(t, producer, values...)
-		streamtest.Check(t, p.Run(t.Context()))
+		must.Do(t, p.Run(t.Context()))
 		out := k.readAll(t, topic+"-out", nil, nil)
 		classes := map[string]int{}
 		for _, r := range out {
@@ -611,9 +612,9 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	c, d, err := k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) {
 		c.UntilEnd, c.RequestTimeout, c.MetadataInterval = false, 2*time.Second, time.Second
 	})
-	streamtest.Check(t, err)
-	streamtest.Must(read(t, c, d, 4))(t)
-	streamtest.Must(k.admin.DeleteTopics(t.Context(), topic))(t)
+	must.Do(t, err)
+	must.Get(read(t, c, d, 4))(t)
+	must.Get(k.admin.DeleteTopics(t.Context(), topic))(t)
 	deleted := time.Now()
 	for c.Stats().Partitions[0].Failing == "" {
 		if time.Since(deleted) > 30*time.Second {
@@ -633,7 +634,7 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	made := time.Now()
 	_, err = read(t, c, d, 1)
 	var anew *stream.TopicRecreatedError
-	streamtest.Require(t, errors.As(err, &anew) && anew.Offset == 4, "%v", err)
+	must.Require(t, errors.As(err, &anew) && anew.Offset == 4, "%v", err)
 	t.Logf("noticed %v after it was made anew: %v", time.Since(made).Round(time.Millisecond), err)
 	details, err := k.admin.ListTopics(t.Context(), topic)
 	id := details[topic].ID
@@ -654,16 +655,16 @@ func (k *kafkaTest) repeated(t *testing.T) {
 	topic := k.topic(t, 1)
 	p := k.producer(t, topic, nil)
 	for _, key := range []string{"a", "b", "c", "a", "d", "b", "e"} {
-		streamtest.Check(t, p.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(key)}))
+		must.Do(t, p.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(key)}))
 	}
-	streamtest.Check(t, p.Flush(t.Context()))
+	must.Do(t, p.Flush(t.Context()))
 	for start, want := range map[int64]string{0: "0a 1b 2c 3- 4d 5- 6e", 4: "4d 5- 6e"} {
 		var from event.Offsets
 		if start > 0 {
 			from.At(topic, 0, 0).Next = start
 		}
 		c, d, err := k.consumer(t, topic, from, func(c *stream.ConsumerConfig) { c.DedupWindow = 10 })
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		var got []string
 		var b event.Batch
 		for err == nil {

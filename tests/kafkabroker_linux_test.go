@@ -21,6 +21,7 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 )
 
@@ -171,7 +172,7 @@ func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var addresses []string
 	for port := 20000 + os.Getpid()%10000; len(addresses) < n; port++ {
-		streamtest.Require(t, port < 32000, "no free ports between 20000 and 32000")
+		must.Require(t, port < 32000, "no free ports between 20000 and 32000")
 		address := fmt.Sprintf("127.0.0.1:%d", port)
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
@@ -187,8 +188,8 @@ func (b *kafkaBroker) writeCertificates(t *testing.T) {
 	b.authority = b.file("ca.pem")
 	a := streamtest.NewAuthority(t)
 	certificate, key := a.Sign(t, "broker")
-	streamtest.Check(t, os.WriteFile(b.authority, a.PEM, 0o600))
-	streamtest.Check(t, os.WriteFile(b.file("server.pem"), slices.Concat(key, certificate, a.PEM), 0o600))
+	must.Do(t, os.WriteFile(b.authority, a.PEM, 0o600))
+	must.Do(t, os.WriteFile(b.file("server.pem"), slices.Concat(key, certificate, a.PEM), 0o600))
 }
 
 func (b *kafkaBroker) writeConfig(t *testing.T) {
@@ -231,7 +232,7 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 Loggers: {Root: {level: info, AppenderRef: {ref: C}}}}
 `
 	for name, text := range map[string]string{"server.properties": strings.Join(config, "\n") + "\n", "log4j2.yaml": logging} {
-		streamtest.Check(t, os.WriteFile(b.file(name), []byte(text), 0o600))
+		must.Do(t, os.WriteFile(b.file(name), []byte(text), 0o600))
 	}
 }
 
@@ -251,14 +252,14 @@ func (b *kafkaBroker) start(t *testing.T) {
 
 func (b *kafkaBroker) launch(t *testing.T) {
 	t.Helper()
-	log := streamtest.Must(os.OpenFile(b.file("broker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
+	log := must.Get(os.OpenFile(b.file("broker.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(t)
 	defer log.Close()
 	b.process = exec.Command("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC",
 		"-Dlog4j2.configurationFile="+b.file("log4j2.yaml"), "-cp", b.libs+"/*", "kafka.Kafka", b.file("server.properties"))
 	b.process.Stdout, b.process.Stderr = log, log
 	b.process.Env = append(os.Environ(), b.env...)
 	b.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	streamtest.Check(t, b.process.Start())
+	must.Do(t, b.process.Start())
 	b.exited = make(chan struct{})
 	go func(p *exec.Cmd, exited chan struct{}) {
 		p.Wait()
@@ -327,5 +328,5 @@ func (b *kafkaBroker) hold(t *testing.T, d time.Duration) {
 
 func (b *kafkaBroker) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	streamtest.Check(t, b.process.Process.Signal(s))
+	must.Do(t, b.process.Process.Signal(s))
 }

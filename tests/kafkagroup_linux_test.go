@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -19,7 +20,7 @@ func TestKafkaGroup(t *testing.T) {
 	const partitions = 4
 	kills := countOf(t, "BLANKOUT_CRASH_GROUP", 40)
 	k := startKafka(t)
-	streamtest.Must(streamtest.Admin(t, k.plain).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
+	must.Get(streamtest.Admin(t, k.plain).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	crashGroup(t, []string{k.plain}, partitions, kills)
 }
 
@@ -51,12 +52,12 @@ func TestKafkaGroupBrokers(t *testing.T) {
 			b.signal(t, syscall.SIGSTOP)
 			return "held", func() { b.signal(t, syscall.SIGCONT) }
 		})
-	topics := streamtest.Must(admin.ListTopics(t.Context(), "g-commits", "g-snapshots"))(t)
+	topics := must.Get(admin.ListTopics(t.Context(), "g-commits", "g-snapshots"))(t)
 	for _, topic := range topics {
 		for _, p := range topic.Partitions {
-			streamtest.Equal(t, len(p.Replicas), 3, "replicas of", topic.Topic, p.Partition)
+			must.Equal(t, len(p.Replicas), 3, "replicas of", topic.Topic, p.Partition)
 		}
-		configs := streamtest.Must(admin.DescribeTopicConfigs(t.Context(), topic.Topic))(t)
+		configs := must.Get(admin.DescribeTopicConfigs(t.Context(), topic.Topic))(t)
 		if i := slices.IndexFunc(configs[0].Configs, func(c kadm.Config) bool { return c.Key == "min.insync.replicas" && c.MaybeValue() == "2" }); i < 0 {
 			t.Errorf("topic %s does not have min.insync.replicas = 2", topic.Topic)
 		}
@@ -66,7 +67,7 @@ func TestKafkaGroupBrokers(t *testing.T) {
 // moveLeaders makes another broker the leader of every partition, including those of the groups' offsets.
 func moveLeaders(t *testing.T, admin *kadm.Client) {
 	t.Helper()
-	topics := streamtest.Must(admin.ListTopicsWithInternal(t.Context()))(t)
+	topics := must.Get(admin.ListTopicsWithInternal(t.Context()))(t)
 	var plan kadm.AlterPartitionAssignmentsReq
 	var which kadm.TopicsSet
 	for _, topic := range topics {
@@ -82,5 +83,5 @@ func moveLeaders(t *testing.T, admin *kadm.Client) {
 	if r, err := admin.AlterPartitionAssignments(t.Context(), plan); err != nil || r.Error() != nil {
 		t.Fatal(fmt.Errorf("moving leaders: %w, %w", err, r.Error()))
 	}
-	streamtest.Must(admin.ElectLeaders(t.Context(), kadm.ElectPreferredReplica, which))(t)
+	must.Get(admin.ElectLeaders(t.Context(), kadm.ElectPreferredReplica, which))(t)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"blankout/config"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/stream"
@@ -30,7 +31,7 @@ func TestKafkaGroupRecovery(t *testing.T) {
 	admin := kadm.NewClient(client)
 	create := func(topic string, partitions int32, settings map[string]*string) {
 		t.Helper()
-		streamtest.Must(admin.CreateTopic(t.Context(), partitions, 1, settings, topic))(t)
+		must.Get(admin.CreateTopic(t.Context(), partitions, 1, settings, topic))(t)
 	}
 	alter := func(topic, key, value string) {
 		t.Helper()
@@ -52,12 +53,12 @@ func TestKafkaGroupRecovery(t *testing.T) {
 			records = append(records, &kgo.Record{Topic: "events", Partition: int32(i % 2), Value: fmt.Appendf(nil, `{"label":"%v","x":%.4f}`, x > 0, x)})
 			produced[i%2]++
 		}
-		streamtest.Check(t, client.ProduceSync(t.Context(), records...).FirstErr())
+		must.Do(t, client.ProduceSync(t.Context(), records...).FirstErr())
 	}
 
 	program, dir := buildProgram(t), t.TempDir()
 	file := filepath.Join(dir, "blankout.toml")
-	streamtest.Check(t, os.WriteFile(file, fmt.Appendf(nil, `
+	must.Do(t, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = ["%s"]
 topics = ["events"]
@@ -92,8 +93,8 @@ session_timeout = "1s"
 	}
 	inspect := func(name string) *group.Report {
 		t.Helper()
-		loaded := streamtest.Must(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
-		return streamtest.Must(group.Inspect(t.Context(), memberOf(loaded)))(t)
+		loaded := must.Get(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
+		return must.Get(group.Inspect(t.Context(), memberOf(loaded)))(t)
 	}
 	// learn lets so many members learn everything, stops them, and returns their log.
 	learn := func(members int, name string, args ...string) string {
@@ -104,12 +105,12 @@ session_timeout = "1s"
 		for i := range members {
 			c := exec.Command(program, append([]string{"run", "-f", file, "--group", name}, args...)...)
 			c.Dir, c.Stdout, c.Stderr = dir, &outs[i], &outs[i]
-			streamtest.Check(t, c.Start())
+			must.Do(t, c.Start())
 			running = append(running, c)
 		}
 		deadline := time.Now().Add(time.Minute)
 		for done := false; !done && time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
-			loaded := streamtest.Must(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
+			loaded := must.Get(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
 			r, err := group.Inspect(t.Context(), memberOf(loaded))
 			if done = err == nil; done {
 				for p, n := range produced {
@@ -154,7 +155,7 @@ session_timeout = "1s"
 		for p := range start {
 			c := stream.DefaultConnectConfig()
 			c.Brokers = []string{k.plain}
-			start[p], _ = streamtest.Must2(stream.LogRange(t.Context(), c, "events", int32(p), nil))(t)
+			start[p], _ = must.Get2(stream.LogRange(t.Context(), c, "events", int32(p), nil))(t)
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("the log begins at %v", start)
@@ -166,7 +167,7 @@ session_timeout = "1s"
 	c := stream.DefaultConnectConfig()
 	c.Brokers = []string{k.plain}
 	for p := range start {
-		start[p], _ = streamtest.Must2(stream.LogRange(t.Context(), c, "events", int32(p), nil))(t)
+		start[p], _ = must.Get2(stream.LogRange(t.Context(), c, "events", int32(p), nil))(t)
 	}
 	ends(3, "skip them with: blankout group skip g events/", "run")
 	for p, s := range start {
@@ -175,7 +176,7 @@ session_timeout = "1s"
 	}
 	// And someone writes to the topic of the snapshots.
 	foreign := &kgo.Record{Topic: "g-snapshots", Key: []byte("what"), Value: []byte("ever")}
-	streamtest.Check(t, client.ProduceSync(t.Context(), foreign).FirstErr())
+	must.Do(t, client.ProduceSync(t.Context(), foreign).FirstErr())
 	logs := learn(2, "g")
 	if !strings.Contains(logs, "records that are not snapshots are skipped") || !strings.Contains(logs, "topic g-snapshots offset ") {
 		t.Errorf("nothing is said of the record among the snapshots:\n%s", logs)
@@ -188,7 +189,7 @@ session_timeout = "1s"
 
 	ends(2, `label: was "label", is "y"`, "run", "--group", "new", "--from-group", "g", "--set", "record.label=y")
 	produce(100)
-	streamtest.Contains(t, learn(2, "new", "--from-group", "g"), "the group starts from the state of another group")
+	must.Contains(t, learn(2, "new", "--from-group", "g"), "the group starts from the state of another group")
 	began := inspect("new")
 	if records := began.Positions[0].Records + began.Positions[1].Records; began.Events <= r.Events || int64(records)+lost != produced[0]+produced[1] || began.Verified() != nil || len(began.Skipped) != 2 {
 		t.Errorf("%+v, %v", began, began.Verified())

@@ -13,6 +13,7 @@ import (
 
 	"blankout/config"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/stream"
@@ -26,21 +27,21 @@ func TestKafkaGroupWait(t *testing.T) {
 	longtest.Only(t)
 	const partitions, events = 4, 2_000_000
 	k := startKafka(t)
-	streamtest.Must(streamtest.Admin(t, k.plain).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
+	must.Get(streamtest.Admin(t, k.plain).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	p := stream.DefaultProducerConfig()
 	p.Brokers, p.Topic = []string{k.plain}, "events"
-	producer := streamtest.Must(stream.NewProducer(t.Context(), p))(t)
+	producer := must.Get(stream.NewProducer(t.Context(), p))(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range events {
-		streamtest.Check(t, producer.WriteTo(t.Context(), int32(i%partitions), stream.Message{Value: fraudEvent(r, 200)}))
+		must.Do(t, producer.WriteTo(t.Context(), int32(i%partitions), stream.Message{Value: fraudEvent(r, 200)}))
 	}
-	streamtest.Check(t, producer.Flush(t.Context()))
+	must.Do(t, producer.Flush(t.Context()))
 	producer.Close()
 	program := buildProgram(t)
 	for _, members := range []int{1, 4} {
 		name := fmt.Sprint("waits", members)
 		file := filepath.Join(t.TempDir(), "blankout.toml")
-		streamtest.Check(t, os.WriteFile(file, fmt.Appendf(nil, `
+		must.Do(t, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = ["%s"]
 topics = ["events"]
@@ -48,7 +49,7 @@ topics = ["events"]
 label = "fraud"
 classes = ["false", "true"]
 `, k.plain), 0o600))
-		loaded := streamtest.Must(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
+		loaded := must.Get(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
 		addresses := freePorts(t, members)
 		var processes []*exec.Cmd
 		for _, address := range addresses {
@@ -100,11 +101,11 @@ func standingOf(t *testing.T, addresses []string) (all []standing) {
 	t.Helper()
 	for _, address := range addresses {
 		answer, err := http.Get("http://" + address + "/v1/group")
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		var s standing
 		err = json.NewDecoder(answer.Body).Decode(&s)
 		answer.Body.Close()
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		all = append(all, s)
 	}
 	return all

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // Nothing is downloaded for the real broker unless requested. The message says how to request it, and the source and
@@ -18,19 +18,19 @@ func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 		"java": "exit 1",
 		"mvn":  "echo \"$@\" > " + called + "; exit 1",
 	} {
-		streamtest.Check(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("XDG_CACHE_HOME", cache)
 	_, err := kafkaJars(t.Context(), false)
 	for _, want := range []string{requireKafka + "=1", cache, "44 MB", "repository"} {
-		streamtest.ErrorContains(t, err, want, "unasked")
+		must.ErrorContains(t, err, want, "unasked")
 	}
 	for _, path := range []string{called, cache} {
-		streamtest.Fails(t, streamtest.Err(os.Stat(path)), "the file without a request", path)
+		must.Fails(t, must.Err(os.Stat(path)), "the file without a request", path)
 	}
 	// If requested, it is tried.
-	streamtest.ErrorContains(t, streamtest.Err(kafkaJars(t.Context(), true)), "mvn could not fetch", "asked")
+	must.ErrorContains(t, must.Err(kafkaJars(t.Context(), true)), "mvn could not fetch", "asked")
 	if text, _ := os.ReadFile(called); !strings.Contains(string(text), "dependency:copy-dependencies") {
 		t.Errorf("asked, mvn was called with %q", text)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -103,11 +104,11 @@ func TestKafkaLeaders(t *testing.T) {
 		moved := time.Since(began)
 		more(500)
 		t.Logf("leader %s: from %d to %d within %v, learning goes on within %v", fault.name, was.node, is.node, moved.Round(10*time.Millisecond), time.Since(began).Round(10*time.Millisecond))
-		streamtest.True(t, is != was, "leader %s: it did not move", fault.name)
+		must.True(t, is != was, "leader %s: it did not move", fault.name)
 		mend()
 	}
 	allowed.Store(1 << 40)
-	streamtest.Check(t, <-filled)
+	must.Do(t, <-filled)
 	l.await(t, "all is counted", func() bool { return counted() >= float64(crashTopics[topic].records) })
 	l.stop(t, command)
 	if !strings.Contains(l.log(), "fetching failed, trying again") {

@@ -17,6 +17,7 @@ import (
 
 	"blankout/config"
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/online/group"
 	"blankout/stream"
@@ -68,13 +69,13 @@ func TestKafkaRestart(t *testing.T) {
 	k := startKafka(t)
 	client := streamtest.Client(t, []string{k.plain})
 	const partitions, members = 6, 3
-	streamtest.Must(kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
+	must.Get(kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "events"))(t)
 	program := buildProgram(t)
 	for _, named := range []bool{false, true} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "blankout.toml")
 		name := fmt.Sprint("named-", named)
-		streamtest.Check(t, os.WriteFile(file, fmt.Appendf(nil, `
+		must.Do(t, os.WriteFile(file, fmt.Appendf(nil, `
 [kafka]
 brokers = [%q]
 topics = ["events"]
@@ -93,7 +94,7 @@ interval_max = "100ms"
 warm = 200
 session_timeout = "6s"
 `, k.plain, name), 0o600))
-		loaded := streamtest.Must(config.Load(config.Source{File: file}))(t)
+		loaded := must.Get(config.Load(config.Source{File: file}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		var beside sync.WaitGroup
 		w := &written{sums: make([][]uint64, partitions)}
@@ -117,16 +118,16 @@ session_timeout = "6s"
 		}
 		seen := &progress{at: map[int32]time.Time{}, by: map[int32]group.MemberID{}, longest: map[int32]time.Duration{}}
 		commitLog, err := stream.OpenCommitLog(t.Context(), loaded.Group.CommitLog(loaded.Kafka.ConnectConfig, nil))
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		commitLog.Close()
 		reader, err := stream.ReadCommitLog(ctx, loaded.Group.CommitLog(loaded.Kafka.ConnectConfig, nil), "", 0, false)
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		beside.Go(func() {
 			defer reader.Close()
 			for {
 				records, err := reader.Next(ctx)
 				if err != nil {
-					streamtest.True(t, errors.Is(err, context.Canceled), "%v", err)
+					must.True(t, errors.Is(err, context.Canceled), "%v", err)
 					return
 				}
 				for _, r := range records {
@@ -160,8 +161,8 @@ session_timeout = "6s"
 		for i := range running {
 			before := settled()
 			seen.reset()
-			streamtest.Check(t, running[i].Process.Signal(syscall.SIGTERM))
-			streamtest.Check(t, running[i].Wait())
+			must.Do(t, running[i].Process.Signal(syscall.SIGTERM))
+			must.Do(t, running[i].Wait())
 			running[i] = start(i)
 			time.Sleep(time.Second)
 			after := settled()

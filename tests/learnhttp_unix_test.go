@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // httpLearner is a learner of events that arrive over HTTP.
@@ -31,7 +31,7 @@ type httpLearner struct {
 
 func newHTTPLearner(t *testing.T) *httpLearner {
 	t.Helper()
-	listener := streamtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := listener.Addr().String()
 	listener.Close()
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ directory = %q
 learn = true
 address = %q
 `, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "reports"), address)
-	streamtest.Check(t, os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "blankout.toml"), []byte(config), 0o644))
 	return &httpLearner{&learner{program: buildProgram(t), dir: dir}, "http://" + address + "/v1/learn"}
 }
 
@@ -180,7 +180,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		t.Fatalf("%d events were acknowledged, and %d learned: %+v", next, events, offsets)
 	}
 	file := filepath.Join(l.dir, "events.jsonl")
-	streamtest.Check(t, os.WriteFile(file, []byte(text.String()), 0o644))
+	must.Do(t, os.WriteFile(file, []byte(text.String()), 0o644))
 	run := exec.Command(l.program, "run", "-q", "-d", file, "--set", "record.seed=1", "--set", "checkpoint.directory="+filepath.Join(l.dir, "other"))
 	run.Dir = t.TempDir() // a directory without a configuration
 	if out, err := run.CombinedOutput(); err != nil {
@@ -195,7 +195,7 @@ func TestLearnOverHTTP(t *testing.T) {
 func (l *learner) exported(t *testing.T, model string) []byte {
 	t.Helper()
 	out, err := exec.Command(l.program, "export", "-m", filepath.Join(l.dir, model), "--format", "json").Output()
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	return out
 }
 
@@ -226,7 +226,7 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 		{"", strings.Repeat(" ", 9<<20), 413, "body"},
 		{"?predict=1", `{"x":1,"label":"b"}`, 200, `"first":1,"predictions":[`},
 	} {
-		answer := streamtest.Must(http.Post(l.url+c.query, "application/json", strings.NewReader(c.body)))(t)
+		answer := must.Get(http.Post(l.url+c.query, "application/json", strings.NewReader(c.body)))(t)
 		text, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
 		if err != nil || answer.StatusCode != c.status || !strings.Contains(string(text), c.want) {
@@ -237,7 +237,7 @@ func TestLearnOverHTTPRefuses(t *testing.T) {
 	for i := range 150 {
 		fmt.Fprintf(&many, "{\"x\":1,\"label\":\"class%d\"}\n", i)
 	}
-	streamtest.Must(l.post("", many.String(), time.Now()))(t, "more classes than max_classes")
+	must.Get(l.post("", many.String(), time.Now()))(t, "more classes than max_classes")
 	for _, args := range [][]string{
 		{"--set", "http.learn=true", "--set", "http.address=0.0.0.0:0", "--set", "http.public=true"},
 		{"--set", "http.learn=true", "--set", "http.address="},

@@ -19,7 +19,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/longtest"
 	"blankout/internal/loss"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream"
 	"blankout/stream/record"
 )
@@ -72,10 +72,10 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 	d := set.data.Subset(rows)
 	for _, cost := range []float64{0.01, 1} {
 		dir := t.TempDir()
-		text := streamtest.Must(os.ReadFile(set.plain))(t)
+		text := must.Get(os.ReadFile(set.plain))(t)
 		lines := strings.SplitAfterN(string(text), "\n", len(rows)+1)
 		file, model := filepath.Join(dir, "train"), filepath.Join(dir, "model")
-		streamtest.Check(t, os.WriteFile(file, []byte(strings.Join(lines[:len(rows)], "")), 0o600))
+		must.Do(t, os.WriteFile(file, []byte(strings.Join(lines[:len(rows)], "")), 0o600))
 		args := []string{"-s", "0", "-t", "0", "-c", fmt.Sprint(cost), "-e", "1e-5", file, model}
 		runProgram(t, "", tool, args...)
 		compareOptimum(t, fmt.Sprint("libsvm c=", cost), d, loss.HingeGaussian{Ell: 1}, cost, batch.FreeIntercept, libsvmWeights(t, model, d))
@@ -91,8 +91,8 @@ func compareOptimum(t *testing.T, name string, d *batch.Data, l loss.Loss, cost 
 	}
 	o, err := batch.NewExpected(batch.Problem{Data: d, Y: y, Loss: l, Kappa: loss.Cost(l, cost), Intercept: it,
 		Penalty: batch.Ridge(d.Columns(), 1, it), Threads: 2})
-	streamtest.Check(t, err)
-	r := streamtest.Must(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
+	must.Do(t, err)
+	r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
 	value := o.ValueGrad(theirs, nil)
 	t.Logf("%s: ours %.10g (gap %.2g), theirs %.10g", name, r.Objective, r.Gap, value)
 	if !r.Converged || value < r.Objective-r.Gap || math.Abs(value-r.Objective) > 1e-4*r.Objective {
@@ -117,11 +117,11 @@ func oracleSets(t *testing.T) []oracleSet {
 // readOracleSet decompresses a data set and reads it, without columns beyond the given number.
 func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 	t.Helper()
-	f := streamtest.Must(os.Open(path))(t)
+	f := must.Get(os.Open(path))(t)
 	defer f.Close()
-	z := streamtest.Must(gzip.NewReader(f))(t)
+	z := must.Get(gzip.NewReader(f))(t)
 	set := oracleSet{name: name, plain: filepath.Join(t.TempDir(), "train.svm")}
-	out := streamtest.Must(os.Create(set.plain))(t)
+	out := must.Get(os.Create(set.plain))(t)
 	w, lines := bufio.NewWriter(out), bufio.NewScanner(z)
 	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
@@ -137,10 +137,10 @@ func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 		}
 		w.WriteString("\n")
 	}
-	streamtest.Check(t, errors.Join(lines.Err(), w.Flush(), out.Close()))
+	must.Do(t, errors.Join(lines.Err(), w.Flush(), out.Close()))
 	c := record.DefaultConfig()
 	schema := c.Schema()
-	src := streamtest.Must(stream.OpenFile(set.plain, c, schema))(t)
+	src := must.Get(stream.OpenFile(set.plain, c, schema))(t)
 	defer src.Close()
 	var b batch.Builder
 	var events event.Batch
@@ -151,7 +151,7 @@ func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 			t.Fatal(err)
 		}
 		for i := range events.Examples {
-			streamtest.Check(t, b.Add(&events.Examples[i]))
+			must.Do(t, b.Add(&events.Examples[i]))
 		}
 	}
 	set.data = b.Data(schema).SortClasses()
@@ -161,7 +161,7 @@ func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 // liblinearWeights reads a model of two classes with an intercept.
 func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	t.Helper()
-	text := streamtest.Must(os.ReadFile(path))(t)
+	text := must.Get(os.ReadFile(path))(t)
 	head, body, _ := strings.Cut(string(text), "\nw\n")
 	sign := 1.0
 	if strings.Contains(head, "label -1 1") {
@@ -169,7 +169,7 @@ func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	}
 	var all []float64
 	for _, field := range strings.Fields(body) {
-		v := streamtest.Must(strconv.ParseFloat(field, 64))(t)
+		v := must.Get(strconv.ParseFloat(field, 64))(t)
 		all = append(all, sign*v)
 	}
 	w := make([]float64, d.Columns()+1)
@@ -183,7 +183,7 @@ func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 // libsvmWeights sums the support vectors of a linear model.
 func libsvmWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	t.Helper()
-	text := streamtest.Must(os.ReadFile(path))(t)
+	text := must.Get(os.ReadFile(path))(t)
 	head, body, _ := strings.Cut(string(text), "\nSV\n")
 	column := map[int]int{}
 	for c := range d.Columns() {
@@ -192,18 +192,18 @@ func libsvmWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	w := make([]float64, d.Columns()+1)
 	for line := range strings.Lines(body) {
 		fields := strings.Fields(line)
-		coef := streamtest.Must(strconv.ParseFloat(fields[0], 64))(t)
+		coef := must.Get(strconv.ParseFloat(fields[0], 64))(t)
 		for _, f := range fields[1:] {
 			var index int
 			var v float64
-			streamtest.Must(fmt.Sscanf(f, "%d:%g", &index, &v))(t)
+			must.Get(fmt.Sscanf(f, "%d:%g", &index, &v))(t)
 			w[column[index]] += coef * v
 		}
 	}
 	sign := 1.0
 	for line := range strings.Lines(head) {
 		if rho, ok := strings.CutPrefix(line, "rho "); ok {
-			v := streamtest.Must(strconv.ParseFloat(strings.TrimSpace(rho), 64))(t)
+			v := must.Get(strconv.ParseFloat(strings.TrimSpace(rho), 64))(t)
 			w[d.Columns()] = -v
 		}
 		if strings.HasPrefix(line, "label -1 1") {

@@ -18,7 +18,7 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/kernel"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // Our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) find the same optimum of the same dual, for the RBF
@@ -31,8 +31,8 @@ func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
 	}
 	for _, name := range []string{"dense", "sparse", "counts"} {
 		x, y, data := goldenProblem(t, name)
-		k := streamtest.Must(svm.Resolve(kernel.RBF{}, data))(t)
-		gram := streamtest.Must(svm.NewGram(k, data, 2))(t)
+		k := must.Get(svm.Resolve(kernel.RBF{}, data))(t)
+		gram := must.Get(svm.NewGram(k, data, 2))(t)
 		for _, cost := range []float64{0.1, 1, 10} {
 			sigma := k.(kernel.RBF).Sigma
 			gamma := strconv.FormatFloat(1/(2*sigma*sigma), 'g', 17, 64)
@@ -45,7 +45,7 @@ func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
 			}
 			compare(t, fmt.Sprintf("%s rbf c=%v", name, cost), tool, gram, y, cost, rows, "-t", "2", "-g", gamma)
 			for _, drop := range []svm.DropSVM{{Q: 0.1, Keep: 0.7}, {Q: 10, Keep: 0.3}, {Q: 1, Keep: 0.5, Epochs: 5, Seed: 1}} {
-				dk := streamtest.Must(drop.Kernel(gram))(t)
+				dk := must.Get(drop.Kernel(gram))(t)
 				rows := func(i int, write func(index int, value float64)) {
 					write(0, float64(i+1))
 					for j, v := range dk.Kbar.Row(i) {
@@ -63,28 +63,28 @@ var libsvmObjective = regexp.MustCompile(`obj = (-?[0-9.e+-]+), rho = (-?[0-9.e+
 func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cost float64, row func(i int, write func(int, float64)), args ...string) {
 	t.Helper()
 	dir := t.TempDir()
-	f := streamtest.Must(os.Create(filepath.Join(dir, "train")))(t)
+	f := must.Get(os.Create(filepath.Join(dir, "train")))(t)
 	w := bufio.NewWriter(f)
 	for i := range y {
 		fmt.Fprintf(w, "%+g", y[i])
 		row(i, func(index int, v float64) { fmt.Fprintf(w, " %d:%.17g", index, v) })
 		fmt.Fprintln(w)
 	}
-	streamtest.Check(t, w.Flush())
-	streamtest.Check(t, f.Close())
+	must.Do(t, w.Flush())
+	must.Do(t, f.Close())
 	args = append([]string{"-s", "0", "-e", "1e-6", "-c", fmt.Sprint(cost)}, append(args, f.Name(), filepath.Join(dir, "model"))...)
 	out, err := exec.Command(tool, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v: %s", what, err, out)
 	}
 	m := libsvmObjective.FindSubmatch(out)
-	streamtest.Require(t, m != nil, "%s: no objective in %s", what, out)
-	theirs := streamtest.Must(strconv.ParseFloat(string(m[1]), 64))(t)
+	must.Require(t, m != nil, "%s: no objective in %s", what, out)
+	theirs := must.Get(strconv.ParseFloat(string(m[1]), 64))(t)
 	c := make([]float64, len(y))
 	for i := range c {
 		c[i] = cost
 	}
-	ours := streamtest.Must(batch.HingeDual(k, y, c).Solve(context.Background()))(t)
+	ours := must.Get(batch.HingeDual(k, y, c).Solve(context.Background()))(t)
 	// LIBSVM prints the dual as a minimum, with six decimals.
 	if off := math.Abs(ours.Dual + theirs); off > 1e-4*math.Abs(theirs)+1e-6 || !ours.Converged {
 		t.Errorf("%s: LIBSVM %v, ours %v, off by %v", what, -theirs, ours.Dual, off)
@@ -94,12 +94,12 @@ func compare(t *testing.T, what, tool string, k batch.GramRows, y []float64, cos
 // goldenProblem reads a problem from the golden files of package batch.
 func goldenProblem(t *testing.T, name string) (x [][]float64, y []float64, d *batch.Data) {
 	t.Helper()
-	raw := streamtest.Must(os.ReadFile("../batch/testdata/golden/" + name + ".json"))(t)
+	raw := must.Get(os.ReadFile("../batch/testdata/golden/" + name + ".json"))(t)
 	var g struct {
 		X [][]float64
 		Y []float64
 	}
-	streamtest.Check(t, json.Unmarshal(raw, &g))
+	must.Do(t, json.Unmarshal(raw, &g))
 	var b batch.Builder
 	for i, row := range g.X {
 		e := event.Example{Weight: 1}
@@ -112,7 +112,7 @@ func goldenProblem(t *testing.T, name string) (x [][]float64, y []float64, d *ba
 				e.Features.Value = append(e.Features.Value, v)
 			}
 		}
-		streamtest.Check(t, b.Add(&e))
+		must.Do(t, b.Add(&e))
 	}
 	return g.X, g.Y, b.Data(event.NewSchema(10, []string{"-1", "1"}, 2))
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/simulate"
 	"blankout/stream"
@@ -41,18 +42,18 @@ func TestLongStream(t *testing.T) {
 	}
 	broker := startKafka(t)
 	program := buildProgram(t)
-	streamtest.Must(streamtest.Admin(t, broker.plain).CreateTopic(t.Context(), 1, 1, nil, "long"))(t)
+	must.Get(streamtest.Admin(t, broker.plain).CreateTopic(t.Context(), 1, 1, nil, "long"))(t)
 	l := &learner{program: program, dir: t.TempDir(), flags: []string{"--until-end"}}
 	config := fmt.Sprintf("[kafka]\nbrokers = [%q]\ntopics = [\"long\"]\n[record]\nformat = \"json\"\n[checkpoint]\ndirectory = %q\n[validate]\ndirectory = %q\n[http]\naddress = \"127.0.0.1:0\"\n", broker.plain, l.checkpoints(), filepath.Join(l.dir, "reports"))
-	streamtest.Check(t, os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644))
 
 	began := time.Now()
 	source := readDrifting(t, data)
 	produce := exec.Command(program, "produce", "-q", "-f", filepath.Join(l.dir, "blankout.toml"), "-d", "-")
-	pipe := streamtest.Must(produce.StdinPipe())(t)
+	pipe := must.Get(produce.StdinPipe())(t)
 	var said strings.Builder
 	produce.Stdout, produce.Stderr = &said, &said
-	streamtest.Check(t, produce.Start())
+	must.Do(t, produce.Start())
 	positive, err := source.write(pipe, events)
 	if err == nil {
 		err = pipe.Close()
@@ -81,11 +82,11 @@ func TestLongStream(t *testing.T) {
 		t.Fatalf("%v\n%s", err, l.log())
 	}
 	_, _, learned := l.state(t)
-	streamtest.Equal(t, learned, uint64(events), "learned events")
-	streamtest.Require(t, len(samples) >= 20, "%d samples: too few to say anything", len(samples))
+	must.Equal(t, learned, uint64(events), "learned events")
+	must.Require(t, len(samples) >= 20, "%d samples: too few to say anything", len(samples))
 	constant := min(positive, 1-positive)
 	last := samples[len(samples)-1]
-	streamtest.True(t, last.total < constant, "error %.3f, of a constant answer %.3f", last.total, constant)
+	must.True(t, last.total < constant, "error %.3f, of a constant answer %.3f", last.total, constant)
 	n := len(samples)
 	// The heap reaches its size within half a million events.
 	if early, late := samples[n/2].memory, last.memory; late > 1.1*early+20e6 {
@@ -106,7 +107,7 @@ func TestLongStream(t *testing.T) {
 		t.Errorf("recent error at most %.3f before the change, %.3f and %.3f in the changes, %.3f at the end", before, swapped, dead, last.recent)
 	}
 	if out != "" {
-		streamtest.Check(t, drawLong(out, samples, events, constant, produced))
+		must.Do(t, drawLong(out, samples, events, constant, produced))
 	}
 }
 
@@ -121,16 +122,16 @@ func readDrifting(t *testing.T, path string) (d drifting) {
 	t.Helper()
 	c := record.DefaultConfig()
 	c.Classes, c.MaxClasses = []string{"0", "1", "2", "3", "4", "5", "6"}, 7
-	src := streamtest.Must(stream.OpenFile(path, c, c.Schema()))(t)
+	src := must.Get(stream.OpenFile(path, c, c.Schema()))(t)
 	defer src.Close()
 	var b event.Batch
 	for src.Next(t.Context(), &b) == nil {
 		for i := range b.Examples {
-			streamtest.Require(t, b.Examples[i].Refused == nil, "%v", b.Examples[i].Refused)
+			must.Require(t, b.Examples[i].Refused == nil, "%v", b.Examples[i].Refused)
 			d.events = append(d.events, event.Example{Features: b.Examples[i].Features.Clone(), Label: b.Examples[i].Label})
 		}
 	}
-	streamtest.Require(t, len(d.events) != 0, "%s has no events", path)
+	must.Require(t, len(d.events) != 0, "%s has no events", path)
 	return d
 }
 

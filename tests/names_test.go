@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // former lists the public names before the renaming, by where they must not occur. An old key or flag is an error that
@@ -52,7 +52,7 @@ func published(t *testing.T) (names []string) {
 			names = append(names, name)
 		}
 	}
-	streamtest.Require(t, len(names) >= 500, "only %d files", len(names))
+	must.Require(t, len(names) >= 500, "only %d files", len(names))
 	return names
 }
 

@@ -25,6 +25,7 @@ import (
 
 	"blankout/checkpoint"
 	"blankout/internal/event"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/stream/record"
 
@@ -161,7 +162,7 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 	// Ports are held until their users take them.
 	var listeners []net.Listener
 	for _, address := range freePorts(t, 7) {
-		l := streamtest.Must(net.Listen("tcp", address))(t)
+		l := must.Get(net.Listen("tcp", address))(t)
 		listeners = append(listeners, l)
 	}
 	fake, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
@@ -191,12 +192,12 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		if topic == "snapshots" {
 			settings["cleanup.policy"] = &compact
 		}
-		streamtest.Must(n.admin.CreateTopic(t.Context(), partitions, 3, settings, topic))(t, topic)
+		must.Get(n.admin.CreateTopic(t.Context(), partitions, 3, settings, topic))(t, topic)
 	}
 
 	// The disk: a file system small enough to be filled, or failpoints.
 	n.disk = filepath.Join(t.TempDir(), "disk")
-	streamtest.Check(t, os.Mkdir(n.disk, 0o700))
+	must.Do(t, os.Mkdir(n.disk, 0o700))
 	full, readOnly, slow := filepath.Join(t.TempDir(), "full"), filepath.Join(t.TempDir(), "read-only"), filepath.Join(t.TempDir(), "slow")
 	points := []string{"checkpoint.write=slow:" + slow}
 	if err := syscall.Mount("tmpfs", n.disk, "tmpfs", 0, "size=24m"); err == nil {
@@ -257,7 +258,7 @@ events = 20000
 window = 5000
 directory = %q
 `, strings.Join(proxied, ","), n.checkpoints(), listeners[0].Addr(), filepath.Join(n.disk, "reports"))
-	streamtest.Check(t, os.WriteFile(filepath.Join(n.learner.dir, "blankout.toml"), []byte(config), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(n.learner.dir, "blankout.toml"), []byte(config), 0o600))
 	n.url = "http://" + listeners[0].Addr().String()
 	listeners[0].Close()
 
@@ -314,7 +315,7 @@ directory = %q
 				f, err := os.Create(filler)
 				for piece := make([]byte, 1<<16); err == nil; _, err = f.Write(piece) {
 				}
-				streamtest.True(t, errors.Is(err, syscall.ENOSPC), "%v", err)
+				must.True(t, errors.Is(err, syscall.ENOSPC), "%v", err)
 				f.Close()
 				return "disk full", func() { os.Remove(filler) }
 			case 1:
@@ -760,7 +761,7 @@ func (n *nemesis) heal(t *testing.T) {
 	}
 	n.say("all healed")
 	for began := time.Now(); !n.inSync(t); time.Sleep(200 * time.Millisecond) {
-		streamtest.Require(t, time.Since(began) <= 3*time.Minute, "the brokers do not come to terms")
+		must.Require(t, time.Since(began) <= 3*time.Minute, "the brokers do not come to terms")
 		n.revive(t)
 		n.watch(t)
 	}
@@ -769,7 +770,7 @@ func (n *nemesis) heal(t *testing.T) {
 // read returns all records of a topic, bypassing the proxies, sorted by partition and offset.
 func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 	t.Helper()
-	ends := streamtest.Must(n.admin.ListEndOffsets(t.Context(), topic))(t)
+	ends := must.Get(n.admin.ListEndOffsets(t.Context(), topic))(t)
 	missing := int64(0)
 	from := map[string]map[int32]kgo.Offset{topic: {}}
 	ends.Each(func(o kadm.ListedOffset) {
@@ -781,7 +782,7 @@ func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 	defer cancel()
 	for int64(len(records)) < missing {
 		fetches := client.PollFetches(ctx)
-		streamtest.Require(t, ctx.Err() == nil, "%s: %d of %d records could be read", topic, len(records), missing)
+		must.Require(t, ctx.Err() == nil, "%s: %d of %d records could be read", topic, len(records), missing)
 		records = append(records, fetches.Records()...)
 	}
 	slices.SortFunc(records, func(a, b *kgo.Record) int {
@@ -817,7 +818,7 @@ func (n *nemesis) await(t *testing.T, records int) {
 
 // stop ends the program with SIGTERM. Without faults it must save.
 func (n *nemesis) stop(t *testing.T) {
-	streamtest.Require(t, n.process != nil, "the program does not run at the end")
+	must.Require(t, n.process != nil, "the program does not run at the end")
 	n.end(t, syscall.SIGTERM)
 	if err := <-n.ended; err != nil {
 		t.Errorf("the last stop: %v\n%s", err, n.tail(5000))
@@ -868,20 +869,20 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 		}
 		dead[headers["partition"]+"/"+headers["offset"]] = true
 	}
-	streamtest.EqualMaps(t, dead, spoilt, "dead letters")
+	must.EqualMaps(t, dead, spoilt, "dead letters")
 	// Every event was predicted.
 	predicted := map[string]bool{}
 	for _, r := range n.read(t, "predictions") {
 		var p struct{ Partition, Offset int64 }
-		streamtest.Check(t, json.Unmarshal(r.Value, &p), "a prediction", r.Value)
+		must.Do(t, json.Unmarshal(r.Value, &p), "a prediction", r.Value)
 		predicted[fmt.Sprint(p.Partition, "/", p.Offset)] = true
 	}
-	streamtest.Equal(t, len(predicted), len(records), "predicted records")
+	must.Equal(t, len(predicted), len(records), "predicted records")
 	// An undisturbed learner reaches the same state.
 	reference := &learner{program: n.program, dir: n.dir + "/undisturbed"}
-	streamtest.Check(t, os.Mkdir(reference.dir, 0o700))
-	config := streamtest.Must(os.ReadFile(filepath.Join(n.dir, "blankout.toml")))(t)
-	streamtest.Check(t, os.WriteFile(filepath.Join(reference.dir, "blankout.toml"), config, 0o600))
+	must.Do(t, os.Mkdir(reference.dir, 0o700))
+	config := must.Get(os.ReadFile(filepath.Join(n.dir, "blankout.toml")))(t)
+	must.Do(t, os.WriteFile(filepath.Join(reference.dir, "blankout.toml"), config, 0o600))
 	reference.flags = []string{"--until-end", "--set=kafka.brokers=" + n.cluster[0].plain, "--set=checkpoint.directory=" + reference.checkpoints(), "--set=checkpoint.interval=30s",
 		"--set=checkpoint.events=1000000", "--set=http.address=", "--set=dead_letter.policy=skip", "--set=dead_letter.topic=", "--set=snapshot.topic=",
 		"--set=predict.topic=", "--set=predict.output=", "--set=validate.directory="}
@@ -922,7 +923,7 @@ func (n *nemesis) report(t *testing.T, length time.Duration, records []*kgo.Reco
 		slices.Sort(last)
 		early, late := second[len(second)/2], last[len(last)/2]
 		fmt.Fprintf(&out, "memory, MB: second quarter %.0f, last quarter %.0f, most %.0f\n", early, late, slices.Max(n.memory))
-		streamtest.True(t, late <= 1.2*early+20, "memory grows")
+		must.True(t, late <= 1.2*early+20, "memory grows")
 	}
 	for _, counts := range []map[string]int{n.faults, n.deaths} {
 		fmt.Fprintln(&out)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // The table of docs/quality.md for numeric targets shows the program's present results on the streams in their own
@@ -18,19 +18,19 @@ import (
 func TestNumbersTable(t *testing.T) {
 	longtest.NotRaced(t)
 	program := buildProgram(t)
-	text := streamtest.Must(os.ReadFile("../docs/quality.md"))(t)
+	text := must.Get(os.ReadFile("../docs/quality.md"))(t)
 	_, table, ok := strings.Cut(string(text), "\n| regressor | ChickWeights (River)")
-	streamtest.Require(t, ok, "docs/quality.md has no table of regressors")
+	must.Require(t, ok, "docs/quality.md has no table of regressors")
 	table, _, _ = strings.Cut(table, "\n\n")
 	streams := []string{"chick_weights", "trump_approval", "diabetes"}
 	ours, peers := make([]float64, len(streams)), 0
 	for i, name := range streams {
 		out, err := exec.Command(program, "train", "--solver", "online", "--loss", "squared", "-d", "testdata/numbers/"+name+".jsonl.gz", "-q", "--json").Output()
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		var told struct {
 			MAE float64 `json:"progressive_mae"`
 		}
-		streamtest.Check(t, json.Unmarshal(out, &told))
+		must.Do(t, json.Unmarshal(out, &told))
 		ours[i] = told.MAE
 	}
 	for row := range strings.SplitSeq(table, "\n") {
@@ -54,5 +54,5 @@ func TestNumbersTable(t *testing.T) {
 			}
 		}
 	}
-	streamtest.True(t, peers >= 3*len(streams), "%d numbers of peers found", peers)
+	must.True(t, peers >= 3*len(streams), "%d numbers of peers found", peers)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/serve/predict"
 	"blankout/stream"
 )
@@ -38,7 +38,7 @@ func TestPredictionsSurviveKills(t *testing.T) {
 	l.finish(t)
 	config := stream.DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd = broker.Brokers(), []string{"predictions"}, true
-	reader := streamtest.Must(stream.NewReader(t.Context(), config, nil))(t)
+	reader := must.Get(stream.NewReader(t.Context(), config, nil))(t)
 	defer reader.Close()
 	type place struct {
 		partition int32
@@ -51,10 +51,10 @@ func TestPredictionsSurviveKills(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		for _, record := range b.Records {
 			var p predict.Output
-			streamtest.Check(t, json.Unmarshal(record.Value, &p), record.Value)
+			must.Do(t, json.Unmarshal(record.Value, &p), record.Value)
 			at := place{p.Partition, p.Offset}
 			times[at]++
 			total++

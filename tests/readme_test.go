@@ -8,18 +8,18 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // README shows the output of the demo, except the rates. Its errors are on the linked pages, and its table of speed is
 // that of docs/speed.md: make speed writes both.
 func TestReadmeFigures(t *testing.T) {
 	longtest.NotRaced(t)
-	data := streamtest.Must(os.ReadFile("../README.md"))(t)
+	data := must.Get(os.ReadFile("../README.md"))(t)
 	readme := string(data)
 	t.Run("demo", func(t *testing.T) {
 		_, shown, ok := strings.Cut(readme, "```text\n")
-		streamtest.Require(t, ok, "README shows no demo")
+		must.Require(t, ok, "README shows no demo")
 		shown, _, _ = strings.Cut(shown, "```")
 		out, err := exec.Command(buildProgram(t), "demo").CombinedOutput()
 		if err != nil {
@@ -37,13 +37,13 @@ func TestReadmeFigures(t *testing.T) {
 	t.Run("figures", func(t *testing.T) {
 		_, rest, ok := strings.Cut(readme, "\n## When not to use it\n")
 		section, _, closed := strings.Cut(rest, "\n## Performance\n")
-		streamtest.Require(t, ok && closed, "README has no drawbacks before its section Performance")
+		must.Require(t, ok && closed, "README has no drawbacks before its section Performance")
 		link, figure := regexp.MustCompile(`\]\((docs/[a-z]+\.md)`), regexp.MustCompile(`([0-9]+\.[0-9]+) %`)
 		found := 0
 		for _, item := range strings.Split(section, "\n- ") {
 			var pages strings.Builder
 			for _, m := range link.FindAllStringSubmatch(item, -1) {
-				page := streamtest.Must(os.ReadFile("../" + m[1]))(t)
+				page := must.Get(os.ReadFile("../" + m[1]))(t)
 				pages.Write(page)
 			}
 			for _, m := range figure.FindAllStringSubmatch(item, -1) {
@@ -53,12 +53,12 @@ func TestReadmeFigures(t *testing.T) {
 				}
 			}
 		}
-		streamtest.True(t, found >= 10, "%d figures found in README", found)
+		must.True(t, found >= 10, "%d figures found in README", found)
 	})
 	t.Run("speed", func(t *testing.T) {
-		measured := streamtest.Must(os.ReadFile("../docs/speed.md"))(t)
+		measured := must.Get(os.ReadFile("../docs/speed.md"))(t)
 		_, section, ok := strings.Cut(readme, "\n## Performance\n")
-		streamtest.Require(t, ok, "README has no section Performance")
+		must.Require(t, ok, "README has no section Performance")
 		section, _, _ = strings.Cut(section, "\n## ")
 		_, table, ok := strings.Cut(string(measured), "\n\n| one pass over | blankout")
 		table, _, _ = strings.Cut(table, "\n\n")

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // writeMachines writes n events like those of machines: with nulls, omitted fields, texts, amounts with heavy tails,
@@ -55,9 +55,9 @@ func writeMachines(t *testing.T, name, kind string, n int) {
 		case "count":
 			e["label"] = math.Round(math.Exp(0.3*z) + r.Float64())
 		}
-		streamtest.Check(t, json.NewEncoder(&out).Encode(e))
+		must.Do(t, json.NewEncoder(&out).Encode(e))
 	}
-	streamtest.Check(t, os.WriteFile(name, out.Bytes(), 0o644))
+	must.Do(t, os.WriteFile(name, out.Bytes(), 0o644))
 }
 
 // drawSettings draws mostly valid settings for events of a kind. The program rejects the others when it starts.
@@ -144,5 +144,5 @@ func TestRandomSettings(t *testing.T) {
 			t.Errorf("%v: the states differ in %s", flags, differingBlocks(got, want))
 		}
 	}
-	streamtest.True(t, refused <= draws/4, "%d of %d drawn settings were refused", refused, draws)
+	must.True(t, refused <= draws/4, "%d of %d drawn settings were refused", refused, draws)
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 	"blankout/stream"
 
@@ -80,7 +81,7 @@ window = 20000
 holdout = 10
 directory = ""
 `, broker.Brokers()[0], l.checkpoints(), filepath.Join(l.dir, "snapshot.blankout"), max(2*time.Second, length/100).String(), max(5000, 10*rate))
-	streamtest.Check(t, os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644))
+	must.Do(t, os.WriteFile(filepath.Join(l.dir, "blankout.toml"), []byte(config), 0o644))
 	command := l.start(t)
 	defer command.Process.Kill()
 	url := l.url(t)
@@ -89,7 +90,7 @@ directory = ""
 	admin := streamtest.Admin(t, broker.Brokers()...)
 	pc := stream.DefaultProducerConfig()
 	pc.Brokers, pc.Topic = broker.Brokers(), "events"
-	producer := streamtest.Must(stream.NewProducer(t.Context(), pc))(t)
+	producer := must.Get(stream.NewProducer(t.Context(), pc))(t)
 	defer producer.Close()
 
 	var samples []soakSample
@@ -100,10 +101,10 @@ directory = ""
 		second := time.Now()
 		for range rate / 5 {
 			value := soakEvent(r)
-			streamtest.Check(t, producer.Write(t.Context(), stream.Message{Value: value}))
+			must.Do(t, producer.Write(t.Context(), stream.Message{Value: value}))
 			produced++
 		}
-		streamtest.Check(t, producer.Flush(t.Context()))
+		must.Do(t, producer.Flush(t.Context()))
 		for range max(1, rate/250) {
 			response, err := http.Post(url+"/v1/predict?explain=3", "application/json", bytes.NewReader(soakEvent(r)))
 			if err != nil {
@@ -149,7 +150,7 @@ directory = ""
 		t.Error(l.log())
 	}
 	last := samples[len(samples)-1]
-	streamtest.True(t, answered >= asked*9/10, "%d of %d requests were answered", answered, asked)
+	must.True(t, answered >= asked*9/10, "%d of %d requests were answered", answered, asked)
 	if last.counted != float64(produced) || last.predicted < float64(produced) {
 		t.Errorf("%d records produced, %.0f counted, %.0f predicted", produced, last.counted, last.predicted)
 	}
@@ -177,7 +178,7 @@ directory = ""
 			most = max(most, what.of(s))
 		}
 		report += fmt.Sprintf("\n| %s | %.0f | %.0f | %.0f |", what.name, early, late, most)
-		streamtest.True(t, late <= 1.1*early+what.slack, "%s grow", what.name)
+		must.True(t, late <= 1.1*early+what.slack, "%s grow", what.name)
 	}
 	fmt.Println(report) // for docs/reliability.md
 }
@@ -228,7 +229,7 @@ type soakSample struct {
 
 func soakMetrics(t *testing.T, url string) (s soakSample) {
 	t.Helper()
-	response := streamtest.Must(http.Get(url + "/metrics"))(t)
+	response := must.Get(http.Get(url + "/metrics"))(t)
 	defer response.Body.Close()
 	to := map[string][]*float64{
 		"process_resident_memory_bytes": {&s.memory}, "process_open_fds": {&s.fds}, "go_goroutines": {&s.goroutines},
@@ -274,7 +275,7 @@ func soakTrim(t *testing.T, admin *kadm.Client) {
 			to.AddOffset("events", partition, at-50_000, -1)
 		}
 	}
-	ends := streamtest.Must(admin.ListEndOffsets(t.Context(), "predictions"))(t)
+	ends := must.Get(admin.ListEndOffsets(t.Context(), "predictions"))(t)
 	ends.Each(func(o kadm.ListedOffset) { to.AddOffset(o.Topic, o.Partition, o.Offset, -1) })
 	if _, err := admin.DeleteRecords(t.Context(), to); err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // Following docs/start.md line by line from a clone of the repository works without a warning. Only the ports differ.
@@ -36,7 +36,7 @@ func TestStartFromAClone(t *testing.T) {
 	}
 	clone := filepath.Join(t.TempDir(), "blankout")
 	runProgram(t, "", "git", "clone", "-q", "--depth=1", "file://"+absolute(t, ".."), clone)
-	text := streamtest.Must(os.ReadFile(filepath.Join(clone, "docs/start.md")))(t)
+	text := must.Get(os.ReadFile(filepath.Join(clone, "docs/start.md")))(t)
 	broker, page := freeAddress(t), freeAddress(t)
 	ports := strings.NewReplacer("127.0.0.1:9092", broker, "127.0.0.1:8642", page)
 	background := map[string]string{"blankout broker": broker, "blankout run -f service.toml --topic payments": page}
@@ -120,12 +120,12 @@ func (s *shell) stop() {
 }
 
 func absolute(t *testing.T, path string) string {
-	path = streamtest.Must(filepath.Abs(path))(t)
+	path = must.Get(filepath.Abs(path))(t)
 	return path
 }
 
 func freeAddress(t *testing.T) string {
-	l := streamtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	return l.Addr().String()
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"blankout/checkpoint"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // The checkpoint directory, or the lock in it, is removed under a running learner, and another learner starts there.
@@ -42,15 +42,15 @@ func TestTwoWriters(t *testing.T) {
 					return
 				}
 				saved(first, 2)
-				streamtest.Check(t, lose(dir))
+				must.Do(t, lose(dir))
 				files, _ := filepath.Glob(dir + ".bak/*.blankout") // a .tmp may be half written
 				for _, file := range files {
-					moved[file] = streamtest.Must(os.ReadFile(file))(t)
+					moved[file] = must.Get(os.ReadFile(file))(t)
 				}
 				two = second.start(t)
 				second.await(t, "it has the directory", func() bool { return strings.Contains(second.log(), "checkpoint") })
 			})
-			streamtest.Check(t, err)
+			must.Do(t, err)
 			defer two.Process.Kill()
 			exit := (*exec.ExitError)(nil)
 			if err := one.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"blankout/internal/longtest"
+	"blankout/internal/must"
 	"blankout/internal/streamtest"
 )
 
@@ -22,7 +23,7 @@ type systemdUnit map[string]string
 
 func readUnit(t *testing.T) systemdUnit {
 	t.Helper()
-	text := streamtest.Must(os.ReadFile("../deploy/blankout.service"))(t)
+	text := must.Get(os.ReadFile("../deploy/blankout.service"))(t)
 	unit := systemdUnit{}
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {
@@ -108,17 +109,17 @@ func TestStopWithoutDeadLetterTopic(t *testing.T) {
 		t.Helper()
 		l.await(t, what, func() bool { return strings.Contains(l.log(), what) })
 	}
-	streamtest.Check(t, fillCrashTopic(t, broker.Brokers(), "short", func(written int) {
+	must.Do(t, fillCrashTopic(t, broker.Brokers(), "short", func(written int) {
 		if written != 2000 {
 			return
 		}
 		said(`"msg":"checkpoint saved"`)
-		streamtest.Must(admin.DeleteTopics(t.Context(), "dead"))(t)
+		must.Get(admin.DeleteTopics(t.Context(), "dead"))(t)
 	}))
 	said("dead letters cannot be stored; learning waits") // /readyz reports it too, after request_timeout
 	l.stop(t, command)
 	said("dead letters cannot be stored; the next start reads their records again")
-	streamtest.Must(admin.CreateTopic(t.Context(), 1, 1, nil, "dead"))(t)
+	must.Get(admin.CreateTopic(t.Context(), 1, 1, nil, "dead"))(t)
 	l.flags = append(l.flags, "--until-end")
 	l.finish(t)
 	reference := newLearner(t, l.program, broker.Brokers()[0], "short")

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // The version of the published model never goes back, although a killed learner continues from an older state.
@@ -48,8 +48,8 @@ func TestVersionsNeverGoBack(t *testing.T) {
 			back = back || now.Events < events
 			version, events = now.Version, now.Events
 		}
-		streamtest.Check(t, command.Process.Kill())
+		must.Do(t, command.Process.Kill())
 		command.Wait()
 	}
-	streamtest.True(t, seen >= 4 && back, "%d versions seen, events went back: %v; this tests nothing", seen, back)
+	must.True(t, seen >= 4 && back, "%d versions seen, events went back: %v; this tests nothing", seen, back)
 }

@@ -28,7 +28,7 @@ func TestBends(t *testing.T) {
 		fit.Observe(&e, schema)
 		must.Do(t, b.Add(&e))
 	}
-	d, _ := must.Get2(fit.Fit(b.Data(schema)))
+	d, _ := must.Get2(fit.Fit(b.Data(schema)))(t)
 	refused := 0
 	for _, name := range batch.LossNames(estimators.All()) {
 		if name == "dropsvm" {
@@ -59,7 +59,7 @@ func TestBends(t *testing.T) {
 	if refused < 20 {
 		t.Errorf("%d combinations are refused", refused)
 	}
-	axis := must.Get(batch.ParseAxis("noise=none,gaussian:0.5"))
+	axis := must.Get(batch.ParseAxis("noise=none,gaussian:0.5"))(t)
 	if c := batch.DefaultConfig(); !c.Bends(nil) || c.Bends([]batch.Axis{axis}) {
 		t.Error("a grid bends where one of its points does not")
 	}
@@ -79,7 +79,7 @@ func TestBounds(t *testing.T) {
 		return batch.Train(t.Context(), d, c)
 	}
 	for _, c := range [][2]string{{"ramp", "gaussian"}, {"fdrop:2", "gaussian"}, {"exponential", "gaussian"}, {"exponential", "mcf"}} {
-		plain := must.Get(train(c[0], ""))
+		plain := must.Get(train(c[0], ""))(t)
 		named, err := train(c[0], c[1])
 		if err != nil {
 			t.Errorf("%s with bound %s: %v", c[0], c[1], err)

@@ -26,7 +26,7 @@ func TestValue(t *testing.T) {
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(1, 1))
 	for k := range 8 {
-		o := must.Get(New(fdropProblem(d, y, 1, batch.FreeIntercept), k))
+		o := must.Get(New(fdropProblem(d, y, 1, batch.FreeIntercept), k))(t)
 		w := make([]float64, 7)
 		for i := range w {
 			w[i] = r.NormFloat64()
@@ -61,7 +61,7 @@ func TestValue(t *testing.T) {
 // Where J is smooth the gradient is exact.
 func checkKinkFree(t *testing.T, d *batch.Data, y []float64) {
 	t.Helper()
-	o := must.Get(New(fdropProblem(d, y, 0.7, batch.PenalizedIntercept), 2))
+	o := must.Get(New(fdropProblem(d, y, 0.7, batch.PenalizedIntercept), 2))(t)
 	problems.CheckDerivatives(t, "fdrop", o, []float64{0.31, -0.42, 0.53, 0.14, -0.25, 0.36, 0.07}, 1e-6)
 }
 
@@ -99,20 +99,20 @@ func TestLargeK(t *testing.T) {
 func TestReachesTheOptimum(t *testing.T) {
 	x, y := problems.Gaussian(42, 150, 8, false)
 	d := denseData(t, x, y)
-	gram := must.Get(batch.NewCachedGram(kernel.Linear{}, d, 1<<20, 1))
+	gram := must.Get(batch.NewCachedGram(kernel.Linear{}, d, 1<<20, 1))(t)
 	for _, intercept := range []batch.Intercept{batch.FreeIntercept, batch.PenalizedIntercept, batch.NoIntercept} {
 		for _, k := range []int{0, 1, 3} {
 			for _, c := range []float64{0.05, 1, 4} {
 				what := fmt.Sprintf("%s K=%d C=%v", intercept, k, c)
-				o := must.Get(New(fdropProblem(d, y, c, intercept), k))
-				r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))
+				o := must.Get(New(fdropProblem(d, y, c, intercept), k))(t)
+				r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
 				if !r.Converged || r.Gap > 1e-6*r.Objective || r.Objective != o.ValueGrad(r.W, nil) {
 					t.Errorf("%s: J %v, gap %v after %d iterations", what, r.Objective, r.Gap, r.Iterations)
 				}
 				if k == 0 && intercept != batch.PenalizedIntercept {
 					p := batch.HingeDual(gram, y, slices.Repeat([]float64{c}, len(y)))
 					p.Intercept = intercept == batch.FreeIntercept
-					svm := must.Get(p.Solve(context.Background()))
+					svm := must.Get(p.Solve(context.Background()))(t)
 					if math.Abs(svm.Primal-r.Objective) > 2e-6*svm.Primal {
 						t.Errorf("%s: J %v, SMO %v", what, r.Objective, svm.Primal)
 					}
@@ -151,8 +151,8 @@ func TestBadInput(t *testing.T) {
 		x[i][0] *= 1e8
 	}
 	for name, labels := range map[string][]float64{"huge": y, "one class": slices.Repeat([]float64{-1}, len(y))} {
-		o := must.Get(New(fdropProblem(denseData(t, x, y), labels, 1, batch.FreeIntercept), 1))
-		r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))
+		o := must.Get(New(fdropProblem(denseData(t, x, y), labels, 1, batch.FreeIntercept), 1))(t)
+		r := must.Get(batch.Solve(context.Background(), o, batch.Options{Tol: 1e-6}))(t)
 		for _, w := range append(r.W, r.Objective, r.Gap) {
 			if w-w != 0 {
 				t.Errorf("%s: %+v", name, r)
@@ -178,13 +178,13 @@ func TestObjectiveIsTheHinges(t *testing.T) {
 	x, y := problems.Gaussian(41, 30, 4, false)
 	d := denseData(t, x, y)
 	r := rand.New(rand.NewPCG(3, 3))
-	hinge := must.Get(loss.Parse("hinge"))
+	hinge := must.Get(loss.Parse("hinge"))(t)
 	for _, l2 := range []float64{-1, 0.3} {
 		c := batch.DefaultConfig()
 		c.Loss, c.Noise, c.Cost, c.L2, c.Intercept = "hinge", "none", 0.7, l2, batch.FreeIntercept
 		all := batch.Subproblem{Y: y}
-		of := must.Get(batch.NewExpected(c.Problem(d, all, hinge, loss.NoNoise{})))
-		o := must.Get(Estimator().New(c.Problem(d, all, nil, loss.NoNoise{}), "0", c))
+		of := must.Get(batch.NewExpected(c.Problem(d, all, hinge, loss.NoNoise{})))(t)
+		o := must.Get(Estimator().New(c.Problem(d, all, nil, loss.NoNoise{}), "0", c))(t)
 		for range 20 {
 			w := make([]float64, 5)
 			for i := range w {

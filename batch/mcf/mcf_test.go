@@ -25,7 +25,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, solver := range []batch.Solver{batch.Newton, batch.LBFGS} {
-				r := must.Get(batch.Solve(context.Background(), o, batch.Options{Solver: solver, Tol: 1e-13}))
+				r := must.Get(batch.Solve(context.Background(), o, batch.Options{Solver: solver, Tol: 1e-13}))(t)
 				want := append(append([]float64(nil), c.Weights...), c.Intercept)
 				if off := problems.Relative(r.W, want); off > 1e-6 || math.Abs(r.Objective-c.Objective) > 1e-9*c.Objective || !(r.Gap <= 1e-12*c.Objective) {
 					t.Errorf("%s: weights %.2g away, J %.12g, want %.12g, gap %.2g after %d iterations", solver, off, r.Objective, c.Objective, r.Gap, r.Iterations)
@@ -82,7 +82,7 @@ func TestIsTheExpectation(t *testing.T) {
 			}
 		}
 		for k, kind := range []Loss{Exponential, Logistic} {
-			o := must.Get(New(batch.Problem{Data: d, Y: y, Noise: noise, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0, batch.FreeIntercept)}, kind))
+			o := must.Get(New(batch.Problem{Data: d, Y: y, Noise: noise, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0, batch.FreeIntercept)}, kind))(t)
 			got := o.ValueGrad(w, nil)
 			if k == 0 && math.Abs(got-mean[0]) > 0.02*mean[0] || k == 1 && (got < mean[1]*0.995 || got > mean[1]*1.3) {
 				t.Errorf("%s under %v: %v, mean over copies %v", kind, noise, got, mean[k])
@@ -119,7 +119,7 @@ func TestBadInput(t *testing.T) {
 		for _, kind := range []Loss{Exponential, Logistic} {
 			q := p
 			q.Data, q.Y, q.Noise = denseData(t, x, y), labels, loss.Dropout{Q: 0.5}
-			o := must.Get(New(q, kind))
+			o := must.Get(New(q, kind))(t)
 			r, err := batch.Solve(ctx, o, batch.Options{Tol: 1e-6})
 			if err != nil {
 				continue
@@ -143,8 +143,8 @@ func TestGap(t *testing.T) {
 	d := denseData(t, x, y)
 	for _, kind := range []Loss{Exponential, Logistic} {
 		p := batch.Problem{Data: d, Y: y, Noise: loss.Dropout{Q: 0.3}, Kappa: 1, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(3, 0.5, batch.FreeIntercept), Threads: 1}
-		o := must.Get(New(p, kind))
-		best := must.Get(batch.Solve(t.Context(), o, batch.Options{Tol: 1e-10}))
+		o := must.Get(New(p, kind))(t)
+		best := must.Get(batch.Solve(t.Context(), o, batch.Options{Tol: 1e-10}))(t)
 		want := slices.Clone(best.W)
 		for _, off := range []float64{-2, -0.1, 0.5, 3} {
 			// Only the intercept is off: once it is back, next to nothing is missing.
@@ -163,7 +163,7 @@ func TestGap(t *testing.T) {
 			}
 		}
 		p.Y = slices.Repeat([]float64{1}, len(y))
-		o = must.Get(New(p, kind))
+		o = must.Get(New(p, kind))(t)
 		if gap := o.Gap(make([]float64, o.Dim())); !math.IsInf(gap, 1) {
 			t.Errorf("%s: a gap of %v with one class", kind, gap)
 		}
@@ -185,7 +185,7 @@ func TestLaplaceStaysInside(t *testing.T) {
 	y := []float64{1, 1, -1, -1}
 	for _, kind := range []Loss{Exponential, Logistic} {
 		for _, b := range []float64{1e-3, 1, 4} {
-			o := must.Get(New(batch.Problem{Data: denseData(t, x, y), Y: y, Noise: loss.Laplace{B: b}, Kappa: 100, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(2, 0.01, batch.FreeIntercept)}, kind))
+			o := must.Get(New(batch.Problem{Data: denseData(t, x, y), Y: y, Noise: loss.Laplace{B: b}, Kappa: 100, Intercept: batch.FreeIntercept, Penalty: batch.Ridge(2, 0.01, batch.FreeIntercept)}, kind))(t)
 			if v := o.ValueGrad([]float64{1.01 / b, 0, 0}, nil); !math.IsInf(v, 1) {
 				t.Errorf("%s, b %g: %g beyond the bound", kind, b, v)
 			}

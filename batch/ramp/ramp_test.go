@@ -23,16 +23,16 @@ func TestRamp(t *testing.T) {
 	opt := batch.Options{Tol: 1e-10}
 	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}} {
 		solve := func(x [][]float64, y []float64, s float64) (*Objective, *batch.Result) {
-			o := must.Get(New(rampProblem(denseData(t, x, y), y, noise), s))
-			r := must.Get(batch.Solve(ctx, o, opt))
+			o := must.Get(New(rampProblem(denseData(t, x, y), y, noise), s))(t)
+			r := must.Get(batch.Solve(ctx, o, opt))(t)
 			if got := o.ValueGrad(r.W, nil); got != r.Objective || !r.Converged {
 				t.Errorf("J %v, stated %v; converged %v", got, r.Objective, r.Converged)
 			}
 			return o, r
 		}
 		// With the cut far away it is the support vector machine.
-		plain := must.Get(batch.NewExpected(rampProblem(denseData(t, x, y), y, noise)))
-		svm := must.Get(batch.Solve(ctx, plain, opt))
+		plain := must.Get(batch.NewExpected(rampProblem(denseData(t, x, y), y, noise)))(t)
+		svm := must.Get(batch.Solve(ctx, plain, opt))(t)
 		_, far := solve(x, y, -1e6)
 		if math.Abs(far.Objective-svm.Objective) > 1e-9*svm.Objective {
 			t.Errorf("%v: J %v with the cut far away, the support vector machine has %v", noise, far.Objective, svm.Objective)
@@ -59,14 +59,14 @@ func TestRamp(t *testing.T) {
 		}
 	}
 	// An outlier far off moves the hinge's answer and leaves the ramp's alone.
-	o := must.Get(New(rampProblem(denseData(t, x, y), y, nil), -1))
-	before := must.Get(batch.Solve(ctx, o, opt))
+	o := must.Get(New(rampProblem(denseData(t, x, y), y, nil), -1))(t)
+	before := must.Get(batch.Solve(ctx, o, opt))(t)
 	for i, v := range before.W[:5] {
 		x[0][i] = -60 * y[0] * v
 	}
-	o = must.Get(New(rampProblem(denseData(t, x, y), y, nil), -1))
+	o = must.Get(New(rampProblem(denseData(t, x, y), y, nil), -1))(t)
 	opt.Start = before.W
-	after := must.Get(batch.Solve(ctx, o, opt))
+	after := must.Get(batch.Solve(ctx, o, opt))(t)
 	if off := problems.Relative(after.W, before.W); off > 0.05 {
 		t.Errorf("an outlier moves the weights by %v", off)
 	}

@@ -26,7 +26,7 @@ func TestDropSVMGolden(t *testing.T) {
 	}
 	total := 0
 	for _, file := range files {
-		raw := must.Get(os.ReadFile(file))
+		raw := must.Get(os.ReadFile(file))(t)
 		var g struct {
 			X     [][]float64
 			Y     []float64
@@ -52,12 +52,12 @@ func TestDropSVMGolden(t *testing.T) {
 			total++
 			t.Run(fmt.Sprintf("%s %+v", filepath.Base(file), c.Params), func(t *testing.T) {
 				d := denseData(t, g.X, g.Y, nil)
-				k := must.Get(Resolve(kernel.RBF{}, d))
+				k := must.Get(Resolve(kernel.RBF{}, d))(t)
 				if sigma := k.(kernel.RBF).Sigma; math.Abs(sigma-c.Params.Sigma) > 1e-12*sigma {
 					t.Errorf("default width %v, want %v", sigma, c.Params.Sigma)
 				}
-				gram := must.Get(NewGram(k, d, 2))
-				dk := must.Get(DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram))
+				gram := must.Get(NewGram(k, d, 2))(t)
+				dk := must.Get(DropSVM{Q: c.Params.Q, Keep: c.Params.Keep}.Kernel(gram))(t)
 				if dk.Jitter != 0 {
 					t.Errorf("jitter %v", dk.Jitter)
 				}
@@ -66,7 +66,7 @@ func TestDropSVMGolden(t *testing.T) {
 						t.Fatalf("Kbar(0, %d) = %v, want %v", j, got, want)
 					}
 				}
-				r, gamma := must.Get2(dk.Train(context.Background(), g.Y, constant(c.Params.C, len(g.Y))))
+				r, gamma := must.Get2(dk.Train(context.Background(), g.Y, constant(c.Params.C, len(g.Y))))(t)
 				if math.Abs(r.Dual-c.Dual) > c.Tolerance*c.Dual || !r.Converged || r.Gap > 1e-6*c.Dual {
 					t.Errorf("dual %v, want %v; gap %v", r.Dual, c.Dual, r.Gap)
 				}
@@ -94,7 +94,7 @@ func TestDropSVMGolden(t *testing.T) {
 func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 	x, y := problems.Gaussian(8, 25, 5, true)
 	d := denseData(t, x, y, nil)
-	gram := must.Get(NewGram(kernel.RBF{Sigma: 2}, d, 1))
+	gram := must.Get(NewGram(kernel.RBF{Sigma: 2}, d, 1))(t)
 	for _, keep := range []float64{0, 0.3, 0.8} {
 		want := DropSVM{Q: 1, Keep: keep}.penalty(gram)
 		last := math.Inf(1)
@@ -127,7 +127,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 	d := denseData(t, x, y, nil)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, k := range []kernel.Kernel{kernel.RBF{Sigma: 1.5}, kernel.Linear{}, kernel.Polynomial{Degree: 2}} {
-		gram := must.Get(NewGram(k, d, 1))
+		gram := must.Get(NewGram(k, d, 1))(t)
 		n := gram.n
 		for _, s := range []DropSVM{{Q: 0, Keep: 0.5}, {Q: 0.3, Keep: 0.5}, {Q: 5, Keep: 0.9, Epochs: 3, Seed: 1}, {Q: 2, Keep: 1}, {Q: 0.1, Keep: 0}} {
 			what := fmt.Sprintf("%s %+v", k, s)
@@ -169,7 +169,7 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 
 func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 	x, y := problems.Gaussian(10, 30, 4, false)
-	gram := must.Get(NewGram(kernel.RBF{Sigma: 2}, denseData(t, x, y, nil), 1))
+	gram := must.Get(NewGram(kernel.RBF{Sigma: 2}, denseData(t, x, y, nil), 1))(t)
 	r := rand.New(rand.NewPCG(2, 2))
 	some, ones := make([]float64, len(y)), slices.Repeat([]float64{1}, len(y))
 	for i := range some {
@@ -193,7 +193,7 @@ func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 			}
 			return v
 		}
-		gamma, b := must.Get2(s.Square(gram, y, c.weight, c.ridge, c.intercept))
+		gamma, b := must.Get2(s.Square(gram, y, c.weight, c.ridge, c.intercept))(t)
 		best := value(gamma, b)
 		for range 100 {
 			g, bb := slices.Clone(gamma), b
@@ -219,7 +219,7 @@ func TestSquareTakesTheCost(t *testing.T) {
 		t.Helper()
 		c, k := batch.DefaultConfig(), Config{Kernel: "rbf:1", Memory: 1 << 30, Drop: DropSVM{Q: 0.2, Keep: 0.5}, Square: true}
 		set(&c, &k)
-		return must.Get(Train(t.Context(), d, c, k))
+		return must.Get(Train(t.Context(), d, c, k))(t)
 	}
 	one := train(func(*batch.Config, *Config) {})
 	ten := train(func(c *batch.Config, _ *Config) { c.Cost = 10 })
@@ -234,7 +234,7 @@ func TestSquareTakesTheCost(t *testing.T) {
 	ridge := train(func(c *batch.Config, k *Config) {
 		k.Drop.Q, k.Ridge, c.L2, c.Intercept = 0, true, lambda, batch.NoIntercept
 	})
-	gram := must.Get(NewGram(kernel.RBF{Sigma: 1}, d, 1))
+	gram := must.Get(NewGram(kernel.RBF{Sigma: 1}, d, 1))(t)
 	n := len(y)
 	a := mat.NewSymDense(n, slices.Clone(gram.data))
 	for i := range n {

@@ -20,12 +20,12 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 	x, y := problems.Gaussian(1, 40, 9, true)
 	d := denseData(t, x, y, nil)
 	for _, name := range testKernels {
-		k := must.Get(kernel.Parse(name))
+		k := must.Get(kernel.Parse(name))(t)
 		if again, err := kernel.Parse(k.String()); err != nil || again != k {
 			t.Errorf("%s: reads back as %v, %v", name, again, err)
 		}
-		k = must.Get(Resolve(k, d))
-		g := must.Get(NewGram(k, d, 1))
+		k = must.Get(Resolve(k, d))(t)
+		g := must.Get(NewGram(k, d, 1))(t)
 		mean, pairs := 0.0, 0.0
 		for i := range x {
 			for j := range x {
@@ -71,8 +71,8 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	x, y := problems.Gaussian(2, 8300, 5, true)
 	d := denseData(t, x, y, nil)
 	for _, k := range []kernel.Kernel{kernel.Linear{}, kernel.RBF{Sigma: 1.3}, kernel.Chi2{Sigma: 1.1}} {
-		one := must.Get(batch.NewCachedGram(k, d, 0, 1))
-		many := must.Get(batch.NewCachedGram(k, d, 1<<20, 5))
+		one := must.Get(batch.NewCachedGram(k, d, 0, 1))(t)
+		many := must.Get(batch.NewCachedGram(k, d, 1<<20, 5))(t)
 		r := rand.New(rand.NewPCG(3, 3))
 		for range 50 {
 			i, j := r.IntN(len(x)), r.IntN(len(x))
@@ -82,8 +82,8 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 			}
 		}
 		small := d.Subset(r.Perm(len(x))[:300])
-		g1 := must.Get(NewGram(k, small, 1))
-		g4 := must.Get(NewGram(k, small, 4))
+		g1 := must.Get(NewGram(k, small, 1))(t)
+		g4 := must.Get(NewGram(k, small, 4))(t)
 		if !slices.Equal(g1.data, g4.data) {
 			t.Fatalf("%s: Gram matrices differ with the number of threads", k)
 		}
@@ -121,8 +121,8 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, name := range testKernels {
 		k, _ := kernel.Parse(name)
-		k = must.Get(Resolve(k, d))
-		g := must.Get(NewGram(k, d, 2))
+		k = must.Get(Resolve(k, d))(t)
+		g := must.Get(NewGram(k, d, 2))(t)
 		for _, cost := range []float64{0.01, 1, 30} {
 			if _, ok := k.(kernel.Polynomial); ok {
 				cost /= 30 // badly conditioned: millions of steps at 30
@@ -138,11 +138,11 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 				case "whole":
 					p.NoShrinking = true
 				case "cached":
-					p.K = must.Get(batch.NewCachedGram(k, d, 8*len(y)*20, 1))
+					p.K = must.Get(batch.NewCachedGram(k, d, 8*len(y)*20, 1))(t)
 				case "no intercept":
 					p.Intercept = false
 				}
-				got := must.Get(p.Solve(context.Background()))
+				got := must.Get(p.Solve(context.Background()))(t)
 				what := fmt.Sprintf("%s c=%v %s (%d steps)", name, cost, variant, got.Iterations)
 				if !got.Converged || got.Gap > 1e-6*got.Primal || got.Gap < -1e-10*got.Primal {
 					t.Errorf("%s: gap %v of %v, violation %v, converged %v", what, got.Gap, got.Primal, got.Violation, got.Converged)
@@ -183,7 +183,7 @@ func TestSMODegenerate(t *testing.T) {
 	ctx := context.Background()
 	x := [][]float64{{1, 0}, {1, 0}, {0, 1}, {0, 1}}
 	for name, y := range map[string][]float64{"one class": {1, 1, 1, 1}, "the other": {-1, -1, -1, -1}} {
-		g := must.Get(NewGram(kernel.RBF{Sigma: 1}, denseData(t, x, y, nil), 1))
+		g := must.Get(NewGram(kernel.RBF{Sigma: 1}, denseData(t, x, y, nil), 1))(t)
 		r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
 		if err != nil || r.Intercept != y[0] || !r.Converged || r.Primal != 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
@@ -191,7 +191,7 @@ func TestSMODegenerate(t *testing.T) {
 	}
 	// The same point in both classes, and a singular matrix: w = 0 is the answer.
 	y := []float64{1, -1, 1, -1}
-	g := must.Get(NewGram(kernel.Linear{}, denseData(t, x, y, nil), 1))
+	g := must.Get(NewGram(kernel.Linear{}, denseData(t, x, y, nil), 1))(t)
 	r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)
 	if err != nil || !r.Converged || math.Abs(r.Primal-4) > 1e-9 {
 		t.Errorf("contradicting labels: %+v, %v", r, err)

@@ -26,9 +26,9 @@ func TestSelect(t *testing.T) {
 		{Key: "keep", Values: []string{"0.5"}}, {Key: "epochs", Values: []string{"2", "inf"}}, {Key: "c", Values: []string{"0.1", "10"}}, {Key: "loss", Values: []string{"dropsvm", "dropsvm:square"}}}}
 	s.Threads = 1
 	m := Machine{Config: batch.DefaultConfig(), Kernel: DefaultConfig()}
-	table, settings := must.Get2(batch.Select(t.Context(), d, m, s))
+	table, settings := must.Get2(batch.Select(t.Context(), d, m, s))(t)
 	s.Threads = 3
-	again, _ := must.Get2(batch.Select(t.Context(), d, m, s))
+	again, _ := must.Get2(batch.Select(t.Context(), d, m, s))(t)
 	if fmt.Sprint(table) != fmt.Sprint(again) {
 		t.Error("another table with another number of threads")
 	}
@@ -39,11 +39,11 @@ func TestSelect(t *testing.T) {
 	// A candidate of a chain is what Train finds.
 	s.Threads, s.Folds, s.Validation = 1, 0, d
 	m.Kernel.Kept = &KeptGram{}
-	table, settings = must.Get2(batch.Select(t.Context(), d, m, s))
+	table, settings = must.Get2(batch.Select(t.Context(), d, m, s))(t)
 	for i, n := range table.Candidates {
 		alone := settings[i].Kernel
 		alone.Kept = nil
-		fit := must.Get(Train(t.Context(), d, settings[i].Config, alone))
+		fit := must.Get(Train(t.Context(), d, settings[i].Config, alone))(t)
 		if want := 100 * fit.TrainError(d); math.Abs(n.Error[0]-want) > 1e-9 {
 			t.Errorf("%s: error %v, alone %v", table.Name(i), n.Error[0], want)
 		}

@@ -36,13 +36,13 @@ func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 			c := batch.DefaultConfig()
 			c.Loss, c.Intercept = "hinge", intercept
 			set(&c)
-			linear := must.Get(batch.Train(ctx, d, c))
+			linear := must.Get(batch.Train(ctx, d, c))(t)
 			c.Solver = batch.SMO
-			smo := must.Get(batch.Train(ctx, d, c))
+			smo := must.Get(batch.Train(ctx, d, c))(t)
 			var kernel [3]*Fit
 			for i, memory := range []int{1 << 30, 30_000, 0} { // K at once, some rows of it, two
 				k := Config{Kernel: "linear", Memory: memory}
-				kernel[i] = must.Get(Train(ctx, d, c, k))
+				kernel[i] = must.Get(Train(ctx, d, c, k))(t)
 			}
 			what := fmt.Sprintf("%s c=%v l2=%v ell=%v", intercept, c.Cost, c.L2, c.Ell)
 			if !smo.Converged || math.Abs(smo.Objective-linear.Objective) > 2e-6*linear.Objective || smo.Gap > 1e-6*smo.Objective {
@@ -88,7 +88,7 @@ func TestTrainManyClasses(t *testing.T) {
 		} {
 			c := batch.DefaultConfig()
 			c.Multiclass, c.Threads = multiclass, 3
-			f := must.Get(Train(ctx, d, c, k))
+			f := must.Get(Train(ctx, d, c, k))(t)
 			what := fmt.Sprintf("%s %+v", multiclass, k)
 			if !f.Converged || f.Model.Outputs != 3 {
 				t.Errorf("%s: %+v", what, f)
@@ -97,7 +97,7 @@ func TestTrainManyClasses(t *testing.T) {
 				t.Errorf("%s: error %v", what, e)
 			}
 			c.Threads = 1
-			again := must.Get(Train(ctx, d, c, k))
+			again := must.Get(Train(ctx, d, c, k))(t)
 			if !slices.Equal(scoresOf(again, d), scoresOf(f, d)) || again.Objective != f.Objective || again.TrainError(d) != f.TrainError(d) {
 				t.Errorf("%s: another answer with another number of threads", what)
 			}
@@ -152,8 +152,8 @@ func TestNewModelLeavesOut(t *testing.T) {
 	for i := range coef {
 		coef[i] = float64(i % 3)
 	}
-	m := must.Get(NewModel(model.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef))
-	gram := must.Get(NewGram(kernel.RBF{Sigma: 1.5}, d, 1))
+	m := must.Get(NewModel(model.Head{Schema: d.Schema, Outputs: 1, Intercept: []float64{1}}, kernel.RBF{Sigma: 1.5}, d, coef))(t)
+	gram := must.Get(NewGram(kernel.RBF{Sigma: 1.5}, d, 1))(t)
 	if m.Support() != 20 {
 		t.Errorf("%d support vectors, want 20", m.Support())
 	}

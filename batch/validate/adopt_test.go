@@ -73,7 +73,7 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 	l, all, at := learned(t, c, k, events)
 	v, a := adopt(t, c, l, all, at)
 	return l, a, all, func(m *model.Linear) float64 {
-		r, _ := must.Get2(v.Validate(t.Context(), validate.Request{Live: m, At: at}))
+		r, _ := must.Get2(v.Validate(t.Context(), validate.Request{Live: m, At: at}))(t)
 		return *r.RelativeGap
 	}
 }
@@ -87,7 +87,7 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 			t.Fatal("class")
 		}
 	}
-	l := must.Get(online.New(c, schema))
+	l := must.Get(online.New(c, schema))(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	var all []event.Example
 	var at event.Offsets
@@ -243,7 +243,7 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 	for _, name := range []string{"a", "b", "c"} {
 		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
-	l = must.Get(online.New(c, schema))
+	l = must.Get(online.New(c, schema))(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	draw = func() event.Example {
 		a, b := r.NormFloat64(), r.NormFloat64()
@@ -295,7 +295,7 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 						request.Sample.Offer("x", 0, &all[j])
 					}
 				}
-				reports[i], exact[i] = must.Get2(validator(c, all).Validate(t.Context(), request))
+				reports[i], exact[i] = must.Get2(validator(c, all).Validate(t.Context(), request))(t)
 			}
 			auto, alone := reports[0], reports[1]
 			for i, pair := range [][2]float64{{auto.Live.Objective, alone.Live.Objective}, {auto.Exact.Objective, alone.Exact.Objective}} {
@@ -333,7 +333,7 @@ func TestBeginsAtTheEarlierSolution(t *testing.T) {
 		for i := range all {
 			must.Do(t, evidence.Learned(&all[i], 1))
 		}
-		exact := must.Get(evidence.Exact(t.Context(), request.Live, problem))
+		exact := must.Get(evidence.Exact(t.Context(), request.Live, problem))(t)
 		if (exact.Iterations <= 1) != (round == 1) {
 			t.Errorf("round %d: %d iterations", round, exact.Iterations)
 		}
@@ -397,7 +397,7 @@ func TestAdoptMetric(t *testing.T) {
 	c.Noise = "dropout:0.3"
 	_, a, all := learnSome(t, c, 2, 300)
 	m := a.Learner.Snapshot().Model()
-	loss := must.Get(loss.Parse(c.Loss))
+	loss := must.Get(loss.Parse(c.Loss))(t)
 	want := make([]float64, 8)
 	for i := range all {
 		e := &all[i]
@@ -432,7 +432,7 @@ func TestAdoptMetricOfNumbers(t *testing.T) {
 	c.Loss, c.Noise = "squared", "dropout:0.3"
 	schema := event.NewSchema(12, nil, 2)
 	schema.Target = loss.Real
-	l := must.Get(online.New(c, schema))
+	l := must.Get(online.New(c, schema))(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	var all []event.Example
 	var at event.Offsets
@@ -487,7 +487,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 			c.LearningRate = 0
 		}
 		schema := event.NewSchema(12, []string{"no", "yes"}, 2)
-		learner := must.Get(online.New(c, schema))
+		learner := must.Get(online.New(c, schema))(t)
 		r := rand.New(rand.NewPCG(8, 9))
 		var all []event.Example
 		var at event.Offsets
@@ -520,7 +520,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 			}}
 		v.Config.CPU, v.Config.Holdout, v.Config.Policy, v.Config.Window = 1, holdout, "adopt", 0
 		live := learner.Snapshot()
-		a := must.Get(v.Adopt(t.Context(), live, at))
+		a := must.Get(v.Adopt(t.Context(), live, at))(t)
 		newest := a.Report.Newest
 		if newest == nil || newest.MeasuredOn != "holdout" || newest.Events < 100 || newest.Events > n/holdout/4 {
 			t.Fatalf("compared on %+v", newest)
@@ -536,7 +536,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 		}
 		// What would have been adopted is worse for what comes.
 		v.Config.AdoptMargin = math.Inf(-1)
-		if a = must.Get(v.Adopt(t.Context(), live, at)); a.Learner == nil {
+		if a = must.Get(v.Adopt(t.Context(), live, at))(t); a.Learner == nil {
 			t.Fatal(a)
 		}
 		wrong := func(m *model.Linear) (count int) {
@@ -584,7 +584,7 @@ func TestAdoptCountsUnlabeled(t *testing.T) {
 			if err != nil || a.Learner == nil {
 				t.Fatal(a, err)
 			}
-			return must.Get(a.Learner.Snapshot().Blocks())
+			return must.Get(a.Learner.Snapshot().Blocks())(t)
 		}
 		with, without := adopted(1), adopted(0)
 		same := slices.EqualFunc(with, without, func(a, b event.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) })

@@ -29,7 +29,7 @@ func TestAdoptNumbers(t *testing.T) {
 				c.Loss, c.Optimizer, c.Noise = lossName, rule, "auto"
 				schema := event.NewSchema(12, nil, 2)
 				schema.Target = loss.LabelsOf(lossName)
-				l := must.Get(online.New(c, schema))
+				l := must.Get(online.New(c, schema))(t)
 				r := rand.New(rand.NewPCG(3, 4))
 				var all []event.Example
 				var at event.Offsets
@@ -63,8 +63,8 @@ func TestAdoptNumbers(t *testing.T) {
 					t.Errorf("validated again: gap %v, %v", *again.RelativeGap, err)
 				}
 				// Learning on does not undo it: the same events once more, from the state as saved.
-				blocks := must.Get(adopted.Blocks())
-				next := must.Get(online.Restore(c, blocks))
+				blocks := must.Get(adopted.Blocks())(t)
+				next := must.Get(online.Restore(c, blocks))(t)
 				for i := range all {
 					next.Learn(&all[i], nil)
 				}
@@ -86,12 +86,12 @@ func TestAdoptNumbers(t *testing.T) {
 
 // TestReservoirOfNumbers checks that a reservoir keeps numeric labels, and that a truncated one is rejected.
 func TestReservoirOfNumbers(t *testing.T) {
-	r := must.Get(validate.NewReservoir(5, nil))
+	r := must.Get(validate.NewReservoir(5, nil))(t)
 	for i := range int64(20) {
 		r.Offer("x", 0, &event.Example{Offset: i, Weight: 1, Target: 0.5 + float64(i), Features: event.Vec{Index: []uint32{1}, Value: []float64{2}}})
 	}
 	data := r.Encode()
-	again := must.Get(validate.NewReservoir(5, data))
+	again := must.Get(validate.NewReservoir(5, data))(t)
 	if string(again.Encode()) != string(data) {
 		t.Error("what was read is not what was written")
 	}

@@ -35,11 +35,11 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 	for name, order := range map[string][]int{
 		"forwards": forwards, "backwards": backwards, "shuffled": rand.New(rand.NewPCG(1, 2)).Perm(n),
 	} {
-		r := must.Get(NewReservoir(size, nil))
+		r := must.Get(NewReservoir(size, nil))(t)
 		for i, offset := range order {
 			if i == size/2 || i == size || i == n/2 {
 				met := r.met
-				if r = must.Get(NewReservoir(size, r.Encode())); r.met != met {
+				if r = must.Get(NewReservoir(size, r.Encode()))(t); r.met != met {
 					t.Fatalf("restored after %d events it has met %d", i, r.met)
 				}
 			}
@@ -62,7 +62,7 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 
 func newReservoir(t *testing.T, size int) *Reservoir {
 	t.Helper()
-	return must.Get(NewReservoir(size, nil))
+	return must.Get(NewReservoir(size, nil))(t)
 }
 
 // TestReservoirOpenedAsLarger checks that a full reservoir that is opened with a larger size keeps the events below
@@ -77,7 +77,7 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 		for i := range at {
 			r.Offer("t", 0, event(i))
 		}
-		r = must.Get(NewReservoir(large, r.Encode()))
+		r = must.Get(NewReservoir(large, r.Encode()))(t)
 		below := r.below
 		if lost := at > small; lost != (below != math.MaxUint64) {
 			t.Errorf("after %d events the smallest hash let go is %d", at, below)
@@ -114,7 +114,7 @@ func TestReservoirOfLargeEvents(t *testing.T) {
 		r.limit = limit
 		for i, offset := range rand.New(rand.NewPCG(seed, 1)).Perm(n) {
 			if i%150 == 100 {
-				again := must.Get(NewReservoir(n, r.Encode()))
+				again := must.Get(NewReservoir(n, r.Encode()))(t)
 				again.limit = limit
 				r = again
 			}

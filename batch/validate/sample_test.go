@@ -106,7 +106,7 @@ func TestSampleStandsForTheStream(t *testing.T) {
 	}
 	v := &Validator{Config: Config{Holdout: 4}}
 	v.Learner.ClassWeight = map[string]float64{"yes": 3}
-	got := must.Get(v.gatherSample(t.Context(), Request{Live: live, Sample: s, Most: n}, schema, &throttle{share: 1}))
+	got := must.Get(v.gatherSample(t.Context(), Request{Live: live, Sample: s, Most: n}, schema, &throttle{share: 1}))(t)
 	d := got.evidence.LearnedData()
 	// Of four kinds of events with weights 1 or 2 times 1 or 3, by how many there are of each.
 	sum, lightest := 0.0, math.Inf(1)

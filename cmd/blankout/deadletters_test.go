@@ -15,11 +15,11 @@ import (
 // A record is sent again to the partition that it came from, with its key, time and bytes;
 // to another topic it goes by its key.
 func TestReplay(t *testing.T) {
-	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 3, "other": 3, "dead": 2}}))
+	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 3, "other": 3, "dead": 2}}))(t)
 	t.Cleanup(broker.Close)
 	connection := stream.DefaultConnectConfig()
 	connection.Brokers = broker.Brokers()
-	d := must.Get(stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: "dead"}, connection, nil))
+	d := must.Get(stream.OpenDeadLetters(t.Context(), stream.DeadLetterConfig{Topic: "dead"}, connection, nil))(t)
 	var want []string
 	for i := range 9 {
 		e := &event.Example{Offset: int64(i), Time: 1_700_000_000_000 + int64(i), Key: []byte("k"), Refused: &event.Refusal{Reason: event.ReasonLabel, Detail: "d", Value: fmt.Appendf(nil, "v%d", i)}}
@@ -35,7 +35,7 @@ func TestReplay(t *testing.T) {
 		t.Helper()
 		c := stream.DefaultConsumerConfig()
 		c.ConnectConfig, c.Topics, c.UntilEnd = connection, []string{topic}, true
-		r := must.Get(stream.NewReader(t.Context(), c, nil))
+		r := must.Get(stream.NewReader(t.Context(), c, nil))(t)
 		defer r.Close()
 		keyed = map[string]bool{}
 		for {

@@ -71,8 +71,8 @@ func TestExportsScore(t *testing.T) {
 			schema := recordConfig.Schema()
 			config := online.DefaultConfig()
 			config.Standardize = c.standardize
-			learner := must.Get(online.New(config, schema))
-			decoder := must.Get(record.NewDecoder(recordConfig, schema))
+			learner := must.Get(online.New(config, schema))(t)
+			decoder := must.Get(record.NewDecoder(recordConfig, schema))(t)
 			var e event.Example
 			next := func(i int) *event.Example {
 				must.Do(t, decoder.Decode(context.Background(), record.Record{Value: []byte(c.event(i)), Offset: int64(i)}, &e))
@@ -95,8 +95,8 @@ func TestExportsScore(t *testing.T) {
 			}
 			m := learner.Snapshot().Model()
 			if c.exact {
-				d, scaler := must.Get2(fit.Fit(b.Data(schema)))
-				solved := must.Get(batch.Train(t.Context(), d, batch.DefaultConfig()))
+				d, scaler := must.Get2(fit.Fit(b.Data(schema)))(t)
+				solved := must.Get(batch.Train(t.Context(), d, batch.DefaultConfig()))(t)
 				m = solved.Model.WithScaler(scaler)
 				// Every training event scores what it did while it was solved.
 				for i := range d.Rows() {
@@ -265,11 +265,11 @@ func jsonFormula(t *testing.T, path string) formula {
 func servedFormula(t *testing.T, m *served.Model) formula {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	server := must.Get(serve.Start(config, serve.Service{Model: func() *served.Model { return m }}, slog.New(slog.DiscardHandler)))
+	server := must.Get(serve.Start(config, serve.Service{Model: func() *served.Model { return m }}, slog.New(slog.DiscardHandler)))(t)
 	defer server.Close(t.Context())
-	request := must.Get(http.NewRequest("GET", server.URL()+"/v1/model?weights=1", nil))
+	request := must.Get(http.NewRequest("GET", server.URL()+"/v1/model?weights=1", nil))(t)
 	request.Header.Set("Accept", "application/json")
-	r := must.Get(http.DefaultClient.Do(request))
+	r := must.Get(http.DefaultClient.Do(request))(t)
 	defer r.Body.Close()
 	var x struct {
 		Model   model.Head
@@ -290,7 +290,7 @@ func textFormula(t *testing.T, path string, m *model.Linear) formula {
 			if curve, ok := strings.CutPrefix(comment, "knots of "); ok {
 				name, knots, _ := strings.Cut(curve, ": ")
 				for knot := range strings.FieldsSeq(knots) {
-					x := must.Get(strconv.ParseFloat(knot, 64))
+					x := must.Get(strconv.ParseFloat(knot, 64))(t)
 					f.knots[name] = append(f.knots[name], x)
 				}
 			}
@@ -310,7 +310,7 @@ func textFormula(t *testing.T, path string, m *model.Linear) formula {
 				term.always = cell == "0"
 				continue
 			}
-			x := must.Get(strconv.ParseFloat(cell, 64))
+			x := must.Get(strconv.ParseFloat(cell, 64))(t)
 			switch heads[i+1] {
 			case "center":
 				term.Center = x

@@ -31,10 +31,10 @@ func TestAddedPartitionsAreJoined(t *testing.T) {
 }
 
 func testAddedPartitions(t *testing.T, late bool) {
-	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"clicks": 1, "answers": 1}}))
+	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"clicks": 1, "answers": 1}}))(t)
 	defer broker.Close()
 	newClient := func() *kgo.Client {
-		return must.Get(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))
+		return must.Get(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
 	}
 	write := func(topic string, partition int32, times ...int64) {
 		client := newClient() // a new one knows all partitions
@@ -60,10 +60,10 @@ func testAddedPartitions(t *testing.T, late bool) {
 		s := one.Record.Schema()
 		c := labels.DefaultConfig()
 		c.IdleTimeout = 0
-		j := must.Get(labels.Open(c, t.TempDir(), labels.State{}))
+		j := must.Get(labels.Open(c, t.TempDir(), labels.State{}))(t)
 		t.Cleanup(func() { j.Close() })
 		events, later := inputs(in)
-		lanes, opened := must.Get2(openLanes(t.Context(), s, nil, events, later, log))
+		lanes, opened := must.Get2(openLanes(t.Context(), s, nil, events, later, log))(t)
 		var all consumers
 		for _, o := range opened {
 			t.Cleanup(func() { o.Close() })
@@ -106,7 +106,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 	}
 	client := newClient()
 	defer client.Close()
-	must.Get(kadm.NewClient(client).UpdatePartitions(t.Context(), 2, "clicks", "answers"))
+	must.Get(kadm.NewClient(client).UpdatePartitions(t.Context(), 2, "clicks", "answers"))(t)
 	first := int64(2500)
 	if late {
 		first = 1100

@@ -240,10 +240,10 @@ func TestExamples(t *testing.T) {
 // scripted returns the lines that scripts run.
 func scripted(t *testing.T, pattern string) map[string]bool {
 	t.Helper()
-	scripts := must.Get(filepath.Glob(pattern))
+	scripts := must.Get(filepath.Glob(pattern))(t)
 	ran := map[string]bool{}
 	for _, name := range scripts {
-		text := must.Get(os.ReadFile(name))
+		text := must.Get(os.ReadFile(name))(t)
 		for line := range strings.Lines(string(text)) {
 			line, _, _ = strings.Cut(strings.TrimPrefix(line, "exec "), "&") // in the background
 			ran[strings.TrimSpace(line)] = true
@@ -259,7 +259,7 @@ func TestDocs(t *testing.T) {
 		page, scripts string
 		least         int // commands
 	}{{"start.md", "start.txtar", 10}, {"configure.md", "*.txtar", 8}} {
-		text := must.Get(os.ReadFile("../../docs/" + d.page))
+		text := must.Get(os.ReadFile("../../docs/" + d.page))(t)
 		ran, commands := scripted(t, "testdata/script/"+d.scripts), 0
 		for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(string(text), -1) {
 			for line := range strings.Lines(block[1]) {

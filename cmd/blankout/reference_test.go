@@ -39,7 +39,7 @@ func TestReference(t *testing.T) {
 	if *updateReference {
 		must.Do(t, os.WriteFile(path, []byte(want), 0o644))
 	}
-	have := must.Get(os.ReadFile(path))
+	have := must.Get(os.ReadFile(path))(t)
 	if string(have) != want {
 		t.Error("docs/reference.md differs from the code: go test ./cmd/blankout -run TestReference -update-reference")
 	}
@@ -53,7 +53,7 @@ func cell(text string) string {
 // referenceKeys returns the keys of config/blankout.toml by section. Keys that follow one another
 // without a comment between them share a row.
 func referenceKeys(t *testing.T) string {
-	text := must.Get(os.ReadFile("../../config/blankout.toml"))
+	text := must.Get(os.ReadFile("../../config/blankout.toml"))(t)
 	_, body, ok := strings.Cut(string(text), "\n\n")
 	if !ok {
 		t.Fatal("config/blankout.toml has no first paragraph")
@@ -155,7 +155,7 @@ func referenceFlags() string {
 
 // referenceReasons returns the reasons of refusals with the comments of their constants.
 func referenceReasons(t *testing.T) string {
-	code := must.Get(os.ReadFile("../../internal/event/example.go"))
+	code := must.Get(os.ReadFile("../../internal/event/example.go"))(t)
 	reasons := regexp.MustCompile(`(?m)^\tReason\w+ +Reason = "([a-z-]+)" +// (.*)$`).FindAllStringSubmatch(string(code), -1)
 	if n := strings.Count(string(code), " Reason = "); n != len(reasons) || n < 16 {
 		t.Errorf("%d of %d reasons have a comment", len(reasons), n)
@@ -170,7 +170,7 @@ func referenceReasons(t *testing.T) string {
 
 // referenceFrames returns the operations and flags of blankout stdio with the comments of their constants.
 func referenceFrames(t *testing.T) string {
-	code := must.Get(os.ReadFile("../../internal/stdio/stdio.go"))
+	code := must.Get(os.ReadFile("../../internal/stdio/stdio.go"))(t)
 	operations := regexp.MustCompile(`(?m)^\top\w+ += '(\w)' // (.*)$`).FindAllStringSubmatch(string(code), -1)
 	flags := regexp.MustCompile(`(?m)^\tflag\w+ +(?:= 1 << iota +)?// (.*)$`).FindAllStringSubmatch(string(code), -1)
 	if len(operations) != 16 || len(flags) != 7 {
@@ -217,7 +217,7 @@ func (s schema) kind() string {
 
 // referenceHTTP returns the paths and the JSON objects of serve/openapi.json.
 func referenceHTTP(t *testing.T) string {
-	data := must.Get(os.ReadFile("../../serve/openapi.json"))
+	data := must.Get(os.ReadFile("../../serve/openapi.json"))(t)
 	var document struct {
 		Paths      map[string]map[string]json.RawMessage `json:"paths"`
 		Components struct {

@@ -143,9 +143,9 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	var served bytes.Buffer
 	for _, bearer := range []string{guess, token} {
 		for _, path := range []string{"/", "/metrics", "/readyz", "/v1/model", "/v1/model/offsets", "/v1/reports", "/v1/nowhere", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=2", "/v1/predict"} {
-			request := must.Get(http.NewRequest("GET", url+path, nil))
+			request := must.Get(http.NewRequest("GET", url+path, nil))(t)
 			request.Header.Set("Authorization", "Bearer "+bearer)
-			response := must.Get(http.DefaultClient.Do(request))
+			response := must.Get(http.DefaultClient.Do(request))(t)
 			if open := path == "/readyz"; bearer == guess && !open && response.StatusCode != 401 {
 				t.Errorf("%s: %d", path, response.StatusCode)
 			}

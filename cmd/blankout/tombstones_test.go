@@ -15,9 +15,9 @@ import (
 // Tombstones of a compacted topic are passed over and counted, by run and by what reads
 // files: they are no dead letters, end no run under the policy fail, and refuse none.
 func TestTombstones(t *testing.T) {
-	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}}))
+	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}}))(t)
 	defer broker.Close()
-	client := must.Get(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...)))
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...)))(t)
 	defer client.Close()
 	for i := range 20 {
 		r := &kgo.Record{Topic: "events", Key: []byte{'a' + byte(i)}}

@@ -110,7 +110,7 @@ func TestHelp(t *testing.T) {
 	visit(root)
 
 	// What run takes is what its help lists.
-	run, _ := must.Get2(root.Find([]string{"run"}))
+	run, _ := must.Get2(root.Find([]string{"run"}))(t)
 	for flag, values := range map[string][]string{
 		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "optimizer": rules.Names(),
 	} {
@@ -201,10 +201,10 @@ func TestFlagsInDocuments(t *testing.T) {
 	visit((&program{}).root())
 	code := regexp.MustCompile("`(?:blankout )?[^`\n]*--[^`\n]*`|(?m)^(?:    )?blankout .*$")
 	flag := regexp.MustCompile(`(?:^|[ \x60])--([a-z][a-z0-9-]*)`)
-	documents := must.Get(filepath.Glob("../../docs/*.md"))
+	documents := must.Get(filepath.Glob("../../docs/*.md"))(t)
 	found := 0
 	for _, document := range append(documents, "../../README.md") {
-		text := must.Get(os.ReadFile(document))
+		text := must.Get(os.ReadFile(document))(t)
 		for _, span := range code.FindAllString(string(text), -1) {
 			if command := strings.Trim(span, "` "); !strings.HasPrefix(command, "--") && !strings.HasPrefix(command, "blankout ") && !strings.HasPrefix(command, "-") {
 				continue // another program's

@@ -29,8 +29,8 @@ func TestOtherStateVersion(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	for _, name := range names {
-		file := must.Get(checkpoint.ReadFile(name))
-		data := must.Get(file.Block("learner"))
+		file := must.Get(checkpoint.ReadFile(name))(t)
+		data := must.Get(file.Block("learner"))(t)
 		data[0] += 3
 		must.Do(t, checkpoint.WriteFile(name, file.Kind, slices.Values(file.Blocks)))
 	}

@@ -13,7 +13,7 @@ import (
 // String.
 func TestNoises(t *testing.T) {
 	for _, s := range []string{"none", "dropout:0", "dropout:0.3", "dropout:0.9", "group:0.3", "dropout:0.1+group:0.3", "dropout:0.5+group:0", "gaussian:0.5", "laplace:0.4", "poisson"} {
-		n := must.Get(ParseNoise(s))
+		n := must.Get(ParseNoise(s))(t)
 		if n.String() != s {
 			t.Errorf("ParseNoise(%q).String() = %q", s, n)
 		}

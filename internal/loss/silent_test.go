@@ -47,7 +47,7 @@ func TestSilentIsExpectation(t *testing.T) {
 		squares += w[i] * w[i] * (1 - z[i]) * (1 - z[i])
 		intercept += w[i] * z[i]
 	}
-	l := must.Get(Parse("logistic:gaussian"))
+	l := must.Get(Parse("logistic:gaussian"))(t)
 	want, _, _, _ := n.At(l, y, score, intercept, squares)
 	sum, sum2 := 0.0, 0.0
 	for range draws {

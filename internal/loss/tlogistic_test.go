@@ -64,7 +64,7 @@ func TestTPartition(t *testing.T) {
 // under noise it is an upper bound, which integration confirms.
 func TestTLogistic(t *testing.T) {
 	for _, x := range []float64{1.1, 1.6, 1.9} {
-		l := must.Get(NewTLogistic(x))
+		l := must.Get(NewTLogistic(x))(t)
 		plain := func(u float64) float64 { // log(l)/(t-1) = -log p by another name
 			return math.Log(1+(1-x)*(u/2-bisectG(x, math.Abs(u)))) / (x - 1)
 		}
@@ -95,7 +95,7 @@ func TestTLogistic(t *testing.T) {
 			}
 		}
 	}
-	l := must.Get(NewTLogistic(1.0001))
+	l := must.Get(NewTLogistic(1.0001))(t)
 	for _, f := range []float64{-5, 0, 0.7, 3} {
 		for _, v := range []float64{0, 2} {
 			a, _, _ := l.At(1, f, v)

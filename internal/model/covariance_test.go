@@ -37,7 +37,7 @@ func randomCovariance(t testing.TB, n int, seed uint64) *Covariance {
 			matrix[i*n+j], matrix[j*n+i] = sum, sum
 		}
 	}
-	return must.Get(NewCovariance(columns, fields, mean, matrix))
+	return must.Get(NewCovariance(columns, fields, mean, matrix))(t)
 }
 
 // slowFill is the reference: it conditions a normal distribution with the shrunk covariance on one observed value after
@@ -162,7 +162,7 @@ func TestCovarianceBlock(t *testing.T) {
 	for _, n := range []int{1, 2, 17} {
 		c := randomCovariance(t, n, uint64(n))
 		c.Fields[0] = 7
-		read := must.Get(readCovariance([]event.Block{c.Block()}))
+		read := must.Get(readCovariance([]event.Block{c.Block()}))(t)
 		numbers := func(c *Covariance) string { return fmt.Sprint(c.Columns, c.Fields, c.Mean, c.Matrix, c.shrunk) }
 		if numbers(read) != numbers(c) {
 			t.Errorf("read %s, want %s", numbers(read), numbers(c))
@@ -389,7 +389,7 @@ func weightsOf(m *Linear, output int) (w []float64) {
 
 // An outlier is a value beyond the Scaler's limit, however wide the column is, or far from its mean.
 func TestWild(t *testing.T) {
-	c := must.Get(NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{WildAt * WildAt}))
+	c := must.Get(NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{WildAt * WildAt}))(t)
 	far := 2 + 1.01*ScalerClip*c.deviation(0)
 	for _, w := range []struct {
 		value        float64

@@ -40,7 +40,7 @@ func TestHats(t *testing.T) {
 		if knots = slices.Compact(knots); len(knots) < leastKnots {
 			continue
 		}
-		c := must.Get(NewCurves([]uint32{7}, [][]float64{knots}))
+		c := must.Get(NewCurves([]uint32{7}, [][]float64{knots}))(t)
 		xs := append(slices.Clone(knots), knots[0]-1, knots[len(knots)-1]+1e9, 60*r.NormFloat64(), 60*r.NormFloat64())
 		for _, x := range xs {
 			got := make([]float64, len(knots))
@@ -157,10 +157,10 @@ func TestCurvesInScores(t *testing.T) {
 func TestCurvesInFiles(t *testing.T) {
 	m, _ := curvedModel()
 	blocks := func() []event.Block {
-		each := must.Get(m.EachBlock())
+		each := must.Get(m.EachBlock())(t)
 		return slices.Collect(each)
 	}
-	read := must.Get(ReadLinear(blocks()))
+	read := must.Get(ReadLinear(blocks()))(t)
 	e := &event.Example{Features: event.Vec{Index: []uint32{5}, Value: []float64{1.5}}, Field: []uint16{1}}
 	if a, b := m.Score(e, make([]float64, 2))[0], read.Score(e, make([]float64, 2))[0]; a != b {
 		t.Errorf("the score is %v, of the model that was read %v", a, b)

@@ -131,7 +131,7 @@ func TestDeclareAfterDelete(t *testing.T) {
 // A Faults round-trips through JSON. An inconsistent one is an error.
 func TestFaultsJSON(t *testing.T) {
 	f := NewFaults([]StuckField{{2, 0.1}, {9, math.Copysign(0, -1)}}, []FieldLimits{{1, -1, 1e30, true}, {2, 0, 0, false}})
-	data := must.Get(json.Marshal(f))
+	data := must.Get(json.Marshal(f))(t)
 	var again Faults
 	if err := json.Unmarshal(data, &again); err != nil || !slices.Equal(again.Stuck, f.Stuck) || !slices.Equal(again.Limits, f.Limits) || !again.at(2, 0.1) || !again.at(9, 0) || !again.at(1, 0) || again.at(1, 2) || !again.at(1, -2) {
 		t.Errorf("%s: %+v, %v", data, again, err)

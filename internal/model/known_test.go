@@ -131,7 +131,7 @@ func TestZeros(t *testing.T) {
 	}
 	s := event.NewSchema(8, nil, 2)
 	s.Absent, s.NumericIndices = event.AbsentMissing, true
-	c := must.Get(NewCovariance([]uint32{1, 2, 4, 6}, make([]uint16, 4), make([]float64, 4), []float64{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}))
+	c := must.Get(NewCovariance([]uint32{1, 2, 4, 6}, make([]uint16, 4), make([]float64, 4), []float64{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1}))(t)
 	h := &Head{Schema: s, Missing: m, Outputs: 1, Covariance: c}
 	e := sparseEvent(3, 4)
 	e.MissingColumns = []uint32{2}

@@ -50,8 +50,8 @@ func TestLevelsAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
 		both, first, second := twoLevels(t, rule)
-		blocks := must.Get(both.EachBlock())
-		read := must.Get(model.ReadLinear(slices.Collect(blocks)))
+		blocks := must.Get(both.EachBlock())(t)
+		read := must.Get(model.ReadLinear(slices.Collect(blocks)))(t)
 		for range 200 {
 			e := &event.Example{Weight: 1, Field: []uint16{}}
 			for i := range uint16(3) {
@@ -102,7 +102,7 @@ func TestLevelsAreChecked(t *testing.T) {
 	} {
 		m, _, _ := twoLevels(t, model.MissingImpute)
 		spoil(m)
-		blocks := must.Get(m.EachBlock())
+		blocks := must.Get(m.EachBlock())(t)
 		if _, err := model.ReadLinear(slices.Collect(blocks)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)
 		}
@@ -112,7 +112,7 @@ func TestLevelsAreChecked(t *testing.T) {
 // A model of one level is written without any data about levels.
 func TestOneLevelIsSilent(t *testing.T) {
 	_, m, _ := twoLevels(t, model.MissingImpute)
-	blocks := must.Get(m.EachBlock())
+	blocks := must.Get(m.EachBlock())(t)
 	head, err := event.FindBlock(slices.Collect(blocks), "model")
 	if err != nil || bytes.Contains(head, []byte("levels")) {
 		t.Errorf("%s, error %v", head, err)

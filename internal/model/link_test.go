@@ -75,14 +75,14 @@ func TestLinksAreChecked(t *testing.T) {
 		if l.Check() == nil || m.Fits() {
 			t.Errorf("%+v is taken", l)
 		}
-		each := must.Get(m.EachBlock())
+		each := must.Get(m.EachBlock())(t)
 		if _, err := model.ReadLinear(slices.Collect(each)); err == nil {
 			t.Errorf("%+v is read", l)
 		}
 	}
 	m := linked(t)
 	m.Link = &model.Link{Scores: []float64{-1, 2}, LogOdds: []float64{-1, 1}}
-	each := must.Get(m.EachBlock())
+	each := must.Get(m.EachBlock())(t)
 	if got, err := model.ReadLinear(slices.Collect(each)); err != nil || !slices.Equal(got.Link.LogOdds, m.Link.LogOdds) {
 		t.Errorf("a link is not read: %v", err)
 	}

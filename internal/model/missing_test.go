@@ -80,9 +80,9 @@ func TestMissing(t *testing.T) {
 			t.Errorf("case %d: missing %q, want %q", i, names, c.names)
 		}
 		// The same after a round trip through a file.
-		each := must.Get(m.EachBlock())
+		each := must.Get(m.EachBlock())(t)
 		blocks := slices.Collect(each)
-		read := must.Get(ReadLinear(blocks))
+		read := must.Get(ReadLinear(blocks))(t)
 		if got := read.Score(c.e, make([]float64, 1))[0]; math.Abs(got-c.score) > 1e-12 {
 			t.Errorf("case %d: read from a file it scores %v, want %v", i, got, c.score)
 		}

@@ -23,9 +23,9 @@ func TestLinearBlocks(t *testing.T) {
 	schema := event.NewSchema(10, []string{"a", "b", "c"}, 0)
 	m := NewLinear(schema, "logistic:chen", "poisson",
 		[][]float64{{1, 0, math.Pi}, {2, 0, 1e-300}, {0, 0, -3}}, []float64{0.1, 0.2, 0.3})
-	each := must.Get(m.EachBlock())
+	each := must.Get(m.EachBlock())(t)
 	blocks := slices.Collect(each)
-	got := must.Get(ReadLinear(append(blocks, event.Block{Name: "other", Data: nil})))
+	got := must.Get(ReadLinear(append(blocks, event.Block{Name: "other", Data: nil})))(t)
 	for k := range 3 {
 		for d := range uint32(4) {
 			if got.Weight(d, k) != m.Weight(d, k) {

@@ -53,7 +53,7 @@ func TestSetsAreChecked(t *testing.T) {
 	m := model.NewLinear(event.NewSchema(4, []string{"a", "b"}, 2), "logistic", "none", [][]float64{{0, 1}}, []float64{0})
 	m.Sets = &model.Sets{Coverage: 0.8, Limits: [model.SetRanges]float64{0, 1.5, -1, model.MostLimit}}
 	read := func(sets string) (*model.Linear, error) {
-		each := must.Get(m.EachBlock())
+		each := must.Get(m.EachBlock())(t)
 		blocks := slices.Collect(each)
 		for i, b := range blocks {
 			if b.Name == "model" {

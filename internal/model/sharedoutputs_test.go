@@ -23,12 +23,12 @@ func TestSharedOutputs(t *testing.T) {
 	level := Level{Noise: "none", Intercept: []float64{1, 1, 2, -30}, Layout: Layout{Width: 2, Stats: -1, Outputs: []int{1, 0, 0, -1}}}
 	m.Levels = []Level{level}
 	m.Missing = NewMissing(EveryRange(MissingNone), nil, nil, nil).WithLevels([]int{0, 0, 1, 1, 1, 1})
-	data := must.Get(m.EachBlock())
+	data := must.Get(m.EachBlock())(t)
 	var blocks []event.Block
 	for b := range data {
 		blocks = append(blocks, b)
 	}
-	read := must.Get(ReadLinear(blocks))
+	read := must.Get(ReadLinear(blocks))(t)
 	e := &event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{1, 2}}}
 	for name, m := range map[string]*Linear{"made": m, "read": read, "apart": m.Apart(), "compact": m.Compact()} {
 		for level, want := range [][]float64{{5.5, -6, -7, -30}, {-4, 6, 7, -30}} {

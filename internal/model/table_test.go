@@ -77,7 +77,7 @@ func TestTable(t *testing.T) {
 			check(snap, frozen)
 			check(table, model)
 			if round == rounds-1 {
-				read := must.Get(ReadTable(width, snap.Blocks()))
+				read := must.Get(ReadTable(width, snap.Blocks()))(t)
 				check(read, frozen)
 			}
 		}
@@ -124,7 +124,7 @@ func TestReadTableShares(t *testing.T) {
 	if grown := int(after.TotalAlloc - before.TotalAlloc); grown > columns*width*8/2 {
 		t.Errorf("%d bytes of memory to read rows of %d", grown, columns*width*8)
 	}
-	b := must.Get(ReadTable(width, blocks))
+	b := must.Get(ReadTable(width, blocks))(t)
 	early := a.Snapshot(nil)
 	if _, row := a.Column(columns / 2); &row[0] != &early.Row(7 * columns / 2)[0] {
 		t.Error("a Snapshot copies rows that nobody has written")
@@ -337,7 +337,7 @@ func TestTableUpdateCopy(t *testing.T) {
 			for i, row := range to.Update(own) {
 				row[i%9]++
 			}
-			before := must.Get(ReadTable(9, to.Blocks())) // lends its memory
+			before := must.Get(ReadTable(9, to.Blocks()))(t) // lends its memory
 			if round == 2 {
 				to = before
 			}

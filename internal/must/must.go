@@ -1,29 +1,142 @@
-// Package must keeps tests short where an error would be a defect: in steps that prepare what a test
-// checks.
+// Package must has the checks of errors and values that tests share.
 package must
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
 
-// Get returns x. If err is not nil it panics, which fails the test and prints the stack.
-func Get[T any](x T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return x
-}
-
-// Do stops the test if err is not nil.
-func Do(t testing.TB, err error) {
+// Do ends the test if err is not nil. The words of what precede err in the message.
+func Do(t testing.TB, err error, what ...any) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s%v", prefix(what), err)
+	}
+}
+
+// Get takes the two results of a call. The function that it returns ends the test if the error is
+// not nil, and otherwise returns the value: file := must.Get(os.Open(name))(t).
+func Get[T any](value T, err error) func(t testing.TB, what ...any) T {
+	return func(t testing.TB, what ...any) T {
+		t.Helper()
+		Do(t, err, what...)
+		return value
 	}
 }
 
 // Get2 is Get for a call that returns two values and an error.
-func Get2[A, B any](a A, b B, err error) (A, B) {
-	if err != nil {
-		panic(err)
+func Get2[A, B any](a A, b B, err error) func(t testing.TB, what ...any) (A, B) {
+	return func(t testing.TB, what ...any) (A, B) {
+		t.Helper()
+		Do(t, err, what...)
+		return a, b
 	}
-	return a, b
+}
+
+// True marks the test as failed, with a message as of fmt.Sprintf, if ok is false.
+func True(t testing.TB, ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Errorf(format, args...)
+	}
+}
+
+// Require is True, but ends the test.
+func Require(t testing.TB, ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Fatalf(format, args...)
+	}
+}
+
+// Err returns the error of a call, without the value.
+func Err[T any](_ T, err error) error { return err }
+
+// Err2 is Err for a call that returns two values and an error.
+func Err2[A, B any](_ A, _ B, err error) error { return err }
+
+// Fails marks the test as failed if err is nil. The words of what describe what should have failed.
+func Fails(t testing.TB, err error, what ...any) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%sgot no error", prefix(what))
+	}
+}
+
+// ErrorIs marks the test as failed unless errors.Is(err, want).
+func ErrorIs(t testing.TB, err, want error, what ...any) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%sgot error %v, want %v", prefix(what), err, want)
+	}
+}
+
+// ErrorContains marks the test as failed unless err is an error whose text contains want.
+func ErrorContains(t testing.TB, err error, want string, what ...any) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%sgot error %v, want one with %q", prefix(what), err, want)
+	}
+}
+
+// Contains marks the test as failed unless got contains every part.
+func Contains(t testing.TB, got string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(got, part) {
+			t.Errorf("got %s, want text with %q", got, part)
+		}
+	}
+}
+
+// Equal marks the test as failed if got is not want. The words of what precede the two values in
+// the message.
+func Equal[T comparable](t testing.TB, got, want T, what ...any) {
+	t.Helper()
+	if got != want {
+		differ(t, got, want, what)
+	}
+}
+
+// EqualSlices is Equal for slices. A nil slice equals an empty one.
+func EqualSlices[S ~[]E, E comparable](t testing.TB, got, want S, what ...any) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		differ(t, got, want, what)
+	}
+}
+
+// EqualMaps is Equal for maps. A nil map equals an empty one.
+func EqualMaps[M ~map[K]V, K, V comparable](t testing.TB, got, want M, what ...any) {
+	t.Helper()
+	if !maps.Equal(got, want) {
+		differ(t, got, want, what)
+	}
+}
+
+func differ(t testing.TB, got, want any, what []any) {
+	t.Helper()
+	switch got.(type) {
+	case string, []string, []byte:
+		t.Errorf("%sgot %q, want %q", prefix(what), got, want)
+	default:
+		t.Errorf("%sgot %+v, want %+v", prefix(what), got, want)
+	}
+}
+
+// prefix returns words with a space between each two and a colon at the end.
+func prefix(what []any) string {
+	if len(what) == 0 {
+		return ""
+	}
+	for i, w := range what {
+		if b, ok := w.([]byte); ok {
+			what[i] = string(b)
+		}
+	}
+	return strings.TrimSuffix(fmt.Sprintln(what...), "\n") + ": "
 }

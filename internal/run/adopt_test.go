@@ -62,10 +62,10 @@ func at0() time.Duration { return 0 }
 // standing solves the exact problem of a checkpoint.
 func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	t.Helper()
-	file := must.Get(checkpoint.Decode(data))
-	live := must.Get(model.ReadLinear(file.Blocks))
-	at := must.Get(run.ReadOffsets(file.Blocks))
-	r, _ := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}))
+	file := must.Get(checkpoint.Decode(data))(t)
+	live := must.Get(model.ReadLinear(file.Blocks))(t)
+	at := must.Get(run.ReadOffsets(file.Blocks))(t)
+	r, _ := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}))(t)
 	return r
 }
 
@@ -274,7 +274,7 @@ func TestAdoptWait(t *testing.T) {
 		if ctx.Err() != nil {
 			return errors.New("killed")
 		}
-		if a := must.Get(run.ReadAdoptions(all)); a.Decided == every {
+		if a := must.Get(run.ReadAdoptions(all))(t); a.Decided == every {
 			if failed.Add(1) < 3 {
 				return errors.New("the disk is full")
 			}

@@ -83,7 +83,7 @@ func TestValidateAutoWithLateLabels(t *testing.T) {
 	s := start(t, t.TempDir(), 300, 1)
 	reports := s.validating(0)
 	s.Validator.Config.Events, s.Validator.Open = validate.AutoEvents, nil
-	join := must.Get(labels.Open(labels.DefaultConfig(), t.TempDir(), labels.State{}))
+	join := must.Get(labels.Open(labels.DefaultConfig(), t.TempDir(), labels.State{}))(t)
 	defer join.Close()
 	s.Labels = join
 	var log bytes.Buffer

@@ -24,8 +24,8 @@ func BenchmarkSave(b *testing.B) {
 	const features = 1_000_000
 	for _, met := range []int{features, features / 100} {
 		b.Run(fmt.Sprintf("met=%d", met), func(b *testing.B) {
-			l := must.Get(online.New(online.DefaultConfig(), event.NewSchema(22, []string{"no", "yes"}, 2)))
-			store := must.Get(checkpoint.Open(b.TempDir(), 1))
+			l := must.Get(online.New(online.DefaultConfig(), event.NewSchema(22, []string{"no", "yes"}, 2)))(b)
+			store := must.Get(checkpoint.Open(b.TempDir(), 1))(b)
 			defer store.Close()
 			learn := func(n int) {
 				e := event.Example{Weight: 1}
@@ -90,7 +90,7 @@ func BenchmarkRun(b *testing.B) {
 	const batches, size = 8, 512
 	schema, made := benchBatches(batches, size)
 	learner := func() *online.Learner {
-		return must.Get(online.New(online.DefaultConfig(), schema))
+		return must.Get(online.New(online.DefaultConfig(), schema))(b)
 	}
 	b.Run("learner", func(b *testing.B) {
 		l := learner()
@@ -146,7 +146,7 @@ func BenchmarkValidating(b *testing.B) {
 	for b.Loop() {
 		var now [2]time.Duration
 		for beside := range took {
-			l := must.Get(online.New(online.DefaultConfig(), schema))
+			l := must.Get(online.New(online.DefaultConfig(), schema))(b)
 			r := &run.Runner{Config: run.DefaultConfig(), State: run.State{Learner: l}, Schema: schema, Source: &rounds{made: made, left: events}}
 			r.Config.Refused = run.PolicySkip
 			begin := time.Now()

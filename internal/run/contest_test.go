@@ -105,7 +105,7 @@ const contestWindow = 3000
 // contest returns a Runner of the entrants that continues from the newest checkpoint of a directory.
 func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run.Runner, *contestStream, *checkpoint.Store) {
 	t.Helper()
-	store := must.Get(checkpoint.Open(dir, 2))
+	store := must.Get(checkpoint.Open(dir, 2))(t)
 	t.Cleanup(func() { store.Close() })
 	r := &run.Runner{Config: run.DefaultConfig()}
 	r.Config.Refused, r.Config.SaveInterval, r.Config.ShutdownTimeout = run.PolicySkip, 0, time.Hour
@@ -119,10 +119,10 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 	saved := run.SavedContest{}
 	if err == nil {
 		blocks = file.Blocks
-		saved = must.Get(run.ReadContest(blocks))
+		saved = must.Get(run.ReadContest(blocks))(t)
 		lead = slices.IndexFunc(list, func(x entrant) bool { return x.name == saved.Lead })
 		c, rc := list[lead].configs()
-		r.State = must.Get(run.Resume(c, rc.Settings(), blocks))
+		r.State = must.Get(run.Resume(c, rc.Settings(), blocks))(t)
 	} else if !errors.Is(err, checkpoint.ErrNone) {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 		}
 		if rc.Crosses != nil {
 			y.Schema = l.Schema()
-			y.Decoder = must.Get(record.NewDecoder(rc, y.Schema))
+			y.Decoder = must.Get(record.NewDecoder(rc, y.Schema))(t)
 		} else if i > 0 {
 			l.SetSchema(k.Contenders[0].Learner.Schema())
 		}
@@ -164,7 +164,7 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 		r.Contest = k
 	}
 	_, rc := list[0].configs()
-	decoder := must.Get(record.NewDecoder(rc, r.Schema))
+	decoder := must.Get(record.NewDecoder(rc, r.Schema))(t)
 	s := &contestStream{decoder: decoder, schema: r.Schema, n: n, sizes: rand.New(rand.NewPCG(seed, 1))}
 	if p, ok := r.Offsets.Lookup("t", 3); ok {
 		s.next = int(p.Next)
@@ -176,8 +176,8 @@ func contest(t *testing.T, dir string, list []entrant, n int, seed uint64) (*run
 func contestState(t *testing.T, dir string) ([]byte, []event.Block, run.SavedContest) {
 	t.Helper()
 	data, _ := newest(t, dir)
-	file := must.Get(checkpoint.Decode(data))
-	saved := must.Get(run.ReadContest(file.Blocks))
+	file := must.Get(checkpoint.Decode(data))(t)
+	saved := must.Get(run.ReadContest(file.Blocks))(t)
 	return data, file.Blocks, saved
 }
 

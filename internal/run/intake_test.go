@@ -39,7 +39,7 @@ func TestTurnsDue(t *testing.T) {
 func TestLearnYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	schema := event.NewSchema(4, []string{"a", "b"}, 2)
-	learner := must.Get(online.New(online.DefaultConfig(), schema))
+	learner := must.Get(online.New(online.DefaultConfig(), schema))(t)
 	b := &event.Batch{Examples: make([]event.Example, 3*turnsAfter*yieldEvery)}
 	for i := range b.Examples {
 		b.Examples[i] = event.Example{Offset: int64(i), Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{3}, Value: []float64{1}}}

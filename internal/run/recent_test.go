@@ -53,7 +53,7 @@ func TestRecent(t *testing.T) {
 func TestUnread(t *testing.T) {
 	for _, unread := range []bool{false, true} {
 		schema := event.NewSchema(4, []string{"a", "b"}, 2)
-		learner := must.Get(online.New(online.DefaultConfig(), schema))
+		learner := must.Get(online.New(online.DefaultConfig(), schema))(t)
 		l := newLoop(&Runner{State: State{Learner: learner}, unread: unread})
 		l.publish()
 		l.intake.example(&event.Batch{Examples: []event.Example{{Label: 1, Weight: 1, Features: event.Vec{Index: []uint32{3}, Value: []float64{1}}}}}, 0)

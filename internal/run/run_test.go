@@ -143,7 +143,7 @@ func learnerConfig() online.Config {
 
 func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *service {
 	t.Helper()
-	store := must.Get(checkpoint.Open(dir, 2))
+	store := must.Get(checkpoint.Open(dir, 2))(t)
 	t.Cleanup(func() { store.Close() })
 	s := &service{&run.Runner{Config: run.DefaultConfig(), Fingerprint: settings}, store, nil}
 	file, refused, err := store.Load()
@@ -206,9 +206,9 @@ func newest(t *testing.T, dir string) ([]byte, event.Position) {
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
 	}
-	data := must.Get(os.ReadFile(filepath.Join(dir, names[0])))
-	file := must.Get(checkpoint.Decode(data))
-	offsets := must.Get(run.ReadOffsets(file.Blocks))
+	data := must.Get(os.ReadFile(filepath.Join(dir, names[0])))(t)
+	file := must.Get(checkpoint.Decode(data))(t)
+	offsets := must.Get(run.ReadOffsets(file.Blocks))(t)
 	position, ok := offsets.Lookup("t", 3)
 	if !ok {
 		t.Fatalf("no position in %v", offsets)
@@ -398,7 +398,7 @@ func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *servic
 	c := learnerConfig()
 	c.Loss, c.MislabeledBelow = "t-logistic:1.5", suspicious
 	learner := func(schema *event.Schema) *online.Learner {
-		return must.Get(online.New(c, schema))
+		return must.Get(online.New(c, schema))(t)
 	}
 	s.Learner = learner(s.Schema)
 	d.classes = []string{"-1", "1"}
@@ -821,7 +821,7 @@ func TestResumeNamesTheDifference(t *testing.T) {
 	dir := t.TempDir()
 	s := start(t, dir, 100, 1)
 	must.Do(t, s.Run(t.Context()))
-	file, _ := must.Get2(s.store.Load())
+	file, _ := must.Get2(s.store.Load())(t)
 	c := online.DefaultConfig()
 	c.Noise = "none"
 	_, err := run.Resume(c, online.Fingerprint{"format": "csv"}, file.Blocks)

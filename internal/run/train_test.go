@@ -19,10 +19,10 @@ func TestTraining(t *testing.T) {
 	c := learnerConfig()
 	c.Noise = "dropout:0.3"
 	learner := func() *online.Learner {
-		return must.Get(online.New(c, event.NewSchema(18, nil, 2)))
+		return must.Get(online.New(c, event.NewSchema(18, nil, 2)))(t)
 	}
 	state := func(l *online.Learner) []byte {
-		blocks := must.Get(l.Snapshot().Blocks())
+		blocks := must.Get(l.Snapshot().Blocks())(t)
 		return bytes.Join([][]byte{blocks[0].Data, blocks[1].Data}, nil)
 	}
 	slow := learner()
@@ -46,7 +46,7 @@ func TestTraining(t *testing.T) {
 					opened++
 					return newStream(l.Schema(), nil, n, 1), nil
 				}}
-			got := must.Get(training.Run(t.Context()))
+			got := must.Get(training.Run(t.Context()))(t)
 			if want := map[bool]int{true: 1, false: 3}[memory == 1<<30]; opened != want {
 				t.Errorf("memory %d: opened %d times, want %d", memory, opened, want)
 			}

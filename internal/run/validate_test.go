@@ -60,7 +60,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	}
 	schema := event.NewSchema(18, nil, 2)
 	schema.Names = event.NewNames(2000)
-	alone := must.Get(online.New(learnerConfig(), schema))
+	alone := must.Get(online.New(learnerConfig(), schema))(t)
 	stream := newStream(schema, nil, n, 0)
 	for i := range n {
 		if e := stream.record(i); !validate.HeldOut(3, int64(i), 7) {
@@ -104,12 +104,12 @@ func TestValidateCheckpoint(t *testing.T) {
 		t.Fatalf("%d reports", len(*reports))
 	}
 	data, _ := newest(t, dir)
-	file := must.Get(checkpoint.Decode(data))
-	live := must.Get(model.ReadLinear(file.Blocks))
-	at := must.Get(run.ReadOffsets(file.Blocks))
-	learner := must.Get(online.Restore(s.Learner.Config(), file.Blocks))
+	file := must.Get(checkpoint.Decode(data))(t)
+	live := must.Get(model.ReadLinear(file.Blocks))(t)
+	at := must.Get(run.ReadOffsets(file.Blocks))(t)
+	learner := must.Get(online.Restore(s.Learner.Config(), file.Blocks))(t)
 	levels, largest := learner.Snapshot().Levels()
-	got, exact := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at}))
+	got, exact := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, Level: levels[largest], At: at}))(t)
 	want := (*reports)[0]
 	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
 		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
@@ -120,7 +120,7 @@ func TestValidateCheckpoint(t *testing.T) {
 	for _, window := range []uint64{0, 100} {
 		s.Validator.Config.Window = window
 		s.Validator.Open = exactly
-		want, _ := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}))
+		want, _ := must.Get2(s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}))(t)
 		s.Validator.Open = func(_ context.Context, schema *event.Schema, _ event.Offsets) (event.Source, error) {
 			return newStream(schema, nil, 460, 5), nil
 		}
@@ -176,7 +176,7 @@ func TestReservoir(t *testing.T) {
 		s.store.Close()
 	}
 	data, _ := newest(t, dir)
-	file := must.Get(checkpoint.Decode(data))
+	file := must.Get(checkpoint.Decode(data))(t)
 	kept := validate.ReadReservoir(file.Blocks)
 	if len(*reports) != 1 {
 		t.Fatalf("%d reports", len(*reports))

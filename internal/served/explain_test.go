@@ -13,8 +13,8 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/stream/record"
 )
@@ -42,11 +42,11 @@ func TestExplainFew(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		p, err := m.Predict(event, most)
 		runtime.ReadMemStats(&after)
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		return p.Explanation, after.TotalAlloc - before.TotalAlloc
 	}
 	all, _ := explain(columns + 1)
-	streamtest.Require(t, len(all) >= columns/2, "%v", len(all))
+	must.Require(t, len(all) >= columns/2, "%v", len(all))
 	for _, most := range []int{1, 2, 3, 99, 100, 101, 150, 1000} {
 		if few, _ := explain(most); !reflect.DeepEqual(few, all[:most]) {
 			t.Errorf("the first %d: %+v", most, few)
@@ -75,19 +75,19 @@ func TestExplainNames(t *testing.T) {
 		recordConfig.Crosses = [][2]string{{"color", "words"}, {"color", "size"}}
 		schema := recordConfig.Schema()
 		decoder, err := record.NewDecoder(recordConfig, schema)
-		streamtest.Check(t, err)
-		learner := streamtest.Must(online.New(online.DefaultConfig(), schema))(t)
+		must.Do(t, err)
+		learner := must.Get(online.New(online.DefaultConfig(), schema))(t)
 		var e event.Example
 		for i := range 200 {
 			value := fmt.Appendf(nil, `{"label":"%s","words":["short","w%d"],"color":"red","size":%d}`,
 				recordConfig.Classes[i%2], i%2, i%5)
-			streamtest.Check(t, decoder.Decode(context.Background(), record.Record{Value: value}, &e))
+			must.Do(t, decoder.Decode(context.Background(), record.Record{Value: value}, &e))
 			learner.Learn(&e, nil)
 		}
 		m := served.New(learner.Snapshot().Model(), recordConfig)
 		event := []byte(`{"words":["a","fine","day"],"color":"red","size":3}`)
 		inEvent := []string{"words=a", "words=fine", "words=day", "color=red", "size", "color=red ^ size", "color=red ^ words=a", "color=red ^ words=fine", "color=red ^ words=day"}
-		p := streamtest.Must(m.Predict(event, 100))(t)
+		p := must.Get(m.Predict(event, 100))(t)
 		intercepts := 0
 		for _, c := range p.Explanation {
 			if c.Feature == served.InterceptName {
@@ -95,16 +95,16 @@ func TestExplainNames(t *testing.T) {
 				continue
 			}
 			for _, name := range strings.Split(c.Feature, " | ") {
-				streamtest.True(t, slices.Contains(inEvent, name), "%d bits: %q is not in the event", bits, c.Feature)
+				must.True(t, slices.Contains(inEvent, name), "%d bits: %q is not in the event", bits, c.Feature)
 			}
 		}
-		streamtest.True(t, intercepts == 1 && len(p.Explanation) >= 3, "%d bits: %+v", bits, p.Explanation)
+		must.True(t, intercepts == 1 && len(p.Explanation) >= 3, "%d bits: %+v", bits, p.Explanation)
 		if bits == 2 {
 			continue // the model has seen every column
 		}
 		slices.Sort(p.Unseen)
 		want := []string{"color=red ^ words=a", "color=red ^ words=day", "color=red ^ words=fine", "words=a", "words=day", "words=fine"}
-		streamtest.EqualSlices(t, p.Unseen, want, "unseen features")
+		must.EqualSlices(t, p.Unseen, want, "unseen features")
 		// Also without an explanation, repeatedly with one decoder, and for numbers.
 		for range 2 {
 			p, err = m.Predict([]byte(`{"words":"never","number":5,"flag":true}`), 0)
@@ -130,7 +130,7 @@ func TestExplainNames(t *testing.T) {
 		for i := range 1000 {
 			many = fmt.Appendf(many, `,"x%d"`, i)
 		}
-		streamtest.Equal(t, len(streamtest.Must(m.Predict(append(many, `]}`...), 0))(t).Unseen), 20, "unseen features")
+		must.Equal(t, len(must.Get(m.Predict(append(many, `]}`...), 0))(t).Unseen), 20, "unseen features")
 	}
 }
 
@@ -139,8 +139,8 @@ func TestExplainNames(t *testing.T) {
 func TestExplainMissing(t *testing.T) {
 	how := record.DefaultConfig()
 	schema := how.Schema()
-	decoder := streamtest.Must(record.NewDecoder(how, schema))(t)
-	l := streamtest.Must(online.New(online.DefaultConfig(), schema))(t)
+	decoder := must.Get(record.NewDecoder(how, schema))(t)
+	l := must.Get(online.New(online.DefaultConfig(), schema))(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var e event.Example
 	for range 3000 {
@@ -153,9 +153,9 @@ func TestExplainMissing(t *testing.T) {
 		l.Learn(&e, nil)
 	}
 	m := served.New(l.Snapshot().Model(), how)
-	streamtest.Require(t, len(m.Levels) != 0, "the model has no weights of its own for any level")
+	must.Require(t, len(m.Levels) != 0, "the model has no weights of its own for any level")
 	for _, event := range []string{`{"a":1,"b":-2,"c":1,"d":-1}`, `{"a":1,"b":null,"c":1,"d":-1}`, `{"a":null,"b":null,"c":1,"d":-1}`, `{"a":1,"b":null,"c":null,"d":null}`} {
-		p := streamtest.Must(m.Predict([]byte(event), 100))(t)
+		p := must.Get(m.Predict([]byte(event), 100))(t)
 		sum, shares := 0.0, 0.0
 		for _, c := range p.Explanation {
 			sum += c.Score

@@ -6,23 +6,23 @@ import (
 	"testing"
 
 	"blankout/checkpoint"
+	"blankout/internal/must"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 )
 
 // A model whose checksums are right but one of whose blocks says something else,
 // as of a hostile server or another program, is refused or predicts; it never
 // takes its reader down.
 func FuzzModel(f *testing.F) {
-	r, record := streamtest.Must2(learner(f.TempDir(), 50))(f)
-	streamtest.Check(f, r.Run(f.Context()))
+	r, record := must.Get2(learner(f.TempDir(), 50))(f)
+	must.Do(f, r.Run(f.Context()))
 	var files []*checkpoint.File
 	var kernel bytes.Buffer
-	streamtest.Check(f, kernelModel(f).Encode(&kernel))
+	must.Do(f, kernelModel(f).Encode(&kernel))
 	var linear bytes.Buffer
-	streamtest.Check(f, served.New(r.Model(), record).Encode(&linear))
+	must.Do(f, served.New(r.Model(), record).Encode(&linear))
 	for i, data := range [][]byte{linear.Bytes(), kernel.Bytes()} {
-		file := streamtest.Must(checkpoint.Decode(data))(f)
+		file := must.Get(checkpoint.Decode(data))(f)
 		files = append(files, file)
 		for _, b := range file.Blocks {
 			if len(b.Data) < 10_000 {
@@ -44,7 +44,7 @@ func FuzzModel(f *testing.F) {
 			}
 		}
 		var b bytes.Buffer
-		streamtest.Check(t, checkpoint.Write(&b, file.Kind, slices.Values(blocks)))
+		must.Do(t, checkpoint.Write(&b, file.Kind, slices.Values(blocks)))
 		m, err := served.Decode(b.Bytes())
 		if err != nil {
 			return

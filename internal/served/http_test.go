@@ -12,22 +12,22 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
 // TestPackedAnswer checks that a compressed response is rejected, because a megabyte may decompress to a gigabyte.
 func TestPackedAnswer(t *testing.T) {
 	var packed bytes.Buffer
-	w := streamtest.Must(gzip.NewWriterLevel(&packed, gzip.BestCompression))(t)
+	w := must.Get(gzip.NewWriterLevel(&packed, gzip.BestCompression))(t)
 	for range 64 {
-		streamtest.Must(w.Write(make([]byte, 1<<20)))(t)
+		must.Get(w.Write(make([]byte, 1<<20)))(t)
 	}
-	streamtest.Check(t, w.Close())
+	must.Do(t, w.Close())
 	sent := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		streamtest.Equal(t, r.Header.Get("Accept-Encoding"), "identity")
+		must.Equal(t, r.Header.Get("Accept-Encoding"), "identity")
 		w.Header().Set("Content-Encoding", "gzip")
 		sent++
 		w.WriteHeader([]int{0, http.StatusOK, http.StatusBadGateway}[sent])
@@ -40,7 +40,7 @@ func TestPackedAnswer(t *testing.T) {
 			t.Errorf("got %.200v", err)
 		}
 	}
-	streamtest.Equal(t, sent, 2)
+	must.Equal(t, sent, 2)
 }
 
 // TestTokenStays checks that after a redirect the token is sent to the same server only: not to another port, and not
@@ -48,7 +48,7 @@ func TestPackedAnswer(t *testing.T) {
 func TestTokenStays(t *testing.T) {
 	var trained bytes.Buffer
 	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
-	streamtest.Check(t, m.Encode(&trained))
+	must.Do(t, m.Encode(&trained))
 	var mu sync.Mutex
 	var got []string
 	answer := func(name, to string) http.Handler {
@@ -84,7 +84,7 @@ func TestTokenStays(t *testing.T) {
 		if _, err := served.Open(t.Context(), one.URL, served.Options{Token: "open sesame", Client: one.Client()}); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		streamtest.Equal(t, strings.Join(got, ", "), c.want, c.name)
+		must.Equal(t, strings.Join(got, ", "), c.want, c.name)
 		one.Close()
 	}
 	loop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }))

@@ -12,8 +12,8 @@ import (
 	"blankout/internal/event"
 	"blankout/internal/kernel"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 	"blankout/stream/record"
 )
 
@@ -25,11 +25,11 @@ func kernelModel(t testing.TB) *served.Model {
 	var b batch.Builder
 	for _, x := range []float32{-1, 1} {
 		v := event.Vec{Index: []uint32{0, 1}, Value: []float64{float64(x), float64(x)}}
-		streamtest.Check(t, b.Add(&event.Example{Features: v, Weight: 1}))
+		must.Do(t, b.Add(&event.Example{Features: v, Weight: 1}))
 	}
-	k := streamtest.Must(kernel.Parse("rbf:0.5"))(t)
+	k := must.Get(kernel.Parse("rbf:0.5"))(t)
 	m, err := svm.NewModel(model.Head{Schema: schema, Loss: "dropsvm", Noise: "none", Outputs: 1, Intercept: []float64{0}, Layout: model.Layout{Stats: -1}}, k, b.Data(schema), []float64{-1, 1})
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	return served.New(m, recordConfig)
@@ -39,11 +39,11 @@ func kernelModel(t testing.TB) *served.Model {
 func TestKernelModel(t *testing.T) {
 	m := kernelModel(t)
 	path := filepath.Join(t.TempDir(), "kernel")
-	streamtest.Check(t, m.WriteFile(path))
-	read := streamtest.Must(served.ReadFile(path))(t)
+	must.Do(t, m.WriteFile(path))
+	read := must.Get(served.ReadFile(path))(t)
 	for event, class := range map[string]string{"0 1:0.9 2:1.1": "yes", "0 1:-2 2:-1": "no"} {
 		want, err := m.Predict([]byte(event), 0)
-		streamtest.True(t, err == nil && want.Class == class, "%s: %+v, %v", event, want, err)
+		must.True(t, err == nil && want.Class == class, "%s: %+v, %v", event, want, err)
 		if got, err := read.Predict([]byte(event), 0); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %+v, %v, want %+v", event, got, err, want)
 		}
@@ -51,5 +51,5 @@ func TestKernelModel(t *testing.T) {
 	if _, err := read.Predict([]byte("0 1:1"), 3); err == nil || !strings.Contains(err.Error(), "a kernel model (rbf:0.5, 2 support vectors) cannot say") {
 		t.Errorf("an explanation: %v", err)
 	}
-	streamtest.Equal(t, streamtest.Must(checkpoint.ReadFile(path))(t).Kind, checkpoint.Kernel)
+	must.Equal(t, must.Get(checkpoint.ReadFile(path))(t).Kind, checkpoint.Kernel)
 }

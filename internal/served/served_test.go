@@ -19,9 +19,9 @@ import (
 	"blankout/checkpoint"
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/run"
 	"blankout/internal/served"
-	"blankout/internal/streamtest"
 	"blankout/online"
 	"blankout/serve"
 	"blankout/stream"
@@ -62,38 +62,38 @@ func learner(dir string, n int) (*run.Runner, record.Config, error) {
 // learner.
 func TestSourcesAgree(t *testing.T) {
 	dir := t.TempDir()
-	r, recordConfig := streamtest.Must2(learner(dir, 300))(t)
-	store := streamtest.Must(checkpoint.Open(filepath.Join(dir, "checkpoints"), 2))(t)
+	r, recordConfig := must.Get2(learner(dir, 300))(t)
+	store := must.Get(checkpoint.Open(filepath.Join(dir, "checkpoints"), 2))(t)
 	defer store.Close()
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		saved, err := store.Save(checkpoint.Linear, blocks)
 		return saved.Name, saved.Bytes, err
 	}
-	streamtest.Check(t, r.Run(t.Context()))
+	must.Do(t, r.Run(t.Context()))
 	c := serve.DefaultConfig()
 	c.Address, c.TokenFile = "127.0.0.1:0", filepath.Join(dir, "token")
-	streamtest.Check(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
+	must.Do(t, os.WriteFile(c.TokenFile, []byte("open sesame\n"), 0o600))
 	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	defer server.Close(context.Background())
 	if _, err := served.Open(t.Context(), server.URL(), served.Options{}); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("without the token: %v", err)
 	}
-	ev := streamtest.Must(served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"}))(t)
-	saved := streamtest.Must(served.Open(t.Context(), store.Dir(), served.Options{}))(t)
+	ev := must.Get(served.Open(t.Context(), server.URL(), served.Options{Token: "open sesame"}))(t)
+	saved := must.Get(served.Open(t.Context(), store.Dir(), served.Options{}))(t)
 	var file bytes.Buffer
-	streamtest.Check(t, ev.Encode(&file))
-	again := streamtest.Must(served.Decode(file.Bytes()))(t)
+	must.Do(t, ev.Encode(&file))
+	again := must.Get(served.Decode(file.Bytes()))(t)
 	if p := r.Published(); ev.Version != p.Version || ev.Version <= 1<<32 || len(ev.Offsets) != 1 || ev.Offsets[0] != p.Offsets[0] || again.Version != p.Version {
 		t.Errorf("served version %d at %v, published %d at %v", ev.Version, ev.Offsets, p.Version, p.Offsets)
 	}
 	event := []byte(`{"word":"y2","x":2,"id":9,"sort":"whatever"}`)
 	live := served.New(r.Model(), recordConfig)
 	want, err := live.Predict(event, 5)
-	streamtest.Require(t, err == nil && want.Class == "yes" && want.Probability > 0.5, "%+v, %v", want, err)
+	must.Require(t, err == nil && want.Class == "yes" && want.Probability > 0.5, "%+v, %v", want, err)
 	for name, m := range map[string]*served.Model{"server": ev, "checkpoint": saved, "bytes": again} {
 		got, err := m.Predict(event, 5)
-		streamtest.Equal(t, name != "checkpoint", (got.Version == ev.Version), name, "has the version of the event")
+		must.Equal(t, name != "checkpoint", (got.Version == ev.Version), name, "has the version of the event")
 		if got.Version = 0; err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, want)
 		}
@@ -132,7 +132,7 @@ func TestRegression(t *testing.T) {
 		"logistic:gaussian": `{"class":"1","probability":0.9241418199787566,"probabilities":{"0":0.07585818002124345,"1":0.9241418199787566},"score":2.5,"scores":[2.5],"noise_level":"none","explanation":[{"feature":"1","value":1,"weight":2,"score":2},{"feature":"(intercept)","value":1,"weight":0.5,"score":0.5}]}`,
 	} {
 		m := served.New(model.NewLinear(schema, loss, "none", [][]float64{{2, 0, 0, 0}}, []float64{0.5}), recordConfig)
-		p := streamtest.Must(m.Predict([]byte("0 1:1"), 3))(t)
+		p := must.Get(m.Predict([]byte("0 1:1"), 3))(t)
 		if got, _ := json.Marshal(p); string(got) != want {
 			t.Errorf("%s: %s, want %s", loss, got, want)
 		}
@@ -142,12 +142,12 @@ func TestRegression(t *testing.T) {
 // TestFollow runs followers, predictions and a learner at the same time, for the race detector, and checks that
 // versions never go back.
 func TestFollow(t *testing.T) {
-	r, recordConfig := streamtest.Must2(learner(t.TempDir(), 3000))(t)
+	r, recordConfig := must.Get2(learner(t.TempDir(), 3000))(t)
 	r.Config.PublishEvents = 1
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"
 	server, err := serve.Start(c, serve.Service{Status: r.Status, Model: serve.Latest(r.Published, recordConfig)}, slog.New(slog.DiscardHandler))
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	defer server.Close(context.Background())
 	var once sync.Once
 	var watching sync.WaitGroup
@@ -186,7 +186,7 @@ func TestFollow(t *testing.T) {
 			}
 		})
 	}
-	streamtest.Check(t, r.Run(t.Context()))
+	must.Do(t, r.Run(t.Context()))
 	close(ended)
 	watching.Wait()
 }

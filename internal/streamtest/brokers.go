@@ -1,6 +1,10 @@
+// Package streamtest has what tests of streams, servers and whole runs share: clients of brokers, logs, files, waits and
+// certificates.
 package streamtest
 
 import (
+	"blankout/internal/must"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,7 +20,7 @@ import (
 // Client returns a client of the brokers with these addresses. It is closed at the end of the test.
 func Client(t testing.TB, brokers []string, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client := Must(kgo.NewClient(append(options, kgo.SeedBrokers(brokers...))...))(t)
+	client := must.Get(kgo.NewClient(append(options, kgo.SeedBrokers(brokers...))...))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -42,7 +46,7 @@ func Log(t testing.TB) *slog.Logger {
 func File(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	Check(t, os.WriteFile(path, []byte(text), 0o600))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -52,7 +56,7 @@ func Eventually(t testing.TB, limit time.Duration, done func() bool, what ...any
 	t.Helper()
 	for deadline := time.Now().Add(limit); !done(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%snot within %v", prefix(what), limit)
+			t.Fatalf("not within %v: %s", limit, fmt.Sprint(what...))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package streamtest
 
 import (
+	"blankout/internal/must"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -32,7 +33,7 @@ func NewAuthority(t testing.TB) *Authority {
 // Sign returns a new certificate with this name, and its key, in PEM. The first one is that of the authority.
 func (a *Authority) Sign(t testing.TB, name string) (certificate, key []byte) {
 	t.Helper()
-	private := Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
@@ -41,8 +42,8 @@ func (a *Authority) Sign(t testing.TB, name string) (certificate, key []byte) {
 	if a.key == nil {
 		a.certificate, a.key = c, private
 	}
-	der := Must(x509.CreateCertificate(rand.Reader, c, a.certificate, &private.PublicKey, a.key))(t)
-	secret := Must(x509.MarshalPKCS8PrivateKey(private))(t)
+	der := must.Get(x509.CreateCertificate(rand.Reader, c, a.certificate, &private.PublicKey, a.key))(t)
+	secret := must.Get(x509.MarshalPKCS8PrivateKey(private))(t)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
@@ -50,5 +51,5 @@ func (a *Authority) Sign(t testing.TB, name string) (certificate, key []byte) {
 // Pair is Sign for a connection.
 func (a *Authority) Pair(t testing.TB, name string) tls.Certificate {
 	t.Helper()
-	return Must(tls.X509KeyPair(a.Sign(t, name)))(t)
+	return must.Get(tls.X509KeyPair(a.Sign(t, name)))(t)
 }

@@ -19,7 +19,7 @@ func newLearner(t testing.TB) *online.Learner {
 	t.Helper()
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words})
-	return must.Get(online.New(online.DefaultConfig().Shared(), s))
+	return must.Get(online.New(online.DefaultConfig().Shared(), s))(t)
 }
 
 // record returns the record of a partition at an offset: always the same.
@@ -47,10 +47,10 @@ type entry struct {
 
 func (e entry) decode(t testing.TB) (*Commit, []*Chunk) {
 	t.Helper()
-	c := must.Get(DecodeCommit(e.commit))
+	c := must.Get(DecodeCommit(e.commit))(t)
 	var chunks []*Chunk
 	for _, data := range e.chunks {
-		chunks = append(chunks, must.Get(DecodeChunk(data)))
+		chunks = append(chunks, must.Get(DecodeChunk(data))(t))
 	}
 	return c, chunks
 }
@@ -68,7 +68,7 @@ type author struct {
 func newAuthor(t testing.TB, f *Fold, id byte, peers int) *author {
 	t.Helper()
 	a := &author{id: MemberID{id}}
-	a.work = must.Get(f.Learner().Clone())
+	a.work = must.Get(f.Learner().Clone())(t)
 	a.begin(t, f, peers)
 	return a
 }
@@ -110,7 +110,7 @@ func (a *author) commit(f *Fold) entry {
 
 func foldBytes(t testing.TB, f *Fold) []byte {
 	t.Helper()
-	blocks := must.Get(f.EachBlock())
+	blocks := must.Get(f.EachBlock())(t)
 	var out []byte
 	for b := range blocks {
 		if b.Name != staleness.Block { // who learns alone has it
@@ -211,7 +211,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 		replica := NewFold(newLearner(t), nil, nil)
 		for i, e := range commitLog {
 			if i == len(commitLog)/2 {
-				replica = must.Get(ReadFold(online.DefaultConfig(), nil, slices.Collect(must.Get(replica.EachBlock()))))
+				replica = must.Get(ReadFold(online.DefaultConfig(), nil, slices.Collect(must.Get(replica.EachBlock())(t))))(t)
 			}
 			c, chunks := e.decode(t)
 			replica.Apply(int64(i), c, chunks)
@@ -237,7 +237,7 @@ func TestFoldOfOne(t *testing.T) {
 		}
 		a.learn(0, 40*i, 40*(i+1))
 		c, chunks := a.commit(fold).decode(t)
-		must.Get(fold.Apply(i, c, chunks))
+		must.Get(fold.Apply(i, c, chunks))(t)
 		a.begin(t, fold, 1)
 	}
 	want := foldBytes(t, &Fold{learner: alone})
@@ -255,7 +255,7 @@ func TestFoldMoved(t *testing.T) {
 	one.learn(0, 0, 10)
 	other.learn(1, 0, 10)
 	c, chunks := one.commit(fold).decode(t)
-	must.Get(fold.Apply(0, c, chunks))
+	must.Get(fold.Apply(0, c, chunks))(t)
 	before := foldBytes(t, &Fold{learner: fold.learner})
 	c, chunks = other.commit(fold).decode(t)
 	if _, err := fold.Apply(1, c, chunks); reasonOf(err) != ReasonMoved {
@@ -316,9 +316,9 @@ func TestChunks(t *testing.T) {
 		if len(data) > MaxChunk {
 			t.Errorf("a chunk of %d bytes", len(data))
 		}
-		chunks = append(chunks, must.Get(DecodeChunk(data)))
+		chunks = append(chunks, must.Get(DecodeChunk(data))(t))
 	}
-	got := must.Get(join(c, chunks))
+	got := must.Get(join(c, chunks))(t)
 	if !reflect.DeepEqual(got, d) {
 		t.Error("the delta is not what was encoded")
 	}
@@ -412,8 +412,8 @@ func TestManyPartitions(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, c) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	blocks := must.Get(f.EachBlock())
-	again := must.Get(ReadFold(online.DefaultConfig(), nil, slices.Collect(blocks)))
+	blocks := must.Get(f.EachBlock())(t)
+	again := must.Get(ReadFold(online.DefaultConfig(), nil, slices.Collect(blocks)))(t)
 	if got, want := again.learner.Config().CovarianceMaxFields, f.learner.Config().CovarianceMaxFields; got != want {
 		t.Errorf("the fold of a snapshot gathers the covariance of %d columns, the fold itself of %d", got, want)
 	}

@@ -40,7 +40,7 @@ func TestFoldRefusesOtherArchitecture(t *testing.T) {
 	if err := apply(first, "amd64"); err != nil || f.Architecture() != "amd64" {
 		t.Fatalf("the first commit: %v, %q", err, f.Architecture())
 	}
-	blocks := must.Get(f.EachBlock())
+	blocks := must.Get(f.EachBlock())(t)
 	again, err := ReadFold(newLearner(t).Config(), nil, slices.Collect(blocks))
 	if err != nil || again.Architecture() != "amd64" {
 		t.Fatalf("from its blocks: %v, %v", again, err)
@@ -157,11 +157,11 @@ func TestDifferentStates(t *testing.T) {
 		t.Helper()
 		sums := []*sum{}
 		for _, r := range []*replica{own, group} {
-			sums = append(sums, must.Get(r.sum()))
+			sums = append(sums, must.Get(r.sum())(t))
 		}
 		l.replica = own
 		l.endSnapshot(offset, sums[0], false, nil)
-		said := must.Get(DecodeMark((&Mark{Member: MemberID{7}, Base: offset, Hash: sums[1].Sum64(), CPU: cpu}).Encode()))
+		said := must.Get(DecodeMark((&Mark{Member: MemberID{7}, Base: offset, Hash: sums[1].Sum64(), CPU: cpu}).Encode()))(t)
 		must.Do(t, l.apply(mixed{offset: offset, mark: said}))
 	}
 	mark(4, state(50), state(50), "model B")

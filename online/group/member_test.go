@@ -44,7 +44,7 @@ type events struct {
 func newEvents(t testing.TB, partitions int32, each int, options ...kfake.Opt) *events {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
-	broker := must.Get(kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))...))
+	broker := must.Get(kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"), kfake.GroupMinSessionTimeout(100*time.Millisecond))...))(t)
 	t.Cleanup(broker.Close)
 	e := &events{t: t, broker: broker, partitions: partitions, counts: make([]uint64, partitions), sums: make([]uint64, partitions)}
 	e.produce(each)
@@ -61,7 +61,7 @@ func (e *events) produce(each int) {
 	e.t.Helper()
 	c := stream.DefaultProducerConfig()
 	c.ConnectConfig, c.Topic = e.connect(), "events"
-	p := must.Get(stream.NewProducer(e.t.Context(), c))
+	p := must.Get(stream.NewProducer(e.t.Context(), c))(e.t)
 	defer p.Close()
 	for i := range e.partitions {
 		r := rand.New(rand.NewPCG(uint64(i), e.counts[i]))
@@ -276,7 +276,7 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 		m.Learner.HalfLife, m.Learner.OnDrift = 300, "forget"
 		m.Learner.Loss, m.Learner.MislabeledBelow = "t-logistic:1.9", 0.5
 		files[i] = filepath.Join(t.TempDir(), "mislabeled.jsonl")
-		suspects := must.Get(stream.OpenMislabeled(ctx, stream.DeadLetterConfig{File: files[i]}, e.connect(), m.Log))
+		suspects := must.Get(stream.OpenMislabeled(ctx, stream.DeadLetterConfig{File: files[i]}, e.connect(), m.Log))(t)
 		m.Mislabeled, members[i] = suspects, m
 		running.Go(func() {
 			if err := errors.Join(m.Run(ctx), suspects.Close()); err != nil {
@@ -350,7 +350,7 @@ func TestReplicaMismatch(t *testing.T) {
 		}
 	}
 	c := members[0].Config.CommitLog(e.connect(), testLog(t, "other"))
-	commitLog := must.Get(stream.OpenCommitLog(ctx, c))
+	commitLog := must.Get(stream.OpenCommitLog(ctx, c))(t)
 	defer commitLog.Close()
 	more = false // so that no snapshot comes that agrees
 	e.complete.Store(true)
@@ -360,7 +360,7 @@ func TestReplicaMismatch(t *testing.T) {
 			t.Errorf("not ready without a mismatch: %s", s.NotReady)
 		}
 		other := Mark{Member: MemberID{1}, Base: m.Status().SnapshotOffset, Hash: 12345, CPU: "another CPU"}
-		must.Get(commitLog.AppendCommit(ctx, other.Encode()))
+		must.Get(commitLog.AppendCommit(ctx, other.Encode()))(t)
 	}
 	await("a mismatch", func(s *Status) bool { return s.Mismatches > 0 })
 	for i, m := range members {
@@ -381,14 +381,14 @@ func TestReplicaMismatch(t *testing.T) {
 func (e *events) inspect() *Report {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "inspect"))
-	return must.Get(Inspect(e.t.Context(), m))
+	return must.Get(Inspect(e.t.Context(), m))(e.t)
 }
 
 // damage writes another snapshot over the newest one.
 func (e *events) damage() {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "damage"))
-	topic := must.Get(stream.OpenSnapshots(e.t.Context(), m.Config.Snapshots(e.connect(), m.Log)))
+	topic := must.Get(stream.OpenSnapshots(e.t.Context(), m.Config.Snapshots(e.connect(), m.Log)))(e.t)
 	defer topic.Close()
 	base, err := topic.Newest(e.t.Context(), nil)
 	if err == nil {
@@ -635,11 +635,11 @@ func inspectUnderOtherSettings(t *testing.T, snapshots bool) {
 // the next one starts.
 func TestMemberRefusesRetention(t *testing.T) {
 	e := newEvents(t, 2, 300)
-	client := must.Get(kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...)))
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...)))(t)
 	defer client.Close()
 	retain := func(ms string) {
 		t.Helper()
-		must.Get(kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "g-commits"))
+		must.Get(kadm.NewClient(client).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: &ms}}, "g-commits"))(t)
 	}
 	m := e.member(testLog(t, "learns"))
 	m.Config.SnapshotEvery, m.keepEvery = 1000, 20*time.Millisecond
@@ -693,7 +693,7 @@ func junkAmongSnapshots(t *testing.T, what string, data func(sound []byte) []byt
 	m.Until = e.all
 	must.Do(t, m.Run(t.Context()))
 	where := m.Config.Snapshots(e.connect(), m.Log)
-	topic := must.Get(stream.OpenSnapshots(t.Context(), where))
+	topic := must.Get(stream.OpenSnapshots(t.Context(), where))(t)
 	sound, err := topic.Newest(t.Context(), nil)
 	if err == nil {
 		_, err = topic.Write(t.Context(), &stream.GroupSnapshot{Offset: sound.Offset + 1, Data: data(sound.Data)})

@@ -80,7 +80,7 @@ func TestFoldSkips(t *testing.T) {
 	if err := fold.Skip(offset, skip); reasonOf(err) != ReasonSpan {
 		t.Errorf("a second time: %v", err)
 	}
-	again, err := ReadFold(online.DefaultConfig().Shared(), nil, slices.Collect(must.Get(fold.EachBlock())))
+	again, err := ReadFold(online.DefaultConfig().Shared(), nil, slices.Collect(must.Get(fold.EachBlock())(t)))
 	if err != nil || !bytes.Equal(foldBytes(t, fold), foldBytes(t, again)) || !slices.Equal(again.Skipped(), fold.Skipped()) {
 		t.Errorf("read again: %v", err)
 	}
@@ -112,11 +112,11 @@ func TestGroupSkips(t *testing.T) {
 	m.Until = e.all
 	must.Do(t, m.Run(ctx))
 	e.produce(300)
-	client := must.Get(kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...)))
+	client := must.Get(kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...)))(t)
 	defer client.Close()
 	deletes := kadm.Offsets{}
 	deletes.AddOffset("events", 1, 550, -1)
-	must.Get(kadm.NewClient(client).DeleteRecords(ctx, deletes))
+	must.Get(kadm.NewClient(client).DeleteRecords(ctx, deletes))(t)
 	advice := "blankout group skip g events/1 550"
 	var out *stream.OffsetOutOfRangeError
 	if err := e.member(testLog(t, "stopped")).Run(ctx); !errors.As(err, &out) || !strings.Contains(err.Error(), "events/1: offset 400 is out of range, the log holds 550 to 700: the log has lost 150 records before it; ") || !strings.Contains(err.Error(), advice) {
@@ -280,7 +280,7 @@ func TestBeginFromGroup(t *testing.T) {
 		t.Helper()
 		m := from("inspect")
 		m.From = ""
-		return must.Get(Inspect(ctx, m))
+		return must.Get(Inspect(ctx, m))(t)
 	}
 	if r := inspected(); r.Events < events {
 		t.Errorf("before its first commit it has %d events, want %d", r.Events, events)

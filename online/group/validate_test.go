@@ -165,12 +165,12 @@ func TestMemberOfOtherSettings(t *testing.T) {
 		t.Errorf("%d fingerprints of four settings", len(marks))
 	}
 	// A base of a program that did not write settings is gone on from.
-	topic := must.Get(stream.OpenSnapshots(ctx, m.Config.Snapshots(e.connect(), m.Log)))
+	topic := must.Get(stream.OpenSnapshots(ctx, m.Config.Snapshots(e.connect(), m.Log)))(t)
 	defer topic.Close()
-	base := must.Get(topic.Newest(ctx, nil))
-	r := must.Get(readReplica(m.Learner, m.Settings, base, m.Config.SnapshotEvery))
+	base := must.Get(topic.Newest(ctx, nil))(t)
+	r := must.Get(readReplica(m.Learner, m.Settings, base, m.Config.SnapshotEvery))(t)
 	r.fold.settings = nil
-	old, s := must.Get2(r.encode())
+	old, s := must.Get2(r.encode())(t)
 	if _, err := readReplica(m.Learner, m.Settings, &stream.GroupSnapshot{Offset: base.Offset, Data: old}, m.Config.SnapshotEvery); err != nil {
 		t.Errorf("a snapshot without settings: %v", err)
 	}

@@ -285,5 +285,5 @@ func TestGroupNoiseFollowsScales(t *testing.T) {
 
 func squared(t *testing.T) loss.Loss {
 	t.Helper()
-	return must.Get(loss.Parse("squared"))
+	return must.Get(loss.Parse("squared"))(t)
 }

@@ -272,7 +272,7 @@ func compare(t *testing.T, set Settings, s *stream, events int) {
 // TestRidgeRegression checks that, for the squared loss without forgetting, the weights are those of ridge
 // regression on the residuals of the base score.
 func TestRidgeRegression(t *testing.T) {
-	l := must.Get(loss.Parse("squared"))
+	l := must.Get(loss.Parse("squared"))(t)
 	s := newStream(1, l, 1)
 	e := New(Settings{Loss: l, Ridge: 3}, 1)
 	e.Follow(s.columns)
@@ -458,7 +458,7 @@ func TestMoveFar(t *testing.T) {
 
 // TestRescale checks that another unit of the targets changes no prediction of the squared loss, now or later.
 func TestRescale(t *testing.T) {
-	l := must.Get(loss.Parse("squared"))
+	l := must.Get(loss.Parse("squared"))(t)
 	s := newStream(5, l, 1)
 	e := New(Settings{Loss: l, Ridge: 2, HalfLife: 400}, 1)
 	e.Follow(s.columns)
@@ -739,7 +739,7 @@ func TestCovarianceLasts(t *testing.T) {
 // beyond, under every loss.
 func TestNoFartherThanTheTarget(t *testing.T) {
 	for _, name := range []string{"squared", "absolute", "quantile:0.9", "quantile:0.1", "huber:1"} {
-		l := must.Get(loss.Parse(name))
+		l := must.Get(loss.Parse(name))(t)
 		e := New(Settings{Loss: l, Ridge: 0.01, HalfLife: 500}, 1)
 		columns := []uint32{1, 2, 3, 4, 5}
 		e.Follow(columns)
@@ -769,7 +769,7 @@ func TestNoFartherThanTheTarget(t *testing.T) {
 // TestPull checks that Pull has the effect of an event of the curvature pulled whose score from the named columns
 // is 0.
 func TestPull(t *testing.T) {
-	l := must.Get(loss.Parse("logistic"))
+	l := must.Get(loss.Parse("logistic"))(t)
 	const ridge = 2
 	for _, outputs := range []int{1, 3} {
 		e := New(Settings{Loss: l, Ridge: ridge}, outputs)

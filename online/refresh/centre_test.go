@@ -26,7 +26,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 					Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 				scaler := model.Scaler{Mode: model.StandardizeNone}
 				if curved {
-					curves := must.Get(model.NewCurves([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}}))
+					curves := must.Get(model.NewCurves([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}}))(t)
 					scaler.Curves = curves
 				}
 				width := rows.FirstPart + 5

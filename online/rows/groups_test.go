@@ -161,7 +161,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 // TestArrangeAroundCurves checks that an event without groups and without numbers that have splines keeps its
 // order. Otherwise the columns of each such number are together.
 func TestArrangeAroundCurves(t *testing.T) {
-	curves := must.Get(model.NewCurves([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}}))
+	curves := must.Get(model.NewCurves([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}}))(t)
 	scaler := &model.Scaler{Curves: curves}
 	g := NewGroups(model.NewGrouping(event.NewSchema(16, []string{"a", "b"}, 2)), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)
 	for _, c := range []struct {

@@ -32,7 +32,7 @@ func TestRulesKeepTheAverage(t *testing.T) {
 func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
 	r := rand.New(rand.NewPCG(1, 2))
 	y := rows.Layout{Outputs: outputs, N: levels * outputs, Refresh: entry.Parts}
-	logistic := must.Get(loss.Parse("logistic"))
+	logistic := must.Get(loss.Parse("logistic"))(t)
 	rule := entry.Make(Settings{Layout: y, Loss: logistic, Eta: entry.Eta, Ridge: 0.1, StartSum: 1, Proximal: outputs == 1})
 	strength := slices.Repeat([]float64{0.4}, levels)
 	s := rows.NewStep(strength, outputs)

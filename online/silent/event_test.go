@@ -95,7 +95,7 @@ func (p *problem) objective() (sum float64) {
 // eachProblem runs f for every loss, for several outputs, and for features that die alone and together.
 func eachProblem(t *testing.T, f func(t *testing.T, p *problem)) {
 	for _, name := range losses {
-		l := must.Get(loss.Parse(name))
+		l := must.Get(loss.Parse(name))(t)
 		for _, outputs := range []int{1, 3} {
 			for _, units := range [][]int32{nil, {0, 1, 1, 0, 2, 3}} {
 				t.Run(fmt.Sprint(name, outputs, units != nil), func(t *testing.T) {

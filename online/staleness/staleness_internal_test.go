@@ -107,7 +107,7 @@ func TestWide(t *testing.T) {
 
 func blocksOf(t *testing.T, a *Aged) (blocks []event.Block) {
 	t.Helper()
-	each := must.Get(a.EachBlock())
+	each := must.Get(a.EachBlock())(t)
 	for b := range each {
 		blocks = append(blocks, event.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
 	}

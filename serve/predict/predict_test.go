@@ -23,6 +23,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/model"
+	"blankout/internal/must"
 	"blankout/internal/served"
 	"blankout/internal/streamtest"
 	"blankout/serve/predict"
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // broker starts a broker with the topics events and predictions, of two partitions each.
 func broker(t *testing.T) *kfake.Cluster {
 	t.Helper()
-	c := streamtest.Must(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(2, "events", "predictions")))(t)
+	c := must.Get(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(2, "events", "predictions")))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -65,9 +66,9 @@ func produce(t *testing.T, c *kfake.Cluster, from, to int) {
 			value = "0 1:one"
 		}
 		m := stream.Message{Key: fmt.Appendf(nil, "key-%d", i), Value: []byte(value), Time: 1000 + int64(i)}
-		streamtest.Check(t, p.WriteTo(t.Context(), int32(i%2), m))
+		must.Do(t, p.WriteTo(t.Context(), int32(i%2), m))
 	}
-	streamtest.Check(t, errors.Join(p.Flush(t.Context()), p.Close()))
+	must.Do(t, errors.Join(p.Flush(t.Context()), p.Close()))
 }
 
 // predictions returns the keys and values of the topic of predictions.
@@ -75,17 +76,17 @@ func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predic
 	t.Helper()
 	config := stream.DefaultConsumerConfig()
 	config.Brokers, config.Topics, config.UntilEnd = c.ListenAddrs(), []string{"predictions"}, true
-	r := streamtest.Must(stream.NewReader(t.Context(), config, nil))(t)
+	r := must.Get(stream.NewReader(t.Context(), config, nil))(t)
 	defer r.Close()
 	for {
 		b, err := r.Next(t.Context())
 		if errors.Is(err, io.EOF) {
 			return keys, values
 		}
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		for _, r := range b.Records {
 			var p predict.Output
-			streamtest.Check(t, json.Unmarshal(r.Value, &p), r.Value)
+			must.Do(t, json.Unmarshal(r.Value, &p), r.Value)
 			keys, values = append(keys, string(r.Key)), append(values, p)
 		}
 	}
@@ -112,7 +113,7 @@ func producer(t *testing.T, c *kfake.Cluster) *stream.Producer {
 	t.Helper()
 	config := stream.DefaultProducerConfig()
 	config.Brokers, config.Topic = c.ListenAddrs(), "events"
-	return streamtest.Must(stream.NewProducer(t.Context(), config))(t)
+	return must.Get(stream.NewProducer(t.Context(), config))(t)
 }
 
 // times counts the predictions of every event by topic, partition and offset.
@@ -131,7 +132,7 @@ func TestPredict(t *testing.T) {
 	produce(t, c, 0, 300)
 	version := uint64(1)
 	p := predictor(c, func() *served.Model { return trained(version) })
-	streamtest.Check(t, p.Run(t.Context()))
+	must.Do(t, p.Run(t.Context()))
 	keys, values := predictions(t, c)
 	if s := p.Stats(); len(values) != 300 || s.Scored != 294 || s.Refused != 6 || s.Version != 1 || s.Age <= 0 || s.Failures+s.CommitFailures != 0 {
 		t.Fatalf("%d predictions, %+v", len(values), s)
@@ -150,10 +151,10 @@ func TestPredict(t *testing.T) {
 	}
 	produce(t, c, 300, 320)
 	version = 2
-	streamtest.Check(t, p.Run(t.Context()))
+	must.Do(t, p.Run(t.Context()))
 	_, values = predictions(t, c)
 	for place, n := range times(values) {
-		streamtest.Equal(t, n, 1, "predictions of", place)
+		must.Equal(t, n, 1, "predictions of", place)
 	}
 	if len(values) != 320 || slices.IndexFunc(values, func(p predict.Output) bool { return p.Version == 2 && p.Offset < 150 }) >= 0 {
 		t.Errorf("%d predictions", len(values))
@@ -207,17 +208,17 @@ func TestAtLeastOnce(t *testing.T) {
 			disturb(c, &on, cancel)
 			p := predictor(c, func() *served.Model { return trained(1) })
 			p.Config.CommitInterval = 10 * time.Millisecond
-			streamtest.Check(t, p.Run(ctx))
+			must.Do(t, p.Run(ctx))
 			first := p.Stats()
 			if name == "no commit" && (first.Scored < 5000 || first.CommitFailures == 0) || name == "no writes" && first.Scored > 5000 {
 				t.Fatalf("%+v", first)
 			}
 			on.Store(false)
 			p = predictor(c, func() *served.Model { return trained(2) })
-			streamtest.Check(t, p.Run(t.Context()))
+			must.Do(t, p.Run(t.Context()))
 			_, values := predictions(t, c)
 			n := times(values)
-			streamtest.Equal(t, len(n), 6000, "predicted events")
+			must.Equal(t, len(n), 6000, "predicted events")
 			if name == "no commit" && len(values) != 12000 {
 				t.Errorf("%d predictions, want every one twice", len(values))
 			}
@@ -254,12 +255,12 @@ func TestRecreatedTopic(t *testing.T) {
 	p.Config.CommitInterval = 10 * time.Millisecond
 	defer keep(t, p)()
 	eventually(t, func() bool { return p.Stats().Scored+p.Stats().Refused == 100 })
-	streamtest.Check(t, errors.Join(c.DeleteTopic("events"), c.CreateTopic("events", 2, nil)))
+	must.Do(t, errors.Join(c.DeleteTopic("events"), c.CreateTopic("events", 2, nil)))
 	produce(t, c, 0, 300)
 	eventually(t, func() bool { return p.Stats().Scored+p.Stats().Refused >= 400 })
 	_, values := predictions(t, c)
 	n := times(values)
-	streamtest.Equal(t, len(n), 300, "predicted events")
+	must.Equal(t, len(n), 300, "predicted events")
 }
 
 // TestWritesAreTriedAgain checks that predictions that cannot be written are logged and written later, once each.
@@ -280,7 +281,7 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- p.Run(t.Context()) }()
 	eventually(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.Trouble != "" && s.Scored == 0 })
-	streamtest.Check(t, <-done)
+	must.Do(t, <-done)
 	if s := p.Stats(); s.Failures < 2 || s.Scored != 294 || s.Trouble != "stopped" {
 		t.Errorf("%+v", s)
 	}
@@ -289,9 +290,9 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	}
 	_, values := predictions(t, c)
 	for place, n := range times(values) {
-		streamtest.Equal(t, n, 1, "predictions of", place)
+		must.Equal(t, n, 1, "predictions of", place)
 	}
-	streamtest.Equal(t, len(values), 300, "predictions")
+	must.Equal(t, len(values), 300, "predictions")
 }
 
 // TestCommitsOnceAnInterval checks that offsets are committed once an interval and at the end, not with every batch.
@@ -306,7 +307,7 @@ func TestCommitsOnceAnInterval(t *testing.T) {
 	})
 	p := predictor(c, func() *served.Model { return trained(1) })
 	p.Config.CommitInterval = time.Hour
-	streamtest.Check(t, p.Run(t.Context()))
+	must.Do(t, p.Run(t.Context()))
 	if n := commits.Load(); n != 1 || p.Stats().Scored != 8820 {
 		t.Errorf("%d commits of %d predictions within an hour", n, p.Stats().Scored)
 	}
@@ -332,7 +333,7 @@ func TestKeep(t *testing.T) {
 	if s := p.Stats(); !strings.Contains(s.Trouble, "missing") {
 		t.Errorf("while the topic is missing: %+v", s)
 	}
-	streamtest.Check(t, c.CreateTopic("missing", 1, nil))
+	must.Do(t, c.CreateTopic("missing", 1, nil))
 	eventually(t, func() bool { return !strings.Contains(p.Stats().Trouble, "missing") })
 	stop()
 	if n := strings.Count(log.String(), "predictions have stopped; trying again"); n < 2 {
@@ -365,7 +366,7 @@ func TestFollow(t *testing.T) {
 	var log logged
 	c := predict.DefaultConfig()
 	c.Model, c.ModelInterval = event.Address(file), 10*time.Millisecond
-	f := streamtest.Must(c.Follow(served.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
+	f := must.Get(c.Follow(served.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 	logs := func(what string) int { return strings.Count(log.String(), what) }
 	const cannot, again = "the model cannot be followed", "the model can be followed again"
 	eventually(t, func() bool { return logs(cannot) == 1 })
@@ -373,14 +374,14 @@ func TestFollow(t *testing.T) {
 		t.Errorf("a model %v that is not there, %v", m, err)
 	}
 	time.Sleep(300 * time.Millisecond) // time for more tries
-	streamtest.Check(t, trained(1).WriteFile(file))
+	must.Do(t, trained(1).WriteFile(file))
 	eventually(t, func() bool { m, err := f.Model(); return m != nil && err == nil && logs(again) == 1 })
-	streamtest.Check(t, os.Remove(file))
+	must.Do(t, os.Remove(file))
 	eventually(t, func() bool { return logs(cannot) == 2 })
 	if m, err := f.Model(); m == nil || err == nil {
 		t.Error("the model is gone with its file")
 	}
-	streamtest.Check(t, trained(2).WriteFile(file))
+	must.Do(t, trained(2).WriteFile(file))
 	eventually(t, func() bool { return logs(again) == 2 })
 	f.Close()
 	if logs(cannot) != 2 || logs(again) != 2 {
@@ -408,13 +409,13 @@ func TestKeyOfAPrediction(t *testing.T) {
 	for _, m := range []stream.Message{
 		{Key: []byte("key"), Value: []byte(`{"id":"one","x":1}`)}, {Value: []byte(`{"id":"two","x":1}`)}, {Value: []byte(`{"x":1}`)},
 	} {
-		streamtest.Check(t, in.WriteTo(t.Context(), 0, m))
+		must.Do(t, in.WriteTo(t.Context(), 0, m))
 	}
-	streamtest.Check(t, errors.Join(in.Flush(t.Context()), in.Close()))
+	must.Do(t, errors.Join(in.Flush(t.Context()), in.Close()))
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format, recordConfig.ID = "json", "id"
 	m := served.New(model.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
-	streamtest.Check(t, predictor(c, func() *served.Model { return m }).Run(t.Context()))
+	must.Do(t, predictor(c, func() *served.Model { return m }).Run(t.Context()))
 	// The order of the predictions depends on their partitions.
 	if keys, _ := predictions(t, c); !slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}) {
 		t.Errorf("keys %q", keys)
@@ -453,7 +454,7 @@ func TestConfigToken(t *testing.T) {
 	}
 	c.TokenFile = filepath.Join(t.TempDir(), "token")
 	for text, want := range map[string]string{"open sesame\n": "open sesame", "\n": ""} {
-		streamtest.Check(t, os.WriteFile(c.TokenFile, []byte(text), 0o600))
+		must.Do(t, os.WriteFile(c.TokenFile, []byte(text), 0o600))
 		token, err := c.Token()
 		if token != want || (err != nil) != (want == "") || err != nil && !strings.Contains(err.Error(), "token_file: "+c.TokenFile+" is empty") {
 			t.Errorf("%q: %q, %v", text, token, err)
@@ -464,9 +465,9 @@ func TestConfigToken(t *testing.T) {
 // TestPredictionTooLarge checks that a prediction with a large key gets a shorter one, and that a prediction with too
 // many scores becomes an error. The other predictions do not change.
 func TestPredictionTooLarge(t *testing.T) {
-	c := streamtest.Must(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events")))(t)
+	c := must.Get(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events")))(t)
 	t.Cleanup(c.Close)
-	streamtest.Check(t, c.CreateTopic("predictions", 1, map[string]string{"max.message.bytes": "2000"}))
+	must.Do(t, c.CreateTopic("predictions", 1, map[string]string{"max.message.bytes": "2000"}))
 	in := producer(t, c)
 	long := strings.Repeat("é", 100_000)
 	for i, key := range []string{"first", long, "odd", "last"} {
@@ -474,9 +475,9 @@ func TestPredictionTooLarge(t *testing.T) {
 		if i == 2 {
 			value = "0 1:one"
 		}
-		streamtest.Check(t, in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}))
+		must.Do(t, in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}))
 	}
-	streamtest.Check(t, errors.Join(in.Flush(t.Context()), in.Close()))
+	must.Do(t, errors.Join(in.Flush(t.Context()), in.Close()))
 	// With very many classes the scores alone are too large.
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -489,13 +490,13 @@ func TestPredictionTooLarge(t *testing.T) {
 	for i, m := range []*served.Model{trained(1), wide} {
 		p := predictor(c, func() *served.Model { return m })
 		p.Config.Group = fmt.Sprint("group ", i)
-		streamtest.Check(t, p.Run(t.Context()))
+		must.Do(t, p.Run(t.Context()))
 		if s := p.Stats(); s.Scored != 3 || s.Refused != 1 || s.Failures > 0 {
 			t.Errorf("%+v", s)
 		}
 	}
 	keys, values := predictions(t, c)
-	streamtest.Require(t, len(values) == 8, "%d predictions", len(values))
+	must.Require(t, len(values) == 8, "%d predictions", len(values))
 	for i, p := range values {
 		want := []string{"first", long[:256], "odd", "last"}[i%4]
 		scored := i < 4 && i != 2
@@ -516,24 +517,24 @@ func TestFollowOverTLS(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	pair := server.TLS.Certificates[0]
-	key := streamtest.Must(x509.MarshalPKCS8PrivateKey(pair.PrivateKey))(t)
+	key := must.Get(x509.MarshalPKCS8PrivateKey(pair.PrivateKey))(t)
 	c := predict.DefaultConfig()
 	dir := t.TempDir()
 	c.CAFile, c.KeyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for name, block := range map[string]*pem.Block{c.CAFile: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, c.KeyFile: {Type: "PRIVATE KEY", Bytes: key}} {
-		streamtest.Check(t, os.WriteFile(name, pem.EncodeToMemory(block), 0o600))
+		must.Do(t, os.WriteFile(name, pem.EncodeToMemory(block), 0o600))
 	}
 	if err := c.Check(); err == nil || !strings.HasPrefix(err.Error(), "cert_file: ") {
 		t.Errorf("a key without a certificate: %v", err)
 	}
 	c.CertFile = c.CAFile
-	streamtest.Check(t, c.Check())
-	asks := streamtest.Must(c.Client())(t)
+	must.Do(t, c.Check())
+	asks := must.Get(c.Client())(t)
 	defer asks.CloseIdleConnections()
 	if _, err := served.Open(t.Context(), server.URL, served.Options{Client: asks}); err == nil || !strings.Contains(err.Error(), "503") {
 		t.Errorf("got %v", err)
 	}
-	streamtest.Equal(t, <-shown, 1, "shown certificates")
+	must.Equal(t, <-shown, 1, "shown certificates")
 	if asks, err := predict.DefaultConfig().Client(); asks != nil || err != nil {
 		t.Errorf("without files: %v, %v", asks, err)
 	}

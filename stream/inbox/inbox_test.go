@@ -15,14 +15,14 @@ import (
 	"time"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream"
 	"blankout/stream/record"
 )
 
 func open(t *testing.T, dir string, o Options) *Log {
 	t.Helper()
-	l := streamtest.Must(Open(dir, o))(t)
+	l := must.Get(Open(dir, o))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -36,7 +36,7 @@ func events(from, n int) (out [][]byte) {
 
 func add(t *testing.T, l *Log, key string, events [][]byte) int64 {
 	t.Helper()
-	first, _ := streamtest.Must2(l.Append(context.Background(), key, events))(t)
+	first, _ := must.Get2(l.Append(context.Background(), key, events))(t)
 	return first
 }
 
@@ -44,20 +44,20 @@ func add(t *testing.T, l *Log, key string, events [][]byte) int64 {
 func read(t *testing.T, l *Log, from event.Offsets, n int) (values []float64) {
 	t.Helper()
 	config := record.DefaultConfig()
-	s := streamtest.Must(NewSource(l, config, config.Schema(), from))(t)
+	s := must.Get(NewSource(l, config, config.Schema(), from))(t)
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	var b event.Batch
 	for at := from.At(Topic, 0, 0); len(values) < n; {
-		streamtest.Check(t, s.Next(ctx, &b))
+		must.Do(t, s.Next(ctx, &b))
 		for _, e := range b.Examples {
 			if err := at.Advance(e.Offset, e.Fingerprint); err != nil || e.Label < 0 || e.Time == 0 {
 				t.Fatalf("%+v: %v", e, err)
 			}
 			values = append(values, e.Features.Value[0])
 		}
-		streamtest.Require(t, at.Next == b.Next, "position %d, the batch ends at %d", at.Next, b.Next)
+		must.Require(t, at.Next == b.Next, "position %d, the batch ends at %d", at.Next, b.Next)
 	}
 	return values
 }
@@ -89,7 +89,7 @@ func TestAppendAndRead(t *testing.T) {
 			t.Fatalf("from %d: %v", from, got)
 		}
 	}
-	streamtest.Check(t, l.Close())
+	must.Do(t, l.Close())
 	l = open(t, dir, o)
 	if l.Next() != int64(n) || len(l.segments) < 4 {
 		t.Fatalf("opened at %d, want %d; %d segments", l.Next(), n, len(l.segments))
@@ -102,10 +102,10 @@ func TestAppendAndRead(t *testing.T) {
 	if err := l.Passed(l.segments[2].first - 1); err != nil || len(l.segments) != before-1 {
 		t.Fatalf("%d of %d segments are left when one has been passed and most of another: %v", len(l.segments), before, err)
 	}
-	streamtest.Check(t, l.Passed(int64(n)))
-	streamtest.Equal(t, len(l.segments), 1, "remaining segments")
+	must.Do(t, l.Passed(int64(n)))
+	must.Equal(t, len(l.segments), 1, "remaining segments")
 	first := l.segments[0].first
-	streamtest.EqualSlices(t, read(t, l, at(first), n+3-int(first)), count(int(first), n+3-int(first)))
+	must.EqualSlices(t, read(t, l, at(first), n+3-int(first)), count(int(first), n+3-int(first)))
 	config := record.DefaultConfig()
 	for _, from := range []event.Offsets{at(0), at(int64(n) + 4), nil} {
 		if _, err := NewSource(l, config, config.Schema(), from); err == nil {
@@ -123,15 +123,15 @@ func TestIncompleteTail(t *testing.T) {
 		add(t, l, fmt.Sprint("key", i), events(3*i, 3))
 		ends = append(ends, l.segments[0].size)
 	}
-	streamtest.Check(t, l.Close())
+	must.Do(t, l.Close())
 	name := l.name(0)
-	whole := streamtest.Must(os.ReadFile(name))(t)
+	whole := must.Get(os.ReadFile(name))(t)
 	for size := headBytes; size <= len(whole); size += 7 {
 		for _, tail := range []string{"", "garbage that was never written so"} {
 			copied := t.TempDir()
 			damaged := append(bytes.Clone(whole[:size]), tail...)
-			streamtest.Check(t, os.WriteFile(filepath.Join(copied, filepath.Base(name)), damaged, 0o600))
-			l := streamtest.Must(Open(copied, Options{}))(t)
+			must.Do(t, os.WriteFile(filepath.Join(copied, filepath.Base(name)), damaged, 0o600))
+			l := must.Get(Open(copied, Options{}))(t)
 			posts := 0
 			for _, end := range ends {
 				if int64(size) >= end {
@@ -151,7 +151,7 @@ func TestIncompleteTail(t *testing.T) {
 			if got := read(t, l, nil, len(want)); !slices.Equal(got, want) {
 				t.Fatalf("of %d bytes: %v", size, got)
 			}
-			streamtest.Check(t, l.Close())
+			must.Do(t, l.Close())
 		}
 	}
 }
@@ -164,18 +164,18 @@ func TestIncompleteWrite(t *testing.T) {
 		add(t, l, fmt.Sprint(i), events(i, 1))
 	}
 	size := l.segments[0].size
-	streamtest.Check(t, l.Close())
-	f := streamtest.Must(os.OpenFile(l.name(0), os.O_RDWR, 0))(t)
+	must.Do(t, l.Close())
+	f := must.Get(os.OpenFile(l.name(0), os.O_RDWR, 0))(t)
 	if _, err := f.WriteAt([]byte("torn"), size*2/3-20); err != nil { // in the second of three
 		t.Fatal(err)
 	}
-	streamtest.Check(t, f.Close())
+	must.Do(t, f.Close())
 	l = open(t, dir, Options{})
 	if l.Next() != 1 {
 		t.Fatalf("%d events before what is torn", l.Next())
 	}
 	add(t, l, "1", events(1, 1)) // of the same size
-	streamtest.Check(t, l.Close())
+	must.Do(t, l.Close())
 	if l = open(t, dir, Options{}); l.Next() != 2 {
 		t.Errorf("%d events, of which two were acknowledged", l.Next())
 	}
@@ -189,10 +189,10 @@ func TestDamagedSegment(t *testing.T) {
 		add(t, l, "", events(i, 1))
 	}
 	name := l.name(l.segments[0].first)
-	streamtest.Check(t, l.Close())
-	data := streamtest.Must(os.ReadFile(name))(t)
+	must.Do(t, l.Close())
+	data := must.Get(os.ReadFile(name))(t)
 	for _, spoilt := range [][]byte{data[:len(data)-3], append(bytes.Clone(data[:60]), append([]byte{data[60] ^ 1}, data[61:]...)...), data[:10], data[:headBytes]} {
-		streamtest.Check(t, os.WriteFile(name, spoilt, 0o600))
+		must.Do(t, os.WriteFile(name, spoilt, 0o600))
 		l := open(t, dir, Options{})
 		config := record.DefaultConfig()
 		s, err := NewSource(l, config, config.Schema(), at(0))
@@ -209,7 +209,7 @@ func TestDamagedSegment(t *testing.T) {
 		if damaged := (*DamageError)(nil); !errors.As(err, &damaged) || !strings.Contains(err.Error(), filepath.Base(name)) {
 			t.Errorf("%d of %d bytes: %v", len(spoilt), len(data), err)
 		}
-		streamtest.Check(t, l.Close())
+		must.Do(t, l.Close())
 	}
 }
 
@@ -230,10 +230,10 @@ func TestRepeatedRequests(t *testing.T) {
 		add(t, l, fmt.Sprint(i), events(2*i, 2))
 	}
 	read(t, l, at(0), 20)
-	streamtest.Check(t, l.Passed(20))
-	streamtest.Check(t, l.Close())
+	must.Do(t, l.Passed(20))
+	must.Do(t, l.Close())
 	l = open(t, dir, Options{Segment: 300})
-	streamtest.Require(t, l.segments[0].first != 0, "no segment has been removed")
+	must.Require(t, l.segments[0].first != 0, "no segment has been removed")
 	for i, key := range []string{"same", "1", "5", "9"} {
 		first, again, err := l.Append(context.Background(), key, events(0, 2))
 		if want := []int64{0, 2, 10, 18}[i]; !again || first != want || err != nil {
@@ -288,7 +288,7 @@ func TestFailingDisk(t *testing.T) {
 	if _, _, err := l.Append(context.Background(), "a", events(2, 2)); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("a full disk: %v", err)
 	}
-	streamtest.Check(t, l.Close())
+	must.Do(t, l.Close())
 	if l = open(t, dir, o); l.Next() != 2 {
 		t.Errorf("%d events, of which two were acknowledged", l.Next())
 	}
@@ -298,15 +298,15 @@ func TestFailingDisk(t *testing.T) {
 	}
 	free = 1 << 30
 	add(t, l, "a", events(2, 2))
-	streamtest.EqualSlices(t, read(t, l, nil, 4), count(0, 4))
+	must.EqualSlices(t, read(t, l, nil, 4), count(0, 4))
 	sync = errors.New("input/output error")
 	if _, _, err := l.Append(context.Background(), "", events(4, 2)); err == nil || !strings.Contains(err.Error(), "input/output error") {
 		t.Errorf("a failed sync: %v", err)
 	}
 	sync = nil
-	streamtest.Fails(t, streamtest.Err2(l.Append(context.Background(), "", events(4, 2))), "Append after a failed sync")
+	must.Fails(t, must.Err2(l.Append(context.Background(), "", events(4, 2))), "Append after a failed sync")
 	config := record.DefaultConfig()
-	s := streamtest.Must(NewSource(l, config, config.Schema(), at(4)))(t)
+	s := must.Get(NewSource(l, config, config.Schema(), at(4)))(t)
 	defer s.Close()
 	if err := s.Next(context.Background(), &event.Batch{}); err == nil || !strings.Contains(err.Error(), "until the learner restarts") {
 		t.Errorf("reading after a failed sync: %v", err)
@@ -322,24 +322,24 @@ func TestUnreadBytesAreLimited(t *testing.T) {
 	for ; err == nil && n < 1000; n++ {
 		_, _, err = l.Append(context.Background(), "", events(n, 1))
 	}
-	streamtest.Require(t, errors.Is(err, ErrBehind) && n >= 5, "after %d events: %v", n, err)
+	must.Require(t, errors.Is(err, ErrBehind) && n >= 5, "after %d events: %v", n, err)
 	read(t, l, nil, n-1)
 	add(t, l, "", events(n-1, 1))
-	streamtest.ErrorContains(t, streamtest.Err(Open(dir, Options{})), "in use by another learner", "opened twice")
-	streamtest.Check(t, l.Close())
-	streamtest.ErrorIs(t, streamtest.Err2(l.Append(context.Background(), "", events(0, 1))), ErrClosed, "after the end")
+	must.ErrorContains(t, must.Err(Open(dir, Options{})), "in use by another learner", "opened twice")
+	must.Do(t, l.Close())
+	must.ErrorIs(t, must.Err2(l.Append(context.Background(), "", events(0, 1))), ErrClosed, "after the end")
 }
 
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
-	l := streamtest.Must(Open(dir, Options{}))(f)
-	streamtest.Must2(l.Append(context.Background(), "key", events(0, 2)))(f)
-	streamtest.Check(f, l.Close())
-	data := streamtest.Must(os.ReadFile(l.name(0)))(f)
+	l := must.Get(Open(dir, Options{}))(f)
+	must.Get2(l.Append(context.Background(), "key", events(0, 2)))(f)
+	must.Do(f, l.Close())
+	data := must.Get(os.ReadFile(l.name(0)))(f)
 	f.Add(data)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := t.TempDir()
-		streamtest.Check(t, os.WriteFile(filepath.Join(dir, filepath.Base(l.name(0))), data, 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(dir, filepath.Base(l.name(0))), data, 0o600))
 		l, err := Open(dir, Options{})
 		if err != nil {
 			return
@@ -360,7 +360,7 @@ func FuzzOpen(f *testing.F) {
 // Events over HTTP go to a topic, each request to one partition, and a repeated request only once.
 func TestTopicAcceptor(t *testing.T) {
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}})
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	defer broker.Close()
 	config := record.DefaultConfig()
 	ctx := context.Background()
@@ -369,7 +369,7 @@ func TestTopicAcceptor(t *testing.T) {
 		c.Brokers, c.Topic, c.BatchBytes = broker.Brokers(), topic, 1<<10
 		return stream.NewProducer(ctx, c)
 	})
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	defer n.Close()
 	next := map[int32]int64{}
 	for i := range 6 {
@@ -383,7 +383,7 @@ func TestTopicAcceptor(t *testing.T) {
 			t.Fatalf("again: %+v, %v", b, err)
 		}
 	}
-	streamtest.Equal(t, len(next), 2, next)
+	must.Equal(t, len(next), 2, next)
 	if a, err := n.Accept(ctx, "", [][]byte{[]byte(`{"id":"a","label":1}`)}, true); err != nil || a.Topic != "labels" {
 		t.Errorf("%+v, %v", a, err)
 	}
@@ -399,10 +399,10 @@ func TestAcceptorSchema(t *testing.T) {
 	s := config.Schema()
 	s.MoreClasses = 5
 	l := open(t, t.TempDir(), Options{})
-	n := streamtest.Must(NewLogAcceptor(l, config, s))(t)
+	n := must.Get(NewLogAcceptor(l, config, s))(t)
 	for i := range config.MaxClasses + 6 {
 		_, err := n.Accept(context.Background(), "", [][]byte{fmt.Appendf(nil, `{"x":1,"label":"c%d"}`, i)}, false)
-		streamtest.Require(t, (err != nil) == (i == config.MaxClasses+5), "class %d: %v", i, err)
+		must.Require(t, (err != nil) == (i == config.MaxClasses+5), "class %d: %v", i, err)
 	}
 }
 
@@ -411,7 +411,7 @@ func TestRequestsByEventIDs(t *testing.T) {
 	config := record.DefaultConfig()
 	config.ID = "id"
 	l := open(t, t.TempDir(), Options{})
-	n := streamtest.Must(NewLogAcceptor(l, config, config.Schema()))(t)
+	n := must.Get(NewLogAcceptor(l, config, config.Schema()))(t)
 	accept := func(key string, want bool, events ...string) {
 		t.Helper()
 		var all [][]byte

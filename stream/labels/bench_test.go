@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // BenchmarkJoin writes down b.N events of 200 bytes, of random ids, that all wait at the
@@ -18,7 +18,7 @@ func BenchmarkJoin(b *testing.B) {
 	c := DefaultConfig()
 	c.MaxPending = 1 << 40
 	directory := b.TempDir()
-	j := streamtest.Must(Open(c, directory, State{}))(b)
+	j := must.Get(Open(c, directory, State{}))(b)
 	defer j.Close()
 	r := rand.New(rand.NewPCG(1, 2))
 	e := &event.Example{Key: make([]byte, 16), Weight: 1, Label: event.Unlabeled,
@@ -34,12 +34,12 @@ func BenchmarkJoin(b *testing.B) {
 		for k := range e.Features.Index {
 			e.Features.Index[k], e.Features.Value[k] = r.Uint32(), r.NormFloat64()
 		}
-		streamtest.Check(b, j.Flush())
+		must.Do(b, j.Flush())
 		j.Advance("events", 0, &event.Example{Arrival: int64(i)})
-		streamtest.Must(j.Expired())(b)
-		streamtest.Must2(j.Event(e, 0, []float64{1}))(b)
+		must.Get(j.Expired())(b)
+		must.Get2(j.Event(e, 0, []float64{1}))(b)
 	}
-	streamtest.Check(b, j.store.mark())
+	must.Do(b, j.store.mark())
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 	again := rand.New(rand.NewPCG(1, 2))
@@ -58,14 +58,14 @@ func BenchmarkJoin(b *testing.B) {
 	before := b.Elapsed()
 	b.StartTimer()
 	for _, id := range ids {
-		streamtest.Must2(j.Label(&event.Example{Key: id, Label: 1, Weight: 1}))(b)
+		must.Get2(j.Label(&event.Example{Key: id, Label: 1, Weight: 1}))(b)
 	}
 	b.StopTimer()
 	if n := j.state.Matched; n != uint64(labels) {
 		b.Fatalf("%d labels matched, want %d", n, labels)
 	}
 	var disk int64
-	entries := streamtest.Must(os.ReadDir(directory))(b)
+	entries := must.Get(os.ReadDir(directory))(b)
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil { // otherwise the store has removed it meanwhile
 			disk += info.Size()

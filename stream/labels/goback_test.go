@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -18,27 +18,27 @@ import (
 func pastJoin(t *testing.T, n, more int) (directory string, state State) {
 	t.Helper()
 	directory = t.TempDir()
-	j := streamtest.Must(Open(testConfig(200), directory, State{}))(t)
+	j := must.Get(Open(testConfig(200), directory, State{}))(t)
 	for i := range n {
 		meet(t, j, fmt.Sprint("id", i), int64(i))
 	}
 	if got := timedOut(t, j, 10_000); got != n {
 		t.Fatalf("%d of %d events have timed out", got, n)
 	}
-	block := streamtest.Must(j.Freeze().Block())(t)
-	streamtest.Check(t, json.Unmarshal(block.Data, &state))
+	block := must.Get(j.Freeze().Block())(t)
+	must.Do(t, json.Unmarshal(block.Data, &state))
 	for i := range more {
 		meet(t, j, fmt.Sprint("further", i), 10_000+int64(i))
 	}
-	streamtest.Must(j.Freeze().Block())(t)
-	streamtest.Check(t, j.Close())
+	must.Get(j.Freeze().Block())(t)
+	must.Do(t, j.Close())
 	return directory, state
 }
 
 func meet(t *testing.T, j *Join, id string, at int64) {
 	t.Helper()
 	j.Advance("events", 0, &event.Example{Arrival: at})
-	streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1, Arrival: at}, 0, nil))(t)
+	must.Get2(j.Event(&event.Example{Key: []byte(id), Weight: 1, Arrival: at}, 0, nil))(t)
 }
 
 // timedOut returns the number of events that time out by then.
@@ -52,12 +52,12 @@ func timedOut(t *testing.T, j *Join, at int64) (n int) {
 func TestTimesOutAfterRestart(t *testing.T) {
 	for _, n := range []int{0, 1, 40} {
 		directory, state := pastJoin(t, n, 0)
-		j := streamtest.Must(Open(testConfig(200), directory, state))(t)
+		j := must.Get(Open(testConfig(200), directory, state))(t)
 		for i := range 5 {
 			meet(t, j, fmt.Sprint("later", i), 20_000)
 		}
-		streamtest.Equal(t, timedOut(t, j, 30_000), 5, "timeouts after", n, "events that are over")
-		streamtest.Check(t, j.Close())
+		must.Equal(t, timedOut(t, j, 30_000), 5, "timeouts after", n, "events that are over")
+		must.Do(t, j.Close())
 	}
 }
 
@@ -65,9 +65,9 @@ func TestTimesOutAfterRestart(t *testing.T) {
 // arrived since. Otherwise a crash could restore them.
 func TestCutIsSynced(t *testing.T) {
 	directory, state := pastJoin(t, 10, 3)
-	j := streamtest.Must(Open(testConfig(200), directory, state))(t)
+	j := must.Get(Open(testConfig(200), directory, state))(t)
 	g := j.store.segments[len(j.store.segments)-1]
-	streamtest.Require(t, g.count == 10, "the log holds %d entries after going back to 10", g.count)
+	must.Require(t, g.count == 10, "the log holds %d entries after going back to 10", g.count)
 	g.heads.Close() // so that syncing it fails
 	var broken *BrokenError
 	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
@@ -82,7 +82,7 @@ func TestFirstRecordOutOfLine(t *testing.T) {
 	config := testConfig(1000)
 	config.IdleTimeout = 20 * time.Millisecond
 	join := opened(t, config, t.TempDir(), State{})
-	decoder := streamtest.Must(record.NewDecoder(record.DefaultConfig(), schema))(t)
+	decoder := must.Get(record.NewDecoder(record.DefaultConfig(), schema))(t)
 	m := NewMerge(schema, []Lane{slowLane(decoder, 0, eventAt(0, 10))}, join)
 	var b event.Batch
 	if err := m.Next(t.Context(), &b); err != nil || b.Examples[0].Arrival != 10 {

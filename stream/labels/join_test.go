@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -183,9 +183,9 @@ func testLanes(t *testing.T, schema *event.Schema, records []arrived, offsets ev
 	t.Helper()
 	c := record.DefaultConfig()
 	c.Unlabeled = true
-	decoder := streamtest.Must(record.NewDecoder(c, schema))(t)
+	decoder := must.Get(record.NewDecoder(c, schema))(t)
 	config := DefaultConfig()
-	labelDecoder := streamtest.Must(NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) {
+	labelDecoder := must.Get(NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) {
 		return record.NewDecoder(config.LabelRecord(c), own)
 	}, schema))(t)
 	var lanes []Lane
@@ -219,7 +219,7 @@ type joined struct {
 // run continues until stop returns true after a record.
 func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func() bool) {
 	t.Helper()
-	streamtest.Check(t, j.try(t, records, size, stop))
+	must.Do(t, j.try(t, records, size, stop))
 }
 
 // try is run that returns the error of the Join.
@@ -249,11 +249,11 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 		if err == io.EOF {
 			return nil
 		}
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		for i := range b.Examples {
 			e := &b.Examples[i]
-			streamtest.Require(t, e.Refused == nil, "%s/%d %d: %v", b.Topic, b.Partition, e.Offset, e.Refused)
-			streamtest.Check(t, j.offsets.At(b.Topic, b.Partition, 0).Advance(e.Offset, e.Fingerprint))
+			must.Require(t, e.Refused == nil, "%s/%d %d: %v", b.Topic, b.Partition, e.Offset, e.Refused)
+			must.Do(t, j.offsets.At(b.Topic, b.Partition, 0).Advance(e.Offset, e.Fingerprint))
 			tick := j.join.State().Tick
 			if err := j.join.Flush(); err != nil {
 				return err
@@ -335,7 +335,7 @@ func someRecords(r *rand.Rand, n int) (records []arrived) {
 // opened opens a join that is closed at the end of the test.
 func opened(t *testing.T, c Config, directory string, state State) *Join {
 	t.Helper()
-	j := streamtest.Must(Open(c, directory, state))(t)
+	j := must.Get(Open(c, directory, state))(t)
 	t.Cleanup(func() { j.Close() })
 	return j
 }
@@ -343,14 +343,14 @@ func opened(t *testing.T, c Config, directory string, state State) *Join {
 // arrive hands an event with an ID to a join.
 func arrive(t *testing.T, j *Join, id string) {
 	t.Helper()
-	streamtest.Must2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
+	must.Get2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
 }
 
 // expired returns the IDs of the events whose wait has ended.
 func expired(t *testing.T, j *Join) (ids []string) {
 	t.Helper()
 	for {
-		w := streamtest.Must(j.Expired())(t)
+		w := must.Get(j.Expired())(t)
 		if w == nil {
 			return ids
 		}
@@ -379,7 +379,7 @@ func TestJoinEqualsSlowJoin(t *testing.T) {
 		j := newJoined(t, testConfig(wait), t.TempDir())
 		j.run(t, records, func() int { return r.IntN(4) }, nil)
 		compare(t, fmt.Sprintf("seed %d", seed), j, want, counts)
-		streamtest.Check(t, j.join.Close())
+		must.Do(t, j.join.Close())
 		if seed == 0 && (counts.TimedOut == 0 || counts.Late == 0 || counts.Early == 0 || counts.Corrected == 0 || counts.Repeated == 0 || counts.RepeatedEvents == 0 || counts.Unmatched == 0) {
 			t.Errorf("the records of the test leave something out: %+v", counts)
 		}
@@ -429,10 +429,10 @@ func TestJoinAfterKills(t *testing.T) {
 			j.run(t, records, func() int { return r.IntN(4) }, func() bool {
 				if r.IntN(10) == 0 {
 					f := j.join.Freeze()
-					block := streamtest.Must(f.Block())(t)
+					block := must.Get(f.Block())(t)
 					kept = append(kept, saved{block.Data, j.offsets.Clone(), j.schema.Clone(), slices.Clone(j.out)})
 					if frozen = append(frozen, f); len(frozen) >= 2 {
-						streamtest.Check(t, frozen[0].LetGo())
+						must.Do(t, frozen[0].LetGo())
 						frozen, kept = frozen[1:], kept[len(kept)-2:]
 					}
 				}
@@ -450,8 +450,8 @@ func TestJoinAfterKills(t *testing.T) {
 			frozen = nil
 			kept = kept[:slices.IndexFunc(kept, func(s saved) bool { return &s.state[0] == &from.state[0] })+1]
 			var state State
-			streamtest.Check(t, json.Unmarshal(from.state, &state))
-			join := streamtest.Must(Open(testConfig(wait), directory, state))(t, "seed", seed, "kill", kills)
+			must.Do(t, json.Unmarshal(from.state, &state))
+			join := must.Get(Open(testConfig(wait), directory, state))(t, "seed", seed, "kill", kills)
 			join.store.most = 1 + r.IntN(9)
 			j = &joined{schema: from.schema.Clone(), join: join, offsets: from.offsets.Clone(), out: slices.Clone(from.out)}
 		}
@@ -462,6 +462,6 @@ func TestJoinAfterKills(t *testing.T) {
 		if !slices.Equal(j.schema.Fields, whole.schema.Fields) || !slices.Equal(j.schema.Classes, whole.schema.Classes) {
 			t.Errorf("seed %d: fields %v and classes %v, want %v and %v", seed, j.schema.Fields, j.schema.Classes, whole.schema.Fields, whole.schema.Classes)
 		}
-		streamtest.Check(t, j.join.Close())
+		must.Do(t, j.join.Close())
 	}
 }

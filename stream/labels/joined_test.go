@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -70,7 +70,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 		if seed >= 3 {
 			c.TimeoutLabel = "c1"
 		}
-		join := streamtest.Must(Open(c, t.TempDir(), State{}))(t)
+		join := must.Get(Open(c, t.TempDir(), State{}))(t)
 		defer join.Close()
 		schema := record.DefaultConfig().Schema()
 		lanes := testLanes(t, schema, records, nil, func() int { return 1 + r.IntN(30) })
@@ -82,7 +82,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 			if err == io.EOF {
 				break
 			}
-			streamtest.Check(t, err)
+			must.Do(t, err)
 			if len(b.Examples) == 0 || len(b.Examples) > batchExamples || b.Topic != "events" || b.Schema == nil {
 				t.Fatalf("a batch of %d examples of %q", len(b.Examples), b.Topic)
 			}
@@ -116,7 +116,7 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("seed %d: %d events, want %d", seed, len(got), len(want))
 			for i := range min(len(got), len(want)) {
-				streamtest.Require(t, got[i] == want[i], "event %d: %+v, want %+v", i, got[i], want[i])
+				must.Require(t, got[i] == want[i], "event %d: %+v, want %+v", i, got[i], want[i])
 			}
 		}
 		if n := join.Counts(); n.TimedOut != uint64(unlabeled) || int(n.Matched+n.TimedOut) != len(want) {
@@ -132,7 +132,7 @@ func TestForget(t *testing.T) {
 	c := testConfig(1000)
 	open := func(from State) *Join {
 		t.Helper()
-		return streamtest.Must(Open(c, directory, from))(t)
+		return must.Get(Open(c, directory, from))(t)
 	}
 	j := open(State{})
 	r := rand.New(rand.NewPCG(5, 5))
@@ -152,7 +152,7 @@ func TestForget(t *testing.T) {
 	label := func(id string, class int, at int64) (Outcome, *Waited) {
 		t.Helper()
 		j.Advance("labels", 0, &event.Example{Arrival: at})
-		o, w := streamtest.Must2(j.Label(&event.Example{Key: []byte(id), Label: class, Weight: 1}))(t)
+		o, w := must.Get2(j.Label(&event.Example{Key: []byte(id), Label: class, Weight: 1}))(t)
 		return o, w
 	}
 	ev("kept", 10)
@@ -162,16 +162,16 @@ func TestForget(t *testing.T) {
 	if o, _ := label("learned", 1, 50); o != Matches {
 		t.Fatal(o)
 	}
-	block := streamtest.Must(j.Freeze().Block())(t)
+	block := must.Get(j.Freeze().Block())(t)
 	var state State
-	streamtest.Check(t, json.Unmarshal(block.Data, &state))
+	must.Do(t, json.Unmarshal(block.Data, &state))
 	ev("after", 60) // the checkpoint
-	streamtest.Check(t, j.Close())
+	must.Do(t, j.Close())
 	holds := func() bool { // the bytes of the last value of the event gone
 		pattern := binary.LittleEndian.AppendUint64(nil, math.Float64bits(secret[39]))
 		names, _ := filepath.Glob(filepath.Join(directory, "*"))
 		for _, name := range names {
-			data := streamtest.Must(os.ReadFile(name))(t)
+			data := must.Get(os.ReadFile(name))(t)
 			if bytes.Contains(data, pattern) {
 				return true
 			}
@@ -182,15 +182,15 @@ func TestForget(t *testing.T) {
 	for range 4 * 40 {
 		secret[39] = r.NormFloat64()
 	}
-	streamtest.Require(t, holds(), "the test does not find what is to be forgotten")
+	must.Require(t, holds(), "the test does not find what is to be forgotten")
 	j = open(state)
 	for id, want := range map[string]bool{"gone": true, "silent": true, "learned": true, "after": false, "nobody": false} {
 		if found, err := j.Forget([]byte(id)); found != want || err != nil {
 			t.Fatalf("%s: %t, %v", id, found, err)
 		}
 	}
-	streamtest.Check(t, j.Close())
-	streamtest.True(t, !holds(), "what was forgotten is still in a file")
+	must.Do(t, j.Close())
+	must.True(t, !holds(), "what was forgotten is still in a file")
 	j = open(state) // as after a kill
 	defer func() { j.Close() }()
 	if o, w := label("gone", 0, 100); o != IsForgotten || w != nil {

@@ -11,7 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -55,9 +55,9 @@ func labelAt(offset, time int64) arrived {
 func TestMergeSkipsSilentPartition(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	c := record.DefaultConfig()
-	events := streamtest.Must(record.NewDecoder(c, schema))(t)
+	events := must.Get(record.NewDecoder(c, schema))(t)
 	decoder, err := NewLabelDecoder(func(own *event.Schema) (record.Decoder, error) { return record.NewDecoder(c, own) }, schema)
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	open := func(idle time.Duration) (*Merge, *Join, [2]*slow) {
 		config := testConfig(1000)
 		config.IdleTimeout = idle
@@ -88,7 +88,7 @@ func TestMergeSkipsSilentPartition(t *testing.T) {
 	if err := m.Next(t.Context(), &b); err != nil || b.Labels || len(b.Examples) != 2 {
 		t.Fatalf("%v, %+v", err, b)
 	}
-	streamtest.Equal(t, join.Counts().Idle, 1, "counted silences")
+	must.Equal(t, join.Counts().Idle, 1, "counted silences")
 	lanes[1].sent <- []arrived{labelAt(0, 20)}
 	if err := m.Next(t.Context(), &b); err != nil || !b.Labels || b.Examples[0].Arrival != 30 || b.Next != 1 {
 		t.Fatalf("%v, %+v", err, b)
@@ -98,7 +98,7 @@ func TestMergeSkipsSilentPartition(t *testing.T) {
 	if err := m.Next(t.Context(), &b); err != io.EOF {
 		t.Fatalf("%v, %+v", err, b)
 	}
-	streamtest.True(t, slices.Contains(schema.Classes, "c1"), "classes %q", schema.Classes)
+	must.True(t, slices.Contains(schema.Classes, "c1"), "classes %q", schema.Classes)
 }
 
 // An added partition is late if its first record comes before one that was passed on. At equal times the order of the
@@ -117,12 +117,12 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 		config := testConfig(1000)
 		config.IdleTimeout = 0
 		join := opened(t, config, t.TempDir(), State{})
-		decoder := streamtest.Must(record.NewDecoder(record.DefaultConfig(), schema))(t)
+		decoder := must.Get(record.NewDecoder(record.DefaultConfig(), schema))(t)
 		m := NewMerge(schema, []Lane{slowLane(decoder, 0, eventAt(0, 10), eventAt(1, 50)),
 			slowLane(decoder, 1-c.partition, labelAt(0, 10), labelAt(1, 50))}, join)
 		var b event.Batch
 		for passed := 0; passed < 2; passed += len(b.Examples) {
-			streamtest.Check(t, m.Next(t.Context(), &b))
+			must.Do(t, m.Next(t.Context(), &b))
 		}
 		at := eventAt
 		if c.labels {
@@ -163,28 +163,28 @@ func TestMergeRefuses(t *testing.T) {
 			reason := event.Reason("")
 			if e.Refused != nil {
 				reason = e.Refused.Reason
-				streamtest.True(t, len(e.Refused.Value) != 0, "offset %d: no bytes of what was refused", e.Offset)
+				must.True(t, len(e.Refused.Value) != 0, "offset %d: no bytes of what was refused", e.Offset)
 			}
 			got = append(got, reason)
 		}
 	}
-	streamtest.EqualSlices(t, got, []event.Reason{event.ReasonID, event.ReasonID, "", event.ReasonID}, "refused for")
+	must.EqualSlices(t, got, []event.Reason{event.ReasonID, event.ReasonID, "", event.ReasonID}, "refused for")
 }
 
 // A store that does not belong to a checkpoint is detected.
 func TestOpenForeignStore(t *testing.T) {
 	c := testConfig(1000)
 	directory := t.TempDir()
-	j := streamtest.Must(Open(c, directory, State{}))(t)
+	j := must.Get(Open(c, directory, State{}))(t)
 	e := &event.Example{Key: []byte("z"), Weight: 1, Label: event.Unlabeled}
 	for _, id := range []string{"z", "a"} {
 		e.Key = []byte(id)
-		streamtest.Must2(j.Event(e, 0, []float64{1}))(t)
+		must.Get2(j.Event(e, 0, []float64{1}))(t)
 	}
 	f := j.Freeze()
-	streamtest.Must(f.Block())(t)
+	must.Get(f.Block())(t)
 	state := f.state
-	streamtest.Check(t, j.Close())
+	must.Do(t, j.Close())
 	var foreign *StateError
 	otherSum, otherTick := state, state
 	otherSum.Sum++
@@ -197,7 +197,7 @@ func TestOpenForeignStore(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	j = streamtest.Must(Open(c, directory, state))(t)
+	j = must.Get(Open(c, directory, state))(t)
 	if _, err := Open(c, directory, state); err == nil || errors.As(err, &foreign) {
 		t.Errorf("the store of another: %v", err)
 	}
@@ -206,15 +206,15 @@ func TestOpenForeignStore(t *testing.T) {
 		t.Fatalf("%v %+v %v", outcome, w, err)
 	}
 	j.store.most = 1 // the next event begins a segment
-	streamtest.Check(t, j.Flush())
+	must.Do(t, j.Flush())
 	j.Advance("events", 0, &event.Example{Arrival: 3000})
 	e.Key = []byte("b")
-	streamtest.Must2(j.Event(e, 0, []float64{1}))(t)
+	must.Get2(j.Event(e, 0, []float64{1}))(t)
 	f = j.Freeze()
-	streamtest.Must(f.Block())(t)
+	must.Get(f.Block())(t)
 	f.state.First = 3
-	streamtest.Check(t, f.LetGo())
-	streamtest.Check(t, j.Close())
+	must.Do(t, f.LetGo())
+	must.Do(t, j.Close())
 	if _, err := Open(c, directory, state); !errors.As(err, &foreign) {
 		t.Errorf("a checkpoint whose events were let go: %v", err)
 	}
@@ -279,11 +279,11 @@ func TestLaneEnds(t *testing.T) {
 func TestNumberLabels(t *testing.T) {
 	c, directory := testConfig(1000), t.TempDir()
 	c.TimeoutLabel = "2.5"
-	j := streamtest.Must(Open(c, directory, State{}))(t)
+	j := must.Get(Open(c, directory, State{}))(t)
 	j.Advance("events", 0, &event.Example{Arrival: 1})
-	streamtest.Must2(j.Event(&event.Example{Key: []byte("a"), Label: event.Unlabeled, Weight: 1}, 0, []float64{7}))(t)
+	must.Get2(j.Event(&event.Example{Key: []byte("a"), Label: event.Unlabeled, Weight: 1}, 0, []float64{7}))(t)
 	say := func(target float64) (Outcome, float64) {
-		o, w := streamtest.Must2(j.Label(&event.Example{Key: []byte("a"), Target: target, Weight: 1}))(t)
+		o, w := must.Get2(j.Label(&event.Example{Key: []byte("a"), Target: target, Weight: 1}))(t)
 		if w == nil {
 			return o, math.NaN()
 		}
@@ -293,8 +293,8 @@ func TestNumberLabels(t *testing.T) {
 		t.Fatalf("%v with %v", o, y)
 	}
 	f := j.Freeze()
-	streamtest.Must(f.Block())(t)
-	streamtest.Check(t, j.Close())
+	must.Get(f.Block())(t)
+	must.Do(t, j.Close())
 	j = opened(t, c, directory, f.state)
 	if o, _ := say(3.5); o != Repeats {
 		t.Errorf("the same number again: %v", o)

@@ -17,7 +17,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // oneRun is a join that was stopped at a checkpoint: its directory, its state and how it continued.
@@ -38,11 +38,11 @@ func newRun(t *testing.T, n, most int) *oneRun {
 	j.join.store.most = most
 	k := 0
 	j.run(t, run.records, func() int { return 3 }, func() bool { k++; return k == 2*n/3 })
-	block := streamtest.Must(j.join.Freeze().Block())(t)
-	streamtest.Check(t, json.Unmarshal(block.Data, &run.state))
+	block := must.Get(j.join.Freeze().Block())(t)
+	must.Do(t, json.Unmarshal(block.Data, &run.state))
 	run.at = &joined{schema: j.schema.Clone(), offsets: j.offsets.Clone()}
-	streamtest.Check(t, j.join.Close())
-	run.out, run.end = streamtest.Must2(run.goOn(t, run.directory))(t)
+	must.Do(t, j.join.Close())
+	run.out, run.end = must.Get2(run.goOn(t, run.directory))(t)
 	return run
 }
 
@@ -50,7 +50,7 @@ func newRun(t *testing.T, n, most int) *oneRun {
 func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, err error) {
 	t.Helper()
 	copied := t.TempDir()
-	streamtest.Check(t, os.CopyFS(copied, os.DirFS(directory)))
+	must.Do(t, os.CopyFS(copied, os.DirFS(directory)))
 	join, err := Open(testConfig(200), copied, run.state)
 	if err != nil {
 		return nil, State{}, err
@@ -66,20 +66,20 @@ func TestDamagedStore(t *testing.T) {
 	longtest.NotRaced(t)
 	run := newRun(t, 60, 9)
 	names, err := filepath.Glob(filepath.Join(run.directory, "*.*s"))
-	streamtest.Require(t, err == nil && len(names) >= 6, "files %q, %v", names, err)
+	must.Require(t, err == nil && len(names) >= 6, "files %q, %v", names, err)
 	check := func(what, name string, change func(data []byte) []byte) (found bool) {
 		t.Helper()
 		directory := t.TempDir()
-		streamtest.Check(t, os.CopyFS(directory, os.DirFS(run.directory)))
+		must.Do(t, os.CopyFS(directory, os.DirFS(run.directory)))
 		path := filepath.Join(directory, filepath.Base(name))
 		data, err := os.ReadFile(path)
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		if data = change(data); data == nil {
 			err = os.Remove(path)
 		} else {
 			err = os.WriteFile(path, data, 0o600)
 		}
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		out, end, err := run.goOn(t, directory)
 		var damaged *DamageError
 		var foreign *StateError
@@ -101,7 +101,7 @@ func TestDamagedStore(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	tried, found := 0, 0
 	for _, name := range names {
-		info := streamtest.Must(os.Stat(name))(t)
+		info := must.Get(os.Stat(name))(t)
 		for range 25 {
 			at, bit := r.Int64N(info.Size()), r.IntN(8)
 			tried++
@@ -121,14 +121,14 @@ func TestDamagedStore(t *testing.T) {
 func TestStoreThatCannotWrite(t *testing.T) {
 	run := newRun(t, 60, 9)
 	directory := t.TempDir()
-	streamtest.Check(t, os.CopyFS(directory, os.DirFS(run.directory)))
-	join := streamtest.Must(Open(testConfig(200), directory, run.state))(t)
+	must.Do(t, os.CopyFS(directory, os.DirFS(run.directory)))
+	join := must.Get(Open(testConfig(200), directory, run.state))(t)
 	join.store.most = 9
 	j := &joined{schema: run.at.schema.Clone(), offsets: run.at.offsets.Clone(), join: join}
 	failed, n := 0, 0
 	if err := j.try(t, run.records, func() int { return 4 }, func() bool {
 		if n++; n%4 == 2 {
-			streamtest.Must(join.Freeze().Block())(t)
+			must.Get(join.Freeze().Block())(t)
 		}
 		if n%4 != 0 {
 			return false
@@ -139,7 +139,7 @@ func TestStoreThatCannotWrite(t *testing.T) {
 			return false
 		}
 		was := g.heads // the real file, opened read-only
-		g.heads = streamtest.Must(os.Open(was.Name()))(t)
+		g.heads = must.Get(os.Open(was.Name()))(t)
 		if _, err := join.Freeze().Block(); err == nil || !strings.Contains(err.Error(), g.heads.Name()) {
 			t.Errorf("a checkpoint where %s cannot be written: %v", was.Name(), err)
 		}
@@ -150,11 +150,11 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	streamtest.True(t, failed >= 3, "writing failed %d times", failed)
+	must.True(t, failed >= 3, "writing failed %d times", failed)
 	if !reflect.DeepEqual(j.out, run.out) || !reflect.DeepEqual(join.State(), run.end) {
 		t.Errorf("it went on otherwise: %+v, want %+v", join.State(), run.end)
 	}
-	streamtest.Check(t, join.Close())
+	must.Do(t, join.Close())
 }
 
 // Files that are removed during use are recreated by the next checkpoint, from which a restart continues as if nothing
@@ -179,18 +179,18 @@ func TestRemovedStore(t *testing.T) {
 		j.run(t, run.records, func() int { return 3 }, func() bool {
 			if k++; k == 20 {
 				frozen := j.join.Freeze()
-				streamtest.Must(frozen.Block())(t)
-				streamtest.Check(t, errors.Join(remove(directory), frozen.LetGo()), what)
+				must.Get(frozen.Block())(t)
+				must.Do(t, errors.Join(remove(directory), frozen.LetGo()), what)
 			}
 			return k == 40
 		})
-		streamtest.Must(j.join.Freeze().Block())(t, what)
-		streamtest.True(t, strings.Count(said.String(), "is created again") != 0, "%s: it says %s", what, &said)
+		must.Get(j.join.Freeze().Block())(t, what)
+		must.True(t, strings.Count(said.String(), "is created again") != 0, "%s: it says %s", what, &said)
 		if other, err := Open(testConfig(200), directory, run.state); err == nil {
 			t.Errorf("%s: another learner can open the directory", what)
 			other.Close()
 		}
-		streamtest.Check(t, j.join.Close())
+		must.Do(t, j.join.Close())
 		out, end, err := run.goOn(t, directory)
 		if err != nil || !reflect.DeepEqual(out, run.out) || !reflect.DeepEqual(end, run.end) {
 			t.Errorf("%s: it went on otherwise: %v", what, err)
@@ -215,13 +215,13 @@ func TestReplacedStore(t *testing.T) {
 		directory := t.TempDir()
 		j := newJoined(t, testConfig(200), directory).join
 		arrive(t, j, "a")
-		streamtest.Must(j.Freeze().Block())(t)
+		must.Get(j.Freeze().Block())(t)
 		path := filepath.Join(directory, name)
 		if err := errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600)); err != nil {
 			t.Skip(err) // as on Windows
 		}
 		arrive(t, j, "b")
-		streamtest.ErrorContains(t, streamtest.Err(j.Freeze().Block()), path, name)
+		must.ErrorContains(t, must.Err(j.Freeze().Block()), path, name)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestReplacedStore(t *testing.T) {
 func TestStoreThatCannotSync(t *testing.T) {
 	j := newJoined(t, testConfig(200), t.TempDir()).join
 	arrive(t, j, "a")
-	streamtest.Must(j.Freeze().Block())(t)
+	must.Get(j.Freeze().Block())(t)
 	g := j.store.segments[0]
 	g.dirty = true
 	g.heads.Close()
@@ -292,7 +292,7 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 	const n = 5000
 	for i := range n {
 		advance(int64(i))
-		streamtest.Must2(j.Label(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Label: 1, Weight: 1}))(t)
+		must.Get2(j.Label(&event.Example{Key: fmt.Appendf(nil, "id%d", i), Label: 1, Weight: 1}))(t)
 	}
 	advance(n)
 	if s := j.State(); s.Held != 100 || s.Early != n || s.Unmatched != n-100 {
@@ -303,7 +303,7 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 			t.Errorf("the event of label %d: %v, %v", i, o, err)
 		}
 	}
-	streamtest.Equal(t, j.State().Held, 101, "held")
+	must.Equal(t, j.State().Held, 101, "held")
 }
 
 // The data kept for IDs whose wait is over does not grow forever, on disk or in memory.
@@ -313,15 +313,15 @@ func TestStoreStaysSmall(t *testing.T) {
 	j.store.most = 500
 	most := 0
 	for i := range 40_000 {
-		streamtest.Check(t, j.Flush())
+		must.Do(t, j.Flush())
 		j.Advance("events", 0, &event.Example{Arrival: int64(i)})
 		expired(t, j)
 		arrive(t, j, fmt.Sprint("id", i))
 		if i%1000 == 999 {
 			f := j.Freeze()
-			streamtest.Must(f.Block())(t)
-			streamtest.Check(t, f.LetGo())
-			entries := streamtest.Must(os.ReadDir(directory))(t)
+			must.Get(f.Block())(t)
+			must.Do(t, f.LetGo())
+			entries := must.Get(os.ReadDir(directory))(t)
 			most = max(most, len(entries))
 		}
 	}
@@ -356,7 +356,7 @@ func TestSumCoversEverything(t *testing.T) {
 		defer j.Close()
 		e := &event.Example{Key: []byte(r.id), Weight: r.weight, Features: event.Vec{Index: []uint32{1}, Value: []float64{r.value}}, Arrival: r.arrival}
 		j.Advance("events", 0, e)
-		streamtest.Must2(j.Event(e, 0, nil))(t)
+		must.Get2(j.Event(e, 0, nil))(t)
 		l := &event.Example{Key: []byte(r.id), Label: r.class, Target: r.label, Weight: r.labelWeight, Arrival: r.arrival + r.delayed}
 		j.Advance("labels", 0, l)
 		o, w, err := j.Label(l)
@@ -377,6 +377,6 @@ func TestSumCoversEverything(t *testing.T) {
 			t.Errorf("changes %d and %d have one sum", other, i)
 		}
 		seen[s] = i
-		streamtest.Equal(t, sum(r), s, "the sum after change", i)
+		must.Equal(t, sum(r), s, "the sum after change", i)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record"
 )
 
@@ -140,7 +140,7 @@ func TestOddTimeOfTheLastRecord(t *testing.T) {
 	}{{-(5 * time.Hour).Milliseconds(), 0}, {(5 * time.Hour).Milliseconds(), 1}} {
 		config := testConfig((30 * time.Minute).Milliseconds())
 		config.IdleTimeout = 20 * time.Millisecond
-		join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
+		join := must.Get(Open(config, t.TempDir(), State{}))(t)
 		defer join.Close()
 		day := (24 * time.Hour).Milliseconds()
 		schema := record.DefaultConfig().Schema()
@@ -155,7 +155,7 @@ func TestOddTimeOfTheLastRecord(t *testing.T) {
 		m := NewMerge(schema, lanes[:1], join)
 		var b event.Batch
 		for b.Next < 3 {
-			streamtest.Check(t, m.Next(t.Context(), &b))
+			must.Do(t, m.Next(t.Context(), &b))
 		}
 		e := b.Examples[len(b.Examples)-1]
 		want := now + c.ahead
@@ -177,7 +177,7 @@ func TestNeighborsThatDecide(t *testing.T) {
 	}{{9, 0, true}, {8, 1 << 40, false}} {
 		config := testConfig((30 * time.Minute).Milliseconds())
 		config.IdleTimeout = 0
-		join := streamtest.Must(Open(config, t.TempDir(), State{}))(t)
+		join := must.Get(Open(config, t.TempDir(), State{}))(t)
 		defer join.Close()
 		schema := record.DefaultConfig().Schema()
 		lanes := testLanes(t, schema, nil, nil, nil)
@@ -194,8 +194,8 @@ func TestNeighborsThatDecide(t *testing.T) {
 		m := NewMerge(schema, lanes[:1], join)
 		var b event.Batch
 		for b.Next < 11 {
-			streamtest.Check(t, m.Next(t.Context(), &b))
+			must.Do(t, m.Next(t.Context(), &b))
 		}
-		streamtest.Equal(t, b.Examples[len(b.Examples)-1].OddTime, c.odd, "out of order", c.behind, "behind")
+		must.Equal(t, b.Examples[len(b.Examples)-1].OddTime, c.odd, "out of order", c.behind, "behind")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // decodeAll decodes JSON records and returns the columns of each.
@@ -16,7 +16,7 @@ func decodeAll(t *testing.T, s *event.Schema, records ...string) (columns [][]ui
 	t.Helper()
 	c := DefaultConfig()
 	c.Unlabeled = true
-	d := streamtest.Must(NewDecoder(c, s))(t)
+	d := must.Get(NewDecoder(c, s))(t)
 	for _, r := range records {
 		var e event.Example
 		if err := d.Decode(t.Context(), Record{Value: []byte(r)}, &e); err != nil || e.Refused != nil {
@@ -59,7 +59,7 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 			f.Column = OwnColumn(again, f.Name, f.Kind)
 			again.AddField(f)
 		}
-		streamtest.EqualSlices(t, again.Fields, s.Fields, "fields")
+		must.EqualSlices(t, again.Fields, s.Fields, "fields")
 		text := words(400)
 		first := decodeAll(t, s, text)[0]
 		for _, column := range first {
@@ -74,7 +74,7 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 			t.Error("another decoder has other columns")
 		}
 	}
-	streamtest.True(t, shared != 0, "the words of the test meet no number")
+	must.True(t, shared != 0, "the words of the test meet no number")
 }
 
 // A model that no longer learns keeps the columns of names, whatever numbers arrive. A rejected record takes no
@@ -91,12 +91,12 @@ func TestColumnsOfAModelStay(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Unlabeled = true
-	d := streamtest.Must(NewDecoder(c, s))(t)
+	d := must.Get(NewDecoder(c, s))(t)
 	var e event.Example
 	for _, value := range []string{many[:len(many)-1] + `,"bad":}`, `{"text":["a","b","c","d","e","f"]}`} {
-		streamtest.Check(t, d.Decode(t.Context(), Record{Value: []byte(value)}, &e))
+		must.Do(t, d.Decode(t.Context(), Record{Value: []byte(value)}, &e))
 	}
-	streamtest.EqualSlices(t, e.Features.Index, before[1], "columns after a rejected record")
+	must.EqualSlices(t, e.Features.Index, before[1], "columns after a rejected record")
 }
 
 // The names of columns are those of their owners.

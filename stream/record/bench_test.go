@@ -2,7 +2,7 @@ package record
 
 import (
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -29,7 +29,7 @@ func benchDecoder(t testing.TB, format string) Decoder {
 	if c.HasSchemas() {
 		c.Registry = wireConfig(t, format, sr.Schema{Schema: benchSchemas["avro"], Type: sr.TypeAvro}, sr.Schema{Schema: benchSchemas["protobuf"], Type: sr.TypeProtobuf}).Registry
 	}
-	return streamtest.Must(NewDecoder(c, c.Schema()))(t)
+	return must.Get(NewDecoder(c, c.Schema()))(t)
 }
 
 // benchSchemas holds the schemas of the JSON record.
@@ -48,9 +48,9 @@ func benchRecord(t testing.TB, format string) []byte {
 		return []byte(text)
 	}
 	name := map[string]string{"avro": "s.avsc", "protobuf": "s.proto", "json-schema": "s.json"}[format]
-	encoder := streamtest.Must(NewEncoder(name, benchSchemas[format]))(t)
+	encoder := must.Get(NewEncoder(name, benchSchemas[format]))(t)
 	value, err := encoder.Encode(map[string]uint32{"avro": 1, "protobuf": 2}[format], []byte(benchRecords["json"]))
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	return value
 }
 
@@ -95,7 +95,7 @@ func BenchmarkDecodeStream(b *testing.B) {
 			}
 			c := DefaultConfig()
 			c.Label = "_label"
-			d := streamtest.Must(NewDecoder(c, c.Schema()))(b)
+			d := must.Get(NewDecoder(c, c.Schema()))(b)
 			var e event.Example
 			b.SetBytes(int64(size / len(events)))
 			b.ReportAllocs()

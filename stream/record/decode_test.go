@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record/recordtest"
 )
 
@@ -193,7 +193,7 @@ func TestDecode(t *testing.T) {
 		for _, l := range test.lines {
 			value := []byte(l.in)
 			d.Decode(context.Background(), Record{Value: value}, &e)
-			streamtest.Equal(t, recordtest.Show(s, &e), l.want, test.name, l.in)
+			must.Equal(t, recordtest.Show(s, &e), l.want, test.name, l.in)
 			if e.Refused != nil && string(e.Refused.Value) != l.in {
 				t.Errorf("%s %.80q: refused with other bytes %q", test.name, l.in, e.Refused.Value)
 			}
@@ -209,8 +209,8 @@ func TestDecodeAllocs(t *testing.T) {
 		e := make([]event.Example, 2)
 		d.Decode(context.Background(), r, &e[0])
 		d.Decode(context.Background(), r, &e[1])
-		streamtest.Require(t, e[0].Refused == nil, "%v", e[0].Refused)
-		streamtest.Equal(t, testing.AllocsPerRun(100, func() {
+		must.Require(t, e[0].Refused == nil, "%v", e[0].Refused)
+		must.Equal(t, testing.AllocsPerRun(100, func() {
 			d.Decode(context.Background(), r, &e[0])
 			d.Decode(context.Background(), r, &e[1])
 		}), 0, f.name, "allocations")
@@ -281,7 +281,7 @@ func TestDecodeRestart(t *testing.T) {
 		c := DefaultConfig()
 		c.MaxFields, c.MaxNames, c.Crosses = maxFields, 40, [][2]string{{"a", "b"}}
 		state := func(s *event.Schema) string {
-			text := streamtest.Must(json.Marshal(s))(t)
+			text := must.Get(json.Marshal(s))(t)
 			return string(text) + string(s.Names.Blocks()[0].Data)
 		}
 		s, d := newDecoder(t, c)
@@ -295,24 +295,24 @@ func TestDecodeRestart(t *testing.T) {
 		}
 		for _, from := range []int{0, 1, 2, 3, 10, 50, 299} {
 			at := known[from]
-			names := streamtest.Must(event.ReadNames(at.Names.Blocks()))(t)
+			names := must.Get(event.ReadNames(at.Names.Blocks()))(t)
 			text, _ := json.Marshal(at)
 			again := &event.Schema{Names: names}
-			streamtest.Check(t, json.Unmarshal(text, again))
-			d := streamtest.Must(NewDecoder(c, again))(t)
+			must.Do(t, json.Unmarshal(text, again))
+			d := must.Get(NewDecoder(c, again))(t)
 			for i, ev := range events[from:] {
 				e := decoded(d, ev)
 				if got := recordtest.Show(again, &e) + fmt.Sprint(e.Features, e.Field); got != want[from+i] {
 					t.Fatalf("restarted at event %d, event %d %s:\n got %s\nwant %s", from, from+i, ev, got, want[from+i])
 				}
 			}
-			streamtest.Require(t, state(again) == state(s), "restarted at event %d: another Schema", from)
+			must.Require(t, state(again) == state(s), "restarted at event %d: another Schema", from)
 		}
 	}
 }
 
 func TestConfigCheck(t *testing.T) {
-	streamtest.Check(t, DefaultConfig().Check())
+	must.Do(t, DefaultConfig().Check())
 	for want, change := range map[string]func(*Config){
 		"format":            func(c *Config) { c.Format = "xml" },
 		"bits":              func(c *Config) { c.Bits = 32 },
@@ -341,13 +341,13 @@ func TestDecodersShareSchema(t *testing.T) {
 	s := c.Schema()
 	var two [2]Decoder
 	for i := range two {
-		two[i] = streamtest.Must(NewDecoder(c, s))(t)
+		two[i] = must.Get(NewDecoder(c, s))(t)
 	}
 	var e event.Example
 	for i := range 4 {
 		two[i%2].Decode(context.Background(), Record{Value: []byte(`{"label":"a","x":1,"word":"w"}`)}, &e)
 	}
-	streamtest.Equal(t, len(s.Fields), 3, "fields", s.Fields)
+	must.Equal(t, len(s.Fields), 3, "fields", s.Fields)
 	two[0].Decode(context.Background(), Record{Value: []byte(`{"label":"a","y":1}`)}, &e)
 	two[1].Decode(context.Background(), Record{Value: []byte(`{"label":"a","y":null}`)}, &e)
 	if len(e.Missing) != 1 || s.Fields[e.Missing[0]].Name != "y" {
@@ -368,7 +368,7 @@ func TestEmptyValuesAreLimited(t *testing.T) {
 		`{` + strings.Repeat(`"b":[],`, 1) + `"c":[[[0]]]}`:  "",
 		`[` + strings.Repeat(`[[[[[[]]]]]],`, 80) + `[1,2]]`: event.ReasonTooMany,
 	} {
-		d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
+		d := must.Get(NewDecoder(c, c.Schema()))(t)
 		e := decoded(d, `{"a":`+value+`}`)
 		if e.Refused == nil && want != "" || e.Refused != nil && e.Refused.Reason != want {
 			t.Errorf("%.40s: %v, want %q", value, e.Refused, want)
@@ -402,7 +402,7 @@ func TestLongRecordsTakeLittleMemory(t *testing.T) {
 		`{"x":[` + strings.Repeat(`{"a":1},`, 20_000) + `1]}`,
 	} {
 		c := DefaultConfig()
-		d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
+		d := must.Get(NewDecoder(c, c.Schema()))(t)
 		var e event.Example
 		var before, after runtime.MemStats
 		for range 3 { // the first ones fill the tree

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record/recordtest"
 
 	"github.com/BurntSushi/toml"
@@ -16,13 +16,13 @@ import (
 
 // The examples in docs/formats.md give the documented results.
 func TestDocumentedExamples(t *testing.T) {
-	text := streamtest.Must(os.ReadFile("../../docs/formats.md"))(t)
+	text := must.Get(os.ReadFile("../../docs/formats.md"))(t)
 	kind := regexp.MustCompile(`:[sncwbx]\b`)
 	formatsShown := map[string]bool{}
 	for _, block := range regexp.MustCompile("(?s)```records\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		config, records, _ := strings.Cut(block[1], "\n\n")
 		c := DefaultConfig()
-		streamtest.Must(toml.Decode(config, &c))(t)
+		must.Get(toml.Decode(config, &c))(t)
 		formatsShown[c.Format] = true
 		s, d := newDecoder(t, c)
 		var e event.Example

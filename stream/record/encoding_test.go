@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // The separator of CSV is detected by the named columns, or else by the first line. A configured one is used as it is.
@@ -59,7 +59,7 @@ func TestHeaderOfNamedColumns(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.Columns = "csv", []string{"label", "a", "b"}
 	for text, want := range map[string]string{"b,label,a\n1,2,3\n": "b label a 1", "label,a,b\n1,2,3\n": "label a b 1", "1,2,3\n": "label a b 0", "label,a,a\n": "label a b 0"} {
-		s := streamtest.Must(NewScanner("x.csv", strings.NewReader(text), c))(t)
+		s := must.Get(NewScanner("x.csv", strings.NewReader(text), c))(t)
 		var r Record
 		if err := s.Next(&r); err != nil || fmt.Sprint(strings.Join(s.Columns(), " "), " ", r.Offset) != want {
 			t.Errorf("%q: %q, %d, %v", text, s.Columns(), r.Offset, err)
@@ -94,7 +94,7 @@ func TestEncodingIsNamed(t *testing.T) {
 	for format, value := range map[string]string{"csv": "1,bl\xe5", "json": "{\"a\":\"bl\xe5\"}"} {
 		c := DefaultConfig()
 		c.Format, c.Columns = format, []string{"label", "a"}
-		d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
+		d := must.Get(NewDecoder(c, c.Schema()))(t)
 		var e event.Example
 		if d.Decode(context.Background(), Record{Value: []byte(value)}, &e); e.Refused == nil || !strings.Contains(e.Refused.Detail, "0xe5 is not UTF-8: convert the text, with iconv -f LATIN1 -t UTF-8") {
 			t.Errorf("%s: %v", format, e.Refused)
@@ -102,7 +102,7 @@ func TestEncodingIsNamed(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Format, c.Columns = "csv", []string{"label", "a", "b"}
-	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
+	d := must.Get(NewDecoder(c, c.Schema()))(t)
 	e := decoded(d, "1;2,5;3")
 	if want := `2 values for 3 columns: record.separator is ',', and ';' would make them so many`; e.Refused == nil || e.Refused.Detail != want {
 		t.Errorf("%v", e.Refused)

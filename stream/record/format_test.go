@@ -3,7 +3,7 @@ package record
 import (
 	"testing"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // TestFormatOf checks that the suffix of a file name takes precedence over the rest of the name.
@@ -12,6 +12,6 @@ func TestFormatOf(t *testing.T) {
 		"idx.csv": "csv", "a/sidx.jsonl.gz": "json", "train.svm.zst": "svmlight", "x.vw": "vw",
 		"train-images-idx3-ubyte.gz": "idx", "t10k-images.idx3-ubyte": "idx", "events": "",
 	} {
-		streamtest.Equal(t, FormatOf(name), want, name)
+		must.Equal(t, FormatOf(name), want, name)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // Groups come from a file or the configuration, of fields or of columns, and a feature is in at most one group.
@@ -16,14 +16,14 @@ func TestGroups(t *testing.T) {
 	}
 	c := DefaultConfig()
 	c.Groups = groups
-	streamtest.Check(t, c.Check())
+	must.Do(t, c.Check())
 	s := c.Schema()
 	if spans, _ := s.ColumnGroups.Find("front"); len(spans) != 2 || spans[1] != (event.Span{From: 16, To: 17}) || len(s.ColumnGroups.Named) != 1 {
 		t.Errorf("columns %v", s.ColumnGroups)
 	}
 	s.AddField(event.Field{Name: "rpm", Kind: event.Numeric})
 	c.Regroup(s)
-	streamtest.Equal(t, s.Fields[1].Group, "engine", "the group of rpm")
+	must.Equal(t, s.Fields[1].Group, "engine", "the group of rpm")
 	c = DefaultConfig()
 	if s := c.Schema(); s.ColumnGroups != nil {
 		t.Errorf("no groups asked for, but %v", s.ColumnGroups)
@@ -34,7 +34,7 @@ func TestGroups(t *testing.T) {
 	}
 
 	for text, want := range map[string]string{"": "no group", "front": "no members", "a 1\na 2\n": "twice"} {
-		streamtest.ErrorContains(t, streamtest.Err(ReadGroups(strings.NewReader(text))), want, text)
+		must.ErrorContains(t, must.Err(ReadGroups(strings.NewReader(text))), want, text)
 	}
 	for want, groups := range map[string]map[string][]string{
 		`"rpm" is in "a" and in "b"`: {"a": {"rpm"}, "b": {"rpm"}},
@@ -44,6 +44,6 @@ func TestGroups(t *testing.T) {
 	} {
 		c := DefaultConfig()
 		c.Groups = groups
-		streamtest.ErrorContains(t, c.Check(), want, groups)
+		must.ErrorContains(t, c.Check(), want, groups)
 	}
 }

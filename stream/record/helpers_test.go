@@ -5,14 +5,14 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // newDecoder returns a decoder with a new Schema.
 func newDecoder(t testing.TB, c Config) (*event.Schema, Decoder) {
 	t.Helper()
 	s := c.Schema()
-	return s, streamtest.Must(NewDecoder(c, s))(t)
+	return s, must.Get(NewDecoder(c, s))(t)
 }
 
 // decoded returns the event of a value.

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // A text label keeps its text in every format. A numeric label is written as an integer if it is one.
@@ -53,7 +53,7 @@ func TestLabelText(t *testing.T) {
 				t.Errorf("%s %s: class %d of %q (%v), want %q", c.format, c.record, e.Label, s.Classes, e.Refused, c.want)
 			}
 		}
-		streamtest.Equal(t, len(strings.Join(s.Classes, "")), len(c.want), c.format, c.record, "classes", s.Classes)
+		must.Equal(t, len(strings.Join(s.Classes, "")), len(c.want), c.format, c.record, "classes", s.Classes)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestLabelTextOfTypes(t *testing.T) {
 	} {
 		schema := `syntax = "proto3"; message E { double x = 1; ` + kind + ` label = 2; }`
 		s, d, _ := decoders(t, wireConfig(t, "protobuf", sr.Schema{Schema: schema, Type: sr.TypeProtobuf}))
-		encoder := streamtest.Must(NewEncoder("event.proto", schema))(t)
+		encoder := must.Get(NewEncoder("event.proto", schema))(t)
 		checkLabels(t, "protobuf "+kind, s, d, values, func(v any) ([]byte, error) { return encoder.Encode(1, []byte(`{"x":1,"label":`+v.(string)+`}`)) })
 	}
 }
@@ -88,9 +88,9 @@ func TestLabelTextOfTypes(t *testing.T) {
 // checkLabels decodes events with the given labels, and compares the names of their classes.
 func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values map[any]string, encode func(any) ([]byte, error)) {
 	for v, want := range values {
-		value := streamtest.Must(encode(v))(t, name)
+		value := must.Get(encode(v))(t, name)
 		var e event.Example
-		streamtest.Check(t, d.Decode(t.Context(), Record{Value: value}, &e))
+		must.Do(t, d.Decode(t.Context(), Record{Value: value}, &e))
 		classes := s.Classes
 		if e.Refused != nil || e.Label < 0 || classes[e.Label] != want {
 			t.Errorf("%s %v: class %d of %q (%v), want %q", name, v, e.Label, classes, e.Refused, want)

@@ -11,13 +11,13 @@ import (
 	"testing/iotest"
 
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // linesOf returns the records of a text that arrives in pieces, each with its line.
 func linesOf(t *testing.T, text string, c Config, in func(io.Reader) io.Reader) (out []string) {
 	t.Helper()
-	s := streamtest.Must(NewScanner("x.csv", in(strings.NewReader(text)), c))(t)
+	s := must.Get(NewScanner("x.csv", in(strings.NewReader(text)), c))(t)
 	for {
 		var record Record
 		for !s.Scan(&record) {
@@ -56,7 +56,7 @@ func TestStrayQuotes(t *testing.T) {
 		c := c
 		c.MaxBytes = 100
 		for name, in := range map[string]func(io.Reader) io.Reader{"whole": whole, "bytes": iotest.OneByteReader} {
-			streamtest.Equal(t, strings.Join(linesOf(t, text, c, in), "|"), want, name, text)
+			must.Equal(t, strings.Join(linesOf(t, text, c, in), "|"), want, name, text)
 		}
 	}
 
@@ -93,7 +93,7 @@ func TestStrayQuotes(t *testing.T) {
 		w.Flush()
 		r := csv.NewReader(strings.NewReader(text.String()))
 		r.FieldsPerRecord = -1
-		rows := streamtest.Must(r.ReadAll())(t)
+		rows := must.Get(r.ReadAll())(t)
 		got := linesOf(t, text.String(), c, whole)
 		for i, line := range got {
 			_, value, _ := strings.Cut(line, ":")

@@ -11,7 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -42,12 +42,12 @@ func TestColumnsStay(t *testing.T) {
 		s, d := newDecoder(t, c)
 		for range 2 { // names that are new, and known
 			e := decoded(d, r.record)
-			streamtest.Require(t, e.Refused == nil, "%d: %v", i, e.Refused)
+			must.Require(t, e.Refused == nil, "%d: %v", i, e.Refused)
 			h := xxhash.New()
 			for _, part := range []any{e.Features.Index, e.Features.Value, e.Field, s.Names.Blocks()[0].Data} {
 				binary.Write(h, binary.LittleEndian, part)
 			}
-			streamtest.Equal(t, h.Sum64(), r.sum, "the sum of columns and names of", i, e.Features.Index)
+			must.Equal(t, h.Sum64(), r.sum, "the sum of columns and names of", i, e.Features.Index)
 		}
 	}
 }
@@ -119,7 +119,7 @@ func TestRejectedRecordAddsNothing(t *testing.T) {
 		c := DefaultConfig()
 		c.Format, c.MaxFields = format, 100
 		s := c.Schema()
-		decoder := streamtest.Must(NewDecoder(c, s))(t)
+		decoder := must.Get(NewDecoder(c, s))(t)
 		known := []byte(`{"label":1,"a":{"b":2,"c":[1,"w"]},"d":"x"}`)
 		later := []byte(`{"label":1,"d":"x","a":{"c":[1,"w",3],"b":2,"e":3},"f\u0020":{"g":1}}`)
 		bad := func(i int) (b []byte) {
@@ -169,9 +169,9 @@ func TestRejectedRecordAddsNothing(t *testing.T) {
 			decode([]byte(`{"a":{"n":5,"n":5}}`), false)
 		case *vwDecoder:
 			parents = len(d.under)
-			streamtest.Equal(t, len(d.namespaces), 3, "namespaces")
+			must.Equal(t, len(d.namespaces), 3, "namespaces")
 		}
-		streamtest.True(t, parents <= 5, "%s: %d names are remembered to be parents of fields", format, parents)
+		must.True(t, parents <= 5, "%s: %d names are remembered to be parents of fields", format, parents)
 	}
 }
 
@@ -186,7 +186,7 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 			config := DefaultConfig()
 			config.Format = format
 			schema := config.Schema()
-			d := streamtest.Must(NewDecoder(config, schema))(t)
+			d := must.Get(NewDecoder(config, schema))(t)
 			var e event.Example
 			for _, r := range records {
 				d.Decode(context.Background(), Record{Value: []byte(r)}, &e)
@@ -202,7 +202,7 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 		}
 		want := names(records[0], records[0])
 		for _, bad := range records[1:] {
-			streamtest.EqualSlices(t, names(records[0], bad, records[0]), want, "names after", bad)
+			must.EqualSlices(t, names(records[0], bad, records[0]), want, "names after", bad)
 		}
 	}
 }
@@ -213,12 +213,12 @@ func TestMissingInManyPlaces(t *testing.T) {
 	config := DefaultConfig()
 	config.Format = "json"
 	schema := config.Schema()
-	d := streamtest.Must(NewDecoder(config, schema))(t)
+	d := must.Get(NewDecoder(config, schema))(t)
 	var e event.Example
 	decode := func(record string) {
 		t.Helper()
 		d.Decode(context.Background(), Record{Value: []byte(record)}, &e)
-		streamtest.Require(t, e.Refused == nil, "%v", e.Refused)
+		must.Require(t, e.Refused == nil, "%v", e.Refused)
 	}
 	const depth, fields = 9, 2000
 	parent := strings.Repeat("a.", depth-1) + "a"

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // An array of objects, and objects over several lines or several in one line, are read object by object. A damaged one
@@ -47,7 +47,7 @@ func TestObjects(t *testing.T) {
 		c := c
 		c.MaxBytes = 100
 		for name, in := range map[string]func(io.Reader) io.Reader{"whole": func(r io.Reader) io.Reader { return r }, "bytes": iotest.OneByteReader, "with EOF": iotest.DataErrReader} {
-			streamtest.Equal(t, strings.Join(linesOf(t, text, c, in), "|"), want, name, text)
+			must.Equal(t, strings.Join(linesOf(t, text, c, in), "|"), want, name, text)
 		}
 	}
 }
@@ -58,11 +58,11 @@ func TestObjectBehindCutOne(t *testing.T) {
 	c.Format, c.MaxBytes = "json", 50
 	text := `[{"a":"` + long200 + `","b":{"c":1}},{"a":2}]`
 	s, err := NewScanner("x.json", io.MultiReader(strings.NewReader(text[:150]), strings.NewReader(text[150:])), c)
-	streamtest.Check(t, err)
+	must.Do(t, err)
 	var r Record
 	next := func() {
 		for !s.Scan(&r) {
-			streamtest.Check(t, s.Refill())
+			must.Do(t, s.Refill())
 		}
 	}
 	if next(); !r.Cut {
@@ -114,7 +114,7 @@ func TestObjectsArranged(t *testing.T) {
 				err = e.Encode(o)
 			}
 		}
-		streamtest.Check(t, err)
+		must.Do(t, err)
 		records := linesOf(t, text.String(), c, iotest.HalfReader)
 		if len(records) != len(objects) {
 			t.Fatalf("%q: %q", text.String(), records)
@@ -129,7 +129,7 @@ func TestObjectsArranged(t *testing.T) {
 			if again, _ := json.Marshal(got); string(again) != string(want) {
 				t.Fatalf("%q: %q, want %q", text.String(), record, want)
 			}
-			s := streamtest.Must(NewScanner("x.json", strings.NewReader(text.String()), c))(t)
+			s := must.Get(NewScanner("x.json", strings.NewReader(text.String()), c))(t)
 			var r Record
 			if _, _, err := s.Skip(0, int64(i)); err != nil || s.Next(&r) != nil || string(r.Value) != value {
 				t.Fatalf("%q from %d: %q, %v", text.String(), i, r.Value, err)
@@ -146,6 +146,6 @@ func TestObjectsArranged(t *testing.T) {
 		c := c
 		c.MaxBytes = 10 + random.IntN(200)
 		whole, pieces := linesOf(t, string(damaged), c, func(r io.Reader) io.Reader { return r }), linesOf(t, string(damaged), c, iotest.OneByteReader)
-		streamtest.Require(t, slices.Equal(whole, pieces), "%q: whole %q, in bytes %q", damaged, whole, pieces)
+		must.Require(t, slices.Equal(whole, pieces), "%q: whole %q, in bytes %q", damaged, whole, pieces)
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/registry"
 )
 
@@ -207,8 +207,8 @@ func (d *slowReader) wellKnown(m protoreflect.Message, p *place) bool {
 func protobufPair(t testing.TB, text string) (fast, slow Decoder) {
 	c := wireConfig(t, "protobuf", sr.Schema{Schema: text, Type: sr.TypeProtobuf})
 	schema := c.Schema() // for both, because a record that only one rejects would make them differ
-	fast = streamtest.Must(NewDecoder(c, schema))(t)
-	slow = streamtest.Must(slowProtobuf(newCore(c, schema)))(t)
+	fast = must.Get(NewDecoder(c, schema))(t)
+	slow = must.Get(slowProtobuf(newCore(c, schema)))(t)
 	return fast, slow
 }
 
@@ -255,7 +255,7 @@ func FuzzProtobuf(f *testing.F) {
 		if want.Refused != nil && (want.Refused.Reason == event.ReasonSyntax && strings.Contains(want.Refused.Detail, "proto:") || got.Refused != nil) {
 			t.Skip() // it may be damaged in parts that are not read
 		}
-		streamtest.Check(t, sameEvents(&got, &want), value)
+		must.Do(t, sameEvents(&got, &want), value)
 	})
 }
 
@@ -310,7 +310,7 @@ func TestWireBudget(t *testing.T) {
 				id = 2
 			}
 			config := wireConfig(t, c.format, sr.Schema{Schema: schema, Type: sr.TypeProtobuf}, sr.Schema{Schema: avroSchema, Type: sr.TypeAvro})
-			d := streamtest.Must(NewDecoder(config, config.Schema()))(t)
+			d := must.Get(NewDecoder(config, config.Schema()))(t)
 			header := []byte{0, 0, 0, 0, id}
 			if c.format == "protobuf" {
 				header = append(header, 2, 2) // message 1

@@ -19,7 +19,7 @@ import (
 	"unicode/utf8"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -493,10 +493,10 @@ func TestSvmlightShortLines(t *testing.T) {
 		want, data := newReference(c), []byte(line + "7:7 8")[:len(line)] // what follows does not belong to the line
 		want.svmlight(data)
 		e := decoded(d, data)
-		streamtest.Check(t, want.compare(s, &e, nil, c.MaxFields, false), "line", i, line)
+		must.Do(t, want.compare(s, &e, nil, c.MaxFields, false), "line", i, line)
 		if e.Refused == nil {
 			usual++
 		}
 	}
-	streamtest.True(t, usual >= 5000, "only %d lines can be read", usual)
+	must.True(t, usual >= 5000, "only %d lines can be read", usual)
 }

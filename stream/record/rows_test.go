@@ -11,7 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // Rows of numbers give the same events as the same numbers in JSON.
@@ -35,8 +35,8 @@ func TestRowsAreJSON(t *testing.T) {
 			c.Format = "json"
 			set(&c)
 			s, other := c.Schema(), c.Schema()
-			rows := streamtest.Must(NewRows(c, s, names))(t)
-			lines := streamtest.Must(NewDecoder(c, other))(t)
+			rows := must.Get(NewRows(c, s, names))(t)
+			lines := must.Get(NewDecoder(c, other))(t)
 			r := rand.New(rand.NewPCG(1, 2))
 			var a, b event.Example
 			for range 500 {
@@ -54,14 +54,14 @@ func TestRowsAreJSON(t *testing.T) {
 				label := []byte([]string{"0", "1"}[r.IntN(2)])
 				rows.Decode(Record{Label: label}, row, &a)
 				line := Record{Label: label, Value: []byte("{" + strings.Join(fields, ",") + "}")}
-				streamtest.Check(t, lines.Decode(context.Background(), line, &b))
+				must.Do(t, lines.Decode(context.Background(), line, &b))
 				if (a.Refused == nil) != (b.Refused == nil) || a.Refused != nil && a.Refused.Reason != b.Refused.Reason {
 					t.Fatalf("%v: %v, as JSON %v", row, a.Refused, b.Refused)
 				}
 				if a.Refused != nil {
 					continue
 				}
-				streamtest.Require(t, reflect.DeepEqual(a, b), "%v: %+v, as JSON %+v", row, a, b)
+				must.Require(t, reflect.DeepEqual(a, b), "%v: %+v, as JSON %+v", row, a, b)
 			}
 			if !reflect.DeepEqual(s.Fields, other.Fields) || !reflect.DeepEqual(s.Classes, other.Classes) || s.Names.Len() != other.Names.Len() {
 				t.Errorf("schemas differ: %v, as JSON %v", s.Fields, other.Fields)
@@ -83,8 +83,8 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 		if c.ZeroBased {
 			first = 0
 		}
-		rows := streamtest.Must(NewSparseRows(c, c.Schema()))(t)
-		lines := streamtest.Must(NewDecoder(c, c.Schema()))(t)
+		rows := must.Get(NewSparseRows(c, c.Schema()))(t)
+		lines := must.Get(NewDecoder(c, c.Schema()))(t)
 		r := rand.New(rand.NewPCG(1, 2))
 		var a, b event.Example
 		for range 300 {
@@ -97,7 +97,7 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 				text += fmt.Sprintf(" %d:%v", column+first, values[len(values)-1])
 			}
 			rows.Decode(Record{Label: label}, columns, values, &a)
-			streamtest.Check(t, lines.Decode(context.Background(), Record{Value: []byte(text)}, &b))
+			must.Do(t, lines.Decode(context.Background(), Record{Value: []byte(text)}, &b))
 			if len(columns) == 0 {
 				a.Features, b.Features = event.Vec{}, event.Vec{}
 			}
@@ -113,7 +113,7 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 func TestRowsRefuse(t *testing.T) {
 	c := DefaultConfig()
 	s := c.Schema()
-	rows := streamtest.Must(NewRows(c, s, []string{"x", c.Label}))(t)
+	rows := must.Get(NewRows(c, s, []string{"x", c.Label}))(t)
 	var e event.Example
 	if rows.Decode(Record{Label: []byte("1")}, []float64{1, 0}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonLabel {
 		t.Errorf("a second label: %v", e.Refused)
@@ -121,7 +121,7 @@ func TestRowsRefuse(t *testing.T) {
 	if rows.Decode(Record{}, []float64{1, 5}, &e); e.Refused != nil || s.Classes[e.Label] != "5" {
 		t.Errorf("the label's column: %v, %q", e.Refused, s.Classes)
 	}
-	sparse := streamtest.Must(NewSparseRows(c, c.Schema()))(t)
+	sparse := must.Get(NewSparseRows(c, c.Schema()))(t)
 	for _, column := range []int64{-1, 1 << 40} {
 		if sparse.Decode(Record{}, []int64{column}, []float64{1}, &e); e.Refused == nil || e.Refused.Reason != event.ReasonOutOfRange {
 			t.Errorf("column %d: %v", column, e.Refused)
@@ -131,7 +131,7 @@ func TestRowsRefuse(t *testing.T) {
 		t.Errorf("NaN in a column: %+v", e)
 	}
 	c.Absent = event.AbsentMissing
-	sparse = streamtest.Must(NewSparseRows(c, c.Schema()))(t)
+	sparse = must.Get(NewSparseRows(c, c.Schema()))(t)
 	if sparse.Decode(Record{}, []int64{3, 1}, []float64{math.NaN(), 2}, &e); e.Refused != nil || e.Features.Len() != 1 {
 		t.Errorf("a missing column: %+v", e)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // checkFresh decodes the events with one decoder, and each with a new one. What a decoder remembers for speed changes
@@ -23,10 +23,10 @@ import (
 func checkFresh(t *testing.T, c Config, events [][]byte) {
 	t.Helper()
 	s, fresh := c.Schema(), c.Schema()
-	d := streamtest.Must(NewDecoder(c, s))(t)
+	d := must.Get(NewDecoder(c, s))(t)
 	var got event.Example
 	for i, ev := range events {
-		once := streamtest.Must(NewDecoder(c, fresh))(t)
+		once := must.Get(NewDecoder(c, fresh))(t)
 		var want event.Example
 		once.Decode(t.Context(), Record{Value: ev, Offset: int64(i)}, &want)
 		d.Decode(t.Context(), Record{Value: ev, Offset: int64(i)}, &got)

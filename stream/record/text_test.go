@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -35,7 +35,7 @@ func TestTexts(t *testing.T) {
 			if format == "csv" {
 				value = fmt.Appendf(nil, `1,"%s"`, text)
 			}
-			streamtest.Check(t, d.Decode(context.Background(), Record{Value: value}, &e))
+			must.Do(t, d.Decode(context.Background(), Record{Value: value}, &e))
 			switch {
 			case features < 0 && (e.Refused == nil || e.Refused.Reason != event.ReasonTooMany):
 				t.Errorf("%s, %d words: %d features, %v", format, words, e.Features.Len(), e.Refused)

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 // A time without a zone is in the configured one. Other texts are not times.
@@ -19,7 +19,7 @@ func TestEventTime(t *testing.T) {
 		t.Skip(err) // no time zone database
 	}
 	at := func(text string) int64 {
-		at := streamtest.Must(time.Parse(time.RFC3339Nano, text))(t)
+		at := must.Get(time.Parse(time.RFC3339Nano, text))(t)
 		return at.UnixMilli()
 	}
 	for text, want := range map[string]string{
@@ -73,14 +73,14 @@ func TestTimeFeatures(t *testing.T) {
 	if got := shown(t, c, `{"at":"2026-03-29 20:00:00","user":{"born":null},"x":"a"}`); !sameWords(got, "? time=1774828800000 x=a:1:c at.hour=20:1:c at.weekday=Sunday:1:c") {
 		t.Errorf("New York: %s", got)
 	}
-	streamtest.Equal(t, shown(t, c, `{"at":1,"user":{"born":"x"}}`), "syntax", "no time")
+	must.Equal(t, shown(t, c, `{"at":1,"user":{"born":"x"}}`), "syntax", "no time")
 	// null is missing once the features are known, and a record without record.time has no age.
 	_, d := newDecoder(t, c)
 	var e event.Example
 	for _, value := range []string{`{"at":"2026-03-29 20:00:00","user":{"born":"2026-03-29"}}`, `{"at":"2026-03-29 20:00:00","user":{"born":null}}`} {
 		d.Decode(t.Context(), Record{Value: []byte(value)}, &e)
 	}
-	streamtest.Equal(t, len(e.Missing), 3, "missing fields of a null time: hour, weekday and age", e.Missing)
+	must.Equal(t, len(e.Missing), 3, "missing fields of a null time: hour, weekday and age", e.Missing)
 	again, err := ParseSettings(c.Settings())
 	if err != nil || again.Timezone != c.Timezone || len(again.TimeFeatures) != 2 {
 		t.Errorf("%+v, %v", again, err)

@@ -19,7 +19,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/longtest"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/registry"
 )
 
@@ -51,7 +51,7 @@ func wireConfig(t testing.TB, format string, schemas ...sr.Schema) Config {
 	for i, s := range schemas {
 		fake.SeedSchema("events-value", i+1, i+1, s)
 	}
-	client := streamtest.Must(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
+	client := must.Get(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
 	c := DefaultConfig()
 	c.Format, c.Registry = format, client
 	c.Time, c.Weight, c.ID, c.Drop, c.Text, c.Ngrams, c.Categorical = "at", "w", "id", []string{"debug"}, []string{"body"}, 2, []string{"zip"}
@@ -61,9 +61,9 @@ func wireConfig(t testing.TB, format string, schemas ...sr.Schema) Config {
 // decoders returns a decoder of such events, and one of JSON that adds to the same Schema.
 func decoders(t *testing.T, c Config) (s *event.Schema, wire, plain Decoder) {
 	s = c.Schema()
-	wire = streamtest.Must(NewDecoder(c, s))(t)
+	wire = must.Get(NewDecoder(c, s))(t)
 	c.Format = "json"
-	plain = streamtest.Must(NewDecoder(c, s))(t)
+	plain = must.Get(NewDecoder(c, s))(t)
 	return s, wire, plain
 }
 
@@ -123,20 +123,20 @@ func TestAvroIsAsJSON(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			in["id"] = any(int64(rng.IntN(1000)))
 		}
-		object := streamtest.Must(json.Marshal(in))(t)
+		object := must.Get(json.Marshal(in))(t)
 		in["at"] = in["at"].(int64) * 1000
 		in["price"] = json.Number(fmt.Sprintf("%.2f", in["price"]))
 		in["code"] = []byte(in["code"].(string))
-		value := streamtest.Must(schema.AppendEncode([]byte{0, 0, 0, 0, 1}, in))(t)
+		value := must.Get(schema.AppendEncode([]byte{0, 0, 0, 0, 1}, in))(t)
 		var got, want event.Example
 		// The order of a map's keys in JSON differs from that in Avro, so fields are added first.
 		j.Decode(t.Context(), Record{Value: object}, &want)
 		for range 2 {
-			streamtest.Check(t, d.Decode(t.Context(), Record{Value: value, Offset: int64(round)}, &got))
+			must.Do(t, d.Decode(t.Context(), Record{Value: value, Offset: int64(round)}, &got))
 			want = event.Example{}
 			j.Decode(t.Context(), Record{Value: object, Offset: int64(round)}, &want)
 		}
-		streamtest.Check(t, sameEvents(&got, &want), object)
+		must.Do(t, sameEvents(&got, &want), object)
 		// Damaged bytes are rejected or read, and leave nothing behind.
 		fields := len(s.Fields)
 		damaged := slices.Clone(value)
@@ -150,7 +150,7 @@ func TestAvroIsAsJSON(t *testing.T) {
 			t.Fatalf("%v, %d fields, %d before", err, len(s.Fields), fields)
 		}
 		d.Decode(t.Context(), Record{Value: value, Offset: int64(round)}, &got)
-		streamtest.Check(t, sameEvents(&got, &want), "after a damaged record")
+		must.Do(t, sameEvents(&got, &want), "after a damaged record")
 	}
 }
 
@@ -173,7 +173,7 @@ func TestAvroEvolves(t *testing.T) {
 			References: []sr.SchemaReference{{Name: "geo.Place", Subject: "place", Version: 1}}})
 	}
 	fake.SeedSchema("events-value", 4, 4, sr.Schema{Type: sr.TypeAvro, Schema: `"string"`})
-	client := streamtest.Must(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
+	client := must.Get(registry.New(registry.Config{URL: event.Address(fake.URL())}, nil))(t)
 	c := DefaultConfig()
 	c.Format, c.Registry = "avro", client
 	s, d := newDecoder(t, c)
@@ -183,15 +183,15 @@ func TestAvroEvolves(t *testing.T) {
 		if err := d.Decode(t.Context(), Record{Value: append([]byte{0, 0, 0, 0, byte(i + 1)}, value...)}, &e); err != nil || e.Refused != nil {
 			t.Fatal(err, e.Refused)
 		}
-		streamtest.Equal(t, total(&e), []float64{1, 8, 8}[i], "the sum of the features of version", i+1)
+		must.Equal(t, total(&e), []float64{1, 8, 8}[i], "the sum of the features of version", i+1)
 	}
-	streamtest.True(t, len(s.Fields) == 3 && s.Fields[1].Name == "at.lat" && s.Fields[2].Name == "new", "%+v", s.Fields)
+	must.True(t, len(s.Fields) == 3 && s.Fields[1].Name == "at.lat" && s.Fields[2].Name == "new", "%+v", s.Fields)
 	// The older version again, now that the newer one with its default of 1 is known.
 	if d.Decode(t.Context(), Record{Value: append([]byte{0, 0, 0, 0, 1}, double(5)...)}, &e); e.Refused != nil || total(&e) != 5 || slices.Contains(e.Field, 2) {
 		t.Errorf("a record of version 1 has features of sum %v of the fields %v: the default of a later version is no reading", total(&e), e.Field)
 	}
 	d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 3, 2}}, &e)
-	streamtest.True(t, e.Refused == nil && slices.Equal(e.Missing, []uint16{2}), "null: %v, %v", e.Missing, e.Refused)
+	must.True(t, e.Refused == nil && slices.Equal(e.Missing, []uint16{2}), "null: %v, %v", e.Missing, e.Refused)
 	for value, want := range map[string]event.Reason{
 		"": event.ReasonSyntax, "{}": event.ReasonSchemaFormat, "\x00\x00\x00": event.ReasonSchemaFormat,
 		"\x00\x00\x00\x00\x04\x02a": event.ReasonSchema, "\x00\x00\x00\x00\x01": event.ReasonSyntax, "\x00\x00\x00\x00\x01123456789": event.ReasonSyntax,
@@ -238,7 +238,7 @@ func TestProtobufIsAsJSON(t *testing.T) {
 	_, d, j := decoders(t, c)
 	// The encoder writes the first message, the events are the second.
 	second := strings.Replace(shopProto, "message Other { double x = 1; }", "", 1) + "\nmessage Other { double x = 1; }"
-	encoder := streamtest.Must(NewEncoder("event.proto", second))(t)
+	encoder := must.Get(NewEncoder("event.proto", second))(t)
 	for i, c := range []struct{ object, same string }{
 		{`{"label":"SPAM","amount":2.5,"count":"-7","zip":80331,"tags":["a","b","a"],"scores":[0.5,-1],"attrs":{"z":1,"a":2},"user":{"age":40,"friend":{"age":3}},
 			"at":"2026-01-01T00:00:00.250Z","maybe":4,"code":"YWJj","body":"Two WORDS two","flag":true,"w":0.5,"id":"k1","debug":{"age":7}}`,
@@ -247,15 +247,15 @@ func TestProtobufIsAsJSON(t *testing.T) {
 		{`{"w":1}`, `{"label":"HAM","amount":0,"count":null,"zip":0,"tags":[],"user":null,"maybe":null,"code":"","body":"","text":null,"flag":null,"w":1,"id":""}`},
 		{`{"w":1,"text":"t","attrs":{"b":0},"user":{}}`, `{"label":"HAM","amount":0,"count":null,"zip":0,"attrs":{"b":0},"user":{"age":0,"friend":null},"maybe":null,"code":"","body":"","text":"t","flag":null,"w":1,"id":""}`},
 	} {
-		value := streamtest.Must(encoder.Encode(1, []byte(c.object)))(t)
+		value := must.Get(encoder.Encode(1, []byte(c.object)))(t)
 		value = slices.Concat(value[:5], []byte{2, 2}, value[6:]) // one number: 1
 		var got, want event.Example
 		for range 2 {
-			streamtest.Check(t, d.Decode(t.Context(), Record{Value: value}, &got))
+			must.Do(t, d.Decode(t.Context(), Record{Value: value}, &got))
 			want = event.Example{}
 			j.Decode(t.Context(), Record{Value: []byte(c.same)}, &want)
 		}
-		streamtest.Check(t, sameEvents(&got, &want), "event", i)
+		must.Do(t, sameEvents(&got, &want), "event", i)
 	}
 	for value, want := range map[string]event.Reason{
 		"\x02": event.ReasonSyntax, "\x02\x04": event.ReasonSyntax, "\x01\x02": event.ReasonSyntax, "\x02\x02\xff": event.ReasonSyntax,
@@ -270,7 +270,7 @@ func TestJSONSchema(t *testing.T) {
 	c.Format = "json-schema"
 	_, d := newDecoder(t, c)
 	e := decoded(d, "\x00\x00\x00\x00\x09{\"x\":2,\"label\":\"a\"}")
-	streamtest.True(t, e.Refused == nil && total(&e) == 2 && e.Label == 0, "%+v", e)
+	must.True(t, e.Refused == nil && total(&e) == 2 && e.Label == 0, "%+v", e)
 	whole := []byte("\x00\x00\x00\x00\x09{\"x\":")
 	if d.Decode(t.Context(), Record{Value: whole}, &e); e.Refused == nil || !bytes.Equal(e.Refused.Value, whole) {
 		t.Errorf("%+v", e.Refused)
@@ -288,9 +288,9 @@ func TestWireWithoutRegistry(t *testing.T) {
 			t.Errorf("%s: %v", c.Format, err)
 		}
 	}
-	client := streamtest.Must(registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil))(t)
+	client := must.Get(registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil))(t)
 	c.Registry = client
-	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
+	d := must.Get(NewDecoder(c, c.Schema()))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var e event.Example
@@ -303,11 +303,11 @@ func TestWireWithoutRegistry(t *testing.T) {
 // record can.
 func TestWireDenied(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[]}`}, sr.Schema{Type: sr.TypeAvro, Schema: `"string"`})
-	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
+	d := must.Get(NewDecoder(c, c.Schema()))(t)
 	var e event.Example
 	for id := range byte(20) {
 		d.Decode(t.Context(), Record{Value: []byte{0, 0, 0, 0, 2 + id}}, &e)
-		streamtest.True(t, e.Refused != nil && e.Refused.Reason == event.ReasonSchema, "schema %d: %v", 2+id, e.Refused)
+		must.True(t, e.Refused != nil && e.Refused.Reason == event.ReasonSchema, "schema %d: %v", 2+id, e.Refused)
 	}
 	if why := c.Registry.Status().Refused; !strings.Contains(why, "the last 20 records were refused for their schemas, the latest: schema 21: ") {
 		t.Errorf("%q", why)
@@ -327,7 +327,7 @@ func TestAvroLargeSchemas(t *testing.T) {
 		fmt.Fprintf(&fields, `{"name":"f%d","type":"int"},`, i)
 	}
 	text := `{"type":"record","name":"E","fields":[` + fields.String() + `{"name":"last","type":"int"}]}`
-	streamtest.Equal(t, len(streamtest.Must(compileAvro(&registry.Schema{Text: text}))(t).names), 150_001)
+	must.Equal(t, len(must.Get(compileAvro(&registry.Schema{Text: text}))(t).names), 150_001)
 	twice := `{"type":"record","name":"E","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}`
 	if _, err := compileAvro(&registry.Schema{Text: twice}); err == nil {
 		t.Error("a record has two fields of one name")
@@ -338,7 +338,7 @@ func TestAvroLargeSchemas(t *testing.T) {
 func TestWireNames(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"m","type":{"type":"map","values":"double"}},{"name":"last","type":"boolean"}]}`})
 	c.MaxFields, c.MaxFeatures = 50, 2000
-	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
+	d := must.Get(NewDecoder(c, c.Schema()))(t)
 	record := func(keys int, size int, last byte) []byte {
 		value := []byte{0, 0, 0, 0, 1}
 		value = binary.AppendVarint(value, int64(keys))
@@ -363,7 +363,7 @@ func TestWireNames(t *testing.T) {
 			t.Errorf("%d bytes: %v, want %q", len(c.value), e.Refused, c.want)
 		}
 		places := &d.(*wire).places
-		streamtest.True(t, places.count <= 50 && len(places.grown) == 0, "%d places are kept", places.count)
+		must.True(t, places.count <= 50 && len(places.grown) == 0, "%d places are kept", places.count)
 		if i == 0 && (places.count != 0 || places.root.fields[0] != nil) {
 			t.Errorf("%d places are kept of the first record, which was refused", places.count)
 		}
@@ -371,7 +371,7 @@ func TestWireNames(t *testing.T) {
 }
 
 func FuzzAvro(f *testing.F) {
-	s := streamtest.Must(compileAvro(&registry.Schema{Type: "AVRO", Text: shopSchema}))(f)
+	s := must.Get(compileAvro(&registry.Schema{Type: "AVRO", Text: shopSchema}))(f)
 	schema := avro.MustParse(shopSchema)
 	c := DefaultConfig()
 	c.MaxFeatures = 1000

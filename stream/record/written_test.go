@@ -11,7 +11,7 @@ import (
 
 	"blankout/internal/event"
 	"blankout/internal/loss"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record/recordtest"
 )
 
@@ -20,7 +20,7 @@ func shown(t *testing.T, c Config, value string) string {
 	t.Helper()
 	s, d := newDecoder(t, c)
 	var e event.Example
-	streamtest.Check(t, d.Decode(t.Context(), Record{Value: []byte(value)}, &e))
+	must.Do(t, d.Decode(t.Context(), Record{Value: []byte(value)}, &e))
 	return showOr(s, e)
 }
 
@@ -52,7 +52,7 @@ func TestNumbersAsText(t *testing.T) {
 		c.Format, c.Decimal, c.Thousands = test.format, test.decimal, test.thousands
 		got := shown(t, c, test.value)
 		for _, part := range strings.Fields(test.want) {
-			streamtest.Contains(t, " "+got+" ", " "+part+" ")
+			must.Contains(t, " "+got+" ", " "+part+" ")
 		}
 		again, err := ParseSettings(c.Settings())
 		if err != nil || again.Notation() != c.Notation() {
@@ -65,7 +65,7 @@ func TestNumbersAsText(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	c.Target = loss.Real
-	d := streamtest.Must(NewDecoder(c, c.Schema()))(t)
+	d := must.Get(NewDecoder(c, c.Schema()))(t)
 	var e event.Example
 	if d.Decode(t.Context(), Record{Value: []byte(`{"label":"1,5","a":1}`)}, &e); e.Refused != nil || e.Target != 1.5 {
 		t.Errorf("target %v, %v", e.Target, e.Refused)
@@ -73,7 +73,7 @@ func TestNumbersAsText(t *testing.T) {
 	refuses(t, d, `{"label":"1,5,5","a":1}`, event.ReasonLabel)
 	wire := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"a","type":"string"},{"name":"zip","type":"string"}]}`})
 	wire.ID, wire.Time, wire.Weight, wire.Text, wire.Ngrams, wire.Decimal = "", "", "", nil, 1, ","
-	streamtest.Equal(t, shown(t, wire, "\x00\x00\x00\x00\x01\x060,5\x061,5"), "? a:0.5:n zip=1,5:1:c", "avro")
+	must.Equal(t, shown(t, wire, "\x00\x00\x00\x00\x01\x060,5\x061,5"), "? a:0.5:n zip=1,5:1:c", "avro")
 }
 
 func sameWords(a, b string) bool {
@@ -101,7 +101,7 @@ func TestCategoriesAsNumbers(t *testing.T) {
 			if c.Format = format; format == "json" {
 				value = `{"zip":` + value + `}`
 			}
-			streamtest.Equal(t, shown(t, c, value), "? zip="+want+":1:c", format, value, want)
+			must.Equal(t, shown(t, c, value), "? zip="+want+":1:c", format, value, want)
 		}
 	}
 	for kind, value := range map[string]string{
@@ -109,6 +109,6 @@ func TestCategoriesAsNumbers(t *testing.T) {
 	} {
 		c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: fmt.Sprintf(`{"type":"record","name":"E","fields":[{"name":"zip","type":%q}]}`, kind)})
 		c.ID, c.Time, c.Weight, c.Text, c.Ngrams = "", "", "", nil, 1
-		streamtest.Equal(t, shown(t, c, "\x00\x00\x00\x00\x01"+value), "? zip=1234567:1:c", "avro", kind)
+		must.Equal(t, shown(t, c, "\x00\x00\x00\x00\x01"+value), "? zip=1234567:1:c", "avro", kind)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 	"blankout/stream/record/recordtest"
 )
 
@@ -21,8 +21,8 @@ func TestAbsentZero(t *testing.T) {
 			change(&c)
 		}
 		whole, sparse := c.Schema(), c.Schema()
-		dw := streamtest.Must(NewDecoder(c, whole))(t)
-		ds := streamtest.Must(NewDecoder(c, sparse))(t)
+		dw := must.Get(NewDecoder(c, whole))(t)
+		ds := must.Get(NewDecoder(c, sparse))(t)
 		random := rand.New(rand.NewPCG(1, 2))
 		var ew, es event.Example
 		for n := range 500 {
@@ -60,7 +60,7 @@ func TestAbsentZero(t *testing.T) {
 			}
 			if n%100 == 99 { // as after a restart
 				sparse = sparse.Clone()
-				ds = streamtest.Must(NewDecoder(c, sparse))(t)
+				ds = must.Get(NewDecoder(c, sparse))(t)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"blankout/internal/event"
-	"blankout/internal/streamtest"
+	"blankout/internal/must"
 )
 
 const number = `{"type":"record","name":"E","fields":[{"name":"x","type":"double"}]}`
@@ -26,7 +26,7 @@ const number = `{"type":"record","name":"E","fields":[{"name":"x","type":"double
 // open returns a client that does not wait for long between two requests.
 func open(t *testing.T, c Config) *Client {
 	t.Helper()
-	client := streamtest.Must(New(c, nil))(t)
+	client := must.Get(New(c, nil))(t)
 	client.pause = time.Millisecond
 	return client
 }
@@ -41,7 +41,7 @@ func TestSchema(t *testing.T) {
 	fake.SeedSchema("c", 1, 12, sr.Schema{Type: sr.TypeAvro, Schema: `["E","null"]`, References: []sr.SchemaReference{{Name: "b", Subject: "b", Version: 3}, {Name: "E", Subject: "a", Version: 1}}})
 	c := open(t, Config{URL: event.Address(" " + fake.URL() + "/ ,")})
 	for range 3 {
-		s := streamtest.Must(c.Schema(t.Context(), 12))(t)
+		s := must.Get(c.Schema(t.Context(), 12))(t)
 		if s.Type != "AVRO" || len(s.References) != 2 || s.References[0] != (Reference{"E", number}) || s.References[1].Name != "b" {
 			t.Errorf("%+v", s)
 		}
@@ -50,8 +50,8 @@ func TestSchema(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	id, err := c.Register(t.Context(), "new", "PROTOBUF", `syntax = "proto3"; message E { double x = 1; }`)
-	streamtest.Check(t, err)
-	streamtest.Equal(t, streamtest.Must(c.Schema(t.Context(), id))(t).Type, "PROTOBUF")
+	must.Do(t, err)
+	must.Equal(t, must.Get(c.Schema(t.Context(), id))(t).Type, "PROTOBUF")
 }
 
 // TestRegistryAway checks that a request for a schema is repeated while the registry fails, or while a proxy answers in its
@@ -91,7 +91,7 @@ func TestRegistryAway(t *testing.T) {
 			t.Errorf("%d: %+v", kind, s)
 		}
 		bad.Store(0)
-		streamtest.Check(t, <-got, kind)
+		must.Do(t, <-got, kind)
 		if s := c.Status(); s.Trouble != "" || !s.Since.IsZero() || s.Schemas != 1 {
 			t.Errorf("%d: %+v", kind, s)
 		}
@@ -138,7 +138,7 @@ func TestSchemaDenied(t *testing.T) {
 		fake.Handler().ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	c := streamtest.Must(New(Config{URL: event.Address(server.URL)}, nil))(t)
+	c := must.Get(New(Config{URL: event.Address(server.URL)}, nil))(t)
 	c.pause = 24 * time.Hour // a wait would not end
 	for _, x := range []struct {
 		id, asked int
@@ -151,7 +151,7 @@ func TestSchemaDenied(t *testing.T) {
 				t.Errorf("schema %d: %v, want %q", x.id, err, x.why)
 			}
 		}
-		streamtest.Equal(t, int(asked.Load()), x.asked, "schema", x.id, "requests")
+		must.Equal(t, int(asked.Load()), x.asked, "schema", x.id, "requests")
 	}
 	for id := range uint32(maxDenied + 1) {
 		c.deny(1e6+id, errTooLong)
@@ -165,14 +165,14 @@ func TestSchemaDenied(t *testing.T) {
 func TestRefusedRecordsInARow(t *testing.T) {
 	c := open(t, Config{URL: "http://127.0.0.1:1"})
 	for i := range refusedInARow {
-		streamtest.Equal(t, c.Status().Refused, "", "after", i, "records")
+		must.Equal(t, c.Status().Refused, "", "after", i, "records")
 		c.Use(fmt.Errorf("schema %d: none", i))
 	}
 	if why := c.Status().Refused; !strings.Contains(why, "the last 10 records") || !strings.Contains(why, "schema 9: none") {
 		t.Error(why)
 	}
 	c.Use(nil)
-	streamtest.Equal(t, c.Status().Refused, "")
+	must.Equal(t, c.Status().Refused, "")
 }
 
 // TestAccess checks that the registry receives the password or the token, over TLS with the configured authority, and
@@ -192,7 +192,7 @@ func TestAccess(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
-		streamtest.Check(t, os.WriteFile(path, []byte(text), 0o600))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	authority := file("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
@@ -202,7 +202,7 @@ func TestAccess(t *testing.T) {
 		"token":    {TokenEnv: "TEST_REGISTRY_TOKEN", CAFile: authority},
 	} {
 		c.URL = event.Address(server.URL)
-		streamtest.Must(open(t, c).Schema(t.Context(), 1))(t, name)
+		must.Get(open(t, c).Schema(t.Context(), 1))(t, name)
 	}
 	for name, c := range map[string]Config{
 		"wrong password":        {Username: "learner", PasswordFile: file("wrong", "open barley"), CAFile: authority},
@@ -221,7 +221,7 @@ func TestAccess(t *testing.T) {
 			}
 			cancel()
 		}()
-		streamtest.ErrorIs(t, streamtest.Err(client.Schema(ctx, 1)), context.Canceled, name)
+		must.ErrorIs(t, must.Err(client.Schema(ctx, 1)), context.Canceled, name)
 		cancel()
 	}
 }
@@ -242,8 +242,8 @@ func TestRedirect(t *testing.T) {
 		}
 		cancel()
 	}()
-	streamtest.ErrorIs(t, streamtest.Err(client.Schema(ctx, 1)), context.Canceled)
-	streamtest.True(t, reached.Load() == 0, "a redirect was followed")
+	must.ErrorIs(t, must.Err(client.Schema(ctx, 1)), context.Canceled)
+	must.True(t, reached.Load() == 0, "a redirect was followed")
 }
 
 // TestCheck checks which settings are rejected, and for which key.
@@ -269,7 +269,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []Config{
 		{URL: "https://a", CAFile: "none"}, {URL: "https://a", Username: "u"}, {URL: "https://a", Username: "u", PasswordFile: "none"}, {URL: "https://a", TokenFile: "none"},
 	} {
-		streamtest.Fails(t, c.CheckSecrets(), c)
+		must.Fails(t, c.CheckSecrets(), c)
 	}
-	streamtest.Fails(t, streamtest.Err(New(Config{}, nil)), "a client of no registry")
+	must.Fails(t, must.Err(New(Config{}, nil)), "a client of no registry")
 }
