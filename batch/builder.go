@@ -19,8 +19,8 @@ import (
 // added in order with AddPacked. The zero value is ready for use.
 type Builder struct {
 	Threads int // largest number that Data may use; 0 means one
-	// Curves are the splines whose columns are among those of the events; nil for none.
-	Curves *model.Curves
+	// Splines are the splines whose columns are among those of the events; nil for none.
+	Splines *model.Splines
 
 	d    Data
 	seen columnSet
@@ -224,7 +224,7 @@ func narrow(to []float32, x []float64) bool {
 // Data returns the events added so far and empties the Builder.
 func (b *Builder) Data(schema *event.Schema) *Data {
 	d := b.d
-	d.Schema, d.curves = schema, b.Curves
+	d.Schema, d.splines = schema, b.Splines
 	pages := b.seen.all()
 	// rank[page][word] is the number of columns before that word.
 	rank := make([][]uint32, len(pages))

@@ -23,9 +23,9 @@ type Corrupter struct {
 	// Grouping has the groups of a GroupDropout. Whether a group dies depends on its name, and neither on the columns
 	// nor on single features.
 	Grouping *model.Grouping
-	// Curves are the splines whose columns are among those of the events: noise that removes a number removes its
+	// Splines are the splines whose columns are among those of the events: noise that removes a number removes its
 	// spline columns.
-	Curves *model.Curves
+	Splines *model.Splines
 
 	pcg  rand.PCG
 	rand *rand.Rand
@@ -35,14 +35,14 @@ type Corrupter struct {
 // Vec replaces the values of x, of event n, by those of a noisy copy. Entries may become zero; absent columns stay
 // zero. field has the field ids of the entries, as Example.Field; only a GroupDropout uses it.
 func (c *Corrupter) Vec(x event.Vec, field []uint16, n, copy int) {
-	if c.Curves == nil {
+	if c.Splines == nil {
 		c.vec(x, field, n, copy)
 		return
 	}
 	factor := event.Vec{Index: x.Index, Value: slices.Repeat([]float64{1}, x.Len())}
 	c.vec(factor, field, n, copy)
 	for i, column := range x.Index {
-		if at, ok := slices.BinarySearch(x.Index, c.Curves.Source(column)); ok {
+		if at, ok := slices.BinarySearch(x.Index, c.Splines.Source(column)); ok {
 			x.Value[i] *= factor.Value[at]
 		}
 	}
@@ -72,7 +72,7 @@ func (c *Corrupter) vec(x event.Vec, field []uint16, n, copy int) {
 		if i < len(field) {
 			id = field[i]
 		}
-		unit := c.Grouping.Of(id, c.Curves.Source(x.Index[i]))
+		unit := c.Grouping.Of(id, c.Splines.Source(x.Index[i]))
 		a, b, pair := c.Grouping.Pair(unit)
 		if !pair {
 			a, b = unit, unit
@@ -155,8 +155,8 @@ func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, erro
 	if copies < 1 || copies > 1<<16 {
 		return nil, fmt.Errorf("%d corrupted copies: want 1 to %d", copies, 1<<16)
 	}
-	if d.curves != nil {
-		return nil, fmt.Errorf("corrupted copies: %w; use a --scaler without them, or no copies", ErrCurves)
+	if d.splines != nil {
+		return nil, fmt.Errorf("corrupted copies: %w; use a --scaler without them, or no copies", ErrSplines)
 	}
 	if d.corruption != nil {
 		return nil, fmt.Errorf("the examples are corrupted copies already")

@@ -31,7 +31,7 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 	if n < 2 {
 		return nil
 	}
-	v.findWild()
+	v.findOutliers()
 	whole := impute.NewSums(n) // of the complete rows, the same in every round
 	var lacking []int
 	for _, i := range v.rows {
@@ -52,7 +52,7 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 			break
 		}
 		type pattern struct {
-			fill   *model.Fill
+			fill   *model.Imputation
 			weight float64
 		}
 		var met []*pattern // in the order of the rows, which is the order of sums
@@ -62,7 +62,7 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 			v.read(i)
 			q := place[string(v.parts)]
 			if q == nil {
-				q = &pattern{fill: c.Fill(v.parts)}
+				q = &pattern{fill: c.Imputation(v.parts)}
 				place[string(v.parts)] = q
 				met = append(met, q)
 			}
@@ -166,7 +166,7 @@ func (v *numericRows) read(i int) (whole bool) {
 	for at, id := range v.own {
 		v.parts[at] = model.Observed
 		if id != 0 && !v.has.Has(id) || id == 0 && v.Schema.ColumnsGoMissing() {
-			v.parts[at] = model.Filled
+			v.parts[at] = model.Imputed
 		}
 	}
 	row := v.Row(i)
@@ -177,20 +177,20 @@ func (v *numericRows) read(i int) (whole bool) {
 		}
 		x := row.At(j)
 		v.x[at], v.parts[at] = x, model.Observed
-		if v.isWild(at, x) {
-			v.parts[at] = model.Filled
+		if v.isOutlier(at, x) {
+			v.parts[at] = model.Imputed
 		}
 	}
-	return !slices.Contains(v.parts, model.Filled)
+	return !slices.Contains(v.parts, model.Imputed)
 }
 
-func (v *numericRows) isWild(at int, x float64) bool {
-	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardized && model.IsWild(x)
+func (v *numericRows) isOutlier(at int, x float64) bool {
+	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardized && model.IsOutlier(x)
 }
 
-// findWild sets reach, the distance from the mean beyond which a value is an outlier, from the deviation of the values
+// findOutliers sets reach, the distance from the mean beyond which a value is an outlier, from the deviation of the values
 // that are not known to be outliers.
-func (v *numericRows) findWild() {
+func (v *numericRows) findOutliers() {
 	for range 3 {
 		m := v.apart()
 		reach := make([]float64, len(v.columns))

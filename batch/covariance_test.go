@@ -127,7 +127,7 @@ func TestFillIsChosen(t *testing.T) {
 			m.Delete(&fresh[i], x, field, dead, true, &left)
 			for _, rule := range []model.MissingPolicy{model.MissingAuto, model.MissingNone, model.MissingRescale} {
 				as := m.WithMissing(m.Missing.Forced(rule))
-				if as.Predict(as.ScoreLacking(left.Features, &left, make([]float64, 1))) != fresh[i].Label {
+				if as.Predict(as.ScoreMissing(left.Features, &left, make([]float64, 1))) != fresh[i].Label {
 					wrong[rule]++
 				}
 			}

@@ -23,10 +23,10 @@ func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, sum
 		s.AddField(event.Field{Name: fmt.Sprint("f", i), Kind: event.Numeric})
 	}
 	s.Fields[1].Group, s.Fields[2].Group = "g", "g"
-	c := must.Get(model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))(t)
-	scaler := model.Scaler{Curves: c}
+	c := must.Get(model.NewSplines([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))(t)
+	scaler := model.Scaler{Splines: c}
 	r := rand.New(rand.NewPCG(1, 2))
-	b, flat := Builder{Curves: c}, Builder{}
+	b, flat := Builder{Splines: c}, Builder{}
 	for range n {
 		e := &event.Example{Features: event.Vec{Index: []uint32{1, 2, 3}, Value: []float64{r.NormFloat64(), r.NormFloat64(), r.NormFloat64()}}, Field: []uint16{1, 2, 3}, Label: r.IntN(2), Weight: 1}
 		var x event.Vec
@@ -47,7 +47,7 @@ func curvedWeight(column uint32) float64 { return math.Sin(3 * float64(column%10
 
 var curvedNoises = []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Groups: 0.3}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.Dropout{}, loss.GroupDropout{}}
 
-// A number and its hats vary as one feature: the objective is that of their sums, its derivatives equal finite
+// A number and its basis vary as one feature: the objective is that of their sums, its derivatives equal finite
 // differences, and its matrix gives the same products.
 func TestCurvesAreOneFeature(t *testing.T) {
 	curved, summed := curvedData(t, 40, curvedWeight)
@@ -127,9 +127,9 @@ func TestCurvesDieTogether(t *testing.T) {
 		}
 		rest := func(int) {}
 		rules := model.NewMissing(model.DefaultMissingPolicies(), nil, nil, nil)
-		lacks := slices.Repeat([]model.Lack{{Named: 3}}, curved.Rows())
-		a := w.robustness(measured{Data: curved, lacks: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), rules: rules}, deletions, rest)
-		b := plain.robustness(measured{Data: summed, lacks: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), rules: rules}, deletions, rest)
+		lacks := slices.Repeat([]model.MissingCount{{Named: 3}}, curved.Rows())
+		a := w.robustness(measured{Data: curved, missing: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), policies: rules}, deletions, rest)
+		b := plain.robustness(measured{Data: summed, missing: lacks, parts: make([]string, len(lacks)), level: make([]int, len(lacks)), policies: rules}, deletions, rest)
 		for i := range a {
 			if math.Abs(a[i]-b[i]) > 1e-9 {
 				t.Errorf("%d outputs: %v %% wrong with %v deleted, %v %% of the sums", k, a[i], deletions[i], b[i])
@@ -138,10 +138,10 @@ func TestCurvesDieTogether(t *testing.T) {
 	}
 }
 
-// Random deletion of numbers also deletes their hats. Other features have the same masks as without curves.
+// Random deletion of numbers also deletes their basis. Other features have the same masks as without curves.
 func TestCurvesAreDeletedTogether(t *testing.T) {
 	curved, summed := curvedData(t, 30, curvedWeight)
-	c := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3, Curves: curved.curves}
+	c := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3, Splines: curved.splines}
 	plain := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3}
 	for i := range curved.Rows() {
 		x, clean := curved.Vec(i, event.Vec{}), curved.Vec(i, event.Vec{})
@@ -149,7 +149,7 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 		dead := plain.Dead(summed.Vec(i, event.Vec{}).Index, nil, i, 0, nil)
 		for j, column := range x.Index {
 			want := 2 * clean.Value[j]
-			if dead[curved.curves.Source(column)-1] {
+			if dead[curved.splines.Source(column)-1] {
 				want = 0
 			}
 			if math.Abs(x.Value[j]-want) > 1e-12 {
@@ -163,9 +163,9 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 2, To: 4}}}}}
-	curves := must.Get(model.NewCurves([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))(t)
-	columns := []uint32{1, 2, 3, curves.Hat(0, 0), curves.Hat(0, 1), curves.Hat(1, 3)}
-	c := Corrupter{Noise: loss.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: model.NewGrouping(s), Curves: curves}
+	curves := must.Get(model.NewSplines([]uint32{1, 3}, [][]float64{{-1, 0, 1}, {-2, -1, 0, 2}}))(t)
+	columns := []uint32{1, 2, 3, curves.BasisColumn(0, 0), curves.BasisColumn(0, 1), curves.BasisColumn(1, 3)}
+	c := Corrupter{Noise: loss.GroupDropout{Groups: 0.5}, Seed: 3, Grouping: model.NewGrouping(s), Splines: curves}
 	plain := Corrupter{Noise: c.Noise, Seed: 3, Grouping: model.NewGrouping(s)}
 	for n := range 50 {
 		got, want := c.Dead(columns, nil, n, 0, nil), plain.Dead(columns[:3], nil, n, 0, nil)

@@ -26,8 +26,8 @@ type Data struct {
 	targets []float64 // regression targets, nil while all are 0
 	weights []float64 // nil while all are 1
 	fields  columnFields
-	curves  *model.Curves // splines whose columns are among the columns, nil for none
-	dead    []float64     // by compact column, see SetDead; nil if all are 0
+	splines *model.Splines // splines whose columns are among the columns, nil for none
+	dead    []float64      // by compact column, see SetDead; nil if all are 0
 
 	// If set, rows are noisy copies of those of clean, drawn when they are read.
 	corruption *corruption
@@ -63,7 +63,7 @@ func (d *Data) Column(c int) uint32 { return d.columns[c] }
 func (d *Data) Entries() int { return d.entries }
 
 // Curved reports whether there are splines.
-func (d *Data) Curved() bool { return d.curves != nil }
+func (d *Data) Curved() bool { return d.splines != nil }
 
 // Label returns the class of event i or event.Unlabeled.
 func (d *Data) Label(i int) int { return int(d.labels[i]) }
@@ -205,8 +205,8 @@ func (d *Data) without(column func(uint32) bool) *Data {
 	out := b.Data(d.Schema)
 	out.fields = d.fields
 	out.SetDead(d.deadOf())
-	if n := len(out.columns); n > 0 && out.columns[n-1] >= model.FirstHat {
-		out.curves = d.curves
+	if n := len(out.columns); n > 0 && out.columns[n-1] >= model.FirstBasisColumn {
+		out.splines = d.splines
 	}
 	return out
 }
@@ -216,7 +216,7 @@ func (d *Data) Subset(rows []int) *Data {
 	if d.corruption != nil {
 		panic("batch: a subset of corrupted copies; corrupt the subset")
 	}
-	s := &Data{Schema: d.Schema, chunks: d.chunks, columns: d.columns, fields: d.fields, curves: d.curves, dead: d.dead}
+	s := &Data{Schema: d.Schema, chunks: d.chunks, columns: d.columns, fields: d.fields, splines: d.splines, dead: d.dead}
 	s.rows = make([]rowRef, len(rows))
 	s.labels = make([]int32, len(rows))
 	if d.weights != nil {

@@ -135,9 +135,9 @@ func (g *Deaths) allZeros(schema *event.Schema) model.Zeros {
 // Apply returns d with the dead values for silent noise, see SetDead. scaler is the model whose Scaler has standardized
 // d; nil if d is raw.
 func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Data, error) {
-	var curves *model.Curves
+	var curves *model.Splines
 	if scaler != nil {
-		curves = scaler.Scaler.Curves
+		curves = scaler.Scaler.Splines
 	}
 	standardized := func(column uint32, x float64) float64 {
 		if scaler == nil {
@@ -154,7 +154,7 @@ func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Dat
 	}
 	dead := func(column uint32) float64 {
 		x := g.Value(curves.Source(column), d.Schema, v)
-		if column >= model.FirstHat {
+		if column >= model.FirstBasisColumn {
 			x = curves.At(column, x)
 		}
 		return standardized(column, x)
@@ -169,7 +169,7 @@ func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Dat
 
 // left returns a function that returns the absent columns of a row whose features would not be 0 if they were dead:
 // spline columns of numbers that it has, and columns of sparse formats that are 0 if absent.
-func (g *Deaths) left(d *Data, curves *model.Curves, dead func(column uint32) float64) func(x event.Vec) []uint32 {
+func (g *Deaths) left(d *Data, curves *model.Splines, dead func(column uint32) float64) func(x event.Vec) []uint32 {
 	var always []uint32
 	for column, r := range g.columns {
 		if r.kind == event.Sparse && !d.Schema.ColumnsGoMissing() && dead(column) != 0 {
@@ -181,7 +181,7 @@ func (g *Deaths) left(d *Data, curves *model.Curves, dead func(column uint32) fl
 	if curves != nil {
 		for i, column := range curves.Columns {
 			for knot := range curves.Knots[i] {
-				if hat := curves.Hat(i, knot); dead(hat) != 0 {
+				if hat := curves.BasisColumn(i, knot); dead(hat) != 0 {
 					hats[column] = append(hats[column], hat)
 				}
 			}
@@ -220,7 +220,7 @@ func (d *Data) holding(left func(x event.Vec) []uint32) (*Data, error) {
 	if whole {
 		return d, nil
 	}
-	b := Builder{Curves: d.curves}
+	b := Builder{Splines: d.splines}
 	for i := range d.Rows() {
 		x = d.Vec(i, x)
 		for _, column := range left(x) {

@@ -93,7 +93,7 @@ func TestDeadValues(t *testing.T) {
 }
 
 // A solution with dead values minimizes the expectation over what happens to the original events: standardized
-// readings, transforms, hats of numbers, and zeros that become absent.
+// readings, transforms, basis of numbers, and zeros that become absent.
 func TestDeathsApply(t *testing.T) {
 	x, y := problems.Gaussian(41, 300, 4, false)
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
@@ -122,7 +122,7 @@ func TestDeathsApply(t *testing.T) {
 		add(4, row[3], 0)
 		examples = append(examples, e)
 	}
-	knots := model.Curves{Columns: []uint32{1}, Knots: [][]float64{{-3, -1, 0.5, 2, 20}}}
+	knots := model.Splines{Columns: []uint32{1}, Knots: [][]float64{{-3, -1, 0.5, 2, 20}}}
 	for _, c := range []struct {
 		name  string
 		mode  model.Standardize
@@ -144,9 +144,9 @@ func TestDeathsApply(t *testing.T) {
 			d, scaler = must.Get2(fit.Fit(d))(t)
 		}
 		if c.bends {
-			scaler.Scaler.Curves = &knots
+			scaler.Scaler.Splines = &knots
 			for i := range knots.Knots[0] {
-				scaler.Rows.Touch(knots.Hat(0, i))[model.StatInverse] = 1
+				scaler.Rows.Touch(knots.BasisColumn(0, i))[model.StatInverse] = 1
 			}
 		}
 		// standardized returns the standardized example after all columns of dead have died.
@@ -166,7 +166,7 @@ func TestDeathsApply(t *testing.T) {
 			return scaler.Standardized(&as, event.Vec{})
 		}
 		if c.bends {
-			b := Builder{Curves: &knots}
+			b := Builder{Splines: &knots}
 			for i := range examples {
 				b.Fields(&examples[i])
 				e := examples[i]

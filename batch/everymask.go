@@ -30,7 +30,7 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 	}
 	out := *d
 	out.rows, out.chunks, out.labels, out.targets, out.weights, out.entries = nil, nil, nil, nil, nil, 0
-	out.curves = nil // a number's columns have died together
+	out.splines = nil // a number's columns have died together
 	var unit []int
 	for i := range d.Rows() {
 		w := d.Weight(i)
@@ -81,7 +81,7 @@ func (d *Data) unitsOf(row Row, out []int) (units []int, n int) {
 			out = append(out, -1)
 			continue
 		}
-		source := d.curves.Source(d.columns[c])
+		source := d.splines.Source(d.columns[c])
 		u, ok := first[source]
 		if !ok {
 			u, n = n, n+1

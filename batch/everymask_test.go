@@ -152,7 +152,7 @@ func TestExactRefuses(t *testing.T) {
 	}
 }
 
-// A number dies with the hats of its curve. For the quadratic loss the approximation is exact too, and gives the same.
+// A number dies with the basis of its curve. For the quadratic loss the approximation is exact too, and gives the same.
 func TestExactWithCurves(t *testing.T) {
 	d, _ := curvedData(t, 60, curvedWeight)
 	var told [2]float64

@@ -11,7 +11,7 @@ package batch
 // squared norm, and all properties of the losses and of the certificate hold. What Gap says of p = V^1/2 w holds for
 // the vector of all rate_u^1/2 w.x_u and own_d^1/2 w_d x_d.
 //
-// A number with a spline (model.Curves) is one feature with several columns: a unit with rate r (1 + r_g), which is
+// A number with a spline (model.Splines) is one feature with several columns: a unit with rate r (1 + r_g), which is
 // part of the unit of its group, and own_d = 0.
 
 import (
@@ -76,7 +76,7 @@ func (d *Data) units() (*units, error) {
 	}
 	u := &units{of: make([]int32, d.Columns())}
 	for c := range u.of {
-		column := d.curves.Source(d.Column(c))
+		column := d.splines.Source(d.Column(c))
 		u.of[c] = g.Of(d.fields.of(column), column)
 	}
 	for i := range int32(g.Len()) {
@@ -104,32 +104,32 @@ func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 	case loss.GroupDropout:
 		return newGroupNoise(d, n)
 	case loss.Dropout:
-		if d.curves == nil {
+		if d.splines == nil {
 			return nil, nil
 		}
 		r := n.Q / (1 - n.Q)
 		g := &groupNoise{&units{of: make([]int32, d.Columns()), pair: [][2]int32{{-1, -1}}}, []float64{0}, []float64{r}}
-		g.addCurves(d, func(int32) float64 { return r }, false)
+		g.addSplines(d, func(int32) float64 { return r }, false)
 		return g, nil
 	}
-	if c0, c1, c2 := noise.Coefficients(); d.curves != nil && (c0 != 0 || c1 != 0 || c2 != 0) {
-		return nil, fmt.Errorf("noise %v: it does not delete numbers, and %w: take dropout, group or none, or no curves", noise, ErrCurves)
+	if c0, c1, c2 := noise.Coefficients(); d.splines != nil && (c0 != 0 || c1 != 0 || c2 != 0) {
+		return nil, fmt.Errorf("noise %v: it does not delete numbers, and %w: take dropout, group or none, or no curves", noise, ErrSplines)
 	}
 	return nil, nil
 }
 
-// ErrCurves is the reason why a noise or an objective does not support Data with splines (Data.Curved).
-var ErrCurves = errors.New("what becomes of curves, whose columns die together, is not known")
+// ErrSplines is the reason why a noise or an objective does not support Data with splines (Data.Curved).
+var ErrSplines = errors.New("what becomes of curves, whose columns die together, is not known")
 
 // Bends reports whether the problem of c, and with axes every problem of their grid, supports splines.
 func (c Config) Bends(axes []Axis) bool {
-	curves, err := model.NewCurves([]uint32{0}, [][]float64{model.Present()})
+	curves, err := model.NewSplines([]uint32{0}, [][]float64{model.Present()})
 	if err != nil {
 		panic(err)
 	}
-	b := Builder{Curves: curves}
+	b := Builder{Splines: curves}
 	for label := range 2 {
-		x := event.Vec{Index: []uint32{0, curves.Hat(0, 0)}, Value: []float64{1, 1}}
+		x := event.Vec{Index: []uint32{0, curves.BasisColumn(0, 0)}, Value: []float64{1, 1}}
 		if err := b.Add(&event.Example{Features: x, Label: label, Weight: 1}); err != nil {
 			panic(err)
 		}
@@ -142,22 +142,22 @@ func (c Config) Bends(axes []Axis) bool {
 	for _, p := range points {
 		c := p.Settings
 		c.MaxIterations, c.Progress, c.Pause = 1, nil, nil
-		if _, err := Train(context.Background(), d, c); errors.Is(err, ErrCurves) {
+		if _, err := Train(context.Background(), d, c); errors.Is(err, ErrSplines) {
 			return false
 		}
 	}
 	return true
 }
 
-// addCurves adds units for the numbers with splines, which die alone at the odds of their groups and, if there are
+// addSplines adds units for the numbers with splines, which die alone at the odds of their groups and, if there are
 // groups, with these.
-func (g *groupNoise) addCurves(d *Data, odds func(group int32) float64, groups bool) {
-	if d.curves == nil {
+func (g *groupNoise) addSplines(d *Data, odds func(group int32) float64, groups bool) {
+	if d.splines == nil {
 		return
 	}
 	first := map[int]int32{} // unit by spline
 	for c := range g.of {
-		curve := d.curves.Of(d.Column(c))
+		curve := d.splines.Of(d.Column(c))
 		if curve < 0 {
 			continue
 		}
@@ -193,7 +193,7 @@ func newGroupNoise(d *Data, n loss.GroupDropout) (*groupNoise, error) {
 			g.rate[i], g.own[i] = a*b, r*(1+a)*(1+b)
 		}
 	}
-	g.addCurves(d, func(group int32) float64 { return r * (1 + odds[group]) }, true)
+	g.addSplines(d, func(group int32) float64 { return r * (1 + odds[group]) }, true)
 	return g, nil
 }
 
@@ -203,12 +203,12 @@ func (d *Data) features(r Row) (first []int, n int) {
 	first = make([]int, len(r.Index))
 	for j, c := range r.Index {
 		column := d.Column(int(c))
-		if column < model.FirstHat || d.curves == nil {
+		if column < model.FirstBasisColumn || d.splines == nil {
 			first[j] = j
 			n++
 			continue
 		}
-		source := d.curves.Source(column)
+		source := d.splines.Source(column)
 		first[j] = sort.Search(j, func(k int) bool { return d.Column(int(r.Index[k])) >= source })
 	}
 	return first, n

@@ -39,7 +39,7 @@ func TestHalvesAreFair(t *testing.T) {
 		return e
 	}
 	config := online.DefaultConfig()
-	config.Noise, config.Optimizer = "none", "adagrad" // no hats: as many weights as columns
+	config.Noise, config.Optimizer = "none", "adagrad" // no basis: as many weights as columns
 	l := must.Get(online.New(config, event.NewSchema(18, []string{"no", "yes"}, 2)))(t)
 	for range learned {
 		l.Learn(made(), nil)

@@ -194,7 +194,7 @@ func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *mas
 	}
 	factors := d.Schema.Factors()
 	for c := range d.Columns() {
-		column := d.curves.Source(d.Column(c))
+		column := d.splines.Source(d.Column(c))
 		id := int(d.fields.of(column))
 		if id >= len(fields) {
 			id = 0
@@ -232,7 +232,7 @@ func (m mask) kills(unit uint64) bool {
 // delete deletes the fields and columns of event i that the mask selects, whole groups at a time. It only deletes what
 // the model can know to be missing, and returns what the event then lacks. t.left holds the remaining fields and t.x
 // their scaled features.
-func (t *masker) delete(i int, by mask) model.Lack {
+func (t *masker) delete(i int, by mask) model.MissingCount {
 	fields, row, left := t.Schema.Fields, t.Row(i), &t.left
 	clear(t.dead)
 	left.Field, left.Missing, left.MissingColumns = left.Field[:0], left.Missing[:0], left.MissingColumns[:0]
@@ -262,8 +262,8 @@ func (t *masker) delete(i int, by mask) model.Lack {
 		candidates = row.Index
 	}
 	for _, c := range candidates {
-		if t.Column(int(c)) >= model.FirstHat {
-			break // hats die with their number
+		if t.Column(int(c)) >= model.FirstBasisColumn {
+			break // basis die with their number
 		}
 		if by.kills(t.own[c]) {
 			left.MissingColumns = append(left.MissingColumns, t.Column(int(c)))
@@ -273,8 +273,8 @@ func (t *masker) delete(i int, by mask) model.Lack {
 	t.x.Index, t.x.Value = t.x.Index[:0], t.x.Value[:0]
 	for j, c := range row.Index {
 		x, column := row.At(j), t.Column(int(c))
-		if column >= model.FirstHat {
-			if _, dead := slices.BinarySearch(left.MissingColumns, t.curves.Source(column)); dead {
+		if column >= model.FirstBasisColumn {
+			if _, dead := slices.BinarySearch(left.MissingColumns, t.splines.Source(column)); dead {
 				continue
 			}
 		}
@@ -292,7 +292,7 @@ func (t *masker) delete(i int, by mask) model.Lack {
 		t.x.Index, t.x.Value = append(t.x.Index, column), append(t.x.Value, x)
 	}
 	left.Features = t.x
-	return t.head.Lack(left)
+	return t.head.CountMissing(left)
 }
 
 // loss returns the loss of event i after delete, with every feature multiplied by scale.
@@ -325,19 +325,19 @@ const masks = 64
 // better returns the best rule for each range of the missing share. A range without a clear winner keeps its rule of
 // now. Where too few events have missing fields, masks delete fields at random.
 func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
-	bin := func(k model.Lack) (bin int, ok bool) {
+	bin := func(k model.MissingCount) (bin int, ok bool) {
 		if !k.Some() || k.Named+k.Silent == 0 {
 			return 0, false // the event lacks nothing, or everything
 		}
-		return model.MissingBin(k.Share()), true
+		return model.MissingBin(k.Fraction()), true
 	}
-	lacks := make([]model.Lack, len(t.kinds))
+	lacks := make([]model.MissingCount, len(t.kinds))
 	for at, kind := range t.kinds {
 		if len(kind.present)+len(kind.null) > 0 {
-			lacks[at] = t.head.Lack(&event.Example{Field: kind.present, Missing: kind.null})
+			lacks[at] = t.head.CountMissing(&event.Example{Field: kind.present, Missing: kind.null})
 		}
 	}
-	lack := func(i int) model.Lack {
+	lack := func(i int) model.MissingCount {
 		if t.head.Missing.Known {
 			return t.delete(i, mask{})
 		}
@@ -361,14 +361,14 @@ func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	if linear, ok := t.m.(*model.Linear); ok && linear.Covariance != nil {
 		filled = linear.WithMissing(missing.Forced(model.MissingImpute))
 	}
-	var sums [model.MissingBins]ruleComparison
-	compare := func(i, b int, k model.Lack) {
-		losses := ruleLosses{t.loss(i, asIs.Scale(k)), 0, math.Inf(1)}
+	var sums [model.MissingBins]policyComparison
+	compare := func(i, b int, k model.MissingCount) {
+		losses := policyLosses{t.loss(i, asIs.Scale(k)), 0, math.Inf(1)}
 		if losses[1] = losses[0]; t.ofNumbers == nil {
 			losses[1] = t.loss(i, rescaled.Scale(k))
 		}
 		if filled != nil {
-			losses[2] = t.lossOf(i, filled.ScoreLacking(t.x, &t.left, t.scores))
+			losses[2] = t.lossOf(i, filled.ScoreMissing(t.x, &t.left, t.scores))
 		}
 		sums[b].add(t.Weight(i), losses)
 	}
@@ -413,34 +413,34 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	target := m.Target()
 	for _, i := range evenly(labeled, covarianceRows) {
 		t.delete(i, mask{})
-		value := m.Value(m.ScoreLacking(t.x, &t.left, t.scores)[0])
+		value := m.Value(m.ScoreMissing(t.x, &t.left, t.scores)[0])
 		v := 0.0
 		if m.Covariance != nil {
-			v = m.VarianceLacking(t.x, &t.left).Variance
+			v = m.VarianceMissing(t.x, &t.left).Variance
 		}
 		r.add(target, d.Target(i), value, v, d.Weight(i))
 	}
 	return r.all()
 }
 
-// missingRules holds the rules in the order of model.PolicyWeights.
-var missingRules = [len(model.PolicyWeights{})]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
+// missingPolicies holds the rules in the order of model.PolicyWeights.
+var missingPolicies = [len(model.PolicyWeights{})]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
 
 // missingSure is the number of standard errors by which another rule must be better.
 const missingSure = 2
 
-// ruleLosses holds the loss of an event by rule: none, rescale, fill.
-type ruleLosses [3]float64
+// policyLosses holds the loss of an event by rule: none, rescale, fill.
+type policyLosses [3]float64
 
-// ruleComparison sums the differences in loss from the rule none, and the squares of the differences between any two
+// policyComparison sums the differences in loss from the rule none, and the squares of the differences between any two
 // rules.
-type ruleComparison struct {
-	sum     ruleLosses
-	squares ruleLosses // of rescale and none, fill and none, fill and rescale
+type policyComparison struct {
+	sum     policyLosses
+	squares policyLosses // of rescale and none, fill and none, fill and rescale
 }
 
 // add adds an event of the given weight.
-func (c *ruleComparison) add(weight float64, loss ruleLosses) {
+func (c *policyComparison) add(weight float64, loss policyLosses) {
 	asIs, rescale, fill := weight*loss[0], weight*loss[1], weight*loss[2]
 	for i, d := range [3]float64{rescale - asIs, fill - asIs, fill - rescale} {
 		c.squares[i] = c.squares[i] + d*d
@@ -451,14 +451,14 @@ func (c *ruleComparison) add(weight float64, loss ruleLosses) {
 }
 
 // better returns the best of the rules that are significantly better than now, or now itself.
-func (c *ruleComparison) better(now model.MissingPolicy) model.MissingPolicy {
-	at := slices.Index(missingRules[:], now)
+func (c *policyComparison) better(now model.MissingPolicy) model.MissingPolicy {
+	at := slices.Index(missingPolicies[:], now)
 	best := at
-	for i := range missingRules {
+	for i := range missingPolicies {
 		// The pairs (0,1), (0,2), (1,2) have the indexes 0, 1, 2.
 		if d := c.sum[i] - c.sum[at]; i != at && d < -missingSure*math.Sqrt(c.squares[i+at-1]) && c.sum[i] < c.sum[best] {
 			best = i
 		}
 	}
-	return missingRules[best]
+	return missingPolicies[best]
 }

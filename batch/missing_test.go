@@ -103,7 +103,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 				}
 				forecast := k.loss(i, scale)
 				if filled := m.Answer(&k.left).Policy() == model.MissingImpute; filled {
-					forecast = k.lossOf(i, m.ScoreLacking(k.x, &k.left, k.scores))
+					forecast = k.lossOf(i, m.ScoreMissing(k.x, &k.left, k.scores))
 				} else if r == model.MissingImpute && lack.Null > 0 {
 					fallback++
 				}

@@ -9,13 +9,13 @@ import (
 	"blankout/internal/loss"
 )
 
-// wildest is the multiple of its usual size at which Wildest reports a reading.
-const wildest = 1e4
+// wildest is the multiple of its usual size at which FarthestOutlier reports a reading.
+const farthest = 1e4
 
-// Wildest returns the column whose largest |x| is the largest multiple of its usual size, the geometric mean of its
+// FarthestOutlier returns the column whose largest |x| is the largest multiple of its usual size, the geometric mean of its
 // nonzero |x|. ok is true if that multiple is above ten thousand. Such readings dominate a model of data that is not
 // standardized.
-func (d *Data) Wildest() (column uint32, largest, usual float64, ok bool) {
+func (d *Data) FarthestOutlier() (column uint32, largest, usual float64, ok bool) {
 	most, least := make([]float64, d.Columns()), make([]float64, d.Columns())
 	for i := range d.Rows() {
 		row := d.Row(i)
@@ -29,7 +29,7 @@ func (d *Data) Wildest() (column uint32, largest, usual float64, ok bool) {
 	}
 	logs, n := make(map[uint32]float64), make(map[uint32]float64)
 	for c := range most {
-		if most[c] > wildest*least[c] {
+		if most[c] > farthest*least[c] {
 			logs[uint32(c)] = 0
 		}
 	}
@@ -39,13 +39,13 @@ func (d *Data) Wildest() (column uint32, largest, usual float64, ok bool) {
 	for i := range d.Rows() {
 		row := d.Row(i)
 		for j, c := range row.Index {
-			if a := math.Abs(row.At(j)); a > 0 && most[c] > wildest*least[c] {
+			if a := math.Abs(row.At(j)); a > 0 && most[c] > farthest*least[c] {
 				logs[c] += math.Log(a)
 				n[c]++
 			}
 		}
 	}
-	ratio := float64(wildest)
+	ratio := float64(farthest)
 	for c := range uint32(len(most)) {
 		if n[c] == 0 {
 			continue

@@ -55,7 +55,7 @@ func TestOutliersDoNotSetTheScale(t *testing.T) {
 	}
 }
 
-// Wildest returns the column whose readings are farthest from their usual size, and none if all are ordinary.
+// FarthestOutlier returns the column whose readings are farthest from their usual size, and none if all are ordinary.
 func TestWildest(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 9))
 	build := func(wild float64) *Data {
@@ -70,10 +70,10 @@ func TestWildest(t *testing.T) {
 		}
 		return b.Data(event.NewSchema(4, []string{"a", "b"}, 2))
 	}
-	if column, _, _, ok := build(2).Wildest(); ok {
+	if column, _, _, ok := build(2).FarthestOutlier(); ok {
 		t.Errorf("column %d is wild", column)
 	}
-	column, largest, usual, ok := build(-1e7).Wildest()
+	column, largest, usual, ok := build(-1e7).FarthestOutlier()
 	if !ok || column != 9 || largest != 1e7 || math.Abs(usual-1) > 0.3 {
 		t.Errorf("%d %g %g %v", column, largest, usual, ok)
 	}

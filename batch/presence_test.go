@@ -19,7 +19,7 @@ func TestStandardizerPresence(t *testing.T) {
 		schema.AddField(event.Field{Name: name, Kind: event.Numeric})
 	}
 	r := rand.New(rand.NewPCG(3, 4))
-	fitOf := func(fit Standardizer, mode model.Standardize) (*model.Curves, float64) {
+	fitOf := func(fit Standardizer, mode model.Standardize) (*model.Splines, float64) {
 		fit.Mode = mode
 		var b Builder
 		for i := range 1000 {
@@ -49,7 +49,7 @@ func TestStandardizerPresence(t *testing.T) {
 		if err != nil || !trained.Converged {
 			t.Fatal(err)
 		}
-		return m.Scaler.Curves, trained.TrainError(d)
+		return m.Scaler.Splines, trained.TrainError(d)
 	}
 	curves, with := fitOf(Standardizer{Presence: true}, model.StandardizeAuto)
 	if curves == nil || !slices.Equal(curves.Columns, []uint32{20}) || !slices.Equal(curves.Knots[0], model.Present()) {

@@ -68,7 +68,7 @@ func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
 }
 
 // parts returns the contribution of each feature of a row to the score of one output, and the number of features. A
-// number and its hats are one feature.
+// number and its basis are one feature.
 func (w linear) parts(d measured, row Row) (parts []float64, features int) {
 	first, features := d.features(row)
 	parts = make([]float64, len(row.Index))
@@ -168,7 +168,7 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 		x, has, parts = make([]float64, n), make(model.Parts, n), make(model.Parts, n)
 		for j, c := range row.Index {
 			if at := d.place[c]; at >= 0 {
-				if x[at] = row.At(j); !model.IsWild(x[at]) {
+				if x[at] = row.At(j); !model.IsOutlier(x[at]) {
 					has[at] = model.Observed
 				}
 			}
@@ -181,10 +181,10 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 		copy(parts, has)
 		for j, c := range row.Index {
 			if at := d.place[c]; at >= 0 && luckOf[j] < p {
-				parts[at] = model.Filled
+				parts[at] = model.Imputed
 			}
 		}
-		how := d.covariance.Fill(parts)
+		how := d.covariance.Imputation(parts)
 		if how == nil {
 			return
 		}

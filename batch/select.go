@@ -396,7 +396,7 @@ func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed u
 	m := measure.NewEvaluation(len(d.Schema.Classes))
 	c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed, Keep: silent}
 	if silent {
-		c.Curves = d.curves
+		c.Splines = d.splines
 	}
 	var dead []bool
 	scores, probabilities := make([]float64, max(trained.About().Outputs, len(d.Schema.Classes))), make([]float64, max(len(d.Schema.Classes), 2))

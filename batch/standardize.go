@@ -82,7 +82,7 @@ func (s *Standardizer) Fit(d *Data) (*Data, *model.Linear, error) {
 		return nil, nil, fmt.Errorf("standardizing %d columns of %d examples would fill in every zero, %d numbers: take auto or scale", dense, d.Rows(), dense*d.Rows())
 	}
 	m := &model.Linear{Head: model.Head{Schema: d.Schema, Scaler: scaler, Layout: model.Layout{Width: model.ScalerWidth}}, Rows: rows}
-	b := Builder{Curves: scaler.Curves}
+	b := Builder{Splines: scaler.Splines}
 	var raw, x event.Vec
 	for i := range d.Rows() {
 		raw = d.Vec(i, raw)

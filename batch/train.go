@@ -261,7 +261,7 @@ func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 	step := off - r.Mean
 	r.Mean += step * weight / r.weight
 	r.squares += weight * step * (off - r.Mean)
-	r.lacking += weight * r.Lacking(target, value, v)
+	r.lacking += weight * r.Increase(target, value, v)
 	if v == 0 {
 		r.values, r.offs = append(r.values, value), append(r.offs, off)
 	}

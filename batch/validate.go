@@ -36,7 +36,7 @@ type Validation struct {
 	Read     uint64    `json:"records_read"` // number of Records that were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
 	// Source is log, reservoir or sample. A reservoir is a uniform sample, used where the log has been deleted. A
-	// sample is one that the learner keeps in memory: see ValidateConfig.Halves.
+	// sample is one that the learner keeps in memory: see ValidateConfig.HalfLives.
 	Source string `json:"source"`
 	// Window says that the exact problem covers only the last events, by configuration. Verified says that it covers
 	// exactly the learned events: counts and sums of fingerprints agree.
@@ -49,7 +49,7 @@ type Validation struct {
 
 	// ByAge holds the losses of predictions by the age of the weights, over the whole stream: errors in percent, or
 	// mean absolute errors. The caller sets it.
-	ByAge []measure.Aged `json:"by_staleness,omitempty"`
+	ByAge []measure.StaleLoss `json:"by_staleness,omitempty"`
 
 	// Summary says in a sentence how far the live weights are from the exact ones, and what adopting those would
 	// change.
@@ -267,7 +267,7 @@ type ValidateConfig struct {
 	// Sample is the largest number of events on which robustness and failures are measured. Larger sets are sampled
 	// evenly.
 	Sample int
-	// Halves says that learned and held-out events are two halves of one sample, which the live model has learned. The
+	// HalfLives says that learned and held-out events are two halves of one sample, which the live model has learned. The
 	// exact solution overfits its half and is worse on the other by the same amount. Therefore objectives are the means
 	// of both halves.
 	Halves bool
@@ -312,14 +312,14 @@ type Evidence struct {
 	aside   []int
 	times   []int64 // by row, milliseconds
 	x       event.Vec
-	lacks   interned[model.Lack]
+	missing interned[model.MissingCount]
 	parts   interned[string] // model.Parts of imputed events
 	levels  []int            // by row, the level that answers: see model.Answer
 }
 
 // NewEvidence returns empty Evidence about a live model.
 func NewEvidence(live *model.Linear) *Evidence {
-	return &Evidence{live: live, builder: Builder{Curves: live.Scaler.Curves}}
+	return &Evidence{live: live, builder: Builder{Splines: live.Scaler.Splines}}
 }
 
 // Learned copies an event that the live model has learned. importance is its weight times the weight of its class. Do
@@ -347,7 +347,7 @@ func (v *Evidence) Unlabeled(e *event.Example) error { return v.add(e, e.Weight)
 func (v *Evidence) add(e *event.Example, importance float64) error {
 	v.x = v.live.Standardized(e, event.Vec{Index: v.x.Index[:0], Value: v.x.Value[:0]})
 	v.builder.Fields(e)
-	v.lacks.add(v.live.Lack(e))
+	v.missing.add(v.live.CountMissing(e))
 	answer := v.live.Answer(e)
 	if answer.Parts != nil {
 		v.live.TellParts(v.x, answer.Parts)
@@ -391,7 +391,7 @@ func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) 
 		return v
 	}
 	return &Evidence{live: level, data: all.without(foreign), rows: v.rows, learned: v.learned, heldOut: v.heldOut,
-		aside: v.aside, times: v.times, lacks: v.lacks, parts: v.parts, levels: v.levels}
+		aside: v.aside, times: v.times, missing: v.missing, parts: v.parts, levels: v.levels}
 }
 
 // EachLearned calls f with the learned and unlabeled events in the order of the stream. An event has its class, its
@@ -990,7 +990,7 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	fields := v.live.Schema.Fields
 	part := make([]int, d.Columns()) // field of a column, 0 without a name
 	for j := range part {
-		if id := int(d.fields.of(d.curves.Source(d.Column(j)))); id < len(fields) {
+		if id := int(d.fields.of(d.splines.Source(d.Column(j)))); id < len(fields) {
 			part[j] = id
 		}
 	}
@@ -1035,10 +1035,10 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	numbers := map[uint32]int{} // by column, the compact columns of its number
 	kind("feature", d.Columns(), func(c int) [2]int {
 		column := d.Column(c)
-		if column < model.FirstHat {
+		if column < model.FirstBasisColumn {
 			numbers[column] = c
-		} else if of, ok := numbers[d.curves.Source(column)]; ok {
-			c = of // in a row it comes before its hats
+		} else if of, ok := numbers[d.splines.Source(column)]; ok {
+			c = of // in a row it comes before its basis
 		}
 		return [2]int{c, c}
 	}, func(i int) string { return name(d.Column(i)) })

@@ -186,7 +186,7 @@ func TestForecastIsSimulation(t *testing.T) {
 		all    []event.Example
 	}{{"adult", adultSchema, adult}, {"four classes", severalSchema, more}, {"two classes", binarySchema, binary}} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Optimizer, c.SilentValue = "adagrad", "zero" }, batch.DefaultValidateConfig()) // no hats
+			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Optimizer, c.SilentValue = "adagrad", "zero" }, batch.DefaultValidateConfig()) // no basis
 			var held []event.Example
 			for i := 0; i < len(tt.all); i += 10 {
 				held = append(held, tt.all[i])

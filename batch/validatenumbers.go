@@ -116,7 +116,7 @@ func (w linear) measureNumbers(d measured, m *model.Linear, u *unit, rest func(r
 	for i := range d.Rows() {
 		rest(i)
 		value := m.Value(w.scores(d, i, scores)[0])
-		low, high := m.Interval(value, model.Lacked{})
+		low, high := m.Interval(value, model.MissingVariance{})
 		sums.Add(u.loss, d.Target(i), d.Weight(i), value, low, high, 1)
 	}
 	r := sums.Report(u.loss)

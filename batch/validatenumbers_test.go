@@ -119,7 +119,7 @@ func TestValidateNumbers(t *testing.T) {
 						weight += e.Weight
 						off += e.Weight * math.Abs(e.Target-value)
 						squares += e.Weight * (e.Target - value) * (e.Target - value)
-						if low, high := side.m.Interval(value, model.Lacked{}); low <= e.Target && e.Target <= high {
+						if low, high := side.m.Interval(value, model.MissingVariance{}); low <= e.Target && e.Target <= high {
 							within += e.Weight
 						}
 					}
@@ -236,7 +236,7 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 		off := func(e *event.Example, dead uint32) float64 {
 			x := live.Standardized(e, event.Vec{})
 			for j, column := range x.Index {
-				if dead>>live.Scaler.Curves.Source(column)&1 == 1 { // hats die with their number
+				if dead>>live.Scaler.Splines.Source(column)&1 == 1 { // basis die with their number
 					x.Value[j] = 0
 				}
 			}

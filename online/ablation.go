@@ -61,7 +61,7 @@ func (a *ablation) measure(e *labeled) {
 		}
 		scale := a.encoder.Fields.Missing.Scale(lack)
 		if a.imputer.Covariance() != nil { // an imputed value counts as the mean
-			scale = 1 + (scale-1)*(1-a.encoder.Fields.Missing.Fills(lack))
+			scale = 1 + (scale-1)*(1-a.encoder.Fields.Missing.ImputeWeight(lack))
 		}
 		a.score(&a.left, false, &a.scored)
 		a.monitors.Cost(id, with, a.wrong(e, a.scored.lanes, scale))

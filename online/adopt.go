@@ -24,7 +24,7 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 	if l.targets != nil && l.targets.unit.Target != loss.Count {
 		slope = l.targets.unit.Scale
 	}
-	own := l.encoder.Scaling.OwnHats()
+	own := l.encoder.Scaling.OwnBasisColumns()
 	l.levels.Adopt(l.encoder.Table, l.encoder.Intercepts, func(column uint32, intercept bool, level, output int) (w float64, known bool) {
 		class := l.outputs.young.Class(output)
 		switch m := exact[level]; {

@@ -16,8 +16,8 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/memory"
+	"blankout/online/optimizers"
 	"blankout/online/refresh"
-	"blankout/online/rules"
 )
 
 // Config holds the settings of a Learner: the section [learner] of the configuration. config/blankout.toml describes
@@ -50,7 +50,7 @@ type Config struct {
 	CovarianceMaxFields int `toml:"covariance_max_fields"`
 	// C is the weight of the losses in the batch objective |w|^2 + kappa sum loss (loss.Cost). +Inf means no ridge.
 	C float64 `toml:"c"`
-	// Optimizer is a name of rules.Table.
+	// Optimizer is a name of optimizers.Table.
 	Optimizer string `toml:"optimizer"`
 	// NoisyGradient is for the optimizer dropout-descent.
 	NoisyGradient NoisyGradient `toml:"noisy_gradient"`
@@ -141,15 +141,15 @@ const leastStaleness, mostStaleness = 100, 10_000_000
 
 // checked holds what the checks of a Config have found, for later checks.
 type checked struct {
-	loss        loss.Loss
-	noises      []loss.Noise // of the levels
-	noiseKind   noiseKind
-	observed    bool // the noise has the rates at which groups are missing
-	rule        rules.Entry
-	standardize model.Standardize
-	ridge       float64
-	numbers     bool // regression
-	missingRule model.MissingPolicy
+	loss          loss.Loss
+	noises        []loss.Noise // of the levels
+	noiseKind     noiseKind
+	observed      bool // the noise has the rates at which groups are missing
+	optimizer     optimizers.Entry
+	standardize   model.Standardize
+	ridge         float64
+	numbers       bool // regression
+	missingPolicy model.MissingPolicy
 }
 
 // noiseKind is the function of a feature's value to which the variance of its noise is proportional.
@@ -181,13 +181,13 @@ func (s *checked) parseParts(c Config) error {
 		return err
 	}
 	var known bool
-	if s.rule, known = rules.Find(c.Optimizer); !known {
-		return event.KeyErrorf("optimizer", "optimizer %q: want one of %s", c.Optimizer, strings.Join(rules.Names(), ", "))
+	if s.optimizer, known = optimizers.Find(c.Optimizer); !known {
+		return event.KeyErrorf("optimizer", "optimizer %q: want one of %s", c.Optimizer, strings.Join(optimizers.Names(), ", "))
 	}
 	if s.standardize, err = model.ParseStandardize(c.Standardize); err != nil {
 		return &event.KeyError{Key: "standardize", Err: err}
 	}
-	if s.missingRule, err = model.ParseMissingPolicy(c.MissingPolicy); err != nil {
+	if s.missingPolicy, err = model.ParseMissingPolicy(c.MissingPolicy); err != nil {
 		return event.KeyErrorf("missing_policy", "missing_policy %w", err)
 	}
 	s.numbers = s.loss.Facts().Regression
@@ -195,7 +195,7 @@ func (s *checked) parseParts(c Config) error {
 		return event.KeyErrorf("covariance_max_fields", "covariance_max_fields = %d: must lie in 0 to %d", c.CovarianceMaxFields, model.MaxCovariance)
 	}
 	fills := c.CovarianceMaxFields > 0 && (s.standardize == model.StandardizeAuto || s.standardize == model.StandardizeAll)
-	if s.missingRule == model.MissingImpute && !fills {
+	if s.missingPolicy == model.MissingImpute && !fills {
 		return event.KeyErrorf("missing_policy", "missing_policy %q: imputation needs covariance_max_fields above 0 and standardize = \"auto\" or \"all\"; use auto, none or rescale", c.MissingPolicy)
 	}
 	if _, err := model.ParseTransform(c.Transform); err != nil {
@@ -239,7 +239,7 @@ func (s *checked) parseSteps(c Config) error {
 	if s.loss.Facts().Falls && c.Optimizer == "dropout-descent" {
 		return event.KeyErrorf("optimizer", "optimizer dropout-descent: loss %s has no curvature, which it needs; set optimizer = \"adagrad\"", c.Loss)
 	}
-	if c.UnlabeledWeight > 0 && !s.rule.Sums {
+	if c.UnlabeledWeight > 0 && !s.optimizer.Sums {
 		return event.KeyErrorf("unlabeled_weight", "unlabeled_weight = %v: optimizer %s cannot use unlabeled events; set unlabeled_weight = 0", c.UnlabeledWeight, c.Optimizer)
 	}
 	return nil
@@ -251,7 +251,7 @@ func (s *checked) parseForgetting(c Config) error {
 		if !(x >= 0) || math.IsInf(x, 0) || x > 0 && x < 1 {
 			return event.KeyErrorf(name, "%s = %v: must be at least 1, or 0 for never", name, x)
 		}
-		if x > 0 && !s.rule.Sums {
+		if x > 0 && !s.optimizer.Sums {
 			return event.KeyErrorf(name, "%s = %v: optimizer %s cannot forget; use adagrad or dropout-descent", name, x, c.Optimizer)
 		}
 	}
@@ -671,13 +671,13 @@ func (c Config) checkNumbers(s checked) error {
 		wrong bool
 		why   string
 	}{
-		{"optimizer", s.rule.ClassesOnly, fmt.Sprintf("optimizer %s: needs classes, but loss %s is for regression; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
+		{"optimizer", s.optimizer.ClassesOnly, fmt.Sprintf("optimizer %s: needs classes, but loss %s is for regression; use adagrad, dropout-descent, sgd or ftrl", c.Optimizer, c.Loss)},
 		{"irls_batch", c.IRLSBatch > 0, fmt.Sprintf("irls_batch = %d: needs classes, but loss %s is for regression; set irls_batch = 0", c.IRLSBatch, c.Loss)},
 		{"noise", s.grouped(), fmt.Sprintf("noise %q: group noise needs classes, but loss %s is for regression; use auto, dropout:Q or none", c.Noise, c.Loss)},
 		{"class_weight", len(c.ClassWeight) > 0, fmt.Sprintf("class_weight: loss %s is for regression, without classes", c.Loss)},
 		{"calibrate", c.Calibrate == "on", fmt.Sprintf("calibrate: loss %s is for regression, without probabilities", c.Loss)},
 		{"threshold", c.Threshold != 0.5, fmt.Sprintf("threshold = %v: loss %s is for regression, without probabilities", c.Threshold, c.Loss)},
-		{"missing_policy", s.missingRule == model.MissingRescale, fmt.Sprintf("missing_policy %q: needs classes; for regression use none, impute or auto", c.MissingPolicy)},
+		{"missing_policy", s.missingPolicy == model.MissingRescale, fmt.Sprintf("missing_policy %q: needs classes; for regression use none, impute or auto", c.MissingPolicy)},
 	} {
 		if x.wrong {
 			return event.KeyErrorf(x.key, "%s", x.why)
@@ -716,7 +716,7 @@ func (c Config) checkShared(s checked) error {
 		return event.KeyErrorf("loss", "loss %s: a group supports only classes; learn regression with one learner", c.Loss)
 	case c.silentKey() != "":
 		return event.KeyErrorf(c.silentKey(), "silent noise is not supported in a group; use one learner")
-	case s.missingRule == model.MissingImpute:
+	case s.missingPolicy == model.MissingImpute:
 		return event.KeyErrorf("missing_policy", "missing_policy = \"impute\" is not supported in a group; use auto, none or rescale")
 	}
 	return nil

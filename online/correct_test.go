@@ -149,7 +149,7 @@ func TestCorrectedRest(t *testing.T) {
 	shares := func() (sum float64) {
 		for _, e := range l.Report().Experts {
 			if e.Corrects {
-				sum += e.Share
+				sum += e.Weight
 			}
 		}
 		return sum
@@ -277,7 +277,7 @@ func TestCorrectedAdopts(t *testing.T) {
 			}
 			agree(t, l, e)
 		}
-		if n := len(exact.Scaler.Curves.Columns); n != 3 || l.Corrected(false) != 1 {
+		if n := len(exact.Scaler.Splines.Columns); n != 3 || l.Corrected(false) != 1 {
 			t.Errorf("%d splines, the experts have %v", n, l.Corrected(false))
 		}
 	}
@@ -338,19 +338,19 @@ func TestExpertsOfCorrections(t *testing.T) {
 	levels, named := 0.0, -1.0
 	for _, x := range m.Experts {
 		if x.Corrects {
-			corrected += x.Share
+			corrected += x.Weight
 			continue
 		}
-		levels += x.Share
+		levels += x.Weight
 		if x.Name == m.Level {
-			named = x.Share
+			named = x.Weight
 		}
 	}
 	if math.Abs(levels-1) > 1e-9 || corrected < .5 || corrected > 1+1e-9 {
 		t.Errorf("levels have %v, corrections %v: %+v", levels, corrected, m.Experts)
 	}
 	for _, x := range m.Experts {
-		if !x.Corrects && x.Share > named || named <= 0 {
+		if !x.Corrects && x.Weight > named || named <= 0 {
 			t.Errorf("%s answers with a share of %v: %+v", m.Level, named, m.Experts)
 		}
 	}

@@ -126,7 +126,7 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	for k := range x.levels.Active() {
 		intercepts[k] += own * x.experts.Intercept(k)
 	}
-	return append(parts, model.Part{Share: own, Weight: x.levels.End()})
+	return append(parts, model.Part{Factor: own, Weight: x.levels.End()})
 }
 
 // laneScores are the scores by which lanes and correcting experts are judged.
@@ -192,7 +192,7 @@ func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
 func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	alone := by.Lost(others)
 	x.mixture.ObserveCorrected(r, alone, by.LostTimes(lane, 1))
-	if r > 0 && x.mixture.Table.Heeds(r) {
+	if r > 0 && x.mixture.Table.LearnsFromMasks(r) {
 		return // the gain in this range is measured with masked events only
 	}
 	share := x.mixture.Table.InForce[r].Second
@@ -315,7 +315,7 @@ func (x *ensemble) train(s *scored, target []float64, weight float64) {
 }
 
 // correctState codes the state of the correcting experts.
-func (x *ensemble) correctState(c *coder.Coder, curves *model.Curves) {
+func (x *ensemble) correctState(c *coder.Coder, curves *model.Splines) {
 	if x.experts != nil {
 		x.experts.State(c, curves)
 		x.mixture.Correct(x.experts.Counts())

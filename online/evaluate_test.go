@@ -49,7 +49,7 @@ func TestEvaluate(t *testing.T) {
 			l := streamed(t, c, classes)
 			stream := func() *synthetic.Stream {
 				s := synthetic.NewStream(1, classes)
-				s.Lacks = true
+				s.Missing = true
 				return s
 			}
 			s := stream()

@@ -13,7 +13,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 	"blankout/online/synthetic"
 )
 
@@ -62,7 +62,7 @@ func TestNothingOverflows(t *testing.T) {
 	} else if longtest.Race { // whether learners share anything
 		noises, scalings = noises[1:], scalings[:1]
 	}
-	for i, rule := range rules.Table {
+	for i, rule := range optimizers.Table {
 		for j, name := range []string{"hinge", "squared-hinge", "logistic", "logistic:quadratic-noising", "quadratic", "probit", "erf", "t-logistic:1.5", "squared", "absolute", "quantile:0.9", "huber:1", "poisson", "poisson:quadratic-noising"} {
 			for k, noise := range noises {
 				for m, standardize := range scalings {

@@ -42,7 +42,7 @@ func TestForecastAsMeasured(t *testing.T) {
 			}
 			dead[i] = of[name]
 		}
-		m.Scaler.Curves.Follow(columns, dead)
+		m.Scaler.Splines.Follow(columns, dead)
 		return dead
 	}
 	if !grouping.Declared() {
@@ -77,7 +77,7 @@ func TestForecastAsMeasured(t *testing.T) {
 				scores = m.Score(&left, scores)
 			} else {
 				m.Delete(e, x, field, dead, true, &left)
-				scores = m.ScoreLacking(left.Features, &left, scores)
+				scores = m.ScoreMissing(left.Features, &left, scores)
 			}
 			miss, loss := measure(e, scores)
 			wrong, logLoss = wrong+miss, logLoss+loss

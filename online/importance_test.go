@@ -9,7 +9,7 @@ import (
 	"blankout/internal/longtest"
 	"blankout/internal/model"
 	"blankout/online"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 )
 
 func classifier(t *testing.T, rule string, classes int) *online.Learner {
@@ -40,7 +40,7 @@ func labeled(r *rand.Rand, classes int) *event.Example {
 func TestOneWrongEventOfGreatWeight(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
-	for i, rule := range rules.Names() {
+	for i, rule := range optimizers.Names() {
 		for j, classes := range []int{2, 3} {
 			if !longtest.Some(i+j, 2) {
 				continue

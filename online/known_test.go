@@ -40,7 +40,7 @@ func TestKnown(t *testing.T) {
 				wrong++
 			}
 			x := last.Standardized(e, event.Vec{})
-			for x.Len() > 0 && x.Index[x.Len()-1] >= model.FirstHat {
+			for x.Len() > 0 && x.Index[x.Len()-1] >= model.FirstBasisColumn {
 				x.Index = x.Index[:x.Len()-1]
 			}
 			if known != (x.Len() == e.Features.Len()) && e.Features.Len() < 12 {
@@ -148,7 +148,7 @@ func TestKnownForecast(t *testing.T) {
 				dead[i] = r.Float64() < 0.5
 			}
 			m.Delete(e, x, nil, dead, m.Schema.ColumnsGoMissing(), &left)
-			if model.Predict(m.ScoreLacking(left.Features, &left, make([]float64, 1))) != e.Label {
+			if model.Predict(m.ScoreMissing(left.Features, &left, make([]float64, 1))) != e.Label {
 				wrong++
 			}
 		}

@@ -55,7 +55,7 @@ type Learner struct {
 	weights   schedule.Importance
 	weight    float64  // importance weight of the current event, without that of its class
 	targets   *targets // nil for classification
-	fade      schedule.Fade
+	clock     schedule.Clock
 	hurried   uint64 // mixture weights are put in force more often up to this event
 	masked    masked
 	ablation  ablation
@@ -102,7 +102,7 @@ func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner,
 	mix := mixture.New(mixture.Settings{
 		Lanes: len(set.levels.Noises), Expected: set.expected, Correctable: set.corrects, Scales: set.scales, Policy: set.policy, Fills: set.imputed > 0, Regression: s.Target != loss.Sign,
 	})
-	l := &Learner{config: c, set: set, levels: levels, fade: schedule.NewFade(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
+	l := &Learner{config: c, set: set, levels: levels, clock: schedule.NewClock(c.HalfLife, c.HalfLifeTime, c.HalfLifeStep)}
 	l.encoder = encode.New(set.encoded(levels, mix.Policies()), s)
 	if s.Target != loss.Sign {
 		l.targets = &targets{unit: regression.NewUnit(s.Target, c.HalfLife), loss: set.levels.Loss}
@@ -160,7 +160,7 @@ func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
 		for i, f := range p.Lanes {
 			p.Lanes[i] = t.unit.Score(f)
 		}
-		lacks := l.predictor.lacks(&r.in, r.scored.lanes, &r.imputed)
+		lacks := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
 		if t.predicted(&p, l.monitors.Measures.Known()); l.monitors.Measures.Known() {
 			p.Low, p.High = l.monitors.Interval(t.residual.Published(), p.Value, lacks)
 		}
@@ -202,7 +202,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	}
 	l.events++
 	if !l.member.shares() { // between intervals the group decays
-		if halves := l.fade.Halves(e.Time); halves > 0 {
+		if halves := l.clock.HalfLives(e.Time); halves > 0 {
 			l.decay(math.Exp2(-halves))
 		}
 	}
@@ -280,7 +280,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64, stale monitor.Older) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
 	seen := &r.seen // field by field, because copying the whole struct is slow
-	seen.Labeled, seen.Lacks, seen.Older, seen.Influence = true, model.Lacked{Range: r.in.Range}, stale, l.influence(e.Label, p.Scores)
+	seen.Labeled, seen.Missing, seen.Older, seen.Influence = true, model.MissingVariance{Range: r.in.Range}, stale, l.influence(e.Label, p.Scores)
 	seen.Scores, seen.Now, seen.Decision, seen.Judged = shown.Scores, p.Scores, shown.Decision, j
 	seen.After, seen.Label, seen.Learned, seen.Likelihood = shown.Learned, e.Label, e.Weight*l.classes[e.Label], l.set.likelihood
 	seen.Loss, seen.Predicted, seen.Probability, seen.Score = j.LogLoss, j.Class, j.Probability, shown.Scores[min(e.Label, len(shown.Scores)-1)]
@@ -326,7 +326,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	}
 	if decides(l.events, l.hurried) {
 		scores := x.laneScores(&r.scored, lanes, &r.earlier)
-		switch k := &r.in.Lack; {
+		switch k := &r.in.Missing; {
 		case l.member.shares():
 			if r.in.Range == 0 {
 				x.mixture.ObservePart(scores.lanes, by)
@@ -382,7 +382,7 @@ func (l *Learner) update(weight float64, lanes []float64) {
 		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, l.encoder.Table)
 		return
 	}
-	schedule.Parts(weight, l.set.levels.Rule.Proximal, func(part float64) {
+	schedule.Parts(weight, l.set.levels.Optimizer.Proximal, func(part float64) {
 		if !first {
 			l.levels.Score(&r.in, &r.scored.levels)
 		}

@@ -98,14 +98,14 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 		if turns(m.drawn, point) {
 			m.evaluateSilent(e, in, silently, point)
 		}
-		if m.numbers.Without(m.dead, &m.imputed.numbers); m.imputed.numbers.Lacks && !imputes(m.drawn, point, numbers) {
+		if m.numbers.Without(m.dead, &m.imputed.numbers); m.imputed.numbers.SomeMissing && !imputes(m.drawn, point, numbers) {
 			continue
 		}
 		m.removeDead(in, whole, point, m.corrects(e.awake))
 		m.scored.levels = m.declared.At[point]
 		m.correct(&m.left, e.awake, &m.scored)
 		m.expect(&m.left, e.awake, &m.imputed)
-		learns := trains && m.left.Range > 0 && m.mixture.Table.Heeds(m.left.Range)
+		learns := trains && m.left.Range > 0 && m.mixture.Table.LearnsFromMasks(m.left.Range)
 		if learns && turns(m.drawn, point) {
 			m.observeMissing(&m.left, m.scored.lanes, e.awake, &m.imputed, e.by)
 		}
@@ -129,7 +129,7 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 		m.factors = schema.Factors()
 	}
 	x := mixture.Features{
-		Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Curves: m.encoder.Scaling.Scaler.Curves,
+		Columns: columns, Field: m.field, Schema: schema, Factors: m.factors, Curves: m.encoder.Scaling.Scaler.Splines,
 		Known: m.encoder.Fields.Missing.Known && in.Event.IsSparse(schema.Fields),
 	}
 	if groups {
@@ -143,19 +143,19 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 
 // removeDead fills left with an event without the features that are dead at a point; all is what the event would lack
 // if none of its features were missing. If features is false, left has no features.
-func (m *masked) removeDead(in *encode.Input, all model.Lack, point int, features bool) {
+func (m *masked) removeDead(in *encode.Input, all model.MissingCount, point int, features bool) {
 	if features {
 		in.Without(m.dead, &m.left)
 	}
 	all.Null, all.Named = all.Null+m.mask.Dead[point], all.Named-m.mask.Dead[point]
-	m.left.Lack, m.left.Range = all, mixture.Range(all)
+	m.left.Missing, m.left.Range = all, mixture.Range(all)
 	m.left.Scale = m.encoder.Fields.Missing.Scale(all)
 }
 
 // monitor passes the prediction of a masked event to the monitors.
 func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 	seen := &m.seen
-	seen.Again, seen.Lacks = m.levels.Passed(), m.lacks(&m.left, m.scored.lanes, &m.imputed)
+	seen.Again, seen.Missing = m.levels.Passed(), m.missingVariance(&m.left, m.scored.lanes, &m.imputed)
 	if t := m.targets; t != nil {
 		seen.Regression, seen.Target, seen.Value, seen.Residual = true, e.Target, t.unit.Value(scores[0]), t.residual.PublishedIn(&t.before)
 	} else {

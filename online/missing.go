@@ -40,7 +40,7 @@ func newImputed(x *ensemble) imputed {
 // impute imputes the missing numbers of the event that the encoder has read last, if the prediction depends on them.
 // If awake is set, experts that have no weight in predictions score the imputed values, too.
 func (x *predictor) impute(in *encode.Input, awake bool, f *imputed) {
-	f.some, f.numbers.Lacks = false, false
+	f.some, f.numbers.SomeMissing = false, false
 	if in.Range == 0 {
 		return
 	}
@@ -52,7 +52,7 @@ func (x *predictor) impute(in *encode.Input, awake bool, f *imputed) {
 
 // expect imputes the missing numbers, which f.numbers lists.
 func (x *predictor) expect(in *encode.Input, awake bool, f *imputed) {
-	if f.some = f.numbers.Lacks && in.Range > 0; !f.some {
+	if f.some = f.numbers.SomeMissing && in.Range > 0; !f.some {
 		return
 	}
 	x.imputer.Expect(&f.numbers, x.encoder, &f.expected)
@@ -70,7 +70,7 @@ func (x *predictor) policy(in *encode.Input, f *imputed) model.Answer {
 	if f.some {
 		parts = f.numbers.Parts
 	}
-	return x.encoder.Fields.Missing.Answer(in.Lack, parts)
+	return x.encoder.Fields.Missing.Answer(in.Missing, parts)
 }
 
 // mixed holds the mixed scores of an event with missing fields, by output.
@@ -176,10 +176,10 @@ func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []
 	return scores
 }
 
-// lacks returns how much the missing fields of an event widen a regression interval. The variance is that of the imputed
+// missingVariance returns how much the missing fields of an event widen a regression interval. The variance is that of the imputed
 // values and, for the part of the mixture that does not impute, the square of what they would have added.
-func (x *predictor) lacks(in *encode.Input, lanes []float64, f *imputed) model.Lacked {
-	by := model.Lacked{Range: in.Range}
+func (x *predictor) missingVariance(in *encode.Input, lanes []float64, f *imputed) model.MissingVariance {
+	by := model.MissingVariance{Range: in.Range}
 	if f.some && x.targets != nil {
 		off := (1 - x.policy(in, f).Shares[2]) * x.mix(in, lanes, f).add[0]
 		by.Variance = x.targets.unit.Variance(f.variance[0] + off*off)
@@ -194,8 +194,8 @@ func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected 
 	regression := by.Lose != nil
 	if x.mixture.Chooses() {
 		rescaled := 1.0
-		if present := in.Lack.Named + in.Lack.Silent; present > 0 {
-			rescaled += (in.Lack.Null + in.Lack.Absent) / present
+		if present := in.Missing.Named + in.Missing.Silent; present > 0 {
+			rescaled += (in.Missing.Null + in.Missing.Absent) / present
 		}
 		losses := model.PolicyWeights{by.Lost(m.answer(1, 0)), math.NaN(), math.NaN()}
 		if !regression { // regression never rescales

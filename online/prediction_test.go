@@ -128,14 +128,14 @@ func TestPriorMovesMixture(t *testing.T) {
 	})
 	beside := func(experts []model.Expert) (sum float64) {
 		for _, e := range experts[3:] {
-			sum += e.Share
+			sum += e.Weight
 		}
 		return sum
 	}
 	if beside(as) < 0.5 || beside(fools) > 0.1 {
 		t.Errorf("experts beside the levels have %v, of such as have said the contrary %v", as, fools)
 	}
-	if as[2].Share > 0.1 || alone[2].Share > 0.1 || prophet[2].Share < 0.9 {
+	if as[2].Weight > 0.1 || alone[2].Weight > 0.1 || prophet[2].Weight < 0.9 {
 		t.Errorf("shares %v, of scores alone %v, of a level that had known all %v", as, alone, prophet)
 	}
 }

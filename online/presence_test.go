@@ -13,7 +13,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 	"blankout/online/scaling"
 	"blankout/online/synthetic"
 )
@@ -67,7 +67,7 @@ func TestPresence(t *testing.T) {
 		for range 6000 {
 			l.Learn(a.next(), nil)
 		}
-		curves := l.Snapshot().Model().Scaler.Curves
+		curves := l.Snapshot().Model().Scaler.Splines
 		if presence == "none" && curves != nil {
 			t.Fatalf("none: %+v", curves)
 		}
@@ -86,7 +86,7 @@ func TestPresence(t *testing.T) {
 			}
 		}
 		if presence == "auto" {
-			if name := m.Namer()(model.FirstHat); name != m.Namer()(20)+"@present" {
+			if name := m.Namer()(model.FirstBasisColumn); name != m.Namer()(20)+"@present" {
 				t.Errorf("it is named %s", name)
 			}
 		}
@@ -127,7 +127,7 @@ func TestPresenceOfManyRows(t *testing.T) {
 			if rows := l.Report().Features; rows < 4*1300 {
 				t.Fatalf("%d rows", rows)
 			}
-			if found := l.Snapshot().Model().Scaler.Curves != nil; found != c.found {
+			if found := l.Snapshot().Model().Scaler.Splines != nil; found != c.found {
 				t.Errorf("%d words an event, saved at %d: presence %v", c.words, at, found)
 			}
 		}
@@ -139,7 +139,7 @@ func TestPresenceOfManyRows(t *testing.T) {
 func TestPresenceInEveryRule(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
-	for i, rule := range rules.Table {
+	for i, rule := range optimizers.Table {
 		for j, noise := range []string{"auto", "none", "dropout:0.4", "dropout:0.2+group:0.4"} {
 			for k, classes := range []int{2, 3} {
 				c := online.DefaultConfig()
@@ -155,13 +155,13 @@ func TestPresenceInEveryRule(t *testing.T) {
 
 func restoredWithPresence(t *testing.T, c online.Config, classes int) {
 	l, s := newTwins(t, c, synthetic.StreamSchema(classes)), synthetic.NewStream(7, classes)
-	s.Lacks, s.Omits = true, true
-	cuts := []int{400, scaling.CurveEvents, scaling.CurveEvents + 60}
-	for i := range scaling.CurveEvents + 120 {
+	s.Missing, s.Omits = true, true
+	cuts := []int{400, scaling.KnotEvents, scaling.KnotEvents + 60}
+	for i := range scaling.KnotEvents + 120 {
 		e, want := s.Next(), []float64(nil)
 		if slices.Contains(cuts, i) {
 			l.restart()
-			if i != scaling.CurveEvents { // presence columns are new and have no weight
+			if i != scaling.KnotEvents { // presence columns are new and have no weight
 				want = score(l.Snapshot().Model(), e)
 			}
 		}
@@ -169,7 +169,7 @@ func restoredWithPresence(t *testing.T, c online.Config, classes int) {
 			t.Errorf("event %d: Learn scored %v, the snapshot scores %v", i, got, want)
 		}
 	}
-	if l.Snapshot().Model().Scaler.Curves == nil {
+	if l.Snapshot().Model().Scaler.Splines == nil {
 		t.Fatal("no presence was found")
 	}
 	l.same(t, "presence")

@@ -16,14 +16,14 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 	"blankout/online/synthetic"
 )
 
 // A weight of 2 gives the same bits as learning the event twice, if the Scaler does not count events: standardize =
 // none, no ridge, no constant noise.
 func TestWeightTwo(t *testing.T) {
-	for _, rule := range rules.Table {
+	for _, rule := range optimizers.Table {
 		for _, loss := range []string{"logistic", "hinge"} {
 			if rule.Name == "irls" {
 				continue // its window counts an event of weight 2 once

@@ -14,7 +14,7 @@ func (x *predictor) layout(levels []float64, own float64) (out model.Layout, int
 	intercept = make([]float64, x.levels.Outputs)
 	y := &x.outputs.young
 	out = model.Layout{Width: x.encoder.Table.Width(), Mix: x.parts(levels, own, x.encoder.Intercepts, intercept), Outputs: y.Outputs()}
-	if p := out.Mix[0]; len(out.Mix) == 1 && p.Share == 1 {
+	if p := out.Mix[0]; len(out.Mix) == 1 && p.Factor == 1 {
 		out.Weight, out.Lag, out.Average, out.Mix = p.Weight, p.Lag, p.Average, nil
 	}
 	for k := x.levels.Active(); k < len(intercept); k++ {
@@ -39,7 +39,7 @@ func (x *predictor) listed() (experts []model.Expert) {
 		all += w
 	}
 	for v, n := range x.levels.Noises {
-		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Share: x.mixture.Uncorrected(0)[v] / all})
+		experts = append(experts, model.Expert{Name: loss.ShortNoise(n.String()), Weight: x.mixture.Uncorrected(0)[v] / all})
 	}
 	if x.knows() {
 		experts = append(experts, x.experts.Published(x.mixture.Corrected(0))...)

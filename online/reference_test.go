@@ -13,7 +13,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 	"blankout/online/synthetic"
 )
 
@@ -263,7 +263,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 		rule   string
 	}
 	tests := []test{{"small share", 0.0005, 600, "adagrad"}}
-	for _, rule := range rules.Names() { // each must handle its lags; irls makes no steps, and auto is AdaGrad
+	for _, rule := range optimizers.Names() { // each must handle its lags; irls makes no steps, and auto is AdaGrad
 		if rule != "irls" && rule != "auto" {
 			tests = append(tests, test{rule, 0.15, 250, rule})
 		}

@@ -293,7 +293,7 @@ func TestOutliersAmongTargets(t *testing.T) {
 					e := numberEvent(r)
 					value := m.Value(m.Score(e, make([]float64, 1))[0])
 					off += math.Abs(e.Target-value) / 2000
-					if low, high := m.Interval(value, model.Lacked{}); low <= e.Target && e.Target <= high {
+					if low, high := m.Interval(value, model.MissingVariance{}); low <= e.Target && e.Target <= high {
 						in += 1.0 / 2000
 					}
 				}

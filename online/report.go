@@ -97,9 +97,9 @@ func (s *Snapshot) Warnings(settings Fingerprint) []watch.Warning {
 }
 
 // ByAge returns the loss of predictions by the staleness of the weights. Errors of classifications are in percent.
-func (s *Snapshot) ByAge() []measure.Aged {
+func (s *Snapshot) ByAge() []measure.StaleLoss {
 	if s.report.Numbers != nil {
 		return s.report.ByAge
 	}
-	return measure.AgedPercent(s.report.ByAge)
+	return measure.StaleLossPercent(s.report.ByAge)
 }

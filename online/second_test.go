@@ -57,7 +57,7 @@ func TestSecondCenters(t *testing.T) {
 		l.Learn(s.Next(), nil)
 	}
 	m := l.Snapshot().Model()
-	c := m.Scaler.Curves
+	c := m.Scaler.Splines
 	if c == nil || len(c.Columns) != 3 {
 		t.Fatalf("curves %+v", c)
 	}
@@ -65,10 +65,10 @@ func TestSecondCenters(t *testing.T) {
 		mean, size := 0.0, 0.0
 		for range 4000 {
 			x := s.Next().Features.Value[slices.Index([]uint32{0, 1, 2}, column)]
-			knot, first, next := c.Hats(curve, x)
-			adds := first * m.Weight(c.Hat(curve, knot), 0)
+			knot, first, next := c.BasisValues(curve, x)
+			adds := first * m.Weight(c.BasisColumn(curve, knot), 0)
 			if next > 0 {
-				adds += next * m.Weight(c.Hat(curve, knot+1), 0)
+				adds += next * m.Weight(c.BasisColumn(curve, knot+1), 0)
 			}
 			mean, size = mean+adds/4000, size+adds*adds/4000
 		}

@@ -193,7 +193,7 @@ func TestIntervalContainsItsValue(t *testing.T) {
 			e.Target = float64(3 * i)
 			m := l.model()
 			value := m.Value(m.Score(e, make([]float64, 1))[0])
-			if low, high := m.Interval(value, model.Lacked{}); i > 1 && !(low <= value && value <= high) {
+			if low, high := m.Interval(value, model.MissingVariance{}); i > 1 && !(low <= value && value <= high) {
 				t.Fatalf("%s, event %d: %v lies outside its interval from %v to %v", lossName, i, value, low, high)
 			}
 			l.Learn(e, nil)

@@ -14,8 +14,8 @@ import (
 	"blankout/online/encode"
 	"blankout/online/levels"
 	"blankout/online/newton"
+	"blankout/online/optimizers"
 	"blankout/online/refresh"
-	"blankout/online/rules"
 )
 
 // settings holds the values of a Config in the form that the Learner uses.
@@ -45,7 +45,7 @@ func parse(c Config) (settings, error) {
 	if err := c.Check(); err != nil {
 		return s, err
 	}
-	rule, _ := rules.Find(c.Optimizer)
+	rule, _ := optimizers.Find(c.Optimizer)
 	l, err := loss.Parse(c.Loss)
 	if err != nil {
 		return s, err
@@ -70,7 +70,7 @@ func parse(c Config) (settings, error) {
 	s.sharable = sync.OnceValue(c.CheckShared)
 	a := &s.levels
 	*a = levels.Settings{
-		Rule: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,
+		Optimizer: rule, Loss: l, Rate: c.LearningRate, Start: c.Start, Ridge: 2 / loss.Cost(l, c.C), L1: c.L1, Average: c.Average, Adapts: c.Adapt,
 		Intercept: c.Intercept != "none", Penalized: c.Intercept == "penalized", Clean: !c.Noisy(), Observed: c.Noise == loss.ObservedNoise,
 	}
 	a.Window = refresh.Settings{
@@ -116,7 +116,7 @@ func (s *settings) encoded(levels *levels.Expert, policies model.MissingPolicies
 		Together: encode.Together{Grouping: levels.Grouping, Fields: levels.Grouped(), Rates: levels.Observed},
 		Constant: levels.Constant(), Intercept: levels.Intercept, Knots: s.knots(),
 	}
-	if levels.Rule.Starts {
+	if levels.Optimizer.Starts {
 		c.Start = levels.StartRow
 	}
 	return c

@@ -11,7 +11,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/online"
 	"blankout/online/memory"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 	"blankout/online/synthetic"
 )
 
@@ -118,7 +118,7 @@ func TestBounds(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	combined := 0
-	for _, rule := range rules.Names() {
+	for _, rule := range optimizers.Names() {
 		for i, eta := range []float64{0, 1e-12, 1, 1e6} {
 			for j, cost := range []float64{1e-30, 1e-12, 1e-5, 1e-3, 1, 1e30, math.Inf(1)} {
 				for k, intercept := range []string{"free", "penalized"} {

@@ -242,7 +242,7 @@ func (l *Learner) fits(d *share.Delta) error {
 	}
 	s := l.encoder.Schema()
 	for _, column := range d.Columns {
-		if uint64(column) >= s.Columns() && !s.NumericIndices && column < model.FirstHat { // where spline columns begin
+		if uint64(column) >= s.Columns() && !s.NumericIndices && column < model.FirstBasisColumn { // where spline columns begin
 			return fmt.Errorf("it has column %d, and there are %d", column, s.Columns())
 		}
 	}

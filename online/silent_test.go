@@ -198,7 +198,7 @@ func TestSilentLimits(t *testing.T) {
 		}
 		e := draw()
 		e.Features.Value[0], e.Features.Value[3] = 0, 1e9
-		if lack := m.Lack(e); (lack.Null == 2) != (missing > 0) {
+		if lack := m.CountMissing(e); (lack.Null == 2) != (missing > 0) {
 			t.Errorf("silent_missing %v: %v fields are missing", missing, lack.Null)
 		}
 		agree(t, l, e)

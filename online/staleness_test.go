@@ -38,9 +38,9 @@ func agedCases(n int) []agedCase {
 				s.Classes, s.MaxClasses = []string{"0", "1"}, k // more of them arrive
 				return s
 			},
-			events: synthetic.AgedEvents(n, k)}
+			events: synthetic.StaleEvents(n, k)}
 	}
-	numbers := agedCase{name: "numbers", config: func(c *online.Config) { c.Loss = "squared" }, events: synthetic.AgedEvents(n, 2),
+	numbers := agedCase{name: "numbers", config: func(c *online.Config) { c.Loss = "squared" }, events: synthetic.StaleEvents(n, 2),
 		schema: func() *event.Schema {
 			s, _ := synthetic.NumberFields(4)
 			s.Classes, s.Target = nil, loss.Real
@@ -211,7 +211,7 @@ func TestAgedLaterField(t *testing.T) {
 func TestAgedFirstPassAlone(t *testing.T) {
 	schema, _ := synthetic.NumberFields(4)
 	l := start(t, online.DefaultConfig(), schema)
-	events := synthetic.AgedEvents(1500, 2)
+	events := synthetic.StaleEvents(1500, 2)
 	sampled := func() (n float64) {
 		for _, r := range l.Report().ByAge {
 			n += r.Events
@@ -327,7 +327,7 @@ func learnTurning(t *testing.T, turn int, change func(*online.Config)) *learner 
 	return l
 }
 
-func ofAge(t *testing.T, l *learner, age uint64) measure.Aged {
+func ofAge(t *testing.T, l *learner, age uint64) measure.StaleLoss {
 	t.Helper()
 	for _, r := range l.Report().ByAge {
 		if r.Age == age {
@@ -335,7 +335,7 @@ func ofAge(t *testing.T, l *learner, age uint64) measure.Aged {
 		}
 	}
 	t.Fatalf("nothing is known of age %d", age)
-	return measure.Aged{}
+	return measure.StaleLoss{}
 }
 
 // There is a warning if weights of some age are worse than the class shares, from the Learner and from its saved state.

@@ -44,7 +44,7 @@ func (l *Learner) Snapshot() *Snapshot {
 	l.snapshot = l.encoder.Table.Snapshot(l.snapshot)
 	schema := l.encoder.Schema().View()
 	s := &Snapshot{
-		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: l.encodeRefused(), report: l.Report(), foreign: l.encoder.Scaling.OwnHats(), counted: l.counted().Clone(), pasts: l.pasts,
+		model: l.model(schema, l.snapshot), largest: l.predictor.mixture.Largest(0), state: l.encode(), refused: l.encodeRefused(), report: l.Report(), foreign: l.encoder.Scaling.OwnBasisColumns(), counted: l.counted().Clone(), pasts: l.pasts,
 	}
 	s.older, s.err = l.monitors.Blocks()
 	for v := range l.levels.Noises {
@@ -205,12 +205,12 @@ func (l *Learner) encodeRefused() []byte {
 func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	c.Uint(&l.events)
 	l.weights.State(c)
-	l.fade.Clock(c)
+	l.clock.Clock(c)
 	l.encoder.State(c)
 	l.predictor.imputer.State(c, covariance, l.encoder.Fields.Missing.Zeros)
 	l.levels.State(c)
 	l.predictor.mixture.State(c)
-	l.predictor.correctState(c, l.encoder.Scaling.Scaler.Curves)
+	l.predictor.correctState(c, l.encoder.Scaling.Scaler.Splines)
 	c.Uint(&l.masked.drawn)
 	if l.targets != nil {
 		l.targets.state(c)

@@ -84,7 +84,7 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 				dead := make([]bool, len(x.Index))
 				dead[0] = true
 				m.Delete(e, x, m.Scaler.FieldsOf(e, x.Index, nil), dead, true, &left)
-				out = append(out, m.ScoreLacking(left.Features, &left, make([]float64, 2))...)
+				out = append(out, m.ScoreMissing(left.Features, &left, make([]float64, 2))...)
 			}
 			return fmt.Sprint(out)
 		},

@@ -55,10 +55,10 @@ type Summary struct {
 	Level       string         `json:"noise_level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
 	// These are as in Report; Forecast is the result of Report.Forecasts.
-	Forecast      *Forecast          `json:"forecast,omitempty"`
-	LevelsByShare []string           `json:"noise_levels_by_missing,omitempty"`
-	Sets          []measure.Coverage `json:"sets,omitempty"`
-	ByAge         []measure.Aged     `json:"by_staleness,omitempty"`
+	Forecast      *Forecast           `json:"forecast,omitempty"`
+	LevelsByShare []string            `json:"noise_levels_by_missing,omitempty"`
+	Sets          []measure.Coverage  `json:"sets,omitempty"`
+	ByAge         []measure.StaleLoss `json:"by_staleness,omitempty"`
 	// See Report.
 	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
 	Drift           watch.Drift             `json:"drift"`
@@ -108,7 +108,7 @@ func (m *Report) Summary() Summary {
 		s.NumbersSummary = &NumbersSummary{all.MAE, all.RMSE, all.R2, all.Deviance, all.Coverage, recent.MAE, recent.RMSE}
 	}
 	if m.Numbers == nil {
-		s.ByAge = measure.AgedPercent(m.ByAge)
+		s.ByAge = measure.StaleLossPercent(m.ByAge)
 	}
 	s.Forecast = m.Forecasts()
 	return s

@@ -57,9 +57,9 @@ func (t *targets) state(c *coder.Coder) {
 // target to learn, and the scores of lanes by which averages are chosen.
 func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
-	lacks := l.predictor.lacks(&r.in, r.scored.lanes, &r.imputed)
+	lacks := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
 	clipped := t.clip(e.Target, f, lacks.Variance)
-	value := t.unit.Told(shown.Scores[0])
+	value := t.unit.ValueOf(shown.Scores[0])
 	l.observeNumber(e, value, t.unit.Value(f), lacks, shown.Learned)
 	target = t.standard(clipped)
 	if lanes != nil {
@@ -81,7 +81,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 	}
 	switch next, change := t.unit.Observe(e.Target, l.weight); change {
 	case regression.Moves:
-		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Rule.Curvature)
+		factor, shift, keep := t.unit.Move(next, t.loss, l.set.levels.Optimizer.Curvature)
 		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
 		l.predictor.rescaleTargets(factor, shift)
 		l.predictor.score(&r.in, l.predictor.awake(l.events), &r.scored)
@@ -94,10 +94,10 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 }
 
 // observeNumber passes a regression to the monitors: the value shown to the reader, and the current one (fresh).
-func (l *Learner) observeNumber(e *event.Example, value, fresh float64, lacks model.Lacked, learned uint64) {
+func (l *Learner) observeNumber(e *event.Example, value, fresh float64, lacks model.MissingVariance, learned uint64) {
 	t := l.targets
 	seen := &l.room.seen
-	seen.Labeled, seen.Regression, seen.Lacks, seen.Residual = true, true, lacks, t.residual.PublishedIn(&t.before)
+	seen.Labeled, seen.Regression, seen.Missing, seen.Residual = true, true, lacks, t.residual.PublishedIn(&t.before)
 	seen.After, seen.Target, seen.Value, seen.Fresh = learned, e.Target, value, fresh
 	seen.Low, seen.High = l.monitors.Interval(seen.Residual, value, lacks)
 	if seen.Loss = math.Abs(e.Target - value); t.unit.Deviation() > 0 {

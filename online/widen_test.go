@@ -8,14 +8,14 @@ import (
 
 	"blankout/internal/longtest"
 	"blankout/online"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 	"blankout/online/synthetic"
 )
 
 // grownClasses returns settings under which new classes may arrive.
 func grownClasses() map[string]online.Config {
 	all := map[string]online.Config{}
-	for _, r := range rules.Table {
+	for _, r := range optimizers.Table {
 		c := online.DefaultConfig()
 		c.Optimizer, c.Noise = r.Name, "dropout:0.3"
 		switch r.Name {

@@ -78,7 +78,7 @@ func TestCurvesInBrowser(t *testing.T) {
 			"document.querySelector('#curves').hidden":                                                      false,
 			"document.querySelector('#curves-charts h3').textContent":                                       "x", // the one that changes the score most
 			"document.querySelector('#curve-0').dataset.points":                                             "5",
-			"/x@-?0\\.\\d+/.test(document.querySelector('#largest-table').innerText)":                       true, // hats have names
+			"/x@-?0\\.\\d+/.test(document.querySelector('#largest-table').innerText)":                       true, // basis have names
 			"document.querySelector('#curves-class').hidden":                                                true,
 			"document.documentElement.scrollWidth <= innerWidth":                                            true,
 			"document.querySelector('#curve-0 canvas').getBoundingClientRect().right <= innerWidth":         true,

@@ -339,7 +339,7 @@ func outputsOf(m *served.Model, predictions []served.Prediction) []tensor {
 	missing := texts("missing", func(p served.Prediction) string { return strings.Join(p.Missing, ",") })
 	if loss.IsRegression(m.Loss) {
 		outputs := []tensor{numbers("value", 0, func(p served.Prediction, to []float64) { to[0] = orNaN(p.Value) }), scores, rule, missing}
-		if low, high := m.Interval(0, model.Lacked{}); low <= high {
+		if low, high := m.Interval(0, model.MissingVariance{}); low <= high {
 			outputs = append(outputs, numbers("low", 0, func(p served.Prediction, to []float64) { to[0] = orNaN(p.Low) }),
 				numbers("high", 0, func(p served.Prediction, to []float64) { to[0] = orNaN(p.High) }))
 		}

@@ -57,7 +57,7 @@ type measured struct {
 	// CoverageByClass says how often the sets of each class's events have held that class.
 	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
 	// ByAge has the error, of classes in percent, and the loss by the age of the weights.
-	ByAge []measure.Aged `json:"by_staleness,omitempty"`
+	ByAge []measure.StaleLoss `json:"by_staleness,omitempty"`
 	// Refused has by reason how many records were refused since the learner's beginning,
 	// and what was wrong with the first of them.
 	Refused map[event.Reason]watch.Refusals `json:"refused,omitempty"`

@@ -230,11 +230,11 @@ var mainMetrics = []metric{
 	{"blankout_progressive_error_ratio", gauge, []string{"span"}, "Fraction of events predicted wrongly before they were learned: total or recent.",
 		bySpan(measure.Classes.Error)},
 	{"blankout_stale_error_ratio", gauge, []string{"age", "weights"}, "Fraction of sampled events predicted wrongly by weights about age events old, and on the same events by current weights.",
-		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
+		byAge(false, func(r measure.StaleLoss) (old, fresh *float64) { return r.Error, r.FreshError })},
 	{"blankout_stale_log_loss_nats", gauge, []string{"age", "weights"}, "Mean log-loss of these predictions.",
-		byAge(false, func(r measure.Aged) (old, fresh *float64) { return r.LogLoss, r.FreshLogLoss })},
+		byAge(false, func(r measure.StaleLoss) (old, fresh *float64) { return r.LogLoss, r.FreshLogLoss })},
 	{"blankout_stale_absolute_error", gauge, []string{"age", "weights"}, "Mean absolute error of these predictions, in the target's unit; regression.",
-		byAge(true, func(r measure.Aged) (old, fresh *float64) { return r.Error, r.FreshError })},
+		byAge(true, func(r measure.StaleLoss) (old, fresh *float64) { return r.Error, r.FreshError })},
 	{"blankout_stale_excess_nats", gauge, []string{"age"}, "Log-loss of weights about age events old, minus the class frequencies' log-loss. Weights above 0 are useless to readers.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, r := range v.status.Learner.ByAge {
@@ -324,7 +324,7 @@ var mainMetrics = []metric{
 			emit(float64(s.Refused), "refused")
 		})},
 	{"blankout_prediction_ready", gauge, nil, "1 if the events of predict.topic are being scored, else 0 (/readyz gives the reason).",
-		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(flag(s.Trouble == "")) })},
+		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) { emit(flag(s.LastError == "")) })},
 	{"blankout_prediction_lag_records", gauge, []string{"topic", "partition"}, "Offsets between the position read for scoring and the partition's end.",
 		fromPredictor(func(s *predict.Stats, emit func(float64, ...string)) {
 			for _, p := range s.Partitions {
@@ -365,7 +365,7 @@ var mainMetrics = []metric{
 	{"blankout_expert_weight", gauge, []string{"expert"}, "Mixture weights of complete events: of noise levels, which sum to 1, and of the corrections of their mixture.",
 		func(v *view, emit func(float64, ...string)) {
 			for _, e := range v.status.Learner.Experts {
-				emit(e.Share, e.Name)
+				emit(e.Weight, e.Name)
 			}
 		}},
 	{"blankout_coverage_ratio", gauge, []string{"missing"}, "Fraction of the latest sets or intervals that contained the label, by the missing fraction; the target is learner.coverage.",
@@ -727,7 +727,7 @@ func bySpan(read func(measure.Classes) float64) func(*view, func(float64, ...str
 }
 
 // byAge emits the losses of predictions by the age of the weights, for numbers or for classes.
-func byAge(numbers bool, read func(measure.Aged) (old, fresh *float64)) func(*view, func(float64, ...string)) {
+func byAge(numbers bool, read func(measure.StaleLoss) (old, fresh *float64)) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range v.status.Learner.ByAge {
 			old, fresh := read(r)

@@ -154,7 +154,7 @@ type predicting struct {
 	Version   uint64   `json:"version"`
 	Staleness *float64 `json:"staleness_seconds"`
 	Age       *float64 `json:"newest_age_seconds"`
-	Trouble   string   `json:"trouble,omitempty"`
+	LastError string   `json:"trouble,omitempty"`
 }
 
 // placeReport describes a destination of snapshots.
@@ -163,7 +163,7 @@ type placeReport struct {
 	Version   uint64 `json:"version"`
 	At        *int64 `json:"published"`
 	Published uint64 `json:"snapshots"`
-	Trouble   string `json:"trouble,omitempty"`
+	LastError string `json:"trouble,omitempty"`
 }
 
 type partition struct {
@@ -245,7 +245,7 @@ func reportOf(v *view) Report {
 	r.Experts, r.Sets = m.Experts, m.Sets
 	r.ByShare, r.Forecast = m.LevelsByShare, m.Forecasts()
 	if s := v.predicting; s != nil {
-		r.Predicting = &predicting{Scored: s.Scored, Refused: s.Refused, Version: s.Version, Trouble: s.Trouble}
+		r.Predicting = &predicting{Scored: s.Scored, Refused: s.Refused, Version: s.Version, LastError: s.LastError}
 		for _, p := range s.Partitions {
 			r.Predicting.Lag += p.Lag
 		}
@@ -257,7 +257,7 @@ func reportOf(v *view) Report {
 		}
 	}
 	for _, p := range v.places {
-		r.Places = append(r.Places, placeReport{p.name, p.version, milli(p.when), p.published, p.trouble})
+		r.Places = append(r.Places, placeReport{p.name, p.version, milli(p.when), p.published, p.lastError})
 	}
 	if p := v.model; p != nil {
 		at := milli(p.At)

@@ -158,12 +158,12 @@ func (s Service) notReady() string {
 	}
 	if why == "" && s.Registry != nil {
 		status := s.Registry.Status()
-		why = cmp.Or(status.Trouble, status.Refused)
+		why = cmp.Or(status.LastError, status.Refused)
 	}
 	if why == "" && s.Predictions != nil {
 		// A learner that has not seen an event yet is still ready.
-		if p := s.Predictions(); p.Trouble != "" && !(p.Waiting && s.Status != nil) {
-			why = "predictions: " + p.Trouble
+		if p := s.Predictions(); p.LastError != "" && !(p.Waiting && s.Status != nil) {
+			why = "predictions: " + p.LastError
 		}
 	}
 	return why

@@ -407,7 +407,7 @@ func TestFollowedKernelModel(t *testing.T) {
 	recordConfig.Format = "svmlight"
 	model := served.New(machine, recordConfig)
 	model.Version = 7
-	stats := &predict.Stats{Trouble: "no model has been published yet"}
+	stats := &predict.Stats{LastError: "no model has been published yet"}
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return model }, Predictions: func() *predict.Stats { return stats }})
 	answers(t, 503, "predictions: no model has been published yet", "GET", url+"/readyz", "")
 	stats = &predict.Stats{Scored: 3}

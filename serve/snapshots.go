@@ -64,7 +64,7 @@ type destinationStats struct {
 	published, failed uint64
 	version           uint64 // in the destination
 	when              time.Time
-	trouble           string
+	lastError         string
 }
 
 // OpenSnapshots prepares the destinations. It connects to the topic and to the store and reads their contents.
@@ -150,11 +150,11 @@ func (s *Snapshots) deliver(ctx context.Context) {
 				continue // once more at the end
 			}
 			stats.failed++
-			stats.trouble = err.Error()
+			stats.lastError = err.Error()
 			s.log.Error("a snapshot could not be published; trying again", "to", p.name, "version", m.Version, "err", err)
 		} else {
 			stats.published++
-			stats.version, stats.when, stats.trouble = m.Version, m.At, ""
+			stats.version, stats.when, stats.lastError = m.Version, m.At, ""
 		}
 		p.stats.Store(&stats)
 	}

@@ -30,7 +30,7 @@ func TestWithout(t *testing.T) {
 			t.Errorf("%s: %d %s", query, status, text)
 		}
 	}
-	var g batch.Gone
+	var g batch.Ablation
 	status, text := ask("?name=word")
 	if err := json.Unmarshal([]byte(text), &g); status != 200 || err != nil {
 		t.Fatalf("%d %v %s", status, err, text)

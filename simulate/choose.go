@@ -83,7 +83,7 @@ type Choice struct {
 
 // Choose follows the protocol of Chen et al. (2014, section 4.2). For every nightmare and treatment each method chooses
 // the candidate with the lowest error on validation events in that nightmare. Ties go to the lower log-loss (for
-// numbers the lower MAE), then to the first. The choice is measured on the test events. The Result has a Curve for each
+// numbers the lower MAE), then to the first. The choice is measured on the test events. The Result has a Spline for each
 // method. All candidates share one Schema, with which the events have been decoded.
 func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validation, test []event.Example) (*Result, []Choice, error) {
 	if len(candidates) == 0 {

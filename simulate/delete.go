@@ -28,9 +28,9 @@ func (r Random) String() string { return "random:" + number(r.Share) }
 
 // drop marks what a dropout noise deletes.
 func (e *Event) drop(noise loss.Noise, share float64) {
-	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping, e.corrupter.Curves = noise, e.Seed, e.grouped(), nil
+	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping, e.corrupter.Splines = noise, e.Seed, e.grouped(), nil
 	if e.Model != nil {
-		e.corrupter.Curves = e.Model.Scaler.Curves
+		e.corrupter.Splines = e.Model.Scaler.Splines
 	}
 	e.Dead = e.corrupter.Dead(e.X.Index, e.Field, e.Number, e.Repeat, e.Dead)
 	e.Left = 1 - share
@@ -77,7 +77,7 @@ func (w Worst) Kill(e *Event) {
 		for k := range outputs {
 			part[i*outputs+k] = e.X.Value[i] * e.Model.Weight(column, k)
 		}
-		if source := e.Model.Scaler.Curves.Source(column); source != column { // they die together
+		if source := e.Model.Scaler.Splines.Source(column); source != column { // they die together
 			if at, ok := slices.BinarySearch(e.X.Index, source); ok {
 				for k := range outputs {
 					part[at*outputs+k] += part[i*outputs+k]

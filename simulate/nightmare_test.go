@@ -217,11 +217,11 @@ func TestKill(t *testing.T) {
 
 // TestGroupsWithCurves checks that the basis columns of a spline form no group of their own.
 func TestGroupsWithCurves(t *testing.T) {
-	curves := must.Get(model.NewCurves([]uint32{1}, [][]float64{{-1, 0, 1}}))(t)
-	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Curves: curves}}}
+	curves := must.Get(model.NewSplines([]uint32{1}, [][]float64{{-1, 0, 1}}))(t)
+	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Splines: curves}}}
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 0, To: 2}}}}}
-	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: event.Vec{Index: []uint32{1, 2, curves.Hat(0, 1)}, Value: []float64{0, 1, 1}}}
+	e := Event{Stage: &Stage{Schema: s, Seed: 3}, Model: m, X: event.Vec{Index: []uint32{1, 2, curves.BasisColumn(0, 1)}, Value: []float64{0, 1, 1}}}
 	for e.Number = range 50 {
 		Groups{Share: 0.5}.Kill(&e)
 		if e.Dead[2] != e.Dead[0] {

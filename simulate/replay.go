@@ -93,7 +93,7 @@ type Replay struct {
 	Progress func(done, all int)
 }
 
-// Result is the result of a Replay: a Curve for every subject, family and treatment.
+// Result is the result of a Replay: a Spline for every subject, family and treatment.
 type Result struct {
 	Seed   uint64 `json:"seed"`
 	Repeat int    `json:"repeat"`
@@ -105,7 +105,7 @@ type Result struct {
 	Curves    []Curve `json:"curves"`
 }
 
-// Curve is one subject in one family of nightmares.
+// Spline is one subject in one family of nightmares.
 type Curve struct {
 	Subject   string `json:"model"`
 	Learns    bool   `json:"learns"`
@@ -609,7 +609,7 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 	if left == 0 {
 		left = 1 - share(ev.Dead, ev.X.Index)
 	}
-	scaler.Curves.Follow(ev.X.Index, ev.Dead)
+	scaler.Splines.Follow(ev.X.Index, ev.Dead)
 	head := f.model.About()
 	switch u.treatment {
 	case Treatment{Dead: Found}, Treatment{Dead: NotFound}:
@@ -619,7 +619,7 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 		return head.Decision(), f.model.Score(&f.left, f.scores)
 	case Treatment{Dead: Declared}:
 		head.Delete(&f.raw, f.x, f.field, ev.Dead, true, &f.left)
-		return head.Decision(), f.model.ScoreLacking(f.left.Features, &f.left, f.scores)
+		return head.Decision(), f.model.ScoreMissing(f.left.Features, &f.left, f.scores)
 	}
 	for i, dead := range ev.Dead {
 		if dead {
@@ -642,7 +642,7 @@ func base(n Nightmare) Nightmare {
 func share(dead []bool, columns []uint32) float64 {
 	n, of := 0, 0
 	for i, d := range dead {
-		if columns[i] >= model.FirstHat {
+		if columns[i] >= model.FirstBasisColumn {
 			break // of a number that is already counted
 		}
 		if of++; d {

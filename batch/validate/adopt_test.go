@@ -309,7 +309,7 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 			if !of.halves && !(*auto.Exact.LogLoss < 0.9**alone.Exact.LogLoss) {
 				t.Errorf("%d classes: the exact solution with curves has a log-loss of %.4f, without of %.4f", classes, *auto.Exact.LogLoss, *alone.Exact.LogLoss)
 			}
-			if curves := exact[1].Scaler.Curves; curves == nil || !slices.ContainsFunc(curves.Columns, func(column uint32) bool { return column == 2 }) {
+			if curves := exact[1].Scaler.Splines; curves == nil || !slices.ContainsFunc(curves.Columns, func(column uint32) bool { return column == 2 }) {
 				t.Errorf("nothing tells that the third number is there: %+v", curves)
 			}
 		}
@@ -351,7 +351,7 @@ func TestAdoptCurves(t *testing.T) {
 		}
 		l, all, at, draw := bent(t, c, classes, false)
 		before := l.Snapshot().Model()
-		if curves := before.Scaler.Curves; curves == nil || len(curves.Knots[0]) < 3 {
+		if curves := before.Scaler.Splines; curves == nil || len(curves.Knots[0]) < 3 {
 			t.Fatalf("curves %+v", curves)
 		}
 		_, a := adopt(t, c, l, all, at)

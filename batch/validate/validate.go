@@ -62,7 +62,7 @@ type Request struct {
 	Level     *model.Linear            // online.Snapshot.Levels: the level to compare with the exact solution; nil means Live
 	Foreign   func(column uint32) bool // online.Snapshot.Foreign; may be nil
 	Unit      batch.Unit               // online.Snapshot.Unit of the same state
-	ByAge     []measure.Aged           // online.Snapshot.ByAge, for the report
+	ByAge     []measure.StaleLoss      // online.Snapshot.ByAge, for the report
 	At        event.Offsets            // its position in the stream
 	Labeled   uint64                   // number of events labeled by then, if labels come later
 	Reservoir []byte                   // result of ReadReservoir; may be nil

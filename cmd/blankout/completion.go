@@ -11,7 +11,7 @@ import (
 	"blankout/batch"
 	"blankout/batch/estimators"
 	"blankout/internal/loss"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 	"blankout/stream/record"
 )
 
@@ -31,7 +31,7 @@ var flagValues = map[string][]string{
 	"epochs":       {"inf"},
 	"standardize":  {"auto", "all", "scale", "none"},
 	"silent-value": {"auto", "mean", "zero"},
-	"optimizer":    rules.Names(),
+	"optimizer":    optimizers.Names(),
 	"refused":      {"fail", "skip"},
 	"stuck":        {"missing", "log", "off"},
 	"compression":  {"none", "gzip", "snappy", "lz4", "zstd"},

@@ -40,7 +40,7 @@ type deletion struct {
 func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, rules map[model.MissingPolicy]int) (*deletion, error) {
 	d := &deletion{
 		model: m, declare: o.declared, rescale: o.rescale, rules: rules, scores: make([]float64, max(m.About().Outputs, 2)),
-		corrupter: batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Curves: m.About().Scaler.Curves},
+		corrupter: batch.Corrupter{Noise: loss.Dropout{Q: o.remove}, Seed: o.seed, Keep: !o.rescale, Grouping: model.NewGrouping(schema), Splines: m.About().Scaler.Splines},
 	}
 	if o.groups > 0 {
 		d.corrupter.Noise = loss.GroupDropout{Q: o.remove, Groups: o.groups}
@@ -69,7 +69,7 @@ func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	h.Delete(e, d.x, d.field, d.dead, true, &d.declared)
 	model.DeleteSilently(d.model, e, d.x.Index, d.dead, &d.silent)
 	for i, score := range []func([]float64) []float64{
-		func(to []float64) []float64 { return d.model.ScoreLacking(d.declared.Features, &d.declared, to) },
+		func(to []float64) []float64 { return d.model.ScoreMissing(d.declared.Features, &d.declared, to) },
 		func(to []float64) []float64 { return d.model.Score(&d.silent, to) },
 	} {
 		scores := score(d.scores)
@@ -111,15 +111,15 @@ func (d *deletion) left() *event.Example {
 }
 
 // lacks returns what the last example lacks, as its prediction sees it.
-func (d *deletion) lacks() lacking {
+func (d *deletion) lacks() missingFields {
 	if d.rescale {
-		return lacking{answer: d.model.About().Answer, by: func(e *event.Example) model.Lacked { return model.ScoreVariance(d.model, e) }}
+		return missingFields{answer: d.model.About().Answer, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(d.model, e) }}
 	}
-	return lacking{
+	return missingFields{
 		answer: func(*event.Example) model.Answer { return d.model.About().Answer(d.left()) },
-		by: func(*event.Example) model.Lacked {
+		by: func(*event.Example) model.MissingVariance {
 			if linear, ok := d.model.(*model.Linear); ok && d.declare {
-				return linear.VarianceLacking(d.declared.Features, &d.declared)
+				return linear.VarianceMissing(d.declared.Features, &d.declared)
 			}
 			return model.ScoreVariance(d.model, d.left())
 		},

@@ -219,7 +219,7 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 // whyPolicy returns why a missing policy predicted an event with missing fields: the fraction of missing fields, and
 // the mixture weights of the policies.
 func whyPolicy(h *model.Head, e *event.Example) string {
-	k, m, a := h.Lack(e), h.Missing, h.Answer(e)
+	k, m, a := h.CountMissing(e), h.Missing, h.Answer(e)
 	if m == nil {
 		return "the model has no missing policy"
 	}

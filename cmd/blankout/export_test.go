@@ -236,7 +236,7 @@ func newFormula(t *testing.T, h *model.Head, clip float64, columns []exportedCol
 		names[c.Column] = c.Name + c.Feature
 		f.terms[c.Name+c.Feature] = formulaTerm{c.Weights, model.Standardization{Center: *c.Center, Scale: *c.Scale, Unit: c.Unit, Beyond: c.Beyond}, dense[c.Column]}
 	}
-	if c := h.Scaler.Curves; c != nil {
+	if c := h.Scaler.Splines; c != nil {
 		for i, column := range c.Columns {
 			f.knots[names[column]] = c.Knots[i]
 		}

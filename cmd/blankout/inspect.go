@@ -209,7 +209,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	i.model = m
 	i.Memory, i.Norm, i.Largest = m.Rows.Bytes(), m.Norm(), largestWeights(m, weights)
 	for slot := range m.Rows.Len() {
-		if column, _ := m.Rows.Column(slot); column < model.FirstHat {
+		if column, _ := m.Rows.Column(slot); column < model.FirstBasisColumn {
 			i.Features++
 		} else {
 			i.Knots++
@@ -353,9 +353,9 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 		var levels, corrections []string
 		corrected := 0.0
 		for _, e := range s.Experts {
-			part := fmt.Sprintf("%s %.1f %%", e.Name, 100*e.Share)
+			part := fmt.Sprintf("%s %.1f %%", e.Name, 100*e.Weight)
 			if e.Corrects {
-				corrections, corrected = append(corrections, part), corrected+e.Share
+				corrections, corrected = append(corrections, part), corrected+e.Weight
 			} else {
 				levels = append(levels, part)
 			}
@@ -405,7 +405,7 @@ func classCoverage(out io.Writer, classes []measure.ClassCoverage) {
 }
 
 // ageLine returns a line about predictions by weights of an age.
-func ageLine(r measure.Aged) string {
+func ageLine(r measure.StaleLoss) string {
 	told := func(err, logLoss, deviance *float64) string {
 		switch {
 		case err == nil:

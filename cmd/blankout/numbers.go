@@ -31,7 +31,7 @@ func newNumberMeasures(lossName string) (*numberMeasures, error) {
 }
 
 // add adds an example with a score. by is its model.ScoreVariance.
-func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.Lacked) {
+func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.MissingVariance) {
 	m.examples++
 	if e.Label >= 0 {
 		value := h.Value(score)

@@ -191,7 +191,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
 	score, rules := read.Score, map[model.MissingPolicy]int{} // number of examples with missing fields, by rule
-	lacks := lacking{answer: head.Answer, by: func(e *event.Example) model.Lacked { return model.ScoreVariance(read.Model, e) }}
+	lacks := missingFields{answer: head.Answer, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(read.Model, e) }}
 	var deleted *deletion
 	if o.remove > 0 || o.groups > 0 {
 		if deleted, err = newDeletion(read.Model, o, schema, rules); err != nil {
@@ -377,10 +377,10 @@ func (x *examined) take(e *event.Example, schema *event.Schema) error {
 	return nil
 }
 
-// lacking describes how the last scored example was predicted, with its model.ScoreVariance.
-type lacking struct {
+// missingFields describes how the last scored example was predicted, with its model.ScoreVariance.
+type missingFields struct {
 	answer func(*event.Example) model.Answer
-	by     func(*event.Example) model.Lacked
+	by     func(*event.Example) model.MissingVariance
 }
 
 // printable returns names for display.

@@ -20,7 +20,7 @@ import (
 	"blankout/internal/measure"
 	"blankout/internal/run"
 	"blankout/online"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 	"blankout/online/watch"
 	"blankout/serve"
 	"blankout/stream/record"
@@ -132,7 +132,7 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"silent-missing", "learner.silent_missing", "expect a fraction `D` of features to die silently"},
 	{"missing-policy", "learner.missing_policy", "missing `POLICY`: auto, none, rescale or impute"},
 	{"stuck", "learner.stuck", "on a numeric field that repeats one value, `WHAT`: missing, log (only an alarm) or off"},
-	{"optimizer", "learner.optimizer", "`OPTIMIZER`\n" + valuesUsage(rules.Names())},
+	{"optimizer", "learner.optimizer", "`OPTIMIZER`\n" + valuesUsage(optimizers.Names())},
 	{"learning-rate", "learner.learning_rate", "learning `RATE`; 0 is the optimizer's own"},
 	{"standardize", "learner.standardize", "`MODE`: auto, all, scale or none"},
 	{"format", "record.format", "`FORMAT` of the records"},

@@ -131,7 +131,7 @@ type progress struct {
 	lag           int64                  // -1 if unknown
 	refused       int64                  // records that cannot be used
 	passedOver    int64                  // records that are not events, or are repeated
-	trouble       string                 // why it is not consuming
+	lastError     string                 // why it is not consuming
 	numbers       *measure.NumbersReport // for regression
 	baselines     watch.BaselineReport
 }
@@ -145,7 +145,7 @@ func (l *learning) look(s *run.Status) progress {
 	p := progress{
 		events: int64(events), rate: int64(float64(events-l.events) / max(now.Sub(l.at).Seconds(), 1e-3)),
 		error: 100 * s.Learner.Total.Error(), lately: 100 * s.Learner.Window.Error(),
-		lag: -1, refused: int64(s.Refused), trouble: s.NotReady,
+		lag: -1, refused: int64(s.Refused), lastError: s.NotReady,
 	}
 	p.passedOver = int64(passedOver(s.RefusedBy))
 	p.refused -= p.passedOver
@@ -167,7 +167,7 @@ func (l *learning) look(s *run.Status) progress {
 func progressOf(s *run.Status) progress {
 	var l learning
 	p := l.look(s)
-	p.trouble = ""
+	p.lastError = ""
 	return p
 }
 
@@ -196,8 +196,8 @@ func (p progress) String() string {
 	if p.refused > 0 {
 		parts = append(parts, humanize.Comma(p.refused)+" refused")
 	}
-	if p.trouble != "" {
-		parts = append(parts, p.trouble)
+	if p.lastError != "" {
+		parts = append(parts, p.lastError)
 	}
 	return strings.Join(parts, "  ")
 }
@@ -225,8 +225,8 @@ func (p progress) log() []any {
 	if p.passedOver > 0 { // tombstones and repeated events
 		out = append(out, "passed_over", p.passedOver)
 	}
-	if p.trouble != "" {
-		out = append(out, "trouble", p.trouble)
+	if p.lastError != "" {
+		out = append(out, "trouble", p.lastError)
 	}
 	return out
 }

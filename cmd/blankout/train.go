@@ -240,7 +240,7 @@ type trainResult struct {
 	Chosen    map[string]string `json:"chosen,omitempty"`
 
 	unpenalized bool   // --l2 0
-	wild        string // the extreme readings that may dominate the solution
+	outlier     string // the extreme readings that may dominate the solution
 	unfilled    string // why the model cannot impute as requested
 }
 
@@ -303,8 +303,8 @@ func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
 		r.unfilled = "--covariance-max-fields: fewer than two columns can be imputed. Numeric fields of JSON and CSV can, and svmlight columns that nine of ten examples contain"
 	}
 	if scaler == nil && !svm.IsLoss(o.config.Loss) {
-		if column, largest, usual, ok := d.Wildest(); ok {
-			r.wild = fmt.Sprintf("%s reaches %.3g but is usually near %.3g: such values dominate the model; --standardize auto bounds them", d.Schema.Namer()(column), largest, usual)
+		if column, largest, usual, ok := d.FarthestOutlier(); ok {
+			r.outlier = fmt.Sprintf("%s reaches %.3g but is usually near %.3g: such values dominate the model; --standardize auto bounds them", d.Schema.Namer()(column), largest, usual)
 		}
 	}
 	var suspects []string
@@ -363,7 +363,7 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 		}
 		fmt.Fprintf(p.stderr, "warning: the tolerance %g was not reached; %s\n", r.Tol, advice)
 	}
-	for _, text := range []string{r.wild, r.unfilled} {
+	for _, text := range []string{r.outlier, r.unfilled} {
 		if text != "" {
 			fmt.Fprintf(p.stderr, "warning: %s\n", text)
 		}
@@ -411,7 +411,7 @@ func baselinesOf(d *batch.Data) watch.BaselineReport {
 	var b watch.Baselines
 	regression := d.Schema.Target != loss.Sign
 	for i := range d.Rows() {
-		t := watch.Told{Number: uint64(i) + 1, After: uint64(i), Weight: d.Weight(i), Regression: regression, Label: d.Label(i)}
+		t := watch.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Weight: d.Weight(i), Regression: regression, Label: d.Label(i)}
 		if t.Label < 0 || t.Weight == 0 {
 			continue
 		}
@@ -497,7 +497,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 			return nil, nil, err
 		}
 		scaler, schema = linear, linear.Schema
-		b.Curves = linear.Scaler.Curves
+		b.Splines = linear.Scaler.Splines
 		if schema.Target != o.data.record.Target {
 			return nil, nil, usageError{fmt.Errorf("--scaler %s: its model is for %s, loss %s for %s", o.scaler, labelsOf(schema.Target), o.config.Loss, labelsOf(o.data.record.Target))}
 		}

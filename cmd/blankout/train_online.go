@@ -27,7 +27,7 @@ import (
 	"blankout/internal/model"
 	"blankout/internal/run"
 	"blankout/online"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 	"blankout/online/watch"
 	"blankout/stream"
 	"blankout/stream/record"
@@ -45,7 +45,7 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	o.config = online.DefaultConfig()
 	f, t := c.Flags(), &o.config
 	f.IntVar(&o.passes, "passes", 1, "online: `N` passes over the examples")
-	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: optimizer, "+valuesUsage(rules.Names()))
+	f.StringVar(&t.Optimizer, "optimizer", t.Optimizer, "online: optimizer, "+valuesUsage(optimizers.Names()))
 	f.Float64Var(&t.ExpectedMissingGroups, "expected-missing-groups", 0, "online: expect a fraction `D` of the groups to be declared missing\n--noise auto then also learns group noise levels")
 	f.StringVar(&t.Stuck, "stuck", t.Stuck, "online: on a numeric field that repeats one value, `WHAT`: missing, log (only an alarm) or off")
 	f.Float64Var(&t.SilentMissing, "silent-missing", 0, "online: expect a fraction `D` of features to die silently")

@@ -15,7 +15,7 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/must"
 	"blankout/online"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 )
 
 // What --help says is on one screen. Commands that have more than that say it with
@@ -112,7 +112,7 @@ func TestHelp(t *testing.T) {
 	// What run takes is what its help lists.
 	run, _ := must.Get2(root.Find([]string{"run"}))(t)
 	for flag, values := range map[string][]string{
-		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "optimizer": rules.Names(),
+		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "optimizer": optimizers.Names(),
 	} {
 		_, list, _ := strings.Cut(run.Flags().Lookup(flag).Usage, "\n")
 		words := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' })

@@ -99,8 +99,8 @@ func (e *Example) IsSparse(fields []Field) bool {
 	})
 }
 
-// LacksColumn reports whether a column is declared missing.
-func (e *Example) LacksColumn(column uint32) bool {
+// MissesColumn reports whether a column is declared missing.
+func (e *Example) MissesColumn(column uint32) bool {
 	if len(e.MissingColumns) == 0 {
 		return false
 	}

@@ -120,7 +120,7 @@ func (m *Model) Score(e *event.Example, out []float64) []float64 {
 	if m.Rows != nil {
 		x = m.Standardized(e, event.Vec{})
 	}
-	return m.ScoreLacking(x, e, out)
+	return m.ScoreMissing(x, e, out)
 }
 
 // Standardized implements model.Model.
@@ -142,8 +142,8 @@ func (m *Model) Center(column uint32) float64 {
 // ScoreVec implements model.Model.
 func (m *Model) ScoreVec(x event.Vec, out []float64) []float64 { return m.score(x, 1, out) }
 
-// ScoreLacking implements model.Model.
-func (m *Model) ScoreLacking(x event.Vec, e *event.Example, out []float64) []float64 {
+// ScoreMissing implements model.Model.
+func (m *Model) ScoreMissing(x event.Vec, e *event.Example, out []float64) []float64 {
 	return m.score(x, m.Answer(e).Scale, out)
 }
 

@@ -16,14 +16,14 @@ func Power(x float64, n uint64) float64 {
 	return p
 }
 
-// Fade adds to a sum what an interval from base to now has added, where keep is the decay of the interval.
-func Fade(x *float64, base, now, keep float64) {
+// Decay adds to a sum what an interval from base to now has added, where keep is the decay of the interval.
+func Decay(x *float64, base, now, keep float64) {
 	*x = math.FMA(*x, keep, math.FMA(-base, keep, now))
 }
 
-// Merge is Fade for sums in the same order.
+// Merge is Decay for sums in the same order.
 func Merge(x, base, now []*float64, keep float64) {
 	for i := range x {
-		Fade(x[i], *base[i], *now[i], keep)
+		Decay(x[i], *base[i], *now[i], keep)
 	}
 }

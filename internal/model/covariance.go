@@ -25,9 +25,9 @@ type Covariance struct {
 
 	shrunk []float64 // Matrix with a larger diagonal, see shrink
 
-	invert    sync.Once
-	precision []float64 // the inverse of shrunk, or nil if it cannot be computed
-	fills     recent[*Fill]
+	invert      sync.Once
+	precision   []float64 // the inverse of shrunk, or nil if it cannot be computed
+	imputations recent[*Imputation]
 }
 
 // MaxCovariance is the largest number of columns. The memory of a Covariance grows with the square of the columns, and
@@ -151,7 +151,7 @@ type Parts []byte
 const (
 	Apart    = iota // ignored: absent from an event that does not usually have it, or an outlier
 	Observed        // missing values are imputed from it
-	Filled          // it is missing, and is imputed
+	Imputed         // it is missing, and is imputed
 )
 
 // Places appends the indices of a role to at, in ascending order.
@@ -164,33 +164,33 @@ func (p Parts) Places(part byte, at []int) []int {
 	return at
 }
 
-// Fill imputes the missing columns m of an event from the observed ones o. For normal values their expectation is
+// Imputation imputes the missing columns m of an event from the observed ones o. For normal values their expectation is
 //
 //	mu_m + B'(x_o - mu_o),  B = C_oo^-1 C_om,
 //
 // and their covariance R = C_mm - C_mo B. With the inverse P of C, and u for all columns that are not observed, this is
 // B' = -P_uu^-1 P_uo and R = P_uu^-1, both restricted to m. Either form needs a matrix to be factorized; the smaller
 // one is used.
-type Fill struct {
-	c                *Covariance
-	observed, filled []int // indices of columns
-	unobserved       []int // u if P_uu is factorized, else nil
-	factor           triangle
+type Imputation struct {
+	c                 *Covariance
+	observed, imputed []int // indices of columns
+	unobserved        []int // u if P_uu is factorized, else nil
+	factor            triangle
 }
 
-// Fill returns the Fill for a pattern, or nil if nothing is missing. The Fills of the latest patterns are cached. It is
+// Imputation returns the Fill for a pattern, or nil if nothing is missing. The ImputeWeight of the latest patterns are cached. It is
 // safe for concurrent use.
-func (c *Covariance) Fill(p Parts) *Fill {
-	if f, ok := c.fills.get(string(p)); ok {
+func (c *Covariance) Imputation(p Parts) *Imputation {
+	if f, ok := c.imputations.get(string(p)); ok {
 		return f
 	}
-	if bytes.IndexByte(p, Filled) < 0 {
+	if bytes.IndexByte(p, Imputed) < 0 {
 		return nil
 	}
 	places := p.Places(Observed, make([]int, 0, 2*len(p)))
 	observed := len(places)
-	places = p.Places(Filled, places)
-	f := &Fill{c: c, observed: places[:observed:observed], filled: slices.Clip(places[observed:])}
+	places = p.Places(Imputed, places)
+	f := &Imputation{c: c, observed: places[:observed:observed], imputed: slices.Clip(places[observed:])}
 	if n := len(p) - observed; n < observed && c.inverse() != nil {
 		from := len(places)
 		for i, part := range p {
@@ -206,7 +206,7 @@ func (c *Covariance) Fill(p Parts) *Fill {
 	if f.unobserved == nil && len(f.observed) > 0 && !f.factorize(c.shrunk, f.observed) {
 		f.observed = nil
 	}
-	return c.fills.add(string(p), f, len(p)*len(p))
+	return c.imputations.add(string(p), f, len(p)*len(p))
 }
 
 // inverse returns the inverse of shrunk.
@@ -229,7 +229,7 @@ func (c *Covariance) inverse() []float64 {
 
 // factorize factorizes the part of a positive definite matrix with these indices, and reports whether that is possible
 // in spite of rounding.
-func (f *Fill) factorize(matrix []float64, places []int) (positive bool) {
+func (f *Imputation) factorize(matrix []float64, places []int) (positive bool) {
 	n := len(f.c.Columns)
 	part := make([]float64, 0, len(places)*len(places))
 	for _, i := range places {
@@ -247,7 +247,7 @@ func (f *Fill) factorize(matrix []float64, places []int) (positive bool) {
 //	sum (w_o + extra_o) x_o + shift,
 //
 // and its variance w_m' R w_m. extra is 0 for columns that are not observed.
-func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
+func (f *Imputation) Repair(w, extra []float64) (shift, variance float64) {
 	clear(extra)
 	if f.unobserved != nil && len(f.observed) > 0 {
 		return f.repairPrecise(w, extra)
@@ -256,21 +256,21 @@ func (f *Fill) Repair(w, extra []float64) (shift, variance float64) {
 }
 
 // repairPlain is Repair with C.
-func (f *Fill) repairPlain(w, extra []float64) (shift, variance float64) {
+func (f *Imputation) repairPlain(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [4][fewPlaces]float64
 	missing := few[0][:0]
-	for _, i := range f.filled {
+	for _, i := range f.imputed {
 		missing = append(missing, w[i])
 	}
-	for a, sum := range f.products(few[1][:0], c.shrunk, f.filled, f.filled, missing) {
-		shift += missing[a] * c.Mean[f.filled[a]]
+	for a, sum := range f.products(few[1][:0], c.shrunk, f.imputed, f.imputed, missing) {
+		shift += missing[a] * c.Mean[f.imputed[a]]
 		variance += missing[a] * sum
 	}
 	if len(f.observed) == 0 {
 		return shift, max(0, variance)
 	}
-	right := f.products(few[2][:0], c.shrunk, f.observed, f.filled, missing)
+	right := f.products(few[2][:0], c.shrunk, f.observed, f.imputed, missing)
 	solved := append(few[3][:0], right...)
 	f.factor.solve(solved)
 	for a, i := range f.observed {
@@ -283,11 +283,11 @@ func (f *Fill) repairPlain(w, extra []float64) (shift, variance float64) {
 
 // repairPrecise is Repair with the inverse of C: with z = P_uu^-1 w_u, where weights of u that are not missing are
 // replaced by 0, extra_o = -P_ou z.
-func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
+func (f *Imputation) repairPrecise(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [2][fewPlaces]float64
 	z := f.solvePrecise(few[0][:0], func(i int) float64 {
-		if _, filled := slices.BinarySearch(f.filled, i); filled {
+		if _, filled := slices.BinarySearch(f.imputed, i); filled {
 			return w[i]
 		}
 		return 0
@@ -298,7 +298,7 @@ func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
 		shift += sum * c.Mean[o]
 	}
 	for a, i := range f.unobserved {
-		if _, filled := slices.BinarySearch(f.filled, i); filled {
+		if _, filled := slices.BinarySearch(f.imputed, i); filled {
 			shift += w[i] * c.Mean[i]
 			variance += w[i] * z[a]
 		}
@@ -310,7 +310,7 @@ func (f *Fill) repairPrecise(w, extra []float64) (shift, variance float64) {
 const fewPlaces = 32
 
 // solvePrecise appends P_uu^-1 times the values given by index to out, which is empty.
-func (f *Fill) solvePrecise(out []float64, right func(place int) float64) []float64 {
+func (f *Imputation) solvePrecise(out []float64, right func(place int) float64) []float64 {
 	for _, i := range f.unobserved {
 		out = append(out, right(i))
 	}
@@ -321,7 +321,7 @@ func (f *Fill) solvePrecise(out []float64, right func(place int) float64) []floa
 // products returns the product of each of these rows of a matrix like Covariance.Matrix with x, which has a value for
 // each of these columns. It uses the memory of out if that is large enough. Each sum is in the order of the columns;
 // four sums are computed at a time.
-func (f *Fill) products(out, matrix []float64, rows, columns []int, x []float64) []float64 {
+func (f *Imputation) products(out, matrix []float64, rows, columns []int, x []float64) []float64 {
 	n := len(f.c.Columns)
 	out = slices.Grow(out[:0], len(rows))[:len(rows)]
 	row := func(i int) []float64 { return matrix[i*n:][:n] }
@@ -350,10 +350,10 @@ func (f *Fill) products(out, matrix []float64, rows, columns []int, x []float64)
 }
 
 // Expect sets the missing values of x, by index, to their expectation given the observed ones.
-func (f *Fill) Expect(x []float64) {
+func (f *Imputation) Expect(x []float64) {
 	c := f.c
 	var few [fewPlaces]float64
-	for _, i := range f.filled {
+	for _, i := range f.imputed {
 		x[i] = c.Mean[i]
 	}
 	if len(f.observed) == 0 {
@@ -369,7 +369,7 @@ func (f *Fill) Expect(x []float64) {
 			return sum
 		})
 		for a, i := range f.unobserved {
-			if _, filled := slices.BinarySearch(f.filled, i); filled {
+			if _, filled := slices.BinarySearch(f.imputed, i); filled {
 				x[i] += z[a]
 			}
 		}
@@ -380,7 +380,7 @@ func (f *Fill) Expect(x []float64) {
 		solved = append(solved, x[i]-c.Mean[i])
 	}
 	f.factor.solve(solved)
-	for _, i := range f.filled {
+	for _, i := range f.imputed {
 		row := c.row(i)
 		for a, j := range f.observed {
 			x[i] += row[j] * solved[a]
@@ -391,12 +391,12 @@ func (f *Fill) Expect(x []float64) {
 // From returns the factors of the observed columns' deviations from their means in the expectations of the missing
 // ones: B', with a row for each missing column. It is for many events with one pattern, for which Expect would solve
 // the same equations again.
-func (f *Fill) From() []float64 {
-	from := make([]float64, len(f.filled)*len(f.observed))
+func (f *Imputation) From() []float64 {
+	from := make([]float64, len(f.imputed)*len(f.observed))
 	if len(from) == 0 {
 		return from
 	}
-	left, right, matrix, sign := f.observed, f.filled, f.c.shrunk, 1.0 // C_oo B = C_om
+	left, right, matrix, sign := f.observed, f.imputed, f.c.shrunk, 1.0 // C_oo B = C_om
 	if f.unobserved != nil {
 		left, right, matrix, sign = f.unobserved, f.observed, f.c.precision, -1 // P_uu B' = -P_uo
 	}
@@ -412,7 +412,7 @@ func (f *Fill) From() []float64 {
 		for b := range right {
 			if f.unobserved == nil {
 				from[b*len(f.observed)+a] = solved[a*k+b]
-			} else if row, filled := slices.BinarySearch(f.filled, i); filled {
+			} else if row, filled := slices.BinarySearch(f.imputed, i); filled {
 				from[row*len(f.observed)+b] = solved[a*k+b]
 			}
 		}
@@ -421,7 +421,7 @@ func (f *Fill) From() []float64 {
 }
 
 // AddResidual adds weight times R to a matrix like Covariance.Matrix.
-func (f *Fill) AddResidual(weight float64, to []float64) {
+func (f *Imputation) AddResidual(weight float64, to []float64) {
 	c, n := f.c, len(f.c.Columns)
 	add := func(i, j int, r float64) {
 		to[i*n+j] += weight * r
@@ -433,34 +433,34 @@ func (f *Fill) AddResidual(weight float64, to []float64) {
 		r := f.factor.inverse()
 		var filled []int // their indices in unobserved
 		for a, i := range f.unobserved {
-			if _, is := slices.BinarySearch(f.filled, i); is {
+			if _, is := slices.BinarySearch(f.imputed, i); is {
 				filled = append(filled, a)
 			}
 		}
-		for b, i := range f.filled {
-			for d, j := range f.filled[:b+1] {
+		for b, i := range f.imputed {
+			for d, j := range f.imputed[:b+1] {
 				add(i, j, r[filled[d]*f.factor.n+filled[b]])
 			}
 		}
 		return
 	}
 	m := len(f.observed)
-	left := make([]float64, 0, len(f.filled)*m) // C_mo
-	for _, i := range f.filled {
+	left := make([]float64, 0, len(f.imputed)*m) // C_mo
+	for _, i := range f.imputed {
 		row := c.row(i)
 		for _, o := range f.observed {
 			left = append(left, row[o])
 		}
 	}
-	k, solved := len(f.filled), slices.Clone(left) // B'
+	k, solved := len(f.imputed), slices.Clone(left) // B'
 	if m > 0 {
 		for b := range k {
 			f.factor.solve(solved[b*m:][:m])
 		}
 	}
-	for b, i := range f.filled {
+	for b, i := range f.imputed {
 		row := c.row(i)
-		for d, j := range f.filled[:b+1] {
+		for d, j := range f.imputed[:b+1] {
 			r := row[j]
 			other := solved[d*m:][:m]
 			for a, x := range left[b*m:][:m] {

@@ -75,7 +75,7 @@ func randomParts(n int, r *rand.Rand) Parts {
 	for i := range p {
 		p[i] = byte(r.IntN(3))
 	}
-	p[r.IntN(n)] = Filled
+	p[r.IntN(n)] = Imputed
 	return p
 }
 
@@ -96,19 +96,19 @@ func TestFill(t *testing.T) {
 		}
 		p := randomParts(n, r)
 		if trial == 1 {
-			p = Parts{Filled, Filled}
+			p = Parts{Imputed, Imputed}
 		}
 		x, w, extra := make([]float64, n), make([]float64, n), make([]float64, n)
 		for i := range n {
 			x[i], w[i], extra[i] = r.NormFloat64(), r.NormFloat64(), 1
 		}
 		mean, matrix := slowFill(c, p, x)
-		f := c.Fill(p)
+		f := c.Imputation(p)
 		filled := slices.Clone(x)
 		f.Expect(filled)
 		expected := slices.Clone(x)
 		from, observed := f.From(), p.Places(Observed, nil)
-		for a, i := range p.Places(Filled, nil) {
+		for a, i := range p.Places(Imputed, nil) {
 			expected[i] = c.Mean[i]
 			for b, j := range observed {
 				expected[i] += from[a*len(observed)+b] * (x[j] - c.Mean[j])
@@ -120,7 +120,7 @@ func TestFill(t *testing.T) {
 		direct, repaired, certain := 0.0, shift, 0.0
 		for i := range n {
 			want := x[i]
-			if p[i] == Filled {
+			if p[i] == Imputed {
 				want = mean[i]
 			}
 			if !close12(filled[i], want) {
@@ -139,7 +139,7 @@ func TestFill(t *testing.T) {
 			}
 			for j := range n {
 				want := 0.0
-				if p[i] == Filled && p[j] == Filled {
+				if p[i] == Imputed && p[j] == Imputed {
 					want = matrix[i][j]
 					certain += w[i] * want * w[j]
 				}
@@ -152,7 +152,7 @@ func TestFill(t *testing.T) {
 			t.Fatalf("trial %d: repaired weights give %v, variance %v, want %v, %v", trial, repaired, variance, direct, certain)
 		}
 	}
-	if c := randomCovariance(t, 3, 1); c.Fill(Parts{Apart, Observed, Observed}) != nil {
+	if c := randomCovariance(t, 3, 1); c.Imputation(Parts{Apart, Observed, Observed}) != nil {
 		t.Error("nothing is missing, and something is filled in")
 	}
 }
@@ -214,8 +214,8 @@ func FuzzCovariance(f *testing.F) {
 		for i := range n {
 			w[i], p[i] = 1, byte(Observed)
 		}
-		p[0] = Filled
-		if shift, variance := c.Fill(p).Repair(w, extra); math.IsNaN(shift) || !(variance >= 0) {
+		p[0] = Imputed
+		if shift, variance := c.Imputation(p).Repair(w, extra); math.IsNaN(shift) || !(variance >= 0) {
 			t.Errorf("shift %v, variance %v", shift, variance)
 		}
 	})
@@ -246,7 +246,7 @@ func partly(c *Covariance, p Parts, r *rand.Rand) *event.Example {
 		switch p[i] {
 		case Observed:
 			eventtest.Put(e, column, r.NormFloat64())
-		case Filled:
+		case Imputed:
 			e.MissingColumns = append(e.MissingColumns, column)
 		}
 	}
@@ -297,7 +297,7 @@ func TestScoreFilled(t *testing.T) {
 		}
 	}
 	// The same as without a covariance if another rule applies.
-	e := partly(c, Parts{Filled, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
+	e := partly(c, Parts{Imputed, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
 	as := m.ScoreVec(e.Features, make([]float64, 2))
 	if got := m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
 		t.Errorf("as it is: %v, want %v", got, as)
@@ -309,7 +309,7 @@ func TestScoreFilled(t *testing.T) {
 	}
 	// An outlier is not used to impute missing values, but counts as it is.
 	e.Features.Value[1] = 1e6
-	mean, matrix := slowFill(c, Parts{Filled, Apart, Observed, Observed, Observed, Observed, Observed, Observed}, append([]float64{0}, e.Features.Value[1:]...))
+	mean, matrix := slowFill(c, Parts{Imputed, Apart, Observed, Observed, Observed, Observed, Observed, Observed}, append([]float64{0}, e.Features.Value[1:]...))
 	for k, got := range m.Score(e, make([]float64, 2)) {
 		f := m.Intercept[k] + mean[0]*m.Weight(c.Columns[0], k)
 		for i, column := range e.Features.Index {
@@ -389,13 +389,13 @@ func weightsOf(m *Linear, output int) (w []float64) {
 
 // An outlier is a value beyond the Scaler's limit, however wide the column is, or far from its mean.
 func TestWild(t *testing.T) {
-	c := must.Get(NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{WildAt * WildAt}))(t)
+	c := must.Get(NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{OutlierAt * OutlierAt}))(t)
 	far := 2 + 1.01*ScalerClip*c.deviation(0)
 	for _, w := range []struct {
 		value        float64
 		standardized bool
 		want         bool
-	}{{WildAt, true, true}, {-WildAt, true, true}, {WildAt, false, false}, {2, true, false}, {far, false, true}, {far, true, true}, {4 - far, true, true}} {
+	}{{OutlierAt, true, true}, {-OutlierAt, true, true}, {OutlierAt, false, false}, {2, true, false}, {far, false, true}, {far, true, true}, {4 - far, true, true}} {
 		if got := c.wild(0, w.value, w.standardized); got != w.want {
 			t.Errorf("%v, standardized %t: %t", w.value, w.standardized, got)
 		}

@@ -75,12 +75,12 @@ func (d *Dead) Of(column uint32) (reads float64, known bool) {
 // DeadStandardized returns the standardized value of a dead column, 0 if it is not a number. The value of a spline
 // column follows from its number's.
 func (m *Linear) DeadStandardized(column uint32) float64 {
-	reads, known := m.Dead.Of(m.Scaler.Curves.Source(column))
+	reads, known := m.Dead.Of(m.Scaler.Splines.Source(column))
 	if !known {
 		return 0
 	}
-	if column >= FirstHat {
-		return m.Scaler.Curves.At(column, reads)
+	if column >= FirstBasisColumn {
+		return m.Scaler.Splines.At(column, reads)
 	}
 	row := m.Rows.Row(column)
 	if row == nil {
@@ -122,7 +122,7 @@ func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, 
 	}
 	at, n := 0, e.Features.Len()
 	for i, column := range columns {
-		if column >= FirstHat {
+		if column >= FirstBasisColumn {
 			break // spline columns follow from their numbers
 		}
 		for ; at < n && e.Features.Index[at] < column; at++ {

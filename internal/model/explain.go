@@ -32,9 +32,9 @@ type Term struct {
 	Value  float64 // standardized
 	// Weight is the model's weight, plus what the column is worth for imputed columns.
 	Weight float64
-	// Curve is what the column's spline adds to Weight times Value.
-	Curve float64
-	// Contribution is Weight times Value plus Curve, times the factor of Head.Answer if fields are missing.
+	// Spline is what the column's spline adds to Weight times Value.
+	Spline float64
+	// Contribution is Weight times Value plus Spline, times the factor of Head.Answer if fields are missing.
 	Contribution float64
 	// Share is the feature's share of the score's variance under the model's noise, its covariance with the score. It
 	// is negative for a feature that compensates for others of its group. Without noise it is that under dropout, which
@@ -130,7 +130,7 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 		}
 		at := 0 // in the event
 		for column, raw := range m.Scaler.numbers(e.Features) {
-			if e.LacksColumn(column) {
+			if e.MissesColumn(column) {
 				continue
 			}
 			t := Term{Column: column, Raw: raw}
@@ -155,10 +155,10 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 						t.Weight += side[k] * extra * a.Shares[2] / a.Scale
 					}
 				}
-				if curve := m.Scaler.Curves.Of(column); curve >= 0 {
-					t.Curve = m.Curve(side, curve, raw)
+				if curve := m.Scaler.Splines.Of(column); curve >= 0 {
+					t.Spline = m.Curve(side, curve, raw)
 				}
-				t.Contribution = a.Scale * (t.Weight*t.Value + t.Curve)
+				t.Contribution = a.Scale * (t.Weight*t.Value + t.Spline)
 			}
 			if !yield(t) {
 				return
@@ -167,16 +167,16 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 	}
 }
 
-// Curve returns what spline curve adds to a score for a Side if its number has the value x, besides the number's own
+// Spline returns what spline curve adds to a score for a Side if its number has the value x, besides the number's own
 // weight.
 func (m *Linear) Curve(side []float64, curve int, x float64) (sum float64) {
-	c := m.Scaler.Curves
-	knot, first, next := c.Hats(curve, x)
+	c := m.Scaler.Splines
+	knot, first, next := c.BasisValues(curve, x)
 	for i, hat := range [2]float64{first, next} {
 		if hat == 0 {
 			continue
 		}
-		if row := m.Rows.Row(c.Hat(curve, knot+i)); row != nil {
+		if row := m.Rows.Row(c.BasisColumn(curve, knot+i)); row != nil {
 			sum += hat * m.SideWeight(side, row)
 		}
 	}
@@ -193,7 +193,7 @@ func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) 
 		}
 		sum = z * m.SideWeight(side, row)
 	}
-	if curve := m.Scaler.Curves.Of(column); curve >= 0 {
+	if curve := m.Scaler.Splines.Of(column); curve >= 0 {
 		sum += m.Curve(side, curve, x)
 	}
 	return sum

@@ -34,9 +34,9 @@ func ParseTransform(s string) (Transform, error) {
 const (
 	// FirstReadings is the largest number of readings that Begin uses.
 	FirstReadings = 32
-	// WildAt is the distance in deviations at which a reading beyond the clip is counted. If the fraction of such
-	// readings is below 1/WildAt^2, the deviation stays bounded.
-	WildAt = 4
+	// OutlierAt is the distance in deviations at which a reading beyond the clip is counted. If the fraction of such
+	// readings is below 1/OutlierAt^2, the deviation stays bounded.
+	OutlierAt = 4
 	// One of the first readings is an outlier if it is farther from their median than fence times the distance of three
 	// quarters of them. For normal readings that is ScalerClip deviations.
 	fence = 9
@@ -58,7 +58,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 	var room [FirstReadings]float64
 	x := append(room[:0], readings...)
 	slices.Sort(x)
-	from, to, median := notWild(x)
+	from, to, median := withoutOutliers(x)
 	if differing := len(x) - equal(x, median); differing == 0 || len(x) == FirstReadings && differing < leastDiffering {
 		s.Set(stats, n, median, 0, 0)
 		return
@@ -79,12 +79,12 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 				x[i] = math.Asinh(v / unit)
 			}
 		}
-		from, to, median = notWild(x)
+		from, to, median = withoutOutliers(x)
 	}
 	further := n - float64(len(x)) // number of readings at the median
 	mean, m2 := moments(x[from:to], further, median)
 	if from > 0 || to < len(x) {
-		far := WildAt * math.Sqrt(m2/(further+float64(to-from)))
+		far := OutlierAt * math.Sqrt(m2/(further+float64(to-from)))
 		for i := range x {
 			x[i] = max(mean-far, min(x[i], mean+far))
 		}
@@ -123,8 +123,8 @@ func equal(x []float64, a float64) (n int) {
 	return n
 }
 
-// notWild returns the range of ascending readings without outliers, and their median.
-func notWild(x []float64) (from, to int, median float64) {
+// withoutOutliers returns the range of ascending readings without outliers, and their median.
+func withoutOutliers(x []float64) (from, to int, median float64) {
 	median, far := Fence(x)
 	if far == 0 {
 		return 0, len(x), median

@@ -99,7 +99,7 @@ func (g *Grouping) Restore(t *Table) {
 		return
 	}
 	for slot := range t.Len() {
-		if column, _ := t.Column(slot); column < FirstHat {
+		if column, _ := t.Column(slot); column < FirstBasisColumn {
 			g.ofColumn(column)
 		}
 	}

@@ -77,9 +77,9 @@ func isCross(fields []event.Field, e *event.Example, j int) bool {
 	return j < len(e.Field) && int(e.Field[j]) < len(fields) && fields[e.Field[j]].Kind == event.Cross
 }
 
-// lackOfColumns is Lack for an event of a sparse text format: it counts features and Zeros, and the usual columns that
+// countMissingColumns is CountMissing for an event of a sparse text format: it counts features and Zeros, and the usual columns that
 // are absent.
-func (m *Missing) lackOfColumns(fields []event.Field, e *event.Example) (k Lack) {
+func (m *Missing) countMissingColumns(fields []event.Field, e *event.Example) (k MissingCount) {
 	for j := range e.Features.Index {
 		if !isCross(fields, e, j) {
 			k.Named++
@@ -130,7 +130,7 @@ func eachAbsent(columns []uint32, e *event.Example, f func(column uint32)) {
 		for i < len(index) && index[i] < column {
 			i++
 		}
-		if (i == len(index) || index[i] > column) && !e.LacksColumn(column) {
+		if (i == len(index) || index[i] > column) && !e.MissesColumn(column) {
 			f(column)
 		}
 	}

@@ -135,14 +135,14 @@ func TestZeros(t *testing.T) {
 	h := &Head{Schema: s, Missing: m, Outputs: 1, Covariance: c}
 	e := sparseEvent(3, 4)
 	e.MissingColumns = []uint32{2}
-	if k := h.Lack(e); k != (Lack{Null: 1, Absent: 1, Named: 3}) { // 3, 4, and 5 that is 0
+	if k := h.CountMissing(e); k != (MissingCount{Null: 1, Absent: 1, Named: 3}) { // 3, 4, and 5 that is 0
 		t.Errorf("%+v", k)
 	}
-	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, Parts{Filled, Filled, Observed, Apart}) {
+	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, Parts{Imputed, Imputed, Observed, Apart}) {
 		t.Errorf("parts %v", parts)
 	}
 	e = sparseEvent(3, 4)
-	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, Parts{Filled, Observed, Observed, Apart}) {
+	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, Parts{Imputed, Observed, Observed, Apart}) {
 		t.Errorf("parts %v", parts)
 	}
 	x := h.AppendZeros(e, e.Features, event.Vec{})
@@ -151,7 +151,7 @@ func TestZeros(t *testing.T) {
 	}
 	var left event.Example
 	h.Delete(e, x, nil, []bool{true, false, true, false}, true, &left)
-	if k := h.Lack(&left); k != (Lack{Null: 2, Absent: 1, Named: 2}) || !slices.Equal(left.MissingColumns, []uint32{2, 4}) {
+	if k := h.CountMissing(&left); k != (MissingCount{Null: 2, Absent: 1, Named: 2}) || !slices.Equal(left.MissingColumns, []uint32{2, 4}) {
 		t.Errorf("%+v, %v", k, left.MissingColumns)
 	}
 	// A zero does not make a column usual.

@@ -79,7 +79,7 @@ func TestLevelsAnswer(t *testing.T) {
 				score := want.Score(e, make([]float64, 1))[0]
 				same("score", m.Score(e, make([]float64, 1))[0], score)
 				x := m.Standardized(e, event.Vec{})
-				same("score of what is left", m.ScoreLacking(x, e, make([]float64, 1))[0], score)
+				same("score of what is left", m.ScoreMissing(x, e, make([]float64, 1))[0], score)
 				same("output", m.AnswerOutputs(x, answer, make([]float64, 1))[0], score)
 				same("variance", model.ScoreVariance(m, e).Variance, model.ScoreVariance(want, e).Variance)
 				if got, why := m.Explain(e, 1), want.Explain(e, 1); !reflect.DeepEqual(got, why) {

@@ -201,7 +201,7 @@ func (m *Linear) ScoreRescaled(e *event.Example, scale float64, out []float64) [
 	clear(out)
 	for column, x := range m.Scaler.Each(e.Features) {
 		row := m.Rows.Row(column)
-		if row == nil || e.LacksColumn(m.Scaler.Curves.Source(column)) {
+		if row == nil || e.MissesColumn(m.Scaler.Splines.Source(column)) {
 			continue
 		}
 		if stats := m.Stats(row); stats != nil {
@@ -296,7 +296,7 @@ func ReadLinear(blocks []event.Block) (*Linear, error) {
 			return nil, fmt.Errorf("block model: %w", err)
 		}
 	}
-	if c := h.Scaler.Curves; c != nil {
+	if c := h.Scaler.Splines; c != nil {
 		if err := c.check(); err != nil {
 			return nil, fmt.Errorf("block model: %w", err)
 		}

@@ -235,8 +235,8 @@ func (m *Missing) Forced(rule MissingPolicy) *Missing {
 	return m.WithPolicies(EveryRange(rule))
 }
 
-// Lack counts the fields of an event, without products of fields.
-type Lack struct {
+// MissingCount counts the fields of an event, without products of fields.
+type MissingCount struct {
 	Null, Absent float64 // missing
 	// Named is the number of present fields that could be missing, and Silent that of others: bags of words, and the
 	// namespaces of a sparse text format. If columns can be missing, the features of an event are counted in place of
@@ -245,24 +245,26 @@ type Lack struct {
 }
 
 // Some reports whether anything is missing.
-func (k Lack) Some() bool { return k.Null+k.Absent > 0 }
+func (k MissingCount) Some() bool { return k.Null+k.Absent > 0 }
 
 // Share returns the fraction of all possible fields that is missing, null or absent.
-func (k Lack) Share() float64 { return (k.Null + k.Absent) / (k.Null + k.Absent + k.Named + k.Silent) }
+func (k MissingCount) Fraction() float64 {
+	return (k.Null + k.Absent) / (k.Null + k.Absent + k.Named + k.Silent)
+}
 
 // Deleted returns k after a fraction of the named fields has become null.
-func (k Lack) Deleted(share float64) Lack {
+func (k MissingCount) Deleted(share float64) MissingCount {
 	k.Null += share * k.Named
 	k.Named *= 1 - share
 	return k
 }
 
-// shares returns the policy weights for an event with these missing fields.
-func (m *Missing) shares(k Lack) PolicyWeights {
+// weights returns the policy weights for an event with these missing fields.
+func (m *Missing) weights(k MissingCount) PolicyWeights {
 	if m == nil || !k.Some() {
 		return PolicyWeights{1, 0, 0}
 	}
-	return m.Policies[MissingBin(k.Share())]
+	return m.Policies[MissingBin(k.Fraction())]
 }
 
 // Fill reports whether numbers are imputed in any range.
@@ -279,16 +281,16 @@ func (m *Missing) Plain() *Missing {
 	return m.WithPolicies(rules)
 }
 
-// Fills returns the weight of imputation for an event with these missing fields.
-func (m *Missing) Fills(k Lack) float64 { return m.shares(k)[2] }
+// ImputeWeight returns the weight of imputation for an event with these missing fields.
+func (m *Missing) ImputeWeight(k MissingCount) float64 { return m.weights(k)[2] }
 
 // Scale returns the factor of an event's features without imputation: 1, increased by the weighted effect of rescaling
 // by 1/(1 - fraction missing).
-func (m *Missing) Scale(k Lack) float64 {
-	return scale(m.shares(k).Plain(), k)
+func (m *Missing) Scale(k MissingCount) float64 {
+	return scale(m.weights(k).Plain(), k)
 }
 
-func scale(s PolicyWeights, k Lack) float64 {
+func scale(s PolicyWeights, k MissingCount) float64 {
 	if present := k.Named + k.Silent; present > 0 { // without fields the score is the intercept
 		return 1 + s[1]*(k.Null+k.Absent)/present
 	}
@@ -296,24 +298,24 @@ func scale(s PolicyWeights, k Lack) float64 {
 }
 
 // Growth returns the relative increase of Scale if one more named field becomes null.
-func (m *Missing) Growth(k Lack) float64 {
+func (m *Missing) Growth(k MissingCount) float64 {
 	present := k.Named + k.Silent
 	if m == nil || present <= 0 {
 		return 0
 	}
-	rescaled := m.shares(k).Plain()[1]
+	rescaled := m.weights(k).Plain()[1]
 	scale := m.Scale(k)
 	return (scale - 1 + rescaled) / (scale * present) // fewer fields compensate for what is lost
 }
 
-// Lack counts the fields of an event of a Schema with these fields. It overwrites present, which has room for them,
+// CountMissing counts the fields of an event of a Schema with these fields. It overwrites present, which has room for them,
 // with the fields that are present.
-func (m *Missing) Lack(fields []event.Field, e *event.Example, present FieldSet) (k Lack) {
+func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present FieldSet) (k MissingCount) {
 	for i := range present {
 		present[i] = 0
 	}
 	if m != nil && m.Known && e.IsSparse(fields) || e.Field == nil && len(e.MissingColumns) > 0 {
-		return m.lackOfColumns(fields, e)
+		return m.countMissingColumns(fields, e)
 	}
 	if e.Field == nil && e.Features.Len() > 0 {
 		return k // a sparse text format without fields
@@ -393,20 +395,20 @@ func (h *Head) Answer(e *event.Example) Answer {
 	}
 	var some [16]uint64
 	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
-	k := h.Missing.Lack(h.Schema.Fields, e, present)
+	k := h.Missing.CountMissing(h.Schema.Fields, e, present)
 	if !k.Some() {
 		return Answer{Scale: 1}
 	}
 	var parts Parts
-	if h.Covariance != nil && h.Missing.Fills(k) > 0 {
+	if h.Covariance != nil && h.Missing.ImputeWeight(k) > 0 {
 		parts = h.Parts(e, present, nil)
 	}
 	return h.Missing.Answer(k, parts)
 }
 
 // Answer returns how an event with these missing fields is scored; parts are the columns that can be imputed.
-func (m *Missing) Answer(k Lack, parts Parts) Answer {
-	a := Answer{Shares: m.shares(k), Parts: parts}
+func (m *Missing) Answer(k MissingCount, parts Parts) Answer {
+	a := Answer{Shares: m.weights(k), Parts: parts}
 	if parts == nil {
 		if a.Shares = a.Shares.Plain(); k.Named+k.Silent <= 0 { // there is nothing to rescale
 			a.Shares = PolicyWeights{1, 0, 0}
@@ -417,7 +419,7 @@ func (m *Missing) Answer(k Lack, parts Parts) Answer {
 		a.Shares = PolicyWeights{}
 		return a
 	}
-	if a.Range = 1 + MissingBin(k.Share()); m != nil && m.Levels != nil {
+	if a.Range = 1 + MissingBin(k.Fraction()); m != nil && m.Levels != nil {
 		a.Level = m.Levels[a.Range-1]
 	}
 	return a
@@ -448,20 +450,20 @@ func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts P
 	for i, id := range c.Fields {
 		part := byte(Apart)
 		switch {
-		case id == 0 && e.LacksColumn(c.Columns[i]):
-			part = Filled
+		case id == 0 && e.MissesColumn(c.Columns[i]):
+			part = Imputed
 		case id == 0 && (m == nil || !m.Known || hasColumn(e, c.Columns[i]) || m.ReadsZero(c.Columns[i])):
 			part = Observed // absent means 0
 		case id == 0:
 			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual {
-				part = Filled
+				part = Imputed
 			}
 		case present.Has(id):
 			part = Observed
 		case null.Has(id), m != nil && m.usual.Has(id):
-			part = Filled
+			part = Imputed
 		}
-		parts[i], some = part, some || part == Filled
+		parts[i], some = part, some || part == Imputed
 	}
 	return parts, some
 }
@@ -501,12 +503,12 @@ func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool
 	}
 }
 
-// Lack is Missing.Lack for an event under h's Schema, with its fields counted in any case.
-func (h *Head) Lack(e *event.Example) Lack {
+// CountMissing is Missing.CountMissing for an event under h's Schema, with its fields counted in any case.
+func (h *Head) CountMissing(e *event.Example) MissingCount {
 	e = h.declared(e)
 	var some [16]uint64
 	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
-	k := h.Missing.Lack(h.Schema.Fields, e, present)
+	k := h.Missing.CountMissing(h.Schema.Fields, e, present)
 	if k.Named == 0 { // they may not have been counted
 		k.Named, k.Silent = present.Count(h.Schema.Fields)
 	}
@@ -524,7 +526,7 @@ func (h *Head) MissingFields(e *event.Example) (names []string) {
 		return names
 	}
 	present := NewFieldSet(len(fields))
-	if k := m.Lack(fields, e, present); !k.Some() {
+	if k := m.CountMissing(fields, e, present); !k.Some() {
 		return nil
 	}
 	missing := slices.Clone(e.Missing)

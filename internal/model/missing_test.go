@@ -148,7 +148,7 @@ func ExampleHead_Answer() {
 	// Output: 2 rescale
 }
 
-// For random events Lack and Parts follow their definitions field by field: also for nulls of present or unknown
+// For random events CountMissing and Parts follow their definitions field by field: also for nulls of present or unknown
 // fields, and where a set takes more than one word.
 func TestLackByDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
@@ -172,7 +172,7 @@ func TestLackByDefinition(t *testing.T) {
 		}
 		e := &event.Example{Field: draw(1, n, 0.6), Missing: draw(1, n+5, 0.4)}
 		usual, usuallyNull := func(id uint16) bool { return m != nil && slices.Contains(m.Usual, id) }, func(id uint16) bool { return m != nil && slices.Contains(m.UsuallyNull, id) }
-		var want Lack
+		var want MissingCount
 		c := &Covariance{}
 		var parts Parts
 		for i := range fields[1:] {
@@ -190,20 +190,20 @@ func TestLackByDefinition(t *testing.T) {
 				parts[i] = Observed
 			case null && !usuallyNull(id):
 				want.Null++
-				parts[i] = Filled
+				parts[i] = Imputed
 			case !null && usual(id):
 				want.Absent++
-				parts[i] = Filled
+				parts[i] = Imputed
 			case usual(id):
-				parts[i] = Filled
+				parts[i] = Imputed
 			}
 		}
 		present := NewFieldSet(n)
-		if got := m.Lack(fields, e, present); got != want && (got.Some() || want.Some() || got != Lack{}) {
+		if got := m.CountMissing(fields, e, present); got != want && (got.Some() || want.Some() || got != MissingCount{}) {
 			t.Fatalf("an event lacks %+v, want %+v", got, want)
 		}
 		h := &Head{Schema: &event.Schema{Fields: fields}, Covariance: c, Missing: m}
-		if !slices.Contains(parts, Filled) {
+		if !slices.Contains(parts, Imputed) {
 			parts = nil
 		}
 		if got := h.Parts(e, present, nil); !slices.Equal(got, parts) {

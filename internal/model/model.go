@@ -23,9 +23,9 @@ type Model interface {
 	Standardized(e *event.Example, out event.Vec) event.Vec
 	// ScoreVec is Score for standardized features, without regard to missing fields.
 	ScoreVec(x event.Vec, out []float64) []float64
-	// ScoreLacking is ScoreVec for the features of an event; Field, Missing and MissingColumns of e determine which
+	// ScoreMissing is ScoreVec for the features of an event; Field, Missing and MissingColumns of e determine which
 	// fields are present and missing.
-	ScoreLacking(x event.Vec, e *event.Example, out []float64) []float64
+	ScoreMissing(x event.Vec, e *event.Example, out []float64) []float64
 	// Center returns the raw value that is standardized to 0 in a column: 0 if nothing is standardized.
 	Center(column uint32) float64
 	// Kind returns the kind in the model's file.
@@ -101,7 +101,7 @@ func (h *Head) About() *Head { return h }
 // that correct the levels have weights of the corrected prediction, whose rest is the levels'.
 type Expert struct {
 	Name     string  `json:"name"`
-	Share    float64 `json:"weight"`
+	Weight   float64 `json:"weight"`
 	Corrects bool    `json:"corrects,omitempty"` // it corrects the levels
 }
 
@@ -129,7 +129,7 @@ type Layout struct {
 
 // Part is one of the weights that a Layout mixes.
 type Part struct {
-	Share   float64 `json:"factor"` // factor of the weights
+	Factor  float64 `json:"factor"` // factor of the weights
 	Weight  int     `json:"weight"`
 	Lag     int     `json:"lag"`
 	Average float64 `json:"average"`
@@ -150,7 +150,7 @@ func (l *Layout) weight(row []float64, k int) (w float64) {
 func (l *Layout) mixed(row []float64, k int) (w float64) {
 	for i := range l.Mix {
 		p := &l.Mix[i]
-		w += p.Share * (row[p.Weight+k] + p.Average*row[p.Lag+k])
+		w += p.Factor * (row[p.Weight+k] + p.Average*row[p.Lag+k])
 	}
 	return w
 }
@@ -174,7 +174,7 @@ func (l Layout) fits(outputs int) bool {
 		return weight >= 0 && weight <= last && lag >= 0 && lag <= last && !math.IsNaN(average)
 	}
 	for _, p := range l.Mix {
-		if !fits(p.Weight, p.Lag, p.Average) || p.Share-p.Share != 0 {
+		if !fits(p.Weight, p.Lag, p.Average) || p.Factor-p.Factor != 0 {
 			return false
 		}
 	}

@@ -38,8 +38,8 @@ func ValueOf(t loss.Target, score float64) float64 {
 	return score
 }
 
-// Lacked is how the missing fields of an event widen an interval.
-type Lacked struct {
+// MissingVariance is how the missing fields of an event widen an interval.
+type MissingVariance struct {
 	Variance float64 // of the score, see ScoreVariance
 	Range    int     // see Answer
 }
@@ -47,7 +47,7 @@ type Lacked struct {
 // Interval returns the prediction interval of a value. It has the coverage Sets.Coverage, or nine in ten if there are
 // no Sets and residuals are normal and stationary. It is NaN for a model without a Residual. by is the ScoreVariance of
 // the event.
-func (h *Head) Interval(value float64, by Lacked) (low, high float64) {
+func (h *Head) Interval(value float64, by MissingVariance) (low, high float64) {
 	if h.Residual == nil {
 		return math.NaN(), math.NaN()
 	}
@@ -76,7 +76,7 @@ func (r Residual) Interval(t loss.Target, value, v, limit float64) (low, high fl
 func (r Residual) around(t loss.Target, value, v float64) (middle, unit, deviation float64) {
 	unit = pearson(t, value)
 	deviation = r.Deviation * r.ByValue.Of(value)
-	return value + unit*r.Mean, unit, math.Sqrt(deviation*deviation + r.Lacking(t, value, v))
+	return value + unit*r.Mean, unit, math.Sqrt(deviation*deviation + r.Increase(t, value, v))
 }
 
 // Score returns the distance of a target from the middle of the interval of a value, in deviations.
@@ -97,9 +97,9 @@ func (Residual) Unit(t loss.Target, value float64) float64 { return pearson(t, v
 // maxVariance is the largest variance of a count's score, because the value grows with the score's exponential.
 const maxVariance = 10
 
-// Lacking returns how much the variance v of a score increases that of a residual. For a count, whose logarithm is
+// Increase returns how much the variance v of a score increases that of a residual. For a count, whose logarithm is
 // normal, the variance is value^2 (e^v - 1).
-func (Residual) Lacking(t loss.Target, value, v float64) float64 {
+func (Residual) Increase(t loss.Target, value, v float64) float64 {
 	if t == loss.Count {
 		return value * math.Expm1(min(v, maxVariance))
 	}
@@ -109,18 +109,18 @@ func (Residual) Lacking(t loss.Target, value, v float64) float64 {
 // ScoreVariance returns the variance of an event's regression score because of missing numbers: the variance of the
 // imputed values and, for the part of the prediction that does not impute, the square of what they would add. It is 0
 // if nothing is missing, or the model has no Covariance.
-func ScoreVariance(m Model, e *event.Example) Lacked {
+func ScoreVariance(m Model, e *event.Example) MissingVariance {
 	linear, ok := m.(*Linear)
 	if r := m.About().Answer(e).Range; r == 0 || !ok || linear.Covariance == nil {
-		return Lacked{Range: r}
+		return MissingVariance{Range: r}
 	}
-	return linear.VarianceLacking(linear.Standardized(e, event.Vec{}), e)
+	return linear.VarianceMissing(linear.Standardized(e, event.Vec{}), e)
 }
 
-// VarianceLacking is ScoreVariance for the arguments of ScoreLacking.
-func (m *Linear) VarianceLacking(x event.Vec, e *event.Example) Lacked {
+// VarianceMissing is ScoreVariance for the arguments of ScoreMissing.
+func (m *Linear) VarianceMissing(x event.Vec, e *event.Example) MissingVariance {
 	a := m.Answer(e)
-	by := Lacked{Range: a.Range}
+	by := MissingVariance{Range: a.Range}
 	if a.Range == 0 {
 		return by
 	}

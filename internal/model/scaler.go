@@ -25,8 +25,8 @@ type Scaler struct {
 	// not have one of them, it is the number 0, or missing if Unfilled is set.
 	Dense    []uint32 `json:"dense,omitempty"`
 	Unfilled bool     `json:"unfilled,omitempty"`
-	// Curves has the splines of numeric columns; nil for none.
-	Curves *Curves `json:"curves,omitempty"`
+	// Splines has the splines of numeric columns; nil for none.
+	Splines *Splines `json:"curves,omitempty"`
 }
 
 // The indices of a column's statistics.
@@ -75,7 +75,7 @@ func ParseStandardize(s string) (Standardize, error) {
 // Each yields the columns and values of x, 0 for absent dense columns, and the spline columns of both that are not 0,
 // in ascending order of columns.
 func (s *Scaler) Each(x event.Vec) iter.Seq2[uint32, float64] {
-	if s.Curves != nil {
+	if s.Splines != nil {
 		x = s.Columns(x, &event.Vec{})
 	}
 	return s.numbers(x)
@@ -83,16 +83,16 @@ func (s *Scaler) Each(x event.Vec) iter.Seq2[uint32, float64] {
 
 // Columns returns the sequence of Each as slices, in the memory of room unless it equals x.
 func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
-	if x = s.Fill(withoutHats(x), room); s.Curves == nil {
+	if x = s.Fill(withoutBasisColumns(x), room); s.Splines == nil {
 		return x
 	}
 	if len(room.Index) == 0 {
-		if n := x.Len() + 2*len(s.Curves.Columns); cap(room.Index) < n {
+		if n := x.Len() + 2*len(s.Splines.Columns); cap(room.Index) < n {
 			room.Index, room.Value = make([]uint32, 0, n), make([]float64, 0, n)
 		}
 		room.Index, room.Value = append(room.Index, x.Index...), append(room.Value, x.Value...)
 	}
-	*room = s.Curves.Append(*room, x, nil)
+	*room = s.Splines.Append(*room, x, nil)
 	return *room
 }
 
@@ -127,8 +127,8 @@ func (s *Scaler) zeros() []uint32 {
 // FieldsOf is Example.FieldsOf, where a spline column has the field of its number.
 func (s *Scaler) FieldsOf(e *event.Example, columns []uint32, out []uint16) []uint16 {
 	out = e.FieldsOf(columns, out)
-	for i := len(out) - 1; i >= 0 && columns[i] >= FirstHat; i-- {
-		if at, ok := slices.BinarySearch(columns, s.Curves.Source(columns[i])); ok {
+	for i := len(out) - 1; i >= 0 && columns[i] >= FirstBasisColumn; i-- {
+		if at, ok := slices.BinarySearch(columns, s.Splines.Source(columns[i])); ok {
 			out[i] = out[at]
 		}
 	}
@@ -176,7 +176,7 @@ func transformedDeviations(stats []float64, x float64) float64 {
 }
 
 // Clip bounds the result of Deviations. A value beyond +-ScalerClip is an outlier. In a centered column it counts as
-// +-WildAt, both for scores and for statistics; in a column that is only divided it counts as the largest value.
+// +-OutlierAt, both for scores and for statistics; in a column that is only divided it counts as the largest value.
 func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	if z >= -ScalerClip && z <= ScalerClip {
 		return z
@@ -184,13 +184,13 @@ func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	return math.Copysign(s.beyond(stats), z)
 }
 
-// IsWild reports whether a standardized value is where Clip moves the outliers of a centered column.
-func IsWild(value float64) bool { return math.Abs(value) == WildAt }
+// IsOutlier reports whether a standardized value is where Clip moves the outliers of a centered column.
+func IsOutlier(value float64) bool { return math.Abs(value) == OutlierAt }
 
 func (s *Scaler) beyond(stats []float64) float64 {
 	switch {
 	case stats[StatCenter] != 0:
-		return WildAt
+		return OutlierAt
 	case s.Mode == StandardizeAll:
 		return ScalerClip // the usual value of a rare column
 	}
@@ -246,7 +246,7 @@ func (s *Scaler) Gather(stats []float64, x, z float64) (wild bool) {
 	wild = z > ScalerClip || z < -ScalerClip
 	switch {
 	case wild && inverse != 0:
-		x = stats[StatCenter] + math.Copysign(WildAt, z)/math.Abs(inverse)
+		x = stats[StatCenter] + math.Copysign(OutlierAt, z)/math.Abs(inverse)
 	case inverse < 0:
 		x = stats[StatCenter] - z/inverse
 	}
@@ -297,8 +297,8 @@ const (
 	unwatched   = math.MaxFloat64
 	// A column whose scale may be too large is watched again after as many readings as it has had, at most watchEvery.
 	watchEvery = 1024
-	// lastingWild is the number of consecutive outliers that is a lasting change.
-	lastingWild = 8
+	// lastingOutliers is the number of consecutive outliers that is a lasting change.
+	lastingOutliers = 8
 )
 
 // CountWithin is ObserveScale for the n-th reading of a column, of absolute value a within its scale. It does nothing
@@ -340,7 +340,7 @@ func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk
 			wild += max(0, -stats[statLargest])
 		}
 		stats[statLargest], stats[statWatched] = -wild, n+1
-		if wild < lastingWild {
+		if wild < lastingOutliers {
 			return 1, false
 		}
 		stats[StatInverse] = max(1/a, inverse/2)
@@ -419,7 +419,7 @@ func (m *Linear) Standardized(e *event.Example, out event.Vec) event.Vec {
 	e = m.declared(e)
 	standardizes := m.standardizes()
 	for column, x := range m.Scaler.Each(e.Features) {
-		if e.LacksColumn(m.Scaler.Curves.Source(column)) {
+		if e.MissesColumn(m.Scaler.Splines.Source(column)) {
 			continue
 		}
 		if standardizes {

@@ -126,13 +126,13 @@ func TestWildSpreadAtRenewal(t *testing.T) {
 	}
 }
 
-// TestIsWild checks that IsWild recognizes the values that Clip returns for outliers, and no others.
+// TestIsWild checks that IsOutlier recognizes the values that Clip returns for outliers, and no others.
 func TestIsWild(t *testing.T) {
 	stats := make([]float64, ScalerWidth)
 	stats[StatCenter], stats[StatInverse] = 2, 1
 	var s Scaler
 	for _, z := range []float64{0, 1, -3, 5, -7.5, 1.01 * ScalerClip, -100, 1e30} {
-		if got, want := IsWild(s.Clip(stats, z)), math.Abs(z) > ScalerClip; got != want {
+		if got, want := IsOutlier(s.Clip(stats, z)), math.Abs(z) > ScalerClip; got != want {
 			t.Errorf("a reading of %v deviations is wild: %v, want %v", z, got, want)
 		}
 	}

@@ -52,9 +52,9 @@ func TestSharedOutputs(t *testing.T) {
 func TestCompact(t *testing.T) {
 	const k, width = 2, ScalerWidth + 10
 	part := func(share float64, weight, lag int, average float64) Part {
-		return Part{Share: share, Weight: ScalerWidth + weight, Lag: ScalerWidth + lag, Average: average}
+		return Part{Factor: share, Weight: ScalerWidth + weight, Lag: ScalerWidth + lag, Average: average}
 	}
-	mixed := Layout{Width: width, Scale: 3, Mix: []Part{part(0.3, 0, 4, 0.7), part(0.6, 2, 6, 0), {Share: 0.1, Weight: ScalerWidth + 8}}}
+	mixed := Layout{Width: width, Scale: 3, Mix: []Part{part(0.3, 0, 4, 0.7), part(0.6, 2, 6, 0), {Factor: 0.1, Weight: ScalerWidth + 8}}}
 	alone := Layout{Width: width, Scale: 3, Weight: ScalerWidth + 2, Lag: ScalerWidth + 6, Average: 0.25}
 	for _, stats := range []int{0, -1} {
 		mixed.Stats, alone.Stats = stats, stats

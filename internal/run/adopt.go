@@ -60,9 +60,9 @@ func (a *Adoptions) block() event.Block {
 // adopter is the part of a loop that adopts exact solutions.
 type adopter struct {
 	job
-	every   uint64        // in records; 0 if solutions are not adopted
-	most    time.Duration // longest wait of learning, 0 for no limit
-	trouble string        // why there is no solution yet, "" while the solver runs
+	every     uint64        // in records; 0 if solutions are not adopted
+	most      time.Duration // longest wait of learning, 0 for no limit
+	lastError string        // why there is no solution yet, "" while the solver runs
 }
 
 func (l *loop) startAdopting() error {
@@ -101,7 +101,7 @@ func (l *loop) adoptIfDue(ctx context.Context) error {
 	l.saver.urgent, l.unreported = true, true
 	defer func() {
 		s.Waited += time.Since(s.WaitingSince)
-		s.Adopting, s.WaitingSince, l.adopter.trouble, l.unreported = 0, time.Time{}, "", true
+		s.Adopting, s.WaitingSince, l.adopter.lastError, l.unreported = 0, time.Time{}, "", true
 	}()
 	solution, err := l.solve(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 			return result.Adoption, nil
 		default:
 			l.current.Validation.Failed++
-			l.adopter.trouble = fmt.Sprintf("the exact solution over %d records, which learning waits for, could not be computed: %v", state.records, result.err)
+			l.adopter.lastError = fmt.Sprintf("the exact solution over %d records, which learning waits for, could not be computed: %v", state.records, result.err)
 			l.log.Error("an exact solution to adopt could not be computed; trying again", "records", state.records, "retry_in", wait, "err", result.err)
 			retry := time.Now().Add(wait)
 			err = l.attend(limited, func() bool { return !time.Now().Before(retry) })
@@ -218,7 +218,7 @@ func (l *loop) decide(at uint64, a *validate.Adoption) error {
 		s.Last = a.Report
 		s.Done++
 	}
-	l.Adoptions.Decided, l.adopter.trouble = at, ""
+	l.Adoptions.Decided, l.adopter.lastError = at, ""
 	l.saver.moved, l.saver.urgent = true, true
 	l.publish()
 	return failpoint.Here("run.adopted")

@@ -359,7 +359,7 @@ type frozen struct {
 func (l *loop) report(notReady string) {
 	s := l.current
 	s.Counts = l.intake.Counts()
-	s.NotReady = cmp.Or(notReady, l.saver.trouble, l.adopter.trouble)
+	s.NotReady = cmp.Or(notReady, l.saver.lastError, l.adopter.lastError)
 	s.Save, s.Published = l.saver.status, l.publisher.count
 	s.Partitions = make([]PartitionStatus, len(l.Offsets))
 	for i, p := range l.Offsets {

@@ -30,13 +30,13 @@ type saver struct {
 	promoting   []promotion                   // those that are not in a checkpoint yet
 	settings    map[string]online.Fingerprint // fingerprints of the contenders by name
 
-	status  SaveStatus
-	moved   bool   // there is something to save
-	next    uint64 // number of records since Run started at which the next checkpoint is due
-	last    time.Time
-	err     error  // of the last save
-	trouble string // its consequence for the run, "" after a success
-	final   error  // a FinalError of a save: nothing more is saved
+	status    SaveStatus
+	moved     bool   // there is something to save
+	next      uint64 // number of records since Run started at which the next checkpoint is due
+	last      time.Time
+	err       error  // of the last save
+	lastError string // its consequence for the run, "" after a success
+	final     error  // a FinalError of a save: nothing more is saved
 	// urgent requests a checkpoint at once, or at retry after a failure.
 	urgent bool
 	asked  bool // the current save was urgent
@@ -171,14 +171,14 @@ func (s *saver) finish(r saveResult) {
 		s.moved, s.urgent = true, s.urgent || s.asked
 		s.wait = max(100*time.Millisecond, min(2*s.wait, 10*time.Second))
 		s.retry = time.Now().Add(s.wait)
-		s.trouble = fmt.Sprintf("the last checkpoint could not be saved: %v", r.err)
+		s.lastError = fmt.Sprintf("the last checkpoint could not be saved: %v", r.err)
 		s.log.Error("a checkpoint could not be saved", "err", r.err)
 		if final := (FinalError{}); errors.As(r.err, &final) {
 			s.final = r.err
 		}
 		return
 	}
-	s.trouble, s.wait, s.urgent = "", 0, s.urgent && s.moved
+	s.lastError, s.wait, s.urgent = "", 0, s.urgent && s.moved
 	st.Saved++
 	st.Name, st.Bytes, st.At = r.name, r.size, time.Now()
 	s.log.Info("checkpoint saved", "name", r.name, "bytes", r.size, "took", r.took, "pause", st.Pause)

@@ -262,11 +262,11 @@ func ReadFile(path string) (*Model, error) {
 
 // Follower has the newest model.
 type Follower struct {
-	stop    context.CancelFunc
-	done    chan struct{}
-	mu      sync.RWMutex
-	model   *Model
-	trouble error
+	stop      context.CancelFunc
+	done      chan struct{}
+	mu        sync.RWMutex
+	model     *Model
+	lastError error
 }
 
 // Follow reads a model as Open does and checks for a newer one every Options.Interval, until Close. If there is no
@@ -317,7 +317,7 @@ func (f *Follower) follow(ctx context.Context, s Source, o Options, where string
 		}
 		newer := false
 		f.mu.Lock()
-		f.trouble = err
+		f.lastError = err
 		// If several servers share an address, one may lag behind the others. A file that was never published has no
 		// version.
 		if err == nil && m != nil && (f.model == nil || m.Version > f.model.Version || m.At.After(f.model.At) || m.Version == 0) {
@@ -335,7 +335,7 @@ func (f *Follower) follow(ctx context.Context, s Source, o Options, where string
 func (f *Follower) Model() (*Model, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.model, f.trouble
+	return f.model, f.lastError
 }
 
 // Close stops following.

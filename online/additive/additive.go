@@ -14,8 +14,8 @@ import (
 	"slices"
 
 	"blankout/internal/loss"
+	"blankout/online/optimizers"
 	"blankout/online/rows"
-	"blankout/online/rules"
 )
 
 // Rates are the learning rates: that of the base learner, and a fast one for streams whose neighboring events are
@@ -36,14 +36,14 @@ func Fits(columns, outputs int) bool { return columns*outputs <= mostWeights }
 
 // Expert is the learner. Learn learns the last event that Score had. It is not safe for concurrent use.
 type Expert struct {
-	loss     loss.Loss
-	strength float64
-	outputs  int
-	layout   rows.Layout
-	rule     rules.Rule
-	columns  []uint32    // ascending
-	table    [][]float64 // one row per column, see layout
-	bias     []float64   // row of the intercepts
+	loss      loss.Loss
+	strength  float64
+	outputs   int
+	layout    rows.Layout
+	optimizer optimizers.Optimizer
+	columns   []uint32    // ascending
+	table     [][]float64 // one row per column, see layout
+	bias      []float64   // row of the intercepts
 
 	*Event // the last scored event
 }
@@ -67,7 +67,7 @@ func New(l loss.Loss, strength float64, outputs int) *Expert {
 func (e *Expert) begin(outputs int) {
 	n := len(Rates) * outputs
 	e.outputs, e.layout = outputs, rows.Layout{Outputs: outputs, N: n}
-	e.rule = rules.NewAdagrad(rules.Settings{Layout: e.layout, Loss: e.loss, Proximal: true})
+	e.optimizer = optimizers.NewAdagrad(optimizers.Settings{Layout: e.layout, Loss: e.loss, Proximal: true})
 	e.columns, e.table, e.bias = nil, nil, e.newRow()
 	e.Event = e.NewEvent()
 }
@@ -186,7 +186,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) {
 	}
 	s.Importance, s.Growth = importance, 1
 	s.Ungroup()
-	e.rule.Step(s)
+	e.optimizer.Step(s)
 }
 
 // Restart forgets everything but the columns.

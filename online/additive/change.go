@@ -23,7 +23,7 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	for j, w := range e.layout.Weights(row) {
 		if math.Abs(w) <= most {
 			intercept[j] += shift * w
-			e.rule.Rescale(row, j, j+1, ratio)
+			e.optimizer.Rescale(row, j, j+1, ratio)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (e *Expert) State(c *coder.Coder) {
 // Forget multiplies the accumulators by keep: the weights stay, and then change faster.
 func (e *Expert) Forget(keep float64) {
 	for _, row := range e.table {
-		e.rule.Forget(row, false, keep)
+		e.optimizer.Forget(row, false, keep)
 	}
-	e.rule.Forget(e.bias, true, keep)
+	e.optimizer.Forget(e.bias, true, keep)
 }

@@ -1,6 +1,6 @@
 package conformal
 
-// This file computes nonconformity scores of predictions. A nil Cover is disabled: it ignores all events.
+// This file computes nonconformity scores of predictions. A nil Predictor is disabled: it ignores all events.
 
 import (
 	"math"
@@ -24,7 +24,7 @@ type Answer struct {
 }
 
 // TakeClasses adds a classification.
-func (c *Cover) TakeClasses(a Answer) {
+func (c *Predictor) TakeClasses(a Answer) {
 	x := Score{Value: min(a.Judged.LogLoss, model.MostLimit), First: a.Judged.Class == a.Label, Class: 1 + a.Label, Came: a.Came, Size: math.NaN()}
 	if a.Sized && c.ranges[a.Range].limit >= 0 {
 		x.Size = c.size(&a)
@@ -37,7 +37,7 @@ func (c *Cover) TakeClasses(a Answer) {
 }
 
 // size returns the number of classes in the prediction set.
-func (c *Cover) size(a *Answer) float64 {
+func (c *Predictor) size(a *Answer) float64 {
 	two := [2]float64{1 - a.Judged.Probability, a.Judged.Probability}
 	chances := two[:]
 	if n := len(a.Scores); n > 1 {
@@ -56,13 +56,13 @@ func (c *Cover) size(a *Answer) float64 {
 }
 
 // TakeNumber adds a predicted value for the target y.
-func (c *Cover) TakeNumber(of loss.Target, residual *model.Residual, y, value float64, by model.Lacked) {
+func (c *Predictor) TakeNumber(of loss.Target, residual *model.Residual, y, value float64, by model.MissingVariance) {
 	low, high := residual.Interval(of, value, by.Variance, c.Limit(by.Range))
 	c.Take(by.Range, Score{Value: residual.Score(of, y, value, by.Variance), Size: high - low})
 }
 
 // Interval returns the interval of a value, or NaN if no residual is known.
-func (c *Cover) Interval(of loss.Target, residual *model.Residual, value float64, by model.Lacked) (low, high float64) {
+func (c *Predictor) Interval(of loss.Target, residual *model.Residual, value float64, by model.MissingVariance) (low, high float64) {
 	switch {
 	case residual == nil:
 		return math.NaN(), math.NaN()
@@ -73,7 +73,7 @@ func (c *Cover) Interval(of loss.Target, residual *model.Residual, value float64
 }
 
 // Encode returns the state.
-func (c *Cover) Encode() []byte {
+func (c *Predictor) Encode() []byte {
 	if c == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (c *Cover) Encode() []byte {
 }
 
 // Decode reads the result of Encode. It returns false if data is invalid.
-func (c *Cover) Decode(data []byte) (ok bool) {
+func (c *Predictor) Decode(data []byte) (ok bool) {
 	if c == nil {
 		return true
 	}

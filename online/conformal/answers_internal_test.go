@@ -10,7 +10,7 @@ import (
 )
 
 // TestTakeClasses checks that sets of three classes contain the class as often as configured and have the counted
-// size. Without a Cover there are no sets.
+// size. Without a Predictor there are no sets.
 func TestTakeClasses(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(1, 2)), New(0.8)
 	d := model.Decision{}
@@ -39,7 +39,7 @@ func TestTakeClasses(t *testing.T) {
 	if all.TakeClasses(Answer{Scores: scores, Decision: d, Judged: d.Judge(scores, 0), Active: 3, Sized: true}); all.Report()[0].Size != 3 {
 		t.Errorf("%+v, want a size of 3", all.Report()[0])
 	}
-	var none *Cover
+	var none *Predictor
 	if none.Report() != nil || none.Sums() != nil || none.Sets() != nil || none.Encode() != nil || none.Low() != nil || !none.Decode([]byte{1}) {
 		t.Error("without a Cover there is one")
 	}

@@ -17,8 +17,8 @@ func TestTakeNumber(t *testing.T) {
 	residual := &model.Residual{Deviation: 2}
 	held, told, size := 0.0, 0.0, 0.0
 	for range 10_000 {
-		c.TakeNumber(loss.Real, residual, 5+0.1*r.NormFloat64(), 5, model.Lacked{}) // of whole events
-		by := model.Lacked{Range: 2}
+		c.TakeNumber(loss.Real, residual, 5+0.1*r.NormFloat64(), 5, model.MissingVariance{}) // of whole events
+		by := model.MissingVariance{Range: 2}
 		y, value := 5+3*r.NormFloat64(), 5.0
 		low, high := c.Interval(loss.Real, residual, value, by)
 		if c.Limit(2) >= 0 {
@@ -32,11 +32,11 @@ func TestTakeNumber(t *testing.T) {
 	if x := c.Report()[1]; x.Events != told || math.Abs(x.Coverage-held/told) > 1e-12 || math.Abs(held/told-0.7) > 0.02 || math.Abs(x.Size-size/told) > 0.1*x.Size {
 		t.Errorf("%+v, want %v of %v", x, held/told, told)
 	}
-	if low, _ := c.Interval(loss.Real, nil, 5, model.Lacked{}); low == low {
+	if low, _ := c.Interval(loss.Real, nil, 5, model.MissingVariance{}); low == low {
 		t.Error("an interval of nothing known")
 	}
-	var none *conformal.Cover
-	if low, high := none.Interval(loss.Real, residual, 5, model.Lacked{}); !(low < 5 && high > 5) {
+	var none *conformal.Predictor
+	if low, high := none.Interval(loss.Real, residual, 5, model.MissingVariance{}); !(low < 5 && high > 5) {
 		t.Errorf("without a Cover the interval is %v, %v", low, high)
 	}
 }

@@ -21,7 +21,7 @@ type came struct {
 	waits  tally // of an interval that is to be merged
 }
 
-func (t *tally) scale(by float64) { t.told, t.held = by*t.told, by*t.held }
+func (t *tally) scale(by float64) { t.events, t.held = by*t.events, by*t.held }
 
 // told returns the limit in force for a class, given the class's own scores in the range.
 func (s *scores) told(own *scores) float64 {
@@ -32,7 +32,7 @@ func (s *scores) told(own *scores) float64 {
 }
 
 // own returns the scores of a class, counted from 1, in a range; nil for regression.
-func (c *Cover) own(r, number int) *scores {
+func (c *Predictor) own(r, number int) *scores {
 	if number == 0 {
 		return nil
 	}
@@ -40,7 +40,7 @@ func (c *Cover) own(r, number int) *scores {
 }
 
 // grown returns a class, counted from 0, and adds it if it is new.
-func (c *Cover) grown(k int) *class {
+func (c *Predictor) grown(k int) *class {
 	for len(c.classes) <= k {
 		c.classes = append(c.classes, class{})
 	}
@@ -48,7 +48,7 @@ func (c *Cover) grown(k int) *class {
 }
 
 // Classes returns the number of classes.
-func (c *Cover) Classes() int { return len(c.classes) }
+func (c *Predictor) Classes() int { return len(c.classes) }
 
 // at returns the scores in a range.
 func (k *class) at(r int, miss float64) *scores {
@@ -61,7 +61,7 @@ func (k *class) at(r int, miss float64) *scores {
 
 // least returns the smallest probability with which a class, counted from 0, is in a set of the range, and whether it
 // is always in it.
-func (c *Cover) least(r, k int) (p float64, always bool) {
+func (c *Predictor) least(r, k int) (p float64, always bool) {
 	s := &c.ranges[r]
 	if k < len(c.classes) {
 		if own := c.classes[k].ranges[r]; own != nil && own.limit >= 0 {
@@ -72,7 +72,7 @@ func (c *Cover) least(r, k int) (p float64, always bool) {
 }
 
 // class returns a class, counted from 0, or an empty one.
-func (c *Cover) class(k int) *class {
+func (c *Predictor) class(k int) *class {
 	if k < len(c.classes) {
 		return &c.classes[k]
 	}
@@ -80,7 +80,7 @@ func (c *Cover) class(k int) *class {
 }
 
 // mergeClass merges what an interval has added to a class.
-func (c *Cover) mergeClass(k int, was, is *class) {
+func (c *Predictor) mergeClass(k int, was, is *class) {
 	var none scores
 	for r, now := range is.ranges {
 		if now == nil {
@@ -96,13 +96,13 @@ func (c *Cover) mergeClass(k int, was, is *class) {
 			s.follow(&c.ranges[r])
 		}
 	}
-	told, held := is.came.waits.told-was.came.waits.told, is.came.waits.held-was.came.waits.held
+	told, held := is.came.waits.events-was.came.waits.events, is.came.waits.held-was.came.waits.held
 	if told > 0 {
 		to := &c.grown(k).came
-		to.all.told += told
+		to.all.events += told
 		to.all.held += held
-		to.recent.scale(max(0, 1-told/min(memory, to.all.told)))
-		to.recent.told += told
+		to.recent.scale(max(0, 1-told/min(memory, to.all.events)))
+		to.recent.events += told
 		to.recent.held += held
 	}
 }
@@ -119,7 +119,7 @@ func (k *class) sums() (out class) {
 }
 
 // codeClasses codes the classes; one codes each.
-func (c *Cover) codeClasses(to *coder.Coder, one func(*class)) {
+func (c *Predictor) codeClasses(to *coder.Coder, one func(*class)) {
 	n := len(c.classes)
 	to.Int(&n)
 	if to.Decode {
@@ -151,19 +151,19 @@ func (k *class) code(to *coder.Coder, one func(r int, s *scores)) {
 }
 
 func (k *class) sumsState(to *coder.Coder) {
-	to.Each(&k.came.waits.told, &k.came.waits.held)
+	to.Each(&k.came.waits.events, &k.came.waits.held)
 	k.code(to, func(_ int, s *scores) { s.sumsState(to) })
 }
 
 func (k *class) state(to *coder.Coder, moved float64, of *[Ranges]scores) {
 	all, recent := &k.came.all, &k.came.recent
-	to.Each(&all.told, &all.held, &recent.told, &recent.held)
-	to.Failed = to.Failed || !(all.held >= 0 && all.held <= all.told && recent.held >= 0 && recent.held <= recent.told)
+	to.Each(&all.events, &all.held, &recent.events, &recent.held)
+	to.Failed = to.Failed || !(all.held >= 0 && all.held <= all.events && recent.held >= 0 && recent.held <= recent.events)
 	k.code(to, func(r int, s *scores) { s.state(to, moved, &of[r]) })
 }
 
 // fitClasses is Fits for the classes, whose scores sum to those of each range.
-func fitClasses(base, now *Cover, events float64) bool {
+func fitClasses(base, now *Predictor, events float64) bool {
 	if len(now.classes) < len(base.classes) {
 		return false
 	}
@@ -187,7 +187,7 @@ func fitClasses(base, now *Cover, events float64) bool {
 				return false
 			}
 		}
-		told, held := is.came.waits.told-was.came.waits.told, is.came.waits.held-was.came.waits.held
+		told, held := is.came.waits.events-was.came.waits.events, is.came.waits.held-was.came.waits.held
 		if came += told; !(held >= 0 && held <= told && came <= events) {
 			return false
 		}
@@ -196,19 +196,19 @@ func fitClasses(base, now *Cover, events float64) bool {
 }
 
 // ByClass returns the coverage of each class that has sets. names are the names of the classes.
-func (c *Cover) ByClass(names []string) (out []measure.ClassCoverage) {
+func (c *Predictor) ByClass(names []string) (out []measure.ClassCoverage) {
 	if c == nil {
 		return nil
 	}
 	for k := range c.classes[:min(len(c.classes), len(names))] {
 		class := &c.classes[k]
 		x := measure.ClassCoverage{Class: names[k]}
-		if t := &class.came; t.all.told > 0 && t.recent.told > 0 { // a damaged state may have only one of them
-			x.Events, x.Coverage, x.Recent = t.all.told, t.all.held/t.all.told, t.recent.held/t.recent.told
+		if t := &class.came; t.all.events > 0 && t.recent.events > 0 { // a damaged state may have only one of them
+			x.Events, x.Coverage, x.Recent = t.all.events, t.all.held/t.all.events, t.recent.held/t.recent.events
 		}
 		for r, s := range class.ranges {
-			if s != nil && s.faded.told > 0 && s.all.told > 0 {
-				x.ByMissing = append(x.ByMissing, measure.RangeCoverage{Range: model.RangeName(r), Events: s.all.told, Coverage: s.all.held / s.all.told, Recent: s.faded.held / s.faded.told})
+			if s != nil && s.decayed.events > 0 && s.all.events > 0 {
+				x.ByMissing = append(x.ByMissing, measure.RangeCoverage{Range: model.RangeName(r), Events: s.all.events, Coverage: s.all.held / s.all.events, Recent: s.decayed.held / s.decayed.events})
 			}
 		}
 		if x.ByMissing != nil {

@@ -138,15 +138,15 @@ func TestSetsByClass(t *testing.T) {
 func TestMergeClasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	fold, alone := New(0.9), New(0.9)
-	code := func(c *Cover, state func(*Cover, *coder.Coder)) []byte {
+	code := func(c *Predictor, state func(*Predictor, *coder.Coder)) []byte {
 		to := &coder.Coder{}
 		state(c, to)
 		return to.Out
 	}
-	var base, now *Cover
+	var base, now *Predictor
 	for range 100 {
 		part := New(0.9)
-		if d := coder.Read(code(fold, (*Cover).State)); true {
+		if d := coder.Read(code(fold, (*Predictor).State)); true {
 			if part.State(d); !d.Done() {
 				t.Fatal("a state is not read")
 			}
@@ -157,8 +157,8 @@ func TestMergeClasses(t *testing.T) {
 			part.Add(1, x)
 			alone.Take(1, x)
 		}
-		now = &Cover{}
-		if d := coder.Read(code(part.Sums(), (*Cover).SumsState)); true {
+		now = &Predictor{}
+		if d := coder.Read(code(part.Sums(), (*Predictor).SumsState)); true {
 			if now.SumsState(d); !d.Done() {
 				t.Fatal("sums are not read")
 			}
@@ -175,31 +175,31 @@ func TestMergeClasses(t *testing.T) {
 			t.Errorf("class %d: limit %v, alone %v; %+v, alone %+v", k, a, b, x, y)
 		}
 	}
-	for name, spoil := range map[string]func(c *Cover){
-		"more of a class than came": func(c *Cover) {
+	for name, spoil := range map[string]func(c *Predictor){
+		"more of a class than came": func(c *Predictor) {
 			s := c.classes[0].ranges[1]
 			s.waited += 100
 			s.waits.first += 100
 		},
-		"more of all classes than came": func(c *Cover) {
+		"more of all classes than came": func(c *Predictor) {
 			s := c.classes[1].ranges[1]
 			s.waited += 50
 			s.waits.first += 50
 		},
-		"classes of a range without events": func(c *Cover) {
+		"classes of a range without events": func(c *Predictor) {
 			c.classes[1].ranges[0] = &scores{waited: 1, waits: counts{histogram: histogram{first: 1}}}
 		},
-		"more held than came":   func(c *Cover) { c.classes[0].came.waits.held += 1e6 },
-		"more came than events": func(c *Cover) { c.classes[0].came.waits.told += 1e6 },
-		"a class is gone":       func(c *Cover) { c.classes = c.classes[:0] },
+		"more held than came":   func(c *Predictor) { c.classes[0].came.waits.held += 1e6 },
+		"more came than events": func(c *Predictor) { c.classes[0].came.waits.events += 1e6 },
+		"a class is gone":       func(c *Predictor) { c.classes = c.classes[:0] },
 	} {
-		bad := &Cover{}
-		bad.SumsState(coder.Read(code(now, (*Cover).SumsState)))
+		bad := &Predictor{}
+		bad.SumsState(coder.Read(code(now, (*Predictor).SumsState)))
 		if spoil(bad); Fits(now, bad, 100, 1) || Fits(base, bad, 100, 1) {
 			t.Errorf("%s: it fits", name)
 		}
 	}
-	data := code(alone, (*Cover).State)
+	data := code(alone, (*Predictor).State)
 	again := New(0.9)
 	if again.State(coder.Read(data)); again.Sets().Classes[1] != alone.Sets().Classes[1] {
 		t.Error("the thresholds by class do not come back")

@@ -26,7 +26,7 @@ func TestRecentCoverageOfAClass(t *testing.T) {
 			part.State(coder.Read(state.Out))
 		}
 	}
-	for name, c := range map[string]*conformal.Cover{"alone": alone, "in a group": fold} {
+	for name, c := range map[string]*conformal.Predictor{"alone": alone, "in a group": fold} {
 		if x := c.ByClass([]string{"a"})[0]; math.Abs(x.Recent-0.9) > 0.03 || x.Coverage < 0.96 {
 			t.Errorf("%s: %+v", name, x)
 		}

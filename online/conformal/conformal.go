@@ -50,8 +50,8 @@ const (
 	largest = 1e100
 )
 
-// Cover holds the scores, by range, and by class and range. Create one with New.
-type Cover struct {
+// Predictor holds the scores, by range, and by class and range. Create one with New.
+type Predictor struct {
 	miss    float64 // a
 	ranges  [Ranges]scores
 	classes []class
@@ -60,25 +60,25 @@ type Cover struct {
 
 // scores holds the scores of a range, or of a class in a range.
 type scores struct {
-	taken  float64 // number of scores
-	level  float64 // α
-	limit  float64 // -1 if there are too few scores
-	least  float64 // exp(-limit), the smallest probability of a class in the set
-	grown  float64 // weight of the latest score
-	faded  counts  // decayed; each score has the weight that it had when it was added
-	all    tally
-	waits  counts  // of an interval that is to be merged
-	waited float64 // number of its scores
+	taken   float64 // number of scores
+	level   float64 // α
+	limit   float64 // -1 if there are too few scores
+	least   float64 // exp(-limit), the smallest probability of a class in the set
+	grown   float64 // weight of the latest score
+	decayed counts  // decayed; each score has the weight that it had when it was added
+	all     tally
+	waits   counts  // of an interval that is to be merged
+	waited  float64 // number of its scores
 }
 
 // newScores returns empty scores for sets that miss the fraction miss.
 func newScores(miss float64) scores { return scores{level: miss, limit: -1, grown: 1} }
 
 // tally counts prediction sets, and those that contained the label.
-type tally struct{ told, held float64 }
+type tally struct{ events, held float64 }
 
 func (t *tally) add(held bool, weight float64) {
-	if t.told += weight; held {
+	if t.events += weight; held {
 		t.held += weight
 	}
 }
@@ -97,9 +97,9 @@ type histogram struct {
 	bins  [bins]float64
 }
 
-// New returns a Cover for sets that contain the label with the given probability, in (0, 1).
-func New(coverage float64) *Cover {
-	c := &Cover{miss: 1 - coverage}
+// New returns a Predictor of sets that contain the label with the given probability, in (0, 1).
+func New(coverage float64) *Predictor {
+	c := &Predictor{miss: 1 - coverage}
 	for r := range c.ranges {
 		c.ranges[r] = newScores(c.miss)
 	}
@@ -118,10 +118,10 @@ type Score struct {
 
 // Limit returns the largest score in a set of the range, or -1 if it is not known. model.Sets.Limits has it for
 // readers.
-func (c *Cover) Limit(r int) float64 { return c.ranges[r].limit }
+func (c *Predictor) Limit(r int) float64 { return c.ranges[r].limit }
 
 // Taken returns the number of scores of a range, of a class in it (counted from 1), or of regression (0).
-func (c *Cover) Taken(r, class int) float64 {
+func (c *Predictor) Taken(r, class int) float64 {
 	switch {
 	case class == 0:
 		return c.ranges[r].taken
@@ -132,7 +132,7 @@ func (c *Cover) Taken(r, class int) float64 {
 }
 
 // served returns the limit for readers of a model, see Sets.
-func (c *Cover) served(r int) float64 {
+func (c *Predictor) served(r int) float64 {
 	for ; r < Ranges; r++ {
 		if limit := c.ranges[r].limit; limit >= 0 {
 			return limit
@@ -142,7 +142,7 @@ func (c *Cover) served(r int) float64 {
 }
 
 // Take adds the score of an event of a range.
-func (c *Cover) Take(r int, x Score) {
+func (c *Predictor) Take(r int, x Score) {
 	s, own := &c.ranges[r], c.own(r, x.Class)
 	limit := s.told(own)
 	s.take(x, limit, c.miss)
@@ -156,7 +156,7 @@ func (c *Cover) Take(r int, x Score) {
 	if x.Came && limit >= 0 {
 		came := &c.classes[x.Class-1].came
 		came.all.add(x.within(limit), 1)
-		came.recent.scale(1 - 1/min(memory, came.all.told))
+		came.recent.scale(1 - 1/min(memory, came.all.events))
 		came.recent.add(x.within(limit), 1)
 	}
 	if uint64(own.taken)%every == 0 || own.taken < enough {
@@ -167,14 +167,14 @@ func (c *Cover) Take(r int, x Score) {
 // take adds a score whose set had the limit told.
 func (s *scores) take(x Score, told, miss float64) {
 	s.advance(1)
-	s.level += gamma * s.faded.add(x, told, s.limit, s.grown, miss)
+	s.level += gamma * s.decayed.add(x, told, s.limit, s.grown, miss)
 	if told >= 0 {
 		s.all.add(x.within(told), 1)
 	}
 }
 
 // Add is Take for a learner in a group: the score counts when the sums are merged.
-func (c *Cover) Add(r int, x Score) {
+func (c *Predictor) Add(r int, x Score) {
 	s, own := &c.ranges[r], c.own(r, x.Class)
 	limit := s.told(own)
 	s.waited++
@@ -232,7 +232,7 @@ func (s *scores) advance(n float64) {
 		s.grown /= 1 - 1/min(memory, 8+s.taken/fresh)
 	}
 	if s.grown > largest {
-		s.faded.scale(1 / s.grown)
+		s.decayed.scale(1 / s.grown)
 		s.grown = 1
 	}
 }
@@ -248,7 +248,7 @@ func (n *counts) scale(by float64) {
 
 // each lists all counts but those of bins.
 func (n *counts) each() []*float64 {
-	return []*float64{&n.told, &n.held, &n.moved, &n.size, &n.sized, &n.first}
+	return []*float64{&n.events, &n.held, &n.moved, &n.size, &n.sized, &n.first}
 }
 
 // follow sets the limit to the quantile of level 1-α of the scores, if there are enough. For a class, scores borrowed
@@ -257,9 +257,9 @@ func (s *scores) follow(of *scores) {
 	if of == nil && s.taken < enough || of != nil && of.limit < 0 {
 		return
 	}
-	h, n := &s.faded.histogram, s.taken
+	h, n := &s.decayed.histogram, s.taken
 	if of != nil {
-		h, n = h.mixed(&of.faded.histogram, borrowed*s.grown), n+borrowed
+		h, n = h.mixed(&of.decayed.histogram, borrowed*s.grown), n+borrowed
 	}
 	// One additional score stands for the next one.
 	s.limit = h.quantile((1 - s.level) * (1 + 1/min(n, memory)))
@@ -307,7 +307,7 @@ func (h *histogram) quantile(fraction float64) float64 {
 
 // Merge merges what an interval of another learner, from base to now, has added: one step of α for each range, and for
 // each class in it.
-func (c *Cover) Merge(base, now *Cover) {
+func (c *Predictor) Merge(base, now *Predictor) {
 	for r := range c.ranges {
 		if s := &c.ranges[r]; s.merge(&base.ranges[r], &now.ranges[r]) {
 			s.follow(nil)
@@ -325,25 +325,25 @@ func (s *scores) merge(was, is *scores) bool {
 		return false
 	}
 	s.advance(n)
-	to, from, before := s.faded.each(), is.waits.each(), was.waits.each()
+	to, from, before := s.decayed.each(), is.waits.each(), was.waits.each()
 	for i := range to {
 		*to[i] += s.grown * (*from[i] - *before[i])
 	}
-	for i := range s.faded.bins {
-		s.faded.bins[i] += s.grown * (is.waits.bins[i] - was.waits.bins[i])
+	for i := range s.decayed.bins {
+		s.decayed.bins[i] += s.grown * (is.waits.bins[i] - was.waits.bins[i])
 	}
 	s.level += gamma * (is.waits.moved - was.waits.moved)
-	s.all.told += is.waits.told - was.waits.told
+	s.all.events += is.waits.events - was.waits.events
 	s.all.held += is.waits.held - was.waits.held
 	return true
 }
 
 // Sums returns a copy of what Merge merges.
-func (c *Cover) Sums() *Cover {
+func (c *Predictor) Sums() *Predictor {
 	if c == nil {
 		return nil
 	}
-	out := &Cover{classes: make([]class, len(c.classes))}
+	out := &Predictor{classes: make([]class, len(c.classes))}
 	for r := range c.ranges {
 		out.ranges[r] = c.ranges[r].sums()
 	}
@@ -356,7 +356,7 @@ func (c *Cover) Sums() *Cover {
 func (s *scores) sums() scores { return scores{waits: s.waits, waited: s.waited} }
 
 // SumsState codes what Merge merges.
-func (c *Cover) SumsState(to *coder.Coder) {
+func (c *Predictor) SumsState(to *coder.Coder) {
 	for r := range c.ranges {
 		c.ranges[r].sumsState(to)
 	}
@@ -371,7 +371,7 @@ func (s *scores) sumsState(to *coder.Coder) {
 
 // Fits reports whether what Merge merges, from base to now, is of at most so many events, each with at most so many
 // scores.
-func Fits(base, now *Cover, events, each float64) bool {
+func Fits(base, now *Predictor, events, each float64) bool {
 	for r := range now.ranges {
 		if !fits(&base.ranges[r], &now.ranges[r], events*each) {
 			return false
@@ -393,14 +393,14 @@ func fits(was, is *scores, most float64) bool {
 			return false
 		}
 	}
-	told, held := is.waits.told-was.waits.told, is.waits.held-was.waits.held
+	told, held := is.waits.events-was.waits.events, is.waits.held-was.waits.held
 	sized, size := is.waits.sized-was.waits.sized, is.waits.size-was.waits.size
 	return all == n && held >= 0 && held <= told && told <= n && sized >= 0 && sized <= told && size >= 0 && !math.IsInf(size, 1) &&
 		math.Abs(is.waits.moved-was.waits.moved) <= n
 }
 
-// State codes the state. If the state has another coverage than the Cover, α is shifted.
-func (c *Cover) State(to *coder.Coder) {
+// State codes the state. If the state has another coverage than the Predictor, α is shifted.
+func (c *Predictor) State(to *coder.Coder) {
 	miss := c.miss
 	to.Float(&miss)
 	for r := range c.ranges {
@@ -411,11 +411,11 @@ func (c *Cover) State(to *coder.Coder) {
 
 // state codes the scores of a range, or of a class in the range of. moved is added to α.
 func (s *scores) state(to *coder.Coder, moved float64, of *scores) {
-	to.Each(&s.taken, &s.level, &s.limit, &s.grown, &s.all.told, &s.all.held)
+	to.Each(&s.taken, &s.level, &s.limit, &s.grown, &s.all.events, &s.all.held)
 	if s.taken > 0 {
-		s.faded.state(to)
+		s.decayed.state(to)
 	}
-	to.Failed = to.Failed || !(s.all.held >= 0 && s.all.held <= s.all.told && s.all.told <= s.taken && s.taken <= 1<<53 && s.grown >= 1 && s.grown <= 2*largest && s.limit >= -1)
+	to.Failed = to.Failed || !(s.all.held >= 0 && s.all.held <= s.all.events && s.all.events <= s.taken && s.taken <= 1<<53 && s.grown >= 1 && s.grown <= 2*largest && s.limit >= -1)
 	s.least = loss.Exp(-s.limit)
 	if moved != 0 {
 		s.level += moved
@@ -447,27 +447,27 @@ func (n *counts) state(to *coder.Coder) {
 	}
 	// most is larger than any valid number, and near is the rounding error of merged sums.
 	const most, near = 1e40, 1e-9
-	to.Failed = to.Failed || !(n.held >= -near && n.held <= (1+near)*n.told+near && n.size >= -near && n.size <= most*max(n.sized, 0)+near)
+	to.Failed = to.Failed || !(n.held >= -near && n.held <= (1+near)*n.events+near && n.size >= -near && n.size <= most*max(n.sized, 0)+near)
 }
 
 // Report returns the coverage in each range that has sets.
-func (c *Cover) Report() []measure.Coverage {
+func (c *Predictor) Report() []measure.Coverage {
 	return c.reports(func(*scores) bool { return true })
 }
 
 // reports returns the coverage in each range that has sets and is wanted.
-func (c *Cover) reports(wanted func(*scores) bool) (out []measure.Coverage) {
+func (c *Predictor) reports(wanted func(*scores) bool) (out []measure.Coverage) {
 	if c == nil {
 		return nil
 	}
 	for r := range c.ranges {
 		s := &c.ranges[r]
-		if s.faded.told == 0 || s.all.told == 0 || !wanted(s) { // a damaged state may have only one of the two
+		if s.decayed.events == 0 || s.all.events == 0 || !wanted(s) { // a damaged state may have only one of the two
 			continue
 		}
-		x := measure.Coverage{Range: model.RangeName(r), Events: s.all.told, Coverage: s.all.held / s.all.told, Recent: s.faded.held / s.faded.told}
-		if s.faded.sized > 0 {
-			x.Size = s.faded.size / s.faded.sized
+		x := measure.Coverage{Range: model.RangeName(r), Events: s.all.events, Coverage: s.all.held / s.all.events, Recent: s.decayed.held / s.decayed.events}
+		if s.decayed.sized > 0 {
+			x.Size = s.decayed.size / s.decayed.sized
 		}
 		out = append(out, x)
 	}
@@ -475,14 +475,14 @@ func (c *Cover) reports(wanted func(*scores) bool) (out []measure.Coverage) {
 }
 
 // Low returns the reports of ranges whose latest sets miss 1.5 times as many labels as they should.
-func (c *Cover) Low() []measure.Coverage {
+func (c *Predictor) Low() []measure.Coverage {
 	return c.reports(func(s *scores) bool {
-		return s.faded.told/s.grown >= lowAfter && s.faded.held/s.faded.told < 1-1.5*c.miss
+		return s.decayed.events/s.grown >= lowAfter && s.decayed.held/s.decayed.events < 1-1.5*c.miss
 	})
 }
 
 // TooLow returns a sentence about each range that Low returns.
-func (c *Cover) TooLow() (out []string) {
+func (c *Predictor) TooLow() (out []string) {
 	for _, x := range c.Low() {
 		out = append(out, fmt.Sprintf("of the latest events that lack a share %s of their fields, the sets or intervals that were answered hold the label of %.1f %% and should of %.4g %% (learner.coverage): "+
 			"their size was learned from earlier events of this kind, which were few, or not like the latest ones; it goes on being corrected", x.Range, 100*x.Recent, 100*(1-c.miss)))
@@ -495,7 +495,7 @@ const lowAfter = 1000
 
 // Sets returns the limits for readers of a model. A range without a limit has that of the next range with more missing
 // fields.
-func (c *Cover) Sets() *model.Sets {
+func (c *Predictor) Sets() *model.Sets {
 	if c == nil {
 		return nil
 	}

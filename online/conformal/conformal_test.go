@@ -11,9 +11,9 @@ import (
 	"blankout/internal/model"
 )
 
-// met counts, by the definition of a set, the true classes that the sets of a Cover miss, all sets, and the
+// met counts, by the definition of a set, the true classes that the sets of a Predictor miss, all sets, and the
 // smallest possible sets that contain the true class, from the first set on.
-func met(c *Cover, r int, next func(n int, limit float64) Score, events int) (missed, told, smallest float64) {
+func met(c *Predictor, r int, next func(n int, limit float64) Score, events int) (missed, told, smallest float64) {
 	for n := range events {
 		limit := c.Limit(r)
 		x := next(n, limit)
@@ -162,7 +162,7 @@ func TestMerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	fold, alone := New(0.9), New(0.9)
 	for range 60 {
-		base, parts := fold.Sums(), [2]*Cover{}
+		base, parts := fold.Sums(), [2]*Predictor{}
 		for i := range parts {
 			parts[i] = New(0.9)
 			c := &coder.Coder{}
@@ -180,7 +180,7 @@ func TestMerge(t *testing.T) {
 			now := p.Sums()
 			c := &coder.Coder{}
 			now.SumsState(c)
-			again := &Cover{}
+			again := &Predictor{}
 			d := coder.Read(c.Out)
 			if again.SumsState(d); !d.Done() {
 				t.Fatal("sums are not read")
@@ -196,11 +196,11 @@ func TestMerge(t *testing.T) {
 		t.Errorf("merged %v scores, limit %v, level %v; alone %v, %v, %v", a.taken, a.limit, a.level, b.taken, b.limit, b.level)
 	}
 	// The level is what the sets of the parts have moved it, to the last one.
-	if want := fold.miss + gamma*(fold.miss*a.all.told-(a.all.told-a.all.held)); math.Abs(a.level-want) > 1e-9 {
+	if want := fold.miss + gamma*(fold.miss*a.all.events-(a.all.events-a.all.held)); math.Abs(a.level-want) > 1e-9 {
 		t.Errorf("level %v, want %v", a.level, want)
 	}
 	for name, spoil := range map[string]func(n *counts){
-		"more held than told": func(n *counts) { n.held = n.told + 1 },
+		"more held than told": func(n *counts) { n.held = n.events + 1 },
 		"a lost score":        func(n *counts) { n.first++ },
 		"no number":           func(n *counts) { n.size = math.NaN() },
 		"a large move":        func(n *counts) { n.moved = -1e6 },
@@ -221,7 +221,7 @@ func TestMerge(t *testing.T) {
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	one := New(0.9)
-	take := func(to ...*Cover) {
+	take := func(to ...*Predictor) {
 		for range 2500 {
 			at, x := r.IntN(3), Score{Value: r.ExpFloat64(), First: r.Float64() < 0.3, Size: r.Float64()}
 			for _, c := range to {
@@ -230,7 +230,7 @@ func TestState(t *testing.T) {
 		}
 	}
 	take(one)
-	bytesOf := func(c *Cover) []byte {
+	bytesOf := func(c *Predictor) []byte {
 		to := &coder.Coder{}
 		c.State(to)
 		return to.Out
@@ -253,15 +253,15 @@ func TestState(t *testing.T) {
 		}
 	}
 	for name, spoil := range map[string]func(s *scores){
-		"more held than told": func(s *scores) { s.all.held = s.all.told + 1 },
-		"more told than came": func(s *scores) { s.all.told = s.taken + 1 },
+		"more held than told": func(s *scores) { s.all.held = s.all.events + 1 },
+		"more told than came": func(s *scores) { s.all.events = s.taken + 1 },
 		"a limit below -1":    func(s *scores) { s.limit = -2 },
 		"less than nothing":   func(s *scores) { s.all.held = -1 },
 		"too many to count":   func(s *scores) { s.taken = 1<<53 + 2 },
 		"too large a weight":  func(s *scores) { s.grown = 3 * largest },
 		"no level":            func(s *scores) { s.level = math.NaN() },
 		"no weight":           func(s *scores) { s.grown = 0 },
-		"a negative bin":      func(s *scores) { s.faded.bins[100] = -1 },
+		"a negative bin":      func(s *scores) { s.decayed.bins[100] = -1 },
 	} {
 		bad := New(0.9)
 		bad.State(coder.Read(data))
@@ -273,7 +273,7 @@ func TestState(t *testing.T) {
 	}
 	forgotten := New(0.9)
 	forgotten.State(coder.Read(data))
-	forgotten.ranges[0].faded.told = 0
+	forgotten.ranges[0].decayed.events = 0
 	if got := forgotten.Report(); len(got) != 2 {
 		t.Errorf("of ranges with sets of late that were told none: %+v", got)
 	}
@@ -293,8 +293,8 @@ func TestLongStream(t *testing.T) {
 	for range 600_000 {
 		c.Take(0, Score{Value: 2, Size: 1})
 	}
-	if !(s.grown < 2*largest) || !(s.faded.told/s.grown > memory/2 && s.faded.told/s.grown <= memory+1) {
-		t.Errorf("grown %v, told %v", s.grown, s.faded.told/s.grown)
+	if !(s.grown < 2*largest) || !(s.decayed.events/s.grown > memory/2 && s.decayed.events/s.grown <= memory+1) {
+		t.Errorf("grown %v, told %v", s.grown, s.decayed.events/s.grown)
 	}
 	if x := c.Report()[0]; math.Abs(x.Size-1) > 1e-9 || x.Events < 599_000 {
 		t.Errorf("%+v", x)
@@ -311,11 +311,11 @@ func TestOneMoreScore(t *testing.T) {
 		}
 		s := &c.ranges[0]
 		all := 0.0
-		for _, x := range s.faded.bins {
+		for _, x := range s.decayed.bins {
 			all += x
 		}
 		want, up := (1-s.level)*(1+1/min(float64(n), 2000))*all, 0.0
-		for i, x := range s.faded.bins {
+		for i, x := range s.decayed.bins {
 			if up+x >= want {
 				at := (float64(i) + (want-up)/x) / bins
 				if limit := at / (1 - at); n%every > 0 || math.Abs(c.Limit(0)-limit) > 1e-9 {

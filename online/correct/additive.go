@@ -4,41 +4,41 @@ package correct
 
 import "blankout/online/additive"
 
-// curves is the expert of splines, with a lane for each learning rate.
-type curves struct {
+// splineFit is the expert of splines, with a lane for each learning rate.
+type splineFit struct {
 	*additive.Expert
 	outputs int
 }
 
-func newAdditive(s Settings) *curves {
-	return &curves{additive.New(s.Loss, s.Strength, s.Outputs), s.Outputs}
+func newAdditive(s Settings) *splineFit {
+	return &splineFit{additive.New(s.Loss, s.Strength, s.Outputs), s.Outputs}
 }
 
-var curvesLanes = []string{"curves", "fast curves"}
+var splineLanes = []string{"curves", "fast curves"}
 
-func (e *curves) Lanes() []string { return curvesLanes }
+func (e *splineFit) Lanes() []string { return splineLanes }
 
 // curvesFit reports whether the expert has memory for these columns.
 func curvesFit(columns []uint32, outputs int) bool { return additive.Fits(len(columns), outputs) }
 
 // Follow implements Expert.
-func (e *curves) Follow(columns []uint32, _ int) {
+func (e *splineFit) Follow(columns []uint32, _ int) {
 	if !curvesFit(columns, e.outputs) {
 		columns = nil
 	}
 	e.Expert.Follow(columns)
 }
 
-func (e *curves) Asleep() bool { return len(e.Columns()) == 0 }
+func (e *splineFit) Asleep() bool { return len(e.Columns()) == 0 }
 
-func (e *curves) NewMemo() any { return e.NewEvent() }
+func (e *splineFit) NewMemo() any { return e.NewEvent() }
 
-func (e *curves) Score(in *Input, base, out []float64, memo any) {
+func (e *splineFit) Score(in *Input, base, out []float64, memo any) {
 	if e.On(memo.(*additive.Event)); e.Asleep() {
 		in = &Input{One: in.One}
 	}
 	e.Expert.Score(in.Index, in.X, base)
-	for lane := range curvesLanes {
+	for lane := range splineLanes {
 		copy(out[lane*e.outputs:], e.Scores(lane))
 		for k := 0; in.One != 1 && k < e.outputs; k++ {
 			out[lane*e.outputs+k] -= (1 - in.One) * e.Intercept(lane, k)
@@ -46,7 +46,7 @@ func (e *curves) Score(in *Input, base, out []float64, memo any) {
 	}
 }
 
-func (e *curves) Update(_ *Input, memo any, target []float64, active int, weight float64) {
+func (e *splineFit) Update(_ *Input, memo any, target []float64, active int, weight float64) {
 	if e.Asleep() {
 		return
 	}
@@ -54,10 +54,10 @@ func (e *curves) Update(_ *Input, memo any, target []float64, active int, weight
 	e.Learn(target, active, weight)
 }
 
-func (e *curves) Base(int) float64 { return 1 }
+func (e *splineFit) Base(int) float64 { return 1 }
 
 // AddWeights implements Expert.
-func (e *curves) AddWeights(column int, parts []float64, x float64, to []float64) {
+func (e *splineFit) AddWeights(column int, parts []float64, x float64, to []float64) {
 	if e.Asleep() {
 		return
 	}
@@ -73,15 +73,15 @@ func (e *curves) AddWeights(column int, parts []float64, x float64, to []float64
 }
 
 // Rescale does nothing, because regression has no expert of splines.
-func (e *curves) Rescale(float64, float64) {}
+func (e *splineFit) Rescale(float64, float64) {}
 
-func (e *curves) Grow(outputs int) float64 {
+func (e *splineFit) Grow(outputs int) float64 {
 	e.outputs = outputs
 	e.Widen(outputs)
 	return 1
 }
 
-func (e *curves) Regroup(from [][]int) {
+func (e *splineFit) Regroup(from [][]int) {
 	e.outputs = len(from)
 	e.Expert.Regroup(from)
 }

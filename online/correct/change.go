@@ -14,7 +14,7 @@ import (
 
 // fits reports whether an expert has memory for these columns, or for the numbers among them.
 func (x *Experts) fits(columns []uint32) bool {
-	numbers, _ := slices.BinarySearch(columns, model.FirstHat)
+	numbers, _ := slices.BinarySearch(columns, model.FirstBasisColumn)
 	return newton.Fits(numbers, x.outputs) || curvesFit(columns, x.outputs)
 }
 
@@ -24,7 +24,7 @@ func (x *Experts) Meet(in *encode.Input, n *encode.Encoder) (others bool) {
 	if x.off {
 		return false
 	}
-	look := x.look || x.splines.curves != n.Scaling.Scaler.Curves
+	look := x.look || x.splines.curves != n.Scaling.Scaler.Splines
 	for _, m := range in.Moves {
 		switch {
 		case !m.Numeric:
@@ -52,7 +52,7 @@ func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) bool {
 	x.look = false
 	x.read.Clear()
 	n.Numbers(in, &x.read)
-	columns, curves := slices.Clone(x.columns[:x.numbers]), n.Scaling.Scaler.Curves
+	columns, curves := slices.Clone(x.columns[:x.numbers]), n.Scaling.Scaler.Splines
 	for _, v := range x.read.Values {
 		if at, known := slices.BinarySearch(columns, v.Column); !known {
 			columns = slices.Insert(columns, at, v.Column)
@@ -69,7 +69,7 @@ func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) bool {
 // Review updates the columns after the encoder has reviewed which columns are numbers.
 func (x *Experts) Review(r *encode.Review, t *model.Table) {
 	x.look = x.look || r.Some
-	gone := func(c uint32) bool { return slices.Contains(r.Gone, c) }
+	gone := func(c uint32) bool { return slices.Contains(r.Removed, c) }
 	if columns := slices.Clone(x.columns[:x.numbers]); slices.ContainsFunc(columns, gone) {
 		x.follow(slices.DeleteFunc(columns, gone), t)
 	}
@@ -87,7 +87,7 @@ func (x *Experts) follow(numbers []uint32, t *model.Table) {
 		}
 	}
 	for _, column := range columns {
-		if row := t.Touch(column); column >= model.FirstHat && row[model.StatInverse] == 0 {
+		if row := t.Touch(column); column >= model.FirstBasisColumn && row[model.StatInverse] == 0 {
 			row[model.StatCount], row[model.StatInverse] = 1, 1
 		}
 	}
@@ -97,7 +97,7 @@ func (x *Experts) follow(numbers []uint32, t *model.Table) {
 // set makes these columns those of the experts.
 func (x *Experts) set(columns []uint32) {
 	x.columns = columns
-	x.numbers, _ = slices.BinarySearch(columns, model.FirstHat)
+	x.numbers, _ = slices.BinarySearch(columns, model.FirstBasisColumn)
 	x.splines.place(columns)
 	for _, e := range x.list {
 		e.Follow(columns, x.numbers)
@@ -198,7 +198,7 @@ func (x *Experts) Publish(t *model.Table) {
 }
 
 // State codes the experts. curves are those of the model that is read with the state.
-func (x *Experts) State(c *coder.Coder, curves *model.Curves) {
+func (x *Experts) State(c *coder.Coder, curves *model.Splines) {
 	c.Bool(&x.off)
 	c.Bool(&x.look)
 	columns := x.columns
@@ -226,8 +226,8 @@ func (x *Experts) State(c *coder.Coder, curves *model.Curves) {
 }
 
 // follows reports whether columns are numbers followed by all columns of the splines of some of them.
-func follows(columns []uint32, curves *model.Curves) bool {
-	numbers, _ := slices.BinarySearch(columns, model.FirstHat)
+func follows(columns []uint32, curves *model.Splines) bool {
+	numbers, _ := slices.BinarySearch(columns, model.FirstBasisColumn)
 	s := splines{curves: curves}
 	return slices.Equal(s.with(columns[:numbers]), columns)
 }

@@ -332,7 +332,7 @@ func (x *Experts) center() {
 		if shares := x.splines.shares(spline); shares != nil {
 			for _, e := range x.list {
 				if e, ok := e.(centered); ok {
-					e.Pull(c.Hat(spline, 0), shares)
+					e.Pull(c.BasisColumn(spline, 0), shares)
 					x.stale = true
 				}
 			}
@@ -347,7 +347,7 @@ func (x *Experts) Published(share float64) (out []model.Expert) {
 	for _, e := range x.list {
 		for _, name := range e.Lanes() {
 			if !x.asleep(at) {
-				out = append(out, model.Expert{Name: name, Share: share * x.weights.mix[at], Corrects: true})
+				out = append(out, model.Expert{Name: name, Weight: share * x.weights.mix[at], Corrects: true})
 			}
 			at++
 		}

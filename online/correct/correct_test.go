@@ -110,7 +110,7 @@ func TestScoreIsOfWeights(t *testing.T) {
 				x.Score(&s.seen, s.base, &scores, out)
 				x.Linear(&s.seen, s.base, short)
 				columns := event.Vec{Index: s.in.Columns, Value: s.in.X}
-				if c := s.n.Scaling.Scaler.Curves; c != nil {
+				if c := s.n.Scaling.Scaler.Splines; c != nil {
 					columns = c.Append(event.Vec{Index: slices.Clone(s.in.Columns), Value: slices.Clone(s.in.X[:s.in.Features()])}, event.Vec{Index: s.in.Columns, Value: s.in.Raw}, nil)
 				}
 				for k := range out {
@@ -126,7 +126,7 @@ func TestScoreIsOfWeights(t *testing.T) {
 					}
 				}
 			}
-			if s.n.Scaling.Scaler.Curves == nil || len(x.Columns()) < 4*4 {
+			if s.n.Scaling.Scaler.Splines == nil || len(x.Columns()) < 4*4 {
 				t.Errorf("%d columns", len(x.Columns()))
 			}
 			// Without features and with half an intercept it is a half of that.
@@ -147,7 +147,7 @@ func TestSplinesPay(t *testing.T) {
 	sum := 0.0
 	for _, e := range x.Published(1) {
 		if e.Name != "second order" {
-			sum += e.Share
+			sum += e.Weight
 		}
 	}
 	if sum < 0.6 {
@@ -162,13 +162,13 @@ func TestState(t *testing.T) {
 		s.learn(x, 1300)
 		written := func(x *Experts) []byte {
 			c := &coder.Coder{}
-			x.State(c, s.n.Scaling.Scaler.Curves)
+			x.State(c, s.n.Scaling.Scaler.Splines)
 			return c.Out
 		}
 		data := written(x)
 		other := New(settings(outputs, true))
 		c := coder.Read(data)
-		if other.State(c, s.n.Scaling.Scaler.Curves); !c.Done() {
+		if other.State(c, s.n.Scaling.Scaler.Splines); !c.Done() {
 			t.Fatal("the state is not read")
 		}
 		for k := range outputs {
@@ -193,7 +193,7 @@ func TestState(t *testing.T) {
 		x.idle[1] = 77
 		data = written(x)
 		again := New(settings(outputs, true))
-		if again.State(coder.Read(data), s.n.Scaling.Scaler.Curves); again.learned != 1500 || again.idle[1] != 77 || again.gain != x.gain || again.look != x.look {
+		if again.State(coder.Read(data), s.n.Scaling.Scaler.Splines); again.learned != 1500 || again.idle[1] != 77 || again.gain != x.gain || again.look != x.look {
 			t.Errorf("it has learned %d events, is idle for %v, gains %+v", again.learned, again.idle, again.gain)
 		}
 		x.idle[1] = other.idle[1]
@@ -202,7 +202,7 @@ func TestState(t *testing.T) {
 		}
 		for cut := 0; cut < len(data); cut += 13 {
 			c := coder.Read(data[:cut])
-			if New(settings(outputs, true)).State(c, s.n.Scaling.Scaler.Curves); c.Done() {
+			if New(settings(outputs, true)).State(c, s.n.Scaling.Scaler.Splines); c.Done() {
 				t.Fatalf("%d of %d bytes are read as a state", cut, len(data))
 			}
 		}
@@ -294,7 +294,7 @@ func TestStartFresh(t *testing.T) {
 	s.learn(x, 1500)
 	before := x.Published(1)
 	x.StartFresh()
-	if got := x.Published(1); got[0].Share != 0.5 || before[0].Share == 0.5 {
+	if got := x.Published(1); got[0].Weight != 0.5 || before[0].Weight == 0.5 {
 		t.Errorf("experts count %v, before %v", got, before)
 	}
 	if b := x.list[0].Base(0); b != 1 {
@@ -316,7 +316,7 @@ func TestCenter(t *testing.T) {
 	}
 	mean := make([]float64, 1)
 	for knot, share := range x.splines.shares(2) {
-		at, _ := slices.BinarySearch(x.Columns(), x.splines.curves.Hat(2, knot))
+		at, _ := slices.BinarySearch(x.Columns(), x.splines.curves.BasisColumn(2, knot))
 		x.list[0].AddWeights(at, []float64{1}, share, mean)
 	}
 	if !(math.Abs(mean[0]) < 0.3) {
@@ -449,11 +449,11 @@ func harmonic(n int) (sum float64) {
 // TestSplineOfColumnThatIsNoNumber checks that a column that is 0 if omitted has a spline that the experts learn,
 // although it is not one of their numbers.
 func TestSplineOfColumnThatIsNoNumber(t *testing.T) {
-	c := &model.Curves{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
+	c := &model.Splines{Columns: []uint32{1, 4, 6}, Knots: [][]float64{{-1, 0, 1}, {0, 1, 2}, model.Present()}}
 	x := New(Settings{Settings: newton.Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, Outputs: 1, Splines: true, At: 6})
 	x.splines.curves = c
 	x.follow([]uint32{1, 3}, model.NewTable(24))
-	want := []uint32{1, 3, c.Hat(0, 0), c.Hat(0, 1), c.Hat(0, 2), c.Hat(1, 0), c.Hat(1, 1), c.Hat(1, 2), c.Hat(2, 0)}
+	want := []uint32{1, 3, c.BasisColumn(0, 0), c.BasisColumn(0, 1), c.BasisColumn(0, 2), c.BasisColumn(1, 0), c.BasisColumn(1, 1), c.BasisColumn(1, 2), c.BasisColumn(2, 0)}
 	if !slices.Equal(x.Columns(), want) {
 		t.Fatalf("the experts follow %v, want %v", x.Columns(), want)
 	}

@@ -11,7 +11,7 @@ import (
 // splines holds the splines that are followed: those of numbers, and those of sparse columns that are not followed as
 // numbers.
 type splines struct {
-	curves *model.Curves
+	curves *model.Splines
 	first  []int // by spline: index of its first column
 	room   []float64
 }
@@ -25,7 +25,7 @@ func (s *splines) with(numbers []uint32) []uint32 {
 	out := slices.Clone(numbers)
 	for spline := range c.Columns {
 		for knot := range c.Knots[spline] {
-			out = append(out, c.Hat(spline, knot))
+			out = append(out, c.BasisColumn(spline, knot))
 		}
 	}
 	return out
@@ -38,7 +38,7 @@ func (s *splines) place(columns []uint32) {
 		return
 	}
 	for spline := range s.curves.Columns {
-		at, _ := slices.BinarySearch(columns, s.curves.Hat(spline, 0))
+		at, _ := slices.BinarySearch(columns, s.curves.BasisColumn(spline, 0))
 		s.first = append(s.first, at)
 	}
 }
@@ -56,7 +56,7 @@ func (s *splines) read(columns []uint32, values []float64, to *Input) {
 		if columns[at] != source {
 			continue
 		}
-		knot, first, next := s.curves.Hats(spline, values[at])
+		knot, first, next := s.curves.BasisValues(spline, values[at])
 		i := s.first[spline] + knot
 		to.Index, to.X, to.Source = append(to.Index, i), append(to.X, first), append(to.Source, at)
 		if next > 0 {

@@ -94,11 +94,11 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 		n.addFields()
 	}
 	e := n.declare(came)
-	n.lack(e, in)
+	n.findMissing(e, in)
 	var rates map[string]float64
 	if !n.shares() {
 		rates = n.count(came, e, number)
-		n.Scaling.Bend(e, n.Table.Len())
+		n.Scaling.CountForKnots(e, n.Table.Len())
 	}
 	columns, raw, numbers := n.columns(e)
 	in.reset(e, number, len(columns))
@@ -136,10 +136,10 @@ func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// lack determines which fields of an event are missing.
-func (n *Encoder) lack(e *event.Example, in *Input) {
+// findMissing determines which fields of an event are missing.
+func (n *Encoder) findMissing(e *event.Example, in *Input) {
 	n.Fields.Take(e, n.schema.Fields)
-	in.Lack, in.Range, in.Scale = n.Fields.Lack, n.Fields.Range, n.Fields.Scale
+	in.Missing, in.Range, in.Scale = n.Fields.Missed, n.Fields.Range, n.Fields.Scale
 }
 
 // Count counts the fields of an event that has been read. The counts determine which fields later events miss.
@@ -159,7 +159,7 @@ func (n *Encoder) count(came, e *event.Example, number uint64) (rates map[string
 // columns returns the columns and values of an event's features. It adds absent dense columns, and presence columns
 // after the first numbers.
 func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64, numbers int) {
-	if len(n.Scaling.Scaler.Dense) == 0 && n.Scaling.Scaler.Curves == nil {
+	if len(n.Scaling.Scaler.Dense) == 0 && n.Scaling.Scaler.Splines == nil {
 		return e.Features.Index, e.Features.Value, e.Features.Len()
 	}
 	return n.Scaling.Columns(e.Features)
@@ -168,11 +168,11 @@ func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64, nu
 // pair finds the numbers of an event that have a presence column.
 func (n *Encoder) pair(in *Input) {
 	at := len(in.Columns)
-	for at > 0 && in.Columns[at-1] >= model.FirstHat {
+	for at > 0 && in.Columns[at-1] >= model.FirstBasisColumn {
 		at--
 	}
 	for i := at; i < len(in.Columns); i++ {
-		number, there := slices.BinarySearch(in.Columns[:at], n.Scaling.Scaler.Curves.Source(in.Columns[i]))
+		number, there := slices.BinarySearch(in.Columns[:at], n.Scaling.Scaler.Splines.Source(in.Columns[i]))
 		if there {
 			in.Pairs = append(in.Pairs, [2]int32{int32(number), int32(i)})
 		}
@@ -247,7 +247,7 @@ func (n *Encoder) Rescale(in *Input) {
 // steady adds the features from i on that change no scale, for an event with fields: names, and numbers with a settled
 // scale (scaling.Steady). It returns the index of the first other feature.
 func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
-	kinds, bending := n.Scaling.Kinds, n.Scaling.Bending()
+	kinds, bending := n.Scaling.Kinds, n.Scaling.SeeksKnots()
 	rows, raw, xs := in.Rows[:len(fields)], raw[:len(fields)], in.X[:len(fields)]
 	for ; i < len(fields); i++ {
 		stats, x := (*[model.ScalerWidth]float64)(rows[i]), raw[i]
@@ -321,9 +321,9 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 
 // Review is the result of a review of the columns.
 type Review struct {
-	Moves []Move   // changes of scales
-	Gone  []uint32 // columns that are no longer dense numbers
-	Some  bool     // the columns of numbers have been determined again
+	Moves   []Move   // changes of scales
+	Removed []uint32 // columns that are no longer dense numbers
+	Some    bool     // the columns of numbers have been determined again
 }
 
 // Review determines the dense columns again if it is time, else it returns nil. Call it after an event has been
@@ -335,7 +335,7 @@ func (n *Encoder) Review() *Review {
 	r := &Review{}
 	n.due = false
 	n.Scaling.Read.Reviewed = false
-	r.Gone = n.Scaling.Review(n.touch, func(row []float64, ratio, shift float64) {
+	r.Removed = n.Scaling.Review(n.touch, func(row []float64, ratio, shift float64) {
 		r.Moves = append(r.Moves, Move{Row: row, Ratio: ratio, Shift: shift, Keep: 1})
 	})
 	r.Some = n.Scaling.Read.Reviewed
@@ -356,7 +356,7 @@ func (n *Encoder) Met(came *event.Example, in *Input, to *watch.Met) {
 // are left out.
 func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	e = n.declare(e)
-	n.lack(e, in)
+	n.findMissing(e, in)
 	columns, raw, _ := n.columns(e)
 	in.reset(e, number, 0)
 	in.own()
@@ -439,7 +439,7 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.Fields.State(c)
 	n.Scaling.DenseState(c)
 	n.Scaling.ReadingsState(c)
-	n.Scaling.CurvesState(c, n.shares())
+	n.Scaling.KnotsState(c, n.shares())
 	n.faults.state(c)
 	n.deaths.values.State(c)
 	if c.Int(&n.known); c.Decode {

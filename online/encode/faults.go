@@ -139,14 +139,14 @@ func (n *Encoder) ReadDead(in *Input) {
 	n.Numbers(in, &d.read)
 	walk := d.values.Walk()
 	for _, v := range d.read.Values {
-		if !model.IsWild(v.X) {
+		if !model.IsOutlier(v.X) {
 			walk.Read(v.Column, v.Raw)
 		}
 	}
 }
 
 // ForgetDead removes columns that are no longer numbers.
-func (n *Encoder) ForgetDead(r *Review) { n.deaths.values.Forget(r.Gone) }
+func (n *Encoder) ForgetDead(r *Review) { n.deaths.values.Forget(r.Removed) }
 
 // FillDead fills in the values of an event's features when they are dead.
 func (n *Encoder) FillDead(in *Input) {
@@ -154,7 +154,7 @@ func (n *Encoder) FillDead(in *Input) {
 	in.Dead = slices.Grow(in.Dead[:0], len(columns))[:len(columns)]
 	in.DeadRaw = append(in.DeadRaw[:0], in.Raw...)
 	for i, column := range columns {
-		if column >= model.FirstHat {
+		if column >= model.FirstBasisColumn {
 			in.Dead[i] = in.X[i] // a presence column follows its number, which is present
 			continue
 		}
@@ -167,7 +167,7 @@ func (n *Encoder) FillDead(in *Input) {
 func (n *Encoder) died(in *Input) {
 	d := &n.deaths
 	columns := in.Columns[:in.Features()]
-	if in.Fields, in.Curves = in.Fields[:0], n.Scaling.Scaler.Curves; (n.together.Fields || d.Groups) && len(in.Event.Field) > 0 {
+	if in.Fields, in.Splines = in.Fields[:0], n.Scaling.Scaler.Splines; (n.together.Fields || d.Groups) && len(in.Event.Field) > 0 {
 		in.Fields = n.Scaling.Scaler.FieldsOf(in.Event, columns, in.Fields)
 	}
 	if in.Dead, in.Units = in.Dead[:0], in.Units[:0]; !d.Learned {
@@ -181,7 +181,7 @@ func (n *Encoder) died(in *Input) {
 		if i < len(in.Fields) {
 			field = in.Fields[i]
 		}
-		in.Units = append(in.Units, n.together.Grouping.Of(field, in.Curves.Source(column)))
+		in.Units = append(in.Units, n.together.Grouping.Of(field, in.Splines.Source(column)))
 	}
 }
 

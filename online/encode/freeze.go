@@ -15,16 +15,16 @@ func (n *Encoder) Freeze(kind func(column uint32) event.Kind) (model.Scaler, *mo
 	if !s.Settled() && s.Scaler.Mode != model.StandardizeScale {
 		s.Review(n.touch, func([]float64, float64, float64) {})
 	}
-	if s.Bending() {
+	if s.SeeksKnots() {
 		s.FindKnots(n.Table.Len())
 	}
 	for i := range n.Table.Len() {
 		column, row := n.Table.Column(i)
 		s.Freeze(column, row[:model.ScalerWidth], kind(column))
 	}
-	if c := s.Scaler.Curves; c != nil {
+	if c := s.Scaler.Splines; c != nil {
 		for i := range c.Columns {
-			n.Table.Touch(c.Hat(i, 0))[model.StatInverse] = 1
+			n.Table.Touch(c.BasisColumn(i, 0))[model.StatInverse] = 1
 		}
 	}
 	return s.Scaler, n.Table

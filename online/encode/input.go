@@ -25,18 +25,18 @@ type Input struct {
 	// the unit that each feature dies with. They are filled on request.
 	Dead, DeadRaw []float64
 	Units         []int32
-	// Fields has the field of each column, and Curves the presence columns, if features die together. Fields is empty
+	// Fields has the field of each column, and Splines the presence columns, if features die together. Fields is empty
 	// for a sparse text format. Rates has the rates at which groups are missing, or is nil if they are unchanged.
-	Fields []uint16
-	Curves *model.Curves
-	Rates  map[string]float64
+	Fields  []uint16
+	Splines *model.Splines
+	Rates   map[string]float64
 	// Pairs lists features that die together, by index in Rows: a number and its presence column.
 	Pairs [][2]int32
-	// Lack counts the missing fields. Range is the range of mixture weights, 0 if nothing is missing. Scale is the
+	// Missing counts the missing fields. Range is the range of mixture weights, 0 if nothing is missing. Scale is the
 	// factor of the features.
-	Lack  model.Lack
-	Range int
-	Scale float64
+	Missing model.MissingCount
+	Range   int
+	Scale   float64
 	// Moves lists the changes of scales that experts must apply before they learn the event. Rescales means that X will
 	// change with the scales.
 	Moves    []Move
@@ -60,7 +60,7 @@ type Move struct {
 	center, inverse    float64
 }
 
-// Without fills to with an event without its dead features; dead is by index in Columns. The caller sets its Lack. The
+// Without fills to with an event without its dead features; dead is by index in Columns. The caller sets its Missing. The
 // copy can be scored but not learned, because it has no Pairs.
 func (in *Input) Without(dead []bool, to *Input) {
 	n, left := in.Features(), 0
@@ -108,7 +108,7 @@ func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 		return // only words
 	}
 	for i, column := range in.Columns[:in.Features()] {
-		if column >= model.FirstHat {
+		if column >= model.FirstBasisColumn {
 			return // spline columns have no values of their own
 		}
 		switch t, field := of.treat(i); {
@@ -132,13 +132,13 @@ func (n *Encoder) WithZeros(in, to *Input) *Input {
 	}
 	to.reset(in.Event, in.Number, 0)
 	to.own()
-	to.Lack, to.Range, to.Scale = in.Lack, in.Range, in.Scale
+	to.Missing, to.Range, to.Scale = in.Missing, in.Range, in.Scale
 	at, features := 0, in.Features()
 	for _, column := range m.Zeros {
 		for ; at < features && in.Columns[at] < column; at++ {
 			to.add(in.Columns[at], in.Rows[at], in.X[at], in.Raw[at])
 		}
-		if at < features && in.Columns[at] == column || in.Event.LacksColumn(column) {
+		if at < features && in.Columns[at] == column || in.Event.MissesColumn(column) {
 			continue
 		}
 		if row := n.Table.Row(column); row != nil {

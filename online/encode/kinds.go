@@ -43,7 +43,7 @@ func (k *kinds) upTo(i int) int {
 	if i < k.end {
 		return k.end
 	}
-	next, columns := uint32(model.FirstHat), k.in.Columns
+	next, columns := uint32(model.FirstBasisColumn), k.in.Columns
 	for _, list := range [2]*[]uint32{&k.dense, &k.spread} {
 		if *list = from(*list, columns[i]); len(*list) > 0 {
 			next = min(next, (*list)[0])

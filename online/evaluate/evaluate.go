@@ -139,7 +139,7 @@ type evaluator struct {
 	silent     *loss.Silent // nil for other noise
 	dead       []float64    // by feature of the event; nil if all are 0
 	below      []float64    // by output: score of an event whose features are all dead
-	hats       *hatsOfDead
+	basis      *deadBasis
 	c0, c1, c2 float64
 	sumsq      []float64
 	own        loss.Loss // in the stream's unit
@@ -161,8 +161,8 @@ func (e *evaluation) worker() *evaluator {
 	noise := e.Noise
 	if silent, ok := noise.(loss.Silent); ok {
 		w.silent, noise, w.below = &silent, silent.Squares(), make([]float64, e.Outputs)
-		if e.Dead != nil && e.Scaler.Curves != nil {
-			w.hats = newHatsOfDead(e.Scaler.Curves, e.Dead)
+		if e.Dead != nil && e.Scaler.Splines != nil {
+			w.basis = newDeadBasis(e.Scaler.Splines, e.Dead)
 		}
 	}
 	w.c0, w.c1, w.c2 = noise.Coefficients()
@@ -184,8 +184,8 @@ func (e *evaluation) worker() *evaluator {
 // gather collects an event's features that have rows, standardized.
 func (w *evaluator) gather(e *event.Example) {
 	s, x := &w.rows, w.scaler.Columns(e.Features, &w.filled)
-	if w.hats != nil {
-		x = w.hats.with(x)
+	if w.basis != nil {
+		x = w.basis.with(x)
 	}
 	s.Reset(x.Len())
 	w.dead = w.dead[:0]
@@ -226,19 +226,19 @@ func (w *evaluator) addDead() {
 	copy(w.below, w.f)
 }
 
-// hatsOfDead holds the spline columns of dead numbers, by spline. An event with the number has them as well, with value
+// deadBasis holds the spline columns of dead numbers, by spline. An event with the number has them as well, with value
 // 0.
-type hatsOfDead struct {
-	curves *model.Curves
+type deadBasis struct {
+	curves *model.Splines
 	hats   [][]uint32
 	room   event.Vec
 }
 
-func newHatsOfDead(curves *model.Curves, dead func(column uint32) float64) *hatsOfDead {
-	h := &hatsOfDead{curves: curves, hats: make([][]uint32, len(curves.Columns))}
+func newDeadBasis(curves *model.Splines, dead func(column uint32) float64) *deadBasis {
+	h := &deadBasis{curves: curves, hats: make([][]uint32, len(curves.Columns))}
 	for i := range h.hats {
 		for knot := range curves.Knots[i] {
-			if hat := curves.Hat(i, knot); dead(hat) != 0 {
+			if hat := curves.BasisColumn(i, knot); dead(hat) != 0 {
 				h.hats[i] = append(h.hats[i], hat)
 			}
 		}
@@ -247,8 +247,8 @@ func newHatsOfDead(curves *model.Curves, dead func(column uint32) float64) *hats
 }
 
 // with returns x with the spline columns of its numbers when they are dead.
-func (h *hatsOfDead) with(x event.Vec) event.Vec {
-	numbers, _ := slices.BinarySearch(x.Index, model.FirstHat)
+func (h *deadBasis) with(x event.Vec) event.Vec {
+	numbers, _ := slices.BinarySearch(x.Index, model.FirstBasisColumn)
 	h.room.Index, h.room.Value = append(h.room.Index[:0], x.Index...), append(h.room.Value[:0], x.Value...)
 	for i, column := range h.curves.Columns {
 		if _, ok := slices.BinarySearch(x.Index[:numbers], column); !ok {
@@ -307,7 +307,7 @@ func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 		}
 		sum.weight += e.Weight
 		if w.Unit != nil {
-			value, v := w.Unit.Value(w.f[0]), model.Lacked{}
+			value, v := w.Unit.Value(w.f[0]), model.MissingVariance{}
 			if w.Answer(e).Policy() != "" {
 				value, v = w.Value(w.Score(e, w.f)[0]), model.ScoreVariance(w.Linear, e)
 			}

@@ -43,8 +43,8 @@ func testObjective(t *testing.T, hat float64) {
 	row := m.Rows.Touch(2)
 	row[model.StatInverse], row[model.ScalerWidth] = 1, 0.7
 	if hat != 0 {
-		m.Bound, m.Scaler.Curves = true, &model.Curves{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
-		row := m.Rows.Touch(model.FirstHat)
+		m.Bound, m.Scaler.Splines = true, &model.Splines{Columns: []uint32{2}, Knots: [][]float64{model.Present()}}
+		row := m.Rows.Touch(model.FirstBasisColumn)
 		row[model.StatInverse], row[model.ScalerWidth] = 1, hat
 	}
 	_, _, c2 := m.Noise.Coefficients()

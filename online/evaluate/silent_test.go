@@ -13,7 +13,7 @@ import (
 	"blankout/online/evaluate"
 )
 
-// The objective under silent noise is the expectation over its rates, with what dead features, hats of theirs
+// The objective under silent noise is the expectation over its rates, with what dead features, basis of theirs
 // included, read; what is wrong is that of the events as they are.
 func TestSilentObjective(t *testing.T) {
 	const outputs = 3
@@ -37,8 +37,8 @@ func TestSilentObjective(t *testing.T) {
 				dead := map[uint32]float64{1: 0.5, 3: -2}
 				columns := []uint32{1, 2, 3}
 				if curved {
-					m.Scaler.Curves = &model.Curves{Columns: []uint32{1, 2}, Knots: [][]float64{{-1, 0, 1}, model.Present()}}
-					columns = append(columns, m.Scaler.Curves.Hat(0, 0), m.Scaler.Curves.Hat(0, 1), m.Scaler.Curves.Hat(0, 2), m.Scaler.Curves.Hat(1, 0))
+					m.Scaler.Splines = &model.Splines{Columns: []uint32{1, 2}, Knots: [][]float64{{-1, 0, 1}, model.Present()}}
+					columns = append(columns, m.Scaler.Splines.BasisColumn(0, 0), m.Scaler.Splines.BasisColumn(0, 1), m.Scaler.Splines.BasisColumn(0, 2), m.Scaler.Splines.BasisColumn(1, 0))
 					dead[columns[4]], dead[columns[5]] = 0.5, 0.5 // at x = 0.5
 					dead[columns[6]] = 1
 				}
@@ -84,9 +84,9 @@ func TestSilentObjective(t *testing.T) {
 							}
 							x := e.Features.Value[j]
 							add(column, x)
-							if curve := m.Scaler.Curves.Of(column); curve >= 0 {
-								knot, first, next := m.Scaler.Curves.Hats(curve, x)
-								for i := range m.Scaler.Curves.Knots[curve] {
+							if curve := m.Scaler.Splines.Of(column); curve >= 0 {
+								knot, first, next := m.Scaler.Splines.BasisValues(curve, x)
+								for i := range m.Scaler.Splines.Knots[curve] {
 									value := 0.0
 									switch i {
 									case knot:
@@ -94,7 +94,7 @@ func TestSilentObjective(t *testing.T) {
 									case knot + 1:
 										value = next
 									}
-									add(m.Scaler.Curves.Hat(curve, i), value)
+									add(m.Scaler.Splines.BasisColumn(curve, i), value)
 								}
 							}
 						}

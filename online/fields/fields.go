@@ -20,14 +20,14 @@ type Fields struct {
 	columns model.ColumnUse
 	kinds   model.FieldSet // fields of the current event, each of several with one name
 	came    model.FieldSet // see PresentIn
-	Lacking
+	Current
 }
 
-// Lacking has the missing fields of the current event.
-type Lacking struct {
+// Current has the missing fields of the current event.
+type Current struct {
 	Named   bool           // the event has named fields
 	Present model.FieldSet // if Named
-	Lack    model.Lack
+	Missed  model.MissingCount
 	Range   int     // range of mixture weights
 	Scale   float64 // resulting factor of the features
 }
@@ -47,13 +47,13 @@ func New(rules model.MissingPolicies, absent string) Fields {
 		usual:   model.FieldUse{Memory: usualMemory, AbsentIsZero: absent == event.AbsentZero},
 		Kinds:   model.FieldUse{Memory: usualMemory},
 		columns: model.ColumnUse{Memory: usualMemory},
-		Lacking: Lacking{Scale: 1},
+		Current: Current{Scale: 1},
 	}
 }
 
 // Take determines the missing fields of an event. It reports whether Count has something to count.
 func (f *Fields) Take(e *event.Example, fields []event.Field) (counts bool) {
-	f.Lack, f.Range, f.Scale, f.Named = model.Lack{}, 0, 1, false
+	f.Missed, f.Range, f.Scale, f.Named = model.MissingCount{}, 0, 1, false
 	if len(e.Field) == 0 && len(e.Missing) == 0 && !f.Missing.Known {
 		return false // no features, or a sparse text format without fields
 	}
@@ -61,8 +61,8 @@ func (f *Fields) Take(e *event.Example, fields []event.Field) (counts bool) {
 		f.Present = model.NewFieldSet(len(fields))
 	}
 	f.Named = !f.sparse(e, fields)
-	if f.Lack = f.Missing.Lack(fields, e, f.Present); f.Lack.Some() {
-		f.Range, f.Scale = mixture.Range(f.Lack), f.Missing.Scale(f.Lack)
+	if f.Missed = f.Missing.CountMissing(fields, e, f.Present); f.Missed.Some() {
+		f.Range, f.Scale = mixture.Range(f.Missed), f.Missing.Scale(f.Missed)
 	}
 	return true
 }
@@ -80,7 +80,7 @@ func (f *Fields) PresentIn(came, e *event.Example, fields []event.Field) model.F
 	if len(f.came) != len(f.Present) {
 		f.came = make(model.FieldSet, len(f.Present))
 	}
-	f.Missing.Lack(fields, came, f.came)
+	f.Missing.CountMissing(fields, came, f.came)
 	return f.came
 }
 
@@ -120,8 +120,8 @@ func (f *Fields) Usual(number uint64) *model.Missing {
 }
 
 // All returns the missing fields of the current event if all of its fields were present.
-func (f *Fields) All(fields []event.Field) model.Lack {
-	k := f.Lack
+func (f *Fields) All(fields []event.Field) model.MissingCount {
+	k := f.Missed
 	if f.Named && !k.Some() {
 		k.Named, k.Silent = f.Present.Count(fields)
 	}

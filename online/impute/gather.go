@@ -47,9 +47,9 @@ const (
 	// One event in gatherLeast is gathered until there are gatherFirst times as many events as columns. After that it
 	// is one in columns/gatherColumns, but at least one in gatherLeast.
 	gatherLeast, gatherFirst, gatherColumns = 4, 8, 8
-	// An event with k missing columns is much more expensive. At most one in k^2/gatherLacking events is gathered, and
-	// at first one in k^2/gatherLackingFirst.
-	gatherLacking, gatherLackingFirst = 80, 640
+	// An event with k missing columns is much more expensive. At most one in k^2/gatherMissing events is gathered, and
+	// at first one in k^2/gatherMissingFirst.
+	gatherMissing, gatherMissingFirst = 80, 640
 	// movedFar is the change of a column's center or scale, in deviations, at which the Covariance must be computed
 	// again.
 	movedFar = 0.1
@@ -73,9 +73,9 @@ func (f *Gatherer) Every() uint64 {
 // passesOver reports whether to skip the event of a number because too many columns are missing from it. Its cost grows
 // with the square of the missing columns.
 func (f *Gatherer) passesOver(number uint64, lacks int) bool {
-	spare := gatherLacking
+	spare := gatherMissing
 	if f.Gathered < gatherFirst*uint64(len(f.Columns)) {
-		spare = gatherLackingFirst
+		spare = gatherMissingFirst
 	}
 	every := f.Every()
 	return number/every%max(1, uint64(lacks*lacks/spare)/every) != 0
@@ -90,7 +90,7 @@ func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth f
 	if gathers && len(r.Values)+len(r.Spread) > 0 {
 		f.gather(r, number, growth, fields, zeros)
 	}
-	for _, column := range r.Gone {
+	for _, column := range r.Removed {
 		f.remove(column)
 	}
 }
@@ -125,7 +125,7 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields
 	}
 	f.x, f.parts = slices.Grow(f.x[:0], n)[:n], slices.Grow(f.parts[:0], n)[:n]
 	for i := range f.parts {
-		f.parts[i] = model.Filled
+		f.parts[i] = model.Imputed
 	}
 	held, at := 0, 0
 	for _, column := range zeros {
@@ -155,7 +155,7 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields
 		if f.Covariance == nil || len(f.Covariance.Columns) != n {
 			return
 		}
-		fill := f.Covariance.Fill(f.parts)
+		fill := f.Covariance.Imputation(f.parts)
 		fill.Expect(f.x)
 		fill.AddResidual(f.unit, f.sums.Squares)
 	}
@@ -176,8 +176,8 @@ func (f *Gatherer) take(values []scaling.Value) (more int) {
 		next = at + 1
 		was := f.parts[at] == model.Observed
 		f.x[at], f.parts[at] = v.X, model.Observed
-		if model.IsWild(v.X) {
-			f.parts[at] = model.Filled
+		if model.IsOutlier(v.X) {
+			f.parts[at] = model.Imputed
 		}
 		switch is := f.parts[at] == model.Observed; {
 		case is && !was:

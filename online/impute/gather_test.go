@@ -166,7 +166,7 @@ func TestWildIsNotGathered(t *testing.T) {
 	stats := []float64{100, 1, 100, 1, 1}
 	beyond := model.Scaler{Mode: model.StandardizeAuto}
 	at := beyond.Clip(stats, 1e9)
-	if !model.IsWild(at) {
+	if !model.IsOutlier(at) {
 		t.Fatal(at)
 	}
 	for i := 0; i < len(wild); i += 10 {

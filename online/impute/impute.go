@@ -71,7 +71,7 @@ func (m *Imputer) Review(r *encode.Review, n *encode.Encoder) {
 		n.Fields.Missing = missing.WithZeros(m.zeros(n))
 		m.gathered.Choose(missing.Zeros, n.Fields.Missing.Zeros)
 	}
-	m.gathered.Follow(&scaling.Read{Gone: r.Gone}, false, 0, 0, nil, nil)
+	m.gathered.Follow(&scaling.Read{Removed: r.Removed}, false, 0, 0, nil, nil)
 }
 
 // zeros returns the imputed columns that are 0 if absent.
@@ -99,21 +99,21 @@ func (m *Imputer) zeros(n *encode.Encoder) []uint32 {
 
 // Numbers holds an event's values of the Covariance's columns, by index in the Covariance.
 type Numbers struct {
-	X      []float64   // of columns that are Observed
-	Parts  model.Parts // Observed, or Filled for missing columns
-	Lacks  bool        // some columns are missing
-	places []int       // by feature of the event: index in the Covariance, or -1
+	X           []float64   // of columns that are Observed
+	Parts       model.Parts // Observed, or Filled for missing columns
+	SomeMissing bool        // some columns are missing
+	places      []int       // by feature of the event: index in the Covariance, or -1
 }
 
 // Read fills to with the numbers of the event that was encoded last.
 func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 	c := m.Covariance()
 	if c == nil {
-		to.X, to.Parts, to.Lacks, to.places = to.X[:0], to.Parts[:0], false, to.places[:0]
+		to.X, to.Parts, to.SomeMissing, to.places = to.X[:0], to.Parts[:0], false, to.places[:0]
 		return
 	}
 	h := model.Linear{Head: model.Head{Schema: n.Schema(), Scaler: n.Scaling.Scaler, Missing: n.Fields.Missing, Covariance: c}}
-	to.Parts, to.Lacks = h.AllParts(in.Event, n.Fields.Present, to.Parts)
+	to.Parts, to.SomeMissing = h.AllParts(in.Event, n.Fields.Present, to.Parts)
 	columns, x := in.Columns[:in.Features()], in.X[:in.Features()]
 	to.X = slices.Grow(to.X[:0], len(c.Columns))[:len(c.Columns)]
 	clear(to.X)
@@ -135,10 +135,10 @@ func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 
 // Without fills to with the numbers that are left if some features of the event are dead.
 func (n *Numbers) Without(dead []bool, to *Numbers) {
-	to.X, to.Parts, to.Lacks = append(to.X[:0], n.X...), append(to.Parts[:0], n.Parts...), n.Lacks
+	to.X, to.Parts, to.SomeMissing = append(to.X[:0], n.X...), append(to.Parts[:0], n.Parts...), n.SomeMissing
 	for i, place := range n.places {
 		if place >= 0 && dead[i] {
-			to.Parts[place], to.Lacks = model.Filled, true
+			to.Parts[place], to.SomeMissing = model.Imputed, true
 		}
 	}
 }
@@ -146,22 +146,22 @@ func (n *Numbers) Without(dead []bool, to *Numbers) {
 // Expected holds the imputed values of an event.
 type Expected struct {
 	// Input has the imputed values as features. Its intercept is 0.
-	Input    encode.Input
-	fill     *model.Fill
-	places   []int     // by feature: index in the Covariance
-	x        []float64 // by index in the Covariance
-	w, extra []float64 // scratch for Variance
+	Input      encode.Input
+	imputation *model.Imputation
+	places     []int     // by feature: index in the Covariance
+	x          []float64 // by index in the Covariance
+	w, extra   []float64 // scratch for Variance
 }
 
 // Expect imputes the missing numbers of an event.
 func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 	c := m.Covariance()
-	to.fill, to.places, to.x = c.Fill(n.Parts), to.places[:0], append(to.x[:0], n.X...)
+	to.imputation, to.places, to.x = c.Imputation(n.Parts), to.places[:0], append(to.x[:0], n.X...)
 	to.Input.Columns, to.Input.Rows, to.Input.X = to.Input.Columns[:0], to.Input.Rows[:0], to.Input.X[:0]
-	if to.fill != nil {
-		to.fill.Expect(to.x)
+	if to.imputation != nil {
+		to.imputation.Expect(to.x)
 		for place, part := range n.Parts {
-			if part != model.Filled {
+			if part != model.Imputed {
 				continue
 			}
 			if row := e.Table.Row(c.Columns[place]); row != nil {
@@ -177,7 +177,7 @@ func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 // Variance returns the variance of the weighted sum of the imputed values; weight returns the weight of a column, given
 // its row.
 func (x *Expected) Variance(weight func(column uint32, row []float64) float64) float64 {
-	if x.fill == nil {
+	if x.imputation == nil {
 		return 0
 	}
 	n := len(x.x)
@@ -186,7 +186,7 @@ func (x *Expected) Variance(weight func(column uint32, row []float64) float64) f
 	for i, place := range x.places {
 		x.w[place] = weight(x.Input.Columns[i], x.Input.Rows[i])
 	}
-	_, variance := x.fill.Repair(x.w, x.extra)
+	_, variance := x.imputation.Repair(x.w, x.extra)
 	return variance
 }
 

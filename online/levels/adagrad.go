@@ -10,20 +10,20 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
+	"blankout/online/optimizers"
 	"blankout/online/refresh"
 	"blankout/online/rows"
-	"blankout/online/rules"
 	"blankout/online/schedule"
 	"blankout/online/share"
 )
 
 // Settings are the settings of an Expert.
 type Settings struct {
-	Rule    rules.Entry // the optimizer
-	Loss    loss.Loss
-	Noises  []loss.Noise // of the levels; silent noise is the last
-	Outputs int          // 1 for two classes
-	Rate    float64      // the learning rate
+	Optimizer optimizers.Entry // the optimizer
+	Loss      loss.Loss
+	Noises    []loss.Noise // of the levels; silent noise is the last
+	Outputs   int          // 1 for two classes
+	Rate      float64      // the learning rate
 	// FreeRate means that the user has not set the Rate, so that a level with silent noise may use another rate.
 	FreeRate bool
 	Start    float64 // initial value of the accumulators
@@ -49,20 +49,20 @@ type Settings struct {
 // Expert holds the noise levels. Their weights of a feature are in the feature's row, see rows.Layout.
 type Expert struct {
 	Settings
-	levels []level
-	layout rows.Layout
-	rule   rules.Rule
-	kind   kind    // of noise
-	ridge  float64 // in force, see Settings.Ridge
-	active int     // number of outputs in use: those of classes that have arrived
-	steps  uint64
-	period uint64  // number of steps of the first pass, 0 during that pass
-	growth float64 // factor of new terms of the accumulators; the accumulator in force is the sum divided by growth
-	step   step
-	window refresh.Refresh
-	silent *silentLevel    // nil if no level has silent noise
-	rated  int             // number of calls that have changed rates
-	shared *share.Interval // nil unless the Expert learns in a group
+	levels    []level
+	layout    rows.Layout
+	optimizer optimizers.Optimizer
+	kind      kind    // of noise
+	ridge     float64 // in force, see Settings.Ridge
+	active    int     // number of outputs in use: those of classes that have arrived
+	steps     uint64
+	period    uint64  // number of steps of the first pass, 0 during that pass
+	growth    float64 // factor of new terms of the accumulators; the accumulator in force is the sum divided by growth
+	step      step
+	window    refresh.Refresh
+	silent    *silentLevel    // nil if no level has silent noise
+	rated     int             // number of calls that have changed rates
+	shared    *share.Interval // nil unless the Expert learns in a group
 	// Rewritten is the number of times that all rows have been changed at once. It is not part of the state.
 	Rewritten uint64
 }
@@ -101,11 +101,11 @@ func New(c Settings) *Expert {
 // setOutputs sets up everything that depends on the number of outputs.
 func (e *Expert) setOutputs(outputs int) {
 	e.Outputs = outputs
-	e.layout = rows.Layout{Outputs: outputs, N: len(e.levels) * outputs, Refresh: e.Rule.Parts}
+	e.layout = rows.Layout{Outputs: outputs, N: len(e.levels) * outputs, Refresh: e.Optimizer.Parts}
 	e.window.Layout = e.layout
 	if e.ridge = e.Ridge; outputs == 1 {
 		e.active = 1
-		if e.Rule.Ridges && math.Sqrt(e.Start) >= (1-1e-9)*e.Rate*e.Ridge {
+		if e.Optimizer.Ridges && math.Sqrt(e.Start) >= (1-1e-9)*e.Rate*e.Ridge {
 			e.ridge = 0
 		}
 	}
@@ -116,18 +116,18 @@ func (e *Expert) setOutputs(outputs int) {
 	}
 	e.step = newStep(strength, outputs)
 	e.setSilent()
-	c := rules.Settings{
+	c := optimizers.Settings{
 		Layout: e.layout, Loss: e.Loss, Eta: e.Rate, Ridge: e.Ridge, Penalized: e.Penalized, StartSum: e.Start, L1: e.L1,
 		Proximal: e.Adapts && outputs == 1, UnscaledNoise: e.kind != square,
 	}
 	if e.silent != nil {
 		c.Left = outputs
 	}
-	e.rule = e.Rule.Make(c)
+	e.optimizer = e.Optimizer.Make(c)
 }
 
 // StartRow fills a new row of zeros.
-func (e *Expert) StartRow(row []float64) { e.rule.Start(row) }
+func (e *Expert) StartRow(row []float64) { e.optimizer.Start(row) }
 
 // Grow increases the number of outputs to one per class, and returns the function that converts a row. Outputs keep
 // what they have learned. If there was one output for two classes, it becomes that of the second class, and its
@@ -142,7 +142,7 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 		}
 	}
 	return func(to, from []float64) {
-		e.rule.Start(to)
+		e.optimizer.Start(to)
 		for part := range e.parts() {
 			x, y := e.layout.Part(to, part), was.layout.Part(from, part)
 			for v := range e.levels {
@@ -168,7 +168,7 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 		rows.Regroup(e.levels[v].squares, of, from, was.Outputs)
 	}
 	return func(to, of []float64) {
-		e.rule.Start(to)
+		e.optimizer.Start(to)
 		for part := range e.parts() {
 			rows.Regroup(e.layout.Part(to, part), was.layout.Part(of, part), from, was.Outputs)
 		}
@@ -322,7 +322,7 @@ func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []mo
 			continue
 		}
 		c, at := e.levels[v].LagShare(), v*k
-		parts = append(parts, model.Part{Share: share, Weight: rows.FirstPart + at, Lag: rows.FirstPart + 2*n + at, Average: c})
+		parts = append(parts, model.Part{Factor: share, Weight: rows.FirstPart + at, Lag: rows.FirstPart + 2*n + at, Average: c})
 		for j := range k {
 			intercepts[j] += share * (w[at+j] + c*u[at+j])
 		}
@@ -338,7 +338,7 @@ const maxMove = 1
 // keeps its weights.
 func (e *Expert) Move(m encode.Move, intercepts []float64) {
 	if m.Keep != 1 {
-		e.rule.Forget(m.Row, false, m.Keep)
+		e.optimizer.Forget(m.Row, false, m.Keep)
 	}
 	if m.Ratio == 1 && m.Shift == 0 {
 		return
@@ -357,7 +357,7 @@ func (e *Expert) Move(m encode.Move, intercepts []float64) {
 				bu[j] += u[j] * m.Shift
 			}
 			e.window.Shifted(intercepts, m.Row, from, to, m.Shift)
-			e.rule.Shifted(intercepts, m.Row, from, to, m.Shift)
+			e.optimizer.Shifted(intercepts, m.Row, from, to, m.Shift)
 		}
 		if e.kind == constant {
 			for k, w := range w[from:to] {
@@ -365,7 +365,7 @@ func (e *Expert) Move(m encode.Move, intercepts []float64) {
 				*square = max(0, *square+w*w*(m.Ratio*m.Ratio-1))
 			}
 		}
-		e.rule.Rescale(m.Row, from, to, m.Ratio)
+		e.optimizer.Rescale(m.Row, from, to, m.Ratio)
 		e.window.Rescale(m.Row, from, to, m.Ratio)
 	}
 }
@@ -387,8 +387,8 @@ func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts
 		if intercept && !e.Intercept {
 			return
 		}
-		e.rule.Rescale(row, 0, e.layout.N, factor)
-		e.rule.Forget(row, intercept, keep*factor*factor) // Rescale divides by the square of factor
+		e.optimizer.Rescale(row, 0, e.layout.N, factor)
+		e.optimizer.Forget(row, intercept, keep*factor*factor) // Rescale divides by the square of factor
 	})
 	for v := range e.levels {
 		for k := range e.levels[v].squares {
@@ -397,7 +397,7 @@ func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts
 	}
 	for j := range e.layout.N {
 		if e.Intercept && shift != 0 {
-			e.rule.Set(intercepts, j, e.layout.Weights(intercepts)[j]+shift)
+			e.optimizer.Set(intercepts, j, e.layout.Weights(intercepts)[j]+shift)
 		}
 	}
 }
@@ -415,14 +415,14 @@ func (e *Expert) each(t *model.Table, intercepts []float64, do func(row []float6
 // Decay multiplies the accumulators by keep.
 func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 	const most = 1e100
-	if e.Rule.Sums {
+	if e.Optimizer.Sums {
 		if e.growth /= keep; e.growth < most {
 			return
 		}
 		keep, e.growth = 1/e.growth, 1
 	}
 	e.each(t, intercepts, func(row []float64, intercept bool) {
-		e.rule.Forget(row, intercept, keep)
+		e.optimizer.Forget(row, intercept, keep)
 		e.window.Forget(row, keep)
 	})
 }

@@ -11,11 +11,11 @@ import (
 	"blankout/internal/loss"
 	"blankout/internal/model"
 	"blankout/online/encode"
+	"blankout/online/optimizers"
 	"blankout/online/rows"
-	"blankout/online/rules"
 )
 
-var rule, _ = rules.Find("adagrad")
+var rule, _ = optimizers.Find("adagrad")
 
 // slow is one level, as the formulas have it: weights by column, all of them looked at with every event. Its intercept is
 // column 0.
@@ -97,7 +97,7 @@ func TestAgainstSlow(t *testing.T) {
 			for _, ridge := range []float64{0, 4} {
 				for _, adapts := range []bool{false, true} {
 					t.Run(fmt.Sprint(l, levels, ridge, adapts), func(t *testing.T) {
-						c := Settings{Rule: rule, Loss: l, Noises: levels, Outputs: 1, Rate: 0.3, Start: 1, Ridge: ridge, Average: 0.15, Adapts: adapts, Intercept: true}
+						c := Settings{Optimizer: rule, Loss: l, Noises: levels, Outputs: 1, Rate: 0.3, Start: 1, Ridge: ridge, Average: 0.15, Adapts: adapts, Intercept: true}
 						against(t, c, false)
 						against(t, c, true)
 					})
@@ -178,7 +178,7 @@ func against(t *testing.T, c Settings, paired bool) {
 
 // TestMove checks that a row that is moved with its column's scale scores as before.
 func TestMove(t *testing.T) {
-	c := Settings{Rule: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
+	c := Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
 	e := New(c)
 	table := model.NewTable(c.Width(1, 0))
 	intercepts := make([]float64, table.Width())
@@ -216,7 +216,7 @@ func TestMove(t *testing.T) {
 // TestWidth checks that rows have memory for all parts, in whole cache lines.
 func TestWidth(t *testing.T) {
 	for _, c := range []struct{ levels, outputs, want int }{{1, 1, 8}, {3, 1, 16}, {2, 1, 16}, {3, 10, 96}, {4, 1, 24}} {
-		if got := (&Settings{Rule: rule, Noises: make([]loss.Noise, c.levels)}).Width(c.outputs, 0); got != c.want {
+		if got := (&Settings{Optimizer: rule, Noises: make([]loss.Noise, c.levels)}).Width(c.outputs, 0); got != c.want {
 			t.Errorf("%d levels of %d outputs: %d, want %d", c.levels, c.outputs, got, c.want)
 		}
 	}

@@ -30,7 +30,7 @@ func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column 
 				w[j] = was[j]
 			}
 		}
-		e.rule.Start(row)
+		e.optimizer.Start(row)
 		copy(e.window.CenterOf(row), w)
 	}
 	for v := range e.levels {
@@ -72,7 +72,7 @@ func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weig
 		}
 		s.Importance, s.Count, s.Growth, s.Young = weight/parts, e.steps, e.growth, false
 		e.place(in, own, in.Rows)
-		if e.rule.Step(&s.Step); e.silent != nil {
+		if e.optimizer.Step(&s.Step); e.silent != nil {
 			e.stepSilent(weight / parts)
 		}
 	}
@@ -80,5 +80,5 @@ func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weig
 
 // Fit adapts what the optimizer keeps besides the weights to the new weights.
 func (e *Expert) Fit(t *model.Table, intercepts []float64) {
-	e.each(t, intercepts, func(row []float64, intercept bool) { e.rule.Forget(row, intercept, 1) })
+	e.each(t, intercepts, func(row []float64, intercept bool) { e.optimizer.Forget(row, intercept, 1) })
 }

@@ -127,7 +127,7 @@ func (e *Expert) arrange(in *encode.Input, s *Scores, of [][]float64) {
 	g.event.Rows = append(g.event.Rows, of[:n]...)
 	copy(g.event.X, in.X)
 	copy(g.event.Basis, s.basis)
-	g.groups.ArrangeColumns(&g.event, in.Fields, in.Columns[:n], in.Curves)
+	g.groups.ArrangeColumns(&g.event, in.Fields, in.Columns[:n], in.Splines)
 	g.event.AddIntercepts(of[n], 0)
 	g.event.X[n] = in.X[n]
 }

@@ -9,18 +9,18 @@ import (
 	"blankout/internal/loss"
 	"blankout/online/encode"
 	"blankout/online/levels"
-	"blankout/online/rules"
+	"blankout/online/optimizers"
 )
 
 // TestNestedScores checks ScoreNested against Score of each copy.
 func TestNestedScores(t *testing.T) {
 	const copies = 10
-	adagrad, _ := rules.Find("adagrad")
+	adagrad, _ := optimizers.Find("adagrad")
 	for _, outputs := range []int{1, 2, 7} {
 		for _, silent := range []bool{false, true} {
 			t.Run(fmt.Sprintf("outputs=%d silent=%v", outputs, silent), func(t *testing.T) {
 				x := levels.New(levels.Settings{
-					Rule: adagrad, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.Dropout{}, loss.Dropout{Q: 0.5}},
+					Optimizer: adagrad, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.Dropout{}, loss.Dropout{Q: 0.5}},
 					Outputs: outputs, Rate: 0.1, Start: 1, Intercept: true,
 				})
 				r := rand.New(rand.NewPCG(1, uint64(outputs)))

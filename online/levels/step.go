@@ -53,7 +53,7 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 		e.weigh(in, own)
 	}
 	e.addSquares(in, -1)
-	e.rule.Step(&s.Step)
+	e.optimizer.Step(&s.Step)
 	e.addSquares(in, 1)
 	if e.silent != nil {
 		e.stepSilent(weight)
@@ -240,5 +240,5 @@ func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *mo
 	}
 	s.Growth = e.growth
 	e.place(in, own, s.touched)
-	e.rule.Unlabeled(&s.Step)
+	e.optimizer.Unlabeled(&s.Step)
 }

@@ -11,7 +11,9 @@ import (
 )
 
 // parts returns the number of parts of a row that have a value per level and output.
-func (c *Settings) parts() int { return c.Rule.Parts + (&refresh.Refresh{Settings: c.Window}).Parts() }
+func (c *Settings) parts() int {
+	return c.Optimizer.Parts + (&refresh.Refresh{Settings: c.Window}).Parts()
+}
 
 // Windows reports whether windows of events are solved.
 func (c *Settings) Windows() bool { return c.Window.Size > 0 }
@@ -21,7 +23,7 @@ func (e *Expert) odd(part int) bool { return part != 1 && !(e.Windows() && part 
 
 // setIntercept sets an intercept, and its value at the start of the window (center).
 func (e *Expert) setIntercept(intercepts []float64, j int, b, center float64) {
-	e.rule.Set(intercepts, j, b)
+	e.optimizer.Set(intercepts, j, b)
 	e.window.CenterOf(intercepts)[j] = center
 }
 

@@ -17,9 +17,9 @@ type Features struct {
 	Columns []uint32
 	Field   []uint16 // of each, see event.Example.FieldsOf; empty for a sparse text format
 	Schema  *event.Schema
-	Factors [][2]int      // see event.Schema.Factors
-	Curves  *model.Curves // whose presence and spline columns die with their number
-	Known   bool          // the format is sparse, and the Schema determines which columns are missing
+	Factors [][2]int       // see event.Schema.Factors
+	Curves  *model.Splines // whose presence and spline columns die with their number
+	Known   bool           // the format is sparse, and the Schema determines which columns are missing
 }
 
 // Mask removes features from an event. Masks are nested: a feature is alive up to its last point.
@@ -80,7 +80,7 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 		m.Last = append(m.Last, at)
 		switch {
 		case x.Known:
-			if column < model.FirstHat {
+			if column < model.FirstBasisColumn {
 				m.die(at)
 			}
 		case id != 0 && fields[id].Kind.Named() && m.dies[id] < 0:
@@ -121,13 +121,13 @@ func (m *Mask) Alone(rate float64, event uint64) {
 	}
 }
 
-// Points is the number of deletion rates of a Curve.
+// Points is the number of deletion rates of a Spline.
 const Points = 10
 
 // Missing returns the deletion rate of a point.
 func Missing(point int) float64 { return float64(point) / Points }
 
-// Curve estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9. For
+// Spline estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9. For
 // regression it estimates the squared error. It is measured on a sample of the events, before they are learned. Old
 // samples decay.
 type Curve struct {

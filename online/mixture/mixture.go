@@ -3,7 +3,7 @@
 // each range of the fraction of an event's fields that is missing (Table).
 //
 // The mixed score stays linear in the features. The package also draws masks, which remove features from an event (Mask),
-// and estimates the error at each fraction of missing features from masked events (Curve). It contains no model weights.
+// and estimates the error at each fraction of missing features from masked events (Spline). It contains no model weights.
 package mixture
 
 import (
@@ -156,12 +156,12 @@ func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
 func (m *Mixture) Restart() {
 	first := make([]float64, m.lanes)
 	first[m.Largest(0)] = 1
-	m.Table.Restart(first, m.Table.Rules())
+	m.Table.Restart(first, m.Table.Policies())
 	m.takeForce()
 }
 
 // Policies returns the weights of the policies by range.
-func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Rules() }
+func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Policies() }
 
 // Score writes the mixed scores in a range to out, by output.
 func (m *Mixture) Score(lanes []float64, r, active int, out []float64) {
@@ -218,7 +218,7 @@ func (m *Mixture) ObservePart(lanes []float64, e *Event) {
 
 // ObservePolicies updates the weights of policies by their losses at an event; NaN marks a policy that is not
 // available.
-func (m *Mixture) ObservePolicies(r int, losses model.PolicyWeights) { m.Table.TakeRules(r, losses) }
+func (m *Mixture) ObservePolicies(r int, losses model.PolicyWeights) { m.Table.TakePolicies(r, losses) }
 
 // Lost returns the loss of mixed scores at an event.
 func (e *Event) Lost(scores []float64) float64 {
@@ -309,7 +309,7 @@ func (m *Mixture) Apply() {
 // can be imputed.
 func (m *Mixture) takeForce() {
 	for r := 1; r < Ranges; r++ {
-		switch p := &m.Table.InForce[r].Rules; {
+		switch p := &m.Table.InForce[r].Policies; {
 		case m.policy != model.MissingAuto:
 			*p = model.OnePolicy(m.policy)
 		case !m.fills:

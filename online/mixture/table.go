@@ -14,19 +14,19 @@ import (
 const Ranges = 1 + model.MissingBins
 
 // Range returns the range of an event with these missing fields.
-func Range(k model.Lack) int {
+func Range(k model.MissingCount) int {
 	if !k.Some() {
 		return 0
 	}
-	return 1 + model.MissingBin(k.Share())
+	return 1 + model.MissingBin(k.Fraction())
 }
 
 // RangeWeights holds the weights in force for events of a range: of levels, of the second-order expert, and of policies
 // (rules).
 type RangeWeights struct {
-	Levels []float64           // weights times scales, which need not sum to 1
-	Second float64             // of the second-order expert, against the mixed levels
-	Rules  model.PolicyWeights // unused for complete events
+	Levels   []float64           // weights times scales, which need not sum to 1
+	Second   float64             // of the second-order expert, against the mixed levels
+	Policies model.PolicyWeights // unused for complete events
 }
 
 // Largest returns the level with the largest weight.
@@ -43,10 +43,10 @@ func (m *RangeWeights) Largest() int {
 // Table holds the mixture weights of levels and of policies (rules) by range, and the forecasts. Levels are judged with
 // the policies as they are mixed, and policies with the levels as they are mixed.
 type Table struct {
-	scales []float64
-	levels [Ranges]Weights  // by level and scale
-	rules  [Ranges]Weights  // unused for complete events
-	second *[Ranges]Weights // of the mixed levels and the second-order expert; nil if there is none
+	scales   []float64
+	levels   [Ranges]Weights  // by level and scale
+	policies [Ranges]Weights  // unused for complete events
+	second   *[Ranges]Weights // of the mixed levels and the second-order expert; nil if there is none
 	// The decayed number of events of each range that lacked fields without a mask.
 	own    [Ranges]float64
 	mixes  [Ranges][]float64
@@ -63,7 +63,7 @@ func (t *Table) curves() [4]*Curves {
 	return [4]*Curves{&t.Features, &t.Groups, &t.SilentFeatures, &t.SilentGroups}
 }
 
-// wholeRates are the switching rates of levels for complete events, rangeRate is that for other ranges, and ruleRates
+// wholeRates are the switching rates of levels for complete events, rangeRate is that for other ranges, and policyRates
 // are those of policies. The best policy differs more between streams than the best level.
 var wholeRates = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
 
@@ -72,7 +72,7 @@ var secondRates = []float64{1e-4, 1e-2}
 
 const rangeRate = 0.01
 
-var ruleRates = []float64{1e-3, 1e-2}
+var policyRates = []float64{1e-3, 1e-2}
 
 // alike is the smallest difference at which a range has weights of its own, because files store the weights of each.
 const alike = 0.01
@@ -91,7 +91,7 @@ func NewTable(levels, scales []float64, rules model.PolicyWeights) *Table {
 			rates = []float64{rangeRate}
 		}
 		t.levels[r] = NewWeights(levels, rates...)
-		t.rules[r] = NewWeights(rules[:], ruleRates...)
+		t.policies[r] = NewWeights(rules[:], policyRates...)
 	}
 	t.Apply()
 	return t
@@ -140,7 +140,7 @@ func (t *Table) RemoveSecond() {
 // events that lack fields without a mask.
 func (t *Table) Counts() bool {
 	for r := range t.InForce {
-		if t.InForce[r].Second > 0 && (r == 0 || !t.Heeds(r)) {
+		if t.InForce[r].Second > 0 && (r == 0 || !t.LearnsFromMasks(r)) {
 			return true
 		}
 	}
@@ -203,8 +203,8 @@ func (t *Table) TakeLevels(r int, losses []float64) {
 // AddLevels is TakeLevels for complete events of a learner in a group.
 func (t *Table) AddLevels(losses []float64) { t.levels[0].Add(losses) }
 
-// TakeRules updates the weights of policies with their losses; NaN marks a policy that is not available.
-func (t *Table) TakeRules(r int, losses model.PolicyWeights) { t.rules[r].Take(losses[:]) }
+// TakePolicies updates the weights of policies with their losses; NaN marks a policy that is not available.
+func (t *Table) TakePolicies(r int, losses model.PolicyWeights) { t.policies[r].Take(losses[:]) }
 
 const (
 	// A range stops learning from masks after ownEnough events that lacked fields without a mask. They are remembered
@@ -215,8 +215,8 @@ const (
 // Own counts an event of a range that lacks fields without a mask.
 func (t *Table) Own(r int) { t.own[r]++ }
 
-// Heeds reports whether a range still learns from masks.
-func (t *Table) Heeds(r int) bool { return t.own[r] < ownEnough }
+// LearnsFromMasks reports whether a range still learns from masks.
+func (t *Table) LearnsFromMasks(r int) bool { return t.own[r] < ownEnough }
 
 // Masked counts a masked event.
 func (t *Table) Masked() {
@@ -236,8 +236,8 @@ func (t *Table) Apply() {
 				m.Levels = own
 			}
 		}
-		t.shares = t.rules[r].Mix(t.shares[:0])
-		copy(m.Rules[:], t.shares)
+		t.shares = t.policies[r].Mix(t.shares[:0])
+		copy(m.Policies[:], t.shares)
 		t.InForce[r] = m
 	}
 	if t.second == nil {
@@ -267,16 +267,16 @@ func (t *Table) Restart(levels []float64, rules model.MissingPolicies) {
 	for r := range Ranges {
 		t.levels[r].Begin(levels)
 		if r > 0 {
-			t.rules[r].Begin(rules[r-1][:])
+			t.policies[r].Begin(rules[r-1][:])
 		}
 	}
 	t.Apply()
 }
 
-// Rules returns the weights of policies in force.
-func (t *Table) Rules() (rules model.MissingPolicies) {
+// Policies returns the weights of policies in force.
+func (t *Table) Policies() (rules model.MissingPolicies) {
 	for bin := range rules {
-		rules[bin] = t.InForce[1+bin].Rules
+		rules[bin] = t.InForce[1+bin].Policies
 	}
 	return rules
 }
@@ -296,10 +296,10 @@ func (t *Table) State(c *coder.Coder) {
 	n := len(t.levels[0].prior) / len(t.scales)
 	for r := range Ranges {
 		t.levels[r].State(c)
-		t.rules[r].State(c)
+		t.policies[r].State(c)
 		m := &t.InForce[r]
 		c.Floats(&m.Levels)
-		c.Each(&m.Rules[0], &m.Rules[1], &m.Rules[2], &t.own[r])
+		c.Each(&m.Policies[0], &m.Policies[1], &m.Policies[2], &t.own[r])
 		c.Failed = c.Failed || len(m.Levels) != n
 		if t.second != nil {
 			t.second[r].State(c)

@@ -179,19 +179,19 @@ func TestTableMergesAndRestores(t *testing.T) {
 	}
 	for range 100 {
 		fold.TakeLevels(3, []float64{1, 1, 1, 1, 0, 1, 1, 1, 1})
-		fold.TakeRules(3, model.PolicyWeights{0, 1, math.NaN()})
+		fold.TakePolicies(3, model.PolicyWeights{0, 1, math.NaN()})
 	}
 	fold.Apply()
-	if m := fold.InForce[3]; m.Largest() != 1 || m.Rules[0] < 0.05 || m.Rules[2] < 0.5 || &fold.InForce[2].Levels[0] != &fold.InForce[0].Levels[0] {
+	if m := fold.InForce[3]; m.Largest() != 1 || m.Policies[0] < 0.05 || m.Policies[2] < 0.5 || &fold.InForce[2].Levels[0] != &fold.InForce[0].Levels[0] {
 		t.Errorf("in force are %+v", fold.InForce)
 	}
 	for range ownEnough {
-		if !fold.Heeds(2) {
+		if !fold.LearnsFromMasks(2) {
 			t.Fatal("masks are heeded no longer before enough events have come")
 		}
 		fold.Own(2)
 	}
-	if fold.Heeds(2) || !fold.Heeds(1) {
+	if fold.LearnsFromMasks(2) || !fold.LearnsFromMasks(1) {
 		t.Error("masks are heeded where enough events have come, or not where none has")
 	}
 	c := &coder.Coder{}
@@ -201,10 +201,10 @@ func TestTableMergesAndRestores(t *testing.T) {
 	if again.State(d); !d.Done() {
 		t.Fatal("a state is not read")
 	}
-	if again.Heeds(2) {
+	if again.LearnsFromMasks(2) {
 		t.Error("how many events have come is lost")
 	}
-	if again.Masked(); !again.Heeds(2) {
+	if again.Masked(); !again.LearnsFromMasks(2) {
 		t.Error("events that came are not forgotten")
 	}
 	again.own = fold.own

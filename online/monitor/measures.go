@@ -23,11 +23,11 @@ func (m *Measures) Observe(e *Event) *Request {
 		m.Unlabeled++
 		return nil
 	case e.Regression:
-		m.TakeNumber(&e.Told, m.Known() && e.After >= m.Baselines.First)
+		m.TakeNumber(&e.LabeledEvent, m.Known() && e.After >= m.Baselines.First)
 	default:
-		m.Take(&e.Told)
+		m.Take(&e.LabeledEvent)
 	}
-	if m.Baselines.Tell(&e.Told); e.Likelihood {
+	if m.Baselines.Tell(&e.LabeledEvent); e.Likelihood {
 		m.Prior.Take(e.Label, e.Learned, e.Loss, e.Score, e.Number)
 	}
 	return nil

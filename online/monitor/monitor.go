@@ -23,16 +23,16 @@ type Monitor interface {
 
 // Event is an event and, if it has a label, its prediction. Monitors borrow it until the next event.
 type Event struct {
-	watch.Told
+	watch.LabeledEvent
 	Met      watch.Met // the event as it arrived
 	Labeled  bool
-	Again    bool            // it was learned in an earlier pass over a finite set
-	Scores   []float64       // by class, or of the regression
-	Decision model.Decision  // of the scores of classes
-	Judged   model.Judged    // the prediction of the scores
-	Active   int             // number of classes that have arrived
-	Lacks    model.Lacked    // the missing fields
-	Residual *model.Residual // of earlier values, nil if not known
+	Again    bool                  // it was learned in an earlier pass over a finite set
+	Scores   []float64             // by class, or of the regression
+	Decision model.Decision        // of the scores of classes
+	Judged   model.Judged          // the prediction of the scores
+	Active   int                   // number of classes that have arrived
+	Missing  model.MissingVariance // the missing fields
+	Residual *model.Residual       // of earlier values, nil if not known
 	// Now has the scores of the current weights, and Fresh the value. They differ from Scores and Value if the label is
 	// delayed.
 	Now   []float64
@@ -97,7 +97,7 @@ type Report struct {
 	CoverageByClass []measure.ClassCoverage
 	Health          *watch.Health // of the fields
 	// ByAge has the error and the loss by staleness of the weights.
-	ByAge []measure.Aged
+	ByAge []measure.StaleLoss
 	// Positive is the name of the positive class of Binary, "" if it is not known yet.
 	Positive string
 

@@ -15,15 +15,15 @@ import (
 
 // sets holds the nonconformity scores of prediction sets and intervals.
 type sets struct {
-	*conformal.Cover // nil if disabled
-	schema           *event.Schema
-	target           loss.Target
+	*conformal.Predictor // nil if disabled
+	schema               *event.Schema
+	target               loss.Target
 }
 
 func newSets(s Settings) sets {
 	out := sets{schema: s.Schema, target: s.Target}
 	if s.Coverage > 0 {
-		out.Cover = conformal.New(s.Coverage)
+		out.Predictor = conformal.New(s.Coverage)
 	}
 	return out
 }
@@ -34,14 +34,14 @@ const scoresFew = 1000
 
 // Observe adds the nonconformity of an event's label.
 func (s *sets) Observe(e *Event) *Request {
-	if s.Cover == nil || !e.Labeled || e.Again {
+	if s.Predictor == nil || !e.Labeled || e.Again {
 		return nil
 	}
 	class := 1 + e.Label
 	if e.Regression {
 		class = 0
 	}
-	if !e.Due.Scores && s.Taken(e.Lacks.Range, class) >= scoresFew {
+	if !e.Due.Scores && s.Taken(e.Missing.Range, class) >= scoresFew {
 		return nil
 	}
 	s.observe(e, true)
@@ -52,12 +52,12 @@ func (s *sets) Observe(e *Event) *Request {
 func (s *sets) observe(e *Event, arrived bool) {
 	if e.Regression {
 		if e.Residual != nil && !math.IsNaN(e.Value) {
-			s.TakeNumber(s.target, e.Residual, e.Target, e.Value, e.Lacks)
+			s.TakeNumber(s.target, e.Residual, e.Target, e.Value, e.Missing)
 		}
 		return
 	}
 	s.TakeClasses(conformal.Answer{
-		Range: e.Lacks.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
+		Range: e.Missing.Range, Scores: e.Scores, Label: e.Label, Decision: e.Decision, Judged: e.Judged, Active: e.Active,
 		Sized: len(e.Scores) == 1 || !arrived || watch.Sampled(e.Number, sizedBits), Came: arrived, Shared: e.Part,
 	})
 }
@@ -67,13 +67,13 @@ const sizedBits = 4
 
 // Masked adds the prediction of a masked event.
 func (m *Monitors) Masked(e *Event) {
-	if m.sets.Cover != nil && !e.Again {
+	if m.sets.Predictor != nil && !e.Again {
 		m.sets.observe(e, false)
 	}
 }
 
 // Interval returns the prediction interval of a value, given the missing fields of its event, or NaN if none is known.
-func (m *Monitors) Interval(residual *model.Residual, value float64, lacks model.Lacked) (low, high float64) {
+func (m *Monitors) Interval(residual *model.Residual, value float64, lacks model.MissingVariance) (low, high float64) {
 	return m.sets.Interval(m.sets.target, residual, value, lacks)
 }
 
@@ -86,5 +86,5 @@ func (s *sets) State(c *coder.Coder) {
 }
 
 func (s *sets) Report(r *Report) {
-	r.Sets, r.CoverageByClass = s.Cover.Report(), s.ByClass(s.schema.Classes)
+	r.Sets, r.CoverageByClass = s.Predictor.Report(), s.ByClass(s.schema.Classes)
 }

@@ -20,7 +20,7 @@ import (
 
 // olderWeights measures the loss of predictions with older weights.
 type olderWeights struct {
-	staleness.Aged
+	staleness.Stale
 	schema   *event.Schema
 	measures *watch.Measures
 	old      model.Linear // scratch
@@ -128,7 +128,7 @@ func (m *Monitors) Keep(number uint64, of *model.Linear) { m.stale.Freeze(number
 func (m *Monitors) Stop() { m.stale.Stop() }
 
 // Share makes m measure the older models of others.
-func (m *Monitors) Share(others *Monitors) { m.stale.Aged = others.stale.Aged }
+func (m *Monitors) Share(others *Monitors) { m.stale.Stale = others.stale.Stale }
 
 // State codes nothing, because models have blocks of their own.
 func (s *olderWeights) State(*coder.Coder) {}
@@ -138,13 +138,13 @@ func (m *Monitors) Blocks() (iter.Seq[event.Block], error) { return m.stale.Each
 
 // Restore reads the older models among the blocks. Models have at most so many outputs.
 func (m *Monitors) Restore(blocks []event.Block, outputs int) error {
-	return m.stale.Aged.Restore(blocks, outputs)
+	return m.stale.Stale.Restore(blocks, outputs)
 }
 
-func (s *olderWeights) Report(r *Report) { r.ByAge = s.Aged.Report(s.measures.Numbers != nil) }
+func (s *olderWeights) Report(r *Report) { r.ByAge = s.Stale.Report(s.measures.Numbers != nil) }
 
 // warning returns a sentence about the ages at which weights predict worse than the class frequencies, or "".
 func (s *olderWeights) warning(of loss.Loss) string {
-	byAge := s.Aged.Report(s.measures.Numbers != nil)
-	return measure.Stale(measure.AgedPercent(byAge), strings.HasPrefix(of.String(), "logistic"))
+	byAge := s.Stale.Report(s.measures.Numbers != nil)
+	return measure.Stale(measure.StaleLossPercent(byAge), strings.HasPrefix(of.String(), "logistic"))
 }

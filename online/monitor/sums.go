@@ -14,7 +14,7 @@ type Sums struct {
 	Measures   watch.Measures
 	Refused    watch.Refused
 	Mislabeled uint64
-	Sets       *conformal.Cover // nil if disabled
+	Sets       *conformal.Predictor // nil if disabled
 }
 
 // Sums returns a copy of the measures.
@@ -46,9 +46,9 @@ func (m *Monitors) ObservePart(e *Event) {
 		m.Measures.Unlabeled++
 		return
 	case e.Regression:
-		m.Measures.TakeNumber(&e.Told, true)
+		m.Measures.TakeNumber(&e.LabeledEvent, true)
 	default:
-		m.Measures.Take(&e.Told)
+		m.Measures.Take(&e.LabeledEvent)
 	}
 	m.mislabeled.Observe(e)
 	m.sets.Observe(e)
@@ -56,11 +56,11 @@ func (m *Monitors) ObservePart(e *Event) {
 
 // Merge adds the measures from base to now, up to the event of a number, and returns what the learner must do.
 func (m *Monitors) Merge(base, now *Sums, number uint64) (r *Request) {
-	m.stale.Aged = staleness.Aged{} // no member receives the events that would come next
+	m.stale.Stale = staleness.Stale{} // no member receives the events that would come next
 	m.Refused.Merge(&base.Refused, &now.Refused)
 	m.mislabeled.Count += now.Mislabeled - base.Mislabeled
 	labeled := m.Measures.Merge(&base.Measures, &now.Measures)
-	if m.sets.Cover != nil {
+	if m.sets.Predictor != nil {
 		m.sets.Merge(base.Sets, now.Sets)
 	}
 	was, is := &base.Measures.Total, &now.Measures.Total

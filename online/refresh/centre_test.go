@@ -15,7 +15,7 @@ import (
 )
 
 // Where all that a window holds leaves it, the center of what stands for the past is the solution: there the gradient
-// of the events that leave, noise included, and the pull of the center before are each other's opposite. The hats of
+// of the events that leave, noise included, and the pull of the center before are each other's opposite. The basis of
 // curves, which are the second-order expert's, get no weight.
 func TestCenterOfAllIsTheSolution(t *testing.T) {
 	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.5}, loss.Silent{D: 0.5}} {
@@ -26,8 +26,8 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 					Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 				scaler := model.Scaler{Mode: model.StandardizeNone}
 				if curved {
-					curves := must.Get(model.NewCurves([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}}))(t)
-					scaler.Curves = curves
+					curves := must.Get(model.NewSplines([]uint32{0, 2}, [][]float64{{-1, 0, 1}, {-2, 0, 0.5, 2}}))(t)
+					scaler.Splines = curves
 				}
 				width := rows.FirstPart + 5
 				table := model.NewTable(width)
@@ -64,7 +64,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 				for slot := range table.Len() {
 					column, row := table.Column(slot)
 					check(fmt.Sprint("column ", column), row)
-					if column >= model.FirstHat && r.Weights(row)[0] != 0 {
+					if column >= model.FirstBasisColumn && r.Weights(row)[0] != 0 {
 						hats++
 					}
 				}

@@ -192,7 +192,7 @@ func (r *Refresh) Solve(w Weights) {
 	for _, end := range r.window.ends {
 		e := event.Example{Features: event.Vec{Index: r.window.column[start:end], Value: r.window.value[start:end]}, Weight: 1}
 		vec = w.Model.Standardized(&e, event.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
-		e.Features = withoutHats(vec)
+		e.Features = withoutBasisColumns(vec)
 		if err := b.Add(&e); err != nil {
 			panic(err) // the caller has checked the events
 		}
@@ -221,10 +221,10 @@ func (r *Refresh) Solve(w Weights) {
 	r.window.drop(leaving)
 }
 
-// withoutHats returns x without spline columns, which come last and belong to the second-order expert.
-func withoutHats(x event.Vec) event.Vec {
+// withoutBasisColumns returns x without spline columns, which come last and belong to the second-order expert.
+func withoutBasisColumns(x event.Vec) event.Vec {
 	n := len(x.Index)
-	for n > 0 && x.Index[n-1] >= model.FirstHat {
+	for n > 0 && x.Index[n-1] >= model.FirstBasisColumn {
 		n--
 	}
 	return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}

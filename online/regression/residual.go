@@ -55,7 +55,7 @@ func (r *Residual) PublishedIn(out *model.Residual) *model.Residual {
 // bounds returns the bounds beyond which a residual is an outlier; v is the variance of the value's score.
 func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
 	deviation := r.deviationAt(value)
-	most := residualClip * math.Sqrt(deviation*deviation+r.Lacking(t, value, v))
+	most := residualClip * math.Sqrt(deviation*deviation+r.Increase(t, value, v))
 	if r.samples < residualWarmup || most == 0 || r.outliers > residualBudget {
 		return math.Inf(-1), math.Inf(1)
 	}
@@ -108,7 +108,7 @@ func (r *Residual) Take(t loss.Target, y, value, v float64) {
 		r.spreads.take(value, math.Abs(off))
 	}
 	r.Mean += rate * off
-	r.Deviation = math.Sqrt(max(0, (1-rate)*(r.Deviation*r.Deviation+rate*off*off)-rate*r.Lacking(t, value, v)))
+	r.Deviation = math.Sqrt(max(0, (1-rate)*(r.Deviation*r.Deviation+rate*off*off)-rate*r.Increase(t, value, v)))
 }
 
 // State codes the state.

@@ -117,7 +117,7 @@ func (u *Unit) Own(score float64) float64 {
 }
 
 // Value returns the value that a score in the unit predicts.
-func (u *Unit) Value(f float64) float64 { return u.Told(u.Score(f)) }
+func (u *Unit) Value(f float64) float64 { return u.ValueOf(u.Score(f)) }
 
 // Variance converts the variance of a score in the unit to the stream's unit.
 func (u *Unit) Variance(v float64) float64 {
@@ -127,8 +127,8 @@ func (u *Unit) Variance(v float64) float64 {
 	return u.Scale * u.Scale * v
 }
 
-// Told returns the value that a score in the stream's unit predicts, at most maxCount.
-func (u *Unit) Told(score float64) float64 { return min(model.ValueOf(u.Target, score), maxCount) }
+// ValueOf returns the value that a score in the stream's unit predicts, at most maxCount.
+func (u *Unit) ValueOf(score float64) float64 { return min(model.ValueOf(u.Target, score), maxCount) }
 
 // Change is how a target changes the unit.
 type Change int

@@ -180,11 +180,11 @@ func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *m
 		g.fields = scaler.FieldsOf(e, columns, g.fields)
 		fields = g.fields
 	}
-	g.ArrangeColumns(s, fields, columns, scaler.Curves)
+	g.ArrangeColumns(s, fields, columns, scaler.Splines)
 }
 
 // ArrangeColumns is Arrange if the fields of the columns are known. fields is empty for a sparse text format.
-func (g *Groups) ArrangeColumns(s *Event, fields []uint16, columns []uint32, curves *model.Curves) {
+func (g *Groups) ArrangeColumns(s *Event, fields []uint16, columns []uint32, curves *model.Splines) {
 	g.arrangement.arrange(s, fields, columns, curves)
 	if g.byGroup != nil {
 		g.byGroup.arrange(g)

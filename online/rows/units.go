@@ -68,7 +68,7 @@ type unitRun struct {
 func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
 
 // arrange finds the units for Groups.Arrange.
-func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, curves *model.Curves) {
+func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, curves *model.Splines) {
 	g.units, g.spans = g.units[:0], g.spans[:0]
 	if curves != nil || !g.Grouped {
 		g.arrangeCurves(fields, columns, curves)
@@ -91,7 +91,7 @@ func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, curve
 }
 
 // arrangeCurves is arrange if there may be splines.
-func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *model.Curves) {
+func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *model.Splines) {
 	var with []uint32 // the remaining columns with a spline
 	if curves != nil {
 		with = curves.Columns
@@ -102,7 +102,7 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 	rest := int32(-1)
 	for i := 0; i < len(columns); i++ {
 		column, curve := columns[i], -1
-		if column >= model.FirstHat {
+		if column >= model.FirstBasisColumn {
 			curve = curves.Of(column)
 		} else {
 			for len(with) > 0 && with[0] < column {
@@ -113,7 +113,7 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 			}
 		}
 		if curve < 0 && !g.Grouped { // most of a text: all features up to the next spline at once
-			end := uint32(model.FirstHat)
+			end := uint32(model.FirstBasisColumn)
 			if len(with) > 0 {
 				end = with[0]
 			}

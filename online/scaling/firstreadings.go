@@ -23,7 +23,7 @@ type readings struct {
 	values []float64 // the latest ones, at most event.FirstReadings
 	at     float64   // number of the last one in its column
 	// Plus one for each reading beyond the clip, minus three for each other one, at least 0.
-	wild float64
+	outliers float64
 }
 
 const (
@@ -52,7 +52,7 @@ func (g *recentReadings) of(column uint32) *readings {
 	}
 	if last := len(g.spare) - 1; last >= 0 {
 		r, g.spare = g.spare[last], g.spare[:last]
-		r.values, r.at, r.wild = r.values[:0], 0, 0
+		r.values, r.at, r.outliers = r.values[:0], 0, 0
 	} else {
 		r = &readings{values: make([]float64, 0, model.FirstReadings)}
 	}
@@ -82,13 +82,13 @@ func (r *readings) add(n, x float64) {
 	r.values, r.at = append(r.values, x), n
 }
 
-// addWild adds the n-th reading of a column, which is beyond the clip, and reports whether such readings last.
-func (r *readings) addWild(n, x float64) bool {
-	if r.wild = max(0, r.wild-3*(n-1-r.at)); r.wild > 0 {
+// addOutlier adds the n-th reading of a column, which is beyond the clip, and reports whether such readings last.
+func (r *readings) addOutlier(n, x float64) bool {
+	if r.outliers = max(0, r.outliers-3*(n-1-r.at)); r.outliers > 0 {
 		r.at = n - 1
 	}
 	r.add(n, x)
-	if r.wild++; r.wild < lasting || len(r.values) < model.FirstReadings {
+	if r.outliers++; r.outliers < lasting || len(r.values) < model.FirstReadings {
 		return false
 	}
 	changes := 0
@@ -147,7 +147,7 @@ func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t
 		s.differs(column, stats, x, t)
 		return still
 	case wild && !watched:
-		if r := s.recent.of(column); r.addWild(n, x) {
+		if r := s.recent.of(column); r.addOutlier(n, x) {
 			return s.restart(column, stats, r.values, t)
 		}
 	case watched:
@@ -191,8 +191,8 @@ const smallAt = 0.03
 func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Transform) {
 	n, usual := stats[model.StatCount]+1, stats[model.StatCenter]
 	r := s.recent.of(column)
-	if r.wild > 0 {
-		r.values, r.wild = r.values[:0], 0
+	if r.outliers > 0 {
+		r.values, r.outliers = r.values[:0], 0
 	}
 	for len(r.values) < int(min(n, model.FirstReadings)) {
 		r.values = append(r.values, usual)
@@ -267,7 +267,7 @@ func (g *recentReadings) state(c *coder.Coder) {
 		r := g.of(column)
 		c.Floats(&r.values)
 		c.Float(&r.at)
-		c.Float(&r.wild)
+		c.Float(&r.outliers)
 		if c.Decode && len(r.values) > model.FirstReadings {
 			c.Failed = true
 			return

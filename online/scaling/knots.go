@@ -17,7 +17,7 @@ const knotReadings = 256
 // findKnotsAgain starts to gather readings for new knots of a column. The weights of its spline columns stay, like
 // those of the column.
 func (s *Scaling) findKnotsAgain(column uint32) {
-	c := s.Scaler.Curves
+	c := s.Scaler.Splines
 	if i := c.Of(column); i < 0 || isPresence(c.Knots[i]) {
 		return
 	}
@@ -39,7 +39,7 @@ func (s *Scaling) readAgain(column uint32, x, z float64) {
 	}
 	delete(s.again, column)
 	slices.Sort(readings)
-	c := s.Scaler.Curves
+	c := s.Scaler.Splines
 	i := c.Of(column)
 	knots := model.KnotsOf(readings, len(c.Knots[i]))
 	if len(knots) < 2 {
@@ -51,7 +51,7 @@ func (s *Scaling) readAgain(column uint32, x, z float64) {
 	}
 	all := slices.Clone(c.Knots) // snapshots share the old ones
 	all[i] = knots
-	s.Scaler.Curves = &model.Curves{Columns: c.Columns, Knots: all}
+	s.Scaler.Splines = &model.Splines{Columns: c.Columns, Knots: all}
 }
 
 // againState codes the readings that are gathered for new knots, in ascending order of columns.

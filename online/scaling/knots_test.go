@@ -16,7 +16,7 @@ func TestKnotsAgain(t *testing.T) {
 	s.AddField(event.Numeric, model.TransformNone)
 	stats := make([]float64, model.ScalerWidth)
 	read := func(x float64) {
-		s.Bend(&event.Example{}, 9)
+		s.CountForKnots(&event.Example{}, 9)
 		z := s.Scaler.Deviations(stats, x)
 		s.Reading(5, 0, x, z)
 		s.Observe(5, stats, x, z, scaling.Numeric, 0)
@@ -25,14 +25,14 @@ func TestKnotsAgain(t *testing.T) {
 	for range 3000 {
 		read(1000 * r.NormFloat64())
 	}
-	was := s.Scaler.Curves
+	was := s.Scaler.Splines
 	if was == nil || len(was.Knots[0]) != 5 || was.Knots[0][4] < 1000 {
 		t.Fatalf("knots %v", was)
 	}
 	for range 6000 {
 		read(r.NormFloat64())
 	}
-	if now := s.Scaler.Curves; len(now.Knots[0]) != 5 || now.Knots[0][4] > 10 || now.Knots[0][4] < 1 || was.Knots[0][4] < 1000 {
+	if now := s.Scaler.Splines; len(now.Knots[0]) != 5 || now.Knots[0][4] > 10 || now.Knots[0][4] < 1 || was.Knots[0][4] < 1000 {
 		t.Errorf("knots %v have become %v", was.Knots, now.Knots)
 	}
 	if scale := s.Scaler.Standardization(stats).Scale; scale > 1.2 || scale < 0.8 {
@@ -41,7 +41,7 @@ func TestKnotsAgain(t *testing.T) {
 	for i := range 6000 { // a few values: the curve keeps its number of knots
 		read(0.001 * float64(i%3))
 	}
-	if now := s.Scaler.Curves.Knots[0]; len(now) != 5 || now[2] != 0.002 || now[4] <= now[3] {
+	if now := s.Scaler.Splines.Knots[0]; len(now) != 5 || now[2] != 0.002 || now[4] <= now[3] {
 		t.Errorf("knots of three values: %v", now)
 	}
 }

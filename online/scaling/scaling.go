@@ -17,18 +17,18 @@ type Scaling struct {
 	Settings
 	Scaler model.Scaler
 	denseFinder
-	recent  recentReadings
-	shrinks map[uint32]*shrink
-	again   map[uint32][]float64 // see readAgain
-	curves  curveReadings
-	Bent    bool // the knots have been determined
+	recent     recentReadings
+	shrinks    map[uint32]*shrink
+	again      map[uint32][]float64 // see readAgain
+	knots      earlyReadings
+	KnotsFound bool // the knots have been determined
 	// By field of the Schema, for the fields seen so far.
 	Kinds      []event.Kind
 	transforms []model.Transform
 	// The columns and values of an event that lacks dense columns, or has presence columns.
-	Filled event.Vec
-	Hats   event.Vec // of the current event
-	Read   Read      // of the current event
+	Filled       event.Vec
+	BasisColumns event.Vec // of the current event
+	Read         Read      // of the current event
 }
 
 // Settings select what is determined.
@@ -143,8 +143,8 @@ func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
 // first numbers, presence columns. The result is valid until the next event.
 func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers int) {
 	x = s.Scaler.Fill(x, &s.Filled)
-	if numbers = x.Len(); s.Scaler.Curves != nil {
-		x = s.withHats(x)
+	if numbers = x.Len(); s.Scaler.Splines != nil {
+		x = s.withBasisColumns(x)
 	}
 	return x.Index, x.Value, numbers
 }
@@ -159,13 +159,13 @@ func (s *Scaling) ReadingsState(c *coder.Coder) {
 	s.againState(c)
 }
 
-// CurvesState codes what determines the knots; a learner in a group (shared) does not determine them.
-func (s *Scaling) CurvesState(c *coder.Coder, shared bool) {
-	if s.bends() {
-		c.Bool(&s.Bent)
+// KnotsState codes what determines the knots; a learner in a group (shared) does not determine them.
+func (s *Scaling) KnotsState(c *coder.Coder, shared bool) {
+	if s.wantsKnots() {
+		c.Bool(&s.KnotsFound)
 	}
-	if s.Bending() && !shared {
-		s.curves.state(c)
+	if s.SeeksKnots() && !shared {
+		s.knots.state(c)
 	}
 }
 
@@ -177,13 +177,13 @@ func (s *Scaling) Misfit() bool {
 // Read holds what was read of an event's numeric columns, in the order in which it happens: changes of scales; the
 // standardized values; columns that are no longer numeric.
 type Read struct {
-	// Notes asks for values, Follows for changes of scales, and Hats for spline columns that no level learns as well.
-	Notes, Follows, Hats bool
-	Moved                []Moved
-	Values               []Value
-	Spread               []Value // of columns that are 0 if absent, if columns can be missing
-	Reviewed             bool    // the numeric columns have been determined again
-	Gone                 []uint32
+	// Notes asks for values, Follows for changes of scales, and BasisColumns for spline columns that no level learns as well.
+	Notes, Follows, BasisColumns bool
+	Moved                        []Moved
+	Values                       []Value
+	Spread                       []Value // of columns that are 0 if absent, if columns can be missing
+	Reviewed                     bool    // the numeric columns have been determined again
+	Removed                      []uint32
 }
 
 // Moved is a change of the center and scale in force of a column.
@@ -204,7 +204,7 @@ type Value struct {
 
 // Clear forgets the current event.
 func (r *Read) Clear() {
-	r.Moved, r.Values, r.Spread, r.Gone, r.Reviewed = r.Moved[:0], r.Values[:0], r.Spread[:0], r.Gone[:0], false
+	r.Moved, r.Values, r.Spread, r.Removed, r.Reviewed = r.Moved[:0], r.Values[:0], r.Spread[:0], r.Removed[:0], false
 }
 
 // Note records a value.

@@ -58,8 +58,8 @@ func TestKnots(t *testing.T) {
 		s.AddField(event.Numeric, model.TransformNone)
 	}
 	for n := uint64(1); ; n++ {
-		if s.Bend(&event.Example{}, 9) {
-			if n != CurveEvents+1 {
+		if s.CountForKnots(&event.Example{}, 9) {
+			if n != KnotEvents+1 {
 				t.Errorf("knots after %d events", n)
 			}
 			break
@@ -72,27 +72,27 @@ func TestKnots(t *testing.T) {
 		}
 		if n == 500 { // stopped and resumed
 			var a, b coder.Coder
-			s.CurvesState(&a, false)
+			s.KnotsState(&a, false)
 			s = New(set, model.StandardizeAuto, false)
 			s.Events = n
 			for range 3 {
 				s.AddField(event.Numeric, model.TransformNone)
 			}
-			s.CurvesState(coder.Read(a.Out), false)
-			if s.CurvesState(&b, false); !bytes.Equal(a.Out, b.Out) {
+			s.KnotsState(coder.Read(a.Out), false)
+			if s.KnotsState(&b, false); !bytes.Equal(a.Out, b.Out) {
 				t.Fatal("the state does not come back")
 			}
 		}
 	}
-	knots := s.Scaler.Curves.Knots
+	knots := s.Scaler.Splines.Knots
 	if len(knots) != 2 || len(knots[0]) != 3 || math.Abs(knots[0][1]-0.5) > 0.05 || !isPresence(knots[1]) || !s.Learned() {
 		t.Errorf("knots %v", knots)
 	}
-	if hat := s.Scaler.Curves.Hat(0, 0); !s.OwnHats()(hat) || s.OwnHats()(s.Scaler.Curves.Hat(1, 0)) {
+	if hat := s.Scaler.Splines.BasisColumn(0, 0); !s.OwnBasisColumns()(hat) || s.OwnBasisColumns()(s.Scaler.Splines.BasisColumn(1, 0)) {
 		t.Error("whose hats are whose is confused")
 	}
 	columns, _, numbers := s.Columns(event.Vec{Index: []uint32{0, 1}, Value: []float64{0.3, 0.4}})
-	if numbers != 2 || len(columns) != 3 || columns[2] != s.Scaler.Curves.Hat(1, 0) {
+	if numbers != 2 || len(columns) != 3 || columns[2] != s.Scaler.Splines.BasisColumn(1, 0) {
 		t.Errorf("columns %v, of which %d are numbers", columns, numbers)
 	}
 }

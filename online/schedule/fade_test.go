@@ -6,7 +6,7 @@ import "testing"
 // step; a clock that a run of wrong times has carried off comes back.
 func TestHalfLifeStep(t *testing.T) {
 	const start, step, year = 1_700_000_000_000, 60_000, 365 * 24 * 3600 * 1000
-	f := NewFade(0, 1, step/1000)
+	f := NewClock(0, 1, step/1000)
 	now, passed := int64(start), int64(0)
 	each := func(n int, wrong func(i int) int64) {
 		passed = 0

@@ -1,5 +1,5 @@
 // Package schedule adapts a level to a changing stream: the choice between average and iterate, the learning rate
-// (Pace), and the decay of accumulators (Fade). It contains no weights: the caller passes losses.
+// (Pace), and the decay of accumulators (Clock). It contains no weights: the caller passes losses.
 package schedule
 
 import (
@@ -205,18 +205,18 @@ func (a *adaptation) state(c *coder.Coder) {
 // merge adds the changes of an interval from base to now, of so many steps and comparisons.
 func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
 	if compared > 0 {
-		keep := fadeBy(compareMemory, compared)
-		measure.Fade(&a.gain, base.gain, now.gain, keep)
-		measure.Fade(&a.squares, base.squares, now.squares, keep)
-		measure.Fade(&a.compared, base.compared, now.compared, keep)
+		keep := decayBy(compareMemory, compared)
+		measure.Decay(&a.gain, base.gain, now.gain, keep)
+		measure.Decay(&a.squares, base.squares, now.squares, keep)
+		measure.Decay(&a.compared, base.compared, now.compared, keep)
 	}
 	a.raise = max(0, min(a.raise+(now.raise-base.raise), maxRaise))
-	measure.Fade(&a.square, base.square, now.square, fadeBy(raiseMemory, steps))
+	measure.Decay(&a.square, base.square, now.square, decayBy(raiseMemory, steps))
 	a.square = max(0, a.square)
 }
 
-// fadeBy returns the decay of a sum with the given memory after so many terms.
-func fadeBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }
+// decayBy returns the decay of a sum with the given memory after so many terms.
+func decayBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }
 
 // average keeps the average of a level's iterates lazily, so that an event only costs its own features.
 //
@@ -277,12 +277,12 @@ func (a *average) state(c *coder.Coder) {
 	}
 }
 
-// Fade counts the half-lives that have passed.
+// Clock counts the half-lives that have passed.
 //
 // The clock is the latest event time. A time that is ahead of the clock by more than a step counts only if the event
 // before it was ahead as well, and then as one step. So a single wrong time neither counts as many half-lives nor stops
 // the clock. If many consecutive events are far behind the clock, the clock is set back to them.
-type Fade struct {
+type Clock struct {
 	events, seconds float64 // half-lives, 0 for none
 	step            int64   // in milliseconds
 
@@ -298,18 +298,18 @@ const (
 	aheadFor, behindFor = 2, 1000
 )
 
-// NewFade returns a Fade with half-lives in events and in seconds of event time, 0 for none. The step is in seconds, 0
+// NewClock returns a Clock with half-lives in events and in seconds of event time, 0 for none. The step is in seconds, 0
 // for ten half-lives.
-func NewFade(events, seconds, step float64) Fade {
-	f := Fade{events: events, seconds: seconds, step: int64(1000 * defaultStep * min(seconds, 1e11))}
+func NewClock(events, seconds, step float64) Clock {
+	f := Clock{events: events, seconds: seconds, step: int64(1000 * defaultStep * min(seconds, 1e11))}
 	if step > 0 {
 		f.step = max(1, int64(1000*min(step, 1e12)))
 	}
 	return f
 }
 
-// Halves advances the clock to the time of an event, and returns the number of half-lives that have passed.
-func (f *Fade) Halves(time int64) (halves float64) {
+// HalfLives advances the clock to the time of an event, and returns the number of half-lives that have passed.
+func (f *Clock) HalfLives(time int64) (halves float64) {
 	if f.events > 0 {
 		halves = 1 / f.events
 	}
@@ -320,7 +320,7 @@ func (f *Fade) Halves(time int64) (halves float64) {
 }
 
 // tick returns by how many milliseconds a time advances the clock.
-func (f *Fade) tick(time int64) (passed int64) {
+func (f *Clock) tick(time int64) (passed int64) {
 	ahead := time - f.lastTime
 	switch {
 	case f.lastTime == 0:
@@ -343,7 +343,7 @@ func (f *Fade) tick(time int64) (passed int64) {
 }
 
 // Clock codes the clock.
-func (f *Fade) Clock(c *coder.Coder) {
+func (f *Clock) Clock(c *coder.Coder) {
 	c.Int64(&f.lastTime)
 	c.Int64(&f.odd)
 }

@@ -55,15 +55,15 @@ func (v *Values) Walk() Walk { return Walk{v: v} }
 
 // Standardized is Walk.Standardized for any column. The value of a spline column follows from that of its number.
 func (v *Values) Standardized(s *model.Scaler, column uint32, stats []float64) float64 {
-	at, known := slices.BinarySearch(v.columns, s.Curves.Source(column))
-	if column < model.FirstHat {
+	at, known := slices.BinarySearch(v.columns, s.Splines.Source(column))
+	if column < model.FirstBasisColumn {
 		w := Walk{v, at}
 		return w.Standardized(s, column, stats)
 	}
 	if !known {
 		return 0
 	}
-	return s.Curves.At(column, v.of[at].dead)
+	return s.Splines.At(column, v.of[at].dead)
 }
 
 // Standardized returns the value of a dead column, standardized by its statistics. It is 0 for the mean of a column

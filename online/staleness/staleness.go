@@ -38,17 +38,17 @@ const (
 // error and the deviance.
 type Lost struct{ Error, Loss float64 }
 
-// Aged holds the frozen models and the sums. The zero value is ready for use. A copy is a snapshot, because models are
+// Stale holds the frozen models and the sums. The zero value is ready for use. A copy is a snapshot, because models are
 // immutable.
-type Aged struct {
+type Stale struct {
 	seen   uint64  // number of the last event
 	credit float64 // number of features in the budget
 	now    sums    // of current weights, at the events predicted at any age
-	ages   [len(Ages)]aged
+	ages   [len(Ages)]stale
 }
 
-// aged holds one age.
-type aged struct {
+// stale holds one age.
+type stale struct {
 	model      *model.Linear // nil for none
 	born       uint64        // number of the last event that it has learned
 	old, fresh sums
@@ -68,7 +68,7 @@ func (s *sums) add(weight float64, x Lost) {
 }
 
 // InReach reports whether a model has the age Ages[i] at the event of a number.
-func (a *Aged) InReach(i int, n uint64) bool {
+func (a *Stale) InReach(i int, n uint64) bool {
 	x := &a.ages[i]
 	return x.model != nil && n-1-x.born >= reaches[i][0] && n-1-x.born <= reaches[i][1]
 }
@@ -82,7 +82,7 @@ var reaches = func() (out [len(Ages)][2]uint64) {
 }()
 
 // Due returns the model that predicts the event of a number at the age Ages[i], or nil.
-func (a *Aged) Due(i int, n uint64) *model.Linear {
+func (a *Stale) Due(i int, n uint64) *model.Linear {
 	if !a.InReach(i, n) {
 		return nil
 	}
@@ -105,10 +105,10 @@ func drawn(number, n uint64) bool {
 }
 
 // Fresh adds the loss of current weights at an event that is Due at some age.
-func (a *Aged) Fresh(weight float64, fresh Lost) { a.now.add(weight, fresh) }
+func (a *Stale) Fresh(weight float64, fresh Lost) { a.now.add(weight, fresh) }
 
 // Take adds the losses at an event of an age's model, of the current weights, and of the class frequencies.
-func (a *Aged) Take(i int, weight float64, old, fresh, constant Lost) {
+func (a *Stale) Take(i int, weight float64, old, fresh, constant Lost) {
 	a.ages[i].old.add(weight, old)
 	a.ages[i].fresh.add(weight, fresh)
 	a.ages[i].constant.add(weight, constant)
@@ -117,7 +117,7 @@ func (a *Aged) Take(i int, weight float64, old, fresh, constant Lost) {
 // Learned records that the event of a number, with so many features, has been learned. At multiples of pace events it
 // discards models that are too old, and reports whether the current model should be frozen, given the number and size
 // of its rows.
-func (a *Aged) Learned(n uint64, features, rows, bytes int) bool {
+func (a *Stale) Learned(n uint64, features, rows, bytes int) bool {
 	if n == a.seen {
 		return false // no event has been learned
 	}
@@ -143,7 +143,7 @@ func (a *Aged) Learned(n uint64, features, rows, bytes int) bool {
 }
 
 // Freeze keeps a model that has learned n events. It is used for each age without a model.
-func (a *Aged) Freeze(n uint64, m *model.Linear) {
+func (a *Stale) Freeze(n uint64, m *model.Linear) {
 	for i := range a.ages {
 		if x := &a.ages[i]; x.model == nil {
 			x.model, x.born = m, n
@@ -152,7 +152,7 @@ func (a *Aged) Freeze(n uint64, m *model.Linear) {
 }
 
 // Stop discards all models and measures nothing more.
-func (a *Aged) Stop() {
+func (a *Stale) Stop() {
 	for i := range a.ages {
 		a.ages[i].model = nil
 	}

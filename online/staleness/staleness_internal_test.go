@@ -18,7 +18,7 @@ func linear(score float64) *model.Linear {
 
 // learn learns events up to the given number with the predictions of the schedule, and calls frozen with the number
 // of events at each model that is stored.
-func learn(a *Aged, from, to uint64, features, rows int, frozen func(n uint64)) {
+func learn(a *Stale, from, to uint64, features, rows int, frozen func(n uint64)) {
 	for n := from; n <= to; n++ {
 		for i := range Ages {
 			if m := a.Due(i, n); m != nil {
@@ -36,7 +36,7 @@ func learn(a *Aged, from, to uint64, features, rows int, frozen func(n uint64)) 
 // TestSchedule checks that models are stored at multiples of a thousand events, and predict events within a tenth
 // of each age, the fewer the larger the age is. One model serves all ages that have none.
 func TestSchedule(t *testing.T) {
-	var a Aged
+	var a Stale
 	var frozen []uint64
 	served := map[uint64][len(Ages)][]uint64{} // by model
 	for n := uint64(1); n <= 60000; n++ {
@@ -86,7 +86,7 @@ func TestSchedule(t *testing.T) {
 
 // TestWide checks that a wide model, which is stored less often, predicts more events.
 func TestWide(t *testing.T) {
-	var a Aged
+	var a Stale
 	m := linear(0)
 	for column := range uint32(wide) {
 		m.Rows.Touch(column)
@@ -105,7 +105,7 @@ func TestWide(t *testing.T) {
 	}
 }
 
-func blocksOf(t *testing.T, a *Aged) (blocks []event.Block) {
+func blocksOf(t *testing.T, a *Stale) (blocks []event.Block) {
 	t.Helper()
 	each := must.Get(a.EachBlock())(t)
 	for b := range each {
@@ -118,7 +118,7 @@ func blocksOf(t *testing.T, a *Aged) (blocks []event.Block) {
 // serves several ages is stored once.
 func TestRestore(t *testing.T) {
 	for _, at := range []uint64{0, 999, 1000, 1095, 1150, 2000, 2050, 3500, 12500} {
-		var a, b Aged
+		var a, b Stale
 		learn(&a, 1, at, 10, 50, func(uint64) {})
 		blocks := blocksOf(t, &a)
 		distinct := map[*model.Linear]bool{}
@@ -138,7 +138,7 @@ func TestRestore(t *testing.T) {
 		}
 		other := append([]event.Block{{Name: "model", Data: []byte("another's")}, {Name: "columns"}}, blocks...)
 		must.Do(t, b.Restore(other, 1))
-		for _, x := range []*Aged{&a, &b} {
+		for _, x := range []*Stale{&a, &b} {
 			learn(x, at+1, at+15000, 10, 50, func(uint64) {})
 		}
 		if x, y := blocksOf(t, &a), blocksOf(t, &b); !slices.EqualFunc(x, y, func(a, b event.Block) bool { return a.Name == b.Name && bytes.Equal(a.Data, b.Data) }) {
@@ -149,24 +149,24 @@ func TestRestore(t *testing.T) {
 
 // TestDamaged checks that blocks that do not fit are rejected.
 func TestDamaged(t *testing.T) {
-	var a Aged
+	var a Stale
 	learn(&a, 1, 2050, 10, 50, func(uint64) {})
 	blocks := blocksOf(t, &a)
 	for i := range blocks {
-		var b Aged
+		var b Stale
 		damaged := slices.Clone(blocks)
 		damaged[i].Data = damaged[i].Data[:len(damaged[i].Data)/2]
 		if b.Restore(damaged, 1) == nil {
 			t.Errorf("half of block %s is taken", blocks[i].Name)
 		}
-		var c Aged
+		var c Stale
 		if c.Restore(slices.Delete(slices.Clone(blocks), i, i+1), 1) == nil && blocks[i].Name != Block {
 			t.Errorf("it goes without block %s", blocks[i].Name)
 		}
 	}
-	two := Aged{seen: a.seen}
+	two := Stale{seen: a.seen}
 	two.Freeze(10, model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1}, {2}}, []float64{0, 0}))
-	var b Aged
+	var b Stale
 	if b.Restore(blocksOf(t, &two), 1) == nil {
 		t.Error("a model with more outputs than the learner is taken")
 	}
@@ -181,7 +181,7 @@ func TestDamaged(t *testing.T) {
 
 // TestEndlessLoss checks that an infinite loss leaves finite sums, which can be read again.
 func TestEndlessLoss(t *testing.T) {
-	var a Aged
+	var a Stale
 	a.Freeze(5, linear(0))
 	a.Learned(5, 1, 1, 8)
 	for range 3 {
@@ -192,7 +192,7 @@ func TestEndlessLoss(t *testing.T) {
 	if *r[0].LogLoss != mostLoss || *r[1].LogLoss != mostLoss || *r[1].FreshLogLoss != mostLoss || *r[1].ConstantLogLoss != 2 {
 		t.Errorf("%+v", r)
 	}
-	var b Aged
+	var b Stale
 	if err := b.Restore(blocksOf(t, &a), 1); err != nil {
 		t.Error(err)
 	}

@@ -17,7 +17,7 @@ func linear(score float64) *model.Linear {
 
 // learn has events learned up to the given number, each answered as the schedule says, and calls
 // frozen with the number of events at each model that is frozen.
-func learn(a *staleness.Aged, from, to uint64, features, rows int, frozen func(n uint64)) {
+func learn(a *staleness.Stale, from, to uint64, features, rows int, frozen func(n uint64)) {
 	for n := from; n <= to; n++ {
 		for i := range staleness.Ages {
 			if m := a.Due(i, n); m != nil {
@@ -44,7 +44,7 @@ func TestBudget(t *testing.T) {
 		{9 << 20, 1 << 20, 3000, nil},
 		{40, 1, 3000, []uint64{1000, 2000, 3000}},
 	} {
-		var a staleness.Aged
+		var a staleness.Stale
 		var frozen []uint64
 		learn(&a, 1, uint64(x.events), x.features, x.rows, func(n uint64) { frozen = append(frozen, n) })
 		if !slices.Equal(frozen, x.want) {
@@ -58,7 +58,7 @@ func TestBudget(t *testing.T) {
 
 // An event that was not learned, whose number is that of the one before, changes nothing.
 func TestNotLearned(t *testing.T) {
-	var a staleness.Aged
+	var a staleness.Stale
 	learn(&a, 1, 999, 10, 50, nil)
 	if !a.Learned(1000, 10, 50, 8) {
 		t.Fatal("nothing is frozen at 1000")
@@ -72,7 +72,7 @@ func TestNotLearned(t *testing.T) {
 // Reports are means by weight; of numbers the loss is a deviance. Stop lets the models go and keeps
 // what has been measured.
 func TestReport(t *testing.T) {
-	var a staleness.Aged
+	var a staleness.Stale
 	a.Freeze(5, linear(0))
 	a.Fresh(3, staleness.Lost{Error: 1, Loss: .5})
 	a.Fresh(1, staleness.Lost{Error: 0, Loss: 2.5})
@@ -87,7 +87,7 @@ func TestReport(t *testing.T) {
 		*r[1].FreshError != .75 || *r[1].FreshLogLoss != 1 || *r[1].ConstantError != .25 || *r[1].ConstantLogLoss != 5 || r[0].ConstantError != nil || r[1].Events != 2 || r[1].Deviance != nil {
 		t.Errorf("%+v", r)
 	}
-	if p := measure.AgedPercent(r); *p[0].Error != 75 || *p[1].FreshError != 75 || *p[1].ConstantError != 25 || *r[0].Error != .75 || *p[1].LogLoss != 3 {
+	if p := measure.StaleLossPercent(r); *p[0].Error != 75 || *p[1].FreshError != 75 || *p[1].ConstantError != 25 || *r[0].Error != .75 || *p[1].LogLoss != 3 {
 		t.Errorf("%+v in percent, and before %+v", p, r)
 	}
 	if r = a.Report(true); *r[1].Deviance != 3 || *r[1].FreshDeviance != 1 || r[1].LogLoss != nil || r[1].ConstantLogLoss != nil || *r[1].Error != 1 {

@@ -14,7 +14,7 @@ import (
 // This file saves, restores and reports staleness.
 
 // Report returns the losses of all ages with events, in ascending order from age 0. numbers means regression.
-func (a *Aged) Report(numbers bool) (out []measure.Aged) {
+func (a *Stale) Report(numbers bool) (out []measure.StaleLoss) {
 	means := func(s sums) (err, logLoss, deviance *float64) {
 		if err = measure.Defined(s.wrong / s.weight); numbers {
 			return err, nil, measure.Defined(s.loss / s.weight)
@@ -22,7 +22,7 @@ func (a *Aged) Report(numbers bool) (out []measure.Aged) {
 		return err, measure.Defined(s.loss / s.weight), nil
 	}
 	if a.now.events > 0 {
-		r := measure.Aged{Events: a.now.events}
+		r := measure.StaleLoss{Events: a.now.events}
 		r.Error, r.LogLoss, r.Deviance = means(a.now)
 		out = append(out, r)
 	}
@@ -31,7 +31,7 @@ func (a *Aged) Report(numbers bool) (out []measure.Aged) {
 		if x.old.events == 0 {
 			continue
 		}
-		r := measure.Aged{Age: Ages[i], Events: x.old.events}
+		r := measure.StaleLoss{Age: Ages[i], Events: x.old.events}
 		r.Error, r.LogLoss, r.Deviance = means(x.old)
 		r.FreshError, r.FreshLogLoss, r.FreshDeviance = means(x.fresh)
 		if !numbers {
@@ -50,7 +50,7 @@ const Block = "aged"
 func prefix(i int) string { return fmt.Sprintf("%s/%d/", Block, i) }
 
 // state codes everything but the models; models lists each of them once.
-func (a *Aged) state(c *coder.Coder, models []*model.Linear) {
+func (a *Stale) state(c *coder.Coder, models []*model.Linear) {
 	c.Uint(&a.seen)
 	c.Float(&a.credit)
 	a.now.state(c)
@@ -81,7 +81,7 @@ func (s *sums) state(c *coder.Coder) {
 }
 
 // EachBlock yields the blocks; there are none before the first event.
-func (a *Aged) EachBlock() (iter.Seq[event.Block], error) {
+func (a *Stale) EachBlock() (iter.Seq[event.Block], error) {
 	var models []*model.Linear
 	var each []iter.Seq[event.Block]
 	for i := range a.ages {
@@ -113,7 +113,7 @@ func (a *Aged) EachBlock() (iter.Seq[event.Block], error) {
 }
 
 // Restore reads the blocks, which may be among others. Models have at most so many outputs.
-func (a *Aged) Restore(blocks []event.Block, outputs int) error {
+func (a *Stale) Restore(blocks []event.Block, outputs int) error {
 	data, err := event.FindBlock(blocks, Block)
 	if err != nil {
 		return nil // the block is optional

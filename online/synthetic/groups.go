@@ -23,7 +23,7 @@ func SlowGroups(e *event.Example, columns []uint32) [][]string {
 // SlowVariance is that of the noisy score whose features have these parts in it: the sum
 // over all pairs of features of their covariance. The product of two features' factors
 // has the expectation of the squares of those that both share.
-// Columns of one feature, a number and the hats of its curve, share what it alone dies of.
+// Columns of one feature, a number and the basis of its curve, share what it alone dies of.
 func SlowVariance(n loss.GroupDropout, groups [][]string, features []uint32, parts []float64) (v float64) {
 	for i, a := range parts {
 		for j, b := range parts {

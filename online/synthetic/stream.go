@@ -12,7 +12,7 @@ import (
 type Stream struct {
 	R       *rand.Rand
 	Classes int
-	Lacks   bool // the category is missing from every fourth event
+	Missing bool // the category is missing from every fourth event
 	E       event.Example
 	Omits   bool // leaves a number out of one event in four, so that its presence counts
 }
@@ -55,7 +55,7 @@ func (s *Stream) Next() *event.Example {
 	}
 	e.Missing = e.Missing[:0]
 	missing := 2
-	if s.Lacks {
+	if s.Missing {
 		missing = r.IntN(8)
 	}
 	switch missing {

@@ -30,7 +30,7 @@ func TestBaselines(t *testing.T) {
 			total += weight
 		}
 		targets, weights = append(targets, y), append(weights, weight)
-		b.Tell(&watch.Told{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
+		b.Tell(&watch.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Regression: true, Target: y, Weight: weight})
 	}
 	report := b.Report(true)
 	if math.Abs(*report.MeanMAE-mean/total) > 1e-9 || math.Abs(*report.LastMAE-last/total) > 1e-9 || report.LastError != nil {
@@ -49,20 +49,20 @@ func TestBaselines(t *testing.T) {
 func TestBaselineOfClasses(t *testing.T) {
 	var b watch.Baselines
 	for i, label := range []int{2, 2, 0, 0, 1} {
-		b.Tell(&watch.Told{Number: uint64(i) + 1, After: uint64(i), Label: label, Predicted: 2, Weight: 1})
+		b.Tell(&watch.LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: label, Predicted: 2, Weight: 1})
 	}
 	if r := b.Report(false); *r.LastError != 50 || r.MeanMAE != nil {
 		t.Errorf("%v", *r.LastError)
 	}
 	var part watch.Baselines
-	part.Tell(&watch.Told{Number: 1, Part: true, Weight: 1})
+	part.Tell(&watch.LabeledEvent{Number: 1, Part: true, Weight: 1})
 	if part != (watch.Baselines{}) {
 		t.Error("an event of an interval was measured")
 	}
 }
 
 // take counts in an event.
-func take(w *watch.Counts, t watch.Told) {
+func take(w *watch.Counts, t watch.LabeledEvent) {
 	if t.Regression {
 		w.Measures.TakeNumber(&t, w.Baselines.First > 0 && t.After >= w.Baselines.First)
 	} else {
@@ -76,7 +76,7 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 	w := &watch.Counts{}
 	w.Measures.Numbers = &watch.Numbers{Loss: loss.Loss(loss.Linear{})}
 	nan := math.NaN()
-	for _, e := range []watch.Told{
+	for _, e := range []watch.LabeledEvent{
 		{Number: 1, After: 0, Target: 1e9, Value: 0},
 		{Number: 2, After: 0, Target: 1e9 + 1, Value: 0}, // it waited for its label
 		{Number: 3, After: 1, Target: 1e9 + 1, Value: 1e9},
@@ -98,35 +98,35 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 func TestWorseThanBaseline(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		told func(r *rand.Rand, i int, before float64) watch.Told // of 3,000 events
-		want string                                               // the kinds
+		told func(r *rand.Rand, i int, before float64) watch.LabeledEvent // of 3,000 events
+		want string                                                       // the kinds
 	}{
-		{"a walk", func(r *rand.Rand, _ int, before float64) watch.Told {
+		{"a walk", func(r *rand.Rand, _ int, before float64) watch.LabeledEvent {
 			y := before + r.NormFloat64()
-			return watch.Told{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
+			return watch.LabeledEvent{Regression: true, Target: y, Value: y + 3*r.NormFloat64()}
 		}, "worse-than-last"},
-		{"noise", func(r *rand.Rand, _ int, _ float64) watch.Told {
-			return watch.Told{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
+		{"noise", func(r *rand.Rand, _ int, _ float64) watch.LabeledEvent {
+			return watch.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: .03 * r.NormFloat64()}
 		}, ""},
-		{"worse than all", func(r *rand.Rand, _ int, _ float64) watch.Told {
-			return watch.Told{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
+		{"worse than all", func(r *rand.Rand, _ int, _ float64) watch.LabeledEvent {
+			return watch.LabeledEvent{Regression: true, Target: r.NormFloat64(), Value: 9 * r.NormFloat64()}
 		}, "worse-than-prior worse-than-last"},
-		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) watch.Told {
+		{"one bad answer long ago", func(r *rand.Rand, i int, _ float64) watch.LabeledEvent {
 			y, v := r.NormFloat64(), 0.
 			if i == 50 {
 				v = 1e30
 			}
-			return watch.Told{Regression: true, Target: y, Value: v}
+			return watch.LabeledEvent{Regression: true, Target: y, Value: v}
 		}, ""},
-		{"classes in runs", func(r *rand.Rand, i int, _ float64) watch.Told {
-			return watch.Told{Label: i / 50 % 2, Predicted: r.IntN(2)}
+		{"classes in runs", func(r *rand.Rand, i int, _ float64) watch.LabeledEvent {
+			return watch.LabeledEvent{Label: i / 50 % 2, Predicted: r.IntN(2)}
 		}, "worse-than-last"},
-		{"classes of chance", func(r *rand.Rand, _ int, _ float64) watch.Told {
-			return watch.Told{Label: r.IntN(2), Predicted: r.IntN(2)}
+		{"classes of chance", func(r *rand.Rand, _ int, _ float64) watch.LabeledEvent {
+			return watch.LabeledEvent{Label: r.IntN(2), Predicted: r.IntN(2)}
 		}, ""},
-		{"always right", func(r *rand.Rand, _ int, _ float64) watch.Told {
+		{"always right", func(r *rand.Rand, _ int, _ float64) watch.LabeledEvent {
 			k := r.IntN(2)
-			return watch.Told{Label: k, Predicted: k}
+			return watch.LabeledEvent{Label: k, Predicted: k}
 		}, ""},
 	} {
 		r := rand.New(rand.NewPCG(3, 4))

@@ -69,7 +69,7 @@ func (m *Measures) only() int {
 }
 
 // Take measures a classified event.
-func (m *Measures) Take(t *Told) {
+func (m *Measures) Take(t *LabeledEvent) {
 	for t.Label >= len(m.Classes) {
 		m.Classes = append(m.Classes, 0)
 	}
@@ -83,7 +83,7 @@ func (m *Measures) Take(t *Told) {
 }
 
 // TakeNumber measures a regression. Predictions before the first label do not count; told is false for these.
-func (m *Measures) TakeNumber(t *Told, told bool) {
+func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
 	if n := m.Numbers; told {
 		n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
 		n.Window.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, windowKeep)
@@ -196,7 +196,7 @@ func (s *baselineSums) add(weight, own, mean, last float64) {
 }
 
 // Tell measures a predicted event and records its label.
-func (b *Baselines) Tell(t *Told) {
+func (b *Baselines) Tell(t *LabeledEvent) {
 	if t.Part {
 		return
 	}

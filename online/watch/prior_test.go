@@ -17,7 +17,7 @@ func TestDivergenceIsNamed(t *testing.T) {
 		w := &Counts{}
 		for i := range 2 * priorBlock {
 			w.Prior.Take(i/2%2, 2, c.loss, c.score, uint64(i)+1)
-			w.Measures.Take(&Told{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Loss: c.loss})
+			w.Measures.Take(&LabeledEvent{Number: uint64(i) + 1, After: uint64(i), Label: i / 2 % 2, Predicted: i / 2 % 2, Weight: 2, Loss: c.loss})
 		}
 		got := ""
 		for _, x := range w.Warnings(Stream{Events: 2 * priorBlock}) {

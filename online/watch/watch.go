@@ -33,8 +33,8 @@ type Met struct {
 	Error   float64        // expected error of complete events, as a fraction; -1 if not known
 }
 
-// Told is a labeled event and its prediction, before the event is learned.
-type Told struct {
+// LabeledEvent is a labeled event and its prediction, before the event is learned.
+type LabeledEvent struct {
 	Number uint64 // of the event
 	After  uint64 // number of events at the time of the prediction
 	Time   int64  // event time in milliseconds since the Unix epoch; 0 if not known

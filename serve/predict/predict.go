@@ -113,8 +113,8 @@ type Stats struct {
 	Scored, Refused uint64 // acknowledged predictions since its creation
 	Failures        uint64 // failures to read events or write predictions; all were retried
 	CommitFailures  uint64
-	Trouble         string // why it does not predict at present, "" if it does
-	Waiting         bool   // it waits for a first model, as Trouble says
+	LastError       string // why it does not predict at present, "" if it does
+	Waiting         bool   // it waits for a first model, as LastError says
 	Partitions      []stream.PartitionStats
 	Version         uint64        // of the last used model
 	At              time.Time     // when that model was published, zero if unknown
@@ -127,18 +127,18 @@ func (p *Predictor) Stats() *Stats {
 	if s := p.stats.Load(); s != nil {
 		return s
 	}
-	return &Stats{Trouble: "not started"}
+	return &Stats{LastError: "not started"}
 }
 
 // Run predicts until ctx ends, the topic ends (under Kafka.UntilEnd) or MaxEvents have been scored, none of which is an
 // error, or until something fails that a retry cannot fix. It commits acknowledged offsets before it returns.
 func (p *Predictor) Run(ctx context.Context) error {
 	stats := *p.Stats()
-	stats.Trouble, stats.Waiting = "", false
+	stats.LastError, stats.Waiting = "", false
 	err := p.run(ctx, &stats)
-	stats.Trouble, stats.Waiting = "stopped", false
+	stats.LastError, stats.Waiting = "stopped", false
 	if err != nil {
-		stats.Trouble = err.Error()
+		stats.LastError = err.Error()
 	}
 	p.stats.Store(&stats)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -249,7 +249,7 @@ func (r *run) loop(ctx context.Context) error {
 		if model == nil {
 			if !r.stats.Waiting {
 				r.log().Info("predictions wait for a model with at least one learned event")
-				r.stats.Trouble, r.stats.Waiting = "no model has been published yet", true
+				r.stats.LastError, r.stats.Waiting = "no model has been published yet", true
 				r.report()
 			}
 			select {
@@ -259,7 +259,7 @@ func (r *run) loop(ctx context.Context) error {
 			}
 			continue
 		}
-		r.stats.Trouble, r.stats.Waiting = "", false
+		r.stats.LastError, r.stats.Waiting = "", false
 		wait, cancel := context.WithTimeout(ctx, r.Config.CommitInterval)
 		b, err := r.reader.Next(wait)
 		cancel()
@@ -383,7 +383,7 @@ func (r *run) again(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		if err == nil {
-			r.stats.Trouble = ""
+			r.stats.LastError = ""
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -391,7 +391,7 @@ func (r *run) again(ctx context.Context, f func() error) error {
 		}
 		r.log().Warn("predictions cannot be written, trying again", "topic", r.Config.Output, "err", err)
 		r.stats.Failures++
-		r.stats.Trouble = err.Error()
+		r.stats.LastError = err.Error()
 		r.report()
 		select {
 		case <-ctx.Done():
@@ -420,8 +420,8 @@ func (r *run) report() {
 	s := *r.stats
 	source := r.reader.Stats()
 	s.Partitions = source.Partitions
-	if s.Trouble == "" {
-		s.Trouble = source.Failing()
+	if s.LastError == "" {
+		s.LastError = source.Failing()
 	}
 	r.Predictor.stats.Store(&s)
 }

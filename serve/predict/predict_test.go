@@ -234,9 +234,9 @@ func TestWaitsForAModel(t *testing.T) {
 	p := predictor(c, current.Load)
 	p.Kafka.UntilEnd = false
 	stop := keep(t, p)
-	eventually(t, func() bool { return strings.Contains(p.Stats().Trouble, "no model") })
+	eventually(t, func() bool { return strings.Contains(p.Stats().LastError, "no model") })
 	current.Store(trained(3))
-	eventually(t, func() bool { return p.Stats().Scored == 9 && p.Stats().Trouble == "" && p.Stats().Version == 3 })
+	eventually(t, func() bool { return p.Stats().Scored == 9 && p.Stats().LastError == "" && p.Stats().Version == 3 })
 	current.Store(trained(4))
 	produce(t, c, 10, 12)
 	eventually(t, func() bool { return p.Stats().Scored == 11 && p.Stats().Version == 4 })
@@ -280,9 +280,9 @@ func TestWritesAreTriedAgain(t *testing.T) {
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
 	done := make(chan error)
 	go func() { done <- p.Run(t.Context()) }()
-	eventually(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.Trouble != "" && s.Scored == 0 })
+	eventually(t, func() bool { s := p.Stats(); return s.Failures > 0 && s.LastError != "" && s.Scored == 0 })
 	must.Do(t, <-done)
-	if s := p.Stats(); s.Failures < 2 || s.Scored != 294 || s.Trouble != "stopped" {
+	if s := p.Stats(); s.Failures < 2 || s.Scored != 294 || s.LastError != "stopped" {
 		t.Errorf("%+v", s)
 	}
 	if n := strings.Count(log.String(), "predictions cannot be written, trying again"); n != int(p.Stats().Failures) {
@@ -320,7 +320,7 @@ func TestKeep(t *testing.T) {
 	produce(t, c, 0, 20)
 	p := predictor(c, func() *served.Model { return trained(1) })
 	p.Keep(t.Context()) // to the end of the topic
-	if s := p.Stats(); s.Scored+s.Refused != 20 || s.Failures != 0 || s.Trouble != "stopped" {
+	if s := p.Stats(); s.Scored+s.Refused != 20 || s.Failures != 0 || s.LastError != "stopped" {
 		t.Errorf("at the end of the topic: %+v", s)
 	}
 
@@ -330,11 +330,11 @@ func TestKeep(t *testing.T) {
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
 	stop := keep(t, p)
 	eventually(t, func() bool { return p.Stats().Failures == 2 })
-	if s := p.Stats(); !strings.Contains(s.Trouble, "missing") {
+	if s := p.Stats(); !strings.Contains(s.LastError, "missing") {
 		t.Errorf("while the topic is missing: %+v", s)
 	}
 	must.Do(t, c.CreateTopic("missing", 1, nil))
-	eventually(t, func() bool { return !strings.Contains(p.Stats().Trouble, "missing") })
+	eventually(t, func() bool { return !strings.Contains(p.Stats().LastError, "missing") })
 	stop()
 	if n := strings.Count(log.String(), "predictions have stopped; trying again"); n < 2 {
 		t.Errorf("logged %d times: %s", n, log.String())

@@ -170,9 +170,9 @@ type Status struct {
 	Schemas  int    // known schemas
 	Requests uint64 // successful requests
 	Failures uint64 // failed requests
-	// Trouble says why a caller waits for a schema, "" if none does. Since is the start of the wait.
-	Trouble string
-	Since   time.Time
+	// LastError says why a caller waits for a schema, "" if none does. Since is the start of the wait.
+	LastError string
+	Since     time.Time
 	// Refused says that all of the last records, refusedInARow or more, were rejected for their schemas, and why the
 	// latest was. It is "" otherwise.
 	Refused string
@@ -332,9 +332,9 @@ func (c *Client) deny(id uint32, err error) error {
 // clear records that no caller waits any more.
 func (c *Client) clear() {
 	c.mu.Lock()
-	waited := c.status.Trouble != ""
+	waited := c.status.LastError != ""
 	since := c.status.Since
-	c.status.Trouble, c.status.Since = "", time.Time{}
+	c.status.LastError, c.status.Since = "", time.Time{}
 	c.mu.Unlock()
 	if waited {
 		c.log.Info("the schema registry is no longer waited for", "seconds", int(time.Since(since).Seconds()))
@@ -346,10 +346,10 @@ func (c *Client) fail(id uint32, err error, pause time.Duration) {
 	text := fmt.Sprintf("the registry does not return schema %d: %v", id, err)
 	c.mu.Lock()
 	c.status.Failures++
-	if c.status.Trouble == "" {
+	if c.status.LastError == "" {
 		c.status.Since = time.Now()
 	}
-	c.status.Trouble = text
+	c.status.LastError = text
 	c.mu.Unlock()
 	c.log.Warn("a record waits for its schema, which the registry did not return; trying again", "schema", id, "retry_in", pause, "err", err)
 }

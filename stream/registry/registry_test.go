@@ -46,7 +46,7 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}
-	if s := c.Status(); s.Requests != 3 || s.Schemas != 1 || s.Failures != 0 || s.Trouble != "" {
+	if s := c.Status(); s.Requests != 3 || s.Schemas != 1 || s.Failures != 0 || s.LastError != "" {
 		t.Errorf("%+v", s)
 	}
 	id, err := c.Register(t.Context(), "new", "PROTOBUF", `syntax = "proto3"; message E { double x = 1; }`)
@@ -87,12 +87,12 @@ func TestRegistryAway(t *testing.T) {
 		for c.Status().Failures < 3 {
 			time.Sleep(time.Millisecond)
 		}
-		if s := c.Status(); !strings.Contains(s.Trouble, "the registry does not return schema 1") || s.Since.IsZero() {
+		if s := c.Status(); !strings.Contains(s.LastError, "the registry does not return schema 1") || s.Since.IsZero() {
 			t.Errorf("%d: %+v", kind, s)
 		}
 		bad.Store(0)
 		must.Do(t, <-got, kind)
-		if s := c.Status(); s.Trouble != "" || !s.Since.IsZero() || s.Schemas != 1 {
+		if s := c.Status(); s.LastError != "" || !s.Since.IsZero() || s.Schemas != 1 {
 			t.Errorf("%d: %+v", kind, s)
 		}
 	}
@@ -100,7 +100,7 @@ func TestRegistryAway(t *testing.T) {
 	bad.Store(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := c.Schema(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || c.Status().Trouble != "" {
+	if _, err := c.Schema(ctx, 2); !errors.Is(err, context.DeadlineExceeded) || c.Status().LastError != "" {
 		t.Errorf("%v, %+v", err, c.Status())
 	}
 }
@@ -216,7 +216,7 @@ func TestAccess(t *testing.T) {
 			for client.Status().Failures == 0 {
 				time.Sleep(time.Millisecond)
 			}
-			if trouble := client.Status().Trouble; trouble == "" || strings.Contains(trouble, "barley") {
+			if trouble := client.Status().LastError; trouble == "" || strings.Contains(trouble, "barley") {
 				t.Errorf("%s: %q", name, trouble)
 			}
 			cancel()

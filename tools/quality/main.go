@@ -260,7 +260,7 @@ func knownError(m *model.Linear, s *set, d float64) float64 {
 		x := m.AppendZeros(&e, m.Standardized(&e, event.Vec{}), event.Vec{})
 		dead = corrupt.Dead(x.Index, nil, i, 0, dead)
 		m.Delete(&e, x, nil, dead, true, &left)
-		if m.Head.Predict(m.ScoreLacking(left.Features, &left, scores)) != e.Label {
+		if m.Head.Predict(m.ScoreMissing(left.Features, &left, scores)) != e.Label {
 			wrong++
 		}
 	}

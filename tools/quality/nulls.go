@@ -153,7 +153,7 @@ func expected(m *model.Linear, e *event.Example) event.Example {
 		}
 	}
 	m.TellParts(known, parts)
-	c.Fill(parts).Expect(x)
+	c.Imputation(parts).Expect(x)
 	out := *e
 	out.Field, out.Missing, out.Features = nil, nil, event.Vec{}
 	at := 0
@@ -168,7 +168,7 @@ func expected(m *model.Linear, e *event.Example) event.Example {
 		}
 		place, ok := slices.BinarySearch(c.Columns, column)
 		row := m.Rows.Row(column)
-		if !ok || row == nil || parts[place] != model.Filled {
+		if !ok || row == nil || parts[place] != model.Imputed {
 			out.Missing = append(out.Missing, id)
 			continue
 		}

@@ -100,7 +100,7 @@ func (x *weights) print(to io.Writer) error {
 		fmt.Fprintln(w, "# If unit is not 0, asinh(value/unit) replaces the value.")
 		fmt.Fprintf(w, "# A z beyond +-%v counts as one at +-beyond.\n", x.Clip)
 	}
-	if c := x.Scaler.Curves; c != nil {
+	if c := x.Scaler.Splines; c != nil {
 		fmt.Fprintln(w, "# A feature NAME@KNOT is the hat function of NAME at this knot: 1 there, 0 at the neighboring knots and beyond, linear between; the first and the last hat stay 1 outside. NAME@present is 1 where there is a NAME.")
 		name := x.Schema.Namer()
 		for i, column := range c.Columns {

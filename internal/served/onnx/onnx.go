@@ -226,12 +226,12 @@ func (w *writer) matrix(columns []model.Column) string {
 // columns and there says which columns events have, both with shape (n, len(columns)). A curve has its value at the
 // first knot wherever the number is present, and is linear between knots.
 func (w *writer) curved(columns []model.Column, x, there string) []string {
-	curves := w.Scaler.Curves
+	curves := w.Scaler.Splines
 	if curves == nil {
 		return nil
 	}
 	at := func(curve, knot int) []float64 {
-		hat := w.weights[curves.Hat(curve, knot)]
+		hat := w.weights[curves.BasisColumn(curve, knot)]
 		z, out := w.standardize(hat, 1), make([]float64, w.width)
 		for k, weight := range hat.Weights {
 			out[k] = z * weight
@@ -281,7 +281,7 @@ func (w *writer) byNumber() (string, error) {
 	}
 	var columns []model.Column
 	for number, c := range w.weights {
-		if number < model.FirstHat {
+		if number < model.FirstBasisColumn {
 			columns = append(columns, c)
 		}
 	}
@@ -629,7 +629,7 @@ func (t *table) allUsed() error {
 	for _, number := range slices.Sorted(maps.Keys(t.weights)) {
 		c := t.weights[number]
 		weighs := slices.ContainsFunc(c.Weights, func(w float64) bool { return w != 0 })
-		if _, used := t.used[t.Scaler.Curves.Source(number)]; weighs && !used {
+		if _, used := t.used[t.Scaler.Splines.Source(number)]; weighs && !used {
 			return unsupported("the feature %q, whose field the model does not keep", name(number))
 		}
 	}

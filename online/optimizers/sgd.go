@@ -1,4 +1,4 @@
-package rules
+package optimizers
 
 // This file has the optimizer sgd.
 
@@ -20,7 +20,7 @@ type sgd struct{ plain }
 // mostMove is the largest change of a score by a step. Standardized targets and log-odds are smaller.
 const mostMove = 16
 
-func newSGD(c Settings) Rule { return &sgd{plain{c}} }
+func newSGD(c Settings) Optimizer { return &sgd{plain{c}} }
 
 func (r *sgd) Step(s *rows.Step) {
 	rate := s.MinusEta // becomes the cut rate

@@ -32,10 +32,10 @@ func (l *interned[K]) add(k K) {
 // measured has the events on which weights are measured, predicted with a model's missing policies.
 type measured struct {
 	*Data
-	lacks []model.Lack // by row
-	parts []string     // by row: model.Parts with imputed columns; else ""
-	level []int        // by row, see model.Answer
-	rules *model.Missing
+	missing  []model.MissingCount // by row
+	parts    []string             // by row: model.Parts with imputed columns; else ""
+	level    []int                // by row, see model.Answer
+	policies *model.Missing
 	// Missing numbers are imputed with the covariance; nil if the model has none. place has the index of each compact
 	// column in it, -1 for others.
 	covariance *model.Covariance
@@ -67,9 +67,9 @@ func (m measured) error(cost, weight float64) float64 {
 
 // measured returns the events of the given rows.
 func (v *Evidence) measured(rows []int) measured {
-	m := measured{Data: v.all().Subset(rows), rules: v.live.Missing, target: v.live.Target()}
+	m := measured{Data: v.all().Subset(rows), policies: v.live.Missing, target: v.live.Target()}
 	for _, row := range rows {
-		m.lacks = append(m.lacks, v.lacks.kinds[v.lacks.of[row]])
+		m.missing = append(m.missing, v.missing.kinds[v.missing.of[row]])
 		m.parts = append(m.parts, v.parts.kinds[v.parts.of[row]])
 		m.level = append(m.level, v.levels[row])
 	}
@@ -88,7 +88,7 @@ func (v *Evidence) measured(rows []int) measured {
 
 // fills reports whether numbers of dead fields are imputed at some missing fraction.
 func (m measured) fills() bool {
-	return m.covariance != nil && m.rules != nil && slices.ContainsFunc(m.rules.Policies[:], func(s model.PolicyWeights) bool { return s[2] > 0 })
+	return m.covariance != nil && m.policies != nil && slices.ContainsFunc(m.policies.Policies[:], func(s model.PolicyWeights) bool { return s[2] > 0 })
 }
 
 // answer returns how event i is scored.
@@ -97,7 +97,7 @@ func (m measured) answer(i int) model.Answer {
 	if m.parts[i] != "" {
 		parts = model.Parts(m.parts[i])
 	}
-	a := m.rules.Answer(m.lacks[i], parts)
+	a := m.policies.Answer(m.missing[i], parts)
 	a.Level = m.level[i]
 	return a
 }
@@ -112,10 +112,10 @@ func (m measured) deleted(i int, share float64) (scale, fill float64) {
 		return m.scale(i), 0
 	}
 	var some model.Parts
-	k := m.lacks[i].Deleted(share)
-	if m.covariance != nil && m.rules.Fills(k) > 0 {
+	k := m.missing[i].Deleted(share)
+	if m.covariance != nil && m.policies.ImputeWeight(k) > 0 {
 		some = model.Parts{} // which ones the caller knows
 	}
-	a := m.rules.Answer(k, some)
+	a := m.policies.Answer(k, some)
 	return a.Scale, a.Shares[2]
 }

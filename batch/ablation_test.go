@@ -69,7 +69,7 @@ func TestWithoutPart(t *testing.T) {
 			n += s.Events
 			perSpan += float64(s.Events) * s.Without / 300
 		}
-		if n != 300 || len(g.Recent) != goneSpans || math.Abs(perSpan-without) > 1e-9 || g.Recent[goneSpans-1].Until != 1299 {
+		if n != 300 || len(g.Recent) != ablationSpans || math.Abs(perSpan-without) > 1e-9 || g.Recent[ablationSpans-1].Until != 1299 {
 			t.Errorf("%s %s: spans %+v", c.kind, c.name, g.Recent)
 		}
 		if f := *g.ForecastWithout[0]; math.Abs(f-without) > 1e-9 || f <= *g.ForecastWith[0] != (c.name == "c") {

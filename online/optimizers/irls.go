@@ -1,11 +1,11 @@
-package rules
+package optimizers
 
 import "blankout/online/rows"
 
 // irls is the optimizer that leaves all learning to the refresh.
 type irls struct{ plain }
 
-func newIRLS(c Settings) Rule { return &irls{plain{c}} }
+func newIRLS(c Settings) Optimizer { return &irls{plain{c}} }
 
 func (*irls) Step(*rows.Step) {}
 

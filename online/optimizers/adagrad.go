@@ -1,4 +1,4 @@
-package rules
+package optimizers
 
 // This file has the optimizer adagrad.
 
@@ -34,7 +34,7 @@ type adagrad struct {
 	// part of kappa; then a and a', which are 1 if steps are not proximal.
 	once, part, share, shareOnce []float64
 	// The ridges of a decaying preconditioner and, for one output, the gradient and the inverse root by row.
-	faded, gradients, roots []float64
+	decayed, gradients, roots []float64
 	// The x, bases and ridges of a step whose rows count more than once, and rates.
 	x, basis, ridge, rates []float64
 }
@@ -43,7 +43,7 @@ type adagrad struct {
 func (c *Settings) count() int { return c.N - c.Left }
 
 // NewAdagrad returns the optimizer adagrad.
-func NewAdagrad(c Settings) Rule {
+func NewAdagrad(c Settings) Optimizer {
 	return &adagrad{plain: plain{c}, kappa: make([]float64, c.count()), once: make([]float64, c.count()), part: make([]float64, c.count()),
 		share: slices.Repeat([]float64{1}, c.count()), shareOnce: slices.Repeat([]float64{1}, c.count())}
 }
@@ -61,11 +61,11 @@ func (r *adagrad) Step(s *rows.Step) {
 		// preconditioner is multiplied by growth.
 		c.Start, c.Eps = c.Start*s.Growth, c.Eps*root
 		s.Scale(root)
-		r.faded = append(r.faded[:0], s.Ridge...)
-		for i := range r.faded {
-			r.faded[i] *= root
+		r.decayed = append(r.decayed[:0], s.Ridge...)
+		for i := range r.decayed {
+			r.decayed[i] *= root
 		}
-		ridge = r.faded
+		ridge = r.decayed
 	}
 	x, basis := s.X, s.Basis
 	if s.Roots != nil {

@@ -1,6 +1,6 @@
-// Package rules has the optimizers, a file each: how a step changes the weights of an event's rows. An optimizer uses
+// Package optimizers has the optimizers, a file each: how a step changes the weights of an event's rows. An optimizer uses
 // the step (rows.Step), its settings, and its own parts of rows. What it keeps besides is scratch memory for one step.
-package rules
+package optimizers
 
 import (
 	"slices"
@@ -9,12 +9,12 @@ import (
 	"blankout/online/rows"
 )
 
-// Rule is an optimizer: how a step changes the weights. It is created from its Settings and keeps its state in parts of
+// Optimizer changes the weights in a step. It is created from its Settings and keeps its state in parts of
 // the rows (see rows.Layout). An index j counts levels and outputs.
 //
 // An optimizer that changes the weight at j by delta must subtract delta times Step.Inverse[j] from its lag. It is not
 // safe for concurrent use.
-type Rule interface {
+type Optimizer interface {
 	// Start fills a new row of zeros.
 	Start(row []float64)
 	// Step updates the rows of s. The gradient of row i at index j is
@@ -64,7 +64,7 @@ type Entry struct {
 	Ridges                 bool // Settings.StartSum can replace the ridge
 	Proximal               bool // supports steps that do not overshoot, see rows.Step.Young
 	Second                 bool // the second-order expert can correct it
-	Make                   func(Settings) Rule
+	Make                   func(Settings) Optimizer
 }
 
 // Table lists the optimizers. To add one, add a file and an entry here.

@@ -12,42 +12,42 @@ import (
 	"blankout/internal/event"
 )
 
-// Curves are splines: piecewise linear functions of numeric columns (docs/mathematics.md). A spline is a weighted sum
+// Splines are splines: piecewise linear functions of numeric columns (docs/mathematics.md). A spline is a weighted sum
 // of basis functions for its knots: basis function j is 1 at knot j, 0 at every other knot, and linear in between.
 // Beyond the first and the last knot a spline is constant. A basis function is a column of its own (a "hat"), in
 // addition to its source column, whose value it uses as it arrives, before standardization. At most two basis functions
 // are not 0 for any value.
 //
-// A number and its spline columns die together under any noise: they are one feature. Curves are immutable.
-type Curves struct {
+// A number and its spline columns die together under any noise: they are one feature. Splines are immutable.
+type Splines struct {
 	Columns []uint32    `json:"columns"` // source columns with a spline, ascending
 	Knots   [][]float64 `json:"knots"`   // of each spline, ascending
 }
 
 const (
-	// FirstHat is the first spline column. Events have only smaller columns.
-	FirstHat = 1 << 31
-	// MaxKnots is the largest number of knots of a spline. The columns of spline i start at FirstHat + i MaxKnots.
+	// FirstBasisColumn is the first spline column. Events have only smaller columns.
+	FirstBasisColumn = 1 << 31
+	// MaxKnots is the largest number of knots of a spline. The columns of spline i start at FirstBasisColumn + i MaxKnots.
 	MaxKnots = 64
-	// MaxCurves is the largest number of splines.
-	MaxCurves = 4096
+	// MaxSplines is the largest number of splines.
+	MaxSplines = 4096
 	// leastKnots is the smallest number of knots of a spline that is not a straight line. A presence column has one
 	// knot, see Present.
 	leastKnots = 3
 )
 
-// NewCurves returns Curves that own their arguments, or an error if these are invalid.
-func NewCurves(columns []uint32, knots [][]float64) (*Curves, error) {
-	c := &Curves{Columns: columns, Knots: knots}
+// NewSplines returns Splines that own their arguments, or an error if these are invalid.
+func NewSplines(columns []uint32, knots [][]float64) (*Splines, error) {
+	c := &Splines{Columns: columns, Knots: knots}
 	return c, c.check()
 }
 
-func (c *Curves) check() error {
-	if len(c.Columns) != len(c.Knots) || len(c.Columns) > MaxCurves {
-		return fmt.Errorf("curves: %d columns and %d lists of knots, of at most %d", len(c.Columns), len(c.Knots), MaxCurves)
+func (c *Splines) check() error {
+	if len(c.Columns) != len(c.Knots) || len(c.Columns) > MaxSplines {
+		return fmt.Errorf("curves: %d columns and %d lists of knots, of at most %d", len(c.Columns), len(c.Knots), MaxSplines)
 	}
 	for i, column := range c.Columns {
-		if column >= FirstHat || i > 0 && column <= c.Columns[i-1] {
+		if column >= FirstBasisColumn || i > 0 && column <= c.Columns[i-1] {
 			return fmt.Errorf("curves: column %d in place %d", column, i)
 		}
 		knots := c.Knots[i]
@@ -97,9 +97,9 @@ func KnotsOf(readings []float64, n int) []float64 {
 	return slices.Clip(knots)
 }
 
-// Hats returns the knot of the first basis function of spline i that is not 0 at x, and the values of that one and of
+// BasisValues returns the knot of the first basis function of spline i that is not 0 at x, and the values of that one and of
 // the next; next is 0 if there is none.
-func (c *Curves) Hats(i int, x float64) (knot int, first, next float64) {
+func (c *Splines) BasisValues(i int, x float64) (knot int, first, next float64) {
 	knots := c.Knots[i]
 	at := 0 // branch-free search for x
 	for _, knot := range knots {
@@ -121,28 +121,30 @@ func (c *Curves) Hats(i int, x float64) (knot int, first, next float64) {
 }
 
 // At returns the value of a spline column at x.
-func (c *Curves) At(hat uint32, x float64) float64 {
+func (c *Splines) At(hat uint32, x float64) float64 {
 	curve := c.Of(hat)
-	knot, first, next := c.Hats(curve, x)
+	knot, first, next := c.BasisValues(curve, x)
 	switch hat {
-	case c.Hat(curve, knot):
+	case c.BasisColumn(curve, knot):
 		return first
-	case c.Hat(curve, knot) + 1:
+	case c.BasisColumn(curve, knot) + 1:
 		return next
 	}
 	return 0
 }
 
-// Hat returns the column of a knot.
-func (c *Curves) Hat(curve, knot int) uint32 { return FirstHat + uint32(curve*MaxKnots+knot) }
+// BasisColumn returns the column of a knot.
+func (c *Splines) BasisColumn(curve, knot int) uint32 {
+	return FirstBasisColumn + uint32(curve*MaxKnots+knot)
+}
 
-// Of returns the spline of a source column or spline column, or -1. The nil Curves has no splines.
-func (c *Curves) Of(column uint32) int {
+// Of returns the spline of a source column or spline column, or -1. The nil Splines has no splines.
+func (c *Splines) Of(column uint32) int {
 	if c == nil {
 		return -1
 	}
-	if column >= FirstHat {
-		if i := int(column-FirstHat) / MaxKnots; i < len(c.Columns) {
+	if column >= FirstBasisColumn {
+		if i := int(column-FirstBasisColumn) / MaxKnots; i < len(c.Columns) {
 			return i
 		}
 		return -1
@@ -154,16 +156,16 @@ func (c *Curves) Of(column uint32) int {
 }
 
 // Source returns the source column of a spline column, and any other column itself.
-func (c *Curves) Source(column uint32) uint32 {
-	if column < FirstHat || c == nil {
+func (c *Splines) Source(column uint32) uint32 {
+	if column < FirstBasisColumn || c == nil {
 		return column
 	}
-	return c.Columns[int(column-FirstHat)/MaxKnots]
+	return c.Columns[int(column-FirstBasisColumn)/MaxKnots]
 }
 
 // Append appends the spline columns that are not 0, for the columns of x and for those in zeros that x does not have,
 // in ascending order; both ascend.
-func (c *Curves) Append(out, x event.Vec, zeros []uint32) event.Vec {
+func (c *Splines) Append(out, x event.Vec, zeros []uint32) event.Vec {
 	i := 0
 	for curve, column := range c.Columns {
 		for i < len(x.Index) && x.Index[i] < column {
@@ -179,8 +181,8 @@ func (c *Curves) Append(out, x event.Vec, zeros []uint32) event.Vec {
 		case len(zeros) == 0 || zeros[0] != column:
 			continue
 		}
-		knot, first, next := c.Hats(curve, value)
-		hat := c.Hat(curve, knot)
+		knot, first, next := c.BasisValues(curve, value)
+		hat := c.BasisColumn(curve, knot)
 		out.Index, out.Value = append(out.Index, hat), append(out.Value, first)
 		if next > 0 {
 			out.Index, out.Value = append(out.Index, hat+1), append(out.Value, next)
@@ -190,9 +192,9 @@ func (c *Curves) Append(out, x event.Vec, zeros []uint32) event.Vec {
 }
 
 // Follow marks the spline columns among columns, which ascend, as dead if their source columns are dead.
-func (c *Curves) Follow(columns []uint32, dead []bool) {
+func (c *Splines) Follow(columns []uint32, dead []bool) {
 	for i, column := range columns {
-		if column < FirstHat || c == nil {
+		if column < FirstBasisColumn || c == nil {
 			continue
 		}
 		at, ok := slices.BinarySearch(columns, c.Source(column))
@@ -200,9 +202,9 @@ func (c *Curves) Follow(columns []uint32, dead []bool) {
 	}
 }
 
-// DrawnCurve is what a number adds to the scores, as lines between points. It is exact unless the number has a
+// DrawnSpline is what a number adds to the scores, as lines between points. It is exact unless the number has a
 // Transform, which bends the lines a little.
-type DrawnCurve struct {
+type DrawnSpline struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
 	X       []float64 `json:"x"` // values of the number as it arrives, from the first knot to the last, ascending
@@ -211,7 +213,7 @@ type DrawnCurve struct {
 	Added []AddedTo `json:"added"`
 }
 
-// AddedTo is what a DrawnCurve adds to the score of a class, which is "" for regression.
+// AddedTo is what a DrawnSpline adds to the score of a class, which is "" for regression.
 type AddedTo struct {
 	Class string    `json:"class"`
 	Score []float64 `json:"score"` // by index of X
@@ -221,9 +223,9 @@ type AddedTo struct {
 const bentPlaces = 8
 
 // DrawnCurves yields the splines of m in the order of columns, except for presence columns.
-func (m *Linear) DrawnCurves() iter.Seq[DrawnCurve] {
-	return func(yield func(DrawnCurve) bool) {
-		c := m.Scaler.Curves
+func (m *Linear) DrawnCurves() iter.Seq[DrawnSpline] {
+	return func(yield func(DrawnSpline) bool) {
+		c := m.Scaler.Splines
 		if c == nil {
 			return
 		}
@@ -239,7 +241,7 @@ func (m *Linear) DrawnCurves() iter.Seq[DrawnCurve] {
 					places = bentPlaces
 				}
 			}
-			d := DrawnCurve{Column: column, Feature: name(column)}
+			d := DrawnSpline{Column: column, Feature: name(column)}
 			for j, knot := range knots[:len(knots)-1] {
 				for n := range places {
 					d.X = append(d.X, knot+float64(n)/float64(places)*(knots[j+1]-knot))
@@ -264,10 +266,10 @@ func (m *Linear) DrawnCurves() iter.Seq[DrawnCurve] {
 	}
 }
 
-// withoutHats returns x without spline columns, which come last.
-func withoutHats(x event.Vec) event.Vec {
+// withoutBasisColumns returns x without spline columns, which come last.
+func withoutBasisColumns(x event.Vec) event.Vec {
 	n := len(x.Index)
-	for n > 0 && x.Index[n-1] >= FirstHat {
+	for n > 0 && x.Index[n-1] >= FirstBasisColumn {
 		n--
 	}
 	return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
@@ -276,16 +278,16 @@ func withoutHats(x event.Vec) event.Vec {
 // Namer returns a function that names columns for people, as Schema.Namer does, and spline columns by their number and
 // knot, as in temperature@12.5.
 func (h *Head) Namer() func(column uint32) string {
-	name, c := h.Schema.Namer(), h.Scaler.Curves
+	name, c := h.Schema.Namer(), h.Scaler.Splines
 	if c == nil {
 		return name
 	}
 	return func(column uint32) string {
-		if column < FirstHat {
+		if column < FirstBasisColumn {
 			return name(column)
 		}
 		i := c.Of(column)
-		knots, knot := c.Knots[i], int(column-FirstHat)%MaxKnots
+		knots, knot := c.Knots[i], int(column-FirstBasisColumn)%MaxKnots
 		if knot >= len(knots) {
 			return name(c.Columns[i])
 		}

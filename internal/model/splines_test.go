@@ -40,14 +40,14 @@ func TestHats(t *testing.T) {
 		if knots = slices.Compact(knots); len(knots) < leastKnots {
 			continue
 		}
-		c := must.Get(NewCurves([]uint32{7}, [][]float64{knots}))(t)
+		c := must.Get(NewSplines([]uint32{7}, [][]float64{knots}))(t)
 		xs := append(slices.Clone(knots), knots[0]-1, knots[len(knots)-1]+1e9, 60*r.NormFloat64(), 60*r.NormFloat64())
 		for _, x := range xs {
 			got := make([]float64, len(knots))
 			hats := c.Append(event.Vec{}, event.Vec{Index: []uint32{3, 7}, Value: []float64{5, x}}, nil)
 			must.Do(t, hats.Check())
 			for i, column := range hats.Index {
-				got[column-FirstHat] = hats.Value[i]
+				got[column-FirstBasisColumn] = hats.Value[i]
 				if hats.Value[i] == 0 || c.Source(column) != 7 || c.Of(column) != 0 {
 					t.Errorf("hat %d of column %d has the value %v", column, c.Source(column), hats.Value[i])
 				}
@@ -93,10 +93,10 @@ func curvedModel() (*Linear, []float64) {
 	s.AddField(event.Field{Name: "w", Kind: event.Words})
 	knots := []float64{-1, 0, 2, 10}
 	m := NewLinear(s, "logistic", "dropout:0.3", [][]float64{{0, 0, 0, 0, 0, 0.25, 0, 0, -2}}, []float64{0.5})
-	m.Scaler.Curves = &Curves{Columns: []uint32{5}, Knots: [][]float64{knots}}
+	m.Scaler.Splines = &Splines{Columns: []uint32{5}, Knots: [][]float64{knots}}
 	heights := []float64{3, -1, 4, 2}
 	for j, h := range heights {
-		m.Rows.Touch(m.Scaler.Curves.Hat(0, j))[0] = h
+		m.Rows.Touch(m.Scaler.Splines.BasisColumn(0, j))[0] = h
 	}
 	return m, heights
 }
@@ -106,7 +106,7 @@ func TestCurvesInScores(t *testing.T) {
 	for _, x := range []float64{-5, -1, -0.25, 0, 1, 9, 10, 1e6} {
 		e := &event.Example{Features: event.Vec{Index: []uint32{5, 8}, Value: []float64{x, 1}}, Field: []uint16{1, 2}, Label: 0, Weight: 1}
 		want := 0.5 + 0.25*x - 2
-		for j, hat := range slowHats(m.Scaler.Curves.Knots[0], x) {
+		for j, hat := range slowHats(m.Scaler.Splines.Knots[0], x) {
 			want += hat * heights[j]
 		}
 		got := m.Score(e, make([]float64, 2))[0]
@@ -117,7 +117,7 @@ func TestCurvesInScores(t *testing.T) {
 		if again := m.ScoreVec(std, make([]float64, 2))[0]; again != got {
 			t.Errorf("at %v ScoreVec gives %v, Score %v", x, again, got)
 		}
-		// Existing hats are not doubled.
+		// Existing basis are not doubled.
 		if twice := m.Standardized(&event.Example{Features: std}, event.Vec{}); !slices.Equal(twice.Index, std.Index) {
 			t.Errorf("standardized twice: columns %v, once %v", twice.Index, std.Index)
 		}
@@ -128,7 +128,7 @@ func TestCurvesInScores(t *testing.T) {
 		sum := x1.Intercept
 		for _, term := range x1.Terms {
 			sum += term.Contribution
-			if term.Column >= FirstHat {
+			if term.Column >= FirstBasisColumn {
 				t.Errorf("a hat is a term of its own: %+v", term)
 			}
 		}
@@ -141,7 +141,7 @@ func TestCurvesInScores(t *testing.T) {
 		}
 		dead := make([]bool, std.Len())
 		dead[0] = true
-		if m.Scaler.Curves.Follow(std.Index, dead); dead[1] || slices.Contains(dead[2:], false) {
+		if m.Scaler.Splines.Follow(std.Index, dead); dead[1] || slices.Contains(dead[2:], false) {
 			t.Errorf("dead are %v of %v", dead, std.Index)
 		}
 	}
@@ -149,7 +149,7 @@ func TestCurvesInScores(t *testing.T) {
 	if got := m.ScoreRescaled(null, 1, make([]float64, 2))[0]; got != -1.5 {
 		t.Errorf("without the number the score is %v, want -1.5: a curve adds nothing then", got)
 	}
-	if name := m.Namer()(m.Scaler.Curves.Hat(0, 2)); !strings.HasSuffix(name, "@2") {
+	if name := m.Namer()(m.Scaler.Splines.BasisColumn(0, 2)); !strings.HasSuffix(name, "@2") {
 		t.Errorf("a hat is called %q", name)
 	}
 }
@@ -165,14 +165,14 @@ func TestCurvesInFiles(t *testing.T) {
 	if a, b := m.Score(e, make([]float64, 2))[0], read.Score(e, make([]float64, 2))[0]; a != b {
 		t.Errorf("the score is %v, of the model that was read %v", a, b)
 	}
-	for _, bad := range []Curves{
+	for _, bad := range []Splines{
 		{Columns: []uint32{5, 5}, Knots: [][]float64{{1, 2, 3}, {1, 2, 3}}},
 		{Columns: []uint32{5}, Knots: [][]float64{{1, 2}}},
 		{Columns: []uint32{5}, Knots: [][]float64{{1, 3, 2}}},
 		{Columns: []uint32{5}},
-		{Columns: []uint32{FirstHat}, Knots: [][]float64{{1, 2, 3}}},
+		{Columns: []uint32{FirstBasisColumn}, Knots: [][]float64{{1, 2, 3}}},
 	} {
-		m.Scaler.Curves = &bad
+		m.Scaler.Splines = &bad
 		if _, err := ReadLinear(blocks()); err == nil {
 			t.Errorf("curves %+v are taken", bad)
 		}
@@ -194,9 +194,9 @@ func TestDrawnCurvesAreTheScores(t *testing.T) {
 			m := NewLinear(s, "logistic", "dropout:0.3", weights[:outputs], make([]float64, outputs))
 			m.Rows = NewTable(outputs + ScalerWidth)
 			m.Layout = Layout{Width: outputs + ScalerWidth, Stats: outputs}
-			m.Scaler = Scaler{Mode: StandardizeAuto, Curves: &Curves{Columns: []uint32{5, 7}, Knots: [][]float64{{-1, 0.3, 2, 10}, Present()}}}
+			m.Scaler = Scaler{Mode: StandardizeAuto, Splines: &Splines{Columns: []uint32{5, 7}, Knots: [][]float64{{-1, 0.3, 2, 10}, Present()}}}
 			r := rand.New(rand.NewPCG(3, 4))
-			for _, column := range []uint32{5, 7, 8, FirstHat, FirstHat + 1, FirstHat + 2, FirstHat + 3, FirstHat + MaxKnots} {
+			for _, column := range []uint32{5, 7, 8, FirstBasisColumn, FirstBasisColumn + 1, FirstBasisColumn + 2, FirstBasisColumn + 3, FirstBasisColumn + MaxKnots} {
 				row := m.Rows.Touch(column)
 				for k := range outputs {
 					row[k] = r.NormFloat64()
@@ -206,7 +206,7 @@ func TestDrawnCurvesAreTheScores(t *testing.T) {
 					row[outputs+StatCenter], row[outputs+StatInverse] = 0.7, inverse
 				}
 			}
-			drawn := func() DrawnCurve {
+			drawn := func() DrawnSpline {
 				list := slices.Collect(m.DrawnCurves())
 				if len(list) != 1 || list[0].Column != 5 { // a presence column is not a curve
 					t.Fatalf("drawn are %+v", list)
@@ -234,12 +234,12 @@ func TestDrawnCurvesAreTheScores(t *testing.T) {
 					}
 				}
 			}
-			m.Rows.Touch(FirstHat + 1)[0] += 0.25
+			m.Rows.Touch(FirstBasisColumn + 1)[0] += 0.25
 			moved := drawn()
 			if at := slices.Index(d.X, 0.3); math.Abs(moved.Added[0].Score[at]-d.Added[0].Score[at]-0.25) > 1e-12 || moved.Added[0].Score[0] != d.Added[0].Score[0] {
 				t.Errorf("a weight moved at .3: drawn is %v, was %v", moved.Added[0].Score, d.Added[0].Score)
 			}
-			m.Scaler.Curves.Knots[0][1] = 0.6
+			m.Scaler.Splines.Knots[0][1] = 0.6
 			if now := drawn(); slices.Equal(now.X, moved.X) || slices.Equal(now.Added[0].Score, moved.Added[0].Score) {
 				t.Errorf("a knot moved to .6: drawn is still %v", now)
 			}

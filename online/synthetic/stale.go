@@ -7,9 +7,9 @@ import (
 	"blankout/internal/event"
 )
 
-// AgedEvents returns events of four numbers that go together and tell the class, in a way that turns.
+// StaleEvents returns events of four numbers that go together and tell the class, in a way that turns.
 // Of more than two classes the third and fourth do not come before the 1,500th event.
-func AgedEvents(n, classes int) (out []*event.Example) {
+func StaleEvents(n, classes int) (out []*event.Example) {
 	_, ids := NumberFields(4)
 	r := rand.New(rand.NewPCG(7, uint64(classes)))
 	for i := range n {

@@ -1,4 +1,4 @@
-package rules
+package optimizers
 
 // This file has the optimizer ftrl.
 
@@ -17,7 +17,7 @@ import (
 // preconditioner is N; z is the optimizer's own part of a row.
 type ftrl struct{ plain }
 
-func newFTRL(c Settings) Rule { return &ftrl{plain{c}} }
+func newFTRL(c Settings) Optimizer { return &ftrl{plain{c}} }
 
 func (r *ftrl) Step(s *rows.Step) {
 	for _, part := range s.Segments {

@@ -17,8 +17,8 @@ type FewColumns struct {
 
 const FewWidth = 8
 
-// WildColumns are those that the tests spoil, all at once.
-const WildColumns = FewWidth / 2
+// OutlierColumns are those that the tests spoil, all at once.
+const OutlierColumns = FewWidth / 2
 
 func (f *FewColumns) Next() *event.Example {
 	e := &event.Example{Weight: 1}
@@ -47,7 +47,7 @@ func (f *FewColumns) Add(e *event.Example, column int, x float64) {
 // Change changes the values of the wildColumns that an event has.
 func Change(e *event.Example, to func(x float64) float64) {
 	for i, c := range e.Features.Index {
-		if c <= WildColumns {
+		if c <= OutlierColumns {
 			e.Features.Value[i] = to(e.Features.Value[i])
 		}
 	}

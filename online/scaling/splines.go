@@ -11,14 +11,14 @@ import (
 	"blankout/internal/model"
 )
 
-// CurveEvents is the number of events whose readings determine the knots, as quantiles. Later the knots do not change.
-const CurveEvents = 1000
+// KnotEvents is the number of events whose readings determine the knots, as quantiles. Later the knots do not change.
+const KnotEvents = 1000
 
 // mostPresent is the largest number of rows of a learner that looks for presence columns.
 const mostPresent = 4096
 
-// curveReadings holds the readings of numeric columns until the knots are found, without outliers.
-type curveReadings struct {
+// earlyReadings holds the readings of numeric columns until the knots are found, without outliers.
+type earlyReadings struct {
 	columns  []uint32
 	readings [][]float64    // by column; empty if there are no splines
 	places   map[uint32]int // index by column; nil until needed
@@ -31,7 +31,7 @@ type curveReadings struct {
 }
 
 // add adds a reading of a column; its value counts if curve is set.
-func (c *curveReadings) add(column uint32, field uint16, x float64, curve bool) {
+func (c *earlyReadings) add(column uint32, field uint16, x float64, curve bool) {
 	if c.places == nil {
 		c.places = map[uint32]int{}
 		for i, column := range c.columns {
@@ -40,7 +40,7 @@ func (c *curveReadings) add(column uint32, field uint16, x float64, curve bool) 
 	}
 	i, ok := c.places[column]
 	if !ok {
-		if i = len(c.columns); i == model.MaxCurves {
+		if i = len(c.columns); i == model.MaxSplines {
 			return
 		}
 		c.places[column] = i
@@ -54,7 +54,7 @@ func (c *curveReadings) add(column uint32, field uint16, x float64, curve bool) 
 }
 
 // count counts an event.
-func (c *curveReadings) count(e *event.Example) {
+func (c *earlyReadings) count(e *event.Example) {
 	c.events++
 	for _, id := range e.Missing {
 		for int(id) >= len(c.nulls) {
@@ -65,7 +65,7 @@ func (c *curveReadings) count(e *event.Example) {
 }
 
 // seldom reports whether column i is absent from more than one event in ten. Null is not absent.
-func (c *curveReadings) seldom(i int) bool {
+func (c *earlyReadings) seldom(i int) bool {
 	there := c.met[i]
 	if f := c.fields[i]; int(f) < len(c.nulls) {
 		there += c.nulls[f]
@@ -73,10 +73,10 @@ func (c *curveReadings) seldom(i int) bool {
 	return model.Seldom(there, c.events)
 }
 
-// fix returns the Curves of the columns that have varied, with at most so many knots. Under presence, columns that are
+// fix returns the Splines of the columns that have varied, with at most so many knots. Under presence, columns that are
 // often absent get one knot, their presence column. fix forgets the readings.
-func (c *curveReadings) fix(most int, presence bool) *model.Curves {
-	out := &model.Curves{}
+func (c *earlyReadings) fix(most int, presence bool) *model.Splines {
+	out := &model.Splines{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
 		i := slices.Index(c.columns, column)
 		readings := c.readings[i]
@@ -93,47 +93,47 @@ func (c *curveReadings) fix(most int, presence bool) *model.Curves {
 			out.Columns, out.Knots = append(out.Columns, column), append(out.Knots, knots)
 		}
 	}
-	*c = curveReadings{}
+	*c = earlyReadings{}
 	return out
 }
 
-// Bending reports whether readings are gathered for knots, by a learner that is not in a group.
-func (s *Scaling) Bending() bool {
-	return !s.Bent && s.Scaler.Curves == nil && s.bends()
+// SeeksKnots reports whether readings are gathered for knots, by a learner that is not in a group.
+func (s *Scaling) SeeksKnots() bool {
+	return !s.KnotsFound && s.Scaler.Splines == nil && s.wantsKnots()
 }
 
-// bends reports whether splines or presence columns are wanted.
-func (s *Scaling) bends() bool { return s.Presence || s.Expert != nil }
+// wantsKnots reports whether splines or presence columns are wanted.
+func (s *Scaling) wantsKnots() bool { return s.Presence || s.Expert != nil }
 
 // most returns the largest number of knots, or 0 without an expert of splines.
 func (s *Scaling) most() int {
 	if s.Expert == nil {
 		return 0
 	}
-	return s.Expert(len(s.curves.columns))
+	return s.Expert(len(s.knots.columns))
 }
 
 // Reads reports whether Reading needs readings.
-func (s *Scaling) Reads() bool { return s.Bending() || len(s.again) > 0 }
+func (s *Scaling) Reads() bool { return s.SeeksKnots() || len(s.again) > 0 }
 
 // Reading gathers a reading of a numeric column for the knots. z is its distance from the center in deviations.
 func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
-	if s.Bending() {
-		s.curves.add(column, field, x, s.most() > 0 && math.Abs(z) <= model.ScalerClip)
+	if s.SeeksKnots() {
+		s.knots.add(column, field, x, s.most() > 0 && math.Abs(z) <= model.ScalerClip)
 	}
 	if len(s.again) > 0 {
 		s.readAgain(column, x, z)
 	}
 }
 
-// Bend counts an observed event, and finds the knots when there are enough. rows is the number of the learner's rows.
+// CountForKnots counts an observed event, and finds the knots when there are enough. rows is the number of the learner's rows.
 // found reports whether there are splines from now on.
-func (s *Scaling) Bend(e *event.Example, rows int) (found bool) {
-	if !s.Bending() {
+func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
+	if !s.SeeksKnots() {
 		return false
 	}
-	if s.Events < CurveEvents {
-		s.curves.count(e)
+	if s.Events < KnotEvents {
+		s.knots.count(e)
 		return false
 	}
 	return s.FindKnots(rows)
@@ -142,12 +142,12 @@ func (s *Scaling) Bend(e *event.Example, rows int) (found bool) {
 // FindKnots finds the knots from the readings so far. A learner with many rows, as for the words of a text, gets no
 // presence columns, which would make every event slower for few numbers.
 func (s *Scaling) FindKnots(rows int) (found bool) {
-	s.Bent = true
-	curves := s.curves.fix(s.most(), s.Presence && rows <= mostPresent)
+	s.KnotsFound = true
+	curves := s.knots.fix(s.most(), s.Presence && rows <= mostPresent)
 	if len(curves.Columns) == 0 {
 		return false
 	}
-	s.Scaler.Curves = curves
+	s.Scaler.Splines = curves
 	return true
 }
 
@@ -157,27 +157,27 @@ func isPresence(knots []float64) bool { return len(knots) == 1 }
 
 // Learned reports whether there are presence columns.
 func (s *Scaling) Learned() bool {
-	return slices.ContainsFunc(s.Scaler.Curves.Knots, isPresence)
+	return slices.ContainsFunc(s.Scaler.Splines.Knots, isPresence)
 }
 
-// OwnHats returns a function that reports whether a column is a spline column that only the second-order expert learns.
+// OwnBasisColumns returns a function that reports whether a column is a spline column that only the second-order expert learns.
 // The function describes the current columns, and stays valid while the Scaling changes.
-func (s *Scaling) OwnHats() func(column uint32) bool {
-	c := s.Scaler.Curves
+func (s *Scaling) OwnBasisColumns() func(column uint32) bool {
+	c := s.Scaler.Splines
 	return func(column uint32) bool {
-		return column >= model.FirstHat && !isPresence(c.Knots[c.Of(column)])
+		return column >= model.FirstBasisColumn && !isPresence(c.Knots[c.Of(column)])
 	}
 }
 
-// withHats returns x followed by the presence columns. The result is valid until the next event.
-func (s *Scaling) withHats(x event.Vec) event.Vec {
-	c := s.Scaler.Curves
-	if !s.Read.Hats {
-		s.Hats.Index, s.Hats.Value = s.Hats.Index[:0], s.Hats.Value[:0]
+// withBasisColumns returns x followed by the presence columns. The result is valid until the next event.
+func (s *Scaling) withBasisColumns(x event.Vec) event.Vec {
+	c := s.Scaler.Splines
+	if !s.Read.BasisColumns {
+		s.BasisColumns.Index, s.BasisColumns.Value = s.BasisColumns.Index[:0], s.BasisColumns.Value[:0]
 		return s.withPresence(x)
 	}
-	s.Hats = c.Append(event.Vec{Index: s.Hats.Index[:0], Value: s.Hats.Value[:0]}, x, nil)
-	first := slices.IndexFunc(s.Hats.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) })
+	s.BasisColumns = c.Append(event.Vec{Index: s.BasisColumns.Index[:0], Value: s.BasisColumns.Value[:0]}, x, nil)
+	first := slices.IndexFunc(s.BasisColumns.Index, func(hat uint32) bool { return isPresence(c.Knots[c.Of(hat)]) })
 	if first < 0 {
 		return x
 	}
@@ -185,17 +185,17 @@ func (s *Scaling) withHats(x event.Vec) event.Vec {
 	if f.Len() == 0 {
 		f.Index, f.Value = append(f.Index, x.Index...), append(f.Value, x.Value...)
 	}
-	for i, hat := range s.Hats.Index[first:] {
+	for i, hat := range s.BasisColumns.Index[first:] {
 		if isPresence(c.Knots[c.Of(hat)]) {
-			f.Index, f.Value = append(f.Index, hat), append(f.Value, s.Hats.Value[first+i])
+			f.Index, f.Value = append(f.Index, hat), append(f.Value, s.BasisColumns.Value[first+i])
 		}
 	}
 	return *f
 }
 
-// withPresence is withHats if all spline columns are presence columns.
+// withPresence is withBasisColumns if all spline columns are presence columns.
 func (s *Scaling) withPresence(x event.Vec) event.Vec {
-	c, f, at, some := s.Scaler.Curves, &s.Filled, 0, false
+	c, f, at, some := s.Scaler.Splines, &s.Filled, 0, false
 	for curve, column := range c.Columns {
 		if !isPresence(c.Knots[curve]) {
 			continue
@@ -210,7 +210,7 @@ func (s *Scaling) withPresence(x event.Vec) event.Vec {
 			f.Index, f.Value = append(f.Index, x.Index...), append(f.Value, x.Value...)
 		}
 		some = true
-		f.Index, f.Value = append(f.Index, c.Hat(curve, 0)), append(f.Value, 1)
+		f.Index, f.Value = append(f.Index, c.BasisColumn(curve, 0)), append(f.Value, 1)
 	}
 	if !some {
 		return x
@@ -218,7 +218,7 @@ func (s *Scaling) withPresence(x event.Vec) event.Vec {
 	return *f
 }
 
-func (c *curveReadings) state(w *coder.Coder) {
+func (c *earlyReadings) state(w *coder.Coder) {
 	w.Uint32s(&c.columns)
 	w.Uint(&c.events)
 	w.Uints(&c.met)
@@ -227,7 +227,7 @@ func (c *curveReadings) state(w *coder.Coder) {
 	n := uint64(len(c.readings))
 	w.Uint(&n)
 	if w.Decode {
-		if n != uint64(len(c.columns)) || n > model.MaxCurves || len(c.met) != len(c.columns) || len(c.fields) != len(c.columns) {
+		if n != uint64(len(c.columns)) || n > model.MaxSplines || len(c.met) != len(c.columns) || len(c.fields) != len(c.columns) {
 			w.Failed = true
 			return
 		}

@@ -11,9 +11,9 @@ import (
 	"blankout/internal/model"
 )
 
-// Gone has a model's errors on some events with and without a part of them: a group, a field or a feature that is
+// Ablation has a model's errors on some events with and without a part of them: a group, a field or a feature that is
 // declared missing in all of them. Errors are in percent; for regression they are root mean squared errors.
-type Gone struct {
+type Ablation struct {
 	Kind   string `json:"kind"` // of Failure: group, field or feature
 	Name   string `json:"name"`
 	Events int    `json:"events"`
@@ -23,7 +23,7 @@ type Gone struct {
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
 	// Recent has the same for consecutive spans of the events, the oldest first.
-	Recent []GoneSpan `json:"recent"`
+	Recent []AblationSpan `json:"recent"`
 	// Deletions are the fractions of the other features that are missing at random. ForecastWith and ForecastWithout
 	// are the expected errors at these fractions, as in Standing.Robustness.
 	Deletions       []float64  `json:"deletions"`
@@ -31,16 +31,16 @@ type Gone struct {
 	ForecastWithout []*float64 `json:"forecast_without"`
 }
 
-// GoneSpan is the same for a run of consecutive events.
-type GoneSpan struct {
+// AblationSpan is the same for a run of consecutive events.
+type AblationSpan struct {
 	Events  int     `json:"events"`
 	Until   int64   `json:"until"` // time of the last event, milliseconds since 1970; 0 if not known
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
 }
 
-// goneSpans is the largest length of Gone.Recent.
-const goneSpans = 16
+// ablationSpans is the largest length of Ablation.Recent.
+const ablationSpans = 16
 
 // UnknownPartError reports that no event has a part with this name.
 type UnknownPartError struct {
@@ -54,12 +54,12 @@ func (e *UnknownPartError) Error() string {
 
 // WithoutPart measures m's error on events with and without a part. The events have labels and are in the order of the
 // stream. The error is an *UnknownPartError if no event has the part.
-func WithoutPart(m *model.Linear, events []event.Example, kind, name string, deletions []float64) (*Gone, error) {
+func WithoutPart(m *model.Linear, events []event.Example, kind, name string, deletions []float64) (*Ablation, error) {
 	dies, err := diesWith(&m.Head, kind, name)
 	if err != nil {
 		return nil, err
 	}
-	g := &Gone{Kind: kind, Name: name, Events: len(events), Deletions: deletions}
+	g := &Ablation{Kind: kind, Name: name, Events: len(events), Deletions: deletions}
 	left := make([]event.Example, len(events))
 	var dead []bool
 	var room event.Example
@@ -84,10 +84,10 @@ func WithoutPart(m *model.Linear, events []event.Example, kind, name string, del
 	}
 	g.Since = events[0].Time
 	g.With, g.Without = servedError(m, events), servedError(m, left)
-	spans := min(goneSpans, len(events))
+	spans := min(ablationSpans, len(events))
 	for i := range spans {
 		from, to := i*len(events)/spans, (i+1)*len(events)/spans
-		g.Recent = append(g.Recent, GoneSpan{to - from, events[to-1].Time, servedError(m, events[from:to]), servedError(m, left[from:to])})
+		g.Recent = append(g.Recent, AblationSpan{to - from, events[to-1].Time, servedError(m, events[from:to]), servedError(m, left[from:to])})
 	}
 	for _, side := range []struct {
 		events []event.Example

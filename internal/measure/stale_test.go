@@ -11,7 +11,7 @@ func number(x float64) *float64 { return &x }
 // Ages at which weights do worse than a constant are named, by log-loss or by error, if there are enough events to say
 // so.
 func TestStale(t *testing.T) {
-	reports := []Aged{
+	reports := []StaleLoss{
 		{Events: 1000, Error: number(7), LogLoss: number(0.2)},
 		{Age: 100, Events: 1000, Error: number(60), LogLoss: number(0.5), ConstantError: number(40), ConstantLogLoss: number(0.6)},
 		{Age: 1000, Events: 1000, Error: number(30), LogLoss: number(0.7), ConstantError: number(40), ConstantLogLoss: number(0.6)},
@@ -31,7 +31,7 @@ func TestStale(t *testing.T) {
 		t.Errorf("of a difference that is chance: %q", got)
 	}
 	reports[2].LogLoss = number(0.59)
-	if got := Stale(reports, true) + Stale([]Aged{{Age: 100, Events: 999, Error: number(3), Deviance: number(8)}}, true); got != "" {
+	if got := Stale(reports, true) + Stale([]StaleLoss{{Age: 100, Events: 999, Error: number(3), Deviance: number(8)}}, true); got != "" {
 		t.Errorf("%q", got)
 	}
 }

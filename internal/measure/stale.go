@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Aged is what the answers of weights of an age have lost, and, but for age 0, what the weights of
+// StaleLoss is what the answers of weights of an age have lost, and, but for age 0, what the weights of
 // the moment have lost at the same events. Errors are shares of the events or, of numbers, mean absolute
 // errors. What is undefined is nil: the log-loss of numbers, the deviance of classes.
-type Aged struct {
+type StaleLoss struct {
 	Age           uint64   `json:"age"` // in events, to a tenth
 	Events        float64  `json:"events"`
 	Error         *float64 `json:"error"`
@@ -30,7 +30,7 @@ const staleAfter, staleSpread = 20, 2
 
 // Stale says in a sentence at which ages the weights answer worse than the class fractions up to each event would, "" for
 // none. Errors are in percent. nats says that scores are log-odds: else errors are compared, and not log-losses.
-func Stale(reports []Aged, nats bool) string {
+func Stale(reports []StaleLoss, nats bool) string {
 	var parts []string
 	for _, r := range reports {
 		if r.Events < staleAfter || r.ConstantLogLoss == nil || r.LogLoss == nil {
@@ -50,8 +50,8 @@ func Stale(reports []Aged, nats bool) string {
 		". Do not use an export or snapshot of that age: publish more often, or set learner.serving_staleness to that age"
 }
 
-// AgedPercent returns reports whose errors are in percent.
-func AgedPercent(reports []Aged) []Aged {
+// StaleLossPercent returns reports whose errors are in percent.
+func StaleLossPercent(reports []StaleLoss) []StaleLoss {
 	out := slices.Clone(reports)
 	for i := range out {
 		for _, p := range []**float64{&out[i].Error, &out[i].FreshError, &out[i].ConstantError} {

@@ -101,7 +101,7 @@ func (m *Linear) repairFor(p Parts) *repair {
 func (m *Linear) makeRepair(p Parts) *repair {
 	c, k := m.Covariance, m.Outputs
 	r := &repair{extra: make([]float64, len(p)*k), shift: make([]float64, k), variance: make([]float64, k)}
-	fill := c.Fill(p)
+	fill := c.Imputation(p)
 	if fill == nil {
 		return r
 	}
@@ -124,8 +124,8 @@ func (m *Linear) makeRepair(p Parts) *repair {
 	return r
 }
 
-// ScoreLacking implements Model.
-func (m *Linear) ScoreLacking(x event.Vec, e *event.Example, out []float64) []float64 {
+// ScoreMissing implements Model.
+func (m *Linear) ScoreMissing(x event.Vec, e *event.Example, out []float64) []float64 {
 	return m.scoreAnswer(x, m.Answer(e), out)
 }
 
@@ -248,7 +248,7 @@ func (c *Covariance) each(x event.Vec) func(yield func(int, float64) bool) {
 // wild reports whether a value is an outlier, from which no other value may be imputed: it is far from all earlier
 // values of the column, or is where Scaler.Clip moves outliers.
 func (c *Covariance) wild(place int, value float64, standardized bool) bool {
-	if standardized && IsWild(value) {
+	if standardized && IsOutlier(value) {
 		return true
 	}
 	return math.Abs(value-c.Mean[place]) > ScalerClip*max(c.deviation(place), 1e-200)

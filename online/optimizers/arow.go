@@ -1,4 +1,4 @@
-package rules
+package optimizers
 
 import "blankout/online/rows"
 
@@ -10,7 +10,7 @@ import "blankout/online/rows"
 // preconditioner is s.
 type arow struct{ plain }
 
-func newArow(c Settings) Rule { return &arow{plain{c}} }
+func newArow(c Settings) Optimizer { return &arow{plain{c}} }
 
 func (r *arow) Start(row []float64) {
 	s := r.Preconditioner(row)

@@ -1,4 +1,4 @@
-package rules
+package optimizers
 
 import "blankout/online/rows"
 
@@ -13,7 +13,7 @@ import "blankout/online/rows"
 // the marginalized one the dropout-regularized optimum. The optimizer is for one fixed noise.
 type descent struct{ plain }
 
-func newDescent(c Settings) Rule { return &descent{plain{c}} }
+func newDescent(c Settings) Optimizer { return &descent{plain{c}} }
 
 func (r *descent) Step(s *rows.Step) {
 	h0 := r.Ridge
