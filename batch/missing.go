@@ -88,10 +88,12 @@ func parseFields(key string) (f fieldsOf) {
 	return f
 }
 
-// Missing returns the rules by which m, trained on d, answers events with missing fields: the given rule or, for
-// MissingAuto, the best rule for each range of the missing share. It returns nil where no event can lack a field and m
-// has no Covariance whose columns a caller may declare missing.\ The best rule has the lowest log-loss. For numeric
-// labels it has the lowest loss of the model without noise, and models of numbers are never rescaled.
+// Missing returns the policies by which m, trained on d, predicts events with missing fields: the given policy or, for
+// MissingAuto, the best policy for each range of the fraction missing. It returns nil if no event can miss a field and m
+// has no Covariance whose columns a caller may declare missing.
+//
+// The best policy has the lowest log-loss or, for regression, the lowest loss without noise. Regression models are never
+// rescaled.
 func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *model.Missing {
 	fields := d.Schema.Fields
 	rules := model.DefaultMissingPolicies()

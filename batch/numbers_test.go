@@ -45,7 +45,8 @@ func numbered(t testing.TB, d *Data, lossName string) *Data {
 	return &s
 }
 
-// lossesOfNumbers returns the losses with numeric labels and a certified minimum, some with a second parameter.
+// lossesOfNumbers returns the losses for numeric labels whose minimum can be certified. The quantile and Huber losses are
+// among them twice, with two values of their parameter.
 func lossesOfNumbers() []loss.Loss {
 	out := []loss.Loss{loss.Quantile{T: 0.1}, loss.Huber{D: 0.2}}
 	for _, l := range loss.All() {

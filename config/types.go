@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// mistyped returns what is wrong with the types of the values that a TOML text, and what it
-// is decoded to, gives to the known keys.
+// mistyped returns the known keys whose values have a wrong type. all is the decoded text.
 func mistyped(all map[string]any, text string, known []key) (problems []positioned) {
 	var told []string // tables that are none
 	for _, k := range known {

@@ -81,7 +81,7 @@ func TestStandardizeAll(t *testing.T) {
 	if relative := math.Sqrt(off / square); !(relative < 0.02) {
 		t.Errorf("scores are off by %.3g of their size", relative)
 	}
-	// Event by event the errors are similar too.
+	// The errors are also similar without the IRLS window.
 	c.Optimizer, c.IRLSBatch, c.Noise = "adagrad", 0, "auto"
 	sparse, dense = newLearner(), newLearner()
 	for range 4000 {

@@ -10,8 +10,8 @@ import (
 
 // This file has groups of columns of sparse formats.
 
-// ColumnGroups groups the columns of a sparse text format that die together, for example those of a sensor, because
-// such a format has no fields. A column without a group dies alone.
+// ColumnGroups defines which columns of a sparse text format die together, for example those of a sensor. Such a format
+// has no fields that could define groups. A column without a group dies alone.
 type ColumnGroups struct {
 	// Every divides the columns into runs of so many, from column 0 on; 0 means no runs.
 	Every uint32 `json:"every,omitempty"`

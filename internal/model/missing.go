@@ -284,8 +284,8 @@ func (m *Missing) Plain() *Missing {
 // ImputeWeight returns the weight of imputation for an event with these missing fields.
 func (m *Missing) ImputeWeight(k MissingCount) float64 { return m.weights(k)[2] }
 
-// Scale returns the factor of an event's features without imputation: 1, increased by the weighted effect of rescaling
-// by 1/(1 - fraction missing).
+// Scale returns the factor by which an event's features are multiplied if nothing is imputed. It is between 1 and
+// 1/(1 - fraction missing), by the weight of the policy rescale.
 func (m *Missing) Scale(k MissingCount) float64 {
 	return scale(m.weights(k).Plain(), k)
 }

@@ -105,8 +105,8 @@ func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 }
 
 // inspect is one attempt of inspectGroup, with the snapshots in the order of offsets. It starts with the oldest
-// snapshot if oldest is set, or if the start of the commit log is missing or not empty. The error is a *SettingsError
-// if nothing of the commit log was learned under the settings of m.
+// snapshot if oldest is set, if the first records of the commit log have been deleted, or if a snapshot exists from before
+// the first record. The error is a *SettingsError if nothing of the commit log was learned under the settings of m.
 func inspect(ctx context.Context, m *Member, snapshots []stream.GroupSnapshot, oldest bool) (*Report, *replica, error) {
 	c := &m.Config
 	report, all := &Report{Name: c.Name}, snapshots

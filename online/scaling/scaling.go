@@ -94,7 +94,7 @@ func (s *Scaling) Settled() bool { return s.Events >= denseEvents }
 // Keep.
 type Move struct{ Ratio, Shift, Keep float64 }
 
-// still is no change.
+// still is the Move that changes nothing.
 var still = Move{1, 0, 1}
 
 // Moves reports whether weights change.

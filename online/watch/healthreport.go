@@ -82,7 +82,8 @@ type FieldAlarm struct {
 	// Value is the value of a stuck field, nil for other alarms. Now is then the number of equal readings when that was
 	// detected, and Usual the usual fraction of readings that equal the one before.
 	Value *float64 `json:"value,omitempty"`
-	// ErrorBefore and ErrorAfter are the expected errors before and with so much missing, in percent; nil if not known.
+	// ErrorBefore and ErrorAfter are the expected errors before the alarm and with the fields that are missing now, in
+	// percent; nil if not known.
 	ErrorBefore *float64 `json:"error_before,omitempty"`
 	ErrorAfter  *float64 `json:"error_after,omitempty"`
 	Text        string   `json:"text"` // all of this in one sentence

@@ -495,7 +495,7 @@ func encodePost(k key, events [][]byte) []byte {
 	return out
 }
 
-// frame is a request for a reader.
+// frame is a stored request, as a reader of the Log gets it.
 type frame struct {
 	key    key
 	events int

@@ -58,8 +58,8 @@ func (d *Rows) Decode(r Record, row []float64, e *event.Example) {
 	d.complete(&r, e)
 }
 
-// textOf uses a number of a column with another role: a label, weight, ID or time, or a column with time features. It
-// returns false, and rejects e, if the number is invalid.
+// textOf decodes a number in a column that is not a plain feature: a label, weight, ID or time, or the source of time
+// features. It returns false, and rejects e, if the number is invalid.
 func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
 	if math.IsNaN(x) {
 		if n.role == isFeature {

@@ -477,7 +477,7 @@ type trialPair struct {
 	not  error // why one of them is nil
 }
 
-// learners makes the section.
+// learners writes the section that compares two learners.
 func (c *comparison) learners() error {
 	names := strings.Split(c.learnersOf, ",")
 	if len(names) != 2 || contenders[names[0]] == nil || contenders[names[1]] == nil {

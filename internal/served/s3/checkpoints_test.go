@@ -162,7 +162,8 @@ func TestCheckpointsInTrouble(t *testing.T) {
 	}
 }
 
-// A prefix stands for the newest checkpoint behind it, which is followed.
+// TestNewestCheckpoint checks that a reader of a prefix gets the newest checkpoint under the prefix, and a newer one when
+// it appears.
 func TestNewestCheckpoint(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
