@@ -597,8 +597,8 @@ func (s FieldSet) Has(id uint16) bool {
 // within reports whether s is a subset of t.
 func (s FieldSet) within(t FieldSet) bool {
 	for i, w := range s {
-		if i >= len(t) || w&^t[i] != 0 {
-			return i >= len(t) && w == 0
+		if w&^t.word(i) != 0 {
+			return false
 		}
 	}
 	return true

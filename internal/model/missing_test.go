@@ -211,3 +211,31 @@ func TestLackByDefinition(t *testing.T) {
 		}
 	}
 }
+
+// TestSubset checks sets of unequal length, whose later words may be empty, against their elements.
+func TestSubset(t *testing.T) {
+	setOf := func(ids ...uint16) FieldSet {
+		var s FieldSet
+		for _, id := range ids {
+			for int(id>>6) >= len(s) {
+				s = append(s, 0)
+			}
+		}
+		s.Add(ids)
+		return s
+	}
+	for _, x := range []struct {
+		s, t FieldSet
+		want bool
+	}{
+		{setOf(), setOf(), true}, {setOf(3), setOf(), false}, {setOf(3), setOf(3, 200), true}, {setOf(3, 200), setOf(3), false},
+		{setOf(1, 70), setOf(1), false}, {append(setOf(1), 0, 0), setOf(1), true}, {setOf(1, 70), setOf(1, 71), false}, {setOf(1, 70), setOf(1, 70, 71), true},
+	} {
+		if got := x.s.within(x.t); got != x.want {
+			t.Errorf("%b within %b: %v", x.s, x.t, got)
+		}
+		if got := x.s.outside(x.t) == 0; got != x.want {
+			t.Errorf("%b has elements outside %b: %v", x.s, x.t, !got)
+		}
+	}
+}
