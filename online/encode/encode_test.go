@@ -122,3 +122,28 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestDenseColumnHasNoPresence checks that a column of a sparse text format that becomes dense after many events has no
+// presence column: events without the column have the number 0.
+func TestDenseColumnHasNoPresence(t *testing.T) {
+	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
+	n := New(Settings{Presence: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)
+	var in Input
+	for number := uint64(1); number <= 1000; number++ {
+		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{r.NormFloat64()}}}
+		if number > 30 { // dense from event 320 on
+			e.Features.Index, e.Features.Value = append(e.Features.Index, 2), append(e.Features.Value, 5+r.NormFloat64())
+		}
+		if number > 320 && number%12 == 0 {
+			e.Features.Index, e.Features.Value = e.Features.Index[:1], e.Features.Value[:1]
+		}
+		if n.Observe(e, number, &in); in.Rescales {
+			n.Rescale(&in)
+		}
+		n.Review()
+	}
+	n.Scaling.FindKnots(n.Table.Len())
+	if _, dense := slices.BinarySearch(n.Scaling.Scaler.Dense, 2); !dense || n.Scaling.Scaler.Splines != nil {
+		t.Errorf("dense columns %v, splines %+v", n.Scaling.Scaler.Dense, n.Scaling.Scaler.Splines)
+	}
+}

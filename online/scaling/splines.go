@@ -73,16 +73,16 @@ func (c *earlyReadings) seldom(i int) bool {
 	return model.Seldom(there, c.events)
 }
 
-// fix returns the Splines of the columns that have varied, with at most so many knots. Under presence, columns that are
-// often absent get one knot, their presence column. fix forgets the readings.
-func (c *earlyReadings) fix(most int, presence bool) *model.Splines {
+// fix returns the Splines of the columns that have varied, with at most so many knots. A column that is often absent gets
+// one knot, its presence column, if presence is true for it. fix forgets the readings.
+func (c *earlyReadings) fix(most int, presence func(column uint32) bool) *model.Splines {
 	out := &model.Splines{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
 		i := slices.Index(c.columns, column)
 		readings := c.readings[i]
 		slices.Sort(readings)
 		var knots []float64
-		present := presence && c.seldom(i)
+		present := c.seldom(i) && presence(column)
 		switch {
 		case present:
 			knots = model.Present()
@@ -143,7 +143,10 @@ func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
 // presence columns, which would make every event slower for few numbers.
 func (s *Scaling) FindKnots(rows int) (found bool) {
 	s.KnotsFound = true
-	curves := s.knots.fix(s.most(), s.Presence && rows <= mostPresent)
+	curves := s.knots.fix(s.most(), func(column uint32) bool {
+		_, dense := slices.BinarySearch(s.Scaler.Dense, column)
+		return s.Presence && rows <= mostPresent && (!dense || s.Scaler.Unfilled)
+	})
 	if len(curves.Columns) == 0 {
 		return false
 	}
