@@ -129,7 +129,7 @@ func TestFile(t *testing.T) {
 
 		{"a.txt", "1 1:1\n", nil, "error a.txt: its name does not show the format: set one of json, svmlight, vw, csv"},
 		{"a.csv", "", nil, "error a.csv: no header line"},
-		{"a.csv", "y,x\n", nil, `error a.csv: no column "label" among ["y" "x"]: name the label's column with label, or set unlabeled`},
+		{"a.csv", "y,x\n", nil, `error a.csv: no column "label" among ["y" "x"]: name the label's column in record.label (--label)`},
 		{"a.csv", "label,x,x\n", nil, `error a.csv: two columns are named "x"`},
 		{"a.svm.gz", gz(strings.Repeat("1 1:2\n", 3))[:25], nil, "0: 1 1:2\nerror a.svm.gz:1: the compressed file ends early: unexpected EOF"},
 		{"b-images-idx3-ubyte", images, nil, "error b-images-idx3-ubyte: labels: b-labels-idx1-ubyte: there is none (plain, .gz or .zst); without labels use unlabeled"},

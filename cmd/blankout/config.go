@@ -184,7 +184,11 @@ draft cannot know, such as record.label=fraud.`,
 			if err := errors.Join(err, f.Close()); err != nil {
 				return fmt.Errorf("writing the configuration: %w", err)
 			}
-			fmt.Fprintf(p.stderr, "wrote %s: edit [kafka] and [record], then blankout config check -f %s\n", name, name)
+			next := "edit [kafka] and [record]"
+			if fromFile != "" || fromTopic != "" {
+				next = "look it over"
+			}
+			fmt.Fprintf(p.stderr, "wrote %s: %s, then blankout config check -f %s\n", name, next, name)
 			return nil
 		},
 	}

@@ -84,6 +84,9 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 			out.fields.add(e, out.schema, out.records)
 		}
 	}
+	for len(out.counts) < len(out.schema.Classes) { // configured classes without a label so far
+		out.counts = append(out.counts, 0)
+	}
 	out.written = notation.Find(out.schema)
 	return out, nil
 }
@@ -119,7 +122,7 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, "the first record was refused: "+event.Printable(s.first))
 	}
 	if s.records > s.refused && s.labeled == 0 && !c.Unlabeled {
-		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has the field record.label = %q: name the label's field%s", c.Label, s.labelFields(" Candidates: ")))
+		result.Warnings = append(result.Warnings, fmt.Sprintf("no record has the field record.label = %q: name the label's field%s", c.Label, s.labelFields(". Candidates: ")))
 	}
 	switch names := s.classes(); {
 	case len(names) == 0 || len(c.Classes) > 0:
@@ -132,8 +135,8 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 		result.Warnings = append(result.Warnings, text)
 	}
 	result.Warnings = append(result.Warnings, s.schema.LabelSpellings()...)
-	if names := s.classes(); len(names) == 1 && s.labeled > 1 {
-		result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: at least two classes are needed", plural(s.labeled, "record"), names[0]))
+	if only := slices.IndexFunc(s.counts, func(n int) bool { return n > 0 }); s.labeled > 1 && s.counts[only] == s.labeled {
+		result.Warnings = append(result.Warnings, fmt.Sprintf("every label of %s is %q: at least two classes are needed", plural(s.labeled, "record"), s.schema.Classes[only]))
 	}
 	for _, f := range s.written {
 		result.Warnings = append(result.Warnings, f.String())

@@ -105,3 +105,22 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckSampleOfFewLabels checks that config check --sample warns about samples without labels, or with labels of one
+// class, if the classes are configured.
+func TestCheckSampleOfFewLabels(t *testing.T) {
+	for _, x := range []struct{ name, sample, label, want string }{
+		{"no label", "{\"x\":1}\n{\"x\":2}\n", "y", `no record has the field record.label = "y"`},
+		{"wrong label", "{\"x\":1,\"y\":\"a\"}\n{\"x\":2,\"y\":\"b\"}\n{\"x\":2,\"y\":\"b\"}\n{\"x\":2,\"y\":\"a\"}\n", "z", `name the label's field. Candidates: "`},
+		{"one class", "{\"x\":1,\"y\":\"b\"}\n{\"x\":2,\"y\":\"b\"}\n", "y", `every label of 2 records is "b"`},
+		{"empty", "", "y", "no record"},
+	} {
+		path := filepath.Join(t.TempDir(), "sample.jsonl")
+		must.Do(t, os.WriteFile(path, []byte(x.sample), 0o644))
+		var log bytes.Buffer
+		execute(t.Context(), []string{"config", "check", "--sample", path, "--set", "record.label=" + x.label, "--set", `record.classes=["a","b"]`}, strings.NewReader(""), &log, &log)
+		if !strings.Contains(log.String(), x.want) {
+			t.Errorf("%s: %s", x.name, log.String())
+		}
+	}
+}

@@ -64,7 +64,7 @@ func (e *MissingColumnError) Error() string {
 	if more := len(e.Columns) - 20; more > 1 {
 		among = fmt.Sprintf("%.40q and %d more", e.Columns[:20], more)
 	}
-	return fmt.Sprintf("no column %q among %s: name the label's column with label, or set unlabeled", e.Column, among)
+	return fmt.Sprintf("no column %q among %s: name the label's column in record.label (--label)", e.Column, among)
 }
 
 func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error {
