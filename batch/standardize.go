@@ -19,7 +19,7 @@ type Standardizer struct {
 	// Transform is the transform of numeric fields. "" means auto. FieldTransform overrides it by field name.
 	Transform      model.Transform
 	FieldTransform map[string]model.Transform
-	// Presence adds a presence column (model.Present) to each numeric column that more than one in ten examples omit.
+	// Presence adds a presence column (model.Present) to each numeric field that more than one in ten examples omit.
 	// The presence column is 1 where the number is present. null does not count as omitted.
 	Presence bool
 
@@ -56,7 +56,7 @@ func (s *Standardizer) begin(schema *event.Schema) {
 		return
 	}
 	s.encoder = encode.New(encode.Settings{
-		Standardize: s.Mode, Transform: s.transformOf, Presence: s.Presence, Width: model.ScalerWidth,
+		Standardize: s.Mode, Transform: s.transformOf, Presence: s.Presence, Named: true, Width: model.ScalerWidth,
 		Together: encode.Together{Grouping: model.NewGrouping(schema)},
 	}, schema)
 }

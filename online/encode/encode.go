@@ -43,6 +43,7 @@ type Settings struct {
 	Faulty      Faulty
 	Silence     Silence
 	Presence    bool                // a number that is absent from many events gets a presence column
+	Named       bool                // only numbers of named fields get one
 	Start       func(row []float64) // fills a new row of zeros
 	Together    Together
 	Constant    bool // the noise is independent of values, see scaling.Settings
@@ -63,7 +64,7 @@ func New(c Settings, s *event.Schema) *Encoder {
 	n := &Encoder{
 		Table: model.NewTable(c.Width), Intercepts: make([]float64, c.Width), schema: s, transform: c.Transform, faults: faults{Faulty: c.Faulty},
 		deaths:  deaths{Silence: c.Silence, values: silent.NewValues(c.Silence.Value)},
-		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
+		Scaling: scaling.New(scaling.Settings{Presence: c.Presence, Named: c.Named, Constant: c.Constant, Expert: c.Knots}, c.Standardize, s.ColumnsGoMissing()), Fields: fields.New(c.Policies, s.Absent),
 		start: c.Start, together: c.Together,
 	}
 	if n.Intercepts[model.StatCount] = 1; c.Intercept {

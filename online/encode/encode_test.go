@@ -123,11 +123,11 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 	}
 }
 
-// TestDenseColumnHasNoPresence checks that a column of a sparse text format that becomes dense after many events has no
-// presence column: events without the column have the number 0.
-func TestDenseColumnHasNoPresence(t *testing.T) {
+// TestNamedPresence checks that a column of a sparse text format has no presence column if only numbers of named fields get
+// one. The column becomes dense after many events, so it counts as often absent.
+func TestNamedPresence(t *testing.T) {
 	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
-	n := New(Settings{Presence: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)
+	n := New(Settings{Presence: true, Named: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)
 	var in Input
 	for number := uint64(1); number <= 1000; number++ {
 		e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{r.NormFloat64()}}}

@@ -35,6 +35,7 @@ type Scaling struct {
 type Settings struct {
 	Constant bool // the noise is constant, see rows.Event.Basis
 	Presence bool // look for numbers that are often absent
+	Named    bool // look for these in named fields only
 	// Expert returns the largest number of knots of the second-order expert's splines for so many numbers; nil without
 	// that expert.
 	Expert func(numbers int) int

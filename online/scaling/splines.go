@@ -74,20 +74,15 @@ func (c *earlyReadings) seldom(i int) bool {
 }
 
 // fix returns the Splines of the columns that have varied, with at most so many knots. A column that is often absent gets
-// one knot, its presence column. use reports whether a column of a field still has numbers, and whether it can get a
-// presence column. fix forgets the readings.
-func (c *earlyReadings) fix(most int, use func(column, field uint32) (numeric, presence bool)) *model.Splines {
+// one knot, its presence column, if presence is true for its field. fix forgets the readings.
+func (c *earlyReadings) fix(most int, presence func(field uint32) bool) *model.Splines {
 	out := &model.Splines{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
 		i := slices.Index(c.columns, column)
-		numeric, presence := use(column, c.fields[i])
-		if !numeric {
-			continue
-		}
 		readings := c.readings[i]
 		slices.Sort(readings)
 		var knots []float64
-		present := presence && c.seldom(i)
+		present := c.seldom(i) && presence(c.fields[i])
 		switch {
 		case present:
 			knots = model.Present()
@@ -148,10 +143,9 @@ func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
 // presence columns, which would make every event slower for few numbers.
 func (s *Scaling) FindKnots(rows int) (found bool) {
 	s.KnotsFound = true
-	curves := s.knots.fix(s.most(), func(column, field uint32) (numeric, presence bool) {
+	curves := s.knots.fix(s.most(), func(field uint32) bool {
 		named := int(field) < len(s.Kinds) && s.Kinds[field] == event.Numeric
-		_, dense := slices.BinarySearch(s.Scaler.Dense, column)
-		return named || dense, s.Presence && rows <= mostPresent && (named || s.Scaler.Unfilled)
+		return s.Presence && rows <= mostPresent && (named || !s.Named)
 	})
 	if len(curves.Columns) == 0 {
 		return false
