@@ -228,7 +228,7 @@ session_timeout = "1s"
 				stopped--
 			case err != nil:
 				text, _ := os.ReadFile(logOf(i)) // without brokers nothing can be committed
-				if last := bytes.LastIndexByte(bytes.TrimSpace(text), '\n'); len(faults) == 0 || !errors.As(err, &exit) || exit.ExitCode() != 1 || !bytes.Contains(text[last+1:], []byte("nothing is lost")) {
+				if last := bytes.LastIndexByte(bytes.TrimSpace(text), '\n'); len(faults) == 0 || !errors.As(err, &exit) || exit.ExitCode() != 1 || !bytes.Contains(text[last+1:], []byte("the group learns them again")) {
 					t.Fatalf("a stop: %v\n%s", err, said())
 				}
 				uncommitted++
