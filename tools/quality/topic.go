@@ -33,7 +33,7 @@ func (c *comparison) topicContest(short, long *strings.Builder) error {
 	run := []string{c.binary, "run", "-q", "--json", "--brokers", c.brokers, "--topic", topic, "--label", "_label", "--until-end", "--reset",
 		"--set", "checkpoint.directory=" + filepath.Join(c.work, "checkpoints")}
 	vw := func(loss string, more string) []string {
-		return []string{"sh", "-c", fmt.Sprintf("kcat -C -b %s -t %s -p 0 -o beginning -e -q | %s --json --quiet -f %s --loss_function %s %s",
+		return []string{"sh", "-c", fmt.Sprintf("kcat -C -b %s -t %s -p 0 -o beginning -e -q -X fetch.wait.max.ms=10 | %s --json --quiet -f %s --loss_function %s %s",
 			c.brokers, topic, c.vw, filepath.Join(c.work, "theirs"), loss, more)}
 	}
 	all := []*contestant{
