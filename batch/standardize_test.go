@@ -193,3 +193,24 @@ func TestStandardizerTransforms(t *testing.T) {
 		}
 	}
 }
+
+// TestStandardizerReviewsAtTheEnd checks that a column that becomes dense after the last regular review, at the 20th
+// example, is standardized as dense.
+func TestStandardizerReviewsAtTheEnd(t *testing.T) {
+	schema := event.NewSchema(4, []string{"a", "b"}, 2)
+	fit := Standardizer{Mode: model.StandardizeAuto}
+	var b Builder
+	for i := range 35 {
+		e := event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{float64(i)}}}
+		if i > 2 {
+			e.Features.Index, e.Features.Value = append(e.Features.Index, 2), append(e.Features.Value, float64(i*i))
+		}
+		fit.Observe(&e, schema)
+		must.Do(t, b.Add(&e))
+	}
+	_, m, err := fit.Fit(b.Data(schema))
+	must.Do(t, err)
+	if !slices.Equal(m.Scaler.Dense, []uint32{1, 2}) {
+		t.Errorf("dense columns %v, want 1 and 2", m.Scaler.Dense)
+	}
+}
