@@ -10,11 +10,11 @@ import (
 	"blankout/online/watch"
 )
 
-// ablation measures ablation costs. All fields but the first two are scratch.
+// ablation measures ablation costs. The fields after monitors are scratch memory.
 type ablation struct {
 	*predictor
 	monitors *monitor.Monitors
-	field    []uint16 // of each feature
+	field    []uint16 // field of each feature
 	list     []uint16 // the fields of the event
 	factors  [][2]int // see event.Schema.Factors
 	base     []float64
@@ -30,11 +30,11 @@ func newAblation(x *predictor, monitors *monitor.Monitors) ablation {
 	return ablation{predictor: x, monitors: monitors, base: make([]float64, k), out: make([]float64, k), scored: x.newScored(x.levels.NewScores())}
 }
 
-// maxAblations is the largest number of fields that are removed from one event.
+// maxAblations is the largest number of fields that measure removes from one event, one at a time.
 const maxAblations = 8
 
-// measure predicts a labeled event once without each of its fields, as if that field were null, and reports the errors to the
-// monitors. It does nothing for most events, and for events without named fields.
+// measure predicts a labeled event once without each of its fields, as if that field were null, and reports the errors
+// to the monitors. It skips most events (see ablates) and events without named fields.
 func (a *ablation) measure(e *labeled) {
 	if !a.encoder.Fields.Named || !ablates(e.number) {
 		return
@@ -60,7 +60,7 @@ func (a *ablation) measure(e *labeled) {
 			lack.Silent--
 		}
 		scale := a.encoder.Fields.Missing.Scale(lack)
-		if a.imputer.Covariance() != nil { // an imputed value counts as the mean
+		if a.imputer.Covariance() != nil { // an imputed value counts like the column's mean
 			scale = 1 + (scale-1)*(1-a.encoder.Fields.Missing.ImputeWeight(lack))
 		}
 		a.score(&a.left, false, &a.scored)
@@ -68,7 +68,8 @@ func (a *ablation) measure(e *labeled) {
 	}
 }
 
-// wrong returns 1 if the lanes predict another class than the label when features count scale times, else 0.
+// wrong returns 1 if the predicted class is not the label, else 0. lanes holds the scores of the models that are mixed.
+// scale multiplies the features' part of the scores, which makes up for missing features.
 func (a *ablation) wrong(e *labeled, lanes []float64, scale float64) float64 {
 	active := a.levels.Active()
 	a.mixture.Score(lanes, e.in.Range, active, a.out)
@@ -81,7 +82,8 @@ func (a *ablation) wrong(e *labeled, lanes []float64, scale float64) float64 {
 	return 0
 }
 
-// findFields lists the fields of an event, at most maxAblations of them in turn. A product is listed as its factors.
+// findFields lists the fields of an event. If there are more than maxAblations, successive events list different
+// fields. A product of two fields is listed as its factors.
 func (a *ablation) findFields(in *encode.Input, fields int) {
 	schema := a.encoder.Schema()
 	if len(a.factors) != len(schema.Fields) {
@@ -101,7 +103,8 @@ func (a *ablation) findFields(in *encode.Input, fields int) {
 	}
 }
 
-// dies reports whether the features of a field are missing when another field is: a product is when either factor is.
+// dies reports whether the features of a field are missing when the field missing is. A product is missing when either
+// factor is.
 func (a *ablation) dies(field, missing uint16) bool {
 	f := a.factors[field]
 	return f[0] == int(missing) || f[1] == int(missing)

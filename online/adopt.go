@@ -12,15 +12,14 @@ import (
 	"blankout/online/rows"
 )
 
-// Adopt sets the iterate and the average of each level to an exact solution, exact[level]. It then recomputes the
-// accumulators: their new values are those that the same events would have produced with these weights. All adaptation
-// to the old weights is discarded. The level with the largest mixture weight, whose solution was compared, gets the
-// whole weight.
+// Adopt sets the iterate and the average of each noise level to an exact solution, exact[level]. It then recomputes the
+// accumulators as if the same events had been learned with these weights. All adaptation to the old weights is
+// discarded. The level with the largest mixture weight, whose solution was compared, gets mixture weight 1.
 //
-// each calls its argument with every learned event, standardized and with class weights. Adopt calls rest between
-// events from time to time.
+// each must call its argument with every learned event, standardized and with class weights. Adopt calls rest from time
+// to time between events.
 func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example)), rest func()) {
-	slope, active := 1.0, l.outputs.active(l.levels.Active()) // slope converts scores of real targets to their unit
+	slope, active := 1.0, l.outputs.active(l.levels.Active()) // converts scores of targets to the learner's unit
 	if l.targets != nil && l.targets.unit.Target != loss.Count {
 		slope = l.targets.unit.Scale
 	}
@@ -29,8 +28,8 @@ func (l *Learner) Adopt(exact []*model.Linear, each func(func(e *event.Example))
 		class := l.outputs.young.Class(output)
 		switch m := exact[level]; {
 		case !intercept && own(column):
-			return 0, true // only the correcting experts have weights for these
-		case class < 0: // the output that classes share has no exact solution
+			return 0, true // only the correcting experts have weights of spline columns
+		case class < 0: // new classes share an output that has no exact solution
 			return 0, false
 		case !intercept:
 			return m.Weight(column, class) / slope, true
@@ -81,7 +80,7 @@ func (l *Learner) remeasure(e *event.Example) {
 	l.levels.Remeasure(&r.in, &r.scored.levels, r.target, weight)
 }
 
-// Clone returns a Learner with the same state. It shares nothing but the Schema with l.
+// Clone returns a Learner with the same state. It shares only the Schema with l.
 func (l *Learner) Clone() (*Learner, error) {
 	t := model.NewTable(l.encoder.Table.Width())
 	for slot := range l.encoder.Table.Len() {
@@ -99,7 +98,8 @@ func (l *Learner) Clone() (*Learner, error) {
 	return n, nil
 }
 
-// bare is a state without rows: the blocks "learner" and "refused", and the parts of the model that Restore needs.
+// bare is a saved state without rows: the blocks "learner" and "refused", and the parts of the model that Restore
+// needs.
 type bare struct {
 	bareHead
 	learner    []byte
@@ -116,13 +116,13 @@ func (l *Learner) bare() *bare {
 	return &bare{bareHead{l.encoder.Scaling.Scaler, l.encoder.Fields.Missing}, l.encode(), l.encodeRefused(), l.predictor.imputer.Covariance()}
 }
 
-// withState returns a Learner with a state, the given rows, and the settings and Schema of l.
+// withState returns a Learner with the given state and rows, and with the settings and Schema of l.
 func (l *Learner) withState(b *bare, t *model.Table) (*Learner, error) {
 	text, err := json.Marshal(b.bareHead)
 	if err != nil {
 		return nil, err
 	}
-	apart := bare{learner: b.learner, refused: b.refused, covariance: b.covariance} // shares no memory that either writes
+	apart := bare{learner: b.learner, refused: b.refused, covariance: b.covariance} // a copy, because both learners write to it
 	if err := json.Unmarshal(text, &apart.bareHead); err != nil {
 		return nil, err
 	}

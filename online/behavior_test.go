@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests the effect of classes, units, outliers, missing fields, late labels and time.
+// This file tests the effect of classes, units, outliers, missing fields, delayed labels and time.
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 	"blankout/online"
 )
 
-// TestLateClass checks that a class that arrives late is never predicted before it arrives, and learned afterwards.
-// From then on there is one score for each class.
+// TestLateClass checks that a class that first appears late is not predicted before, and is learned afterwards. From
+// then on there is one score for each class.
 func TestLateClass(t *testing.T) {
 	const late = 900
 	for _, optimizer := range []string{"auto", "adagrad", "dropout-descent"} {
@@ -78,7 +78,7 @@ func TestRenamedLabels(t *testing.T) {
 			t.Errorf("%v: classes %q", s, renamed.schema.Classes)
 		}
 	}
-	// Classes that are named in advance, in both orders.
+	// The classes are configured in advance, in both orders.
 	s := usual()[0]
 	var runs []*run
 	for _, classes := range [][]string{{"c0", "c1"}, {"c1", "c0"}} {
@@ -153,7 +153,7 @@ func (x *sums) auc() float64 {
 	return above / pairs
 }
 
-// TestMeasures checks that the progressive measures are those of the scores that Learn returned.
+// TestMeasures compares the progressive measures with measures computed from the scores that Learn returned.
 func TestMeasures(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 1, longtest.Asked()) {
@@ -180,7 +180,7 @@ func TestMeasures(t *testing.T) {
 			t.Errorf("%v: %d events, by class %v, want %v", s, got.Events, got.Classes, met)
 		}
 		if s.classes == 2 {
-			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // it groups scores into bins
+			if auc := x.auc(); math.Abs(got.Binary.AUC()-auc) > 0.003 { // the learner computes the AUC from bins of scores
 				t.Errorf("%v: AUC %v, of the scores %v", s, got.Binary.AUC(), auc)
 			}
 		}
@@ -190,7 +190,7 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
-// TestMeasuresOfNumbers is TestMeasures for targets. Predictions before the first target do not count.
+// TestMeasuresOfNumbers is TestMeasures for regression. Predictions before the first target do not count.
 func TestMeasuresOfNumbers(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 2, longtest.Asked()) {
@@ -256,8 +256,8 @@ func delayed(r *run, events, delay int, each func(e *event.Example, told []float
 	}
 }
 
-// TestDelayed checks that late labels are measured against the predictions at arrival, and that their events are
-// learned all the same.
+// TestDelayed checks that delayed labels are measured against the predictions at arrival, and that their events are
+// learned.
 func TestDelayed(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 3, longtest.Asked()) {
@@ -270,7 +270,7 @@ func TestDelayed(t *testing.T) {
 		x, first := &sums{}, 0
 		delayed(r, 400, 25, func(e *event.Example, told []float64) {
 			if s.classes > 2 && len(told) < 3 {
-				first++ // predicted before there were as many classes
+				first++ // the event was predicted before this class existed
 			}
 			if len(told) == 1 && s.classes > 2 {
 				told = []float64{-told[0], told[0]}
@@ -288,7 +288,7 @@ func TestDelayed(t *testing.T) {
 			t.Errorf("%v: log-loss %v, of what was predicted %v", s, got.Total.LogLoss, x.logLoss)
 		}
 	}
-	// Without a delay the learner learns the same.
+	// With a delay of 0 the learner learns the same.
 	for _, s := range usual() {
 		plain, later := newRun(t, s, 53), newRun(t, s, 53)
 		for range 300 {
@@ -302,7 +302,7 @@ func TestDelayed(t *testing.T) {
 	}
 }
 
-// TestDelayedNumbers is TestDelayed for targets.
+// TestDelayedNumbers is TestDelayed for regression.
 func TestDelayedNumbers(t *testing.T) {
 	for _, s := range settings(t, 4, longtest.Asked()) {
 		if s.classes > 0 || s.c.Optimizer == "irls" {
@@ -311,7 +311,7 @@ func TestDelayedNumbers(t *testing.T) {
 		r := newRun(t, s, 59)
 		absolute, n := 0.0, 0
 		delayed(r, 400, 25, func(e *event.Example, told []float64) {
-			if n++; n > 26 { // there are no predictions before the first target
+			if n++; n > 26 { // predictions before the first target do not exist
 				absolute += math.Abs(told[0] - e.Target)
 			}
 		})
@@ -326,7 +326,7 @@ func TestDelayedNumbers(t *testing.T) {
 	}
 }
 
-// TestTargetUnit checks that targets in another unit give predictions in that unit.
+// TestTargetUnit checks that a change of the targets' unit changes predictions only by that unit.
 func TestTargetUnit(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 5, longtest.Asked()) {
@@ -361,7 +361,7 @@ func TestTargetUnit(t *testing.T) {
 	}
 }
 
-// TestFieldUnits checks that numbers in other units give the same predictions.
+// TestFieldUnits checks that numeric fields in other units give the same predictions.
 func TestFieldUnits(t *testing.T) {
 	for _, s := range usual() {
 		plain, scaled := newRun(t, s, 67), newRun(t, s, 67)
@@ -372,7 +372,7 @@ func TestFieldUnits(t *testing.T) {
 	}
 }
 
-// TestOutliers checks that a few readings a million times too large cost little.
+// TestOutliers checks that a few readings that are a million times too large increase the error only a little.
 func TestOutliers(t *testing.T) {
 	for _, s := range usual() {
 		lost := func(outliers bool) (loss float64) {
@@ -403,8 +403,8 @@ func TestOutliers(t *testing.T) {
 	}
 }
 
-// TestHalfLife checks that a half-life forgets faster after a change of concept, and that no half-life loses less
-// without a change.
+// TestHalfLife checks that a half-life helps after a concept change, and that the default of no half-life is better
+// without one.
 func TestHalfLife(t *testing.T) {
 	lost := func(halfLife float64, turns bool) (n int) {
 		c := online.DefaultConfig()
@@ -427,8 +427,8 @@ func TestHalfLife(t *testing.T) {
 	}
 }
 
-// TestMissing checks that a number that is declared missing is predicted from the others, and that one that silently
-// reads 0 misleads. An event without any fields is predicted as about the most frequent class.
+// TestMissing checks three predictions: from the other fields if a number is declared missing, worse if the number is
+// silently 0, and about the most frequent class without any fields.
 func TestMissing(t *testing.T) {
 	for _, s := range usual() {
 		r := newRun(t, s, 79)
@@ -478,7 +478,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// columnEvents returns events of columns without fields. Each class has its own columns besides the shared ones.
+// columnEvents returns events of columns without fields. Each class has its own columns, and some columns are common to
+// all classes.
 func columnEvents(n int, column func(i int) uint32) (events []*event.Example, schema *event.Schema) {
 	schema = event.NewSchema(32, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
@@ -495,7 +496,7 @@ func columnEvents(n int, column func(i int) uint32) (events []*event.Example, sc
 	return events, schema
 }
 
-// TestHugeDimension checks that columns may be numbers up to 2^32-1, and that only their order matters.
+// TestHugeDimension checks that column numbers up to 2^32-1 work, and that only their order matters.
 func TestHugeDimension(t *testing.T) {
 	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl"} {
 		c := online.DefaultConfig()
@@ -522,7 +523,7 @@ func TestHugeDimension(t *testing.T) {
 	}
 }
 
-// TestUnseenColumns checks that columns that were never learned do not change a prediction.
+// TestUnseenColumns checks that columns that were never learned do not affect a prediction.
 func TestUnseenColumns(t *testing.T) {
 	for _, optimizer := range []string{"auto", "adagrad", "sgd", "ftrl", "arow", "dropout-descent"} {
 		c := online.DefaultConfig()

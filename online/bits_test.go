@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests what must have equal bits.
+// This file tests what must be equal bit by bit.
 
 import (
 	"context"
@@ -22,8 +22,8 @@ import (
 	input "blankout/stream"
 )
 
-// TestTable tests every setting for the properties that all settings share. Three learners get the same events. One of
-// them restarts in between, and one is inspected in every way between the events.
+// TestTable tests the properties that hold with every combination of settings. Three learners receive the same events.
+// One restarts halfway, and one is inspected in every way between the events.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for _, s := range settings(t, 0, longtest.Asked()) {
@@ -71,7 +71,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// look uses everything of a learner that must not change it, with the next event and with others.
+// look calls all methods that must not change a learner, with the next event and with events of others.
 func (r *run) look(others *feed, e *event.Example) {
 	x := others.next()
 	x.label = ""
@@ -87,7 +87,7 @@ func (r *run) look(others *feed, e *event.Example) {
 	r.blocks()
 }
 
-// ignored gives a learner an event of weight 0.
+// ignored checks that an event of weight 0 changes nothing.
 func (r *run) ignored(e *event.Example) {
 	r.t.Helper()
 	before := r.blocks()
@@ -100,15 +100,14 @@ func (r *run) ignored(e *event.Example) {
 	sameState(r.t, "an event of weight 0", before, r.blocks())
 }
 
-// served compares the prediction with the scores of the snapshot, of the model in the blocks, and of a restored
-// learner.
+// served compares the prediction with the scores of the snapshot, of the saved model, and of a restored learner.
 func (r *run) served(e *event.Example) {
 	r.t.Helper()
 	e.Label = event.Unlabeled
 	got := r.scores(e)
 	snapshot := r.model()
 	read := must.Get(model.ReadLinear(r.blocks()))(r.t)
-	if want := score(snapshot, e); !near(got, want, 1e-12) { // it may add in another order
+	if want := score(snapshot, e); !near(got, want, 1e-12) { // the sums may have another order
 		r.t.Errorf("predicted %v, the snapshot scores %v", got, want)
 	}
 	if want := score(read, e); !sameScores(want, score(snapshot, e)) {
@@ -125,7 +124,7 @@ func (r *run) served(e *event.Example) {
 	sameState(r.t, "restored", blocks, restored.blocks())
 }
 
-// refused gives a learner events that it must reject: they are counted and do not change the model.
+// refused checks that invalid events are rejected and counted, and do not change the model.
 func (r *run) refused(e *event.Example) {
 	r.t.Helper()
 	before, was := r.blocks(), r.Report()
@@ -162,7 +161,8 @@ func (r *run) refused(e *event.Example) {
 	if counted != now.Refused {
 		r.t.Errorf("%d refused by reasons, %d in all", counted, now.Refused)
 	}
-	// Nothing else has changed: a learner restored from before predicts the same after more events.
+	// The rest of the state is also unchanged: a learner restored from the earlier state predicts the same after more
+	// events.
 	other := restore(r.t, r.c, before)
 	for range 50 {
 		e := r.next()
@@ -174,7 +174,7 @@ func (r *run) refused(e *event.Example) {
 	}
 }
 
-// TestEveryRestart restarts after each event.
+// TestEveryRestart compares a learner that restarts after each event with one that does not.
 func TestEveryRestart(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {
@@ -195,8 +195,8 @@ func TestEveryRestart(t *testing.T) {
 	}
 }
 
-// TestLongRun runs for longer than the initial phase: averages restart, alarms are raised, and mixture weights take
-// effect at other times. It restarts and inspects seldom, and ends after a change of concept.
+// TestLongRun runs past the initial phase, so that averages restart, alarms are raised, and mixture weights take effect
+// less often. It restarts and inspects rarely, and ends after a concept change.
 func TestLongRun(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {
@@ -229,7 +229,7 @@ func TestLongRun(t *testing.T) {
 	}
 }
 
-// TestThreads reads the same file with sequential decoding and with several decoding goroutines, in batches.
+// TestThreads decodes the same file sequentially and with several goroutines, in batches.
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	for _, s := range usual() {
@@ -247,7 +247,7 @@ func TestThreads(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "events.jsonl")
 			must.Do(t, os.WriteFile(path, text, 0o666))
 			var want []event.Block
-			for _, threads := range []int{0, 1, 5} { // 0 means sequential
+			for _, threads := range []int{0, 1, 5} { // 0 means sequential decoding
 				got := learnFile(t, s, path, threads).blocks()
 				if want == nil {
 					want = got
@@ -304,10 +304,10 @@ func TestFieldOrder(t *testing.T) {
 	}
 }
 
-// TestUnlabeled checks that an event without a label changes no weight, and is counted. With unlabeled_weight it makes
-// later steps shorter.
+// TestUnlabeled checks that an event without a label changes no weight and is counted. With unlabeled_weight it only
+// makes later steps shorter.
 func TestUnlabeled(t *testing.T) {
-	// Large numbers in unlabeled events do not change a scale either.
+	// Outliers in unlabeled events do not change a scale either.
 	for _, mode := range []string{"auto", "all", "scale"} {
 		c := online.DefaultConfig()
 		c.Optimizer, c.Noise, c.Standardize, c.Presence, c.MissingPolicy, c.Stuck = "adagrad", "dropout:0.3", mode, "none", "none", "off"

@@ -18,7 +18,7 @@ import (
 	"blankout/online/watch"
 )
 
-// newLearner returns a Learner.
+// newLearner returns a Learner, and fails the test if there is an error.
 func newLearner(t testing.TB, c online.Config, s *event.Schema) *online.Learner {
 	t.Helper()
 	l, err := online.New(c, s)
@@ -68,7 +68,7 @@ func cloned(t testing.TB, l *online.Learner) *online.Learner {
 	return copied
 }
 
-// twins are a Learner, and another one of the same events that restarts in between.
+// twins are two Learners of the same events, of which the second restarts from time to time.
 type twins struct {
 	*online.Learner
 	again  *online.Learner
@@ -83,7 +83,7 @@ func newTwins(t testing.TB, c online.Config, s *event.Schema) *twins {
 	return &twins{newLearner(t, c, s), newLearner(t, c, s), t, c, s, 0}
 }
 
-// restart restores the other learner from its state.
+// restart restores the second learner from its saved state.
 func (x *twins) restart() {
 	x.t.Helper()
 	x.again = restart(x.t, x.c, x.again)
@@ -112,7 +112,7 @@ func (x *twins) same(t *testing.T, what string) {
 	sameState(t, what+": after restarts", blocksOf(t, x.Learner), blocksOf(t, x.again))
 }
 
-// finite checks that every number of a Learner is finite.
+// finite fails the test unless every number of a Learner is finite.
 func finite(t *testing.T, l *online.Learner) {
 	t.Helper()
 	check := func(what string, row []float64) {
@@ -130,7 +130,7 @@ func finite(t *testing.T, l *online.Learner) {
 	}
 }
 
-// agree fails the test unless the model of a Snapshot predicts an event as Predict does.
+// agree fails the test unless the Snapshot's model and Predict give the same scores.
 func agree(t *testing.T, l *online.Learner, e *event.Example) {
 	t.Helper()
 	want := slices.Clone(l.Predict(e).Scores)
@@ -139,7 +139,7 @@ func agree(t *testing.T, l *online.Learner, e *event.Example) {
 	}
 }
 
-// learner is a Learner with its settings and its Schema. Tests may keep the results of its methods.
+// learner is a Learner with its settings and its Schema. The results of its methods stay valid.
 type learner struct {
 	*online.Learner
 	t      testing.TB
@@ -147,7 +147,7 @@ type learner struct {
 	schema *event.Schema
 }
 
-// start returns a learner. Under the race detector it skips the test.
+// start returns a learner. It skips the test under the race detector.
 func start(t testing.TB, c online.Config, s *event.Schema) *learner {
 	t.Helper()
 	longtest.NotRaced(t)
@@ -161,7 +161,7 @@ func streamed(t testing.TB, c online.Config, classes int) *learner {
 	return start(t, c, synthetic.StreamSchema(classes))
 }
 
-// learn learns an event and returns the scores before it, or nil if the event is rejected.
+// learn learns an event and returns its scores before the update, or nil if the event is rejected.
 func (l *learner) learn(e *event.Example) []float64 {
 	p := l.Learn(e, nil)
 	if p.Refused {
@@ -180,7 +180,7 @@ func (l *learner) arrive(e *event.Example) *online.Prediction {
 	return &p
 }
 
-// decision returns the meaning of scores.
+// decision returns the rule that turns scores into classes.
 func (l *learner) decision() model.Decision {
 	return l.Predict(&event.Example{Label: event.Unlabeled, Weight: 1}).Decision
 }
@@ -193,7 +193,7 @@ func (l *learner) wrong(scores []float64, e *event.Example) bool {
 // model returns the published model.
 func (l *learner) model() *model.Linear { return l.Snapshot().Model() }
 
-// savedWarnings returns the warnings that the saved state gives.
+// savedWarnings returns the warnings that a program would read from the saved state.
 func (l *learner) savedWarnings(settings online.Fingerprint) []watch.Warning {
 	return l.Snapshot().Warnings(settings)
 }
@@ -221,7 +221,7 @@ func restore(t testing.TB, c online.Config, blocks []event.Block) *learner {
 	return &learner{again, t, c, s}
 }
 
-// setting is a row of the table of settings.
+// setting is a combination of settings that TestTable and others test.
 type setting struct {
 	c       online.Config
 	classes int // 0 means regression
@@ -231,9 +231,8 @@ func (s setting) String() string {
 	return fmt.Sprint(s.c.Optimizer, "/", s.c.Loss, "/", s.c.Noise, "/", s.classes)
 }
 
-// settings returns combinations of optimizers, losses, noises and numbers of classes. They are enough to include any
-// two compatible values together. Unless all is true, a test uses a
-// sixth of them, chosen by its number.
+// settings returns combinations of optimizers, losses, noises and numbers of classes. Together they contain every
+// compatible pair of values. Unless all is true, a test uses a sixth of them, chosen by its number.
 func settings(t *testing.T, test int, all bool) (out []setting) {
 	candidates := paired()
 	if len(candidates) < 60 {
@@ -315,7 +314,7 @@ func paired() (out []setting) {
 	return out
 }
 
-// usual returns the default settings for two classes, three classes and regression.
+// usual returns the default settings for two classes, for three classes and for regression.
 func usual() []setting {
 	numbers := online.DefaultConfig()
 	numbers.Loss = "squared"
@@ -330,7 +329,7 @@ type run struct {
 	feed *feed
 }
 
-// newRun returns a learner with the settings, and the events of a seed.
+// newRun returns a learner with these settings, and events drawn from the seed.
 func newRun(t *testing.T, s setting, seed uint64) *run {
 	t.Helper()
 	r := &run{t: t, in: newReader(t, s), feed: newFeed(seed, s.classes)}
@@ -341,10 +340,10 @@ func newRun(t *testing.T, s setting, seed uint64) *run {
 // next returns the next event, decoded.
 func (r *run) next() *event.Example { return r.in.event(r.feed.next()) }
 
-// step learns the next event and returns the scores before it.
+// step learns the next event and returns its scores before the update.
 func (r *run) step() []float64 { return r.learn(r.next()) }
 
-// restart replaces the learner by one restored from its state. The decoder continues with the saved Schema.
+// restart replaces the learner by one restored from its saved state. The decoder continues with the saved Schema.
 func (r *run) restart() {
 	r.t.Helper()
 	r.learner = r.restored()
@@ -361,7 +360,7 @@ func alike(t *testing.T, what string, n int, a, b *run, tolerance float64) {
 	}
 }
 
-// sameState fails the test unless two learners have equal bits.
+// sameState fails the test unless two states are equal bit by bit.
 func sameState(t *testing.T, what string, a, b []event.Block) {
 	t.Helper()
 	names := func(blocks []event.Block) (out []string) {
@@ -389,7 +388,7 @@ func near(a, b []float64, tolerance float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Abs(x-y) <= tolerance*(1+math.Abs(y)) })
 }
 
-// sameScores reports whether scores have equal bits.
+// sameScores reports whether scores are equal bit by bit.
 func sameScores(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool { return math.Float64bits(x) == math.Float64bits(y) })
 }

@@ -1,6 +1,6 @@
 package online
 
-// This file has the settings of a Learner, their fingerprint and their limits.
+// This file has the settings of a Learner, their limits, and the Fingerprint of a saved state.
 
 import (
 	"fmt"
@@ -21,49 +21,50 @@ import (
 )
 
 // Config holds the settings of a Learner: the section [learner] of the configuration. config/blankout.toml describes
-// each key; the comments here add what programs need. Decode a file over DefaultConfig, so that zero remains a value. A
-// field tagged fixed is not a key: only programs set it, and the Fingerprint uses the tag as its name.
+// each key; the comments here add what programs need. Decode a file into the result of DefaultConfig, so that a key
+// that is absent keeps its default. A field tagged fixed has no key in the file: only programs set it, and the
+// Fingerprint uses the tag as its name.
 type Config struct {
 	// Loss is parsed by loss.Parse.
 	Loss string `toml:"loss"`
-	// Noise is parsed by loss.ParseNoise, or "auto" for the noise levels of noiseLevels, or "observed"
-	// (loss.ObservedNoise).
+	// Noise is parsed by loss.ParseNoise. "auto" selects the noise levels of the function noiseLevels, and "observed"
+	// is loss.ObservedNoise.
 	Noise  string    `toml:"noise"`
-	Levels []float64 `toml:"-" fixed:"levels"` // nil for those of noiseLevels
-	// ExpectedMissing is not part of the Fingerprint, but determines the levels of a new Learner.
+	Levels []float64 `toml:"-" fixed:"levels"` // nil for the result of noiseLevels
+	// ExpectedMissing determines the noise levels of a new Learner. It is not part of the Fingerprint.
 	ExpectedMissing float64 `toml:"expected_missing"`
-	// ExpectedMissingGroups is not part of the Fingerprint, but determines the levels if GroupLevels is empty, see
-	// noiseLevels.
+	// ExpectedMissingGroups determines the noise levels of groups if GroupLevels is empty, see noiseLevels. It is not
+	// part of the Fingerprint.
 	ExpectedMissingGroups float64   `toml:"expected_missing_groups"`
 	GroupLevels           []float64 `toml:"-" fixed:"group_levels"`
-	// SilentMissing above 0 adds a level with the noise loss.Silent.
+	// SilentMissing above 0 adds a noise level with the noise loss.Silent.
 	SilentMissing float64 `toml:"silent_missing"`
-	// SilentGroups means that whole groups die silently, see Among.
+	// SilentGroups means that whole groups can be missing silently, see Among.
 	SilentGroups bool `toml:"-" fixed:"silent_groups"`
 	// SilentValue is parsed by model.ParseSilentValue.
 	SilentValue string `toml:"silent_value"`
 	// MissingPolicy is parsed by model.ParseMissingPolicy. It is not part of the Fingerprint.
 	MissingPolicy string `toml:"missing_policy"`
 	// CovarianceMaxFields is the largest number of numeric columns whose covariance is gathered for imputation: at most
-	// event.MaxCovariance, 0 for none. In a sparse text format whose columns can be missing, these are the most
-	// frequent columns. It is not part of the Fingerprint.
+	// event.MaxCovariance, 0 for none. In a sparse text format that declares missing columns, the most frequent columns
+	// are used. It is not part of the Fingerprint.
 	CovarianceMaxFields int `toml:"covariance_max_fields"`
 	// C is the weight of the losses in the batch objective |w|^2 + kappa sum loss (loss.Cost). +Inf means no ridge.
 	C float64 `toml:"c"`
-	// Optimizer is a name of optimizers.Table.
+	// Optimizer is a name in optimizers.Table.
 	Optimizer string `toml:"optimizer"`
-	// NoisyGradient is for the optimizer dropout-descent.
+	// NoisyGradient holds settings of the optimizer dropout-descent.
 	NoisyGradient NoisyGradient `toml:"noisy_gradient"`
 	LearningRate  float64       `toml:"learning_rate"`
-	// Start is the initial value of the accumulators. If sqrt(Start)/learning rate is at least the ridge h0 and there
-	// is one output, the first pass leaves out the ridge's gradient. It would count the ridge twice: at the n-th event
-	// of a feature it decays the weight by h0/n, which removes most of the weight of rare features.
+	// Start is the initial value of the accumulators. If sqrt(Start)/LearningRate is at least the ridge h0 and there is
+	// one output, the first pass omits the ridge's gradient. Otherwise the ridge would count twice: at the n-th event
+	// of a feature it would decay the weight by h0/n, which removes most of the weight of rare features.
 	Start      float64 `toml:"-" fixed:"start"`
 	L1         float64 `toml:"l1"`
 	IRLSBatch  int     `toml:"irls_batch"`
 	IRLSWindow int     `toml:"irls_window"`
 	Intercept  string  `toml:"-" fixed:"intercept"`
-	// Average is in [0, 1].
+	// Average is the fraction of averaging, in [0, 1].
 	Average float64 `toml:"-" fixed:"average"`
 	// Adapt also makes AdaGrad's steps proximal for one output, so that a step cannot overshoot.
 	Adapt bool `toml:"-" fixed:"adapt"`
@@ -73,8 +74,8 @@ type Config struct {
 	// names of fields.
 	Transform      string            `toml:"-" fixed:"transform"`
 	FieldTransform map[string]string `toml:"-" fixed:"field_transform"`
-	// Presence is "auto" or "none". With "auto", a number that is absent from many events gets a second weight for its
-	// presence (event.Present). A Learner keeps the setting that it was created with.
+	// Presence is "auto" or "none". With "auto", a numeric column that is absent from many events gets a second weight
+	// for its presence (event.Present). A Learner keeps the setting of its creation.
 	Presence        string             `toml:"-" fixed:"presence"`
 	UnlabeledWeight float64            `toml:"unlabeled_weight"`
 	ClassWeight     map[string]float64 `toml:"class_weight"`
@@ -87,19 +88,20 @@ type Config struct {
 	Stuck string `toml:"stuck"`
 	// Calibrate is "auto", "on" or "off". It is not part of the Fingerprint.
 	Calibrate string `toml:"calibrate"`
-	// MislabeledBelow is in [0, 1).
+	// MislabeledBelow is a probability in [0, 1).
 	MislabeledBelow float64 `toml:"mislabeled_below"`
 	Threshold       float64 `toml:"threshold"`
-	// Positive is the name of the positive class of two. If it is empty and the two labels are no known pair, the rarer
-	// class of the first 1,000 labeled events is positive. No weight depends on it. It is not part of the Fingerprint.
+	// Positive is the name of the positive class of two. If it is empty, a known pair of labels such as "no" and "yes"
+	// determines it; otherwise the rarer class of the first 1,000 labeled events is positive. No weight depends on it.
+	// It is not part of the Fingerprint.
 	Positive string `toml:"-" fixed:"positive"`
 	// Coverage is not part of the Fingerprint.
 	Coverage float64 `toml:"coverage"`
-	// ServingStaleness is the age of the readers' weights in events. Mixture weights and averages are chosen by the
-	// predictions of weights of that age; 0 means the current weights. It is not part of the Fingerprint.
+	// ServingStaleness is the age, in events, of the weights that readers use. Mixture weights and averages are chosen
+	// by the predictions of weights of that age; 0 means the current weights. It is not part of the Fingerprint.
 	ServingStaleness int `toml:"serving_staleness"`
 	// MaxMemory is the largest number of bytes of rows, see Learner.Refusal; 0 means no limit. It is in the
-	// Fingerprint, so that a program that has only a checkpoint knows it, but it may change between runs.
+	// Fingerprint, so that a program that has only a checkpoint can read it, but it may change between runs.
 	MaxMemory int `toml:"max_memory"`
 }
 
@@ -130,7 +132,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Weights could overflow beyond these bounds.
+// Larger values could overflow weights.
 const (
 	leastC, mostC     = 1e-30, 1e30
 	leastEta, mostEta = 1e-12, 1e6
@@ -139,12 +141,12 @@ const (
 // bounds of serving_staleness, in events
 const leastStaleness, mostStaleness = 100, 10_000_000
 
-// checked holds what the checks of a Config have found, for later checks.
+// checked holds the parsed settings of a Config, for later checks.
 type checked struct {
 	loss          loss.Loss
-	noises        []loss.Noise // of the levels
+	noises        []loss.Noise // the noise of each level
 	noiseKind     noiseKind
-	observed      bool // the noise has the rates at which groups are missing
+	observed      bool // the noise uses the observed rates at which groups are missing
 	optimizer     optimizers.Entry
 	standardize   model.Standardize
 	ridge         float64
@@ -152,7 +154,7 @@ type checked struct {
 	missingPolicy model.MissingPolicy
 }
 
-// noiseKind is the function of a feature's value to which the variance of its noise is proportional.
+// noiseKind says how the variance of a feature's noise depends on the feature's value.
 type noiseKind int
 
 const (
@@ -171,7 +173,7 @@ func (c Config) checked() (checked, error) {
 	return s, nil
 }
 
-// parseParts parses and checks the loss, the noise, the optimizer, and the treatment of numbers.
+// parseParts parses and checks the loss, the noise, the optimizer, and the settings of numeric fields.
 func (s *checked) parseParts(c Config) error {
 	var err error
 	if s.loss, err = loss.Parse(c.Loss); err != nil {
@@ -280,7 +282,7 @@ func (c *Config) WeightOf(class string) float64 {
 	return 1
 }
 
-// parseClasses parses and checks settings of classes and of mislabeled events.
+// parseClasses parses and checks the settings of classes and of mislabeled events.
 func (s *checked) parseClasses(c Config) error {
 	if !(c.MislabeledBelow >= 0 && c.MislabeledBelow < 1) {
 		return event.KeyErrorf("mislabeled_below", "mislabeled_below = %v: must lie in [0, 1)", c.MislabeledBelow)
@@ -345,7 +347,7 @@ func (s *checked) parseRefresh(c Config) error {
 	return nil
 }
 
-// parsePresence checks presence.
+// parsePresence checks the setting presence.
 func (s *checked) parsePresence(c Config) error {
 	if c.Presence != "auto" && c.Presence != "none" {
 		return event.KeyErrorf("presence", "presence = %q: want auto or none", c.Presence)
@@ -383,7 +385,7 @@ func isSilentGroups(n loss.Noise) bool {
 	return ok && s.Groups
 }
 
-// silentKey returns the key that adds a level with silent noise, or "" if there is none.
+// silentKey returns the name of the setting that adds a level with silent noise, or "" if none does.
 func (c Config) silentKey() string {
 	switch n, err := loss.ParseNoise(c.Noise); {
 	case c.SilentMissing > 0:
@@ -401,13 +403,13 @@ func (c Config) Noises() ([]loss.Noise, error) {
 	return s.noises, err
 }
 
-// Grouped reports whether a level has noise of groups.
+// Grouped reports whether any level has noise of groups.
 func (c Config) Grouped() bool {
 	var s checked
 	return s.parseNoise(c) == nil && s.grouped()
 }
 
-// grouped reports whether a level has noise of groups.
+// grouped reports whether any level has noise of groups.
 func (s *checked) grouped() bool {
 	return slices.ContainsFunc(s.noises, loss.IsGrouped)
 }
@@ -468,14 +470,14 @@ func (s *checked) parseNoise(c Config) error {
 // an equal Fingerprint.
 type Fingerprint map[string]string
 
-// mayChange lists the keys that may change between runs. All other keys are in the Fingerprint; there the key noise
-// describes the levels.
+// mayChange lists the keys that may change between runs and are not in the Fingerprint. The Fingerprint describes the
+// levels under the key noise.
 var mayChange = []string{"levels", "group_levels", "expected_missing", "expected_missing_groups", "covariance_max_fields", "publish_levels", "mislabeled_below", "threshold", "positive", "coverage", "serving_staleness", "calibrate", "stuck"}
 
-// keyMaxMemory is in the Fingerprint but may change, because no weight depends on it.
+// keyMaxMemory is in the Fingerprint but may change between runs, because no weight depends on it.
 const keyMaxMemory = "max_memory"
 
-// keyOf returns the key of a field of Config.
+// keyOf returns the key of a struct field of Config.
 func keyOf(f reflect.StructField) string {
 	if name := f.Tag.Get("fixed"); name != "" {
 		return name
@@ -483,9 +485,9 @@ func keyOf(f reflect.StructField) string {
 	return f.Tag.Get("toml")
 }
 
-// Among returns the settings for records that can or cannot declare missing features, with or without named groups.
-// Named groups die silently as a whole. If nothing can be declared, the fraction that is expected to be missing is
-// expected to die silently.
+// Among returns the settings for records that can or cannot declare missing features (declares), with or without named
+// groups (grouped). A named group can be missing silently as a whole. If records cannot declare missing features, the
+// expected missing fraction becomes the fraction that is silently missing.
 func (c Config) Among(declares, grouped bool) Config {
 	switch {
 	case c.SilentMissing > 0:
@@ -500,7 +502,7 @@ func (c Config) Among(declares, grouped bool) Config {
 	return c
 }
 
-// FingerprintOf returns the Fingerprint of a Learner that New would return.
+// FingerprintOf returns the Fingerprint of the Learner that New would return.
 func FingerprintOf(c Config, s *event.Schema) Fingerprint {
 	f := c.fingerprint()
 	for key, value := range map[string]any{
@@ -519,7 +521,7 @@ func FingerprintOf(c Config, s *event.Schema) Fingerprint {
 }
 
 func (c Config) fingerprint() Fingerprint {
-	// The canonical name: "logistic" and "logistic:gaussian" are the same loss.
+	// The canonical name makes "logistic" and "logistic:gaussian" equal, which are the same loss.
 	if l, err := loss.Parse(c.Loss); err == nil {
 		c.Loss = l.String()
 	}
@@ -538,17 +540,17 @@ func (c Config) fingerprint() Fingerprint {
 		c.Standardize = string(m)
 	}
 	if c.IRLSWindow <= c.IRLSBatch {
-		c.IRLSWindow = 0 // the default
+		c.IRLSWindow = 0 // the default, as if the key were absent
 	}
 	f := Fingerprint{}
 	v := reflect.ValueOf(c)
 	for i := range v.NumField() {
 		if key := keyOf(v.Type().Field(i)); !slices.Contains(mayChange, key) {
-			f[key] = fmt.Sprint(v.Field(i).Interface()) // fmt sorts the keys of maps
+			f[key] = fmt.Sprint(v.Field(i).Interface()) // fmt sorts map keys
 		}
 	}
 	if c.MaxMemory == DefaultConfig().MaxMemory {
-		delete(f, keyMaxMemory) // the meaning of a Fingerprint without the key
+		delete(f, keyMaxMemory) // an absent key has this meaning
 	}
 	return f
 }
@@ -569,8 +571,8 @@ func (f Fingerprint) levels() (features, groups []float64, ok bool) {
 	return features, groups, ok
 }
 
-// Config returns the Config of the Fingerprint. Keys that are not in the Fingerprint have their default. Unknown keys
-// are ignored.
+// Config returns the Config of the Fingerprint. Keys that are not in the Fingerprint have their default. Keys that
+// Config does not have are ignored.
 func (f Fingerprint) Config() (Config, error) {
 	c := DefaultConfig()
 	c.Presence = valueOf(f, "presence")
@@ -593,8 +595,8 @@ func (f Fingerprint) Config() (Config, error) {
 	return c, c.Check()
 }
 
-// parseInto sets v to the value that fmt.Sprint has formatted as text. A map's key may contain spaces and colons. If it
-// looks like an entry followed by a space, it is parsed as an entry of its own, and Diff reports the difference.
+// parseInto sets v to the value that fmt.Sprint has formatted as text. A key of a map may contain spaces and colons. A
+// key that contains text like an entry and a space is split, and then Diff reports a difference.
 func parseInto(v reflect.Value, text string) (err error) {
 	switch v.Kind() {
 	case reflect.String:
@@ -639,10 +641,10 @@ func parseInto(v reflect.Value, text string) (err error) {
 	return err
 }
 
-// mapEntry finds the first entry of a map of numbers or Transforms.
+// mapEntry matches the first entry of a formatted map whose values are numbers or Transforms.
 var mapEntry = regexp.MustCompile(`^(?s)(.*?):(auto|none|asinh|[-+.0-9e]+)(?: |$)`)
 
-// Diff returns the differences in sentences for people, sorted by key; was is the other Fingerprint. If the result is
+// Diff describes the differences from the Fingerprint was in sentences for users, sorted by key. If the result is
 // empty, learning can continue.
 func (f Fingerprint) Diff(was Fingerprint) []string {
 	keys := maps.Clone(f)
@@ -656,7 +658,7 @@ func (f Fingerprint) Diff(was Fingerprint) []string {
 	return out
 }
 
-// valueOf returns f[key]. A Fingerprint without the key presence was written before that key existed.
+// valueOf returns f[key]. A Fingerprint without the key presence is older than that key.
 func valueOf(f Fingerprint, key string) string {
 	if _, ok := f[key]; !ok && key == "presence" {
 		return "none"
@@ -664,7 +666,7 @@ func valueOf(f Fingerprint, key string) string {
 	return f[key]
 }
 
-// checkNumbers refuses settings that are for classification if the loss is for regression.
+// checkNumbers rejects settings for classification if the loss is for regression.
 func (c Config) checkNumbers(s checked) error {
 	for _, x := range []struct {
 		key   string
@@ -686,7 +688,7 @@ func (c Config) checkNumbers(s checked) error {
 	return nil
 }
 
-// CheckShared returns an error that names the first setting with which a Learner cannot learn in a group.
+// CheckShared returns an error that names the first setting with which a Learner cannot learn in a group of learners.
 func (c Config) CheckShared() error {
 	s, err := c.checked()
 	if err != nil {
@@ -722,9 +724,9 @@ func (c Config) checkShared(s checked) error {
 	return nil
 }
 
-// Shared returns the settings of a Learner in a group. They exclude imputation and calibration, which the commits do
-// not contain, and the memory limit of a single member. Stuck fields only raise alarms, because each member receives
-// other events.
+// Shared returns the settings of a Learner in a group of learners. They disable imputation and calibration, which the
+// group's commits do not contain, and the memory limit of a single member. Stuck fields only raise alarms, because each
+// member receives other events.
 func (c Config) Shared() Config {
 	c.CovarianceMaxFields, c.Calibrate, c.MaxMemory = 0, "off", DefaultConfig().MaxMemory
 	if c.Stuck != "off" {

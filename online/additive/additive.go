@@ -1,13 +1,13 @@
-// Package additive has experts of splines that correct a base learner: a generalized additive model (Hastie &
-// Tibshirani 1986) over numbers and their spline columns, learned by AdaGrad at several learning rates. It keeps no
-// matrix of its columns, so it supports splines of many numbers.
+// Package additive corrects a base learner by a generalized additive model (Hastie & Tibshirani 1986): linear models of
+// numeric features and their spline columns. AdaGrad learns one model for each of several learning rates. The package
+// keeps no matrix of columns, so it supports splines of many numeric features.
 //
 // At learning rate r the score of output k is the base score b_k plus a correction,
 //
 //	f_rk = b_k + w_rk'z,  z = (1, x).
 //
-// A step is that of the optimizer "adagrad" with proximal steps, for the loss under dropout of strength q/(1-q). A
-// number and its spline columns count as features that die independently.
+// A step is a proximal step of the optimizer "adagrad", for the loss under dropout of strength q/(1-q). Dropout removes
+// a number and its spline columns independently of one another.
 package additive
 
 import (
@@ -18,23 +18,25 @@ import (
 	"blankout/online/rows"
 )
 
-// Rates are the learning rates: that of the base learner, and a fast one for streams whose neighboring events are
+// Rates are the learning rates: the base learner's rate, and a fast one for streams whose neighboring events are
 // similar.
 var Rates = []float64{0.3, 10}
 
 const (
-	// mostWeights is the largest number of columns times outputs.
+	// mostWeights is the largest number of weights, columns times outputs, at one learning rate.
 	mostWeights = 20_000
-	// mostMove is the largest change of a score, at values that a column had, when its scale changes.
+	// mostMove bounds how much the score of a value of the column may change when the scale of the column changes.
 	mostMove = 0.1
-	// parts is the number of parts of a row: weights, accumulators, and lags, which stay 0.
+	// parts is the number of values that a row has per weight: the weight, its accumulator, and the lag of its average,
+	// which stays 0.
 	parts = 3
 )
 
-// Fits reports whether the package supports so many columns with so many outputs.
+// Fits reports whether the package supports the given numbers of columns and outputs.
 func Fits(columns, outputs int) bool { return columns*outputs <= mostWeights }
 
-// Expert is the learner. Learn learns the last event that Score had. It is not safe for concurrent use.
+// Expert holds the linear models of all learning rates. Learn learns the last event that was given to Score. An Expert
+// is not safe for concurrent use.
 type Expert struct {
 	loss      loss.Loss
 	strength  float64
@@ -48,22 +50,22 @@ type Expert struct {
 	*Event // the last scored event
 }
 
-// Event holds what an Expert keeps of a scored event, to learn it.
+// Event holds the intermediate results of a scored event that Learn needs.
 type Event struct {
 	step          rows.Step
-	lag, q        []float64   // by rate and output: 0, and sum x^2 w^2
+	lag, q        []float64   // by rate and output: zeros, and sum x^2 w^2
 	added, scores [][]float64 // by rate, then by output
 }
 
 // New returns an Expert without columns, whose scores are the base scores. strength is q/(1-q) for dropout with rate q,
-// 0 for none.
+// or 0 without dropout.
 func New(l loss.Loss, strength float64, outputs int) *Expert {
 	e := &Expert{loss: l, strength: strength}
 	e.begin(outputs)
 	return e
 }
 
-// begin resets everything that depends on the outputs, without columns.
+// begin resets everything that depends on the number of outputs, and removes all columns.
 func (e *Expert) begin(outputs int) {
 	n := len(Rates) * outputs
 	e.outputs, e.layout = outputs, rows.Layout{Outputs: outputs, N: n}
@@ -72,7 +74,7 @@ func (e *Expert) begin(outputs int) {
 	e.Event = e.NewEvent()
 }
 
-// NewEvent returns memory for what the Expert keeps of an event.
+// NewEvent returns memory for one scored event.
 func (e *Expert) NewEvent() *Event {
 	n := e.layout.N
 	ev := &Event{
@@ -85,12 +87,12 @@ func (e *Expert) NewEvent() *Event {
 	return ev
 }
 
-// On selects the Event that Score and Learn use from then on.
+// On selects the Event that Score and Learn use from now on.
 func (e *Expert) On(ev *Event) { e.Event = ev }
 
 func (e *Expert) newRow() []float64 { return make([]float64, rows.FirstPart+parts*e.layout.N) }
 
-// Columns returns the columns, ascending. The result is valid until Follow.
+// Columns returns the columns, ascending. The result is valid until the next call of Follow.
 func (e *Expert) Columns() []uint32 { return e.columns }
 
 // Intercept returns the intercept of a rate and output.
@@ -98,12 +100,13 @@ func (e *Expert) Intercept(rate, k int) float64 {
 	return e.layout.Weights(e.bias)[rate*e.outputs+k]
 }
 
-// Weights returns the weights of column i of Columns at a rate, by output. The result is valid until Learn.
+// Weights returns the weights of Columns()[i] at a learning rate, by output. The result is valid until the next call of
+// Learn.
 func (e *Expert) Weights(rate, i int) []float64 {
 	return e.layout.Weights(e.table[i])[rate*e.outputs:][:e.outputs]
 }
 
-// Add returns w plus the weight of column i of Columns for output k, mixed over rates by parts.
+// Add returns w plus the weight of Columns()[i] for output k, averaged over the rates with the mixture weights parts.
 func (e *Expert) Add(w float64, parts []float64, k, i int) float64 {
 	weights := e.layout.Weights(e.table[i])
 	for r, part := range parts {
@@ -112,8 +115,8 @@ func (e *Expert) Add(w float64, parts []float64, k, i int) float64 {
 	return w
 }
 
-// Follow makes columns, which ascend, those of the expert. New columns start at 0; columns that are not in the list are
-// removed.
+// Follow makes columns, which must be ascending, the columns of the expert. New columns start with weight 0; columns
+// that are not in the list are removed.
 func (e *Expert) Follow(columns []uint32) {
 	table := make([][]float64, len(columns))
 	for i, column := range columns {
@@ -126,8 +129,8 @@ func (e *Expert) Follow(columns []uint32) {
 	e.columns, e.table = slices.Clone(columns), table
 }
 
-// Score scores an event, given the scores of the base learner by output. places has the index of each of the event's
-// columns in Columns, or -1.
+// Score scores an event. base holds the scores of the base learner, by output. places holds the index in Columns of
+// each of the event's columns, or -1.
 func (e *Expert) Score(places []int, x, base []float64) {
 	s := &e.step
 	s.Reset(len(places))
@@ -154,15 +157,15 @@ func (e *Expert) Score(places []int, x, base []float64) {
 	}
 }
 
-// Scores returns the scores at a rate of the last event that Score had, by output. The result is valid until the next
+// Scores returns the scores of the last scored event at a rate, by output. The result is valid until the next call of
 // Score.
 func (e *Expert) Scores(rate int) []float64 { return e.scores[rate] }
 
-// Added is Scores without the base's part.
+// Added returns Scores minus the base scores.
 func (e *Expert) Added(rate int) []float64 { return e.added[rate] }
 
-// Learn learns the last event that Score had: its targets by output, of which the first active are in use, and its
-// importance. An Expert whose scores are NaN restarts.
+// Learn learns the last scored event from its targets, by output, and its importance weight. Only the first active
+// outputs are in use. An Expert whose scores are NaN restarts.
 func (e *Expert) Learn(targets []float64, active int, importance float64) {
 	s := &e.step
 	for j := range s.DF {
@@ -177,7 +180,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) {
 			e.Restart()
 			return
 		}
-		if df-df != 0 || dv-dv != 0 { // at the kink
+		if df-df != 0 || dv-dv != 0 { // the loss has no derivative here
 			continue
 		}
 		s.MinusEta[j] = -Rates[j/e.outputs]
@@ -189,7 +192,7 @@ func (e *Expert) Learn(targets []float64, active int, importance float64) {
 	e.optimizer.Step(s)
 }
 
-// Restart forgets everything but the columns.
+// Restart resets everything except the columns.
 func (e *Expert) Restart() {
 	columns := e.columns
 	e.begin(e.outputs)

@@ -12,11 +12,11 @@ import (
 	"blankout/online/newton"
 )
 
-// slow is the expert at one rate and output, as its documentation says it.
+// slow is a simple, slow implementation of an Expert at one learning rate and for one output.
 type slow struct {
 	loss           loss.Loss
 	rate, strength float64
-	w, sums        map[int]float64 // by place; the intercept at -1
+	w, sums        map[int]float64 // by index of the column; -1 is the intercept
 }
 
 // learn makes a proximal step of AdaGrad from an event, and returns the score before it.
@@ -36,8 +36,8 @@ func (s *slow) learn(places []int, x []float64, base, y, importance float64) flo
 		g[at] = importance * (df*x[n] + 2*dv*s.strength*x[n]*x[n]*s.w[at])
 		kappa += x[n] * x[n] / (math.Sqrt(s.sums[at]+g[at]*g[at]) + 1e-8)
 	}
-	// The share a of df for which df(f - rate a df kappa) = a df, by bisection; short steps take the
-	// curvature where they begin.
+	// a is the factor of df for which df(f - rate a df kappa) = a df, found by bisection. Short steps use the curvature
+	// at their start.
 	a := 1 / (1 + max(2*importance*dv, 0)*s.rate*kappa)
 	if math.Abs(importance*df)*s.rate*kappa >= 0.1 {
 		low, high := 0.0, 1.0
@@ -58,7 +58,7 @@ func (s *slow) learn(places []int, x []float64, base, y, importance float64) flo
 	return f
 }
 
-// Every rate and output learns as the slow one, which finds its share to more digits.
+// TestLearnsAsTheSlowOne checks that an Expert learns like slow at every rate and output.
 func TestLearnsAsTheSlowOne(t *testing.T) {
 	for _, l := range loss.All() {
 		if !newton.Wanted(l) || l.Facts().Target != loss.Sign {
@@ -103,12 +103,12 @@ func compare(t *testing.T, l loss.Loss, outputs int, strength float64) {
 				continue
 			}
 			want := s.learn(places, x, base[k], y[k], importance)
-			// Shares are found to a hundredth of them.
+			// Expert finds the factor a only to within 1 %.
 			near := func(got, want float64) bool { return math.Abs(got-want) <= 0.02*(1+math.Abs(want)) }
 			if got := e.Scores(rate)[k]; !near(got, want) || math.Abs(e.Added(rate)[k]+base[k]-got) > 1e-12 {
 				t.Fatalf("event %d, rate %v, output %d: score %v, want %v", event, Rates[rate], k, got, want)
 			}
-			// It goes on from what it has, so that the shares' last digits do not add up.
+			// slow continues from the Expert's weights, so that rounding errors of the factor do not add up.
 			s.w[-1], s.sums[-1] = e.Intercept(rate, k), e.layout.Preconditioner(e.bias)[j]
 			for at := range e.columns {
 				if w := e.Weights(rate, at)[k]; !near(w, s.w[at]) {
@@ -125,7 +125,7 @@ func compare(t *testing.T, l loss.Loss, outputs int, strength float64) {
 	}
 }
 
-// taught returns an expert of two columns that has learned, and a score of it.
+// taught returns a trained expert of two columns, and a function that returns its scores.
 func taught(outputs int) (*Expert, func(e *Expert, x []float64) []float64) {
 	e := New(loss.LogisticGaussian{}, 0.1, outputs)
 	e.Follow([]uint32{3, 8})
@@ -145,8 +145,8 @@ func taught(outputs int) (*Expert, func(e *Expert, x []float64) []float64) {
 	}
 }
 
-// A scale that moves changes no score, but where it would extrapolate; a column that is renewed says
-// nothing.
+// TestMove checks that Move changes no score, and changes nothing if it would extrapolate too far. After Renew the
+// column's weights are 0.
 func TestMove(t *testing.T) {
 	e, score := taught(2)
 	was, weight := score(e, []float64{0.5, 0.2}), e.Weights(0, 0)[0]
@@ -159,14 +159,14 @@ func TestMove(t *testing.T) {
 	if e.Weights(0, 0)[0] != weight || e.Intercept(0, 0) != intercept {
 		t.Errorf("the intercept has gone from %v to %v", intercept, e.Intercept(0, 0))
 	}
-	e.Move(4, 2, 1) // nobody's
+	e.Move(4, 2, 1) // not a column of the expert
 	e.Renew(3)
 	if got := e.Weights(1, 0); got[0] != 0 || got[1] != 0 {
 		t.Errorf("weights of a column that is renewed: %v", got)
 	}
 }
 
-// Two classes become three.
+// TestWiden checks the scores, accumulators and weights after classes are added.
 func TestWiden(t *testing.T) {
 	e, score := taught(1)
 	was := score(e, []float64{0.3, -0.2})[0]
@@ -185,7 +185,7 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// Columns that come begin at 0, and those that stay keep what they have.
+// TestFollow checks that new columns start at 0, and that the other columns keep their weights.
 func TestFollow(t *testing.T) {
 	e, _ := taught(1)
 	first, second := e.Weights(0, 0)[0], e.Weights(0, 1)[0]
@@ -198,7 +198,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// An expert whose scores are no numbers begins anew.
+// TestRestarts checks that an expert whose scores are not finite restarts.
 func TestRestarts(t *testing.T) {
 	e, _ := taught(1)
 	e.Set(3, 0, math.Inf(1))

@@ -10,7 +10,7 @@ import (
 	"blankout/online/additive"
 )
 
-// kinked is a loss that has no slope, or no curvature, at some targets: at a kink itself.
+// kinked is a loss without a slope or a curvature at some targets.
 type kinked struct{ loss.LogisticGaussian }
 
 func (kinked) At(y, f, v float64) (value, df, dv float64) {
@@ -27,7 +27,7 @@ func (kinked) At(y, f, v float64) (value, df, dv float64) {
 	return loss.LogisticGaussian{}.At(y, f, v)
 }
 
-// An event at a kink, where a loss has no slope or no curvature, changes nothing.
+// TestKinksChangeNothing checks that an event changes no weight if the loss has no slope or no curvature there.
 func TestKinksChangeNothing(t *testing.T) {
 	e := additive.New(kinked{}, 0.1, 1)
 	e.Follow([]uint32{7})

@@ -10,9 +10,8 @@ import (
 	"blankout/online/rows"
 )
 
-// Move changes a column's values x to (x - shift)/ratio. No score changes, unless that would extrapolate too far: if
-// the intercept, or the score of a value 1, would change by more than mostMove, the weight stays the same, in the new
-// unit.
+// Move changes a column's values x to (x - shift)/ratio. Scores stay the same, except if that would extrapolate too
+// far: a weight that would change the intercept, or the score of the value 1, by more than mostMove keeps its number.
 func (e *Expert) Move(column uint32, ratio, shift float64) {
 	i, known := slices.BinarySearch(e.columns, column)
 	if !known {
@@ -28,15 +27,15 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	}
 }
 
-// Renew forgets what is known of a column, because its values get another meaning.
+// Renew resets the weights of a column, because the meaning of its values changes.
 func (e *Expert) Renew(column uint32) {
 	if i, known := slices.BinarySearch(e.columns, column); known {
 		e.table[i] = e.newRow()
 	}
 }
 
-// Widen changes the number of outputs. If there was one output for two classes, it becomes that of the second class,
-// and its negation that of the first.
+// Widen increases the number of outputs. A single output for two classes becomes the output of the second class, and
+// its negation becomes the output of the first.
 func (e *Expert) Widen(outputs int) {
 	if outputs == e.outputs {
 		return
@@ -50,7 +49,8 @@ func (e *Expert) Widen(outputs int) {
 	}
 }
 
-// Regroup makes one output for each list in from, which starts as the mean of the old outputs on the list.
+// Regroup replaces the outputs by one for each list in from. A new output starts as the mean of the old outputs on its
+// list.
 func (e *Expert) Regroup(from [][]int) {
 	was := *e
 	e.begin(len(from))
@@ -73,14 +73,14 @@ func (e *Expert) widenRow(to, from []float64, was rows.Layout) {
 			if copy(wide, old); was.Outputs > 1 {
 				continue
 			}
-			if wide[1] = old[0]; part != 1 { // an accumulator keeps its sign
+			if wide[1] = old[0]; part != 1 { // accumulators are not negated
 				wide[0] = -old[0]
 			}
 		}
 	}
 }
 
-// Set sets the weight of a column for output k.
+// Set sets the weight of a column for output k at every rate.
 func (e *Expert) Set(column uint32, k int, w float64) {
 	if i, known := slices.BinarySearch(e.columns, column); known {
 		for r := range Rates {
@@ -89,7 +89,7 @@ func (e *Expert) Set(column uint32, k int, w float64) {
 	}
 }
 
-// State codes the state. The reader must have the same settings and outputs.
+// State encodes or decodes the state. The reader must have the same settings and number of outputs.
 func (e *Expert) State(c *coder.Coder) {
 	columns := e.columns
 	if c.Uint32s(&columns); c.Decode {
@@ -110,7 +110,7 @@ func (e *Expert) State(c *coder.Coder) {
 	}
 }
 
-// Forget multiplies the accumulators by keep: the weights stay, and then change faster.
+// Forget multiplies the accumulators by keep. The weights stay, and later steps are larger.
 func (e *Expert) Forget(keep float64) {
 	for _, row := range e.table {
 		e.optimizer.Forget(row, false, keep)

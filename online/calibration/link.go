@@ -1,4 +1,4 @@
-// Package calibration learns a Link: the log-odds of progressive scores.
+// Package calibration learns a Link: a function from progressive scores to log-odds.
 package calibration
 
 import (
@@ -9,64 +9,64 @@ import (
 	"blankout/internal/model"
 )
 
-// Link learns a monotone function from predicted scores to log-odds: the decayed fraction of events with the output's
-// class, by bins of the score, made monotone by pooling neighboring bins (isotonic regression; Zadrozny & Elkan 2002).
-// All outputs share one function. Link also measures how much the function, before each event is learned, reduces the
-// log-loss (Helps). NewLink returns one.
+// Link learns a monotone function from predicted scores to log-odds by isotonic regression (Zadrozny & Elkan 2002). It
+// counts the decayed fraction of events with the output's class, by bins of the score, and pools neighboring bins until
+// the fractions increase. All outputs share one function. Link also measures how much the function reduces the log-loss
+// of each event before learning it (Helps). Create a Link with NewLink.
 type Link struct {
 	// Age is the age in events of the weights that predicted the scores, 0 for current weights.
 	Age    uint64
 	taken  float64 // number of events
 	grown  float64 // weight of the latest event
 	bins   [linkBins]linkBin
-	latest *model.Link // nil before there are enough events
+	latest *model.Link // nil until there are enough events
 	helps  bool
 	gain   gain
 }
 
-// linkBin sums weighted scores and labels in a bin.
+// linkBin sums weights, labels and scores in a bin of scores.
 type linkBin struct{ weight, ones, scores float64 }
 
-// gain sums the reduction of the log-loss, and its square, with decay.
+// gain sums the reduction of the log-loss and its square, with decay.
 type gain struct{ grown, weight, sum, square, squares float64 }
 
 const (
 	// linkBins is the number of bins of f/(2+|f|), from -1 to 1.
 	linkBins = 40
-	// linkMemory is the number of events of the decay; among the first n events it is n/2.
+	// linkMemory is the number of events over which old events decay. Among the first n events it is n/2.
 	linkMemory = 20_000
-	// linkPrior is the number of events with which each bin starts, as if scores were log-odds.
+	// linkPrior is the number of events with which each bin starts, as if its scores were already log-odds.
 	linkPrior = 10
 	// linkEvery is the number of events after which the function is updated.
 	linkEvery = 64
 	// linkEnough is the number of events after which Helps can be true.
 	linkEnough = 500
-	// gainMemory is the number of events of the decay of gains.
+	// gainMemory is the number of events over which old gains decay.
 	gainMemory = 4000
-	// mostGrown is the largest weight before all weights are scaled down.
+	// mostGrown is the largest weight of an event before all weights are scaled down.
 	mostGrown = 1e100
 )
 
-// NewLink returns a Link that is the identity.
+// NewLink returns a Link that starts as the identity.
 func NewLink() Link { return Link{grown: 1, gain: gain{grown: 1}} }
 
-// Taken returns the number of events learned from.
+// Taken returns the number of learned events.
 func (l *Link) Taken() float64 { return l.taken }
 
 // Latest returns the current function, or nil before there are enough events.
 func (l *Link) Latest() *model.Link { return l.latest }
 
-// Helps reports whether the function reduces the log-loss of later events by more than its standard error.
+// Helps reports whether the function reduces the log-loss of later events significantly, by more than the standard
+// error.
 func (l *Link) Helps() bool { return l.helps }
 
-// Take learns from an event, given the predicted scores of which the first active are in use, the label, and the
-// importance weight.
+// Take measures and learns an event. Only the first active scores are in use. weight is the importance weight.
 func (l *Link) Take(scores []float64, active, label int, weight float64) {
 	l.Measure(scores, label, weight)
 	l.Learn(scores, active, label, weight, linkEvery)
 }
 
-// Learn is Take without Measure. The function is updated every so many events.
+// Learn is Take without Measure. The function is updated after the given number of events.
 func (l *Link) Learn(scores []float64, active, label int, weight float64, every uint64) {
 	weight = min(weight, 1)
 	l.taken++
@@ -98,7 +98,7 @@ func (b *linkBin) add(f float64, one bool, weight float64) {
 	}
 }
 
-// Measure adds the reduction of an event's loss by the function.
+// Measure records how much the function reduces the log-loss of an event.
 func (l *Link) Measure(scores []float64, label int, weight float64) {
 	if l.latest == nil {
 		return
@@ -183,7 +183,7 @@ func logit(part, whole float64) float64 {
 	return math.Log(p / (1 - p))
 }
 
-// State codes the state.
+// State encodes or decodes the state.
 func (l *Link) State(to *coder.Coder) {
 	g := &l.gain
 	to.Uint(&l.Age)

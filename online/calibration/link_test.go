@@ -10,7 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// drawn gives events of two classes whose scores are f and whose second class has the probability p(f).
+// drawn gives the Link events of two classes with scores f; the second class has probability p(f). It returns the mean
+// log-loss of the raw scores, of the Link, and of the true probabilities.
 func drawn(l *Link, r *rand.Rand, events int, p func(f float64) float64) (own, linked, least float64) {
 	for range events {
 		f, label := 3*r.NormFloat64(), 0
@@ -30,8 +31,8 @@ func drawn(l *Link, r *rand.Rand, events int, p func(f float64) float64) (own, l
 	return own / n, linked / n, least / n
 }
 
-// A Link learns what scores stand for: log-odds that are off by a factor and a constant, and a bound on what can be
-// known where one label in ten is wrong. It says that it helps, and comes near the least possible loss.
+// TestLinkLearns checks scores that are not log-odds: a wrong factor and offset, one label in ten wrong, and a step.
+// The Link helps, and its loss is nearly the least possible.
 func TestLinkLearns(t *testing.T) {
 	for name, p := range map[string]func(f float64) float64{
 		"a line":       func(f float64) float64 { return sigmoid(0.4*f - 1.5) },
@@ -53,8 +54,8 @@ func TestLinkLearns(t *testing.T) {
 	}
 }
 
-// Where scores are log-odds a Link hardly loses, and is not said to help; one that did stops once scores become
-// log-odds again.
+// TestLinkOfLogOdds checks scores that already are log-odds: the Link hardly increases the loss and does not report
+// that it helps. A Link that helped stops helping once its scores become log-odds.
 func TestLinkOfLogOdds(t *testing.T) {
 	l, r := NewLink(), rand.New(rand.NewPCG(5, 6))
 	helped := 0
@@ -75,8 +76,8 @@ func TestLinkOfLogOdds(t *testing.T) {
 	}
 }
 
-// Of several classes all outputs have one function, and those that are not in use none; the probabilities of noisy
-// labels come out right.
+// TestLinkOfSeveralClasses checks that all outputs share one function, and that unused outputs do not count. The
+// probabilities of noisy labels are nearly right.
 func TestLinkOfSeveralClasses(t *testing.T) {
 	r, l := rand.New(rand.NewPCG(7, 8)), NewLink()
 	var before, after, n float64
@@ -102,7 +103,8 @@ func TestLinkOfSeveralClasses(t *testing.T) {
 	}
 }
 
-// Weights count as events do, up to one; scores without bounds do no harm; states come back and go on to the bit.
+// TestLinkState checks that a decoded Link continues bit by bit, also after infinite scores and extreme weights. It
+// rejects truncated and inconsistent states.
 func TestLinkState(t *testing.T) {
 	l, r := NewLink(), rand.New(rand.NewPCG(9, 10))
 	wrong := func(f float64) float64 { return 0.1 + 0.8*sigmoid(f) }
@@ -152,7 +154,7 @@ func TestLinkState(t *testing.T) {
 	}
 }
 
-// However long a stream is, sums stay numbers.
+// TestLongLink checks that sums stay finite in a long stream.
 func TestLongLink(t *testing.T) {
 	l := NewLink()
 	drawn(&l, rand.New(rand.NewPCG(1, 2)), 3_000_000, func(float64) float64 { return 0.3 })
@@ -161,7 +163,8 @@ func TestLongLink(t *testing.T) {
 	}
 }
 
-// A few events do not say that a Link helps, and no event weighs more than one.
+// TestLinkIsNotHasty checks that a Link needs enough events before it reports that it helps, and that a large weight
+// counts as 1.
 func TestLinkIsNotHasty(t *testing.T) {
 	l, r := NewLink(), rand.New(rand.NewPCG(11, 12))
 	half := func(float64) float64 { return 0.5 }

@@ -1,6 +1,6 @@
 package conformal
 
-// This file computes nonconformity scores of predictions. A nil Predictor is disabled: it ignores all events.
+// This file computes nonconformity scores of predictions. A nil Predictor ignores all events.
 
 import (
 	"math"
@@ -10,20 +10,20 @@ import (
 	"blankout/internal/model"
 )
 
-// Answer is a classification of an event.
+// Answer is a predicted classification of an event, with its label.
 type Answer struct {
-	Range    int // of missing fields
+	Range    int // range of the missing fraction
 	Scores   []float64
 	Label    int
-	Decision model.Decision // of the scores
-	Judged   model.Judged   // the prediction of the scores
+	Decision model.Decision // turns the scores into a class
+	Judged   model.Judged   // the prediction made from the scores
 	Active   int            // number of classes in use
-	Sized    bool           // measure the size of the set
-	Came     bool           // the event is not a masked copy
+	Sized    bool           // whether to measure the size of the prediction set
+	Came     bool           // false for a copy with masked fields
 	Shared   bool           // the learner is in a group, see Add
 }
 
-// TakeClasses adds a classification.
+// TakeClasses adds the nonconformity score of a classification.
 func (c *Predictor) TakeClasses(a Answer) {
 	x := Score{Value: min(a.Judged.LogLoss, model.MostLimit), First: a.Judged.Class == a.Label, Class: 1 + a.Label, Came: a.Came, Size: math.NaN()}
 	if a.Sized && c.ranges[a.Range].limit >= 0 {
@@ -36,7 +36,7 @@ func (c *Predictor) TakeClasses(a Answer) {
 	}
 }
 
-// size returns the number of classes in the prediction set.
+// size returns the size of the prediction set.
 func (c *Predictor) size(a *Answer) float64 {
 	two := [2]float64{1 - a.Judged.Probability, a.Judged.Probability}
 	chances := two[:]
@@ -55,13 +55,13 @@ func (c *Predictor) size(a *Answer) float64 {
 	return size
 }
 
-// TakeNumber adds a predicted value for the target y.
+// TakeNumber adds the nonconformity score of the predicted value for the target y.
 func (c *Predictor) TakeNumber(of loss.Target, residual *model.Residual, y, value float64, by model.MissingVariance) {
 	low, high := residual.Interval(of, value, by.Variance, c.Limit(by.Range))
 	c.Take(by.Range, Score{Value: residual.Score(of, y, value, by.Variance), Size: high - low})
 }
 
-// Interval returns the interval of a value, or NaN if no residual is known.
+// Interval returns the prediction interval around a value, or NaN if no residual is known.
 func (c *Predictor) Interval(of loss.Target, residual *model.Residual, value float64, by model.MissingVariance) (low, high float64) {
 	switch {
 	case residual == nil:
@@ -72,7 +72,7 @@ func (c *Predictor) Interval(of loss.Target, residual *model.Residual, value flo
 	return residual.Interval(of, value, by.Variance, c.served(by.Range))
 }
 
-// Encode returns the state.
+// Encode returns the encoded state.
 func (c *Predictor) Encode() []byte {
 	if c == nil {
 		return nil

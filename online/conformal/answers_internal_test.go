@@ -9,8 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// TestTakeClasses checks that sets of three classes contain the class as often as configured and have the counted
-// size. Without a Predictor there are no sets.
+// TestTakeClasses checks that prediction sets of three classes contain the true class as often as configured and have
+// the counted size. A nil Predictor has no sets.
 func TestTakeClasses(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(1, 2)), New(0.8)
 	d := model.Decision{}
@@ -33,7 +33,7 @@ func TestTakeClasses(t *testing.T) {
 	if x.Events != told || math.Abs(x.Coverage-held/told) > 1e-12 || math.Abs(x.Recent-0.8) > 0.03 || math.Abs(x.Size-size/told) > 0.05 {
 		t.Errorf("%+v, want %v of %v and a size of %v", x, held/told, told, size/told)
 	}
-	all := New(0.8) // which tells of all classes, but of those in use alone
+	all := New(0.8) // its sets contain every class in use
 	all.ranges[0].limit = model.MostLimit
 	scores := []float64{1, 2, 3, -20}
 	if all.TakeClasses(Answer{Scores: scores, Decision: d, Judged: d.Judge(scores, 0), Active: 3, Sized: true}); all.Report()[0].Size != 3 {

@@ -17,7 +17,7 @@ func TestTakeNumber(t *testing.T) {
 	residual := &model.Residual{Deviation: 2}
 	held, told, size := 0.0, 0.0, 0.0
 	for range 10_000 {
-		c.TakeNumber(loss.Real, residual, 5+0.1*r.NormFloat64(), 5, model.MissingVariance{}) // of whole events
+		c.TakeNumber(loss.Real, residual, 5+0.1*r.NormFloat64(), 5, model.MissingVariance{}) // with no missing fields
 		by := model.MissingVariance{Range: 2}
 		y, value := 5+3*r.NormFloat64(), 5.0
 		low, high := c.Interval(loss.Real, residual, value, by)

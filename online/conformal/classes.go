@@ -1,6 +1,6 @@
 package conformal
 
-// This file has the thresholds by class.
+// This file has the thresholds of each class.
 
 import (
 	"blankout/internal/coder"
@@ -8,30 +8,31 @@ import (
 	"blankout/internal/model"
 )
 
-// class holds the nonconformity scores of the events of one class.
+// class holds the nonconformity scores of the events of one class, by range of missing fields.
 type class struct {
 	came   came
-	ranges [Ranges]*scores // nil without scores
+	ranges [Ranges]*scores // nil for a range without scores
 }
 
-// came counts the sets of events that are not masked copies.
+// came counts the prediction sets of real events, without masked copies.
 type came struct {
 	all    tally
 	recent tally // decayed
-	waits  tally // of an interval that is to be merged
+	waits  tally // counts that wait for Merge
 }
 
 func (t *tally) scale(by float64) { t.events, t.held = by*t.events, by*t.held }
 
-// told returns the limit in force for a class, given the class's own scores in the range.
+// told returns the limit that a set applies to a class: the class's own limit, or the range's limit if the class has
+// none.
 func (s *scores) told(own *scores) float64 {
-	if own != nil && own.limit >= 0 { // a class has no limit before the range has one
+	if own != nil && own.limit >= 0 { // a class has a limit only if the range has one
 		return own.limit
 	}
 	return s.limit
 }
 
-// own returns the scores of a class, counted from 1, in a range; nil for regression.
+// own returns the scores of a class, counted from 1, in a range. It returns nil for regression (0).
 func (c *Predictor) own(r, number int) *scores {
 	if number == 0 {
 		return nil
@@ -39,7 +40,7 @@ func (c *Predictor) own(r, number int) *scores {
 	return c.grown(number-1).at(r, c.miss)
 }
 
-// grown returns a class, counted from 0, and adds it if it is new.
+// grown returns class k, counted from 0, and adds it if it is new.
 func (c *Predictor) grown(k int) *class {
 	for len(c.classes) <= k {
 		c.classes = append(c.classes, class{})
@@ -50,7 +51,7 @@ func (c *Predictor) grown(k int) *class {
 // Classes returns the number of classes.
 func (c *Predictor) Classes() int { return len(c.classes) }
 
-// at returns the scores in a range.
+// at returns the class's scores in a range, and adds them if they are new.
 func (k *class) at(r int, miss float64) *scores {
 	if k.ranges[r] == nil {
 		s := newScores(miss)
@@ -59,8 +60,8 @@ func (k *class) at(r int, miss float64) *scores {
 	return k.ranges[r]
 }
 
-// least returns the smallest probability with which a class, counted from 0, is in a set of the range, and whether it
-// is always in it.
+// least returns the smallest probability with which class k, counted from 0, is in a set of range r. always reports
+// whether the class is in every set of the range.
 func (c *Predictor) least(r, k int) (p float64, always bool) {
 	s := &c.ranges[r]
 	if k < len(c.classes) {
@@ -71,7 +72,7 @@ func (c *Predictor) least(r, k int) (p float64, always bool) {
 	return s.least, s.limit == model.MostLimit
 }
 
-// class returns a class, counted from 0, or an empty one.
+// class returns class k, counted from 0, or an empty class.
 func (c *Predictor) class(k int) *class {
 	if k < len(c.classes) {
 		return &c.classes[k]
@@ -79,7 +80,7 @@ func (c *Predictor) class(k int) *class {
 	return &class{}
 }
 
-// mergeClass merges what an interval has added to a class.
+// mergeClass merges the counts that class k has gained from was to is.
 func (c *Predictor) mergeClass(k int, was, is *class) {
 	var none scores
 	for r, now := range is.ranges {
@@ -118,12 +119,12 @@ func (k *class) sums() (out class) {
 	return out
 }
 
-// codeClasses codes the classes; one codes each.
+// codeClasses encodes or decodes the list of classes, and calls one for each class.
 func (c *Predictor) codeClasses(to *coder.Coder, one func(*class)) {
 	n := len(c.classes)
 	to.Int(&n)
 	if to.Decode {
-		if n < 0 || n > len(to.In)/24 { // the smallest size of a class in bytes
+		if n < 0 || n > len(to.In)/24 { // the smallest encoded class has 24 bytes
 			to.Failed, n = true, 0
 		}
 		c.classes = make([]class, n)
@@ -133,7 +134,7 @@ func (c *Predictor) codeClasses(to *coder.Coder, one func(*class)) {
 	}
 }
 
-// code codes which ranges have scores; one codes these.
+// code encodes or decodes which ranges have scores, and calls one for each of these.
 func (k *class) code(to *coder.Coder, one func(r int, s *scores)) {
 	var some uint64
 	for r, s := range k.ranges {
@@ -162,7 +163,7 @@ func (k *class) state(to *coder.Coder, moved float64, of *[Ranges]scores) {
 	k.code(to, func(r int, s *scores) { s.state(to, moved, &of[r]) })
 }
 
-// fitClasses is Fits for the classes, whose scores sum to those of each range.
+// fitClasses is Fits for the classes. Their numbers of scores must not exceed the number of the whole range.
 func fitClasses(base, now *Predictor, events float64) bool {
 	if len(now.classes) < len(base.classes) {
 		return false
@@ -195,7 +196,7 @@ func fitClasses(base, now *Predictor, events float64) bool {
 	return true
 }
 
-// ByClass returns the coverage of each class that has sets. names are the names of the classes.
+// ByClass returns the coverage of each class that has prediction sets. names holds the names of the classes.
 func (c *Predictor) ByClass(names []string) (out []measure.ClassCoverage) {
 	if c == nil {
 		return nil
@@ -203,7 +204,7 @@ func (c *Predictor) ByClass(names []string) (out []measure.ClassCoverage) {
 	for k := range c.classes[:min(len(c.classes), len(names))] {
 		class := &c.classes[k]
 		x := measure.ClassCoverage{Class: names[k]}
-		if t := &class.came; t.all.events > 0 && t.recent.events > 0 { // a damaged state may have only one of them
+		if t := &class.came; t.all.events > 0 && t.recent.events > 0 { // in a damaged state one of the two counts can be 0
 			x.Events, x.Coverage, x.Recent = t.all.events, t.all.held/t.all.events, t.recent.held/t.recent.events
 		}
 		for r, s := range class.ranges {

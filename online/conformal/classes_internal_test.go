@@ -9,7 +9,8 @@ import (
 	"blankout/internal/model"
 )
 
-// rare draws scores: those of class 2, one of ten, are far larger than class 1's.
+// rare draws nonconformity scores of two classes. One score in ten is of class 2 and far larger than the scores of
+// class 1.
 func rare(r *rand.Rand) Score {
 	if r.IntN(10) == 0 {
 		return Score{Class: 2, Value: 2 + r.ExpFloat64(), Came: true}
@@ -17,11 +18,11 @@ func rare(r *rand.Rand) Score {
 	return Score{Class: 1, Value: 0.3 * r.ExpFloat64(), First: r.Float64() < 0.5, Came: true}
 }
 
-// TestThresholdsByClass checks that the sets of each class contain it as often as configured, although one
-// threshold for all classes would contain the rare class seldom. The report by class is that of the returned sets.
+// TestThresholdsByClass checks that the sets of each class contain that class as often as configured. A single
+// threshold for all classes would rarely include the rare class. ByClass must report the coverage of the returned sets.
 func TestThresholdsByClass(t *testing.T) {
 	r, c, common := rand.New(rand.NewPCG(1, 2)), New(0.9), New(0.9)
-	var told, held, all [3]float64 // all: were all of one class
+	var told, held, all [3]float64 // all: what the common threshold would hold
 	for range 30_000 {
 		x := rare(r)
 		if limit := c.Sets().Classes; len(limit) >= x.Class && limit[x.Class-1][3] >= 0 {
@@ -62,8 +63,8 @@ func TestThresholdsByClass(t *testing.T) {
 	}
 }
 
-// TestEnemyOfAClass checks that the bounds on missed truths hold for the events of one class, whatever the others
-// are.
+// TestEnemyOfAClass checks that the bounds on missed labels hold for the events of one class, for any events of the
+// other classes.
 func TestEnemyOfAClass(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(3, 4)), New(0.9)
 	missed, told := 0.0, 0.0
@@ -86,8 +87,8 @@ func TestEnemyOfAClass(t *testing.T) {
 	}
 }
 
-// TestFewEventsOfAClass checks that a class without events has the common threshold, and a class with few events
-// nearly that one. More events move it to its own.
+// TestFewEventsOfAClass checks that a class without events has the common threshold, and that a class with few events
+// has nearly the common threshold. With more events the threshold approaches the class's own quantile.
 func TestFewEventsOfAClass(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(5, 6)), New(0.9)
 	for range 5000 {
@@ -109,8 +110,8 @@ func TestFewEventsOfAClass(t *testing.T) {
 	}
 }
 
-// TestSetsByClass checks that readers get the thresholds by class that the learner counts with. A range without
-// thresholds has those of the next range.
+// TestSetsByClass checks that Sets returns the same thresholds by class that the Predictor uses for its counts. A range
+// without thresholds has the thresholds of the next range.
 func TestSetsByClass(t *testing.T) {
 	r, c := rand.New(rand.NewPCG(7, 8)), New(0.9)
 	for range 3000 {
@@ -133,8 +134,8 @@ func TestSetsByClass(t *testing.T) {
 	}
 }
 
-// TestMergeClasses checks that merging several learners gives the thresholds by class of one learner with all
-// scores, also after a round trip of the state. Impossible sums are rejected.
+// TestMergeClasses checks that merged Predictors have the thresholds by class of one Predictor with all scores, also
+// after encoding and decoding. Impossible sums are rejected.
 func TestMergeClasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	fold, alone := New(0.9), New(0.9)
@@ -216,8 +217,8 @@ func TestMergeClasses(t *testing.T) {
 	}
 }
 
-// TestNoThresholdOfAClassAlone checks that no class has a threshold in a range that has none, however many events
-// the class has had.
+// TestNoThresholdOfAClassAlone checks that a class has no threshold in a range that has none, however many events the
+// class has.
 func TestNoThresholdOfAClassAlone(t *testing.T) {
 	c := New(0.9)
 	for range enough - 1 {

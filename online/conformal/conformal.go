@@ -1,21 +1,21 @@
 // Package conformal determines how large prediction sets and intervals must be for a given coverage.
 //
-// A prediction has a nonconformity score: -log p of the label for classification, and the distance of the label in
-// deviations for regression. A prediction set, or interval, contains all labels whose score is at most a limit. It also
-// contains the most probable class. For each range of missing fields the limit is the quantile of level 1-α of the
-// scores so far, with decay. α follows the coverage (adaptive conformal inference; Gibbs & Candes 2021):
+// A prediction has a nonconformity score: -log p of the label for classification, and the distance from the label in
+// standard deviations for regression. A prediction set or interval contains all labels whose score is at most a limit.
+// It also contains the most probable class. For each range of missing fields the limit is the quantile of level 1-α of
+// the previous scores, with decay. α adapts to the coverage (adaptive conformal inference; Gibbs & Candes 2021):
 //
 //	α <- α + γ (a - miss),  a = 1 - coverage,  miss = 1 if the label was not in the set, else 0.
 //
-// For any sequence of scores, at most a T + (a + γ)/γ of T labels are missed, plus a few while the limit follows. If
-// smaller sets were possible, at most 1/γ fewer are missed. The set with the most probable class alone cannot be
-// smaller: if it contains the label, α stays.
+// For any sequence of T scores, at most a T + (a + γ)/γ labels are missed, plus a few while the limit adapts. If
+// smaller sets were always possible, at least a T - 1/γ labels are missed. The smallest set contains only the most
+// probable class; if it contains the label, α stays the same.
 //
-// Each class has a threshold and an α of its own (Mondrian conformal prediction; Vovk 2012): the quantile of its own
-// events' scores, to which scores borrowed from the range's histogram are added. A class with few events has nearly the
-// common threshold. The bounds above hold for the events of each class.
+// Each class has its own threshold and α (Mondrian conformal prediction; Vovk 2012). The threshold is the quantile of
+// the scores of the class, plus a few scores borrowed from the range's histogram. A class with few events therefore has
+// nearly the common threshold. The bounds above hold for the events of each class.
 //
-// The package knows scores and predictions, but no weights and no events.
+// The package uses only scores and predictions, no weights or events.
 package conformal
 
 import (
@@ -33,16 +33,16 @@ import (
 const Ranges = model.SetRanges
 
 const (
-	// gamma is γ: α follows over about 1/gamma scores.
+	// gamma is γ: α adapts over about 1/gamma scores.
 	gamma = 0.001
-	// memory is the number of scores over which old ones decay. Among the first n scores it is n/fresh, because early
-	// weights had learned little.
+	// memory is the number of scores over which old scores decay. Among the first n scores it is n/fresh, because the
+	// model had learned little when the first scores were computed.
 	memory, fresh = 2000, 2
-	// enough is the number of scores that a range needs.
+	// enough is the number of scores before a range has a limit.
 	enough = 100
 	// borrowed is the number of scores of the whole range that are added to the scores of a class.
 	borrowed = 20
-	// every is the number of scores of a range per update of its limit.
+	// every is the number of scores after which a limit is updated.
 	every = 8
 	// bins is the number of bins of equal width of x = score/(1+score).
 	bins = 128
@@ -50,31 +50,32 @@ const (
 	largest = 1e100
 )
 
-// Predictor holds the scores, by range, and by class and range. Create one with New.
+// Predictor holds the nonconformity scores, by range of missing fields, and by class and range. Create a Predictor with
+// New.
 type Predictor struct {
-	miss    float64 // a
+	miss    float64 // a, the fraction of labels to miss
 	ranges  [Ranges]scores
 	classes []class
 	chances []float64 // scratch for probabilities
 }
 
-// scores holds the scores of a range, or of a class in a range.
+// scores holds the nonconformity scores of a range, or of a class in a range.
 type scores struct {
 	taken   float64 // number of scores
 	level   float64 // α
 	limit   float64 // -1 if there are too few scores
 	least   float64 // exp(-limit), the smallest probability of a class in the set
 	grown   float64 // weight of the latest score
-	decayed counts  // decayed; each score has the weight that it had when it was added
+	decayed counts  // each score keeps the weight that it had when it was added
 	all     tally
-	waits   counts  // of an interval that is to be merged
-	waited  float64 // number of its scores
+	waits   counts  // counts that wait for Merge
+	waited  float64 // number of scores in waits
 }
 
-// newScores returns empty scores for sets that miss the fraction miss.
+// newScores returns empty scores for sets that may miss the fraction miss of labels.
 func newScores(miss float64) scores { return scores{level: miss, limit: -1, grown: 1} }
 
-// tally counts prediction sets, and those that contained the label.
+// tally counts prediction sets, and how many of them contained the label (held).
 type tally struct{ events, held float64 }
 
 func (t *tally) add(held bool, weight float64) {
@@ -93,7 +94,7 @@ type counts struct {
 
 // histogram holds the weights of scores by bin.
 type histogram struct {
-	first float64 // the label was the most probable class
+	first float64 // weight of events whose label was the most probable class
 	bins  [bins]float64
 }
 
@@ -111,16 +112,17 @@ type Score struct {
 	Value float64 // the score, at least 0
 	First bool    // the label was the most probable class, which is in every set
 	Class int     // index of the label plus 1; 0 for regression
-	Came  bool    // the event is not a masked copy
-	// Size is the size of the predicted set or interval, NaN if it was not measured. Unbounded intervals do not count.
+	Came  bool    // false for a copy with masked fields
+	// Size is the size of the prediction set or interval, or NaN if it was not measured. Unbounded intervals do not
+	// count.
 	Size float64
 }
 
-// Limit returns the largest score in a set of the range, or -1 if it is not known. model.Sets.Limits has it for
-// readers.
+// Limit returns the largest nonconformity score in a set of range r, or -1 if there are too few scores. Readers use
+// model.Sets.Limits.
 func (c *Predictor) Limit(r int) float64 { return c.ranges[r].limit }
 
-// Taken returns the number of scores of a range, of a class in it (counted from 1), or of regression (0).
+// Taken returns the number of scores in range r, of one class (counted from 1) or of all (0).
 func (c *Predictor) Taken(r, class int) float64 {
 	switch {
 	case class == 0:
@@ -131,7 +133,7 @@ func (c *Predictor) Taken(r, class int) float64 {
 	return c.classes[class-1].ranges[r].taken
 }
 
-// served returns the limit for readers of a model, see Sets.
+// served returns the limit that readers of a model use, see Sets.
 func (c *Predictor) served(r int) float64 {
 	for ; r < Ranges; r++ {
 		if limit := c.ranges[r].limit; limit >= 0 {
@@ -141,7 +143,7 @@ func (c *Predictor) served(r int) float64 {
 	return -1
 }
 
-// Take adds the score of an event of a range.
+// Take adds a nonconformity score in range r.
 func (c *Predictor) Take(r int, x Score) {
 	s, own := &c.ranges[r], c.own(r, x.Class)
 	limit := s.told(own)
@@ -164,7 +166,7 @@ func (c *Predictor) Take(r int, x Score) {
 	}
 }
 
-// take adds a score whose set had the limit told.
+// take adds a score whose set had the limit told. miss is the fraction of labels that sets may miss.
 func (s *scores) take(x Score, told, miss float64) {
 	s.advance(1)
 	s.level += gamma * s.decayed.add(x, told, s.limit, s.grown, miss)
@@ -173,7 +175,7 @@ func (s *scores) take(x Score, told, miss float64) {
 	}
 }
 
-// Add is Take for a learner in a group: the score counts when the sums are merged.
+// Add is Take for a learner in a group. The score takes effect when the sums of the group are merged.
 func (c *Predictor) Add(r int, x Score) {
 	s, own := &c.ranges[r], c.own(r, x.Class)
 	limit := s.told(own)
@@ -189,11 +191,10 @@ func (c *Predictor) Add(r int, x Score) {
 	}
 }
 
-// within reports whether a set of this limit contains the label.
+// within reports whether a set with this limit contains the label.
 func (x Score) within(limit float64) bool { return x.First || x.Value <= limit }
 
-// add adds a score whose set had the limit told, with a weight. It returns the change of the limit's α, in units of
-// gamma.
+// add adds a weighted score whose set had the limit told. It returns the change of the limit's α, in units of gamma.
 func (n *counts) add(x Score, told, limit, weight, miss float64) (move float64) {
 	if x.First {
 		n.first += weight
@@ -202,7 +203,7 @@ func (n *counts) add(x Score, told, limit, weight, miss float64) (move float64) 
 	}
 	if told >= 0 {
 		n.tally.add(x.within(told), weight)
-		if x.Size-x.Size == 0 { // neither NaN nor infinite
+		if x.Size-x.Size == 0 { // finite
 			n.size, n.sized = n.size+weight*x.Size, n.sized+weight
 		}
 	}
@@ -225,7 +226,8 @@ func binOf(score float64) int {
 	return bins - 1
 }
 
-// advance makes n more scores arrive: old scores decay, because later ones get more weight.
+// advance decays the old scores as n more arrive. It increases the weight of later scores instead of multiplying the
+// old ones.
 func (s *scores) advance(n float64) {
 	for range int(n) {
 		s.taken++
@@ -246,13 +248,13 @@ func (n *counts) scale(by float64) {
 	}
 }
 
-// each lists all counts but those of bins.
+// each lists all counts except the bins.
 func (n *counts) each() []*float64 {
 	return []*float64{&n.events, &n.held, &n.moved, &n.size, &n.sized, &n.first}
 }
 
-// follow sets the limit to the quantile of level 1-α of the scores, if there are enough. For a class, scores borrowed
-// from the range are added.
+// follow sets the limit to the quantile of level 1-α of the scores, if there are enough. For a class, of is the range
+// whose scores are added.
 func (s *scores) follow(of *scores) {
 	if of == nil && s.taken < enough || of != nil && of.limit < 0 {
 		return
@@ -261,12 +263,12 @@ func (s *scores) follow(of *scores) {
 	if of != nil {
 		h, n = h.mixed(&of.decayed.histogram, borrowed*s.grown), n+borrowed
 	}
-	// One additional score stands for the next one.
+	// The factor counts the next score as one more.
 	s.limit = h.quantile((1 - s.level) * (1 + 1/min(n, memory)))
 	s.least = loss.Exp(-s.limit)
 }
 
-// mixed returns h plus scores distributed as in other, with the given weight.
+// mixed returns h plus scores distributed as in other, with the given total weight.
 func (h *histogram) mixed(other *histogram, weight float64) *histogram {
 	out := *h
 	by := weight / other.total()
@@ -285,7 +287,7 @@ func (h *histogram) total() float64 {
 	return all
 }
 
-// quantile returns the score that a fraction of the weights does not exceed.
+// quantile returns the score below which the given fraction of the weights lies.
 func (h *histogram) quantile(fraction float64) float64 {
 	var up [bins + 1]float64 // cumulative weights
 	all := h.first
@@ -297,7 +299,7 @@ func (h *histogram) quantile(fraction float64) float64 {
 	if up[0] >= want {
 		return 0
 	}
-	i, _ := slices.BinarySearch(up[1:bins], want) // the first bin that reaches it
+	i, _ := slices.BinarySearch(up[1:bins], want) // the first bin that reaches the fraction
 	if i == bins-1 {
 		return model.MostLimit
 	}
@@ -305,7 +307,7 @@ func (h *histogram) quantile(fraction float64) float64 {
 	return at / (1 - at)
 }
 
-// Merge merges what an interval of another learner, from base to now, has added: one step of α for each range, and for
+// Merge adds the scores that another learner has added from base to now. It makes one step of α for each range, and for
 // each class in it.
 func (c *Predictor) Merge(base, now *Predictor) {
 	for r := range c.ranges {
@@ -318,7 +320,7 @@ func (c *Predictor) Merge(base, now *Predictor) {
 	}
 }
 
-// merge merges what an interval has added, and reports whether that is anything.
+// merge adds the scores from was to is, and reports whether there were any.
 func (s *scores) merge(was, is *scores) bool {
 	n := is.waited - was.waited
 	if n <= 0 {
@@ -338,7 +340,7 @@ func (s *scores) merge(was, is *scores) bool {
 	return true
 }
 
-// Sums returns a copy of what Merge merges.
+// Sums returns a copy of the sums that Merge uses.
 func (c *Predictor) Sums() *Predictor {
 	if c == nil {
 		return nil
@@ -355,7 +357,7 @@ func (c *Predictor) Sums() *Predictor {
 
 func (s *scores) sums() scores { return scores{waits: s.waits, waited: s.waited} }
 
-// SumsState codes what Merge merges.
+// SumsState encodes or decodes the sums that Merge uses.
 func (c *Predictor) SumsState(to *coder.Coder) {
 	for r := range c.ranges {
 		c.ranges[r].sumsState(to)
@@ -369,8 +371,8 @@ func (s *scores) sumsState(to *coder.Coder) {
 	}
 }
 
-// Fits reports whether what Merge merges, from base to now, is of at most so many events, each with at most so many
-// scores.
+// Fits reports whether the sums that Merge adds, from base to now, are of at most the given number of events, with at
+// most each scores per event.
 func Fits(base, now *Predictor, events, each float64) bool {
 	for r := range now.ranges {
 		if !fits(&base.ranges[r], &now.ranges[r], events*each) {
@@ -380,7 +382,7 @@ func Fits(base, now *Predictor, events, each float64) bool {
 	return fitClasses(base, now, events)
 }
 
-// fits reports whether a range, or a class in it, has at most so many new scores.
+// fits reports whether a range, or a class in it, has at most the given number of new scores.
 func fits(was, is *scores, most float64) bool {
 	n := is.waited - was.waited
 	if !(n >= 0 && n <= most) || n != math.Trunc(n) {
@@ -399,7 +401,7 @@ func fits(was, is *scores, most float64) bool {
 		math.Abs(is.waits.moved-was.waits.moved) <= n
 }
 
-// State codes the state. If the state has another coverage than the Predictor, α is shifted.
+// State encodes or decodes the state. If the decoded state has another coverage than the Predictor, α is shifted.
 func (c *Predictor) State(to *coder.Coder) {
 	miss := c.miss
 	to.Float(&miss)
@@ -409,7 +411,7 @@ func (c *Predictor) State(to *coder.Coder) {
 	c.codeClasses(to, func(k *class) { k.state(to, c.miss-miss, &c.ranges) })
 }
 
-// state codes the scores of a range, or of a class in the range of. moved is added to α.
+// state encodes or decodes the scores of a range, or of a class in the range of. It adds moved to α.
 func (s *scores) state(to *coder.Coder, moved float64, of *scores) {
 	to.Each(&s.taken, &s.level, &s.limit, &s.grown, &s.all.events, &s.all.held)
 	if s.taken > 0 {
@@ -423,7 +425,7 @@ func (s *scores) state(to *coder.Coder, moved float64, of *scores) {
 	}
 }
 
-// state codes counts, and the bins that are not empty.
+// state encodes or decodes the counts and the bins that are not empty.
 func (n *counts) state(to *coder.Coder) {
 	to.Each(n.each()...)
 	var some [bins / 64]uint64
@@ -450,19 +452,19 @@ func (n *counts) state(to *coder.Coder) {
 	to.Failed = to.Failed || !(n.held >= -near && n.held <= (1+near)*n.events+near && n.size >= -near && n.size <= most*max(n.sized, 0)+near)
 }
 
-// Report returns the coverage in each range that has sets.
+// Report returns the coverage in each range that has prediction sets.
 func (c *Predictor) Report() []measure.Coverage {
 	return c.reports(func(*scores) bool { return true })
 }
 
-// reports returns the coverage in each range that has sets and is wanted.
+// reports returns the coverage in each range that has prediction sets and for which wanted returns true.
 func (c *Predictor) reports(wanted func(*scores) bool) (out []measure.Coverage) {
 	if c == nil {
 		return nil
 	}
 	for r := range c.ranges {
 		s := &c.ranges[r]
-		if s.decayed.events == 0 || s.all.events == 0 || !wanted(s) { // a damaged state may have only one of the two
+		if s.decayed.events == 0 || s.all.events == 0 || !wanted(s) { // in a damaged state one of the two counts can be 0
 			continue
 		}
 		x := measure.Coverage{Range: model.RangeName(r), Events: s.all.events, Coverage: s.all.held / s.all.events, Recent: s.decayed.held / s.decayed.events}
@@ -474,14 +476,14 @@ func (c *Predictor) reports(wanted func(*scores) bool) (out []measure.Coverage) 
 	return out
 }
 
-// Low returns the reports of ranges whose latest sets miss 1.5 times as many labels as they should.
+// Low returns the coverage of ranges whose latest sets miss at least 1.5 times as many labels as configured.
 func (c *Predictor) Low() []measure.Coverage {
 	return c.reports(func(s *scores) bool {
 		return s.decayed.events/s.grown >= lowAfter && s.decayed.held/s.decayed.events < 1-1.5*c.miss
 	})
 }
 
-// TooLow returns a sentence about each range that Low returns.
+// TooLow returns a sentence for users about each range that Low returns.
 func (c *Predictor) TooLow() (out []string) {
 	for _, x := range c.Low() {
 		out = append(out, fmt.Sprintf("of the latest events that lack a share %s of their fields, the sets or intervals that were answered hold the label of %.1f %% and should of %.4g %% (learner.coverage): "+
@@ -490,11 +492,11 @@ func (c *Predictor) TooLow() (out []string) {
 	return out
 }
 
-// lowAfter is the number of sets after which coverage can be too low.
+// lowAfter is the number of sets after which a coverage can count as too low.
 const lowAfter = 1000
 
-// Sets returns the limits for readers of a model. A range without a limit has that of the next range with more missing
-// fields.
+// Sets returns the limits for readers of a model. A range without a limit gets the limit of the next range with more
+// missing fields.
 func (c *Predictor) Sets() *model.Sets {
 	if c == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// met counts, by the definition of a set, the true classes that the sets of a Predictor miss, all sets, and the
-// smallest possible sets that contain the true class, from the first set on.
+// met counts, from the first set on, all sets (told), the sets that miss the true class, and the smallest possible sets
+// that contain the true class.
 func met(c *Predictor, r int, next func(n int, limit float64) Score, events int) (missed, told, smallest float64) {
 	for n := range events {
 		limit := c.Limit(r)
@@ -31,9 +31,9 @@ func met(c *Predictor, r int, next func(n int, limit float64) Score, events int)
 	return missed, told, smallest
 }
 
-// TestCoverageOfAnySequence checks the bounds for any sequence of T scores: at most a T + (a + gamma)/gamma truths
-// are missed, and a few more while the limit adapts. At least a (T - S) - 1/gamma are missed, where S sets could
-// not be smaller. Scores may jump, shrink, be equal, or be chosen by an enemy who knows the limit.
+// TestCoverageOfAnySequence checks the bounds for any sequence of T scores. At most a T + (a + gamma)/gamma labels are
+// missed, and a few more while the limit adapts. At least a (T - S) - 1/gamma are missed, where S is the number of sets
+// that could not be smaller. Scores may jump, shrink, be equal, or be chosen by an adversary who knows the limit.
 func TestCoverageOfAnySequence(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	sequences := map[string]func(n int, limit float64) Score{
@@ -48,7 +48,7 @@ func TestCoverageOfAnySequence(t *testing.T) {
 		"jumps":     func(n int, _ float64) Score { return Score{Value: math.Exp(float64(n / 700 % 7))} },
 		"equal":     func(int, float64) Score { return Score{Value: 3} },
 		"worst":     func(int, float64) Score { return Score{Value: model.MostLimit} },
-		"turns": func(n int, limit float64) Score { // easy for long, then hard
+		"turns": func(n int, limit float64) Score { // small scores for long, then large ones
 			return Score{Value: 2 + r.Float64(), First: n < 20_000}
 		},
 	}
@@ -68,8 +68,8 @@ func TestCoverageOfAnySequence(t *testing.T) {
 	}
 }
 
-// TestSmallestSets checks that sets contain only the most probable class if it is right often enough, and grow
-// within about a memory once it is not.
+// TestSmallestSets checks that sets contain only the most probable class if it is right often enough. If it no longer
+// is, the sets grow within about memory events.
 func TestSmallestSets(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	c := New(0.9)
@@ -95,8 +95,8 @@ func TestSmallestSets(t *testing.T) {
 	}
 }
 
-// TestTooFewScores checks that a range of too few scores has no limit. Readers use the limit of the next range with
-// more missing fields, if there is one.
+// TestTooFewScores checks that a range with too few scores has no limit. Readers use the limit of the next range with
+// more missing fields, if that has one.
 func TestTooFewScores(t *testing.T) {
 	c := New(0.9)
 	for n := range enough + every {
@@ -117,7 +117,7 @@ func TestTooFewScores(t *testing.T) {
 	}
 }
 
-// TestReport compares the report with counts of the returned sets.
+// TestReport compares Report with counts of the returned sets.
 func TestReport(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	c := New(0.8)
@@ -147,7 +147,7 @@ func TestReport(t *testing.T) {
 	if low := c.Low(); low != nil {
 		t.Errorf("low: %+v", low)
 	}
-	for range memory { // as if it could not follow
+	for range memory { // sets miss all labels, as if the limit could not adapt
 		c.ranges[6].limit = 0
 		c.Take(6, Score{Value: 1})
 	}
@@ -156,8 +156,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestMerge checks that merging several learners equals adding their scores one by one, except that the limit is
-// constant meanwhile.
+// TestMerge checks that merging several Predictors equals adding their scores one by one, except that the limit is
+// constant until the merge.
 func TestMerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	fold, alone := New(0.9), New(0.9)
@@ -195,7 +195,7 @@ func TestMerge(t *testing.T) {
 	if a.taken != b.taken || a.taken != 6000 || math.Abs(a.limit-b.limit) > 0.1 || math.Abs(a.level-b.level) > 0.02 {
 		t.Errorf("merged %v scores, limit %v, level %v; alone %v, %v, %v", a.taken, a.limit, a.level, b.taken, b.limit, b.level)
 	}
-	// The level is what the sets of the parts have moved it, to the last one.
+	// α must equal the sum of the changes by the sets of all members.
 	if want := fold.miss + gamma*(fold.miss*a.all.events-(a.all.events-a.all.held)); math.Abs(a.level-want) > 1e-9 {
 		t.Errorf("level %v, want %v", a.level, want)
 	}
@@ -216,8 +216,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestState checks that a state that is read continues with the same bits, that a truncated one is rejected, and
-// that another coverage is accepted.
+// TestState checks that a decoded state continues bit by bit, that a truncated state is rejected, and that another
+// coverage is accepted.
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	one := New(0.9)
@@ -301,8 +301,8 @@ func TestLongStream(t *testing.T) {
 	}
 }
 
-// TestOneMoreScore checks that the threshold is the quantile of the weighted scores and one more for the next
-// score, for few scores and for more than a memory of them.
+// TestOneMoreScore checks that the threshold is the quantile of the weighted scores with one more for the next score.
+// It checks streams shorter and longer than memory.
 func TestOneMoreScore(t *testing.T) {
 	for _, n := range []int{104, 400, 12_000} {
 		r, c := rand.New(rand.NewPCG(13, 14)), New(0.9)
@@ -328,7 +328,7 @@ func TestOneMoreScore(t *testing.T) {
 	}
 }
 
-// TestEnemyInTheLongRun checks that the fraction that an enemy can make the sets miss approaches a.
+// TestEnemyInTheLongRun checks that the fraction of labels that an adversary can make the sets miss approaches a.
 func TestEnemyInTheLongRun(t *testing.T) {
 	c := New(0.9)
 	const events = 400_000
@@ -341,7 +341,7 @@ func TestEnemyInTheLongRun(t *testing.T) {
 }
 
 // TestLimitIsTheQuantile checks that a limit is the quantile of the recent scores, for stationary and for changing
-// streams and for any shape of scores.
+// streams and for different distributions of scores.
 func TestLimitIsTheQuantile(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, draw := range map[string]func() float64{
@@ -349,7 +349,7 @@ func TestLimitIsTheQuantile(t *testing.T) {
 		"wide":        func() float64 { return math.Exp(r.NormFloat64()) },
 		"narrow":      func() float64 { return 0.05 * r.Float64() },
 	} {
-		for _, was := range []float64{1, 4} { // what scores are multiplied by at first
+		for _, was := range []float64{1, 4} { // factor of the scores in the first part of the stream
 			c := New(0.9)
 			for n := range 30_000 {
 				x := draw()

@@ -4,7 +4,7 @@ package correct
 
 import "blankout/online/additive"
 
-// splineFit is the expert of splines, with a lane for each learning rate.
+// splineFit is the expert of splines. It has one lane (linear model) for each learning rate.
 type splineFit struct {
 	*additive.Expert
 	outputs int
@@ -18,7 +18,7 @@ var splineLanes = []string{"curves", "fast curves"}
 
 func (e *splineFit) Lanes() []string { return splineLanes }
 
-// curvesFit reports whether the expert has memory for these columns.
+// curvesFit reports whether the spline expert supports these numbers of columns and outputs.
 func curvesFit(columns []uint32, outputs int) bool { return additive.Fits(len(columns), outputs) }
 
 // Follow implements Expert.

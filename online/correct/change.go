@@ -1,7 +1,7 @@
 package correct
 
-// This file adapts the experts to changes of columns, scales and outputs, writes their weights to rows, and codes their
-// state.
+// This file adapts the experts to changes of columns, scales and outputs, writes their weights to rows, and encodes
+// their state.
 
 import (
 	"slices"
@@ -12,14 +12,14 @@ import (
 	"blankout/online/newton"
 )
 
-// fits reports whether an expert has memory for these columns, or for the numbers among them.
+// fits reports whether any expert supports this many columns, or the numeric columns among them.
 func (x *Experts) fits(columns []uint32) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstBasisColumn)
 	return newton.Fits(numbers, x.outputs) || curvesFit(columns, x.outputs)
 }
 
-// Meet updates the columns of the experts from a labeled event, before the event is learned: scales that have changed,
-// and new numbers. It reports whether the experts now follow other columns.
+// Meet updates the columns of the experts from a labeled event, before the event is learned: it applies changed scales
+// and adds new numeric columns. others reports whether the set of followed columns has changed.
 func (x *Experts) Meet(in *encode.Input, n *encode.Encoder) (others bool) {
 	if x.off {
 		return false
@@ -39,7 +39,7 @@ func (x *Experts) Meet(in *encode.Input, n *encode.Encoder) (others bool) {
 	return look && x.lookFor(in, n)
 }
 
-// change calls f for each expert, and marks the rows as stale.
+// change calls f for each expert, and marks the rows as out of date.
 func (x *Experts) change(f func(e Expert)) {
 	for _, e := range x.list {
 		f(e)
@@ -47,7 +47,8 @@ func (x *Experts) change(f func(e Expert)) {
 	x.stale = true
 }
 
-// lookFor adds the numbers of an event that are not followed yet, and their splines. It reports whether there were any.
+// lookFor follows the numeric columns of an event that are not followed yet, and their splines. It reports whether
+// there were any.
 func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) bool {
 	x.look = false
 	x.read.Clear()
@@ -66,7 +67,7 @@ func (x *Experts) lookFor(in *encode.Input, n *encode.Encoder) bool {
 	return true
 }
 
-// Review updates the columns after the encoder has reviewed which columns are numbers.
+// Review updates the followed columns after the encoder has reviewed which columns are numeric.
 func (x *Experts) Review(r *encode.Review, t *model.Table) {
 	x.look = x.look || r.Some
 	gone := func(c uint32) bool { return slices.Contains(r.Removed, c) }
@@ -75,7 +76,7 @@ func (x *Experts) Review(r *encode.Review, t *model.Table) {
 	}
 }
 
-// follow makes these numbers and their splines the columns of the experts, and creates rows for the splines.
+// follow makes these numeric columns and their splines the columns of the experts, and creates rows for the splines.
 func (x *Experts) follow(numbers []uint32, t *model.Table) {
 	columns := x.splines.with(numbers)
 	if !x.fits(columns) {
@@ -94,7 +95,7 @@ func (x *Experts) follow(numbers []uint32, t *model.Table) {
 	x.set(columns)
 }
 
-// set makes these columns those of the experts.
+// set makes these columns the followed columns of all experts.
 func (x *Experts) set(columns []uint32) {
 	x.columns = columns
 	x.numbers, _ = slices.BinarySearch(columns, model.FirstBasisColumn)
@@ -105,14 +106,15 @@ func (x *Experts) set(columns []uint32) {
 	x.force()
 }
 
-// Rescale adapts the experts to regression targets and scores that are multiplied by factor and shifted by shift.
+// Rescale adapts the experts to a new unit of regression targets: targets and scores are multiplied by factor and
+// shifted by shift.
 func (x *Experts) Rescale(factor, shift float64) {
 	x.change(func(e Expert) { e.Rescale(factor, shift) })
 }
 
-// Grow increases the number of outputs. If there was one output for two classes, it becomes that of the second class,
-// and its negation that of the first. at is the position of the published weights in the new rows, which are still
-// empty.
+// Grow increases the number of outputs. A single output for two classes becomes the output of the second class, and its
+// negation becomes the output of the first. at is the new index of the published weights in the rows, which are still
+// empty there.
 func (x *Experts) Grow(outputs, at int) {
 	lane := 0
 	for _, e := range x.list {
@@ -124,7 +126,8 @@ func (x *Experts) Grow(outputs, at int) {
 	x.resize(outputs, at)
 }
 
-// Regroup makes one output for each list in from. It starts as the mean of the old outputs on the list.
+// Regroup replaces the outputs by one for each list in from. A new output starts as the mean of the old outputs on its
+// list. at is the new index of the published weights in the rows.
 func (x *Experts) Regroup(from [][]int, at int) {
 	for _, e := range x.list {
 		e.Regroup(from)
@@ -141,17 +144,18 @@ func (x *Experts) resize(outputs, at int) {
 	x.set(columns)
 }
 
-// Forget multiplies the memory of the second-order expert by keep. Splines have a lane that forgets fast.
+// Forget multiplies the memory of the second-order expert by keep. The spline expert needs no such decay, because one
+// of its lanes adapts fast.
 func (x *Experts) Forget(keep float64) {
 	x.list[0].Forget(keep)
 	x.stale = true
 }
 
-// freshKeep is the fraction of the other experts' memory that StartFresh keeps.
+// freshKeep is the fraction of the memory of the other experts that StartFresh keeps.
 const freshKeep = 0.1
 
-// StartFresh resets the second-order expert. The other experts keep their weights, but these change faster. All lanes
-// get their initial mixture weights.
+// StartFresh resets the second-order expert. The other experts keep their weights but change faster. All lanes get
+// their initial mixture weights.
 func (x *Experts) StartFresh() {
 	x.list[0].Restart()
 	for _, e := range x.list[1:] {
@@ -162,14 +166,14 @@ func (x *Experts) StartFresh() {
 	x.force()
 }
 
-// Adopt resets the experts. hat returns their weights for the columns of splines. The result reports whether there are
-// such columns.
+// Adopt resets the experts, and sets the weights of spline columns to the values that hat returns. some reports whether
+// there are spline columns.
 func (x *Experts) Adopt(hat func(column uint32, output int) float64) (some bool) {
 	for _, e := range x.list {
 		e.Restart()
 		for _, column := range x.columns[x.numbers:] {
 			if len(x.splines.curves.Knots[x.splines.curves.Of(column)]) == 1 {
-				continue // a presence column, which belongs to the levels
+				continue // a presence column; the base learner has its weight
 			}
 			some = true
 			for k := range x.outputs {
@@ -184,7 +188,7 @@ func (x *Experts) Adopt(hat func(column uint32, output int) float64) (some bool)
 	return some
 }
 
-// Publish writes the mixed own weights of the experts to the rows of their columns.
+// Publish writes the mixed weights of the experts, without the base scores, to the rows of their columns.
 func (x *Experts) Publish(t *model.Table) {
 	if !x.stale {
 		return
@@ -197,7 +201,7 @@ func (x *Experts) Publish(t *model.Table) {
 	}
 }
 
-// State codes the experts. curves are those of the model that is read with the state.
+// State encodes or decodes the experts. curves are the splines of the model that is read with the state.
 func (x *Experts) State(c *coder.Coder, curves *model.Splines) {
 	c.Bool(&x.off)
 	c.Bool(&x.look)
@@ -225,7 +229,7 @@ func (x *Experts) State(c *coder.Coder, curves *model.Splines) {
 	}
 }
 
-// follows reports whether columns are numbers followed by all columns of the splines of some of them.
+// follows reports whether columns are numeric columns, followed by all spline columns of some of them.
 func follows(columns []uint32, curves *model.Splines) bool {
 	numbers, _ := slices.BinarySearch(columns, model.FirstBasisColumn)
 	s := splines{curves: curves}

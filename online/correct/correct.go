@@ -1,6 +1,7 @@
-// Package correct has experts that correct a score, the base, using numeric features and splines of them: a
+// Package correct has experts that correct the scores of a base learner, using numeric features and splines of them: a
 // second-order expert (package newton), splines at several learning rates (package additive), and a linear discriminant
-// for many classes. Their mixed scores are one lane of the ensemble.
+// for many classes. The mixture of their scores is in turn one lane (one of the mixed models) of the base learner's
+// ensemble.
 package correct
 
 import (
@@ -13,47 +14,49 @@ import (
 	"blankout/online/scaling"
 )
 
-// Input is the part of an event that the experts use: features by their index in Experts.Columns, ascending.
+// Input is the part of an event that the experts use: features, identified by their index in Experts.Columns,
+// ascending.
 type Input struct {
 	Index  []int
 	X      []float64
-	Source []int         // the index of each feature in the event
-	Groups newton.Groups // the features that die together, if the noise is of groups
-	One    float64       // the value of the intercept
+	Source []int         // index of each feature in the event
+	Groups newton.Groups // features that are dropped together, for noise of groups
+	One    float64       // value of the constant feature
 }
 
 // Expert corrects base scores. It has one or more lanes, each a linear model of the same features: the score of an
-// output is Base times the base score plus a sum of the expert's own weights. Lists of scores are by lane and output.
-// Score keeps what Update needs in a memo, whose content only the expert knows, so that calls for different events do
-// not interfere.
+// output is Base times the base score plus a sum over the expert's own weights. Lists of scores are by lane and output.
+// Score stores intermediate results for Update in a memo, which only the expert can read, so that calls for different
+// events do not interfere.
 type Expert interface {
 	Lanes() []string // names of the lanes
-	// Follow makes columns, which ascend, those of the expert. Columns that stay keep what the expert has learned. The
-	// first so many are numbers; the expert follows only these if it has no memory for all. Asleep reports that the
-	// expert has nothing to predict with: it has no memory for the columns, or has not learned enough.
+	// Follow makes columns, which must be ascending, the columns of the expert. Columns that stay keep their learned
+	// weights. The first numbers columns are numeric; the expert follows only these if it does not support all. Asleep
+	// reports that the expert cannot predict: it supports too few columns, or has not learned enough.
 	Follow(columns []uint32, numbers int)
 	Asleep() bool
 	NewMemo() any
-	// Score writes the scores of an event to out. Features of other columns do not count.
+	// Score writes the scores of an event to out. It ignores features of columns that are not followed.
 	Score(in *Input, base, out []float64, memo any)
-	// Update learns an event that Score has scored. targets are by output; the first active outputs are in use.
+	// Update learns an event after Score. target is by output; the first active outputs are in use.
 	Update(in *Input, memo any, target []float64, active int, weight float64)
 	Base(lane int) float64
 	Intercept(lane, output int) float64
-	// AddWeights adds to to, by output, x times the weights of a column, mixed over lanes by parts.
+	// AddWeights adds x times the weights of a column to to, by output. The lanes are mixed with the weights parts.
 	AddWeights(column int, parts []float64, x float64, to []float64)
 	Move(column uint32, ratio, shift float64) // values become (x - shift)/ratio
-	Renew(column uint32)                      // the values of a column get another meaning
+	Renew(column uint32)                      // the meaning of the column's values changes
 	Rescale(factor, shift float64)            // targets and scores are multiplied by factor and shifted by shift
-	Grow(outputs int) (factor float64)        // the expert's scores must be multiplied by factor from then on
+	Grow(outputs int) (factor float64)        // the expert's later scores must be multiplied by factor
 	Regroup(from [][]int)                     // each output starts as the mean of the old outputs on its list
-	Forget(keep float64)                      // weights stay, and then change faster
-	Restart()                                 // keeps nothing but the columns
+	Forget(keep float64)                      // weights stay, but change faster later
+	Restart()                                 // resets everything except the columns
 	Set(column uint32, output int, w float64) // sets a weight, after Restart
 	State(c *coder.Coder)
 }
 
-// centered is implemented by experts that do not separate splines from the intercept by themselves.
+// centered is implemented by experts whose splines must be centered, because nothing else separates them from the
+// intercept.
 type centered interface {
 	Pull(first uint32, shares []float64)
 }
@@ -62,8 +65,8 @@ type centered interface {
 type Settings struct {
 	newton.Settings
 	Outputs int
-	Splines bool // with the expert of splines, and the discriminant
-	At      int  // position in a row of the weights that Publish writes
+	Splines bool // adds the spline expert and the discriminant
+	At      int  // index in a row of the weights that Publish writes
 }
 
 // Experts combines all experts. They rest if they do not improve predictions: then they have no weight in predictions,
@@ -75,12 +78,12 @@ type Experts struct {
 	list    []Expert
 	lanes   int
 	columns []uint32 // all followed columns, ascending
-	numbers int      // the number of columns that are not splines
+	numbers int      // number of columns that are not spline columns
 	splines splines
-	off     bool // there are too many numbers
-	look    bool // there may be new numbers
+	off     bool // too many numeric columns
+	look    bool // there may be new numeric columns
 	weights weights
-	idle    []uint64 // by expert: number of consecutive events with little weight, see learns
+	idle    []uint64 // by expert: consecutive events with little mixture weight, see learns
 	learned uint64
 	gain    Gain
 	stale   bool // the rows do not have the current weights
@@ -89,16 +92,16 @@ type Experts struct {
 }
 
 const (
-	// An expert has little weight below leastShare. After restAfter such events it rests: it learns every restEvery-th
-	// event, until its weight reaches wakeShare.
+	// An expert has little mixture weight below leastShare. After restAfter consecutive events with little weight it
+	// rests: it learns every restEvery-th event, until its weight reaches wakeShare.
 	leastShare, wakeShare = 0.01, 0.02
 	restAfter, restEvery  = 10_000, 16
 	// One spline is centered every centerEvery events.
 	centerEvery = 32
 )
 
-// Knots returns the largest number of knots per spline for so many numbers. It is what the second-order expert has
-// memory for, or mostKnots if that expert has no memory for splines.
+// Knots returns the largest number of knots per spline, given the number of numeric columns. It is limited by the
+// second-order expert's memory, or mostKnots if that expert has no memory for splines.
 func Knots(numbers int) int {
 	if numbers*(1+fewKnots) <= newton.MostColumns && numbers*(1+mostKnots) > newton.MostColumns {
 		return fewKnots
@@ -108,27 +111,27 @@ func Knots(numbers int) int {
 
 const mostKnots, fewKnots = 5, 3
 
-// New returns Experts that have learned nothing.
+// New returns Experts in their initial state.
 func New(s Settings) *Experts {
 	x := &Experts{at: s.At, outputs: s.Outputs, groups: s.Groups, list: []Expert{newNewton(s)}, look: true}
 	prior := []float64{1}
 	if s.Splines {
 		x.list = append(x.list, newAdditive(s), newDiscriminant(s))
-		prior = []float64{0.4, 0.2, 0.2, 0.2} // 0.5, 0.25 and 0.25 while the discriminant is asleep
+		prior = []float64{0.4, 0.2, 0.2, 0.2} // for the three experts that are awake, 0.5, 0.25 and 0.25
 	}
 	x.lanes, x.weights, x.idle = len(prior), newWeights(prior), make([]uint64, len(x.list))
 	x.force()
 	return x
 }
 
-// Groups returns q/(1-q) for noise of groups with rate q, or 0 for other noise. If it is not 0, an Input that is
-// learned must have Groups.
+// Groups returns q/(1-q) for noise of groups with rate q, or 0 for other noise. If it is not 0, Update needs
+// Input.Groups.
 func (x *Experts) Groups() float64 { return x.groups }
 
 // Lanes returns the number of lanes of all experts.
 func (x *Experts) Lanes() int { return x.lanes }
 
-// Knows reports whether there are columns to learn from. Without them the experts are not used.
+// Knows reports whether any columns are followed. Without columns the experts are not used.
 func (x *Experts) Knows() bool { return len(x.columns) > 0 }
 
 // Counts reports whether the experts may have weight in predictions.
@@ -137,11 +140,11 @@ func (x *Experts) Counts() bool { return x.Knows() && !x.gain.Resting() }
 // Columns returns the followed columns, ascending. The caller must not change them.
 func (x *Experts) Columns() []uint32 { return x.columns }
 
-// Rested updates whether the experts rest. counts reports whether they have weight in predictions at the event of this
-// number.
+// Rested decides whether the experts rest, at the event with this number. counts reports whether they have weight in
+// its prediction.
 func (x *Experts) Rested(number uint64, counts bool) { x.gain.Apply(number, counts) }
 
-// Read extracts the part of an event that the experts use.
+// Read extracts the part of an event that the experts use, and writes it to to.
 func (x *Experts) Read(in *encode.Input, to *Input) {
 	n := in.Features()
 	to.Index, to.X, to.Source, to.One = to.Index[:0], to.X[:0], to.Source[:0], in.X[n]
@@ -168,7 +171,7 @@ type Scores struct {
 	memos []any     // by expert
 }
 
-// NewScores returns memory for the scores of an event.
+// NewScores returns memory for the scores of one event.
 func (x *Experts) NewScores() Scores {
 	s := Scores{Lanes: make([]float64, x.lanes*x.outputs)}
 	for _, e := range x.list {
@@ -188,7 +191,7 @@ func (x *Experts) Score(in *Input, base []float64, s *Scores, out []float64) {
 	x.Mix(s.Lanes, out)
 }
 
-// Linear writes the mixed scores of an event to out, by output.
+// Linear computes the mixed scores of an event as one linear model, and writes them to out, by output.
 func (x *Experts) Linear(in *Input, base, out []float64) {
 	c := x.Base()
 	for k, b := range base {
@@ -199,7 +202,7 @@ func (x *Experts) Linear(in *Input, base, out []float64) {
 	}
 }
 
-// Mix writes the mixed scores of lanes to out, by output.
+// Mix mixes the scores of all lanes, and writes the result to out, by output.
 func (x *Experts) Mix(lanes, out []float64) {
 	clear(out)
 	for i, part := range x.weights.parts {
@@ -222,7 +225,7 @@ func (x *Experts) Base() (base float64) {
 	return base
 }
 
-// Intercept returns the mixed own intercept of an output.
+// Intercept returns the mixed intercept of an output, without the base score.
 func (x *Experts) Intercept(output int) (b float64) {
 	x.each(func(e Expert, parts []float64) {
 		for lane, part := range parts {
@@ -232,7 +235,7 @@ func (x *Experts) Intercept(output int) (b float64) {
 	return b
 }
 
-// AddWeights adds by times the mixed own weights of a column to to, by output.
+// AddWeights adds by times the mixed weights of a column to to, by output. column is an index in Columns.
 func (x *Experts) AddWeights(column int, by float64, to []float64) {
 	at := 0
 	for _, e := range x.list {
@@ -242,7 +245,7 @@ func (x *Experts) AddWeights(column int, by float64, to []float64) {
 	}
 }
 
-// Weight returns the mixed own weight of a column for an output, 0 if the column is not followed.
+// Weight returns the mixed weight of a column for an output, or 0 if the column is not followed.
 func (x *Experts) Weight(column uint32, output int) float64 {
 	i, known := slices.BinarySearch(x.columns, column)
 	if !known {
@@ -263,18 +266,18 @@ func (x *Experts) each(f func(e Expert, parts []float64)) {
 	}
 }
 
-// Observe updates the mixture weights of lanes with the scores of an event. lost returns the loss of scores and must
-// not keep them. The new weights are in force after Update.
+// Observe updates the mixture weights of lanes with the scores of an event. lost returns the loss of scores multiplied
+// by factor, and must not keep the slice. The new weights take effect after Update.
 func (x *Experts) Observe(lanes []float64, lost func(scores []float64, factor float64) float64) {
 	if x.lanes > 1 || x.outputs > 1 {
 		x.weights.observe(lanes, x.outputs, x.asleep, lost)
 	}
 }
 
-// Gain records the loss of an event without and with the experts.
+// Gain records the losses of an event without and with the experts.
 func (x *Experts) Gain(without, with float64) { x.gain.Take(without, with) }
 
-// asleep reports whether the expert of a lane is asleep.
+// asleep reports whether the expert to which a lane belongs is asleep.
 func (x *Experts) asleep(lane int) bool {
 	for _, e := range x.list {
 		if lane -= len(e.Lanes()); lane < 0 {
@@ -284,13 +287,13 @@ func (x *Experts) asleep(lane int) bool {
 	return true
 }
 
-// force puts the learned mixture weights in force.
+// force makes the learned mixture weights take effect.
 func (x *Experts) force() {
 	x.weights.force(x.asleep)
 	x.stale = true
 }
 
-// Update learns an event that Score has scored. target is by output; the first active outputs are in use.
+// Update learns an event after Score. target is by output; the first active outputs are in use.
 func (x *Experts) Update(in *Input, s *Scores, target []float64, active int, weight float64) {
 	at := 0
 	for i, e := range x.list {
@@ -323,9 +326,9 @@ func (x *Experts) learns(i int, mix []float64) bool {
 	return x.idle[i] < restAfter || x.learned%restEvery == 0
 }
 
-// center centers one of the splines, in turn, if it is time. The basis columns of a number sum to 1 for each event that
-// has the number. Such events cannot separate the spline from the intercept, but that separation determines the score
-// of events without the number.
+// center centers the next spline every centerEvery events. The basis columns of a number sum to 1 for each event that
+// has the number. Such events cannot separate the spline from the intercept, although the score of events without the
+// number depends on it.
 func (x *Experts) center() {
 	if c := x.splines.curves; c != nil && x.learned%centerEvery == 0 {
 		spline := int(x.learned/centerEvery) % len(c.Columns)
@@ -340,8 +343,7 @@ func (x *Experts) center() {
 	}
 }
 
-// Published returns the experts that are awake, with their mixture weights. share is the weight of all of them
-// together.
+// Published returns the experts that are awake, with their mixture weights. share is the total weight of all experts.
 func (x *Experts) Published(share float64) (out []model.Expert) {
 	at := 0
 	for _, e := range x.list {
