@@ -1,9 +1,9 @@
-// Package checkpoint protects what was learned: one file format for checkpoints, models and snapshots, and a directory
-// of such files that survives a crash at any instant.
+// Package checkpoint stores what a learner has learned. It has one file format for checkpoints, models and snapshots,
+// and a directory of such files that survives a crash at any instant.
 //
-// A file is a container of named blocks (see [Write] and [Decode], and the table in docs/formats.md). The packages that
-// write blocks define their meaning; this package checks every byte of them. A directory is a [Store]: it has one
-// owner, keeps the newest n files and finds the newest undamaged one again.
+// A file is a container of named blocks (see [Write], [Decode] and the table in docs/formats.md). The packages that
+// write blocks define their meaning. This package checks every byte of them. A directory is a [Store]: it has one
+// owner, keeps the newest files, and finds the newest undamaged one after a crash.
 package checkpoint
 
 import (
@@ -26,7 +26,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Magic is the start of every file. Version is the format that this program writes, and the newest that it reads.
+// Magic is the start of every file. Version is the format version that this program writes, and the newest that it
+// reads.
 const (
 	Magic   = "blankout"
 	Version = 1
@@ -35,16 +36,17 @@ const (
 // Kind is the kind of a file.
 type Kind string
 
-// The kinds of files.
+// These are the kinds of files.
 const (
 	Linear Kind = "linear" // a linear model, with or without the learner's state
 	Kernel Kind = "kernel" // support vectors and their multipliers
 )
 
-// These errors describe what is wrong with a file. Use errors.Is to check for them; the error's text has the place.
+// These errors describe why a file cannot be used. Check for them with errors.Is. The text of a returned error contains
+// the position in the file.
 var (
 	ErrDamaged = errors.New("damaged")                             // bytes changed or missing
-	ErrForeign = errors.New("not a blankout file")                 // another magic
+	ErrForeign = errors.New("not a blankout file")                 // the file does not begin with Magic
 	ErrNewer   = errors.New("written by a newer blankout program") // a format version above Version
 )
 
@@ -52,7 +54,7 @@ var (
 type File struct {
 	Name   string // base name, for messages; "" if decoded from memory
 	Kind   Kind
-	Blocks []event.Block // in the order of the file; data aliases what was decoded
+	Blocks []event.Block // in the order of the file; their data may alias the input of Decode
 }
 
 // Block returns the data of a block.
@@ -74,13 +76,13 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Write writes a file. It requests the blocks one at a time and keeps none, so a caller that encodes on demand has one
-// encoded block in memory. Equal blocks give equal bytes: a file contains no time, name or counter.
+// Write writes a file. It requests the blocks one at a time and keeps none, so only one encoded block is in memory if
+// the caller encodes on demand. Equal blocks give equal bytes, because a file contains no time, name or counter.
 func Write(w io.Writer, kind Kind, blocks iter.Seq[event.Block]) error {
 	if kind != Linear && kind != Kernel {
 		return fmt.Errorf("writing a file of unknown kind %q", kind)
 	}
-	// The closing checksum covers all bytes before it, the others their own part.
+	// The closing checksum covers all bytes before it. Every other checksum covers its own part of the file.
 	total := xxhash.New()
 	buffered := bufio.NewWriterSize(w, 1<<16)
 	e := &encoder{w: io.MultiWriter(buffered, total), part: crc32.New(castagnoli)}
@@ -115,7 +117,7 @@ func Write(w io.Writer, kind Kind, blocks iter.Seq[event.Block]) error {
 	return e.err
 }
 
-// encoder writes parts, each followed by its checksum, until the first error.
+// encoder writes the parts of a file, each followed by its checksum. It stops at the first error.
 type encoder struct {
 	w    io.Writer
 	part hash.Hash32
@@ -144,9 +146,9 @@ func Decode(data []byte) (*File, error) {
 
 // decoder decodes a file and keeps the first error.
 type decoder struct {
-	data  []byte    // the whole file, or
-	in    io.Reader // its source
-	check bool      // only checks the file, so memory may be reused
+	data  []byte    // the whole file, nil if in is set
+	in    io.Reader // source of the file, nil if data is set
+	check bool      // the file is only checked, so memory may be reused
 	size  int
 	at    int
 	total xxhash.Digest
@@ -231,7 +233,7 @@ func (d *decoder) file() (*File, error) {
 	return nil, d.err
 }
 
-// closing checks the closing part, whose tag is at start, of a file with so many blocks.
+// closing checks the closing part of a file with the given number of blocks. start is the position of its tag.
 func (d *decoder) closing(start, blocks int) {
 	count := d.take(4, "the closing part")
 	want := d.total.Sum64()
@@ -279,7 +281,8 @@ func (d *decoder) take(n int, where string) []byte {
 	return p
 }
 
-// memory returns n bytes to read into. Blocks of rows are adjacent, so that a model.Table can use them in place.
+// memory returns n bytes to read into. Blocks of weight rows are adjacent in memory, so that a model.Table can use them
+// in place.
 func (d *decoder) memory(n int) []byte {
 	switch {
 	case n < 1<<16:
@@ -291,7 +294,7 @@ func (d *decoder) memory(n int) []byte {
 	return d.room.Bytes(n, d.size-d.at)
 }
 
-// more returns p, the start of a part, followed by the rest, whose size it reads from p.
+// more returns p, the start of a part, followed by the rest of the part. size returns the length of the rest, given p.
 func (d *decoder) more(p []byte, size func(p []byte) int, where string) []byte {
 	if d.err != nil {
 		return nil
@@ -300,7 +303,7 @@ func (d *decoder) more(p []byte, size func(p []byte) int, where string) []byte {
 	return append(p, d.take(size(p), where)...)
 }
 
-// sum checks a part whose last four bytes are the checksum of those before.
+// sum checks a part whose last four bytes are the checksum of the bytes before them.
 func (d *decoder) sum(where string, part []byte) {
 	if d.err != nil {
 		return
@@ -314,8 +317,8 @@ func (d *decoder) sum(where string, part []byte) {
 // ReadFile reads and checks a file.
 func ReadFile(path string) (*File, error) { return readFile(osFS{}, path, false) }
 
-// readFile reads and checks a file. Each block has memory of its own, so that a reference to one does not keep a large
-// file in memory. If check is set the blocks are empty.
+// readFile reads and checks a file. Each block has its own memory, so that a reference to one block does not keep a
+// large file in memory. If check is set, the file is only checked and the returned blocks are empty.
 func readFile(fsys fileSystem, path string, check bool) (*File, error) {
 	in, size, err := fsys.Open(path)
 	if err != nil {
@@ -331,10 +334,10 @@ func readFile(fsys fileSystem, path string, check bool) (*File, error) {
 	return f, nil
 }
 
-// WriteFile replaces the file at path: after a crash at any instant there is either the old file or the new one, and
-// once WriteFile has returned nil it is the new one. A crash may leave a file that ends in ".tmp", and nothing else.
+// WriteFile replaces the file at path. After a crash at any instant, path holds either the old file or the new one.
+// After WriteFile has returned nil, path holds the new one. A crash may leave a file that ends in ".tmp".
 //
-// It replaces regular files only, see Target.
+// WriteFile replaces regular files only, see Target.
 func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
 	path, err := Target(path)
 	if err != nil {
@@ -344,8 +347,8 @@ func WriteFile(path string, kind Kind, blocks iter.Seq[event.Block]) error {
 	return err
 }
 
-// Target returns the path that WriteFile replaces: path, or its target if it is a symbolic link. It returns an error if
-// anything but a regular file is there, because WriteFile would replace a device, a pipe or a directory by a file.
+// Target returns the path that WriteFile replaces: path, or its target if path is a symbolic link. It returns an error
+// if path exists and is not a regular file, because WriteFile would replace a device, a pipe or a directory by a file.
 func Target(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -370,9 +373,9 @@ func writeFile(fsys fileSystem, path string, kind Kind, blocks iter.Seq[event.Bl
 	return replaceFile(fsys, path, shared, func(w io.Writer) error { return Write(w, kind, blocks) })
 }
 
-// The modes of files, before the process's umask.
+// These are the permissions of files, before the process's umask is applied.
 const (
-	shared  = fs.FileMode(0o644) // models: others may predict with them
+	shared  = fs.FileMode(0o644) // models: other users may predict with them
 	private = fs.FileMode(0o600) // checkpoints: they contain events
 )
 
@@ -384,7 +387,7 @@ func replaceFile(fsys fileSystem, path string, mode fs.FileMode, write func(io.W
 	}
 	defer func() {
 		if err != nil {
-			fsys.Remove(temporary) // best effort: Open removes what is left
+			fsys.Remove(temporary) // best effort: Open removes leftover files
 		}
 	}()
 	counted := &countingWriter{w: f}
@@ -392,7 +395,7 @@ func replaceFile(fsys fileSystem, path string, mode fs.FileMode, write func(io.W
 	if err == nil {
 		err = f.Sync()
 	}
-	// Close is always called; its error counts only if nothing failed before.
+	// Close is always called. Its error is reported only if no earlier call failed.
 	if cerr := f.Close(); err == nil {
 		err = cerr
 	}

@@ -90,8 +90,8 @@ type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-// TestWriteStreams checks that writing holds one block at a time: it asks for the next block when the last is
-// written.
+// TestWriteStreams checks that Write keeps one block in memory: it requests the next block after it has written the
+// last.
 func TestWriteStreams(t *testing.T) {
 	var written countingWriter
 	written.w = &bytes.Buffer{}
@@ -108,7 +108,8 @@ func TestWriteStreams(t *testing.T) {
 	must.Do(t, Write(&written, Linear, iter.Seq[event.Block](blocks)))
 }
 
-// decode reads a file from memory, block by block, and only to check it. All three must agree.
+// decode decodes a file from memory. It fails the test if decoding the same bytes from a reader gives another result,
+// or checking them another error.
 func decode(t *testing.T, data []byte) (*File, error) {
 	t.Helper()
 	f, err := Decode(data)
@@ -122,8 +123,8 @@ func decode(t *testing.T, data []byte) (*File, error) {
 	return f, err
 }
 
-// TestReadLarge reads a file with blocks of every size for which memory is allocated differently. If the file
-// becomes shorter meanwhile, nothing of it is read.
+// TestReadLarge reads a file with blocks of different sizes, because memory is allocated differently for each size. If
+// the file becomes shorter while it is read, nothing is returned.
 func TestReadLarge(t *testing.T) {
 	var blocks []event.Block
 	r := rand.New(rand.NewPCG(1, 2))
@@ -196,11 +197,11 @@ func TestEveryBit(t *testing.T) {
 	}
 }
 
-// TestBlocksMoved checks that blocks that are exchanged, omitted or repeated are detected by the last part of the
-// file, although each is valid.
+// TestBlocksMoved checks that the closing part detects blocks that are exchanged, omitted or repeated, although each
+// block is valid.
 func TestBlocksMoved(t *testing.T) {
 	data := encode(t, Linear, sample...)
-	var cuts []int // where each block starts, and the closing part
+	var cuts []int // start of each block and of the closing part
 	at := prefixLen + 1 + len(Linear) + 4
 	for _, b := range sample {
 		cuts = append(cuts, at)
@@ -252,7 +253,8 @@ func TestReadFileNamesTheFile(t *testing.T) {
 	}
 }
 
-// FuzzDecode reads files with valid checksums and arbitrary content. Decode must not panic or trust a length.
+// FuzzDecode decodes files with valid checksums and arbitrary content. Decode must not panic and must not trust a
+// length.
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(f, Linear, sample...))
 	f.Add(encode(f, Kernel))
@@ -304,7 +306,8 @@ func ExampleWriteFile() {
 	// Output: linear dropout:0.5 0.5 [0.125]
 }
 
-// TestWriteFileTarget checks that WriteFile replaces only regular files, and keeps a symbolic link.
+// TestWriteFileTarget checks that WriteFile replaces only regular files, and that it writes through a symbolic link
+// without replacing the link.
 func TestWriteFileTarget(t *testing.T) {
 	dir := t.TempDir()
 	blocks := slices.Values([]event.Block{{Name: "a", Data: []byte("x")}})

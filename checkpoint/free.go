@@ -1,6 +1,6 @@
 package checkpoint
 
-// This file keeps part of the disk free for other writers.
+// This file keeps a part of the disk free for other programs.
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// ErrDiskFull is the error of a Save that would leave less than Store.MinFree bytes free. Nothing has changed then.
+// ErrDiskFull is the error of a Save that would leave less than Store.MinFree bytes free. Such a Save changes nothing.
 var ErrDiskFull = errors.New("the disk is nearly full")
 
 // Free returns the number of bytes that are free for this program on the directory's disk.
@@ -22,8 +22,8 @@ func (s *Store) Free() (int64, error) {
 	return free, nil
 }
 
-// room returns ErrDiskFull if writing so many bytes would leave less than MinFree. If the free space is not known it
-// returns nil, and writing may fail.
+// room returns ErrDiskFull if writing this many bytes would leave less than MinFree. It returns nil if the free space
+// is not known.
 func (s *Store) room(bytes int64) error {
 	if s.MinFree <= 0 {
 		return nil
@@ -36,8 +36,8 @@ func (s *Store) room(bytes int64) error {
 		ErrDiskFull, humanize.IBytes(uint64(max(free, 0))), s.dir, humanize.IBytes(uint64(bytes)), humanize.IBytes(uint64(s.MinFree)))
 }
 
-// guarded is a Writer that checks the free space again every few megabytes, because others write to the disk as well,
-// and a checkpoint may be larger than the last one.
+// guarded is a Writer that checks the free space every few megabytes, because other programs also write to the disk and
+// because a checkpoint may be larger than the one before.
 type guarded struct {
 	w     io.Writer
 	store *Store

@@ -1,6 +1,6 @@
 package checkpoint
 
-// This file has the interface to the operating system, which tests replace to lose and refuse data.
+// This file has the interface to the operating system. Tests replace it by one that fails and loses data.
 
 import (
 	"bytes"
@@ -13,15 +13,15 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// fileSystem is what a Store needs of the operating system. Tests have a second implementation that fails, and loses
-// what was not synced, at any call.
+// fileSystem contains the operating system's functions that a Store uses. Tests have a second implementation that fails
+// at a given call, and loses data that was not synced.
 type fileSystem interface {
 	MkdirAll(dir string) error                      // accessible to the owner only
 	ReadDir(dir string) (names []string, err error) // files and directories, sorted
 	ReadFile(name string) ([]byte, error)
 	Open(name string) (in io.ReadCloser, size int64, err error)
-	Create(name string, mode fs.FileMode) (file, error) // truncates
-	Rename(from, to string) error                       // replaces to
+	Create(name string, mode fs.FileMode) (file, error) // truncates an existing file
+	Rename(from, to string) error                       // replaces an existing file
 	Remove(name string) error
 	SyncDir(dir string) error // makes creations, renames and removals in dir durable
 	Free(dir string) (bytes int64, err error)
@@ -33,7 +33,7 @@ type file interface {
 	Close() error
 }
 
-// osFS is the real one. Every call that changes something is a failpoint.
+// osFS is the operating system's file system. Every call that changes something is a failpoint.
 type osFS struct{}
 
 func (osFS) MkdirAll(dir string) error {
@@ -88,7 +88,7 @@ func (osFS) SyncDir(dir string) error {
 		return err
 	}
 	if runtime.GOOS == "windows" {
-		return nil // a directory cannot be opened for this; NTFS journals renames
+		return nil // Windows cannot open a directory for this, and NTFS journals renames
 	}
 	d, err := os.Open(dir)
 	if err != nil {

@@ -4,5 +4,5 @@ package checkpoint
 
 import "syscall"
 
-// noFollow opens a file, but not through a symbolic link.
+// noFollow makes opening a file fail if its path is a symbolic link.
 const noFollow = syscall.O_NOFOLLOW

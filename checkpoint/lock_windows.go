@@ -1,4 +1,4 @@
 package checkpoint
 
-// noFollow has no effect; on Windows creating a link needs a privilege.
+// noFollow has no effect, because only privileged users can create links on Windows.
 const noFollow = 0

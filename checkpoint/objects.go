@@ -1,8 +1,8 @@
 package checkpoint
 
-// This file keeps checkpoints as objects in an S3-compatible store. A start takes the prefix from its last owner,
-// because a machine that is gone cannot release it. If the last owner still runs, it notices before its next write, and
-// writes nothing more.
+// This file stores checkpoints as objects in an S3-compatible store. A learner that starts takes the prefix from its
+// last owner, because a machine that has failed cannot release it. If the last owner still runs, it notices the loss
+// before its next write and writes nothing more.
 
 import (
 	"bytes"
@@ -18,20 +18,20 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// Objects are the objects of a store whose names begin with a prefix, by the rest of their names.
+// Objects accesses the objects of a store whose names begin with a prefix. Names are given without the prefix.
 type Objects interface {
-	Where() string                                             // s3://BUCKET/PREFIX
-	List() (names []string, err error)                         // up to the next slash, sorted
-	Read(name string) (data []byte, tag string, err error)     // fs.ErrNotExist if there is none
-	Write(name string, data []byte, before string) (err error) // ErrTaken unless its tag is before, "" for no object
+	Where() string                                             // returns s3://BUCKET/PREFIX
+	List() (names []string, err error)                         // names up to the next slash, sorted
+	Read(name string) (data []byte, tag string, err error)     // the error is fs.ErrNotExist if the object does not exist
+	Write(name string, data []byte, before string) (err error) // the error is ErrTaken if the object's tag is not before ("": the object must not exist)
 	Remove(name string) error
 }
 
-// ErrTaken reports that an object is not the one that its writer expects.
+// ErrTaken reports that another writer has replaced an object since this writer read it.
 var ErrTaken = errors.New("another has written it")
 
-// OpenObjects is Open for the objects of a store. A learner that owns the prefix and still runs loses it, see
-// Store.Ousted.
+// OpenObjects is Open for the objects of a store. If another learner owns the prefix and still runs, it loses the
+// prefix, see Store.Ousted.
 func OpenObjects(o Objects, keep int) (*Store, error) {
 	s, err := open(&objectFS{objects: o, created: map[string]*objectFile{}}, o.Where(), keep)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Store) takeObjects(o Objects) (owner, error) {
 	if text := strings.TrimSpace(string(there)); text != freed {
 		s.Ousted = text
 	}
-	host, _ := os.Hostname() // for people
+	host, _ := os.Hostname() // only shown to users
 	l := objectLock{o, fmt.Appendf(nil, "process %d of %s since %s (%s)\n", os.Getpid(), host, time.Now().UTC().Format(time.RFC3339), rand.Text())}
 	if err := o.Write(lockName, l.text, tag); err != nil {
 		if errors.Is(err, ErrTaken) {
@@ -60,10 +60,10 @@ func (s *Store) takeObjects(o Objects) (owner, error) {
 	return l, nil
 }
 
-// freed is the content of the lock after an orderly stop.
+// freed is the content of the lock object after its owner has stopped normally.
 const freed = "free"
 
-// objectLock is the lock object with this text.
+// objectLock is a lock object with this content.
 type objectLock struct {
 	objects Objects
 	text    []byte
@@ -92,11 +92,11 @@ func (l objectLock) Close() error {
 	return nil
 }
 
-// objectFS is the fileSystem of Objects. A created file is kept in memory until its Rename, which writes the object at
-// once. Every call that changes something is a failpoint.
+// objectFS is the fileSystem of Objects. It keeps a created file in memory until Rename, which writes the object in one
+// request. Every call that changes something is a failpoint.
 type objectFS struct {
 	objects Objects
-	created map[string]*objectFile // by name
+	created map[string]*objectFile // files that are not renamed yet, by name
 }
 
 func (o *objectFS) name(path string) string {
@@ -165,7 +165,7 @@ func (o *objectFS) Remove(path string) error {
 	return o.objects.Remove(o.name(path))
 }
 
-// objectFile is the future content of an object.
+// objectFile is a created file that is not an object yet.
 type objectFile struct{ bytes.Buffer }
 
 func (f *objectFile) Write(p []byte) (int, error) {

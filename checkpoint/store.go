@@ -1,6 +1,6 @@
 package checkpoint
 
-// This file has the directory of checkpoints: its lock, its saves, and what a start loads.
+// This file has the directory of checkpoints: how it is locked, saved to and loaded from.
 
 import (
 	"cmp"
@@ -21,19 +21,19 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// Store is a directory of checkpoints, or the objects of a store (OpenObjects), with one owner at a time. Files are
-// named by a sequence number that only grows, so the newest has the largest name:
+// Store is a directory of checkpoints, or a prefix of an object store (OpenObjects), with one owner at a time. Files
+// are named by an increasing sequence number, so the newest has the largest name:
 //
 //	checkpoint-000000000042.blankout
 //
-// Only one goroutine may use a Store at a time. Any goroutine may call List, also for a directory with another owner.
+// A Store is not safe for concurrent use. The function List is, and also lists directories with another owner.
 type Store struct {
-	// MinFree is the number of bytes that a Save leaves free on the disk, for other writers (dead letters, a broker). 0
-	// lets a Save fill the disk.
+	// MinFree is the number of bytes that a Save leaves free on the disk for other programs. If it is 0, a Save may
+	// fill the disk.
 	MinFree int64
 
-	// Ousted is the name of the learner that owned the objects of a store before and did not release them, "" for none.
-	// It was killed, or it still runs and gets an error at its next save.
+	// Ousted is the name of the learner that owned the prefix before this one and did not release it; "" if there was
+	// none. That learner was killed, or it still runs and its next save fails.
 	Ousted string
 
 	dir   string
@@ -41,7 +41,7 @@ type Store struct {
 	fs    fileSystem
 	owner owner
 	last  int64 // size of the last checkpoint
-	// sound has the checkpoints that this Store has written or read completely, and whether they are valid.
+	// sound holds, for each checkpoint that this Store has written or read completely, whether it is valid.
 	sound map[string]bool
 }
 
@@ -49,18 +49,19 @@ const (
 	namePrefix = "checkpoint-"
 	nameSuffix = ".blankout"
 	lockName   = "lock"
-	// asidePrefix is the prefix of a directory of SetAside, followed by the number of the newest checkpoint in it.
+	// asidePrefix begins the name of a directory made by SetAside. The number of the newest checkpoint in the directory
+	// follows.
 	asidePrefix = "set-aside-"
 )
 
-// ErrLost is the error of every call that would change a directory that this Store no longer owns, because the
-// directory or its lock was moved or removed. Another learner may use it.
+// ErrLost is the error of every call that would change a directory that this Store no longer owns. A directory is lost
+// if it or its lock is moved or removed, because another learner may then use it.
 var ErrLost = errors.New("the directory is no longer this learner's")
 
 // ErrNone is the error of Load for a directory without checkpoints.
 var ErrNone = errors.New("no checkpoint")
 
-// Refusal is why a file was skipped.
+// Refusal is a file that was skipped, with the reason.
 type Refusal struct {
 	Name string
 	Err  error
@@ -72,12 +73,13 @@ func (r Refusal) String() string { return r.Name + " refused: " + r.Err.Error() 
 type Saved struct {
 	Name  string
 	Bytes int64
-	// Prune is the error of removing older files, which the next Save retries. The checkpoint itself is safe.
+	// Prune is the error of removing older files; the next Save tries again. The saved checkpoint is not affected.
 	Prune error
 }
 
-// Open takes exclusive ownership of the directory, and creates it if necessary. It fails if another process owns it.
-// The Store keeps the newest keep checkpoints, at least one; keep two or more to be able to go back.
+// Open takes exclusive ownership of the directory, and creates it if necessary. It fails if another process owns the
+// directory. The Store keeps the newest keep checkpoints, at least one. With two or more, a damaged checkpoint can be
+// replaced by the one before.
 func Open(dir string, keep int) (*Store, error) {
 	s, err := open(osFS{}, dir, keep)
 	if err != nil {
@@ -88,13 +90,12 @@ func Open(dir string, keep int) (*Store, error) {
 
 // owner is the ownership of a directory.
 type owner interface {
-	// lost returns nil while the directory is owned, an ErrLost if it is no longer owned, and any other error of the
-	// check.
+	// lost returns nil if the directory is still owned, an ErrLost if it is not, and any other error of the check.
 	lost() error
 	Close() error
 }
 
-// own takes ownership of the directory and removes what a crash has left.
+// own takes ownership of the directory with take, and removes leftovers of a crash.
 func (s *Store) own(take func() (owner, error)) (err error) {
 	if s.owner, err = take(); err != nil {
 		return err
@@ -119,7 +120,7 @@ func open(fsys fileSystem, dir string, keep int) (*Store, error) {
 
 func (s *Store) takeLock() (owner, error) {
 	path := filepath.Join(s.dir, lockName)
-	// Others that may write into the directory must not be able to redirect writes to a file elsewhere.
+	// Another user who may write into the directory must not be able to redirect writes to a file elsewhere.
 	if there, err := os.Lstat(path); err == nil && !there.Mode().IsRegular() {
 		return nil, fmt.Errorf("checkpoint directory %s: %s is not a regular file (%v): remove it, and find out who created it", s.dir, path, there.Mode().Type())
 	}
@@ -139,7 +140,7 @@ func (s *Store) takeLock() (owner, error) {
 	return fileLock{lock, s.dir}, nil
 }
 
-// fileLock is a locked file in a directory. The directory is lost if another file, or none, is at its path.
+// fileLock is a locked file in a directory. The directory is lost if the path of the lock no longer leads to this file.
 type fileLock struct {
 	*flock.Flock
 	dir string
@@ -169,7 +170,7 @@ func (l fileLock) lost() error {
 		l.dir, ErrLost, path, what)
 }
 
-// owned is the fileSystem of a Store with a lock. Before it lists or changes anything it checks the ownership.
+// owned is the fileSystem of a Store with a lock. It checks the ownership before it lists or changes anything.
 type owned struct {
 	fileSystem
 	store *Store
@@ -201,8 +202,8 @@ func (o owned) Remove(name string) error {
 	return firstError(o.store.owner.lost(), func() error { return o.fileSystem.Remove(name) })
 }
 
-// The owner's process id follows the first byte of the lock file. On Windows that byte cannot be read while it is
-// locked.
+// writeOwner writes the process ID after the first byte of the lock file, because Windows does not let other processes
+// read the locked first byte.
 func writeOwner(path string) {
 	f, err := os.OpenFile(path, os.O_RDWR|noFollow, 0)
 	if err != nil {
@@ -243,11 +244,11 @@ func (s *Store) removeTemporary() error {
 	return nil
 }
 
-// startsName is the file that counts the calls of NextStart.
+// startsName is the name of the file that counts the calls of NextStart.
 const startsName = "starts"
 
-// NextStart returns the number of its calls for this directory, including this call: a number that grows with every
-// start, independent of the checkpoints, and fits 32 bits. It is durable before NextStart returns.
+// NextStart returns the number of calls of NextStart for this directory, including this call. The number is independent
+// of the checkpoints, fits 32 bits, and is durable before NextStart returns.
 func (s *Store) NextStart() (uint64, error) {
 	path := join(s.dir, startsName)
 	n := uint64(0)
@@ -271,7 +272,7 @@ func (s *Store) NextStart() (uint64, error) {
 	return n, nil
 }
 
-// Close releases the directory.
+// Close releases the ownership of the directory.
 func (s *Store) Close() error {
 	if s.owner == nil {
 		return nil
@@ -279,7 +280,7 @@ func (s *Store) Close() error {
 	return s.owner.Close()
 }
 
-// join returns the name of a file in a directory, or of an object with a prefix.
+// join returns the path of a file in a directory, or the name of an object with a prefix.
 func join(dir, name string) string {
 	if strings.Contains(dir, "://") {
 		return dir + "/" + name
@@ -304,7 +305,8 @@ func Sort(names []string) []string {
 	return names
 }
 
-// Newest returns path or, for a directory, the newest checkpoint in it by name. The error is ErrNone if there is none.
+// Newest returns path or, if path is a directory, its newest checkpoint by name. The error is ErrNone if the directory
+// has no checkpoint.
 func Newest(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -337,7 +339,7 @@ func sequence(name string) (uint64, bool) {
 
 func fileName(n uint64) string { return fmt.Sprintf("%s%012d%s", namePrefix, n, nameSuffix) }
 
-// nextSequence returns a number above that of every checkpoint here or set aside.
+// nextSequence returns a sequence number larger than that of every checkpoint in the directory or set aside.
 func (s *Store) nextSequence() (uint64, error) {
 	names, err := s.fs.ReadDir(s.dir)
 	if err != nil {
@@ -361,9 +363,9 @@ func (s *Store) nextSequence() (uint64, error) {
 	return next, nil
 }
 
-// Save writes a checkpoint and removes all but the newest valid ones. Once it has returned without error the checkpoint
-// survives a loss of power. If it fails, or the process dies in it, the earlier checkpoints are unchanged. After
-// ErrLost every later call fails as well, and nothing is changed in what is now at the path.
+// Save writes a checkpoint and removes all but the newest valid ones. After Save has returned without error, the
+// checkpoint survives a power failure. If Save fails or the process dies, the earlier checkpoints are unchanged. After
+// an ErrLost every later call fails too, and changes no file at the path.
 func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {
@@ -387,14 +389,14 @@ func (s *Store) Save(kind Kind, blocks iter.Seq[event.Block]) (Saved, error) {
 	return Saved{Name: name, Bytes: size, Prune: s.prune(names)}, nil
 }
 
-// prune removes old checkpoints after a save; names are from the newest to the oldest. Only valid ones count towards
-// keep: a damaged one stays until so many valid ones are newer. A checkpoint is read once to determine whether it is
-// valid.
+// prune removes old checkpoints after a save. names are sorted from the newest to the oldest. Only valid checkpoints
+// count towards keep, so a damaged checkpoint stays until keep valid ones are newer. A checkpoint is read once to
+// determine whether it is valid.
 func (s *Store) prune(names []string) (err error) {
 	if len(names) < s.keep {
 		return nil
 	}
-	sound := 1 // the one just saved
+	sound := 1 // the checkpoint just saved
 	for _, name := range names {
 		path := join(s.dir, name)
 		if sound == s.keep {
@@ -415,9 +417,9 @@ func (s *Store) prune(names []string) (err error) {
 	return err
 }
 
-// Load returns the newest valid checkpoint, and the newer ones that are damaged. The error is ErrNone if there is no
-// checkpoint. It does not skip a file with a newer format or one that cannot be read, because an older one would learn
-// again what a valid file already contains.
+// Load returns the newest valid checkpoint, and the damaged checkpoints that are newer. The error is ErrNone if the
+// directory has no checkpoint. Load fails if it cannot read a file or if the file has a newer format. An older
+// checkpoint instead would make the learner learn events again that the skipped file contains.
 func (s *Store) Load() (*File, []Refusal, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil {
@@ -442,7 +444,8 @@ func (s *Store) Load() (*File, []Refusal, error) {
 	return nil, refused, fmt.Errorf("%s: none of %d checkpoints can be used, the newest: %w", s.dir, len(refused), refused[0].Err)
 }
 
-// LoadName returns the checkpoint with a name in the directory. Later saves follow the newest one in any case.
+// LoadName returns the checkpoint with a given name. It does not change the names of later saves, which follow the
+// newest checkpoint.
 func (s *Store) LoadName(name string) (*File, error) {
 	if _, ok := sequence(name); !ok {
 		return nil, fmt.Errorf("checkpoint directory %s: %q is not the name of a checkpoint (they look like %s)", s.dir, name, fileName(42))
@@ -455,7 +458,7 @@ func (s *Store) LoadName(name string) (*File, error) {
 }
 
 // SetAside moves all checkpoints into a new directory next to them and returns its name, "" if there were none. The
-// next Load finds nothing, and nothing is lost. The sequence continues, so names stay unique.
+// next Load returns ErrNone. Sequence numbers continue, so names stay unique.
 func (s *Store) SetAside() (string, error) {
 	names, err := list(s.fs, s.dir)
 	if err != nil || len(names) == 0 {
@@ -466,7 +469,7 @@ func (s *Store) SetAside() (string, error) {
 	if err := s.fs.MkdirAll(aside); err != nil {
 		return "", fmt.Errorf("setting checkpoints aside: %w", err)
 	}
-	// The oldest is moved first, so that an interruption leaves the newest in use.
+	// The oldest checkpoint is moved first, so that after an interruption the newest is still in use.
 	for _, name := range slices.Backward(names) {
 		if err := s.fs.Rename(join(s.dir, name), join(aside, name)); err != nil {
 			return "", fmt.Errorf("setting checkpoints aside: %w", err)

@@ -23,7 +23,7 @@ import (
 	"blankout/internal/must"
 )
 
-// content returns the n-th state of these tests.
+// content returns the blocks of the n-th checkpoint of these tests.
 func content(n int) []event.Block {
 	return []event.Block{{Name: "n", Data: fmt.Append(nil, n)}, {Name: "rows", Data: make([]byte, 100+n)}}
 }
@@ -33,7 +33,7 @@ func save(s *Store, n int) error {
 	return err
 }
 
-// loaded returns the number of the state that a Store loads, or -1 if there is none.
+// loaded loads a checkpoint of content and returns its n, or -1 if the Store has none.
 func loaded(t *testing.T, s *Store) (n int, refused []Refusal) {
 	t.Helper()
 	f, refused, err := s.Load()
@@ -81,8 +81,8 @@ func TestStoreKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// TestLockFollowsNoLink checks that the lock is a file in the directory. A symbolic link is rejected by name, and
-// its target is neither created nor written.
+// TestLockFollowsNoLink checks that a lock that is a symbolic link is refused, and that the target of the link is
+// neither created nor written.
 func TestLockFollowsNoLink(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links take a privilege")
@@ -108,7 +108,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 			t.Error("a link that is made behind the check would be followed")
 		}
 	}
-	// One that takes the place of the lock under a running learner is another file.
+	// A symbolic link that replaces the lock of a running learner means that the directory is lost.
 	dir := t.TempDir()
 	s := openStore(t, dir, 1)
 	must.Do(t, os.Rename(filepath.Join(dir, "lock"), elsewhere))
@@ -130,13 +130,13 @@ func TestStoreGoesBackBehindDamage(t *testing.T) {
 	if n != 1 || len(refused) != 2 || refused[0].Name != fileName(3) || !strings.Contains(refused[1].String(), fileName(2)+" refused: ") {
 		t.Errorf("loaded %d, refused %v", n, refused)
 	}
-	// The next save comes after the damaged ones, not in their place.
+	// The next save gets a number above the damaged checkpoints and does not replace them.
 	must.Do(t, save(s, 4))
 	if n, refused := loaded(t, s); n != 4 || refused != nil {
 		t.Errorf("loaded %d, refused %v", n, refused)
 	}
 
-	// A newer format is no damage: going back would lose what it holds.
+	// A newer format is not damage: Load must fail, because an older checkpoint would lose events.
 	newer := append([]byte(nil), encode(t, Linear)...)
 	newer[len(Magic)] = Version + 1
 	binary.LittleEndian.PutUint32(newer[len(Magic)+4:], crc32.Checksum(newer[:len(Magic)+4], castagnoli))
@@ -173,7 +173,7 @@ func TestSetAside(t *testing.T) {
 		if n, _ := loaded(t, s); n != -1 {
 			t.Errorf("round %d: loaded %d from a directory that was set aside", round, n)
 		}
-		// The sequence goes on, so no round overwrites another's files.
+		// The sequence continues, so no round overwrites the files of another.
 		newest := uint64(3*round + 2)
 		if names, err := List(aside); err != nil || !slices.Equal(names, []string{fileName(newest), fileName(newest - 1)}) {
 			t.Errorf("round %d: set aside %v, %v", round, names, err)
@@ -214,15 +214,15 @@ func damage(t *testing.T, path string, change func([]byte) []byte) {
 	must.Do(t, os.WriteFile(path, change(data), 0o644))
 }
 
-// TestEachCallFails lets each call of the file system fail once. A save that reports success is what Load returns.
-// After a failed save nothing older is lost, and the next save works.
+// TestEachCallFails makes each call of the file system fail once. Load must return what a successful save has saved.
+// After a failed save no older checkpoint is lost, and the next save works.
 func TestEachCallFails(t *testing.T) {
 	const saves = 5
 	for at := 1; ; at++ {
 		disk := &testDisk{failAt: at}
 		s, err := open(disk, "d", 2)
 		if err != nil {
-			continue // MkdirAll: nothing happened
+			continue // MkdirAll failed, so the directory was not opened
 		}
 		acknowledged, failures := -1, 0
 		for n := range saves {
@@ -235,7 +235,7 @@ func TestEachCallFails(t *testing.T) {
 				t.Fatalf("call %d: %v", at, err)
 			}
 			before := disk.failAt
-			disk.failAt = 0 // looking must not fail
+			disk.failAt = 0 // the following calls of the test must not fail
 			got, refused := loaded(t, s)
 			disk.failAt = before
 			if got != acknowledged && got != n || refused != nil {
@@ -246,13 +246,13 @@ func TestEachCallFails(t *testing.T) {
 			t.Errorf("call %d fails: %d saves failed for it", at, failures)
 		}
 		if disk.calls < at {
-			break // every call has had its turn
+			break // every call has failed once
 		}
 	}
 }
 
-// TestDiskFull lets the disk be full at each size. The save that fails leaves no file behind, the previous save
-// stays the newest, and the next save works once there is room.
+// TestDiskFull fills the disk at each size of a save. The save that fails leaves no file behind, the previous save
+// stays the newest, and the next save works if the disk has space again.
 func TestDiskFull(t *testing.T) {
 	refused := 0
 	for size := int64(20); ; size++ {
@@ -285,7 +285,7 @@ func TestDiskFull(t *testing.T) {
 		if got, _ := loaded(t, s); got != 99 {
 			t.Fatalf("%d bytes, then room: loaded %d", size, got)
 		}
-		if newest == 4 { // all five fitted
+		if newest == 4 { // all five saves had enough space
 			break
 		}
 	}
@@ -294,15 +294,15 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestEachCallCrashes lets the power fail at each call. What was not synced is lost, fully or by half, and what
-// Save has acknowledged is not.
+// TestEachCallCrashes simulates a power failure at each call. Data that was not synced is lost completely or in part.
+// Checkpoints that Save has acknowledged must survive.
 func TestEachCallCrashes(t *testing.T) {
 	if lost := crashes(t, func(*testDisk) {}); lost != "" {
 		t.Error(lost)
 	}
 }
 
-// TestCrashTestNotices checks that TestEachCallCrashes would notice a save that forgets a sync.
+// TestCrashTestNotices checks that TestEachCallCrashes detects a save without a sync.
 func TestCrashTestNotices(t *testing.T) {
 	for name, lie := range map[string]func(*testDisk){
 		"file":      func(d *testDisk) { d.ignoreSync = true },
@@ -314,7 +314,7 @@ func TestCrashTestNotices(t *testing.T) {
 	}
 }
 
-// crashes returns how a checkpoint was lost, or "" if none was.
+// crashes returns a description of how a checkpoint was lost, or "" if none was lost.
 func crashes(t *testing.T, prepare func(*testDisk)) string {
 	const saves, seeds = 5, 20
 	for at := 1; ; at++ {
@@ -357,20 +357,19 @@ func crashes(t *testing.T, prepare func(*testDisk)) string {
 
 var errInjected = errors.New("injected")
 
-// testDisk is a disk in memory that fails once at call failAt, or loses power at
-// call crashAt: that call and those after it do nothing. Contents last once they
-// are synced, names once their directory is.
+// testDisk is a disk in memory that fails once at call failAt, or loses power at call crashAt and does nothing from
+// then on. The content of a file survives a power failure after Sync, its name after SyncDir.
 type testDisk struct {
 	calls, failAt, crashAt    int
 	ignoreSync, ignoreSyncDir bool
-	size                      int64  // of the disk, 0 is without end
-	full                      int64  // bytes it really holds: the write beyond is cut short, with ENOSPC
-	asked                     int    // how often it was asked for free space
-	unreadable                string // a file that cannot be read now
+	size                      int64  // capacity of the disk; 0 means unlimited
+	full                      int64  // bytes that fit: a write beyond them is cut short with ENOSPC
+	asked                     int    // number of requests for the free space
+	unreadable                string // name of a file that cannot be read now
 
-	names   map[string]*inode // as the program sees it
-	durable map[string]*inode // as it survives
-	pending []change          // of names, in order
+	names   map[string]*inode // files as the program sees them
+	durable map[string]*inode // files that survive a power failure
+	pending []change          // changes of names that are not synced, in order
 }
 
 type inode struct{ data, synced []byte }
@@ -400,8 +399,8 @@ func (d *testDisk) change(do func(map[string]*inode), paths ...string) {
 	d.pending = append(d.pending, c)
 }
 
-// restart loses what did not last: of the pending changes of names a random
-// part has happened, of unsynced contents a random part is there.
+// restart simulates a power failure. A random part of the unsynced changes of names survives, and a random part of
+// unsynced contents.
 func (d *testDisk) restart(r *rand.Rand) {
 	for _, c := range d.pending {
 		if r.IntN(2) == 0 {
@@ -541,7 +540,7 @@ func (f testFile) Sync() error {
 
 func (f testFile) Close() error { return f.disk.step() }
 
-// TestNextStart checks that starts are counted, whatever happens to the checkpoints.
+// TestNextStart checks that NextStart counts starts, whatever happens to the checkpoints.
 func TestNextStart(t *testing.T) {
 	dir := t.TempDir()
 	for want := uint64(1); want <= 3; want++ {
@@ -563,8 +562,8 @@ func TestNextStart(t *testing.T) {
 	}
 }
 
-// TestMinFree checks that saves fail before the disk is full: earlier checkpoints stay, no file is left behind, and
-// saves work again once there is room.
+// TestMinFree checks that saves fail before the disk is full. Earlier checkpoints stay, no file is left behind, and
+// saves work again if the disk has space again.
 func TestMinFree(t *testing.T) {
 	disk := &testDisk{size: 40 << 20}
 	s := must.Get(open(disk, "d", 2))(t)
@@ -582,18 +581,18 @@ func TestMinFree(t *testing.T) {
 	free := func() int64 {
 		return must.Get(s.Free())(t)
 	}
-	for range 3 { // two are kept
+	for range 3 { // keep is 2
 		must.Do(t, save(9<<20))
 	}
 	if n := free(); n < 20<<20 || n > 23<<20 {
 		t.Fatalf("%d bytes free", n)
 	}
-	// Larger than the one before: it is found out while it is written.
+	// The checkpoint is larger than the one before, so the lack of space is detected while it is written.
 	before := free()
 	if err := save(30 << 20); !errors.Is(err, ErrDiskFull) || free() != before {
 		t.Errorf("a large one: %v, %d bytes free, before %d", err, free(), before)
 	}
-	// Others fill the disk: not begun at all.
+	// If other files fill the disk, the save does not begin.
 	disk.names["d/other"] = &inode{data: make([]byte, 8<<20)}
 	calls := disk.calls
 	if err := save(9 << 20); !errors.Is(err, ErrDiskFull) || !strings.Contains(err.Error(), "checkpoint.min_free is 10 MiB: free some space") {
@@ -615,7 +614,7 @@ func TestMinFree(t *testing.T) {
 }
 
 // TestMinFreeAsksSeldom checks that a save asks for the free space at its beginning and every few megabytes. If the
-// disk cannot tell, the save goes on.
+// disk does not report its free space, the save continues.
 func TestMinFreeAsksSeldom(t *testing.T) {
 	disk := &testDisk{}
 	s := must.Get(open(disk, "d", 2))(t)
@@ -643,15 +642,15 @@ func TestMinFreeAsksSeldom(t *testing.T) {
 	}
 }
 
-// TestUnreadableIsReadAgain checks that a checkpoint that cannot be read at the moment does not count as damaged.
-// It is read again at the next save, and counts towards keep once it can be read.
+// TestUnreadableIsReadAgain checks that a checkpoint that cannot be read now does not count as damaged. The next save
+// reads it again, and it counts towards keep once it can be read.
 func TestUnreadableIsReadAgain(t *testing.T) {
 	disk := &testDisk{}
 	s := must.Get(open(disk, "d", 3))(t)
 	for n := range 3 {
 		must.Do(t, save(s, n))
 	}
-	s = must.Get(open(disk, "d", 3))(t) // one that has read none of them
+	s = must.Get(open(disk, "d", 3))(t) // a Store that has read none of the checkpoints
 	disk.unreadable = "d/" + fileName(2)
 	for i, want := range [][]string{
 		{fileName(3), fileName(2), fileName(1), fileName(0)},
@@ -747,7 +746,7 @@ func TestLostDirectory(t *testing.T) {
 					}
 				}
 				after := contents(t, dir)
-				for _, files := range []map[string]string{before, after} { // what was begun before the loss
+				for _, files := range []map[string]string{before, after} { // files whose writing began before the loss
 					delete(files, fileName(2)+temporarySuffix)
 				}
 				if !maps.Equal(after, before) {
@@ -758,7 +757,7 @@ func TestLostDirectory(t *testing.T) {
 	}
 }
 
-// TestDamagedDoNotCount checks that only valid checkpoints count towards keep, so damaged ones do not displace the
+// TestDamagedDoNotCount checks that only valid checkpoints count towards keep, so that damaged ones do not displace the
 // last valid one.
 func TestDamagedDoNotCount(t *testing.T) {
 	for _, loads := range []bool{true, false} {
@@ -768,7 +767,7 @@ func TestDamagedDoNotCount(t *testing.T) {
 			must.Do(t, save(s, n))
 		}
 		s.Close()
-		for _, n := range []uint64{1, 3, 4} { // sound: 0 and 2
+		for _, n := range []uint64{1, 3, 4} { // checkpoints 0 and 2 are valid
 			damage(t, filepath.Join(dir, fileName(n)), func(b []byte) []byte { b[70] ^= 1; return b })
 		}
 		s = openStore(t, dir, 3)
@@ -791,7 +790,7 @@ func TestDamagedDoNotCount(t *testing.T) {
 	}
 }
 
-// TestModes checks that files with events are readable by the owner alone, and models by everyone that the umask
+// TestModes checks that files with events can be read only by their owner, and models by every user that the umask
 // allows.
 func TestModes(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -827,11 +826,11 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestNumbersEnd checks that nothing is written once the numbers of checkpoints or versions are used up.
+// TestNumbersEnd checks that nothing is written after the largest number of a checkpoint or version.
 func TestNumbersEnd(t *testing.T) {
 	for _, c := range []struct {
-		last string // of the directory
-		fit  int    // saves before no more can come
+		last string // last name in the directory
+		fit  int    // number of saves before the numbers are used up
 	}{
 		{fileName(math.MaxInt64 - 2), 2},
 		{fileName(math.MaxInt64 - 1), 1},

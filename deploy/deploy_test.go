@@ -26,7 +26,7 @@ import (
 	"blankout/stream/record"
 )
 
-// Dashboards and alerts ask only for metrics that there are.
+// TestMetricsExist checks that dashboards and alerts use only metrics that the program exports.
 func TestMetricsExist(t *testing.T) {
 	table, err := os.ReadFile("../docs/reference.md")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// composed returns the configuration under the variables that the containers set.
+// composed returns the configuration, with the environment variables that the containers set.
 func composed(t *testing.T) *config.Loaded {
 	t.Helper()
 	compose, err := os.ReadFile("docker-compose.yml")
@@ -105,15 +105,15 @@ func composed(t *testing.T) *config.Loaded {
 	return l
 }
 
-// The configuration is one, also under those variables.
+// TestConfiguration checks that the configuration is valid with the environment variables of the containers.
 func TestConfiguration(t *testing.T) {
 	if l := composed(t); l.HTTP.Address != "0.0.0.0:8642" || !l.HTTP.Public {
 		t.Errorf("%+v", l.HTTP)
 	}
 }
 
-// The learner of the containers answers the other containers and this machine, and
-// no web page that makes its own name resolve to it.
+// TestRebinding checks that the learner of the containers responds to other containers and to this machine, but not to
+// a web page whose host name resolves to the learner's address.
 func TestRebinding(t *testing.T) {
 	c := composed(t).HTTP.Config
 	c.Address = "127.0.0.1:0"
@@ -140,8 +140,8 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// Every image is named by tag and digest, the builder's too, and the image tells what it
-// was built from: the flags that the Dockerfile gives the linker reach the program.
+// TestDockerfile checks that every image is named by tag and digest, and that the linker flags of the Dockerfile set
+// the version that the program reports.
 func TestDockerfile(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
@@ -169,7 +169,7 @@ func TestDockerfile(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "blankout")
 	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags="+strings.ReplaceAll(flags[1], "${REVISION}", revision), "-o", program, "../cmd/blankout")
 	if longtest.Race {
-		build.Env = append(os.Environ(), "CGO_ENABLED=0") // its packages are in the build cache
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // so that the build cache has its packages
 	}
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -180,7 +180,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// Every event of every example can be used.
+// TestExamples checks that every event of every example can be decoded.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("examples/*")
 	if err != nil || len(files) != 4 {
@@ -210,8 +210,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// The unit bounds the program's memory, and Go knows of the bound before the kernel
-// acts on it. (TestUnitRestarts in ../tests looks at which ends it is started again after.)
+// TestUnitMemory checks that the systemd unit limits the program's memory, and that GOMEMLIMIT is below that limit.
+// (TestUnitRestarts in ../tests checks after which exit codes the unit restarts the program.)
 func TestUnitMemory(t *testing.T) {
 	text, err := os.ReadFile("blankout.service")
 	if err != nil {
@@ -222,7 +222,7 @@ func TestUnitMemory(t *testing.T) {
 		if m == nil {
 			t.Fatalf("no line %s", pattern)
 		}
-		n, err := humanize.ParseBytes(string(m[1]) + "iB") // systemd's G is 2^30, as Go's GiB
+		n, err := humanize.ParseBytes(string(m[1]) + "iB") // systemd's G is 2^30, like Go's GiB
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,12 +237,12 @@ func TestUnitMemory(t *testing.T) {
 	}
 }
 
-// What other programs read is checked by them, where they are installed.
+// TestByTheirReaders checks configuration files of other programs with these programs, if they are installed.
 func TestByTheirReaders(t *testing.T) {
 	for _, command := range []string{
 		"promtool check config prometheus/prometheus.yml",
 		"promtool test rules prometheus/alerts_test.yml",
-		// Exposure of at most 1.2 of 10: what is left is the network.
+		// An exposure of at most 1.2 of 10: the remaining exposure is network access.
 		"systemd-analyze security --offline=true --threshold=12 blankout.service",
 	} {
 		t.Run(command, func(t *testing.T) {

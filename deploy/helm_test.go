@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// helm runs helm on the chart and returns what it wrote. Where BLANKOUT_REQUIRE_HELM is not
-// set, a test is skipped on a machine that has none.
+// helm runs helm on the chart and returns its output. If helm is not installed the test is skipped, or fails if
+// BLANKOUT_REQUIRE_HELM is set.
 func helm(t *testing.T, args ...string) []byte {
 	t.Helper()
 	path, err := exec.LookPath("helm")
@@ -36,8 +36,8 @@ func helm(t *testing.T, args ...string) []byte {
 	return out
 }
 
-// objects returns the objects of manifests by kind and name, without what only the chart
-// says: which release they are of, and the hash of the configuration.
+// objects returns the objects of manifests by kind and name. It removes fields that only the chart sets: the labels of
+// the release and the hash of the configuration.
 func objects(t *testing.T, text []byte) map[string]any {
 	t.Helper()
 	out := map[string]any{}
@@ -68,8 +68,8 @@ func objects(t *testing.T, text []byte) map[string]any {
 	}
 }
 
-// The chart is in order for helm lint and, as a release called blankout, is what the plain
-// manifests are, which TestKubernetes holds against the schemas and the program.
+// TestHelm checks that helm lint accepts the chart and that a release called blankout equals the plain manifests.
+// TestKubernetes checks these manifests.
 func TestHelm(t *testing.T) {
 	helm(t, "lint", "--strict", "helm/blankout")
 	rendered := objects(t, helm(t, "template", "--kube-version", "1.36.0", "blankout", "helm/blankout", "--set", "followers.replicas=2"))
@@ -95,8 +95,8 @@ func TestHelm(t *testing.T) {
 	}
 }
 
-// Two releases in one namespace share nothing, every setting counts, and what comes of it
-// is by the published schemas.
+// TestHelmSettings checks that two releases in one namespace share no object, that every setting has an effect, and
+// that the results follow the published schemas.
 func TestHelmSettings(t *testing.T) {
 	text := helm(t, "template", "--kube-version", "1.36.0", "fraud", "helm/blankout", "--set", "followers.replicas=3", "--set", "secrets={kafka,aws}",
 		"--set", "learner.storageClass=fast", "--set", "learner.storage=20Gi", "--set", "image=registry.example.com/blankout@sha256:0")
@@ -118,7 +118,7 @@ func TestHelmSettings(t *testing.T) {
 			t.Errorf("%d times %q, want %d", got, what, n)
 		}
 	}
-	// Without followers there is the learner alone.
+	// Without followers the chart has the learner only.
 	if alone := objects(t, helm(t, "template", "--kube-version", "1.36.0", "fraud", "helm/blankout")); len(alone) != 3 {
 		t.Errorf("%d objects", len(alone))
 	}

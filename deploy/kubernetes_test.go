@@ -21,7 +21,7 @@ import (
 	"blankout/config"
 )
 
-// manifest is what these tests look at in a manifest. Others have fields of theirs in Spec.
+// manifest holds the fields of a manifest that these tests check. Other kinds have their own fields in Spec.
 type manifest struct {
 	Kind     string
 	Metadata struct{ Name string }
@@ -29,7 +29,7 @@ type manifest struct {
 	Spec     struct {
 		Replicas    int
 		ServiceName string
-		Selector    any // of a Service labels, of others {matchLabels}
+		Selector    any // labels for a Service, {matchLabels} for other kinds
 		Template    struct {
 			Metadata struct{ Labels map[string]string }
 			Spec     struct {
@@ -47,8 +47,8 @@ type manifest struct {
 	}
 }
 
-// schemas is testdata/kubernetes-1.36.json: the schemas of Kubernetes 1.36 that refuse unknown
-// fields, of the kinds used here and all that these refer to, without their descriptions.
+// schemas returns testdata/kubernetes-1.36.json: the schemas of Kubernetes 1.36 for the kinds used here and everything
+// that they refer to. They reject unknown fields and have no descriptions.
 func schemas(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	s, err := jsonschema.NewCompiler().Compile("testdata/kubernetes-1.36.json")
@@ -86,9 +86,9 @@ func readManifests(t *testing.T, text []byte, check func(value any) error) (list
 	}
 }
 
-// The manifests are by the published schemas, and what they say of the program holds: its
-// configuration is one, its probes are answered on its port, it may stop in its own time,
-// Go knows of the memory's limit, and what selects pods selects these.
+// TestKubernetes checks the manifests against the published schemas and against the program. The configuration must be
+// valid, the probes must use the program's port, and the grace period must be long enough for a stop. GOMEMLIMIT must
+// be below the memory limit, and selectors must select the pods.
 func TestKubernetes(t *testing.T) {
 	files, err := filepath.Glob("kubernetes/*.yaml")
 	if err != nil || len(files) != 3 {
@@ -179,7 +179,7 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// The schemas refuse a field that is misspelled and a value of the wrong type.
+// TestKubernetesSchemas checks that the schemas reject a misspelled field and a value of the wrong type.
 func TestKubernetesSchemas(t *testing.T) {
 	text, err := os.ReadFile("kubernetes/learner.yaml")
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"blankout/internal/run"
 )
 
-// adoptEvery is the number of the topic's records between adoptions.
+// adoptEvery is the number of records between two adoptions of exact solutions.
 const adoptEvery = 2000
 
-// adopting makes a learner adopt exact solutions and keep every checkpoint.
+// adopting returns l, with settings that make it adopt exact solutions and keep every checkpoint.
 func (l *learner) adopting() *learner {
 	l.flags = append(l.flags, "--set", "learner.noise=dropout:0.3", "--set", "validate.policy=adopt", "--set", "validate.window=0",
 		"--set", "validate.events=2000", "--set", "validate.holdout=9",
@@ -30,7 +30,7 @@ func (l *learner) adopting() *learner {
 	return l
 }
 
-// at returns the checkpoints made after exactly so many records.
+// at returns the checkpoints that were saved after exactly this many records.
 func (l *learner) at(t *testing.T, records uint64) (found [][]byte) {
 	t.Helper()
 	names := must.Get(checkpoint.List(l.checkpoints()))(t)
@@ -45,22 +45,22 @@ func (l *learner) at(t *testing.T, records uint64) (found [][]byte) {
 	return found
 }
 
-// same reports whether two checkpoints differ only in the stored names. A checkpoint has those of a whole batch,
-// whichever of its records it ends with.
+// same reports whether two checkpoints are equal apart from the stored names. A checkpoint contains the names of a
+// whole batch of records, even if it was saved in the middle of the batch.
 func same(a, b []byte) bool {
 	differ := differingBlocks(a, b)
 	return len(differ) == 0 || slices.Equal(differ, []string{"names"})
 }
 
-// A program that is killed while it solves for, adopts or saves an exact solution leaves the state before or after. It
-// ends in the state of an undisturbed one.
+// TestCrashAdopting kills a program while it solves for, adopts or saves an exact solution. The newest checkpoint then
+// holds the state before or after the adoption. The final state equals that of a run without kills.
 func TestCrashAdopting(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
 	broker := crashBroker(t, "short")
 	reference := newLearner(t, program, broker.Brokers()[0], "short").adopting()
 	numbers := reference.numbers
-	reference.numbers = "validate.adopt_margin=-inf,validate.cpu=0.3" // slow: the state before is saved too
+	reference.numbers = "validate.adopt_margin=-inf,validate.cpu=0.3" // slow solver: the state before the adoption is saved too
 	begin := time.Now()
 	reference.finish(t)
 	took := time.Since(begin) / 2
@@ -103,7 +103,7 @@ func TestCrashAdopting(t *testing.T) {
 		l.finish(t)
 		l.check(t, "short", reference)
 	}
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
 	for range max(crashKills(t)/8, 1) {
 		l := newLearner(t, program, broker.Brokers()[0], "short").adopting()
 		for range 3 {
@@ -119,8 +119,8 @@ func TestCrashAdopting(t *testing.T) {
 	}
 }
 
-// An expired wait for a solution is saved before anything is learned after it. So whenever the program is killed, and
-// however fast it solves after a restart, it ends in the state of an undisturbed one.
+// TestCrashAfterWaiting checks that a learner saves the expiry of a wait for a solution before it learns more. The
+// final state then equals that of a run without kills, however fast the solver is after a restart.
 func TestCrashAfterWaiting(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -132,7 +132,7 @@ func TestCrashAfterWaiting(t *testing.T) {
 		l.numbers += ",kafka.batch_records=97"
 		return l
 	}
-	// finish learns the rest, with a working solver.
+	// finish learns the remaining records, with a working solver.
 	finish := func(l *learner) {
 		t.Helper()
 		l.env = nil
@@ -148,11 +148,11 @@ func TestCrashAfterWaiting(t *testing.T) {
 		t.Fatalf("not one wait that was cut short and two adoptions\n%s", log)
 	}
 	for point, past := range map[string]bool{
-		"run.solve=kill@1":         false, // while it waits
-		"run.adopted=kill@1":       false, // decided, not saved
-		"checkpoint.rename=kill@2": false, // about to save one or the other
-		"run.commit=kill@2":        false, // saved
-		"run.deadletters=kill@22":  true,  // there were 21 before: learning has continued
+		"run.solve=kill@1":         false, // killed while it waits
+		"run.adopted=kill@1":       false, // the expiry is decided but not saved
+		"checkpoint.rename=kill@2": false, // killed before either state is saved
+		"run.commit=kill@2":        false, // the expiry is saved
+		"run.deadletters=kill@22":  true,  // 21 dead letters precede the expiry, so learning has continued
 	} {
 		l := start()
 		flags := l.flags
@@ -161,7 +161,7 @@ func TestCrashAfterWaiting(t *testing.T) {
 			l.env = []string{"BLANKOUT_FAILPOINTS=" + point}
 		}
 		must.Fails(t, l.live(t, 0, nil), point, "the place was not reached")
-		if !l.decided(t) { // it waits again
+		if !l.decided(t) { // it waits again after the restart
 			if past {
 				t.Errorf("%s: learning went on, and it was not saved that there was no solution\n%s", point, l.log())
 			}
@@ -177,7 +177,7 @@ func TestCrashAfterWaiting(t *testing.T) {
 	}
 }
 
-// newest returns the adoptions and the position of the newest checkpoint.
+// newest returns the adoptions and offsets of the newest checkpoint.
 func (l *learner) newest() (a run.Adoptions, offsets event.Offsets, err error) {
 	names, err := checkpoint.List(l.checkpoints())
 	if err != nil || len(names) == 0 {
@@ -193,7 +193,7 @@ func (l *learner) newest() (a run.Adoptions, offsets event.Offsets, err error) {
 	return a, offsets, err
 }
 
-// decided reports whether the newest checkpoint knows that there was no solution in time.
+// decided reports whether the newest checkpoint records that a solution came too late.
 func (l *learner) decided(t *testing.T) bool {
 	a, _ := must.Get2(l.newest())(t)
 	return slices.Equal(a.TimedOut, []uint64{adoptEvery})

@@ -27,11 +27,11 @@ import (
 	"blankout/stream/registry"
 )
 
-// amplifier is a small input that requests much memory.
+// amplifier is a small input that makes the program allocate much memory.
 type amplifier struct {
 	name, file string // the name implies the format
 	data       []byte
-	allowed    int64 // additional bytes allowed
+	allowed    int64 // additional memory allowed, in bytes
 }
 
 const (
@@ -46,7 +46,7 @@ func around(before string, piece string, after string) []byte {
 	return slices.Concat([]byte(before), fill(piece), []byte(after+"\n"))
 }
 
-// amplifiers returns the inputs by the names of record.Formats and of the other kinds of files.
+// amplifiers returns the inputs, by the names of record.Formats and of the other kinds of files.
 func amplifiers(t *testing.T) map[string][]amplifier {
 	var gz bytes.Buffer
 	z := gzip.NewWriter(&gz)
@@ -121,8 +121,8 @@ func longTextParquet(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// peak runs a command and returns its largest resident memory in bytes, read until shortly before its end. The value
-// that the system gives after the end includes the parent.
+// peak runs a command and returns its largest resident memory in bytes. It polls until shortly before the end, because
+// the value that the system reports after the end includes the parent process.
 func peak(t *testing.T, c *exec.Cmd) (most int64) {
 	t.Helper()
 	var out bytes.Buffer
@@ -150,8 +150,9 @@ func peak(t *testing.T, c *exec.Cmd) (most int64) {
 	}
 }
 
-// Every reader of events takes at most 64 MB plus eight times its input more memory than for a few small events: every
-// record format, every other kind of file, and every command with -d. New ones must be added.
+// TestAmplifiers checks the memory of every reader of events: every record format, every other kind of file, and every
+// command with -d. A reader may take 64 MB plus eight times the size of its input more than for a few small events. The
+// test fails if a new format or command is not listed.
 func TestAmplifiers(t *testing.T) {
 	longtest.Only(t)
 	program, dir, all := buildProgram(t), t.TempDir(), amplifiers(t)
@@ -180,7 +181,7 @@ func TestAmplifiers(t *testing.T) {
 		defer os.Remove(file)
 		command := func(data string) *exec.Cmd {
 			c := exec.Command(program, append([]string{name, "-d", data}, commands[name]...)...)
-			c.Dir = dir // for the dead letters
+			c.Dir = dir // so that dead letters are written there
 			return c
 		}
 		within(t, a, peak(t, command(few)), peak(t, command(file)))
@@ -216,7 +217,7 @@ func TestAmplifiers(t *testing.T) {
 func within(t *testing.T, a amplifier, little, much int64) {
 	t.Helper()
 	allowed := a.allowed
-	if longtest.Race { // it keeps shadow memory of allocations
+	if longtest.Race { // the race detector keeps shadow memory of allocations
 		allowed += 64 << 20
 	}
 	if most := little + 64<<20 + 8*int64(len(a.data)) + allowed; much > most {
@@ -224,7 +225,8 @@ func within(t *testing.T, a amplifier, little, much int64) {
 	}
 }
 
-// TestDecodeAmplifier is a process of TestAmplifiers: it decodes its input as a record of a format for topics only.
+// TestDecodeAmplifier runs as a child process of TestAmplifiers. It decodes its input as a record of a format that only
+// topics have.
 func TestDecodeAmplifier(t *testing.T) {
 	format := os.Getenv("BLANKOUT_AMPLIFIER")
 	if format == "" {

@@ -26,8 +26,9 @@ import (
 	"blankout/stream/record"
 )
 
-// The commands agree with a Learner that is fed from code. train measures the scores before each event is learned, with
-// any number of threads and any order of the fields. predict scores as the Learner's snapshot does.
+// TestCommandsAgree checks that the commands agree with a Learner that is called from Go. train measures the score of
+// each event before it learns the event, for any number of threads and any order of the fields. predict returns the
+// scores of the Learner's snapshot.
 func TestCommandsAgree(t *testing.T) {
 	program, dir := buildProgram(t), t.TempDir()
 	write := func(name string, data []byte) string {
@@ -82,7 +83,7 @@ func TestCommandsAgree(t *testing.T) {
 				if classes > 0 {
 					words = words[1:]
 				}
-				for i, word := range words[:len(want)] { // an interval follows a number
+				for i, word := range words[:len(want)] { // an interval follows the predicted number
 					if got, err := strconv.ParseFloat(word, 64); err != nil || math.Abs(got-want[i]) > 1e-12*(1+math.Abs(want[i])) {
 						t.Fatalf("event %d: predicted %q, by hand %v", at, lines[at], want)
 					}
@@ -94,8 +95,9 @@ func TestCommandsAgree(t *testing.T) {
 	}
 }
 
-// commandEvents returns JSON lines of n events with so many classes, 0 for targets: numbers, categories and words, some
-// null, with weights. With shuffled, the fields of all records except the first are in random order.
+// commandEvents returns n events as JSON lines. classes is the number of classes, 0 for numeric targets. Fields are
+// numbers, categories and words, some of them null, with weights. If shuffled is set, the fields of all records except
+// the first are in random order.
 func commandEvents(seed uint64, classes, n int, shuffled bool) (out []byte) {
 	r, order := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
 	kinds := cmp.Or(classes, 3)
@@ -155,7 +157,8 @@ func eachEvent(t *testing.T, schema *event.Schema, learner online.Config, path s
 	}
 }
 
-// learnByHand returns the model, and the progressive measures by train's names, computed from their definitions.
+// learnByHand learns the events of a file by calling a Learner. It returns the model and the progressive measures,
+// computed from their definitions, by the names that train uses.
 func learnByHand(t *testing.T, c online.Config, classes []string, path string) (map[string]float64, *model.Linear) {
 	t.Helper()
 	records := commandRecords(c)

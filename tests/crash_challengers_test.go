@@ -18,8 +18,8 @@ import (
 	"blankout/internal/run"
 )
 
-// challengerTables configures two challengers. One has columns of its own, because it has the field x that determines
-// the label, and becomes the lead.
+// challengerTables configures two challengers. One has its own columns, because it has the field x that determines the
+// label, and becomes the lead.
 const challengerTables = `
 [learner]
 noise = "none"
@@ -36,7 +36,7 @@ promote = "auto"
 window = 10000
 `
 
-// newContest is newLearner with challengers.
+// newContest returns a learner with challengers.
 func newContest(t *testing.T, program, broker string) *learner {
 	t.Helper()
 	l := newLearner(t, program, broker, "one")
@@ -56,8 +56,8 @@ func (l *learner) lead(t *testing.T) string {
 	return must.Get(run.ReadContest(file.Blocks))(t).Lead
 }
 
-// Several learners of a stream that are killed often, before and after one becomes the lead automatically, end with the
-// same bytes.
+// TestCrashChallengers runs several learners of one stream and kills them often, before and after one becomes the lead
+// automatically. They end with the same bytes as without kills.
 func TestCrashChallengers(t *testing.T) {
 	kills := crashKills(t)
 	program := buildProgram(t)
@@ -84,7 +84,7 @@ func TestCrashChallengers(t *testing.T) {
 	t.Run("promoted by hand", func(t *testing.T) { killPromoted(t, newContest(t, program, address)) })
 }
 
-// An acknowledged promotion survives a kill.
+// killPromoted checks that an acknowledged promotion survives a kill.
 func killPromoted(t *testing.T, l *learner) {
 	flags := l.flags
 	l.flags = []string{"--set=http.address=127.0.0.1:0", "--set=checkpoint.events=0", "--set=checkpoint.interval=1h"}
@@ -126,7 +126,7 @@ func TestCrashAtPromotion(t *testing.T) {
 	reference.finish(t)
 	for _, place := range []string{"run.promoted=kill@1", "checkpoint.rename=kill@20", "checkpoint.rename=kill@21", "checkpoint.rename=kill@22"} {
 		l := newContest(t, program, broker.Brokers()[0])
-		// A busy machine saves fewer checkpoints, because it skips one that is due while another is written.
+		// A busy machine saves fewer checkpoints, because a checkpoint that is due while another is written is skipped.
 		fewer := place == "checkpoint.rename=kill@21" || place == "checkpoint.rename=kill@22"
 		l.failAt(t, place, fewer)
 		l.finish(t)

@@ -16,12 +16,13 @@ import (
 	"blankout/stream"
 )
 
-// The crash tests of labels that arrive later. Events and labels are in two partitions each, and their learner is
-// killed. Its checkpoint must have the same bytes as that of an undisturbed learner, although there are several
-// partitions, because their order depends only on the logs. Learners of classes and of numbers alternate.
+// This file has the crash tests of delayed labels. Events and labels are in two partitions each, and their learner is
+// killed. Its checkpoint must have the same bytes as that of a learner that was not killed. This holds for several
+// partitions too, because the order of events and labels depends only on the logs. Learners of classes and of numbers
+// alternate.
 
-// joinBroker starts a broker with topics of clicks and of answers, some of which are late, repeated, early, missing or
-// invalid.
+// joinBroker starts a broker with a topic of clicks and a topic of answers (their labels). Some answers are late,
+// repeated, early, missing or invalid.
 func joinBroker(t *testing.T, events int) *stream.Embedded {
 	t.Helper()
 	broker := startBroker(t, map[string]int32{"clicks": 2, "answers": 2})
@@ -48,7 +49,7 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 		all = append(all, message{"clicks", stream.Message{Key: id, Value: []byte(value), Time: at}})
 		for n := range []int{0, 1, 1, 1, 1, 2}[r.IntN(6)] {
 			label, amount := false, 10+3*x
-			if x+0.3*r.NormFloat64() > 0 { // a second one may differ
+			if x+0.3*r.NormFloat64() > 0 { // a repeated answer may differ
 				label, amount = true, amount+2
 			}
 			delay := int64(r.ExpFloat64()*20_000) - 500 + int64(n)*3000
@@ -56,7 +57,7 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b message) int { return int(a.Time - b.Time) })
-	for i, odd := len(all)/2, 0; odd < 3; i++ { // wrong clocks: a little less than the broker allows
+	for i, odd := len(all)/2, 0; odd < 3; i++ { // timestamps a little less wrong than the broker allows
 		if all[i].topic == "answers" || odd == 1 {
 			all[i].Time += (59 * time.Minute).Milliseconds()
 			odd, i = odd+1, i+100
@@ -75,7 +76,7 @@ func fillJoin(t *testing.T, brokers []string, events int) {
 	}
 }
 
-// joinKinds lists the losses of the learners of clicks and answers, and the field of the answers that they learn.
+// joinKinds lists the loss of each learner of clicks and answers, and the field of an answer that holds its label.
 var joinKinds = []struct{ loss, label string }{{"logistic", "label"}, {"squared", "amount"}}
 
 // newJoiner returns a learner of one of joinKinds.
@@ -109,7 +110,7 @@ func TestCrashJoin(t *testing.T) {
 	crashJoin(t, buildProgram(t), joinBroker(t, events).Brokers()[0], (kills+1)/2)
 }
 
-// crashJoin kills learners of clicks and answers on a broker so many times.
+// crashJoin kills learners of clicks and answers the given number of times.
 func crashJoin(t *testing.T, program, broker string, kills int) {
 	t.Helper()
 	reference := make([]*learner, len(joinKinds))
@@ -129,7 +130,7 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 		took = min(took, time.Since(begin))
 		l.checkJoined(t, reference[kind])
 	}
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
 	killed, rounds, resumed := 0, 0, 0
 	for killed < kills || rounds < len(reference) {
 		kind := rounds % len(reference)
@@ -142,7 +143,8 @@ func crashJoin(t *testing.T, program, broker string, kills int) {
 	t.Logf("%d kills in %d runs to the end, %d of them after the first checkpoint; a run left alone takes %v", killed, rounds, resumed, took.Round(time.Millisecond))
 }
 
-// The program is killed where it writes or frees waiting events, or such an operation fails.
+// TestCrashJoinAtFailpoints kills the program where it stores or removes waiting events, or makes such an operation
+// fail.
 func TestCrashJoinAtFailpoints(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -156,7 +158,7 @@ func TestCrashJoinAtFailpoints(t *testing.T) {
 	for _, place := range []string{"labels.put", "labels.mark", "labels.marked", "labels.letgo", "labels.goback", "checkpoint.write", "checkpoint.rename", "checkpoint.remove", "run.deadletters"} {
 		for _, what := range []string{"kill@1", "kill@3", "error@2"} {
 			if place == "labels.goback" && what != "kill@1" {
-				continue // once per process
+				continue // this happens once per process
 			}
 			kind = (kind + 1) % len(reference)
 			l := newJoiner(t, program, broker, kind)

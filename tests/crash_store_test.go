@@ -11,8 +11,9 @@ import (
 	"blankout/internal/s3test"
 )
 
-// Checkpoints in an object store equal those on disk. The program is killed at every place where it accesses the store,
-// or the access fails, or the store is unreachable. After a restart it recovers.
+// TestCrashWithStore checks that checkpoints in an object store equal checkpoints on disk. It kills the program at
+// every access to the store, makes accesses fail, and makes the store unreachable. The program must recover after a
+// restart.
 func TestCrashWithStore(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")

@@ -29,18 +29,18 @@ import (
 	"blankout/stream"
 )
 
-// The crash tests run the real program with a broker in this process, kill it, and restart it until it has learned
-// everything. Then its checkpoint must have the same bytes as that of an undisturbed run.
+// The crash tests run the real program with a broker in this process. They kill and restart the program until it has
+// learned everything. Then its checkpoint must have the same bytes as that of a run without kills.
 
-// crashTopics are the topics to learn.
+// crashTopics are the topics that the learners of the crash tests read.
 var crashTopics = map[string]struct {
 	partitions int32
 	records    int
 }{"one": {1, 40_000}, "three": {3, 40_000}, "short": {1, 6_000}}
 
-const crashRefused = 97 // one in so many records is invalid
+const crashRefused = 97 // one of this many records is invalid
 
-// startBroker starts a broker in this process with topics of so many partitions.
+// startBroker starts a broker in this process. topics maps the name of each topic to its number of partitions.
 func startBroker(t testing.TB, topics map[string]int32) *stream.Embedded {
 	t.Helper()
 	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: topics}))(t)
@@ -62,8 +62,8 @@ func crashBroker(t *testing.T, topics ...string) *stream.Embedded {
 	return broker
 }
 
-// fillCrashTopic produces the records of one of crashTopics. After every hundred acknowledged records it calls pace,
-// which may be nil.
+// fillCrashTopic writes the records of one of crashTopics. It calls pace, which may be nil, after every hundred
+// acknowledged records.
 func fillCrashTopic(t *testing.T, brokers []string, name string, pace func(written int)) error {
 	c := stream.DefaultProducerConfig()
 	c.Brokers, c.Topic, c.Compression = brokers, name, "lz4"
@@ -98,10 +98,10 @@ type learner struct {
 	program, dir string
 	env          []string
 	flags        []string
-	numbers      string // of failpoint.Number
+	numbers      string // numeric settings for failpoint.Number
 }
 
-// newLearner returns a learner of a topic to its end, with flags besides.
+// newLearner returns a learner that reads a topic to its end, with additional flags.
 func newLearner(t *testing.T, program, broker, topic string, flags ...string) *learner {
 	t.Helper()
 	dir := t.TempDir()
@@ -145,8 +145,8 @@ func (l *learner) start(t *testing.T) *exec.Cmd {
 	return c
 }
 
-// live starts the program and ends it with end after a delay, or waits for its own end if end is nil. It returns the
-// error of the process.
+// live runs the program until end, called after a delay, ends it. If end is nil, live waits until the program ends. It
+// returns the error of the process.
 func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) error) error {
 	t.Helper()
 	c := l.start(t)
@@ -157,7 +157,7 @@ func (l *learner) live(t *testing.T, delay time.Duration, end func(*os.Process) 
 	return c.Wait()
 }
 
-// stop sends a process of the program SIGTERM. It must end with exit code 0.
+// stop sends SIGTERM to a process of the program, which must end with exit code 0.
 func (l *learner) stop(t *testing.T, process *exec.Cmd) {
 	t.Helper()
 	must.Do(t, process.Process.Signal(syscall.SIGTERM))
@@ -176,21 +176,21 @@ func (l *learner) await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// startProcess starts a process that is killed at the end of the test if it has not ended.
+// startProcess starts a process, and kills it at the end of the test if it is still running.
 func startProcess(t testing.TB, c *exec.Cmd) {
 	t.Helper()
 	must.Do(t, c.Start())
 	t.Cleanup(func() { c.Process.Kill(); c.Wait() })
 }
 
-// stopProcess sends a process SIGTERM and waits for its end with exit code 0.
+// stopProcess sends SIGTERM to a process, which must end with exit code 0.
 func stopProcess(t testing.TB, c *exec.Cmd) {
 	t.Helper()
 	must.Do(t, c.Process.Signal(syscall.SIGTERM))
 	must.Do(t, c.Wait())
 }
 
-// finish lets the program learn to the end.
+// finish runs the program until it has learned all records.
 func (l *learner) finish(t *testing.T) {
 	t.Helper()
 	if err := l.live(t, 0, nil); err != nil {
@@ -198,7 +198,8 @@ func (l *learner) finish(t *testing.T) {
 	}
 }
 
-// failAt runs the program with a failpoint, as in "place=kill@1", which must end or disturb it unless it is optional.
+// failAt runs the program with a failpoint such as "place=kill@1". The failpoint must be reached, unless optional is
+// set.
 func (l *learner) failAt(t *testing.T, point string, optional bool) {
 	t.Helper()
 	l.env = append(l.env, "BLANKOUT_FAILPOINTS="+point)
@@ -213,8 +214,8 @@ func (l *learner) failAt(t *testing.T, point string, optional bool) {
 	}
 }
 
-// killOften kills the program after random delays until it has learned to the end. It returns the number of kills, and
-// how many left a checkpoint.
+// killOften kills the program after random delays until it has learned all records. It returns the number of kills, and
+// the number of kills after which a checkpoint existed.
 func (l *learner) killOften(t *testing.T, delay func() time.Duration) (killed, resumed int) {
 	t.Helper()
 	for {
@@ -238,7 +239,7 @@ func (l *learner) log() string {
 	return string(text)
 }
 
-// state returns the bytes, offsets and number of events of the newest checkpoint.
+// state returns the bytes, the offsets and the number of events of the newest checkpoint.
 func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	t.Helper()
 	names, err := checkpoint.List(l.checkpoints())
@@ -252,8 +253,8 @@ func (l *learner) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	return data, offsets, model.Events
 }
 
-// check compares a finished learner with an undisturbed one: for one partition the bytes of the states, for several the
-// counts of records. No dead letter may be missing, but some may be repeated.
+// check compares a finished learner with reference, which was not killed. With one partition the states must have equal
+// bytes, with several the counts of records must be equal. No dead letter may be missing, but some may be repeated.
 func (l *learner) check(t *testing.T, topic string, reference *learner) {
 	t.Helper()
 	want, wantOffsets, wantEvents := reference.state(t)
@@ -283,7 +284,7 @@ func differingBlocks(a, b []byte) (names []string) {
 	return names
 }
 
-// deadLetters returns the positions of the stored dead letters, without repetitions.
+// deadLetters returns the positions of the stored dead letters without duplicates.
 func (l *learner) deadLetters(t *testing.T) (places []string) {
 	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(l.dir, "dead.jsonl")))(t)
@@ -295,7 +296,7 @@ func (l *learner) deadLetters(t *testing.T) (places []string) {
 			Value     []byte
 		}
 		if err := json.Unmarshal(line, &d); err != nil {
-			continue // half a line, from a kill
+			continue // a line that a kill has cut short
 		}
 		must.Require(t, string(d.Value) == "{spoilt", "dead letter %s", line)
 		places = append(places, fmt.Sprint(d.Topic, d.Partition, d.Offset))
@@ -304,7 +305,7 @@ func (l *learner) deadLetters(t *testing.T) (places []string) {
 	return slices.Compact(places)
 }
 
-// expect checks the undisturbed run itself.
+// expect checks a run without kills.
 func (l *learner) expect(t *testing.T, topic string) {
 	t.Helper()
 	_, offsets, events := l.state(t)
@@ -322,7 +323,7 @@ func (l *learner) expect(t *testing.T, topic string) {
 	}
 }
 
-// countOf returns the number in an environment variable, or otherwise if it is not set.
+// countOf returns the number in an environment variable, or otherwise if the variable is not set.
 func countOf(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -334,7 +335,7 @@ func countOf(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// crashKills returns the total number of kills: BLANKOUT_CRASH_KILLS.
+// crashKills returns BLANKOUT_CRASH_KILLS, the total number of kills.
 func crashKills(t *testing.T) int {
 	if longtest.Asked() {
 		return countOf(t, "BLANKOUT_CRASH_KILLS", 16)
@@ -355,7 +356,7 @@ func TestCrash(t *testing.T) {
 			reference := newLearner(t, program, broker.Brokers()[0], topic)
 			reference.finish(t)
 			reference.expect(t, topic)
-			// Kills should happen during the fastest possible run.
+			// Kills should happen within the duration of the fastest run.
 			took := time.Hour
 			for range 2 {
 				l := newLearner(t, program, broker.Brokers()[0], topic)
@@ -365,7 +366,7 @@ func TestCrash(t *testing.T) {
 				l.check(t, topic, reference)
 			}
 
-			r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
+			r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
 			killed, rounds, resumed := 0, 0, 0
 			for killed < (kills+1)/2 {
 				l := newLearner(t, program, broker.Brokers()[0], topic)
@@ -383,8 +384,8 @@ func TestCrash(t *testing.T) {
 	t.Run("asked to stop", func(t *testing.T) { askToStop(t, program, broker) })
 }
 
-// The program is killed at every place where it accesses a file or sends something out, or such an operation fails.
-// After a restart it recovers.
+// TestCrashAtFailpoints kills the program at every access to a file or connection, or makes the access fail. The
+// program must recover after a restart.
 func TestCrashAtFailpoints(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t, "-tags=failpoint")
@@ -400,10 +401,10 @@ func TestCrashAtFailpoints(t *testing.T) {
 	for _, place := range places {
 		for _, what := range arrivals {
 			if place == "checkpoint.mkdir" && !strings.HasSuffix(what, "1") {
-				continue // created once
+				continue // created only once
 			}
 			l := newLearner(t, program, broker.Brokers()[0], "short")
-			if place == "checkpoint.remove" { // only the first and the last checkpoint exist for certain, and one of them is removed
+			if place == "checkpoint.remove" { // only the first and the last checkpoint certainly exist, and one of them is removed
 				l.flags = append(l.flags, "--set=checkpoint.keep=1")
 				what = what[:len(what)-1] + "1"
 			}
@@ -424,8 +425,8 @@ func TestCrashBeside(t *testing.T) {
 	t.Run("refresh", func(t *testing.T) { crashRefreshing(t, program, broker) })
 }
 
-// crashPublishing interrupts the publication of models at several places. Afterwards the topic and the file have a
-// complete model that is not older than before.
+// crashPublishing interrupts the publication of models at several places. Afterwards the topic and the file contain a
+// complete model that is not older than the one before.
 func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	reference := newLearner(t, program, broker.Brokers()[0], "short")
 	reference.finish(t)
@@ -451,7 +452,7 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	}
 	for _, what := range []string{"snapshot.piece=kill@3", "snapshot.manifest=kill@1", "snapshot.manifest=kill@3", "snapshot.prune=kill@1",
 		"snapshot.piece=kill@2", "checkpoint.rename=kill@2", "checkpoint.write=kill@3", "snapshot.manifest=error@1"} {
-		l.failAt(t, what, true) // the topic may have been learned before
+		l.failAt(t, what, true) // the program may have read the topic to its end before
 		look(what)
 	}
 	must.Equal(t, strings.Count(l.log(), "failpoint snapshot.manifest"), 1, "reported failures")
@@ -463,7 +464,8 @@ func crashPublishing(t *testing.T, program string, broker *stream.Embedded) {
 	}
 }
 
-// A kill during a refresh, between two outputs, leaves the state before.
+// crashRefreshing kills the program during an IRLS step, between two outputs. The checkpoint must hold the state before
+// the step.
 func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	refreshing := func() *learner {
 		return newLearner(t, program, broker.Brokers()[0], "short", "--set=learner.irls_batch=100", "--set=learner.irls_window=200")
@@ -478,7 +480,7 @@ func crashRefreshing(t *testing.T, program string, broker *stream.Embedded) {
 	l.check(t, "short", reference)
 }
 
-// The partitions of an unlabeled topic have positions in the same checkpoint.
+// crashWithUnlabeled checks that a checkpoint also holds the offsets of an unlabeled topic.
 func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	both := func() *learner {
 		return newLearner(t, program, broker.Brokers()[0], "short", "--set=kafka.unlabeled_topics=three", "--set=learner.unlabeled_weight=0.3")
@@ -502,7 +504,8 @@ func crashWithUnlabeled(t *testing.T, program string, broker *stream.Embedded) {
 	}
 }
 
-// No mislabeled event is lost if it cannot be stored, or after a kill while storing it.
+// crashWithMislabeled checks that no mislabeled event is lost if it cannot be stored, or if the program is killed while
+// it stores the event.
 func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) {
 	suspecting := func() *learner {
 		l := newLearner(t, program, broker.Brokers()[0], "short")
@@ -519,7 +522,7 @@ func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) 
 				Value            []byte
 			}
 			if err := json.Unmarshal(line, &s); err != nil {
-				continue // half a line, from a kill
+				continue // a line that a kill has cut short
 			}
 			if !(s.Influence > 0 && s.Influence < 0.6) || !bytes.Contains(s.Value, []byte(strconv.Quote(s.Label))) {
 				t.Fatalf("suspect %s", line)
@@ -544,7 +547,7 @@ func crashWithMislabeled(t *testing.T, program string, broker *stream.Embedded) 
 	}
 }
 
-// SIGTERM ends the program with exit code 0, and nothing is learned again.
+// askToStop checks that SIGTERM ends the program with exit code 0, and that no event is learned again after a restart.
 func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	longtest.Only(t)
 	if runtime.GOOS == "windows" {
@@ -564,7 +567,7 @@ func askToStop(t *testing.T, program string, broker *stream.Embedded) {
 	l.finish(t)
 	l.check(t, "one", reference)
 
-	// An endless run stops too, and keeps the directory locked until then.
+	// A run without an end stops on SIGTERM too, and keeps the directory locked until then.
 	l = newLearner(t, program, broker.Brokers()[0], "one")
 	l.flags = nil
 	first := l.start(t)

@@ -31,13 +31,15 @@ import (
 	"blankout/stream/record"
 )
 
-// written records what was produced to a topic: for each partition the sums of the fingerprints before every offset.
+// written records what was produced to a topic. For each partition it holds the sum of the fingerprints of all records
+// before each offset.
 type written struct {
 	mu   sync.Mutex
 	sums [][]uint64
 }
 
-// check compares positions with what was produced, and reports whether they have reached its end.
+// check fails the test if the records before the positions of a group differ from the produced records. It reports
+// whether all records were learned.
 func (w *written) check(t *testing.T, positions event.Offsets) (all bool) {
 	t.Helper()
 	w.mu.Lock()
@@ -70,7 +72,7 @@ func (w *written) produce(ctx context.Context, t *testing.T, brokers []string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for ctx.Err() == nil {
 		partition := int32(r.IntN(len(w.sums)))
-		w.mu.Lock() // locked until they are acknowledged, because a member may count them at once
+		w.mu.Lock() // locked until the records are acknowledged, because a member may count them immediately
 		for range 20 {
 			x, word := r.NormFloat64(), r.IntN(300)
 			value := fmt.Appendf(nil, `{"label":"%v","x":%.4f,"word":"w%d"}`, x+float64(word%3)-1 > 0, x, word)
@@ -88,8 +90,9 @@ func (w *written) produce(ctx context.Context, t *testing.T, brokers []string) {
 	}
 }
 
-// A few rounds with the group of the embedded broker, which may never remove a member that dies between the response to
-// its JoinGroup and its SyncGroup. Then its partition belongs to no one. TestKafkaGroup has more rounds.
+// TestCrashGroup runs a few rounds with the group coordinator of the embedded broker. That coordinator may never remove
+// a member that dies between the response to its JoinGroup and its SyncGroup, and then nobody reads the member's
+// partition. TestKafkaGroup runs more rounds.
 func TestCrashGroup(t *testing.T) {
 	longtest.Only(t)
 	const partitions = 4
@@ -99,13 +102,13 @@ func TestCrashGroup(t *testing.T) {
 	crashGroup(t, broker.ListenAddrs(), partitions, 4)
 }
 
-// brokerFault makes brokers fail. It returns a description and a function that repairs them.
+// brokerFault makes brokers fail. It returns a description of the fault and a function that repairs the brokers.
 type brokerFault func(r *rand.Rand) (what string, mend func())
 
-// crashGroup runs three members in separate processes while events are produced to the topic events. The members are
-// killed, paused for longer than their session and stopped at random times, and restarted. The faults of brokers happen
-// one after the other, each during a failure of a member. Every event counts once, and all members have the same bytes
-// at every snapshot.
+// crashGroup runs three members in separate processes while events are produced to the topic events. It kills members,
+// pauses them for longer than their session timeout, and stops and restarts them at random times. The faults of brokers
+// happen one after the other, each during a failure of a member. Every event must count once, and all members must have
+// the same bytes at every snapshot.
 func crashGroup(t *testing.T, brokers []string, partitions, kills int, faults ...brokerFault) {
 	const members = 3
 	program := buildProgram(t)
@@ -195,7 +198,7 @@ session_timeout = "1s"
 		return err == nil && r.Accepted > 0
 	})
 
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
 	paused, killed, stopped, uncommitted, disturbed := 0, 0, 0, 0, map[string]int{}
 	for round := range kills {
 		time.Sleep(time.Duration(r.IntN(600)) * time.Millisecond)
@@ -215,7 +218,7 @@ session_timeout = "1s"
 			if err := c.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatalf("%v\n%s", err, said())
 			}
-			time.Sleep(time.Duration(1000+r.IntN(1000)) * time.Millisecond) // longer than the session
+			time.Sleep(time.Duration(1000+r.IntN(1000)) * time.Millisecond) // longer than the session timeout
 			must.Do(t, c.Process.Signal(syscall.SIGCONT))
 		case 1:
 			stopped++
@@ -224,10 +227,10 @@ session_timeout = "1s"
 			}
 			switch err := c.Wait(); {
 			case errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGTERM:
-				killed++ // it had just been started and did not handle signals yet
+				killed++ // it had just started and did not handle signals yet
 				stopped--
 			case err != nil:
-				text, _ := os.ReadFile(logOf(i)) // without brokers nothing can be committed
+				text, _ := os.ReadFile(logOf(i)) // nothing can be committed while the brokers are down
 				if last := bytes.LastIndexByte(bytes.TrimSpace(text), '\n'); len(faults) == 0 || !errors.As(err, &exit) || exit.ExitCode() != 1 || !bytes.Contains(text[last+1:], []byte("the group learns them again")) {
 					t.Fatalf("a stop: %v\n%s", err, said())
 				}
@@ -276,7 +279,7 @@ session_timeout = "1s"
 		killed, paused, stopped, uncommitted, disturbed, last.Accepted, last.Rejected, last.Events, len(hashes), compared)
 }
 
-// snapshotHashes reads the log of a member.
+// snapshotHashes calls found with the hash of each group snapshot in the log of a member.
 func snapshotHashes(t *testing.T, name string, found func(offset int64, hash string)) {
 	t.Helper()
 	file := must.Get(os.Open(name))(t)

@@ -19,7 +19,8 @@ import (
 	"blankout/internal/must"
 )
 
-// With 64 file descriptors and 120 open idle connections a learner still saves checkpoints and responds.
+// TestFewDescriptors checks that a learner with 64 file descriptors and 120 idle connections still saves checkpoints
+// and responds to requests.
 func TestFewDescriptors(t *testing.T) {
 	dir := t.TempDir()
 	command := exec.Command("sh", "-c", `ulimit -n 64 && exec "$0" "$@"`, buildProgram(t), "run", "-d", "-", "--serve", "--json", "--set", "http.address=127.0.0.1:0",

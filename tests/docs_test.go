@@ -12,8 +12,9 @@ import (
 	"blankout/internal/must"
 )
 
-// Every command in the documents that runs tests by name runs some: each name is a test, fuzz test or benchmark of the
-// named package. go test does not report missing ones. Tests that are named without a package exist somewhere.
+// TestCommandsInDocuments checks every command in the documents that runs tests by name, because go test does not
+// report an unknown name. Each name must be a test, fuzz test or benchmark of the named package, or of any package if
+// the command names none.
 func TestCommandsInDocuments(t *testing.T) {
 	longtest.NotRaced(t)
 	documents, err := filepath.Glob("../docs/*.md")

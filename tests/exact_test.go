@@ -17,7 +17,7 @@ import (
 	"blankout/internal/must"
 )
 
-// firstLines decompresses the first n lines of a file.
+// firstLines decompresses the first n lines of a file into another file.
 func firstLines(t *testing.T, from, to string, n int) string {
 	t.Helper()
 	in := must.Get(os.Open(from))(t)
@@ -38,10 +38,10 @@ func firstLines(t *testing.T, from, to string, n int) string {
 	return path
 }
 
-// A learner adopts the exact solution for a whole topic. The reported objective equals that of the live weights since,
-// that of a validation of the checkpoint, and that of train on the same events with the same Scaler. (Short runs
-// compare validations with train in ../batch and test adoptions in ../internal/run. This test needs a second
-// compilation, for its failpoints.)
+// TestExactIsTrain makes a learner adopt the exact solution for a whole topic. The reported objective must equal three
+// others: that of the adopted weights, that of a validation of the checkpoint, and that of train on the same events.
+// (Short runs compare validations with train in ../batch and test adoptions in ../internal/run. This test compiles the
+// program again, with failpoints.)
 func TestExactIsTrain(t *testing.T) {
 	longtest.Only(t)
 	longtest.NotRaced(t)

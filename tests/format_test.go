@@ -30,21 +30,21 @@ import (
 
 var updateFormat = flag.Bool("update-format", false, "write the files of the current format version again; only before it has been released")
 
-// formatEvents are scored by every file of testdata/format*.
+// formatEvents are the events that every file of testdata/format* scores.
 var formatEvents = []string{
 	`{"word":"fine","x":1,"y":-2.5}`, `{"word":"grim","x":0.25,"other":"new"}`, `{"word":["fine","grim"],"x":null}`, `{}`,
 }
 
-// formatConfig returns the settings of the learners of testdata/format*, whose checkpoints also hold a quadratic for
-// the past.
+// formatConfig returns the settings of the learners of testdata/format*. Their checkpoints also hold a quadratic
+// approximation of the loss of past events.
 func formatConfig() online.Config {
 	config := online.DefaultConfig()
 	config.IRLSBatch, config.IRLSWindow = 100, 200
 	return config
 }
 
-// writeFormat writes a checkpoint in the middle of a stream, a snapshot, a batch model and a kernel model, and the
-// scores of each for formatEvents.
+// writeFormat writes four files and the scores of each for formatEvents: a checkpoint in the middle of a stream, a
+// snapshot, a batch model and a kernel model.
 func writeFormat(t *testing.T, dir string) {
 	t.Helper()
 	must.Do(t, os.MkdirAll(dir, 0o755))
@@ -109,8 +109,8 @@ func formatScores(t *testing.T, path string) (scores [][]float64) {
 	return scores
 }
 
-// Files of the present format stay readable, score as when they were written, and learning continues from the
-// checkpoint. Files of a newer format are rejected by name.
+// TestFormats checks that stored files of the current format can be read and give the stored scores, and that learning
+// continues from the checkpoint. It also checks that a file of a newer format is rejected with the name of the file.
 func TestFormats(t *testing.T) {
 	longtest.NotRaced(t)
 	current := filepath.Join("testdata", "format1")
@@ -162,7 +162,7 @@ func goOn(t *testing.T, path string) {
 	decoder := must.Get(record.NewDecoder(recordConfig, l.Schema()))(t)
 	var e event.Example
 	must.Do(t, decoder.Decode(context.Background(), record.Record{Value: []byte(`{"label":"good","word":"fine","x":1}`)}, &e))
-	for range 200 { // beyond the next refresh
+	for range 200 { // until after the next IRLS step
 		l.Learn(&e, nil)
 	}
 	if m := l.Report(); m.Events != 450 || m.RefreshFailures > 0 {

@@ -28,33 +28,32 @@ var (
 
 var updateFrozen = flag.Bool("update-frozen", false, "write testdata/frozen.txt anew; the commit says why the numbers changed")
 
-// frozen holds configurations of the program and their results.
+// frozen holds the results of the program by configuration.
 type frozen struct {
 	t       *testing.T
 	program string
-	got     map[string]string // by configuration: measures and hashes
-	whole   bool              // every configuration, not those of a short run
+	got     map[string]string // measures and hashes by configuration
+	whole   bool              // whether every configuration is tested, as in a long run
 	seen    int               // number of requested models and runs so far
 }
 
-// leftOut reports whether a short run skips the next model or run: it tests every fourth.
+// leftOut reports whether a short run skips the next model or run. Short runs test every fourth.
 func (f *frozen) leftOut() bool {
 	f.seen++
 	return !f.whole && f.seen%4 != 1
 }
 
-// TestFrozen holds the program to its own numbers: of every loss, update rule, record
-// format and kind of label, of streams that lack fields, and of a group, it compares
-// measures, and hashes of answers, forecasts, weights and states, with
-// testdata/frozen.txt. A change of structure must leave every line as it is. A change of
-// numbers updates the file with -update-frozen, and its commit says which lines changed
-// and why. A short run tries a fourth of the models and
-// runs, unless -run names this test. To find out where a line comes from, build the program of the older commit and
-// compare what is hashed:
+// TestFrozen compares results of the program with testdata/frozen.txt: measures, and hashes of predictions, forecasts,
+// weights and states. The results cover every loss, optimizer, record format and kind of label, streams with missing
+// fields, and a group. A change that only moves code must not change any line. A change of results updates the file
+// with -update-frozen, and its commit message says which lines changed and why. A short run tests a fourth of the
+// models and runs, unless -run names this test.
 //
-// go test ./tests -run Frozen -args -dump-frozen /tmp/new
-// go test ./tests -run Frozen -args -dump-frozen /tmp/old -frozen-program OLDER
-// diff -r /tmp/old /tmp/new
+// To find the cause of a changed line, build the program of the older commit and compare the hashed data:
+//
+//	go test ./tests -run Frozen -args -dump-frozen /tmp/new
+//	go test ./tests -run Frozen -args -dump-frozen /tmp/old -frozen-program OLDER
+//	diff -r /tmp/old /tmp/new
 func TestFrozen(t *testing.T) {
 	longtest.NotRaced(t)
 	if runtime.GOARCH != "amd64" {
@@ -85,7 +84,7 @@ func (f *frozen) sample(name string) string {
 	return file
 }
 
-// train trains a model on one sample and scores another.
+// train trains a model on one sample and scores another sample with it.
 func (f *frozen) train(name, data, test string, args ...string) {
 	if f.leftOut() {
 		return
@@ -101,8 +100,8 @@ func (f *frozen) train(name, data, test string, args ...string) {
 	f.got["predict "+name] = measuresOf(f.t, predicted, "error", "log_loss", "calibration_error") + " " + f.hash("predict "+name, fileBytes(f.t, model+".scores"))
 }
 
-// learned makes the program learn a file as the service does and returns the directory of its checkpoint. learnInto
-// continues from the checkpoint of the directory, if there is one.
+// learned runs the program on a file like a service and returns the directory of its checkpoint. learnInto continues
+// from the checkpoint in the directory, if there is one.
 func (f *frozen) learned(data string, args, settings []string) (dir string) {
 	dir = f.t.TempDir()
 	f.learnInto(dir, data, args, settings)
@@ -122,8 +121,8 @@ func (f *frozen) learnInto(dir, data string, args, settings []string) (report []
 	return runProgram(f.t, filepath.Dir(data), f.program, all...)
 }
 
-// run learns a file. It hashes the saved state, the measures and forecasts, the weights, and the predictions for the
-// same events, complete and with groups of fields, or columns, declared missing.
+// run learns a file. It hashes the saved state, the measures, the forecasts and the weights. It also hashes the
+// predictions for the same events, both complete and with groups of fields (or columns) declared missing.
 func (f *frozen) run(name, data string, args, settings []string) {
 	if f.leftOut() {
 		return
@@ -140,14 +139,14 @@ func (f *frozen) run(name, data string, args, settings []string) {
 		return part(what, fileBytes(f.t, answers))
 	}
 	deletion := "--delete-groups"
-	if strings.HasSuffix(data, ".svm.gz") { // nothing says which columns die together
+	if strings.HasSuffix(data, ".svm.gz") { // the format has no groups of columns
 		deletion = "--delete"
 	}
 	line += answer("answers") + answer("lacking", deletion, "0.4", "--declared", "--seed", "5")
 	f.got["run "+name] = line
 }
 
-// hash returns the hash of a result. With -dump-frozen it also writes the result.
+// hash returns the hash of a result, and also writes the result to a file if -dump-frozen is given.
 func (f *frozen) hash(name string, data []byte) string {
 	if *dumpFrozen != "" {
 		if err := os.MkdirAll(*dumpFrozen, 0o755); err != nil {
@@ -160,7 +159,7 @@ func (f *frozen) hash(name string, data []byte) string {
 	return fmt.Sprintf("%x", sha256.Sum256(data))[:16]
 }
 
-// stable returns a JSON object without the members that differ between runs.
+// stable returns a JSON object without the members in without, which differ between runs.
 func stable(t *testing.T, data []byte, without ...string) []byte {
 	t.Helper()
 	var all map[string]json.RawMessage
@@ -176,7 +175,7 @@ func fileBytes(t *testing.T, name string) []byte {
 	return must.Get(os.ReadFile(name))(t)
 }
 
-// frozenModels trains and learns the samples with every loss, noise, bound and rule.
+// frozenModels trains and learns the samples with every loss, noise, bound and optimizer.
 func frozenModels(f *frozen) {
 	train := f.train
 	binary, many := [2]string{"subj/all.svm.gz", "subj/all.svm.gz"}, [2]string{"usps/train.svm.gz", "usps/train.svm.gz"}
@@ -242,7 +241,8 @@ func frozenEvents(t *testing.T) map[string]string {
 	return files
 }
 
-// runProgram runs a program in a directory, or in this one if dir is empty, and returns its standard output.
+// runProgram runs a program and returns its standard output. It runs in dir, or in the current directory if dir is
+// empty.
 func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 	t.Helper()
 	var out, errors bytes.Buffer
@@ -255,7 +255,7 @@ func runProgram(t *testing.T, dir, program string, args ...string) []byte {
 	return out.Bytes()
 }
 
-// measuresOf returns the named measures that a JSON object has.
+// measuresOf returns those of the named measures that a JSON object contains.
 func measuresOf(t *testing.T, data []byte, names ...string) string {
 	t.Helper()
 	var all map[string]any

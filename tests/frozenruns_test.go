@@ -17,8 +17,8 @@ import (
 	"blankout/tools/groupsim/members"
 )
 
-// sensors writes events of correlated numbers in three groups, some of which fail for a while: JSON lines labeled with
-// one of classes, or with a number or a count. The concept changes after two thirds.
+// sensors writes events as JSON lines. Their correlated numbers form three groups, some of which fail for a while.
+// label selects classes, a number or a count as the label. The concept changes after two thirds of the stream.
 func sensors(t *testing.T, dir, name string, n, classes int, label string) string {
 	t.Helper()
 	r := rand.New(rand.NewPCG(7, uint64(classes)))
@@ -73,7 +73,7 @@ func quoted(v any) string {
 	return string(b)
 }
 
-// laterLabels splits labeled events into events, and labels that arrive up to a minute later.
+// laterLabels splits labeled events into a file of events and a file of labels that arrive up to a minute later.
 func laterLabels(t *testing.T, file string) (events, labels string) {
 	t.Helper()
 	data := must.Get(os.ReadFile(file))(t)
@@ -87,7 +87,7 @@ func laterLabels(t *testing.T, file string) (events, labels string) {
 		var fields map[string]any
 		must.Do(t, json.Unmarshal([]byte(line), &fields))
 		at := fields["at"].(float64) + 1000*float64(len(line)*7%60)
-		if len(all)%11 > 0 { // some get none
+		if len(all)%11 > 0 { // one event in eleven gets no label
 			all = append(all, later{at, quoted(map[string]any{"id": fields["id"], "label": fields["label"], "at": at})})
 		} else {
 			all = append(all, later{at, quoted(map[string]any{"id": "nobody", "label": fields["label"], "at": at})})
@@ -107,8 +107,8 @@ func laterLabels(t *testing.T, file string) (events, labels string) {
 	return events, labels
 }
 
-// frozenRuns learns streams as the service does. It hashes measures, forecasts, saved states, weights by column, and
-// the predictions for events as they are and with missing groups of fields.
+// frozenRuns learns streams like a service. It hashes measures, forecasts, saved states and weights by column. It also
+// hashes the predictions for complete events and for events with missing groups of fields.
 func frozenRuns(f *frozen) {
 	t, dir := f.t, f.t.TempDir()
 	two := sensors(t, dir, "two.jsonl", 2600, 2, "")
@@ -168,7 +168,7 @@ func frozenRuns(f *frozen) {
 		f.run(c.name, c.data, c.args, c.settings)
 	}
 
-	// After a stop in the middle and a restart the state is that of one run.
+	// A run that is stopped in the middle and restarted must reach the state of an uninterrupted run.
 	stopped := []string{"learner.covariance_max_fields=256", "learner.covariance_max_fields=0"}
 	if !f.whole {
 		stopped = stopped[:1]
@@ -184,7 +184,7 @@ func frozenRuns(f *frozen) {
 		}
 	}
 
-	// What reads a checkpoint.
+	// The commands that read a checkpoint are tested too.
 	checkpoint := f.learned(two, nil, base)
 	validate := runProgram(t, filepath.Dir(two), f.program, "validate", "--json", "-q", "-m", checkpoint, "-d", filepath.Base(two))
 	f.got["validate"] = f.hash("validate", stable(t, validate, "time", "seconds", "read_seconds", "pause_seconds"))
@@ -198,15 +198,15 @@ func frozenRuns(f *frozen) {
 		f.got["simulate "+nightmare] = f.hash("simulate "+nightmare, stable(t, simulated, "seconds", "output", "files"))
 	}
 
-	// The number of threads does not change a bit.
+	// Results must not depend on the number of threads.
 	for _, threads := range []string{"1", "2"} {
 		f.seen = 0
 		f.train("threads", "usps/train.svm.gz", "usps/train.svm.gz", "--loss", "hinge", "--noise", "dropout:0.3", "--threads", threads)
 	}
 }
 
-// frozenFold learns a stream with three members of a group, one of which dies sometimes, and hashes their fold,
-// measured on held-out events.
+// frozenFold learns a stream with three members of a group, one of which dies sometimes. It hashes the combined model
+// and its measures on held-out events.
 func frozenFold(f *frozen) {
 	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
 	for i := range 20 {

@@ -17,8 +17,9 @@ import (
 	"blankout/internal/must"
 )
 
-// If the disk of the waiting events is full, the learner reports it and is not ready. A stop ends it with exit code 1,
-// and kills change nothing. Once there is space it continues to the same bytes.
+// TestFullDiskUnderLabels fills the disk that stores events waiting for labels. The learner must report it and not be
+// ready. SIGTERM must end the learner with exit code 1. After kills, and once the disk has space, it must reach the
+// same bytes as a learner without faults.
 func TestFullDiskUnderLabels(t *testing.T) {
 	longtest.Only(t)
 	program := buildProgram(t)
@@ -60,9 +61,9 @@ func TestFullDiskUnderLabels(t *testing.T) {
 		t.Errorf("a stop on a full disk: %v\n%s", c.ProcessState, l.log())
 	}
 
-	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // a different time in each run
+	r := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0)) // different times in each run
 	for n := range 20 {
-		if n == 10 { // a little later, at another place
+		if n == 10 { // a little later, at another position
 			must.Do(t, size(syscall.MS_REMOUNT, 500))
 		}
 		err := l.live(t, time.Duration(r.Float64()*float64(time.Second)), (*os.Process).Kill)

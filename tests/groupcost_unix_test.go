@@ -21,10 +21,10 @@ import (
 	"blankout/stream"
 )
 
-// BenchmarkGroup measures the CPU time of an event for a single learner and for all members of a group together, in
-// separate processes. The members exchange rows of weights, so many columns are expensive, but less so in long streams.
+// BenchmarkGroup measures the CPU time per event of a single learner and of a group, summed over its members in
+// separate processes. The members exchange rows of weights. So many columns are expensive, but less so in long streams.
 //
-// go test ./tests -run '^$' -bench Group -benchtime 1x -count 3
+//	go test ./tests -run '^$' -bench Group -benchtime 1x -count 3
 func BenchmarkGroup(b *testing.B) {
 	sizes := []int{200_000, 1_000_000}
 	if testing.Short() {

@@ -22,8 +22,8 @@ import (
 	"blankout/stream/record"
 )
 
-// hostile lists records that the documented limits reject, by format. They contain fields, words and classes that no
-// valid record has. None of these may remain.
+// hostile lists records by format that the documented limits reject. They contain fields, words and classes that no
+// valid record contains, and none of these may be in the learned state.
 var hostile = map[string][]struct {
 	reason event.Reason
 	record string
@@ -79,7 +79,7 @@ var hostile = map[string][]struct {
 	},
 }
 
-// goodRecord makes the records between them.
+// goodRecord returns the i-th valid record of a format.
 func goodRecord(format string, i int, r *rand.Rand) string {
 	label, x, color := i%2, r.NormFloat64(), []string{"red", "green", "blue"}[r.IntN(3)]
 	x += float64(label)
@@ -99,7 +99,7 @@ func goodRecord(format string, i int, r *rand.Rand) string {
 	return fmt.Sprintf(`%s,%.3f,%s,%d`, class, x, color, r.IntN(3))
 }
 
-// records is a Source of records, as of a partition. An empty record stands for a compressed batch that cannot be
+// records is a Source of the records of one partition. An empty record stands for a compressed batch that cannot be
 // decompressed.
 type records struct {
 	decoder record.Decoder
@@ -131,7 +131,7 @@ func (s *records) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// learnRecords learns records and returns the state, the counts of rejected records, and the dead letters.
+// learnRecords learns records. It returns the state, the counts of rejected records by reason, and the dead letters.
 func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byte, map[event.Reason]uint64, []byte) {
 	t.Helper()
 	schema := c.Schema()
@@ -153,10 +153,12 @@ func learnRecords(t *testing.T, c record.Config, all []string) (map[string][]byt
 	return state, r.Status().RefusedBy, dead
 }
 
-// A stream with one hostile record in a hundred, and a few at its start, ends with the same bits as without them:
-// weights, statistics, fields, names, measures. Every hostile record is a dead letter with its reason. Without
-// record.classes this holds too if all classes arrive before a record whose only fault is an unknown label, because
-// such a record adds a class.
+// TestHostileRecords checks that a stream with one hostile record in a hundred, and a few at its start, leads to the
+// same bits as the stream without them. It compares weights, statistics, fields, names and measures. Every hostile
+// record must be a dead letter with its reason.
+//
+// A valid record with an unknown label adds a class. So without record.classes the states are equal only if all classes
+// have arrived before such a record.
 func TestHostileRecords(t *testing.T) {
 	t.Run("classes", func(t *testing.T) { testHostile(t, true) })
 	t.Run("no classes", func(t *testing.T) { testHostile(t, false) })
@@ -185,7 +187,7 @@ func testHostile(t *testing.T, named bool) {
 			var good, mixed []string
 			want := map[event.Reason]uint64{}
 			n := 0
-			first := 0 // valid records come before an unknown label that is the only fault
+			first := 0 // valid records come before a record whose only fault is an unknown label
 			add := func() {
 				kind := kinds[n%len(kinds)]
 				n++
@@ -209,7 +211,7 @@ func testHostile(t *testing.T, named bool) {
 					for range len(kinds) {
 						add()
 						if i > 2 {
-							break // all kinds at the start, then one at a time
+							break // all kinds of hostile records at the start, then one at a time
 						}
 					}
 				}

@@ -28,8 +28,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestKafka tests the Kafka side of stream with a real Apache Kafka broker, one for all its parts. franz-go writes test
-// data that kafka-go cannot.
+// TestKafka tests the Kafka functions of package stream with one real Apache Kafka broker. The test data that kafka-go
+// cannot write is written by franz-go.
 func TestKafka(t *testing.T) {
 	k := &kafkaTest{kafkaBroker: startKafka(t)}
 	k.admin = streamtest.Admin(t, k.plain)
@@ -70,7 +70,7 @@ func (k *kafkaTest) topic(t *testing.T, partitions int32, configs ...string) str
 	return name
 }
 
-// valueDecoder stores the values. An Example's Label is the index of its value.
+// valueDecoder stores the values of records. The Label of an Example is the index of its value.
 type valueDecoder struct{ values []string }
 
 func (d *valueDecoder) Decode(_ context.Context, r record.Record, e *event.Example) error {
@@ -94,7 +94,7 @@ func (k *kafkaTest) consumer(t *testing.T, topic string, from event.Offsets, edi
 	return consumer, d, err
 }
 
-// read reads n records, or all, as partition/offset:value.
+// read reads n records, or all up to the end, and returns each as "partition/offset:value".
 func read(t *testing.T, c *stream.Consumer, d *valueDecoder, n int) ([]string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -171,13 +171,13 @@ func (k *kafkaTest) codecs(t *testing.T) {
 	expect(t, k.readAll(t, topic, nil, func(c *stream.ConsumerConfig) { c.MaxBytes = 3000 }), want...)
 }
 
-// transact writes a transaction of values and ends it.
+// transact writes values in a transaction, and commits or aborts the transaction.
 func (k *kafkaTest) transact(t *testing.T, topic, id string, commit bool, values ...string) {
 	t.Helper()
 	client := streamtest.Client(t, []string{k.plain}, kgo.TransactionalID(id), kgo.DefaultProduceTopic(topic))
 	must.Do(t, client.BeginTransaction())
 	for _, v := range values {
-		// One batch each, so that more than one batch is dropped.
+		// Each value is a batch of its own, so that more than one batch is dropped.
 		must.Do(t, client.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr())
 	}
 	must.Do(t, client.EndTransaction(t.Context(), kgo.TransactionEndTry(commit)))
@@ -207,7 +207,7 @@ func (k *kafkaTest) openTransaction(t *testing.T) {
 	write(t, k.producer(t, topic, nil), "after")
 	expect(t, k.readAll(t, topic, nil, nil), "0/0:before")
 
-	// A consumer that waits gets the rest when the transaction ends.
+	// A consumer that waits gets the remaining records when the transaction ends.
 	c, d := must.Get2(k.consumer(t, topic, nil, func(c *stream.ConsumerConfig) { c.UntilEnd = false }))(t)
 	got := must.Get(read(t, c, d, 1))(t)
 	expect(t, got, "0/0:before")
@@ -226,12 +226,12 @@ func (k *kafkaTest) compaction(t *testing.T) {
 		}
 		must.Do(t, p.Flush(t.Context()))
 	}
-	keyed("none", "abc")   // 0 to 2: entirely superseded by another producer, an empty batch remains
-	keyed("zstd", "defg")  // 3 to 6: its tail is superseded
-	keyed("none", "efgab") // 7 to 11: a hole
-	keyed("none", "abcf")  // 12 to 15
+	keyed("none", "abc")   // offsets 0 to 2: later records have the same keys, so an empty batch remains
+	keyed("zstd", "defg")  // offsets 3 to 6: later records have the keys of the last of them
+	keyed("none", "efgab") // offsets 7 to 11: compaction leaves a hole
+	keyed("none", "abcf")  // offsets 12 to 15
 	time.Sleep(200 * time.Millisecond)
-	keyed("none", "z") // 16: begins a new segment
+	keyed("none", "z") // offset 16 begins a new segment
 	want := []string{"0/3:d", "0/7:e", "0/9:g", "0/12:a", "0/13:b", "0/14:c", "0/15:f", "0/16:z"}
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -244,7 +244,7 @@ func (k *kafkaTest) compaction(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	// From every offset, with one batch per fetch.
+	// Read from every offset, with one batch per fetch.
 	for next := range int64(17) {
 		from := streamtest.From(topic, 0, next)
 		i := slices.IndexFunc(want, func(s string) bool {
@@ -288,7 +288,7 @@ func (k *kafkaTest) security(t *testing.T) {
 		name     string
 		address  string
 		tls      stream.TLSConfig
-		sasl     string // mechanism
+		sasl     string // SASL mechanism
 		password string
 		err      string
 	}{
@@ -320,7 +320,7 @@ func (k *kafkaTest) security(t *testing.T) {
 	}
 }
 
-// oauth starts an authority on loopback whose tokens the real broker checks: their subject and their expiry.
+// oauth starts an OAuth server on loopback. The real broker checks the subject and the expiry of its tokens.
 func (k *kafkaTest) oauth(t *testing.T) {
 	topic := k.topic(t, 1)
 	t.Setenv("ALICES_SECRET", "s3cret")
@@ -376,7 +376,7 @@ func (k *kafkaTest) partitions(t *testing.T) {
 	slices.Sort(got)
 	expect(t, got, "0/0:p0", "1/0:p1", "2/0:p2")
 
-	// A topic that consumers may create.
+	// The topic does not exist, and the broker would let consumers create it.
 	missing := topic + "-missing"
 	if _, _, err := k.consumer(t, missing, nil, nil); !errors.As(err, new(*stream.TopicMissingError)) {
 		t.Errorf("error %v", err)
@@ -467,7 +467,7 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	for i, s := range got {
 		must.Require(t, s == fmt.Sprintf("0/%d:%d", i, i), "record %d is %s", i, s)
 	}
-	// The causes depend on the state of a fetch when the broker stopped.
+	// The logged causes of retries depend on the state of a fetch when the broker stopped.
 	total := uint64(0)
 	retries := c.Stats().Retries
 	for _, n := range retries {
@@ -477,8 +477,8 @@ func (k *kafkaTest) restarts(t *testing.T) {
 	must.True(t, total != 0, "no retries: the broker was not missed")
 }
 
-// learner repeatedly kills the program while it learns from the broker, and the broker too. The state must be that of
-// an undisturbed run.
+// learner repeatedly kills the program while it learns from the broker, and sometimes kills the broker. The final state
+// must equal that of a run without faults.
 func (k *kafkaTest) learner(t *testing.T) {
 	const topic = "one"
 	must.Get(k.admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 1, nil, topic))(t)
@@ -494,7 +494,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 	resumed := 0
 	for i := range 10 {
 		life := l.start(t)
-		// Later runs are longer, so that some get far.
+		// Later runs are longer, so that some read most of the topic.
 		time.Sleep(took * time.Duration(i+1) / 16)
 		if i%5 == 4 {
 			k.stop(t)
@@ -502,7 +502,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 			time.Sleep(took / 16)
 		}
 		life.Process.Kill()
-		life.Wait() // only the state matters, not how it ended
+		life.Wait() // only the state matters, not the exit code
 		if names, _ := checkpoint.List(l.checkpoints()); len(names) > 0 {
 			resumed++
 		}
@@ -513,7 +513,7 @@ func (k *kafkaTest) learner(t *testing.T) {
 	t.Logf("10 lives, %d of them left a checkpoint; a run left alone takes %v", resumed, took.Round(time.Millisecond))
 }
 
-// joined kills learners of events with delayed labels 24 times, or as often as BLANKOUT_CRASH_LABELS says.
+// joined kills learners of events with delayed labels 24 times, or as often as BLANKOUT_CRASH_LABELS specifies.
 func (k *kafkaTest) joined(t *testing.T) {
 	kills := countOf(t, "BLANKOUT_CRASH_LABELS", 24)
 	forever := "-1" // the events are from 2023
@@ -524,7 +524,8 @@ func (k *kafkaTest) joined(t *testing.T) {
 	crashJoin(t, buildProgram(t), k.plain, kills)
 }
 
-// snapshots publishes models to a topic while the broker compacts it. The newest one is always complete.
+// snapshots publishes models to a topic while the broker compacts it. The newest model in the topic must always be
+// complete.
 func (k *kafkaTest) snapshots(t *testing.T) {
 	topic := k.topic(t, 1, "cleanup.policy=compact", "segment.ms=100", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=100", "delete.retention.ms=100")
 	connect := stream.DefaultConnectConfig()
@@ -547,7 +548,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 		m := served.New(model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{0}), recordConfig)
 		m.Version, m.At = version, time.Now()
 		must.Do(t, p.Publish(t.Context(), m))
-		time.Sleep(150 * time.Millisecond) // gives the broker time to roll and compact
+		time.Sleep(150 * time.Millisecond) // gives the broker time to roll segments and compact
 		read := must.Get(served.Open(t.Context(), where, options))(t, "version", version)
 		if read.Version != version || read.Model.(*model.Linear).Weight(550, 0) != weights[550] || read.Model.(*model.Linear).Rows.Len() != 1000 {
 			t.Errorf("read version %d after %d", read.Version, version)
@@ -572,7 +573,7 @@ func (k *kafkaTest) snapshots(t *testing.T) {
 	}
 }
 
-// predictions scores a topic twice in the same group: the broker keeps the offsets.
+// predictions scores a topic twice in the same consumer group, whose offsets the broker keeps.
 func (k *kafkaTest) predictions(t *testing.T) {
 	topic := k.topic(t, 3)
 	must.Get(k.admin.CreateTopic(t.Context(), 1, 1, nil, topic+"-out"))(t)
@@ -603,8 +604,8 @@ func (k *kafkaTest) predictions(t *testing.T) {
 	}
 }
 
-// deletedTopic deletes a topic that is being read and recreates it with more records. Reading stops and says why, and
-// so does a restart.
+// deletedTopic deletes a topic that is being read and creates it again with more records. Reading must stop with an
+// error that names the cause, also after a restart.
 func (k *kafkaTest) deletedTopic(t *testing.T) {
 	topic := k.topic(t, 1)
 	p := k.producer(t, topic, nil)
@@ -650,7 +651,7 @@ func (k *kafkaTest) deletedTopic(t *testing.T) {
 	expect(t, k.readAll(t, topic, from, nil), "0/4:t", "0/5:u")
 }
 
-// repeated reads records that a producer has written twice, from the start and from the middle.
+// repeated reads records that a producer has written twice, from the start and from the middle of the topic.
 func (k *kafkaTest) repeated(t *testing.T) {
 	topic := k.topic(t, 1)
 	p := k.producer(t, topic, nil)

@@ -25,36 +25,40 @@ import (
 	"blankout/internal/streamtest"
 )
 
-// A real Apache Kafka broker in KRaft mode. It listens on the loopback interface, keeps its data in the test's
-// directory, and ends with the test binary. Its jars (46 of them, 44 MB) are in the user's cache, where Maven puts them
-// once if requireKafka is set. Then a missing broker is a failure. Otherwise these tests only run if long tests are
-// enabled and java and the jars are there, and are skipped elsewhere.
+// This file runs a real Apache Kafka broker in KRaft mode. The broker listens on the loopback interface, keeps its data
+// in the test's directory, and ends with the test binary. Its 46 jars (44 MB) are in the user's cache.
+//
+// If requireKafka is set, Maven downloads missing jars, and a missing broker is a failure. Otherwise these tests run
+// only as long tests, and only if java and the jars are present.
 
-// requireKafka is the environment variable that requires the real broker if it is 1.
+// requireKafka is the environment variable that makes these tests fail, rather than skip, without the real broker. Its
+// value must be 1.
 const requireKafka = "BLANKOUT_REQUIRE_KAFKA"
 
-// kafkaBroker is one node, broker and controller. It can be stopped, killed, paused and restarted with the same data
-// and ports.
+// kafkaBroker is one node that is both broker and controller. It can be stopped, killed, paused and restarted with the
+// same data and ports.
 type kafkaBroker struct {
 	node       int // its ID, from 1
 	cluster    []*kafkaBroker
 	dir, libs  string
-	plain      string // addresses of the listeners
+	plain      string // address of the listener without TLS
 	sasl       string
-	tls        string // with SASL
-	authority  string // PEM file of the authority of the broker's certificate
-	password   string // of the user alice
+	tls        string // address of the listener with TLS and SASL
+	authority  string // PEM file of the authority that signed the broker's certificate
+	password   string // password of the user alice
 	process    *exec.Cmd
 	exited     chan struct{}
 	controller string
-	// Another plain listener, which clients are told to reach at the address of a proxy. Both "" if there is none.
+	// behind is another listener without TLS. The broker tells clients to connect to it through proxy. Both are "" if
+	// there is no proxy.
 	behind, proxy string
-	env           []string // in addition to the test's
+	env           []string // additional environment variables of the broker
 }
 
 func startKafka(t *testing.T) *kafkaBroker { return startKafkaCluster(t, 1)[0] }
 
-// startKafkaCluster starts the nodes of a cluster, each after prepare, which may be nil, has changed it.
+// startKafkaCluster starts the nodes of a cluster. Each function of prepare, which may be nil, changes its node before
+// the start.
 func startKafkaCluster(t *testing.T, nodes int, prepare ...func(*kafkaBroker)) []*kafkaBroker {
 	t.Helper()
 	required := os.Getenv(requireKafka) == "1"
@@ -70,7 +74,7 @@ func startKafkaCluster(t *testing.T, nodes int, prepare ...func(*kafkaBroker)) [
 	}
 	id := make([]byte, 16)
 	rand.Read(id)
-	id[0] &= 0x7f // the text must not begin with "-"
+	id[0] &= 0x7f // the text of the ID must not begin with "-"
 	cluster := make([]*kafkaBroker, nodes)
 	for i, ports := 0, freePorts(t, 4*nodes); i < nodes; i, ports = i+1, ports[4:] {
 		cluster[i] = &kafkaBroker{node: i + 1, cluster: cluster, dir: t.TempDir(), libs: libs, password: "alices-secret",
@@ -141,7 +145,7 @@ func kafkaJars(ctx context.Context, fetch bool) (string, error) {
 	if _, err := exec.LookPath("mvn"); err != nil {
 		return "", fmt.Errorf("its jars are not in %s, and mvn, which fetches them, is not installed", libs)
 	}
-	// Copied under another name first, because an interrupted copy is incomplete.
+	// The jars are first copied under another name, so that an interrupted copy is not mistaken for a complete one.
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", err
 	}
@@ -166,8 +170,8 @@ func kafkaJars(ctx context.Context, fetch bool) (string, error) {
 	return libs, nil
 }
 
-// freePorts returns free loopback addresses below the range of outgoing connections: while the broker is down, nothing
-// must take its port.
+// freePorts returns free loopback addresses below the range of outgoing connections, so that no other process takes the
+// port of a broker while the broker is down.
 func freePorts(t *testing.T, n int) []string {
 	t.Helper()
 	var addresses []string
@@ -182,7 +186,7 @@ func freePorts(t *testing.T, n int) []string {
 	return addresses
 }
 
-// writeCertificates creates an authority and the broker's certificate.
+// writeCertificates creates a certificate authority and the broker's certificate.
 func (b *kafkaBroker) writeCertificates(t *testing.T) {
 	t.Helper()
 	b.authority = b.file("ca.pem")
@@ -212,7 +216,7 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 		"offsets.topic.num.partitions=1", "offsets.topic.replication.factor=" + copies,
 		"transaction.state.log.num.partitions=1", "transaction.state.log.replication.factor=" + copies, "transaction.state.log.min.isr=1",
 		"group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=100", "num.network.threads=2", "num.io.threads=2",
-		// The registration of a killed broker must expire before it can come back.
+		// The registration of a killed broker must expire before the broker can register again.
 		fmt.Sprint("broker.session.timeout.ms=", 1000*len(b.cluster)), fmt.Sprint("broker.heartbeat.interval.ms=", 100+200*(len(b.cluster)-1)),
 		"log.cleaner.dedupe.buffer.size=8388608", "log.cleaner.backoff.ms=200",
 		"log.retention.check.interval.ms=300", "log.initial.task.delay.ms=300",
@@ -225,7 +229,7 @@ func (b *kafkaBroker) writeConfig(t *testing.T) {
 			"listener.name."+listener+".plain.sasl.jaas.config="+plain,
 			"listener.name."+listener+".scram-sha-256.sasl.jaas.config="+scram,
 			"listener.name."+listener+".scram-sha-512.sasl.jaas.config="+scram,
-			// The broker checks everything of unsigned tokens except a signature.
+			// The broker accepts unsigned tokens and checks all other properties of a token.
 			"listener.name."+listener+".oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub=\"broker\";")
 	}
 	logging := `Configuration: {Appenders: {Console: {name: C, target: SYSTEM_OUT, PatternLayout: {pattern: "%d{HH:mm:ss.SSS} %p %c{1} %m%n"}}},
@@ -286,8 +290,8 @@ func (b *kafkaBroker) await(t *testing.T) {
 	}
 }
 
-// ready requests the metadata, and the offsets of a group, which makes the broker create the offsets topic. It uses a
-// new Transport each time, because a Transport caches responses.
+// ready requests the metadata and the offsets of a group, which makes the broker create the offsets topic. Each call
+// uses a new Transport, because a Transport caches responses.
 func (b *kafkaBroker) ready(ctx context.Context) error {
 	transport := &kafka.Transport{}
 	defer transport.CloseIdleConnections()
@@ -318,7 +322,7 @@ func (b *kafkaBroker) end(t *testing.T, signal syscall.Signal) {
 func (b *kafkaBroker) stop(t *testing.T) { t.Helper(); b.end(t, syscall.SIGTERM) }
 func (b *kafkaBroker) kill(t *testing.T) { t.Helper(); b.end(t, syscall.SIGKILL) }
 
-// hold pauses the broker's process for a while: connections stay open, but nothing responds.
+// hold pauses the broker's process for a while. Connections stay open, but the broker does not respond.
 func (b *kafkaBroker) hold(t *testing.T, d time.Duration) {
 	t.Helper()
 	b.signal(t, syscall.SIGSTOP)

@@ -24,11 +24,11 @@ func TestKafkaGroup(t *testing.T) {
 	crashGroup(t, []string{k.plain}, partitions, kills)
 }
 
-// TestKafkaGroupBrokers runs crashGroup with three real brokers, which meanwhile move their leaderships, are killed and
-// restarted, and are paused.
+// TestKafkaGroupBrokers runs crashGroup with three real brokers. Meanwhile partition leaders move, and brokers are
+// killed, restarted and paused.
 func TestKafkaGroupBrokers(t *testing.T) {
 	const partitions = 4
-	kills := max(4, countOf(t, "BLANKOUT_CRASH_GROUP", 40)/10) // a round takes that much longer
+	kills := max(4, countOf(t, "BLANKOUT_CRASH_GROUP", 40)/10) // a round takes about ten times as long with three brokers
 	cluster := startKafkaCluster(t, 3)
 	var brokers []string
 	for _, b := range cluster {
@@ -36,7 +36,7 @@ func TestKafkaGroupBrokers(t *testing.T) {
 	}
 	client := streamtest.Client(t, brokers, kgo.RequestTimeoutOverhead(2*time.Second))
 	admin := kadm.NewClient(client)
-	enough := "2" // in-sync replicas, of three: no acknowledged record is lost
+	enough := "2" // in-sync replicas of three, so that no acknowledged record is lost
 	if _, err := admin.CreateTopic(t.Context(), partitions, 3, map[string]*string{"min.insync.replicas": &enough}, "events"); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestKafkaGroupBrokers(t *testing.T) {
 	}
 }
 
-// moveLeaders makes another broker the leader of every partition, including those of the groups' offsets.
+// moveLeaders makes another broker the leader of every partition, including the partitions of the groups' offsets.
 func moveLeaders(t *testing.T, admin *kadm.Client) {
 	t.Helper()
 	topics := must.Get(admin.ListTopicsWithInternal(t.Context()))(t)

@@ -23,8 +23,8 @@ import (
 	"blankout/stream"
 )
 
-// TestKafkaGroupRecovery tests failures of a group on a real broker: topics whose records expire, events that retention
-// deletes before they are learned, an unknown record among the snapshots, and a setting that changes.
+// TestKafkaGroupRecovery tests failures of a group on a real broker. Records of its topics expire, retention deletes
+// events before they are learned, an unknown record is among the snapshots, and a setting changes.
 func TestKafkaGroupRecovery(t *testing.T) {
 	k := startKafka(t)
 	client := streamtest.Client(t, []string{k.plain}, kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -78,7 +78,7 @@ warm = 100
 snapshot_every = 4
 session_timeout = "1s"
 `, k.plain), 0o600))
-	// ends runs the program, which must end by itself.
+	// ends runs the program and checks its exit code and error message.
 	ends := func(code int, want string, args ...string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -96,7 +96,7 @@ session_timeout = "1s"
 		loaded := must.Get(config.Load(config.Source{File: file, Flags: []string{"group.name=" + name}}))(t)
 		return must.Get(group.Inspect(t.Context(), memberOf(loaded)))(t)
 	}
-	// learn lets so many members learn everything, stops them, and returns their log.
+	// learn runs the given number of members until they have learned everything, stops them, and returns their log.
 	learn := func(members int, name string, args ...string) string {
 		t.Helper()
 		var logs bytes.Buffer
@@ -145,7 +145,7 @@ session_timeout = "1s"
 		t.Fatalf("%+v, %v", r, r.Verified())
 	}
 
-	// Retention deletes the next events, except the last.
+	// Retention deletes the next events except the last.
 	produce(200)
 	time.Sleep(200 * time.Millisecond)
 	produce(1) // in another segment
@@ -162,7 +162,7 @@ session_timeout = "1s"
 		}
 	}
 	alter("events", "retention.ms", "-1")
-	time.Sleep(time.Second) // until the broker has noticed
+	time.Sleep(time.Second) // until the broker has deleted them
 	produce(100)
 	c := stream.DefaultConnectConfig()
 	c.Brokers = []string{k.plain}
@@ -174,7 +174,7 @@ session_timeout = "1s"
 		ends(2, "name an offset from ", "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s-1))
 		ends(0, fmt.Sprintf("skips events/%d offsets 300 to %d", p, s-1), "group", "skip", "g", fmt.Sprintf("events/%d", p), fmt.Sprint(s))
 	}
-	// And someone writes to the topic of the snapshots.
+	// Another program writes to the topic of the snapshots.
 	foreign := &kgo.Record{Topic: "g-snapshots", Key: []byte("what"), Value: []byte("ever")}
 	must.Do(t, client.ProduceSync(t.Context(), foreign).FirstErr())
 	logs := learn(2, "g")

@@ -19,8 +19,8 @@ import (
 	"blankout/stream"
 )
 
-// TestKafkaGroupWait measures the share of time in which a member does not learn, because it waits for commits or
-// becomes equal to the group's model, on a real broker.\
+// TestKafkaGroupWait measures on a real broker the fraction of time in which a member does not learn. A member does not
+// learn while it waits for commits or synchronizes with the group's model.
 //
 //	BLANKOUT_LONG=1 go test ./tests -run KafkaGroupWait -v
 func TestKafkaGroupWait(t *testing.T) {
@@ -89,14 +89,14 @@ classes = ["false", "true"]
 	}
 }
 
-// standing is the time in which a member has not learned, and the number of its commits.
+// standing holds the time in which a member has not learned, and the number of its commits.
 type standing struct {
 	Committed uint64  `json:"committed"`
 	Commit    float64 `json:"commit_seconds"`
 	Sync      float64 `json:"sync_seconds"`
 }
 
-// standingOf asks the members at these addresses.
+// standingOf requests the standing of the members at these addresses.
 func standingOf(t *testing.T, addresses []string) (all []standing) {
 	t.Helper()
 	for _, address := range addresses {

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/must"
 )
 
-// Nothing is downloaded for the real broker unless requested. The message says how to request it, and the source and
-// target of the download.
+// TestKafkaJarsAreNotFetchedUnasked checks that nothing is downloaded for the real broker unless requested. The message
+// must say how to request the download, and name its source and target.
 func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 	dir := t.TempDir()
 	cache, called := filepath.Join(dir, "cache"), filepath.Join(dir, "called")
@@ -29,7 +29,7 @@ func TestKafkaJarsAreNotFetchedUnasked(t *testing.T) {
 	for _, path := range []string{called, cache} {
 		must.Fails(t, must.Err(os.Stat(path)), "the file without a request", path)
 	}
-	// If requested, it is tried.
+	// If requested, the download is attempted.
 	must.ErrorContains(t, must.Err(kafkaJars(t.Context(), true)), "mvn could not fetch", "asked")
 	if text, _ := os.ReadFile(called); !strings.Contains(string(text), "dependency:copy-dependencies") {
 		t.Errorf("asked, mvn was called with %q", text)

@@ -15,8 +15,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// A learner of a topic on three real brokers continues while its leader moves, is killed and is paused. The state has
-// the same bytes as that of an undisturbed learner that reads the same topic afterwards.
+// TestKafkaLeaders runs a learner of a topic on three real brokers while the topic's leader moves, is killed and is
+// paused. The learner's state must have the same bytes as that of a learner that reads the same topic afterwards.
 func TestKafkaLeaders(t *testing.T) {
 	cluster := startKafkaCluster(t, 3)
 	var brokers []string
@@ -26,7 +26,7 @@ func TestKafkaLeaders(t *testing.T) {
 	client := streamtest.Client(t, brokers, kgo.MetadataMinAge(50*time.Millisecond), kgo.RequestTimeoutOverhead(time.Second))
 	admin := kadm.NewClient(client)
 	const topic = "one"
-	enough := "2" // in-sync replicas, of three: no acknowledged record is lost
+	enough := "2" // in-sync replicas of three, so that no acknowledged record is lost
 	if _, err := admin.CreateTopic(t.Context(), crashTopics[topic].partitions, 3, map[string]*string{"min.insync.replicas": &enough}, topic); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestKafkaLeaders(t *testing.T) {
 	defer command.Process.Kill()
 	url := l.url(t)
 	filled := make(chan error, 1)
-	var allowed atomic.Int64 // number of records to write: some during each fault, and enough for all
+	var allowed atomic.Int64 // number of records to write: some during each fault, and enough in total
 	pace := func(written int) {
 		time.Sleep(30 * time.Millisecond)
 		for int64(written) >= allowed.Load() && t.Context().Err() == nil {
@@ -49,7 +49,7 @@ func TestKafkaLeaders(t *testing.T) {
 	go func() { filled <- fillCrashTopic(t, brokers, topic, pace) }()
 
 	counted := func() float64 { return soakMetrics(t, url).counted }
-	more := func(n float64) { // more waits until that many more records have been learned
+	more := func(n float64) { // more waits until n more records have been learned
 		t.Helper()
 		allowed.Add(5000)
 		least := counted() + n
@@ -87,7 +87,7 @@ func TestKafkaLeaders(t *testing.T) {
 		}},
 		{"killed", func(b *kafkaBroker) func() { b.kill(t); return func() { b.start(t) } }},
 		{"held", func(b *kafkaBroker) func() {
-			// For as long as it takes: if the paused broker led the controllers too, they elect a leader first.
+			// The pause has no fixed length: if the paused broker led the controllers too, they elect a leader first.
 			b.signal(t, syscall.SIGSTOP)
 			return func() { b.signal(t, syscall.SIGCONT) }
 		}},

@@ -23,7 +23,8 @@ import (
 	"blankout/stream"
 )
 
-// progress records when each partition was last committed, by whom, and the longest time without a commit since reset.
+// progress records when each partition was last committed, and by which member. It also records the longest time
+// without a commit since the last reset.
 type progress struct {
 	mu      sync.Mutex
 	at      map[int32]time.Time
@@ -59,9 +60,9 @@ func (p *progress) owners() map[int32]group.MemberID {
 	return out
 }
 
-// Members of a group on a real broker are restarted one after the other, with and without static names
+// TestKafkaRestart restarts the members of a group on a real broker one after the other, with and without static names
 // (group.instance). With names, partitions of the other members never move, and the members solve the exact problem
-// together. The time that partitions stand still is logged:\
+// together. The test logs how long partitions stand still.
 //
 //	BLANKOUT_LONG=1 go test ./tests -run KafkaRestart -v
 func TestKafkaRestart(t *testing.T) {
@@ -137,7 +138,7 @@ session_timeout = "6s"
 				}
 			}
 		})
-		// Until all members commit, two partitions each.
+		// settled waits until each member commits two partitions.
 		settled := func() map[int32]group.MemberID {
 			t.Helper()
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
@@ -156,7 +157,7 @@ session_timeout = "6s"
 		}
 		settled()
 		time.Sleep(2 * time.Second)
-		var longest, own []time.Duration // for each restart, of the other members' partitions and of its own
+		var longest, own []time.Duration // by restart: of the other members' partitions, and of the restarted member's
 		moved := 0
 		for i := range running {
 			before := settled()

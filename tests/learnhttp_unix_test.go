@@ -23,7 +23,7 @@ import (
 	"blankout/internal/must"
 )
 
-// httpLearner is a learner of events that arrive over HTTP.
+// httpLearner is a learner of events that are posted over HTTP.
 type httpLearner struct {
 	*learner
 	url string
@@ -60,7 +60,7 @@ type posted struct {
 	body   string
 }
 
-// post repeats a request until it is acknowledged, like a client whose server is killed sometimes.
+// post repeats a request until the program acknowledges it, like a client of a server that is sometimes killed.
 func (l *httpLearner) post(key, body string, until time.Time) (p posted, err error) {
 	client := http.Client{Timeout: 5 * time.Second}
 	for {
@@ -94,8 +94,8 @@ func (l *httpLearner) post(key, body string, until time.Time) (p posted, err err
 	}
 }
 
-// Acknowledged events are learned exactly once and in order, however often the program is killed: the weights are those
-// of a learner that reads the events from a file.
+// TestLearnOverHTTP checks that acknowledged events are learned exactly once and in order, however often the program is
+// killed. The weights must equal those of a learner that reads the events from a file.
 func TestLearnOverHTTP(t *testing.T) {
 	kills := max(4, crashKills(t)/4)
 	l := newHTTPLearner(t)
@@ -167,7 +167,7 @@ func TestLearnOverHTTP(t *testing.T) {
 		t.Fatalf("%d events are too few to tell\n%s", next, l.log())
 	}
 	_, offsets, events := l.state(t)
-	for range 10 { // the last acknowledged events may still be in the log at the end, for the next start
+	for range 10 { // the log may still contain the last acknowledged events, which the next start learns
 		if events == uint64(next) {
 			break
 		}
@@ -199,7 +199,8 @@ func (l *learner) exported(t *testing.T, model string) []byte {
 	return out
 }
 
-// Invalid events are rejected at once, naming the event and the byte, and nothing of the request is stored.
+// TestLearnOverHTTPRefuses checks that a request with an invalid event is rejected immediately with the number of the
+// event and of the byte, and that nothing of the request is stored.
 func TestLearnOverHTTPRefuses(t *testing.T) {
 	l := newHTTPLearner(t)
 	process := l.start(t)

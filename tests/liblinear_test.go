@@ -24,12 +24,12 @@ import (
 	"blankout/stream/record"
 )
 
-// LIBLINEAR (Fan et al. 2008, package liblinear-tools) and LIBSVM are oracles for the losses without noise. Their
-// weights must reach our minimum of our objective within 1e-4, and never lie below our certified lower bound. LIBLINEAR
-// penalizes the intercept (-B 1), LIBSVM does not. LIBLINEAR's |w|^2/2 + C sum loss is half of ours for c = C (hinge)
-// and c = 2C (squared hinge, logistic).\
+// TestLIBLINEARFindsTheSameOptimum compares solutions without noise with LIBLINEAR (Fan et al. 2008, package
+// liblinear-tools) and LIBSVM. The objective at their weights must be within 1e-4 of our minimum, and never below our
+// certified lower bound. LIBLINEAR penalizes the intercept (-B 1), LIBSVM does not. LIBLINEAR's objective |w|^2/2 + C
+// sum loss is half of ours for c = C (hinge) and c = 2C (squared hinge, logistic).
 //
-// a9a is included. make oracle DATA=DIR adds w8a and the unigrams of imdb, from DIR/NAME/train.svm.gz.
+// The data set a9a is included. make oracle DATA=DIR adds w8a and the unigrams of imdb, from DIR/NAME/train.svm.gz.
 func TestLIBLINEARFindsTheSameOptimum(t *testing.T) {
 	longtest.NotRaced(t)
 	tool, err := exec.LookPath("liblinear-train")
@@ -64,7 +64,7 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 		t.Skip("svm-train is not installed (Debian: libsvm-tools): LIBSVM is not compared")
 	}
 	set := oracleSets(t)[0]
-	// The first 2,000 rows, because LIBSVM's time is quadratic.
+	// Only the first 2,000 rows are used, because LIBSVM's time is quadratic in the rows.
 	rows := make([]int, 2000)
 	for i := range rows {
 		rows[i] = i
@@ -82,7 +82,7 @@ func TestLIBSVMFindsTheSameHyperplane(t *testing.T) {
 	}
 }
 
-// compareOptimum compares an oracle's weights with our solution.
+// compareOptimum compares the weights of another solver with our solution.
 func compareOptimum(t *testing.T, name string, d *batch.Data, l loss.Loss, cost float64, it batch.Intercept, theirs []float64) {
 	t.Helper()
 	y := make([]float64, d.Rows())
@@ -101,7 +101,7 @@ func compareOptimum(t *testing.T, name string, d *batch.Data, l loss.Loss, cost 
 }
 
 type oracleSet struct {
-	name, plain string // plain is the uncompressed file
+	name, plain string // plain is the path of the uncompressed file
 	data        *batch.Data
 }
 
@@ -114,7 +114,7 @@ func oracleSets(t *testing.T) []oracleSet {
 	return sets
 }
 
-// readOracleSet decompresses a data set and reads it, without columns beyond the given number.
+// readOracleSet decompresses a data set and reads it, without the columns above the given number.
 func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 	t.Helper()
 	f := must.Get(os.Open(path))(t)
@@ -158,7 +158,7 @@ func readOracleSet(t *testing.T, name, path string, columns uint32) oracleSet {
 	return set
 }
 
-// liblinearWeights reads a model of two classes with an intercept.
+// liblinearWeights reads a LIBLINEAR model of two classes with an intercept.
 func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	t.Helper()
 	text := must.Get(os.ReadFile(path))(t)
@@ -180,7 +180,7 @@ func liblinearWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	return w
 }
 
-// libsvmWeights sums the support vectors of a linear model.
+// libsvmWeights returns the weights of a linear LIBSVM model, the weighted sum of its support vectors.
 func libsvmWeights(t *testing.T, path string, d *batch.Data) []float64 {
 	t.Helper()
 	text := must.Get(os.ReadFile(path))(t)

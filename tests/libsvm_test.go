@@ -21,8 +21,9 @@ import (
 	"blankout/internal/must"
 )
 
-// Our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) find the same optimum of the same dual, for the RBF
-// kernel and, with -t 4, for DropSVM's Kbar, which LIBSVM takes as a matrix.
+// TestLIBSVMFindsTheSameOptimum checks that our solver and LIBSVM's (Chang & Lin 2011, package libsvm-tools) find the
+// same optimum of the same dual. It compares them for the RBF kernel and for DropSVM's kernel matrix Kbar, which LIBSVM
+// reads as a precomputed kernel (-t 4).
 func TestLIBSVMFindsTheSameOptimum(t *testing.T) {
 	longtest.NotRaced(t)
 	tool, err := exec.LookPath("svm-train")

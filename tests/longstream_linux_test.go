@@ -26,9 +26,9 @@ import (
 	"blankout/stream/record"
 )
 
-// TestLongStream makes the real program learn a long stream with drift from a real broker: ten million events with
-// `make long-stream`, which writes figures to BLANKOUT_LONG_STREAM_OUT. Every event must be learned and memory must not
-// grow. On real data the error must rise where the stream changes and fall again.
+// TestLongStream makes the real program learn a long stream with drift from a real broker. make long-stream runs it
+// with ten million events, and writes figures to BLANKOUT_LONG_STREAM_OUT. Every event must be learned, and memory must
+// not grow. On real data the error must rise when the stream changes and fall again.
 func TestLongStream(t *testing.T) {
 	events, data, out := 1_000_000, "../papers/samples/covtype_10k/train.svm.gz", os.Getenv("BLANKOUT_LONG_STREAM_OUT")
 	if text := os.Getenv("BLANKOUT_LONG_STREAM"); text != "" {
@@ -72,7 +72,7 @@ func TestLongStream(t *testing.T) {
 	for ctx := t.Context(); ; {
 		s, err := scrapeLong(ctx, url)
 		if err != nil {
-			break // it has ended, otherwise Wait says why
+			break // the program has ended; Wait returns the reason
 		}
 		s.seconds = time.Since(began).Seconds()
 		samples = append(samples, s)
@@ -88,11 +88,11 @@ func TestLongStream(t *testing.T) {
 	last := samples[len(samples)-1]
 	must.True(t, last.total < constant, "error %.3f, of a constant answer %.3f", last.total, constant)
 	n := len(samples)
-	// The heap reaches its size within half a million events.
+	// The heap reaches its final size within half a million events.
 	if early, late := samples[n/2].memory, last.memory; late > 1.1*early+20e6 {
 		t.Errorf("memory grows: %.0f MB half way, %.0f at the end", early/1e6, late/1e6)
 	}
-	// worst returns the worst recent error in a part of the stream.
+	// worst returns the largest recent error in a part of the stream.
 	worst := func(from, to float64) (w float64) {
 		for _, s := range samples {
 			if at := s.events / float64(events); at >= from && at < to {
@@ -111,11 +111,11 @@ func TestLongStream(t *testing.T) {
 	}
 }
 
-// driftSwap and driftDeath are the parts of the stream in which two columns are swapped, and in which three are
-// missing.
+// driftSwap is the part of the stream in which two columns are swapped. driftDeath is the part in which three columns
+// are missing. Both are fractions of the stream's length.
 var driftSwap, driftDeath = [2]float64{0.5, 0.6}, [2]float64{0.75, 0.85}
 
-// drifting holds the events that a stream is drawn from.
+// drifting holds the events from which a stream is drawn.
 type drifting struct{ events []event.Example }
 
 func readDrifting(t *testing.T, path string) (d drifting) {
@@ -135,12 +135,12 @@ func readDrifting(t *testing.T, path string) (d drifting) {
 	return d
 }
 
-// driftNames are the names of the ten numbers of covtype_10k.
+// driftNames are the names of the ten numeric columns of covtype_10k.
 var driftNames = [10]string{"elevation", "aspect", "slope", "to_water", "above_water", "to_roads", "shade_9", "shade_12", "shade_15", "to_fire"}
 
-// write writes n events, drawn with replacement, as JSON. The class is whether the forest is of the second type (label
-// 1 of the data). The ten numbers have slowly rotating gains with different phases. In driftSwap the first and the
-// sixth are swapped, in driftDeath the first, the fourth and the tenth are null. write returns the share of positive
+// write writes n events as JSON, drawn with replacement. The label is whether the forest is of the second type (label 1
+// of the data). The ten numbers are multiplied by slowly rotating factors. In driftSwap the first and the sixth number
+// are swapped. In driftDeath the first, the fourth and the tenth are null. write returns the fraction of positive
 // events.
 func (d drifting) write(to io.Writer, n int) (positive float64, err error) {
 	w := bufio.NewWriterSize(to, 1<<20)
@@ -184,7 +184,7 @@ func (d drifting) write(to io.Writer, n int) (positive float64, err error) {
 	return positive / float64(n), w.Flush()
 }
 
-// longSample holds metrics at a time.
+// longSample holds the metrics of the program at one time.
 type longSample struct{ seconds, events, total, recent, memory float64 }
 
 func scrapeLong(ctx context.Context, url string) (s longSample, err error) {

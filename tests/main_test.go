@@ -15,7 +15,7 @@ import (
 	"blankout/internal/longtest"
 )
 
-// programs holds the builds of the program that tests have requested, each built once.
+// programs holds the programs that tests have requested, each built once.
 var programs struct {
 	sync.Mutex
 	dir     string
@@ -37,9 +37,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// buildProgram returns the path of the program built with the given flags. The build uses the settings of the tests, so
-// that the build cache holds its packages. Under the race detector it is built without cgo, because only race builds
-// can use the cached packages.
+// buildProgram builds the program with the given flags and returns its path. It builds with the settings of the tests,
+// so that the build cache has the packages. Under the race detector it builds without cgo, because only race builds can
+// use the cached packages.
 func buildProgram(t testing.TB, flags ...string) string {
 	t.Helper()
 	programs.Lock()

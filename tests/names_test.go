@@ -11,8 +11,7 @@ import (
 	"blankout/internal/must"
 )
 
-// former lists the public names before the renaming, by where they must not occur. An old key or flag is an error that
-// gives the new name (config/fixed.go). Nothing else knows the old names.
+// former lists the public names from before the renaming, by the kind of text in which they must not occur.
 var former = struct {
 	keys, flags, jsonFields, metrics, python []string
 }{
@@ -56,8 +55,9 @@ func published(t *testing.T) (names []string) {
 	return names
 }
 
-// No old public name is left in code, documents or help: keys with their section, flags and metrics anywhere, JSON
-// fields in tags of Go and in code font in documents, names of Python in its package and its page.
+// TestFormerNames checks that no old public name is left in code, documents or help. Keys, flags and metrics must occur
+// nowhere, JSON fields neither in Go tags nor in code font, Python names neither in the package nor on its page. Only
+// config/fixed.go may contain them, because an old key or flag is an error that names the new one.
 func TestFormerNames(t *testing.T) {
 	quoted := func(names []string) string {
 		var out []string
@@ -77,12 +77,12 @@ func TestFormerNames(t *testing.T) {
 		variables[i] = "BLANKOUT_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 	}
 	environment := regexp.MustCompile(`\b(?:` + quoted(variables) + `)\b`)
-	// A test of the rejection of an old name states code 2 and the new name.
+	// A test that an old name is rejected contains "code 2" and the new name.
 	explains := regexp.MustCompile(`renamed to|^code 2 `)
 	for _, name := range published(t) {
 		text, err := os.ReadFile(filepath.Join("..", name))
 		if err != nil {
-			continue // deleted, not committed yet
+			continue // deleted, but not committed yet
 		}
 		ext, papers := filepath.Ext(name), strings.HasPrefix(name, "papers/")
 		line := 0

@@ -33,17 +33,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestNemesis runs the real program with three real brokers for as long as BLANKOUT_NEMESIS says. It produces, predicts
-// and validates at the same time, while the brokers, the network to them, the learner itself, its disk and the clocks
-// fail by a schedule drawn from BLANKOUT_NEMESIS_SEED. Afterwards everything is repaired, and the history must be
-// right: every record in the log was learned once or is a dead letter, every acknowledged one is in the log, versions
-// of models never went back, no response came from a model older than promised, and memory did not grow. With an odd
-// seed the topic has one partition, and the state must have the same bytes as that of an undisturbed learner that reads
-// the topic afterwards. With an even seed it has three.\
+// TestNemesis runs the real program with three real brokers for the time BLANKOUT_NEMESIS. It produces, predicts and
+// validates at the same time. Meanwhile the brokers, the network to them, the learner, its disk and the clocks fail by
+// a random schedule with seed BLANKOUT_NEMESIS_SEED.
 //
-// The clocks are wrong by up to an hour. A broker gets another time at each start, through libfaketime where it is
-// installed. A Go program does not ask libc for the time, so the learner is built with a package time whose Now adds an
-// offset from a file: its clock jumps while it runs.
+// Afterwards all faults are repaired and the history is checked. Every record in the log was learned once or is a dead
+// letter. Every acknowledged record is in the log. Versions of models never went back. No response came from a model
+// older than promised. Memory did not grow. With an odd seed the topic has one partition, and the state must have the
+// same bytes as that of a learner that reads the topic afterwards. With an even seed it has three.
+//
+// The clocks are wrong by up to an hour. Each start of a broker gets another time, through libfaketime if it is
+// installed. libfaketime does not affect Go programs. So the learner is built with a modified package time, whose Now
+// adds an offset from a file, and its clock jumps while it runs.
 func TestNemesis(t *testing.T) {
 	text := os.Getenv("BLANKOUT_NEMESIS")
 	if text == "" {
@@ -88,12 +89,12 @@ func TestNemesis(t *testing.T) {
 	asking.Wait()
 	n.stop(t)
 	n.compare(t, records)
-	fmt.Println(n.report(t, length, records)) // for docs/reliability.md
+	fmt.Println(n.report(t, length, records)) // copied into docs/reliability.md
 }
 
 const nemesisRate = 300 // records a second
 
-// nemesis is one run. Its fields belong to the test's goroutine unless they are marked as shared.
+// nemesis is one run of TestNemesis. Only the test's goroutine uses its fields, unless they are marked as shared.
 type nemesis struct {
 	seed       uint64
 	partitions int32
@@ -104,7 +105,7 @@ type nemesis struct {
 	admin      *kadm.Client
 	url        string
 	disk       string // where the learner stores checkpoints and reports
-	mounted    bool   // disk is a separate small file system
+	mounted    bool   // whether disk is a separate small file system
 	notes      []string
 
 	*learner
@@ -112,36 +113,36 @@ type nemesis struct {
 	process *exec.Cmd
 	ended   chan error
 	started time.Time
-	due     time.Time // of the next start, while the program is not running
-	asked   string    // how the program was told to end, "" if it was not
+	due     time.Time // time of the next start, while the program is not running
+	asked   string    // how the program was asked to end, "" if it was not
 	askedAt time.Time
-	stops   time.Duration // the longest stop
+	stops   time.Duration // the longest duration of a stop
 	deaths  map[string]int
 	lives   int
-	memory  []float64 // MB, once a second, for processes at least ten seconds old
+	memory  []float64 // in MB, once a second, of processes at least ten seconds old
 
 	lanes  []*lane
 	faults map[string]int
 
 	disturbed atomic.Uint64 // shared: number of pauses of the program
-	answers   struct {      // belongs to ask's goroutine until it ends
+	answers   struct {      // used by ask's goroutine until it ends
 		good, refused, unreachable, validations int
-		compared                                int // with what had been learned before
+		compared                                int // responses that were compared with the events learned before
 		version                                 uint64
 	}
-	acked []map[int64]string // shared by the callbacks of one client: offset to key
-	lost  atomic.Int64       // shared: number of records whose outcome the client does not know
+	acked []map[int64]string // shared by the callbacks of one client: keys by offset
+	lost  atomic.Int64       // shared: number of records for which the client got no response
 }
 
-// lane is one kind of failure: a fault, a pause, a fault, …, drawn from its own generator.
+// lane is a sequence of faults of one kind with pauses between them, drawn from its own random generator.
 type lane struct {
 	name        string
 	r           *rand.Rand
-	pause, last [2]time.Duration // from, to
-	ready       func() bool      // whether the next fault may begin
+	pause, last [2]time.Duration // shortest and longest
+	ready       func() bool      // reports whether the next fault may begin
 	begin       func(*rand.Rand) (what string, end func())
 	next        time.Time
-	end         func() // of the present fault, nil if there is none
+	end         func() // ends the current fault, nil if there is none
 }
 
 func between(r *rand.Rand, limits [2]time.Duration) time.Duration {
@@ -159,14 +160,14 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		n.acked[i] = map[int64]string{}
 	}
 
-	// Ports are held until their users take them.
+	// The ports stay occupied until the brokers and proxies start.
 	var listeners []net.Listener
 	for _, address := range freePorts(t, 7) {
 		l := must.Get(net.Listen("tcp", address))(t)
 		listeners = append(listeners, l)
 	}
 	fake, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
-	setClock := func(b *kafkaBroker, by int) { // from its next start on
+	setClock := func(b *kafkaBroker, by int) { // takes effect at the broker's next start
 		if len(fake) > 0 {
 			b.env = []string{"LD_PRELOAD=" + fake[0], fmt.Sprintf("FAKETIME=%+ds", by)}
 		}
@@ -195,7 +196,7 @@ func newNemesis(t *testing.T, seed uint64) *nemesis {
 		must.Get(n.admin.CreateTopic(t.Context(), partitions, 3, settings, topic))(t, topic)
 	}
 
-	// The disk: a file system small enough to be filled, or failpoints.
+	// The disk is a file system small enough to be filled, or failpoints simulate its faults.
 	n.disk = filepath.Join(t.TempDir(), "disk")
 	must.Do(t, os.Mkdir(n.disk, 0o700))
 	full, readOnly, slow := filepath.Join(t.TempDir(), "full"), filepath.Join(t.TempDir(), "read-only"), filepath.Join(t.TempDir(), "slow")
@@ -277,7 +278,7 @@ directory = %q
 				return "broker killed", func() { b.kill(t); b.launch(t) }
 			case 1:
 				b.signal(t, syscall.SIGTERM)
-				return "broker stopped", func() { b.kill(t); b.launch(t) } // a hanging one is killed
+				return "broker stopped", func() { b.kill(t); b.launch(t) } // a broker that hangs is killed
 			}
 			b.signal(t, syscall.SIGSTOP)
 			return "broker held", func() { b.signal(t, syscall.SIGCONT) }
@@ -361,8 +362,8 @@ directory = %q
 
 const overlayVariable = "BLANKOUT_TEST_CLOCK"
 
-// overlayTime returns the file for go build -overlay that gives a program a package time whose Now is off by the number
-// of seconds in a file, which an environment variable names.
+// overlayTime returns the file for go build -overlay that gives a program a modified package time. Its Now adds the
+// number of seconds in a file, whose path is in an environment variable.
 func overlayTime(dir string) (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -449,8 +450,8 @@ func (n *nemesis) immutable(t *testing.T, on bool) {
 	}
 }
 
-// inSync reports whether every partition has all its replicas. Only then another broker is broken, so that the cluster
-// itself never loses acknowledged records.
+// inSync reports whether every partition has all its replicas. A new fault of a broker begins only then, so that the
+// cluster never loses acknowledged records.
 func (n *nemesis) inSync(t *testing.T) bool {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -468,7 +469,7 @@ func (n *nemesis) inSync(t *testing.T) bool {
 	return true
 }
 
-// revive restarts brokers that ended by themselves. It is called only between two faults.
+// revive restarts brokers that have crashed. It is called only between two faults.
 func (n *nemesis) revive(t *testing.T) {
 	for _, b := range n.cluster {
 		select {
@@ -490,7 +491,7 @@ func (n *nemesis) start(t *testing.T) {
 	go func() { ended <- p.Wait() }()
 }
 
-// end tells the program to end.
+// end sends a signal to the program and records how it was asked to end.
 func (n *nemesis) end(t *testing.T, s syscall.Signal) {
 	n.asked, n.askedAt = s.String(), time.Now()
 	if err := n.process.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -502,7 +503,7 @@ func (n *nemesis) say(format string, args ...any) {
 	fmt.Printf("%8v %s\n", time.Since(n.began).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 }
 
-// step does what is due in the lanes, and restarts the program as the systemd unit does.
+// step starts and ends the faults that are due, and restarts the program like the systemd unit.
 func (n *nemesis) step(t *testing.T) {
 	for _, l := range n.lanes {
 		switch {
@@ -525,7 +526,8 @@ func (n *nemesis) step(t *testing.T) {
 	n.watch(t)
 }
 
-// watch restarts the program after its end, if the unit would, and samples its memory.
+// watch restarts the program if it has ended and the systemd unit would restart it. It also samples the memory of the
+// program.
 func (n *nemesis) watch(t *testing.T) {
 	if n.process == nil {
 		if time.Now().After(n.due) {
@@ -574,7 +576,7 @@ func (n *nemesis) watch(t *testing.T) {
 	}
 }
 
-// tail returns the end of the program's log.
+// tail returns the last bytes of the program's log.
 func (n *nemesis) tail(bytes int64) string {
 	f, err := os.Open(filepath.Join(n.dir, "log"))
 	if err != nil {
@@ -590,7 +592,7 @@ func (n *nemesis) tail(bytes int64) string {
 
 func (n *nemesis) lastLine() string { return lastLine(n.tail(5000)) }
 
-// shorten returns the part of an error that is the same next time.
+// shorten returns the part of an error message that does not change between occurrences.
 func shorten(line string) string {
 	line = strings.TrimPrefix(line, "blankout: ")
 	fields := strings.FieldsFunc(line, func(c rune) bool { return c == ' ' })
@@ -605,7 +607,7 @@ func shorten(line string) string {
 	return strings.Join(fields, " ")
 }
 
-// produce writes records through the proxies until ctx ends, and then waits until all are acknowledged.
+// produce writes records through the proxies until ctx ends. Then it waits until all are acknowledged.
 func (n *nemesis) produce(t *testing.T, ctx context.Context) {
 	var seeds []string
 	for _, b := range n.cluster {
@@ -646,12 +648,12 @@ func (n *nemesis) produce(t *testing.T, ctx context.Context) {
 	}
 }
 
-// staleAfter is the longest time until something learned is in the model that answers, while the learner is ready:
-// fifty times publish_interval, for a busy machine.
+// staleAfter is the longest time until a learned event is in the served model, while the learner is ready. It is fifty
+// times publish_interval, because the machine may be busy.
 const staleAfter = 10 * time.Second
 
-// ask requests predictions and validations until ctx ends, and checks the responses: their version never goes back, and
-// they include what had been learned before.
+// ask requests predictions and validations until ctx ends, and checks the responses. Their versions never go back, and
+// their models include all events that were learned staleAfter before.
 func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 	type mark struct {
 		at        time.Time
@@ -659,7 +661,7 @@ func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 		events    float64
 		disturbed uint64
 	}
-	var marks []mark // while the learner was ready all the time
+	var marks []mark // only of times in which the learner was always ready
 	client := &http.Client{Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
 	call := func(method, path, body string) (int, []byte) {
@@ -737,7 +739,7 @@ func (n *nemesis) ask(t *testing.T, ctx context.Context) {
 	}
 }
 
-// sumMetrics adds up the metrics of each name over all labels.
+// sumMetrics returns the sum of each metric over its labels.
 func sumMetrics(text []byte) map[string]float64 {
 	sums := map[string]float64{}
 	for line := range strings.Lines(string(text)) {
@@ -750,7 +752,7 @@ func sumMetrics(text []byte) map[string]float64 {
 	return sums
 }
 
-// heal ends all faults and waits for the brokers.
+// heal ends all faults and waits until the brokers work.
 func (n *nemesis) heal(t *testing.T) {
 	for _, l := range n.lanes {
 		if l.end != nil {
@@ -794,7 +796,7 @@ func (n *nemesis) read(t *testing.T, topic string) (records []*kgo.Record) {
 	return records
 }
 
-// await waits until the learner has counted that many records and predicted all.
+// await waits until the learner has counted this many records and predicted all of them.
 func (n *nemesis) await(t *testing.T, records int) {
 	client := &http.Client{Timeout: 5 * time.Second}
 	defer client.CloseIdleConnections()
@@ -816,7 +818,7 @@ func (n *nemesis) await(t *testing.T, records int) {
 	}
 }
 
-// stop ends the program with SIGTERM. Without faults it must save.
+// stop ends the program with SIGTERM. Without faults the program must save a checkpoint.
 func (n *nemesis) stop(t *testing.T) {
 	must.Require(t, n.process != nil, "the program does not run at the end")
 	n.end(t, syscall.SIGTERM)
@@ -826,9 +828,9 @@ func (n *nemesis) stop(t *testing.T) {
 	n.stops = max(n.stops, time.Since(n.askedAt))
 }
 
-// compare compares the history with the promises.
+// compare checks the history of the run, as described at TestNemesis.
 func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
-	// What was acknowledged is in the log, once.
+	// Every acknowledged record is in the log once.
 	keys := map[string]bool{}
 	spoilt := map[string]bool{}
 	var want event.Offsets
@@ -852,7 +854,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 			t.Errorf("partition %d: %d acknowledged records are not in the log", partition, len(left))
 		}
 	}
-	// What is in the log was learned once, or is a dead letter.
+	// Every record in the log was learned once or is a dead letter.
 	state, offsets, events := n.state(t)
 	got := slices.Clone(offsets)
 	for i := range got {
@@ -878,7 +880,7 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 		predicted[fmt.Sprint(p.Partition, "/", p.Offset)] = true
 	}
 	must.Equal(t, len(predicted), len(records), "predicted records")
-	// An undisturbed learner reaches the same state.
+	// A learner without faults reaches the same state.
 	reference := &learner{program: n.program, dir: n.dir + "/undisturbed"}
 	must.Do(t, os.Mkdir(reference.dir, 0o700))
 	config := must.Get(os.ReadFile(filepath.Join(n.dir, "blankout.toml")))(t)
@@ -894,13 +896,13 @@ func (n *nemesis) compare(t *testing.T, records []*kgo.Record) {
 	if n.partitions == 1 && !bytes.Equal(state, undisturbed) {
 		t.Errorf("the state differs from an undisturbed learner's in %s", differingBlocks(state, undisturbed))
 	}
-	// The run tested something.
+	// The run must have tested enough.
 	if n.answers.good < 100 || n.answers.compared == 0 || len(n.faults) < 4 || len(spoilt) == 0 || n.lives < 2 && time.Since(n.began) > 5*time.Minute {
 		t.Errorf("this tests little: %d answers, %d compared, faults %v, %d lives", n.answers.good, n.answers.compared, n.faults, n.lives)
 	}
 }
 
-// state returns the learner's state, from the disk used here.
+// state returns the learner's state, read from the disk of this run.
 func (n *nemesis) state(t *testing.T) ([]byte, event.Offsets, uint64) {
 	l := &learner{dir: n.disk}
 	if names, err := checkpoint.List(n.checkpoints()); err != nil || len(names) == 0 {

@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// The table of docs/quality.md for numeric targets shows the program's present results on the streams in their own
-// order, and every peer has larger errors.
+// TestNumbersTable checks the table of numeric targets in docs/quality.md. It must show the program's current results
+// on the streams in their original order, and every peer must have larger errors.
 func TestNumbersTable(t *testing.T) {
 	longtest.NotRaced(t)
 	program := buildProgram(t)
@@ -44,7 +44,7 @@ func TestNumbersTable(t *testing.T) {
 			told, err := strconv.ParseFloat(cell, 64)
 			switch {
 			case err != nil:
-				continue // the rows above the numbers
+				continue // rows above the table of numeric targets
 			case name == "blankout squared" && cell != fmt.Sprintf("%.4g", ours[i]):
 				t.Errorf("%s: %v in the table, %.4g today", stream, cell, ours[i])
 			case strings.HasPrefix(name, "vw ") || strings.HasPrefix(name, "river "):

@@ -15,19 +15,19 @@ import (
 	"blankout/stream"
 )
 
-// A program that scores a topic is killed at random times. In the end every event has its prediction, including invalid
-// ones.
+// TestPredictionsSurviveKills kills a program that scores a topic at random times. In the end every event must have its
+// prediction, invalid events included.
 func TestPredictionsSurviveKills(t *testing.T) {
 	program := buildProgram(t)
 	broker := crashBroker(t, "short", "three")
 	l := newLearner(t, program, broker.Brokers()[0], "short")
-	l.finish(t) // the model
+	l.finish(t) // learns the model
 	l.flags = []string{"--predict-only", "--set=kafka.create_topics=true", "--set=predict.topic=three", "--set=predict.output=predictions",
 		"--set=predict.model=" + l.checkpoints()}
 	began := time.Now()
 	r := rand.New(rand.NewPCG(uint64(began.UnixNano()), 0))
 	kills := max(4, crashKills(t)/8)
-	for range kills { // each of a program that would wait for more at the end
+	for range kills { // these programs wait for more records at the end of the topic
 		delay := time.Duration(r.Float64() * float64(400*time.Millisecond))
 		err := l.live(t, delay, (*os.Process).Kill)
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != -1 {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// tcpProxy forwards connections to a target, with faults.
+// tcpProxy forwards connections to a target, and can simulate faults of the network.
 type tcpProxy struct {
 	listener net.Listener
 	target   string
@@ -19,11 +19,11 @@ type tcpProxy struct {
 	conns   map[net.Conn]bool
 }
 
-// netFault describes the faults of a tcpProxy. The zero value has none.
+// netFault describes the faults of a tcpProxy. The zero value describes none.
 type netFault struct {
-	delay  time.Duration // of every piece, in both directions
-	refuse bool          // closes all present and new connections
-	hole   bool          // nothing passes: connections stay open and silent
+	delay  time.Duration // delay of every piece of data, in both directions
+	refuse bool          // all current and new connections are closed
+	hole   bool          // no data passes, and connections stay open
 	deaf   bool          // requests pass, responses do not
 	tear   bool          // connections are closed in the middle of a response
 }
@@ -34,7 +34,7 @@ func startProxy(t *testing.T, listener net.Listener, target string) *tcpProxy {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
-				return // closed
+				return // the proxy was closed
 			}
 			p.working.Go(func() { p.pass(client) })
 		}
@@ -93,7 +93,7 @@ func (p *tcpProxy) pass(client net.Conn) {
 	p.mu.Unlock()
 }
 
-// copy forwards data as the fault allows, and closes both ends at the end.
+// copy forwards data as the fault allows. At the end it closes both connections.
 func (p *tcpProxy) copy(to, from net.Conn, answers bool) {
 	defer to.Close()
 	defer from.Close()

@@ -15,8 +15,8 @@ import (
 	"blankout/internal/must"
 )
 
-// writeMachines writes n events like those of machines: with nulls, omitted fields, texts, amounts with heavy tails,
-// readings up to 1e30, and the label of kind.
+// writeMachines writes n events that resemble those of machines: nulls, omitted fields, texts, amounts with heavy
+// tails, and readings up to 1e30. kind is the kind of their label.
 func writeMachines(t *testing.T, name, kind string, n int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(uint64(n), 3))
@@ -60,7 +60,7 @@ func writeMachines(t *testing.T, name, kind string, n int) {
 	must.Do(t, os.WriteFile(name, out.Bytes(), 0o644))
 }
 
-// drawSettings draws mostly valid settings for events of a kind. The program rejects the others when it starts.
+// drawSettings draws settings for events of a kind. Most are valid. The program rejects the others when it starts.
 func drawSettings(r *rand.Rand, kind string) map[string]string {
 	pick := func(values ...string) string { return values[r.IntN(len(values))] }
 	numbers := kind == "number" || kind == "count"
@@ -105,7 +105,8 @@ func drawSettings(r *rand.Rand, kind string) map[string]string {
 	return s
 }
 
-// With randomly drawn settings, a run that is stopped twice ends with the same bytes as one that is not.
+// TestRandomSettings checks that, for random settings, a run that is stopped twice ends with the same bytes as a run
+// that is not stopped.
 func TestRandomSettings(t *testing.T) {
 	program, dir := buildProgram(t), t.TempDir()
 	kinds := []string{"two", "three", "number", "count"}

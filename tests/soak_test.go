@@ -26,11 +26,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// TestSoak runs the real program for as long as BLANKOUT_SOAK says, with all its work at the same time: it learns a
-// stream with hostile records, saves checkpoints, validates, publishes snapshots, scores a topic and answers requests
-// for predictions, models and metrics. Memory, file descriptors and goroutines in the last quarter of the time must be
-// as in the second, and every record must have been counted. BLANKOUT_SOAK_RACE=1 builds it with the race detector.
-// BLANKOUT_SOAK_RATE is the number of records a second: low by default, because the test is not about speed.
+// TestSoak runs the real program for the time BLANKOUT_SOAK with all its functions at once. The program learns a stream
+// with hostile records, saves checkpoints, validates, publishes snapshots, scores a topic, and responds to requests for
+// predictions, models and metrics.
+//
+// Memory, file descriptors and goroutines in the last quarter of the time must be as in the second quarter, and every
+// record must have been counted. BLANKOUT_SOAK_RACE=1 builds the program with the race detector. BLANKOUT_SOAK_RATE is
+// the number of records a second. Its default is low, because the test does not measure speed.
 func TestSoak(t *testing.T) {
 	text := os.Getenv("BLANKOUT_SOAK")
 	if text == "" {
@@ -116,8 +118,8 @@ directory = ""
 			case err != nil:
 				t.Fatal(err)
 			case (response.StatusCode == http.StatusOK || response.StatusCode == http.StatusBadRequest) && json.Valid(answer):
-				answered++ // some are hostile
-			case response.StatusCode != http.StatusServiceUnavailable: // no model yet, or too many at once
+				answered++ // some events are hostile
+			case response.StatusCode != http.StatusServiceUnavailable: // no model yet, or too many requests at once
 				t.Fatalf("a prediction: %s\n%s", response.Status, answer)
 			}
 		}
@@ -128,7 +130,7 @@ directory = ""
 			}
 		}
 		samples = append(samples, soakMetrics(t, url))
-		// The broker keeps its log in memory: records that everyone has read are deleted.
+		// The broker keeps its log in memory, so records that all consumers have read are deleted.
 		if time.Since(trimmed) > 10*time.Second {
 			trimmed = time.Now()
 			soakTrim(t, admin)
@@ -166,7 +168,7 @@ directory = ""
 	for _, what := range []struct {
 		name  string
 		of    func(soakSample) float64
-		slack float64 // beyond a tenth
+		slack float64 // allowed increase in addition to 10 %
 	}{
 		{"memory, MB", func(s soakSample) float64 { return s.memory / 1e6 }, 10},
 		{"file descriptors", func(s soakSample) float64 { return s.fds }, 5},
@@ -180,7 +182,7 @@ directory = ""
 		report += fmt.Sprintf("\n| %s | %.0f | %.0f | %.0f |", what.name, early, late, most)
 		must.True(t, late <= 1.1*early+what.slack, "%s grow", what.name)
 	}
-	fmt.Println(report) // for docs/reliability.md
+	fmt.Println(report) // copied into docs/reliability.md
 }
 
 // url returns the HTTP address of a started program.
@@ -253,15 +255,15 @@ func soakMetrics(t *testing.T, url string) (s soakSample) {
 	return s
 }
 
-// soakTrim deletes what learner and predictor have committed, except a window for validations, and the snapshots and
-// predictions that nobody reads.
+// soakTrim deletes the records that the learner and the predictor have committed, except a window for validations. It
+// also deletes old snapshots and predictions.
 func soakTrim(t *testing.T, admin *kadm.Client) {
 	t.Helper()
 	least := map[int32]int64{}
 	for _, group := range []string{"blankout", "blankout-predict"} {
 		committed, err := admin.FetchOffsets(t.Context(), group)
 		if err != nil {
-			return // nothing yet
+			return // nothing is committed yet
 		}
 		committed.Each(func(o kadm.OffsetResponse) {
 			if at, ok := least[o.Partition]; o.Topic == "events" && (!ok || o.At < at) {

@@ -23,7 +23,8 @@ import (
 	"blankout/internal/must"
 )
 
-// Following docs/start.md line by line from a clone of the repository works without a warning. Only the ports differ.
+// TestStartFromAClone runs the commands of docs/start.md from a clone of the repository. They must work without a
+// warning. Only the ports differ.
 func TestStartFromAClone(t *testing.T) {
 	longtest.Only(t)
 	for _, name := range []string{"git", "awk", "curl", "sh"} {
@@ -74,7 +75,7 @@ type shell struct {
 	behind  []*exec.Cmd
 }
 
-// command returns a command that runs lines after the exports of earlier blocks.
+// command returns a command that runs lines, with the environment variables that earlier blocks have exported.
 func (s *shell) command(ctx context.Context, lines, broker, page string) *exec.Cmd {
 	for line := range strings.Lines(lines) {
 		if strings.HasPrefix(line, "export ") {
@@ -97,7 +98,7 @@ func (s *shell) run(lines, broker, page string) {
 	}
 }
 
-// start runs a command in the background, replacing its shell so that signals reach it.
+// start runs a command in the background. The command replaces its shell, so that signals reach it.
 func (s *shell) start(line, broker, page string) {
 	if line == "blankout broker" {
 		line += " --address " + broker
@@ -107,10 +108,10 @@ func (s *shell) start(line, broker, page string) {
 		s.t.Fatal(err)
 	}
 	s.behind = append(s.behind, c)
-	s.t.Cleanup(func() { _ = c.Process.Kill() }) // after a failure
+	s.t.Cleanup(func() { _ = c.Process.Kill() }) // if the test has failed
 }
 
-// stop ends the background commands, the last first.
+// stop ends the background commands in reverse order.
 func (s *shell) stop() {
 	for _, c := range slices.Backward(s.behind) {
 		if err := errors.Join(c.Process.Signal(syscall.SIGTERM), c.Wait()); err != nil {
@@ -130,7 +131,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// awaitAddress waits until someone listens at an address and, for a service, it is ready.
+// awaitAddress waits until a process listens at an address. If service is set, it also waits until the service is
+// ready.
 func awaitAddress(t *testing.T, address string, service bool) {
 	for range 600 {
 		if c, err := net.Dial("tcp", address); err == nil {

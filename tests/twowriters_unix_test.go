@@ -15,9 +15,9 @@ import (
 	"blankout/internal/must"
 )
 
-// The checkpoint directory, or the lock in it, is removed under a running learner, and another learner starts there.
-// The first one notices before it would write again, writes nothing and ends with exit code 3. The second has the
-// directory to itself, and what was moved away does not change.
+// TestTwoWriters removes the checkpoint directory, or the lock in it, under a running learner, and starts another
+// learner there. The first learner must notice before its next write, write nothing, and end with exit code 3. The
+// second learner has the directory alone, and the removed files do not change.
 func TestTwoWriters(t *testing.T) {
 	program := buildProgram(t)
 	for name, lose := range map[string]func(dir string) error{
@@ -43,7 +43,7 @@ func TestTwoWriters(t *testing.T) {
 				}
 				saved(first, 2)
 				must.Do(t, lose(dir))
-				files, _ := filepath.Glob(dir + ".bak/*.blankout") // a .tmp may be half written
+				files, _ := filepath.Glob(dir + ".bak/*.blankout") // a .tmp file may be incomplete
 				for _, file := range files {
 					moved[file] = must.Get(os.ReadFile(file))(t)
 				}
@@ -56,7 +56,7 @@ func TestTwoWriters(t *testing.T) {
 			if err := one.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 3 {
 				t.Errorf("the first learner: %v, want exit code 3", err)
 			}
-			// It may notice in the middle of a write, too, and then names the file.
+			// The first learner may notice in the middle of a write. Then its message names the file.
 			if last := lastLine(first.log()); !strings.HasPrefix(last, "blankout: run: ") || !strings.Contains(last, ": "+dir+": "+checkpoint.ErrLost.Error()) {
 				t.Errorf("the first learner said %s", last)
 			}

@@ -36,9 +36,9 @@ func readUnit(t *testing.T) systemdUnit {
 	return unit
 }
 
-// restarts reports whether systemd restarts the service after its main process has ended like this. Under
-// Restart=on-failure it does after every signal (except the four of a clean end) and every exit code except 0, unless
-// RestartPreventExitStatus names it.
+// restarts reports whether systemd restarts the service after its main process has ended with this status. With
+// Restart=on-failure it does so after every signal (except the four of a clean end) and every exit code except 0.
+// RestartPreventExitStatus names further exceptions.
 func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 	prevented := strings.Fields(u["RestartPreventExitStatus"])
 	if w.Signaled() {
@@ -49,8 +49,9 @@ func (u systemdUnit) restarts(w syscall.WaitStatus) bool {
 	return w.ExitStatus() != 0 && !slices.Contains(prevented, strconv.Itoa(w.ExitStatus()))
 }
 
-// The unit restarts the real program after a panic, after a failed allocation and after a kill by MemoryMax, and the
-// program continues as if nothing had happened. It does not restart it after a wrong configuration.
+// TestUnitRestarts checks that the unit restarts the real program after a panic, after a failed allocation, and after a
+// kill by MemoryMax, and that the program then continues. The unit must not restart the program after a wrong
+// configuration.
 func TestUnitRestarts(t *testing.T) {
 	unit := readUnit(t)
 	broker := crashBroker(t, "short")
@@ -86,7 +87,7 @@ func TestUnitRestarts(t *testing.T) {
 	}
 }
 
-// died returns how a program ended that had to fail.
+// died returns the wait status of a program that was made to fail.
 func died(t *testing.T, l *learner) syscall.WaitStatus {
 	t.Helper()
 	exit := (*exec.ExitError)(nil)
@@ -96,8 +97,8 @@ func died(t *testing.T, l *learner) syscall.WaitStatus {
 	return exit.Sys().(syscall.WaitStatus)
 }
 
-// A stop while dead letters cannot be stored saves the state before them. It ends with exit code 0, and the next start
-// stores them.
+// TestStopWithoutDeadLetterTopic checks that a stop saves the state if dead letters cannot be stored. The program ends
+// with exit code 0, and the next start stores the dead letters.
 func TestStopWithoutDeadLetterTopic(t *testing.T) {
 	broker := startBroker(t, map[string]int32{"short": 1, "dead": 1})
 	admin := streamtest.Admin(t, broker.Brokers()...)

@@ -10,7 +10,8 @@ import (
 	"blankout/internal/must"
 )
 
-// The version of the published model never goes back, although a killed learner continues from an older state.
+// TestVersionsNeverGoBack checks that the version of the published model never decreases, although a killed learner
+// continues from an older state.
 func TestVersionsNeverGoBack(t *testing.T) {
 	broker := crashBroker(t, "one")
 	l := newLearner(t, buildProgram(t), broker.Brokers()[0], "one")
