@@ -1,8 +1,7 @@
-// Package client predicts with a learned model in your own process: no server, no network on
-// the way of a prediction.
+// Package client predicts with a learned model in your own process. A prediction needs neither a server nor the
+// network.
 //
-// Open reads a model once; Follow also reads each newer one while a learner publishes them.
-// Both take the same addresses:
+// Open reads a model once. Follow also reads each newer model that a learner publishes. Both accept the same addresses:
 //
 //	model.blankout                a file: a model, a snapshot or a checkpoint
 //	checkpoints/                  a directory: its newest checkpoint
@@ -23,23 +22,23 @@ import (
 	"blankout/internal/served"
 )
 
-// Options say how a model is read. The zero value suits files and servers without a token.
+// Options configures how a model is read. The zero value suits files and servers without a token.
 type Options struct {
-	Token    string        // of a server that asks for one
-	HTTP     *http.Client  // nil is one with a time limit of a minute
-	Interval time.Duration // between two looks of Follow for a newer model; 0 is a second
-	MaxBytes int64         // of a model; 0 is 4 GiB
-	Kafka    Kafka         // for kafka:// addresses
-	S3       S3            // for s3:// addresses
-	// MissingPolicy replaces the model's own policy for missing fields: "none", "rescale" or
-	// "impute". "" and "auto" keep the model's own.
+	Token    string        // bearer token, for a server that requires one
+	HTTP     *http.Client  // HTTP client; nil is a client with a timeout of one minute
+	Interval time.Duration // polling interval of Follow; 0 is one second
+	MaxBytes int64         // largest size of a model; 0 is 4 GiB
+	Kafka    Kafka         // settings for kafka:// addresses
+	S3       S3            // settings for s3:// addresses
+	// MissingPolicy replaces the model's policy for missing fields: "none", "rescale" or "impute". "" and "auto" keep
+	// the model's policy.
 	MissingPolicy string
-	// Wait lets Follow start before there is a model, or before anything answers at the address.
+	// Wait lets Follow start before the address has a model or responds at all.
 	Wait bool
-	// Updated receives each newer model after the first. The Follower's goroutine calls it, and
-	// reads nothing newer until it returns.
+	// Updated receives each newer model after the first. The Follower's goroutine calls it, and reads no newer model
+	// until it returns.
 	Updated func(*Model)
-	Log     *slog.Logger // receives failures of Follow, and when they end; nil discards them
+	Log     *slog.Logger // receives the failures of Follow and their ends; nil discards them
 }
 
 // Model is a model and the format of its events. A Model never changes, and its methods are safe
@@ -68,11 +67,11 @@ func Decode(data []byte) (*Model, error) {
 	return &Model{m}, nil
 }
 
-// Version grows with each publication of a learner, also across its restarts. It is 0 for a model
-// that was not published.
+// Version returns the model's version, which grows with each publication of a learner, also across its restarts. It is
+// 0 for a model that was not published.
 func (m *Model) Version() uint64 { return m.of.Version }
 
-// Published returns the time of publication, the zero time for a model that was not published.
+// Published returns the time of publication, or the zero time if the model was not published.
 func (m *Model) Published() time.Time { return m.of.At }
 
 // Events returns the number of labeled events that the model was learned from.
@@ -81,22 +80,20 @@ func (m *Model) Events() uint64 { return m.of.Events }
 // Regression reports whether the model predicts numbers. Otherwise it predicts one of Classes.
 func (m *Model) Regression() bool { return loss.IsRegression(m.of.Loss) }
 
-// Classes returns the classes' names, in the order of Prediction.Scores where there are more than
-// two of them.
+// Classes returns the class names. With more than two classes, Prediction.Scores has the same order.
 func (m *Model) Classes() []string { return append([]string(nil), m.of.Schema.Classes...) }
 
-// Predict predicts an event: the bytes of one record in the format of the learner's stream.
-// Events of CSV, Avro or Protobuf streams may also be JSON objects with the same fields. A label
-// in the event is ignored. The Prediction explains itself by the explain features that add most
-// to its score, 0 for no explanation.
+// Predict predicts an event: the bytes of one record in the format of the learner's stream. Events of CSV, Avro or
+// Protobuf streams may also be JSON objects with the same fields. A label in the event is ignored. The Prediction is
+// explained by the explain features that add most to its score; 0 means no explanation.
 //
-// The error is a *RefusedError if the event cannot be used. An event without any feature that
-// the model has seen is predicted all the same: see Prediction.OnlyUnseen.
+// The error is a *RefusedError if the event cannot be used. An event in which the model has seen no feature is
+// predicted too: see Prediction.OnlyUnseen.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return predicted(m.of.Predict(event, explain))
 }
 
-// PredictValue predicts an event that encoding/json can write: a map or a struct.
+// PredictValue predicts an event that encoding/json can encode: a map or a struct.
 func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
 	return predicted(m.of.PredictValue(event, explain))
 }
@@ -104,8 +101,8 @@ func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
 // Follower holds the newest model of an address. Its methods are safe for concurrent use.
 type Follower struct{ of *served.Follower }
 
-// Follow reads the model at an address, and then looks for a newer one every Options.Interval
-// until Close. It returns an error if it cannot read the first model, unless Options.Wait is set.
+// Follow reads the model at an address, and then checks for a newer model every Options.Interval until Close. It
+// returns an error if it cannot read the first model, unless Options.Wait is set.
 func Follow(ctx context.Context, address string, o Options) (*Follower, error) {
 	inner, err := o.served()
 	if err != nil {
@@ -121,8 +118,8 @@ func Follow(ctx context.Context, address string, o Options) (*Follower, error) {
 	return &Follower{f}, nil
 }
 
-// Model returns the newest model and the error of the latest look for a newer one. The model stays
-// usable after an error. It is nil before the first model, see Options.Wait.
+// Model returns the newest model and the error of the latest check for a newer model. The model stays usable after an
+// error. It is nil until the first model is read, see Options.Wait.
 func (f *Follower) Model() (*Model, error) {
 	m, err := f.of.Model()
 	if m == nil {

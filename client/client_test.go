@@ -24,7 +24,8 @@ const models = "../tests/testdata/format1/"
 
 var events = []string{`{"word":"fine","x":1,"y":-2.5}`, `{"word":"grim","x":0.25,"other":"new"}`, `{"word":["fine","grim"],"x":null}`, `{}`, `{"stranger":1}`}
 
-// The library predicts what the program does, explanations and JSON included.
+// TestPredictionsEqualTheProgram checks that the library and the program return equal predictions, explanations and
+// JSON.
 func TestPredictionsEqualTheProgram(t *testing.T) {
 	for _, name := range []string{"checkpoint", "snapshot", "linear", "kernel"} {
 		path := models + name + ".blankout"
@@ -60,7 +61,8 @@ func TestPredictionsEqualTheProgram(t *testing.T) {
 	}
 }
 
-// The library's predictions have each field of the program's, in its order and under its JSON name.
+// TestPredictionFields checks that the library's Prediction has the program's fields, in the same order and with the
+// same JSON names.
 func TestPredictionFields(t *testing.T) {
 	fields := func(x any) (out []string) {
 		for f := range reflect.TypeOf(x).Fields() {
@@ -99,8 +101,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// No exported name of the package has a type of another package of the module in its signature or
-// its exported fields: programs outside the module can only name the types of this one.
+// TestOwnTypesOnly checks that exported signatures and fields use no types of the module's other packages. Programs
+// outside the module cannot name such types.
 func TestOwnTypesOnly(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {
@@ -163,7 +165,8 @@ func TestOwnTypesOnly(t *testing.T) {
 	}
 }
 
-// A program outside the module builds with the library by a replace directive, and predicts.
+// TestOutsideProgram checks that a program outside the module builds with the library by a replace directive, and
+// predicts.
 func TestOutsideProgram(t *testing.T) {
 	root, err := filepath.Abs("..")
 	if err != nil {
@@ -189,7 +192,7 @@ func TestOutsideProgram(t *testing.T) {
 	build := exec.Command("go", "build", "-mod=mod", "-o", "outside", ".")
 	build.Dir, build.Env = dir, append(os.Environ(), "GOWORK=off")
 	if longtest.Race {
-		build.Env = append(build.Env, "CGO_ENABLED=0") // its packages are in the build cache
+		build.Env = append(build.Env, "CGO_ENABLED=0") // so that the packages are in the build cache
 	}
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

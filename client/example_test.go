@@ -14,7 +14,7 @@ import (
 	"blankout/stream/record"
 )
 
-// opinion returns a model of sentences that likes "fine" and, of version 2, "dull" too.
+// opinion returns a sentiment model in which "fine" is positive; in version 2 "dull" is positive too.
 func opinion(version uint64) *served.Model {
 	recordConfig := record.DefaultConfig()
 	schema := recordConfig.Schema()
@@ -36,8 +36,7 @@ func opinion(version uint64) *served.Model {
 	return m
 }
 
-// An event is the bytes of a record, or whatever encoding/json makes them of: a struct or
-// a map.
+// An event is the bytes of a record, or a struct or map that encoding/json encodes.
 func ExampleModel_PredictValue() {
 	dir, err := os.MkdirTemp("", "client")
 	if err != nil {
@@ -46,12 +45,12 @@ func ExampleModel_PredictValue() {
 	}
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "fraud.blankout")
-	if err := opinion(1).WriteFile(path); err != nil { // stands for a learner
+	if err := opinion(1).WriteFile(path); err != nil { // takes the role of a learner
 		fmt.Println(err)
 		return
 	}
 
-	// From here on it is what a program of your own does.
+	// Your own program contains the code from here on.
 	m, err := client.Open(context.Background(), path, client.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -73,7 +72,7 @@ func ExampleModel_PredictValue() {
 	// no [-0.5] []
 }
 
-// A follower has the newest model at hand, here of a file that a learner replaces.
+// A Follower keeps the newest model, here from a file that a learner replaces.
 func ExampleFollow() {
 	dir, err := os.MkdirTemp("", "client")
 	if err != nil {
@@ -81,7 +80,7 @@ func ExampleFollow() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "fraud.blankout") // snapshot.file of the learner
+	path := filepath.Join(dir, "fraud.blankout") // the learner's snapshot.file
 	if err := opinion(1).WriteFile(path); err != nil {
 		fmt.Println(err)
 		return

@@ -9,57 +9,57 @@ import (
 	"blankout/internal/served"
 )
 
-// Prediction is what a model predicts for one event. Its JSON is that of the HTTP server.
+// Prediction is a model's prediction for one event. Its JSON is the same as in the HTTP server's responses.
 type Prediction struct {
-	ID string `json:"id,omitempty"` // of the event, if it has one
+	ID string `json:"id,omitempty"` // id of the event, if it has one
 
-	// Value is the number predicted, nil for a model of classes. Low and High bound the targets of
-	// nine events in ten, or of the fraction learner.coverage; nil if the model has no residuals yet.
-	// With two classes they bound Probability if fields were imputed.
+	// Value is the predicted number; nil for a classification model. Low and High bound the targets of 90 % of events,
+	// or of the fraction learner.coverage. They are nil if the model has no residuals yet. With two classes, they bound
+	// Probability if fields were imputed.
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
 
-	// Class is the predicted class, "" for regression. Probability is its probability, and
-	// Probabilities has those of all classes.
+	// Class is the predicted class, "" for regression. Probability is the probability of Class, and Probabilities has
+	// the probability of each class.
 	Class         string             `json:"class,omitempty"`
 	Probability   float64            `json:"probability,omitempty"`
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
-	// Set is the prediction set, the most probable class first; nil if the model has none yet.
+	// Set is the prediction set, the most probable class first; nil if the model has no prediction sets yet.
 	Set []string `json:"set,omitempty"`
 
-	// Score belongs to Class or Value; with two classes it is the second class's. Scores has one
-	// element for each output: one for two classes and for regression, else one a class.
+	// Score is the score of Class or the predicted Value; with two classes it is the score of the second class. Scores
+	// has one element for each output: one output for two classes and for regression, else one output per class.
 	Score  float64   `json:"score"`
 	Scores []float64 `json:"scores"`
 
-	// Missing names the fields that are null, or absent although usual. MissingPolicy is the policy
-	// with the largest weight in the scores because of them, "" if nothing is missing.
-	// MixtureWeights has the weights of all policies, if an explanation was asked for.
+	// Missing names the fields that are null, or that are absent although most events have them. MissingPolicy is the
+	// policy for missing fields with the largest weight in the scores, "" if nothing is missing. MixtureWeights has the
+	// weights of all policies, if an explanation was requested.
 	Missing        []string           `json:"missing,omitempty"`
 	MissingPolicy  string             `json:"missing_policy,omitempty"`
 	MixtureWeights map[string]float64 `json:"mixture_weights,omitempty"`
-	// Stuck names the fields among Missing that are not null: the learner has found them stuck at the
-	// value that they have.
+	// Stuck names the fields among Missing that are not null: the learner has detected that they are stuck at their
+	// current value.
 	Stuck []string `json:"stuck,omitempty"`
 
-	NoiseLevel string `json:"noise_level,omitempty"` // that the weights were learned with, as "dropout:0.3"
-	Version    uint64 `json:"version,omitempty"`     // of the Model
-	Learner    string `json:"learner,omitempty"`     // of several learners of a stream, the one that the Model is of
+	NoiseLevel string `json:"noise_level,omitempty"` // noise level of the learned weights, as "dropout:0.3"
+	Version    uint64 `json:"version,omitempty"`     // version of the Model
+	Learner    string `json:"learner,omitempty"`     // name of the learner, if a stream has several
 
-	// Unseen names up to twenty features that the model has not seen. They add nothing to the
-	// scores. OnlyUnseen reports that the event has features and the model has seen none of them.
+	// Unseen names up to twenty features that the model has not seen. They add nothing to the scores. OnlyUnseen
+	// reports that the event has features, but the model has seen none of them.
 	Unseen     []string `json:"unseen,omitempty"`
 	OnlyUnseen bool     `json:"-"`
 
-	// Explanation lists what adds most to the score of Class, or with two classes to that of the
-	// positive class, the largest first.
+	// Explanation lists the features that add most to the score of Class, the largest first. With two classes it
+	// explains the score of the positive class.
 	Explanation []Contribution `json:"explanation,omitempty"`
 }
 
-// Contribution is what one feature adds to a score: its standardized value times its weight.
+// Contribution is the amount that one feature adds to a score: its standardized value times its weight.
 type Contribution struct {
-	Feature string  `json:"feature"` // "(intercept)" and "(imputed)" stand for no feature
+	Feature string  `json:"feature"` // a feature, or "(intercept)" or "(imputed)"
 	Value   float64 `json:"value"`
 	Weight  float64 `json:"weight"`
 	Score   float64 `json:"score"`
@@ -67,7 +67,7 @@ type Contribution struct {
 
 // RefusedError reports why an event cannot be used.
 type RefusedError struct {
-	Reason string // one word, as in dead letters
+	Reason string // one word, the same as in dead letters
 	Detail string
 }
 

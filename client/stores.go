@@ -10,14 +10,14 @@ import (
 	"blankout/stream"
 )
 
-// Kafka says how to reach brokers. The zero value suits brokers without TLS and passwords.
+// Kafka configures the connection to brokers. The zero value suits brokers without TLS and passwords.
 type Kafka struct {
 	TLS        bool
-	CAFile     string // PEM file of the authorities of the brokers' certificates; "" is the system's
-	CertFile   string // PEM file of the client's own certificate, with KeyFile
+	CAFile     string // PEM file of the CA certificates for the brokers; "" uses the system's
+	CertFile   string // PEM file of the client's certificate; needs KeyFile
 	KeyFile    string
-	ServerName string // the name that the brokers' certificate must have; "" is the address
-	// Mechanism is "", "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512".
+	ServerName string // expected name in the brokers' certificate; "" is the host of the address
+	// Mechanism is the SASL mechanism: "" (none), "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512".
 	Mechanism string
 	Username  string
 	// The password is read from PasswordFile, or if that is "" from the environment variable
@@ -32,13 +32,12 @@ func (k Kafka) opener() served.Opener {
 	return kafka.Opener(c)
 }
 
-// S3 says how to reach an object store. Credentials come from the environment, as for other
-// programs of S3.
+// S3 configures access to an object store. Credentials come from the environment, as for other S3 clients.
 type S3 struct {
 	Endpoint string // http:// or https:// and HOST[:PORT]; "" is Amazon's
-	Region   string // "" asks the store
-	// Cache is a directory that keeps the newest model read, for a start while the store is out of
-	// reach; "" keeps none.
+	Region   string // "" asks the object store for its region
+	// Cache is a directory that keeps the newest model, so that a program can start while the store is unreachable. ""
+	// disables the cache.
 	Cache string
 }
 

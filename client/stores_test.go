@@ -18,7 +18,7 @@ import (
 
 // A learner publishes its models to a topic, and your program reads the newest.
 func ExampleOpen_kafka() {
-	cluster, err := kfake.NewCluster(kfake.Ports(0)) // stands for your brokers
+	cluster, err := kfake.NewCluster(kfake.Ports(0)) // takes the role of your brokers
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -38,7 +38,7 @@ func ExampleOpen_kafka() {
 		return
 	}
 
-	// From here on it is what a program of your own does.
+	// Your own program contains the code from here on.
 	m, err := client.Open(ctx, "kafka://"+strings.Join(brokers.Brokers, ",")+"/models", client.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -48,9 +48,9 @@ func ExampleOpen_kafka() {
 	// Output: version 7
 }
 
-// A learner publishes its models to an object of a store, and your program reads the newest.
+// A learner publishes its models to an object in a store, and your program reads the newest model.
 func ExampleOpen_s3() {
-	store := s3test.Start() // stands for your store
+	store := s3test.Start() // takes the role of your store
 	defer store.Close()
 	os.Setenv("AWS_ACCESS_KEY_ID", s3test.AccessKey)
 	os.Setenv("AWS_SECRET_ACCESS_KEY", s3test.SecretKey)
@@ -65,7 +65,7 @@ func ExampleOpen_s3() {
 		return
 	}
 
-	// From here on it is what a program of your own does.
+	// Your own program contains the code from here on.
 	m, err := client.Open(ctx, "s3://models/fraud.blankout", client.Options{S3: client.S3{Endpoint: store.URL, Region: s3test.Region}})
 	if err != nil {
 		fmt.Println(err)

@@ -1,4 +1,5 @@
-// Package coder encodes and decodes the binary state in checkpoints: the same code encodes and decodes.
+// Package coder encodes and decodes the binary state in checkpoints. One code path does both, so that they always
+// match.
 package coder
 
 import (
@@ -6,11 +7,11 @@ import (
 	"math"
 )
 
-// Coder appends values to Out, little-endian, or reads them from In if Decode is set. A slice is preceded by its length
-// as a uint32. A read beyond the end sets Failed, and returns zeros.
+// Coder appends little-endian values to Out, or reads them from In if Decode is set. The length of a slice precedes it
+// as a uint32. A read beyond the end sets Failed and returns zeros.
 type Coder struct {
 	In, Out []byte
-	Version uint32 // of the coded state; for the caller
+	Version uint32 // version of the coded state; only the caller uses it
 	Decode  bool
 	Failed  bool
 }
@@ -18,7 +19,7 @@ type Coder struct {
 // Read returns a Coder that decodes.
 func Read(data []byte) *Coder { return &Coder{In: data, Decode: true} }
 
-// Done reports whether everything was read, and valid.
+// Done reports whether the whole input was read without an error.
 func (c *Coder) Done() bool { return !c.Failed && len(c.In) == 0 }
 
 func (c *Coder) take(n int) []byte {
@@ -39,7 +40,7 @@ func (c *Coder) Uint32() uint32 {
 	return 0
 }
 
-// Uint codes a number.
+// Uint encodes or decodes a number.
 func (c *Coder) Uint(p *uint64) {
 	if !c.Decode {
 		c.Out = binary.LittleEndian.AppendUint64(c.Out, *p)
@@ -48,7 +49,7 @@ func (c *Coder) Uint(p *uint64) {
 	}
 }
 
-// Int codes a number as a Uint.
+// Int encodes or decodes a number in the format of Uint.
 func (c *Coder) Int(p *int) {
 	v := uint64(*p)
 	if c.Uint(&v); c.Decode {
@@ -56,7 +57,7 @@ func (c *Coder) Int(p *int) {
 	}
 }
 
-// Int64 codes a number as a Uint.
+// Int64 encodes or decodes a number in the format of Uint.
 func (c *Coder) Int64(p *int64) {
 	v := uint64(*p)
 	if c.Uint(&v); c.Decode {
@@ -64,7 +65,7 @@ func (c *Coder) Int64(p *int64) {
 	}
 }
 
-// Bool codes a truth value as a Uint.
+// Bool encodes or decodes a bool in the format of Uint.
 func (c *Coder) Bool(p *bool) {
 	v := uint64(0)
 	if *p {
@@ -76,24 +77,24 @@ func (c *Coder) Bool(p *bool) {
 	c.Failed = c.Failed || v > 1
 }
 
-// Float codes a finite number.
+// Float encodes or decodes a finite number.
 func (c *Coder) Float(p *float64) {
 	v := math.Float64bits(*p)
-	if c.Uint(&v); c.Decode { // encoded values may be read by others in the meantime
+	if c.Uint(&v); c.Decode { // write only while decoding: others may read values that are being encoded
 		*p = math.Float64frombits(v)
 	}
 	x := math.Float64frombits(v)
 	c.Failed = c.Failed || x-x != 0 // NaN and infinities are invalid
 }
 
-// Each codes finite numbers, in order.
+// Each encodes or decodes finite numbers, in order.
 func (c *Coder) Each(p ...*float64) {
 	for _, p := range p {
 		c.Float(p)
 	}
 }
 
-// length codes the length of a slice whose elements have the given size.
+// length encodes or decodes the length of a slice whose elements have the given size.
 func (c *Coder) length(n, size int) int {
 	if !c.Decode {
 		c.Out = binary.LittleEndian.AppendUint32(c.Out, uint32(n))
@@ -107,7 +108,7 @@ func (c *Coder) length(n, size int) int {
 	return n
 }
 
-// Bytes codes a slice.
+// Bytes encodes or decodes a slice.
 func (c *Coder) Bytes(p *[]byte) {
 	n := c.length(len(*p), 1)
 	if !c.Decode {
@@ -117,13 +118,13 @@ func (c *Coder) Bytes(p *[]byte) {
 	*p = append([]byte(nil), c.take(n)...)
 }
 
-// Floats codes a slice.
+// Floats encodes or decodes a slice.
 func (c *Coder) Floats(p *[]float64) { slice(c, p, 8, c.Float) }
 
-// Uints codes a slice.
+// Uints encodes or decodes a slice.
 func (c *Coder) Uints(p *[]uint64) { slice(c, p, 8, c.Uint) }
 
-// Uint32s codes a slice.
+// Uint32s encodes or decodes a slice.
 func (c *Coder) Uint32s(p *[]uint32) {
 	slice(c, p, 4, func(v *uint32) {
 		if !c.Decode {
@@ -134,7 +135,7 @@ func (c *Coder) Uint32s(p *[]uint32) {
 	})
 }
 
-// Uint16s codes a slice.
+// Uint16s encodes or decodes a slice.
 func (c *Coder) Uint16s(p *[]uint16) {
 	slice(c, p, 2, func(v *uint16) {
 		if !c.Decode {

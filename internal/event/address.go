@@ -1,19 +1,19 @@
 package event
 
-// This file has addresses: URLs that may contain a secret.
+// This file defines Address, a URL that may contain a secret.
 
 import (
 	"regexp"
 	"strings"
 )
 
-// Address is a URL, a path, or text in place of either. When it is printed, logged or marshalled, it hides the user and
-// the query of a URL, which may be secrets; string(a) is the full text.
+// Address is a URL, a path or other text. When it is printed, logged or marshaled, it hides the user and the query of a
+// URL, which may be secrets. string(a) is the full text.
 type Address string
 
 const hidden = "***"
 
-// String hides too much rather than too little if a is not a valid URL.
+// String returns the address without secrets. If a is not a valid URL, it hides too much rather than too little.
 func (a Address) String() string {
 	scheme, rest := "", string(a)
 	if i := strings.Index(rest, "://"); i >= 0 {
@@ -23,9 +23,9 @@ func (a Address) String() string {
 	if i := strings.IndexAny(rest, "?#"); i >= 0 && (scheme != "" || strings.Contains(rest[i:], "=")) {
 		rest, query = rest[:i], rest[i:]
 	}
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 && (scheme != "" || strings.IndexByte(rest[:i], ':') > 1) { // not C:\a@b
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 && (scheme != "" || strings.IndexByte(rest[:i], ':') > 1) { // excludes C:\a@b
 		rest = hidden + rest[i:]
-	} else if strings.Contains(query, "@") { // a password with a question mark
+	} else if strings.Contains(query, "@") { // the password contains a question mark
 		rest = hidden
 	}
 	if query != "" {
@@ -40,7 +40,7 @@ func (a Address) GoString() string { return a.String() }
 // MarshalText makes logs, JSON and TOML show String.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// HideAddresses returns an error with the text of err in which every URL is hidden like an Address. It returns nil if
+// HideAddresses returns an error with the text of err, in which every URL is hidden as in an Address. It returns nil if
 // err is nil.
 func HideAddresses(err error) error {
 	if err == nil {

@@ -12,7 +12,7 @@ type Block struct {
 	Data []byte
 }
 
-// FindBlock returns the data of the block with a name.
+// FindBlock returns the data of the block with the given name.
 func FindBlock(blocks []Block, name string) ([]byte, error) {
 	for _, b := range blocks {
 		if b.Name == name {
@@ -22,7 +22,7 @@ func FindBlock(blocks []Block, name string) ([]byte, error) {
 	return nil, fmt.Errorf("no block %q", name)
 }
 
-// BlocksUnder returns the blocks whose names begin with prefix, without the prefix in their names.
+// BlocksUnder returns the blocks whose names begin with prefix, and removes the prefix from their names.
 func BlocksUnder(blocks []Block, prefix string) (under []Block) {
 	for _, b := range blocks {
 		if name, ok := strings.CutPrefix(b.Name, prefix); ok {

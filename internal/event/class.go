@@ -13,10 +13,10 @@ import (
 // Class returns the class of a label, and adds the class if the Schema can still grow. ok is false for a label that is
 // not a class.
 //
-// A class is named by the first text of its label. Other texts are other classes, except for the spellings of -1, 0 and
-// 1 (SameLabel); Joined has the first other spelling.
+// A class is named by the first text of its label. Another text is another class, except for the spellings of -1, 0 and
+// 1 (SameLabel). Joined has the first other spelling.
 //
-// Of two classes the second is the positive one. If the first label is the larger one of a known pair (1 of -1/1 or
+// With two classes, the second is the positive class. If the first label is the larger of a usual pair (1 of -1/1 or
 // 0/1, true), it becomes the second class. The first class is then named "" until its label arrives.
 func (s *Schema) Class(label []byte) (class int, ok bool) {
 	if len(label) == 0 {
@@ -29,7 +29,7 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 	name := string(label)
 	for i, c := range s.Classes {
 		if c == "" {
-			s.Classes = append([]string(nil), s.Classes...) // a View shares the old ones
+			s.Classes = append([]string(nil), s.Classes...) // a View shares the old slice
 			s.Classes[i] = name
 			return i, true
 		}
@@ -44,10 +44,10 @@ func (s *Schema) Class(label []byte) (class int, ok bool) {
 	return len(s.Classes) - 1, true
 }
 
-// FindClass returns the class of a label, or -1.
+// FindClass returns the index of the class of a label, or -1.
 func (s *Schema) FindClass(label string) int { return FindClass(s.Classes, label) }
 
-// FindClass returns the index of the class of a label, or -1.
+// FindClass returns the index in classes of the class of a label, or -1.
 func FindClass(classes []string, label string) int {
 	alike := -1
 	for i, c := range classes {
@@ -61,7 +61,8 @@ func FindClass(classes []string, label string) int {
 	return alike
 }
 
-// SameLabel reports whether two labels are the same class: they are equal, or both spell -1, 0 or 1 (as 1, +1 or 1.0).
+// SameLabel reports whether two labels are the same class: they are equal, or both spell -1, 0 or 1 (for example 1, +1
+// or 1.0).
 func SameLabel(a, b string) bool {
 	if a == b {
 		return true
@@ -73,8 +74,8 @@ func SameLabel(a, b string) bool {
 // IsZero reports whether a label spells the number 0.
 func IsZero(label string) bool { return unit(label) == "0" }
 
-// unit returns "-1", "0" or "1" if text is a sign, one digit and a fraction of zeros that spell
-// this number, and "" otherwise.
+// unit returns "-1", "0" or "1" if text spells that number with an optional sign, one digit and zeros after the point.
+// Otherwise it returns "".
 func unit(text string) string {
 	digits := strings.TrimLeft(text, "+-")
 	if len(text)-len(digits) > 1 || digits == "" || digits[0] != '0' && digits[0] != '1' {
@@ -89,7 +90,7 @@ func unit(text string) string {
 	return digits[:1]
 }
 
-// join records the first other spelling of a class, for a warning.
+// join records the first other spelling of a class, which a warning lists.
 func (s *Schema) join(class int, label []byte) {
 	if s.Classes[class] == string(label) {
 		return
@@ -102,8 +103,8 @@ func (s *Schema) join(class int, label []byte) {
 	s.Joined = append(s.Joined[:len(s.Joined):len(s.Joined)], [2]string{s.Classes[class], string(label)})
 }
 
-// LabelSpellings returns sentences for a warning: about labels that were joined as spellings of one number, and about
-// classes that are one number but were not joined.
+// LabelSpellings returns sentences for a warning. They list labels that were joined as spellings of one number, and
+// classes that are equal numbers but were not joined.
 func (s *Schema) LabelSpellings() (out []string) {
 	if len(s.Joined) > 0 {
 		var pairs []string
@@ -117,7 +118,7 @@ func (s *Schema) LabelSpellings() (out []string) {
 	for _, c := range s.Classes {
 		number := PlainNumber([]byte(c))
 		if x, err := strconv.ParseFloat(c, 64); err == nil && math.IsInf(x, 0) && number == nil {
-			number = strconv.AppendFloat(nil, x, 'g', -1, 64) // inf and Infinity
+			number = strconv.AppendFloat(nil, x, 'g', -1, 64) // inf and Infinity are the same number
 		}
 		if number == nil {
 			continue
@@ -138,9 +139,9 @@ func (s *Schema) LabelSpellings() (out []string) {
 	return out
 }
 
-// PlainNumber returns the canonical spelling of a decimal number, without rounding: an integer as an integer, other numbers
-// without an exponent or trailing zeros. A number of more than plainDigits digits keeps an exponent. It returns nil if
-// text is not a finite number, or its exponent is beyond a million.
+// PlainNumber returns the canonical spelling of a decimal number, without rounding: an integer as an integer, another
+// number without an exponent or trailing zeros. A number with more than plainDigits digits keeps an exponent.
+// PlainNumber returns nil if text is not a finite number or its exponent is beyond a million.
 func PlainNumber(text []byte) []byte {
 	rest := text
 	negative := len(rest) > 0 && rest[0] == '-'
@@ -175,7 +176,7 @@ func PlainNumber(text []byte) []byte {
 	if negative {
 		out = append(out, '-')
 	}
-	switch point := len(digits) + exponent; { // digits before the decimal point
+	switch point := len(digits) + exponent; { // number of digits before the decimal point
 	case exponent >= 0 && point <= plainDigits:
 		return append(append(out, digits...), bytes.Repeat([]byte{'0'}, exponent)...)
 	case exponent >= 0 || point > plainDigits || -exponent > plainDigits:

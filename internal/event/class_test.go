@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// PlainNumber is exact, and the same for all spellings of one number.
+// TestPlainNumber checks that PlainNumber is exact, and equal for all spellings of one number.
 func TestPlainNumber(t *testing.T) {
 	for text, want := range map[string]string{
 		"1234567": "1234567", "2.0": "2", "-0": "0", "0e5": "0", "+7": "7", "1e2": "100", "12e-1": "1.2", "1.50": "1.5", "-.5": "-0.5", "5.": "5",
@@ -31,11 +31,11 @@ func TestPlainNumber(t *testing.T) {
 	}
 }
 
-// Joined labels and classes that are one number are told, and others are not.
+// TestLabelSpellings checks that the warning lists joined labels and classes that are equal numbers, and no others.
 func TestLabelSpellings(t *testing.T) {
 	for _, c := range []struct {
 		labels string
-		want   []string // a part of each sentence
+		want   []string // a substring of each sentence
 	}{
 		{labels: "a b 1 2 3"},
 		{labels: "-1 +1 -1 +1"},
@@ -64,7 +64,7 @@ func TestLabelSpellings(t *testing.T) {
 	}
 }
 
-// A usual pair is one in any spelling.
+// TestUsualPairSpellings checks that UsualPair and PositiveClass accept every spelling of a label.
 func TestUsualPairSpellings(t *testing.T) {
 	for _, pair := range [][2]string{{"0", "1"}, {"-1", "+1"}, {"0.0", "1.0"}, {"-1.0", "1"}, {"false", "true"}} {
 		if !UsualPair(pair[0], pair[1]) || UsualPair(pair[1], pair[0]) {

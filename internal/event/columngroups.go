@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// This file has groups of columns of sparse formats.
+// This file defines ColumnGroups, the groups of columns in sparse text formats.
 
-// ColumnGroups defines which columns of a sparse text format die together, for example those of a sensor. Such a format
-// has no fields that could define groups. A column without a group dies alone.
+// ColumnGroups defines which columns of a sparse text format fail together, for example all columns of a sensor. Such a
+// format has no fields that could define groups. A column without a group fails alone.
 type ColumnGroups struct {
-	// Every divides the columns into runs of so many, from column 0 on; 0 means no runs.
+	// Every is the length of the runs into which the columns are divided, from column 0 on; 0 means no runs.
 	Every uint32 `json:"every,omitempty"`
 	// Named lists groups by name. A column in several groups belongs to the first.
 	Named []NamedColumns `json:"named,omitempty"`
@@ -25,14 +25,14 @@ type NamedColumns struct {
 	Spans []Span `json:"spans"`
 }
 
-// Span is the columns From <= c < To.
+// Span is the range of columns From <= c < To.
 type Span struct {
 	From uint32 `json:"from"`
 	To   uint32 `json:"to"`
 }
 
-// ParseSpans parses columns by their numbers in a sparse text format, as in 1-8,12. zeroBased means that these count
-// from 0.
+// ParseSpans parses the column numbers of a sparse text format, for example 1-8,12. zeroBased means that these numbers
+// start at 0.
 func ParseSpans(s string, zeroBased bool) ([]Span, bool) {
 	base := uint64(1)
 	if zeroBased {
@@ -54,7 +54,7 @@ func ParseSpans(s string, zeroBased bool) ([]Span, bool) {
 	return spans, true
 }
 
-// Find returns the spans of the group with a name.
+// Find returns the columns of a named group.
 func (g *ColumnGroups) Find(name string) ([]Span, bool) {
 	if g == nil {
 		return nil, false
@@ -65,7 +65,7 @@ func (g *ColumnGroups) Find(name string) ([]Span, bool) {
 	return nil, false
 }
 
-// String returns a text that is equal for equal groups only.
+// String returns a text that is equal only for equal groups.
 func (g *ColumnGroups) String() string {
 	if g == nil {
 		return ""

@@ -1,6 +1,6 @@
 package event
 
-// This file has events and their sources: Example, Batch, Source, Offsets.
+// This file defines events and their sources: Example, Batch, Source, Offsets.
 
 import (
 	"cmp"
@@ -16,46 +16,46 @@ const Unlabeled = -1
 // until that Source's next call.
 type Example struct {
 	Features Vec
-	// Field has the field id of each entry of Features (an index of Schema.Fields). Nil means field 0 for all, the
+	// Field has the field id (an index of Schema.Fields) of each entry of Features. Nil means that every id is 0, the
 	// anonymous field of the sparse text formats.
 	Field []uint16
 	// Missing lists the ids of fields that the event declares missing (null), in ascending order.
 	Missing []uint16
 	// MissingColumns lists columns of the anonymous field that are declared missing, in ascending order. Features must
-	// not contain them. No format can declare them; callers that have removed features can.
+	// not contain them. No format can declare columns missing, but callers that remove features can.
 	MissingColumns []uint32
-	// Declared means that readings which count as missing by a model's Faults are null already, or that values have
-	// been changed. Models then do not apply Faults again.
+	// Declared means that the event must not be changed by a model's Faults again: faulty readings are null already, or
+	// values have been changed.
 	Declared bool
 
-	Label  int     // class, an index of Schema.Classes, or Unlabeled
-	Target float64 // the regression label, see Schema.Target; Label is then 0 or Unlabeled
-	Weight float64 // importance, >= 0; 1 if the event does not have one
-	Key    []byte  // key of the record, or the configured id field
-	Time   int64   // event time in milliseconds since the Unix epoch; 0 if not known
-	// Arrival is, for a joined stream, the arrival time of the record by the logs' clocks, in milliseconds. It never
-	// decreases within a partition.
+	Label  int     // class (an index of Schema.Classes) or Unlabeled
+	Target float64 // regression target, see Schema.Target; Label is then 0 or Unlabeled
+	Weight float64 // importance, >= 0; 1 if the event has no weight
+	Key    []byte  // key of the record, or value of the configured id field
+	Time   int64   // event time in milliseconds since the Unix epoch; 0 if unknown
+	// Arrival is the record's arrival time in a joined stream by the logs' clocks, in milliseconds. It never decreases
+	// within a partition.
 	Arrival int64
-	// OddTime means that the record's time does not fit those of its neighbors in the partition, so Arrival is that of
-	// the record before it.
+	// OddTime means that the record's time does not fit the times of its neighbors in the partition. Arrival is then
+	// the arrival time of the previous record.
 	OddTime bool
 
-	// NotFinite is the number of values that were NaN or infinite and are missing.
+	// NotFinite is the number of values that were NaN or infinite, and that count as missing.
 	NotFinite int
 
-	Offset      int64  // of the record in its partition, or line number in a file
+	Offset      int64  // offset of the record in its partition, or line number in a file
 	Fingerprint uint64 // hash of the record's offset and bytes, see Position.Sum
 
 	// Value is the raw record, or nil unless the decoder was asked to keep it.
 	Value []byte
 
-	// Refused is set for a record that cannot be used. Everything above except Offset, Fingerprint, Key and Time is
-	// then empty: the record must not be learned, but is counted, passed to the dead letters and skipped.
+	// Refused is set for a record that cannot be used. All fields above except Offset, Fingerprint, Key and Time are
+	// then empty. Such a record is counted, passed to the dead letters and skipped, but not learned.
 	Refused *Refusal
 }
 
-// FieldsOf writes the field of each column to out; columns ascend. It writes 0 for a column that e does not have. It
-// returns nil if e has no fields.
+// FieldsOf writes the field id of each column to out, and 0 for a column that e does not have. The columns must ascend.
+// It returns nil if e has no fields.
 func (e *Example) FieldsOf(columns []uint32, out []uint16) []uint16 {
 	if e.Field == nil {
 		return nil
@@ -75,10 +75,10 @@ func (e *Example) FieldsOf(columns []uint32, out []uint16) []uint16 {
 	return out
 }
 
-// MaxMagnitude is the largest number of an event, so that sums stay finite. Decoders enforce it.
+// MaxMagnitude is the largest number in an event, so that sums stay finite. Decoders enforce it.
 const MaxMagnitude = 1e30
 
-// Usable reports whether an event can be learned: it is not refused, and no number exceeds MaxMagnitude.
+// Usable reports whether an event can be learned: it is not refused, and none of its numbers exceeds MaxMagnitude.
 func (e *Example) Usable() bool {
 	if e.Refused != nil || !(e.Target >= -MaxMagnitude && e.Target <= MaxMagnitude) || !(e.Weight >= 0 && e.Weight <= MaxMagnitude) {
 		return false
@@ -91,8 +91,8 @@ func (e *Example) Usable() bool {
 	return true
 }
 
-// IsSparse reports whether an event of a Schema with these fields is of a sparse text format: it has columns, but no
-// named fields that can be missing.
+// IsSparse reports whether an event is in a sparse text format: it has columns, but no named fields that can be
+// missing. fields are the fields of its Schema.
 func (e *Example) IsSparse(fields []Field) bool {
 	return len(e.Missing) == 0 && !slices.ContainsFunc(e.Field, func(id uint16) bool {
 		return int(id) < len(fields) && fields[id].Kind != Sparse && fields[id].Kind != Cross
@@ -108,85 +108,88 @@ func (e *Example) MissesColumn(column uint32) bool {
 	return lacks
 }
 
-// Reason is why a record was refused. The values are those of the metric label and of the dead letter's header.
+// Reason is why a record was refused. Its values are also the values of the metric label and of the dead letter's
+// header.
 type Reason string
 
 // The reasons for which records are refused.
 const (
-	ReasonSyntax        Reason = "syntax"          // not of the format; an empty record; invalid UTF-8 in JSON
+	ReasonSyntax        Reason = "syntax"          // invalid syntax; an empty record; invalid UTF-8 in JSON
 	ReasonNotFinite     Reason = "not-finite"      // NaN or infinity in svmlight and VW text, or with record.nan = "refuse"
-	ReasonOutOfRange    Reason = "out-of-range"    // a number, product or sum beyond 1e30; an index that is no column
-	ReasonTooMany       Reason = "too-many"        // more than 100,000 features, crosses included; for JSON also over four times as many values
-	ReasonOversize      Reason = "oversize"        // more than record.max_bytes; a joined field name over 4,096 bytes
-	ReasonLabel         Reason = "label"           // a label that is no class, is over 256 bytes, or is several values
+	ReasonOutOfRange    Reason = "out-of-range"    // a number, product or sum beyond 1e30; an index that is not a column
+	ReasonTooMany       Reason = "too-many"        // more than 100,000 features, including crosses; in JSON also more than 400,000 values
+	ReasonOversize      Reason = "oversize"        // a record longer than record.max_bytes; a joined field name over 4,096 bytes
+	ReasonLabel         Reason = "label"           // a label that is not a class, exceeds 256 bytes, or has several values
 	ReasonWeight        Reason = "weight"          // a weight that is not a number from 0 to record.max_weight
-	ReasonSchemaFormat  Reason = "confluent-wire"  // a magic byte 0 and a schema id where the format has none, or none where it has
+	ReasonSchemaFormat  Reason = "confluent-wire"  // magic byte 0 and schema id are unexpected in the format, or expected and absent
 	ReasonSchema        Reason = "schema"          // an unknown or unusable schema
-	ReasonDuplicate     Reason = "duplicate-field" // a key twice in one JSON object
-	ReasonDecompression Reason = "decompression"   // a compressed batch that does not unpack; it is refused whole
-	ReasonID            Reason = "id"              // with delayed labels: no id, or one over 1,024 bytes
-	ReasonLate          Reason = "late"            // with labels.late_policy = "dead-letter": a label whose event no longer waits; counted separately
-	ReasonTombstone     Reason = "tombstone"       // a record of a topic with a null value; counted, and no dead letter
-	ReasonMemory        Reason = "memory"          // new features or a new class beyond learner.max_memory
-	ReasonRepeated      Reason = "repeated"        // with kafka.dedup_window: an event that a producer wrote twice; counted, and no dead letter
+	ReasonDuplicate     Reason = "duplicate-field" // a key that occurs twice in one JSON object
+	ReasonDecompression Reason = "decompression"   // a compressed batch that cannot be decompressed; the whole batch is refused
+	ReasonID            Reason = "id"              // no id or an id over 1,024 bytes, in a stream with delayed labels
+	ReasonLate          Reason = "late"            // a label whose event no longer waits, with labels.late_policy = "dead-letter"; counted separately
+	ReasonTombstone     Reason = "tombstone"       // a record with a null value; counted, without a dead letter
+	ReasonMemory        Reason = "memory"          // new features or a new class that would exceed learner.max_memory
+	ReasonRepeated      Reason = "repeated"        // an event that a producer wrote twice, with kafka.dedup_window; counted, without a dead letter
 )
 
-// Faulty reports whether records of that reason need a person's attention. Repeated events and tombstones are only
-// counted and skipped.
+// Faulty reports whether records refused for this reason need a person's attention. Repeated events and tombstones do
+// not: they are only counted and skipped.
 func (r Reason) Faulty() bool { return r != ReasonRepeated && r != ReasonTombstone }
 
-// Refusal holds a refused record: the reason and the raw bytes, borrowed like the Example that has it.
+// Refusal describes a refused record: the reason and the raw bytes, which are borrowed like the slices of the Example
+// that contains it.
 type Refusal struct {
 	Reason Reason
-	Detail string // what is wrong, and where in the record; for people
+	Detail string // human-readable error and its position in the record
 	Value  []byte
 }
 
 func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Detail }
 
-// Batch is a run of events of one partition, in offset order. A Source fills and owns it: everything in it is borrowed
+// Batch is a run of events of one partition, in offset order. A Source fills and owns it: its contents are borrowed
 // until the next call.
 type Batch struct {
 	Topic     string // topic or file name
-	TopicID   string // of the topic, see Position
+	TopicID   string // id of the topic, see Position
 	Partition int32
 	Examples  []Example
-	// Next is the offset after the last record read. It may be after the last event's (compaction, transaction
-	// markers), and a Batch without events can still advance it.
+	// Next is the offset after the last record read. It can exceed the offset after the last event (compaction,
+	// transaction markers), and a Batch without events can advance it.
 	Next int64
-	// HighWater is the partition's end as of this batch, -1 if not known.
+	// HighWater is the partition's end offset when the batch was read, or -1 if unknown.
 	HighWater int64
-	// Reset means that the Source continues at another offset than requested, by a policy that its user has chosen.
+	// Reset means that the Source continues at another offset than requested, by a policy that the user has configured.
 	// Such a Batch has no events, and its Next may be before the partition's Position.
 	Reset bool
-	// Labels means that the events are labels of events: only Key, Label and Weight are used.
+	// Labels means that the records are delayed labels: only Key, Label and Weight are used.
 	Labels bool
-	// Schema is the View of the Schema after this batch was decoded, because a Source that reads ahead may extend the
-	// Schema later. nil means that the Schema has not changed.
+	// Schema is the View of the Schema after this batch was decoded. It is needed because a Source that reads ahead may
+	// extend the Schema later. nil means that the Schema has not changed.
 	Schema *Schema
 }
 
-// Source is a source of events: a topic, a file, or memory.
+// Source produces events from a topic, a file, or memory.
 type Source interface {
-	// Next fills b with the next records of one partition, in offset order, and waits for the first one. It returns
-	// io.EOF after the last record of a Source that ends, and the context's error if that ends first; any other error
-	// is final. The content of b stays valid until b is filled again, so a caller can read ahead with several Batches.
+	// Next fills b with the next records of one partition, in offset order, and waits for the first record. It returns
+	// io.EOF after the last record of a finite Source, or the context's error if the context ends first. Any other
+	// error is final. The content of b stays valid until b is filled again, so a caller can read ahead with several
+	// Batches.
 	Next(ctx context.Context, b *Batch) error
 }
 
-// Position is the learned part of a partition.
+// Position describes the part of a partition that has been learned.
 type Position struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
-	Next      int64  `json:"next"`    // offset of the first record that is not learned
+	Next      int64  `json:"next"`    // offset of the first record that is not learned yet
 	Records   uint64 `json:"records"` // number of learned records, including refused ones
-	// Sum is the sum modulo 2^64 of the Fingerprints of those records. Equal sums over equal ranges show that every
+	// Sum is the sum modulo 2^64 of the learned records' Fingerprints. Equal sums over equal ranges show that every
 	// record was counted exactly once.
 	Sum uint64 `json:"sum"`
-	// First is the offset where counting started: the records are those from First to Next.
+	// First is the offset where counting started: Records counts from First to Next.
 	First int64 `json:"first"`
-	// TopicID is the brokers' id of the topic, which changes if the topic is deleted and created again; "" if not
-	// known.
+	// TopicID is the brokers' id of the topic, which changes if the topic is deleted and created again. It is "" if
+	// unknown.
 	TopicID string `json:"topic_id,omitempty"`
 }
 
@@ -197,8 +200,8 @@ func comparePosition(a, b Position) int {
 	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
-// At returns the Position of a partition, and creates one that starts at offset next if there is none. The pointer is
-// valid until the next call of At.
+// At returns the Position of a partition. If there is none, At creates a Position that starts at offset next. The
+// pointer is valid until the next call of At.
 func (o *Offsets) At(topic string, partition int32, next int64) *Position {
 	p := Position{Topic: topic, Partition: partition, Next: next, First: next}
 	i, ok := slices.BinarySearchFunc(*o, p, comparePosition)
@@ -208,7 +211,7 @@ func (o *Offsets) At(topic string, partition int32, next int64) *Position {
 	return &(*o)[i]
 }
 
-// Lookup returns the Position of a partition and whether there is one.
+// Lookup returns the Position of a partition, and whether it exists.
 func (o Offsets) Lookup(topic string, partition int32) (Position, bool) {
 	i, ok := slices.BinarySearchFunc(o, Position{Topic: topic, Partition: partition}, comparePosition)
 	if !ok {
@@ -220,7 +223,7 @@ func (o Offsets) Lookup(topic string, partition int32) (Position, bool) {
 // Clone returns a copy that shares no memory with o.
 func (o Offsets) Clone() Offsets { return slices.Clone(o) }
 
-// Advance counts one record. It returns an error, and changes nothing, if the record is before the position, because a
+// Advance counts one record. If the record is before the position, it changes nothing and returns an error, because a
 // source must never go back.
 func (p *Position) Advance(offset int64, fingerprint uint64) error {
 	if offset < p.Next {

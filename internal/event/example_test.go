@@ -25,7 +25,7 @@ func TestOffsets(t *testing.T) {
 	if err := p.Advance(5, 100); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Advance(8, 1); err != nil { // a gap is no error
+	if err := p.Advance(8, 1); err != nil { // a gap is not an error
 		t.Fatal(err)
 	}
 	if got, _ := o.Lookup("b", 1); got != (Position{"b", 1, 9, 2, 101, 5, ""}) {
@@ -70,7 +70,7 @@ func TestSchemaClass(t *testing.T) {
 		fixed         []string
 		max           int
 		labels        []string
-		want          []int // -1: refused
+		want          []int // -1 for a refused label
 	}{
 		{name: "order of appearance", max: 3, labels: []string{"x", "y", "x", "z", "w"}, want: []int{0, 1, 0, 2, -1}},
 		{name: "minus one first", max: 2, labels: []string{"-1", "+1", "1.0", "0"}, want: []int{0, 1, 1, -1}},

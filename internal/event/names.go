@@ -1,6 +1,6 @@
 package event
 
-// This file has the bounded dictionary of names that reports show.
+// This file defines Names, the bounded dictionary of names for reports.
 
 import (
 	"encoding/binary"
@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Names is the bounded dictionary of a Schema: the names that were hashed, in the order of their first appearance,
-// until it is full. Like the Schema it belongs to the decoder's goroutine; others use a View. A nil *Names keeps
+// Names is the bounded dictionary of a Schema. It keeps the hashed names in the order of their first appearance, until
+// it is full. Like the Schema it belongs to the decoder's goroutine; other goroutines use a View. A nil *Names keeps
 // nothing.
 //
 // The column of a name is the low bits of its hash, so names that share a column are found by comparing hashes. Two
@@ -21,13 +21,13 @@ import (
 type Names struct {
 	max    int
 	hashes []uint64
-	ends   []int // text[ends[i-1]:ends[i]] is name i
+	ends   []int // name i is text[ends[i-1]:ends[i]]
 	text   []byte
-	seen   []uint64 // open-addressed set of hashes; 0 is empty
+	seen   []uint64 // open-addressed set of hashes; 0 marks an empty slot
 	number []uint32 // parallel to seen: index of the name
 }
 
-// MaxNameBytes is the largest length of a kept name. Names keeps the first MaxNameBytes bytes of a longer name, and an
+// MaxNameBytes is the largest length of a kept name. Names cuts a longer name to MaxNameBytes bytes and adds an
 // ellipsis.
 const MaxNameBytes = 256
 
@@ -69,10 +69,10 @@ func (n *Names) Find(hash uint64) (name string) {
 	return name
 }
 
-// slot returns the index of hash in seen, or of the empty slot for it.
+// slot returns the index of hash in seen, or the index of the empty slot where hash belongs.
 func (n *Names) slot(hash uint64) uint64 {
 	mask := uint64(len(n.seen) - 1)
-	// The low bits are the column; names that share a column must not share a slot.
+	// Start from the high bits: the low bits are the column, and names that share a column must not share a slot.
 	at := bits.RotateLeft64(hash, 32) & mask
 	for n.seen[at] != hash && n.seen[at] != 0 {
 		at = (at + 1) & mask
@@ -80,7 +80,7 @@ func (n *Names) slot(hash uint64) uint64 {
 	return at
 }
 
-// Add adds a name that Wants; it copies the bytes.
+// Add adds a name for which Wants returns true; it copies the bytes.
 func (n *Names) Add(hash uint64, name []byte) {
 	if len(name) > MaxNameBytes {
 		n.text = append(append(n.text, name[:MaxNameBytes]...), "…"...)
@@ -121,7 +121,8 @@ func (n *Names) At(i int) (hash uint64, name string) {
 	return n.hashes[i], string(n.text[start:n.ends[i]])
 }
 
-// View returns the current dictionary. It shares memory with n. Both may grow, and neither sees what the other adds.
+// View returns the current dictionary. The View shares memory with n. Both may grow, and neither sees names that the
+// other adds.
 func (n *Names) View() *Names {
 	if n == nil {
 		return nil
@@ -129,9 +130,9 @@ func (n *Names) View() *Names {
 	return &Names{max: n.max, hashes: slices.Clip(n.hashes), ends: slices.Clip(n.ends), text: slices.Clip(n.text)}
 }
 
-// Printable escapes everything that does not print in a name or text (ESC, newlines, tabs, marks that change the
-// direction of writing) as in Go, \x1b or \n, so that it can be shown in a terminal or a log. Applying it twice changes
-// nothing.
+// Printable escapes all unprintable characters in a text as in Go, for example \x1b or \n, so that a terminal or log
+// can show it. These are ESC, newlines, tabs, and marks that change the writing direction. Applying Printable twice
+// changes nothing.
 func Printable(text string) string {
 	if strings.IndexFunc(text, unprintable) < 0 && utf8.ValidString(text) {
 		return text
@@ -152,11 +153,12 @@ func Printable(text string) string {
 
 func unprintable(r rune) bool { return !strconv.IsPrint(r) }
 
-// Full reports whether no further name is added.
+// Full reports whether the dictionary is full, so that no further name is added.
 func (n *Names) Full() bool { return n != nil && len(n.hashes) >= n.max }
 
-// Blocks encodes the dictionary as the block "names", or returns none if n is nil: its capacity, its length, then the
-// hash, the length and the bytes of each name. Numbers are little-endian, the hash with 64 bits and the others with 32.
+// Blocks encodes the dictionary as the block "names", or returns no blocks if n is nil. The block has the capacity and
+// the length, then the hash, the length and the bytes of each name. Numbers are little-endian: 64 bits for a hash, 32
+// bits for the others.
 func (n *Names) Blocks() []Block {
 	if n == nil {
 		return nil
@@ -173,7 +175,7 @@ func (n *Names) Blocks() []Block {
 	return []Block{{"names", b}}
 }
 
-// ReadNames decodes the result of Names.Blocks; nil without a block "names".
+// ReadNames decodes the result of Names.Blocks. It returns nil if there is no block "names".
 func ReadNames(blocks []Block) (*Names, error) {
 	b, err := FindBlock(blocks, "names")
 	if err != nil {

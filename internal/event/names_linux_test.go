@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// More than 4 GiB of names are told apart. The first are zeros in memory that is
+// TestNamesBeyond32Bits checks names whose total length exceeds 4 GiB. The first names are zeros in memory that is
 // reserved and never touched.
 func TestNamesBeyond32Bits(t *testing.T) {
 	const first = 1<<32 + 5

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A dictionary read back from its block, and every prefix of it, grows on to
-// the same bytes: what a restart from a checkpoint needs.
+// TestNamesPrefix checks that a dictionary decoded from its block grows to the same bytes as the original, for several
+// lengths. A restart from a checkpoint needs this.
 func TestNamesPrefix(t *testing.T) {
 	const max = 3000
 	hash := func(i int) uint64 { return uint64(i+1) * 0x9e3779b97f4a7c15 }
@@ -21,7 +21,7 @@ func TestNamesPrefix(t *testing.T) {
 		}
 	}
 	whole := NewNames(max)
-	add(whole, 0, max+10) // the last ten find it full
+	add(whole, 0, max+10) // the last ten do not fit
 	if a, b := whole.Find(hash(7)), whole.Find(hash(max)); a != "name7" || b != "" {
 		t.Errorf("found %q and %q", a, b)
 	}
@@ -43,7 +43,7 @@ func TestNamesPrefix(t *testing.T) {
 				t.Errorf("from %d names: another dictionary", count)
 			}
 		}
-		add(view, 100, 200) // must not write over the names behind its own
+		add(view, 100, 200) // must not overwrite later names of the original
 		if got := string(part.Blocks()[0].Data); got != want {
 			t.Error("adding to a view changed the whole")
 		}
@@ -64,8 +64,8 @@ func TestNamesPrefix(t *testing.T) {
 	}
 }
 
-// A View stays as it is, whatever the Schema learns or takes back afterwards, and a
-// Schema that has learned nothing has the same View.
+// TestSchemaView checks that a View does not change when the Schema grows or drops fields. A Schema that has not grown
+// returns the same View.
 func TestSchemaView(t *testing.T) {
 	for _, labels := range [][]string{{"1", "0"}, {"0", "1"}, {"true", "false"}, {"a", "b"}, {"1", "-1", "5"}} {
 		s := NewSchema(10, nil, 2)
@@ -97,8 +97,7 @@ func TestSchemaView(t *testing.T) {
 	}
 }
 
-// What a View shares with a Schema that grows on can be read meanwhile: the race
-// detector finds nothing.
+// TestSchemaViewWhileGrowing reads a View while its Schema grows: the race detector must find nothing.
 func TestSchemaViewWhileGrowing(t *testing.T) {
 	s := NewSchema(10, nil, 2)
 	s.Names = NewNames(1000)
@@ -146,7 +145,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// A column is called by all names that met in it, or by its number.
+// TestNamer checks that a column is called by all names that hash to it, or by its number.
 func TestNamer(t *testing.T) {
 	const bits = 4
 	s := NewSchema(bits, nil, 2)
@@ -165,7 +164,7 @@ func TestNamer(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		numeric, zeroBased bool
-		want               string // of column 7
+		want               string // name of column 7
 	}{{false, false, "#7"}, {true, false, "8"}, {true, true, "7"}} {
 		s.NumericIndices, s.ZeroBased = tt.numeric, tt.zeroBased
 		name := s.Namer()

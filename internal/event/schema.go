@@ -1,6 +1,6 @@
 package event
 
-// This file has the Schema, which defines the columns of events.
+// This file defines Schema, which maps events to columns.
 
 import (
 	"errors"
@@ -12,63 +12,63 @@ import (
 )
 
 // Schema defines the columns of events: how names are mapped to columns, the fields, and the classes. It is part of
-// every model, because an event decoded with another Schema would be scored with other weights.
+// every model, because an event decoded with another Schema would be scored with the wrong weights.
 //
-// Fields, Classes and Names grow in the order of appearance. A Schema belongs to one goroutine, the decoder's. The
-// decoder takes a View for all other goroutines: a Batch has the View after it was decoded.
+// Fields, Classes and Names grow in the order of appearance. A Schema belongs to one goroutine, the decoder's. All
+// other goroutines use a View: each Batch has the View after it was decoded.
 type Schema struct {
-	Bits uint   `json:"bits"` // names hash to 2^Bits columns, 1 to 31
-	Seed uint64 `json:"seed"` // of that hash
+	Bits uint   `json:"bits"` // names are hashed to 2^Bits columns, 1 <= Bits <= 31
+	Seed uint64 `json:"seed"` // seed of the hash of names
 	// NumericIndices keeps the numeric indices of sparse text formats as columns, instead of hashing them.
 	NumericIndices bool `json:"numeric_indices,omitempty"`
-	ZeroBased      bool `json:"zero_based,omitempty"` // svmlight indices count from 0, not 1
-	// Absent defines the meaning of an absent field or column: AbsentAuto ("" here), AbsentZero or AbsentMissing.
+	ZeroBased      bool `json:"zero_based,omitempty"` // svmlight indices start at 0, not 1
+	// Absent defines the meaning of an absent field or column: AbsentAuto (stored as ""), AbsentZero or AbsentMissing.
 	Absent string `json:"absent,omitempty"`
-	// Apart gives every numeric field a column of its own, Field.Column.
+	// Apart gives every numeric field its own column, Field.Column.
 	Apart bool `json:"apart,omitempty"`
-	// Closed is the number of fields of a model that no longer learns: later fields get no columns of their own. It is
+	// Closed is the number of fields of a model that no longer learns. Later fields get no columns of their own. It is
 	// 0 for a model that learns.
 	Closed  int         `json:"-"`
 	Crosses [][2]string `json:"crosses,omitempty"` // pairs of field names
-	Fields  []Field     `json:"fields"`            // by field id; 0 is the anonymous field
-	// ColumnGroups groups columns of the anonymous field that die together; it may be nil.
+	Fields  []Field     `json:"fields"`            // indexed by field id; 0 is the anonymous field
+	// ColumnGroups defines which columns of the anonymous field fail together; it may be nil.
 	ColumnGroups *ColumnGroups `json:"column_groups,omitempty"`
 
-	// Target is the kind of labels: classes (Sign), or numbers, without Classes.
+	// Target is the kind of labels: classes (Sign), or regression targets, for which Classes is empty.
 	Target     loss.Target `json:"target,omitzero"`
-	Classes    []string    `json:"classes"`     // by class
+	Classes    []string    `json:"classes"`     // class names
 	MaxClasses int         `json:"max_classes"` // largest number of Classes, at least 2
-	// MoreClasses is the number of additional Classes, for a learner whose classes with few events share an output.
+	// MoreClasses is the number of additional Classes, for a learner whose rare classes share one output.
 	MoreClasses int `json:"-"`
-	// Joined has, for each class with several spellings, its name and the first other spelling. Only -1, 0 and 1 are
-	// joined.
+	// Joined has, for each class with several spellings, the class name and the first other spelling. Only spellings of
+	// -1, 0 and 1 are joined.
 	Joined [][2]string `json:"joined,omitempty"`
 
-	// Names has the names that were hashed, by column; nil keeps none. It is a block of its own in a model file.
+	// Names has the names that were hashed, by column; nil keeps none. A model file stores it as a separate block.
 	Names *Names `json:"-"`
 
-	view *Schema // the latest View; for a View: itself
+	view *Schema // the latest View; a View refers to itself
 }
 
-// The values of Schema.Absent. With any of them, a bag of words has no missing words.
+// The values of Schema.Absent. A word that is absent from a bag of words is never missing.
 const (
-	// AbsentAuto: a named field that events usually have is missing; a column of a sparse text format is 0.
+	// AbsentAuto: a named field is missing if most events have it; an absent column of a sparse text format is 0.
 	AbsentAuto = "auto"
-	// AbsentZero: a named number is 0, once an event has had it; other fields are not missing.
+	// AbsentZero: an absent numeric field is 0 once an event has had it; other absent fields are not missing.
 	AbsentZero = "zero"
-	// AbsentMissing: as AbsentAuto, and a column of a sparse text format that events usually have is missing.
+	// AbsentMissing is AbsentAuto, but a column of a sparse text format is also missing if most events have it.
 	AbsentMissing = "missing"
 )
 
-// ColumnsGoMissing reports whether absent columns of a sparse text format that events usually have are missing.
+// ColumnsGoMissing reports whether an absent column of a sparse text format is missing if most events have it.
 func (s *Schema) ColumnsGoMissing() bool { return s.Absent == AbsentMissing }
 
 // Field is a named part of an event: a JSON key, a CSV column, a VW namespace.
 type Field struct {
 	Name  string `json:"name"`
 	Kind  Kind   `json:"kind"`
-	Group string `json:"group,omitempty"` // for example a sensor, whose fields fail together
-	// Column is the column of a numeric field, if the Schema is Apart.
+	Group string `json:"group,omitempty"` // group of fields that fail together, for example a sensor
+	// Column is the column of a numeric field, if Schema.Apart is set.
 	Column uint32 `json:"column,omitempty"`
 }
 
@@ -77,12 +77,12 @@ type Kind uint8
 
 // The kinds of fields.
 const (
-	Sparse      Kind = iota // columns of a sparse text format, which may be numeric
-	Numeric                 // one number, one column
-	Categorical             // one of many strings, one-hot as name=value
-	Words                   // a bag of strings
+	Sparse      Kind = iota // columns of a sparse text format, which may be numeric indices
+	Numeric                 // a number in one column
+	Categorical             // one string, one-hot as name=value
+	Words                   // a bag of words
 	Boolean                 // true or false, one-hot
-	Cross                   // a pair of other fields
+	Cross                   // a product of two other fields
 )
 
 var kindNames = []string{"sparse", "numeric", "categorical", "words", "boolean", "cross"}
@@ -100,7 +100,7 @@ func (k *Kind) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Named reports whether a field of this kind can be missing: a named number, string or truth value.
+// Named reports whether a field of this kind can be missing: a numeric, categorical or boolean field.
 func (k Kind) Named() bool { return k == Numeric || k == Categorical || k == Boolean }
 
 // GroupName returns the name of the group of a field.
@@ -111,8 +111,8 @@ func (f *Field) GroupName() string {
 	return f.Name
 }
 
-// NewSchema returns a Schema with 2^bits columns, the anonymous field and the given classes. Without classes it learns
-// up to maxClasses.
+// NewSchema returns a Schema with 2^bits columns, the anonymous field and the given classes. If no classes are given,
+// it learns up to maxClasses from labels.
 func NewSchema(bits uint, classes []string, maxClasses int) *Schema {
 	if len(classes) > 0 {
 		maxClasses = len(classes)
@@ -123,13 +123,13 @@ func NewSchema(bits uint, classes []string, maxClasses int) *Schema {
 // Columns returns the number of columns, 2^Bits.
 func (s *Schema) Columns() uint64 { return 1 << s.Bits }
 
-// UsualPair reports whether two classes are a pair of which the larger is usually positive: -1 and 1, 0 and 1, or false
+// UsualPair reports whether two classes are a pair in which the larger is usually positive: -1 and 1, 0 and 1, or false
 // and true.
 func UsualPair(smaller, larger string) bool {
 	return unit(larger) == "1" && (unit(smaller) == "0" || unit(smaller) == "-1") || smaller == "false" && larger == "true"
 }
 
-// PositiveClass returns the positive class of two: the first if name is its name, else the second.
+// PositiveClass returns the index of the positive class of two: 0 if name is the first class, else 1.
 func (s *Schema) PositiveClass(name string) int {
 	if len(s.Classes) == 2 && name != "" && s.FindClass(name) == 0 {
 		return 0
@@ -137,7 +137,7 @@ func (s *Schema) PositiveClass(name string) int {
 	return 1
 }
 
-// ClassList formats classes for a message: the first ones of many, with long names cut.
+// ClassList formats classes for a message. It shows only the first of many classes, and shortens long names.
 func ClassList(classes []string) string {
 	const most = 5
 	if more := len(classes) - most; more > 1 {
@@ -164,11 +164,11 @@ func (s *Schema) AddField(f Field) uint16 {
 	return uint16(len(s.Fields) - 1)
 }
 
-// DropFields removes the fields after the first n, which belong to a record that was refused. No View may have them.
+// DropFields removes all fields after the first n, because their record was refused. No View may contain them.
 func (s *Schema) DropFields(n int) { s.Fields = s.Fields[:n] }
 
-// Factors returns, for each field, the two fields with which it is missing: itself twice, or the factors of a product
-// of fields, which cannot be missing alone.
+// Factors returns two field ids for each field: its own id twice, or the factors if the field is a product of fields. A
+// product is missing exactly if one of its factors is.
 func (s *Schema) Factors() [][2]int {
 	factors := make([][2]int, len(s.Fields))
 	for id, f := range s.Fields {
@@ -187,7 +187,7 @@ func (s *Schema) Factors() [][2]int {
 	return factors
 }
 
-// IsProduct reports whether a name is that of a product of fields, one of which is in of.
+// IsProduct reports whether name is the name of a product of fields, and one of its factors is in of.
 func (s *Schema) IsProduct(name string, of []string) bool {
 	return slices.ContainsFunc(s.Crosses, func(pair [2]string) bool {
 		return pair[0]+"^"+pair[1] == name && (slices.Contains(of, pair[0]) || slices.Contains(of, pair[1]))
@@ -197,8 +197,8 @@ func (s *Schema) IsProduct(name string, of []string) bool {
 // MaxFields is the largest number of fields of a Schema.
 const MaxFields = 1 << 16
 
-// View returns the current Schema, for readers on any goroutine. It is immutable and takes no time. It shares memory
-// with s, which may grow. Calls return the same View as long as s does not grow.
+// View returns an immutable View of the current Schema, for readers on any goroutine. It does not copy: the View shares
+// memory with s, which may grow. Calls return the same View as long as s does not grow.
 func (s *Schema) View() *Schema {
 	if v := s.view; v == s || v != nil && same(v.Fields, s.Fields) && same(v.Classes, s.Classes) && same(v.Joined, s.Joined) && v.Names.Len() == s.Names.Len() && v.ColumnGroups == s.ColumnGroups {
 		return v
@@ -221,8 +221,8 @@ func (s *Schema) Clone() *Schema {
 	return &c
 }
 
-// Namer returns a function that returns names of columns for people: from Names, else the possible numeric index, else
-// the number as in #17. If several names share a column it returns all of them.
+// Namer returns a function that returns names of columns for people. It uses Names, else the numeric index if there is
+// one, else the column number, as in #17. It returns all names that share a column.
 func (s *Schema) Namer() func(column uint32) string {
 	byColumn := map[uint32]string{}
 	s.EachName(func(column uint32, name string) {
@@ -257,12 +257,12 @@ func (s *Schema) Collisions() (count int) {
 	return count
 }
 
-// Owns reports whether a field has a column of its own.
+// Owns reports whether a field has its own column.
 func (s *Schema) Owns(id int) bool {
 	return s.Apart && s.Fields[id].Kind == Numeric && (s.Closed == 0 || id < s.Closed)
 }
 
-// EachName calls f with the names of the dictionary in order, and their columns.
+// EachName calls f with the column and name of each entry of the dictionary, in order.
 func (s *Schema) EachName(f func(column uint32, name string)) {
 	var taken TakenColumns
 	numbers := map[string]uint32{}
@@ -282,9 +282,9 @@ func (s *Schema) EachName(f func(column uint32, name string)) {
 	}
 }
 
-// TakenColumns has the columns of numeric fields. Its zero value is empty.
+// TakenColumns records which columns numeric fields use. Its zero value is empty.
 type TakenColumns struct {
-	near   [16]uint64     // bit column%1024 is set for each of them
+	near   [16]uint64     // bit column%1024 is set for each used column
 	fields map[uint32]int // number of fields by column
 }
 
@@ -307,7 +307,7 @@ func (t *TakenColumns) Release(column uint32) {
 // rehashes is the largest number of times that a hash is hashed again to find a free column.
 const rehashes = 16
 
-// Of returns the column of the low bits of a hash or, if it is taken, of the hash hashed again.
+// Of returns a column for a hash: its low bits. If that column is taken, it hashes the hash again.
 func (t *TakenColumns) Of(hash, mask uint64) uint32 {
 	column := uint32(hash & mask)
 	for n := 0; t.near[column%1024/64]>>(column%64)&1 != 0 && t.fields[column] > 0 && n < rehashes; n++ {
@@ -326,10 +326,10 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// ErrNoRates reports that the rates at which groups are missing cannot be learned.
+// ErrNoRates reports that the missing rates of groups cannot be learned.
 var ErrNoRates = errors.New("the examples have no named fields, so missing groups are unknown: give the rates of groups, as in group:1-8=0.3,9-16=0.1")
 
-// CheckRates returns ErrNoRates if no field of a Schema can be missing.
+// CheckRates returns ErrNoRates if no field of the Schema can be missing.
 func (s *Schema) CheckRates() error {
 	if !slices.ContainsFunc(s.Fields, func(f Field) bool { return f.Kind.Named() || f.Kind == Words }) {
 		return ErrNoRates

@@ -1,6 +1,6 @@
 package event
 
-// This file has sparse vectors.
+// This file defines Vec, a sparse vector.
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-// Package eventtest makes the simplest events, and their Schema, for the tests of learners and solvers.
+// Package eventtest creates simple events and their Schema, for tests of learners and solvers.
 package eventtest
 
 import (
@@ -8,8 +8,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// Schema returns a Schema of n numeric fields with the names a, b, c and so on. Without classes, the labels are
-// the targets of a loss.
+// Schema returns a Schema with n numeric fields named a, b, c and so on. If no classes are given, the labels are
+// regression targets of the named loss.
 func Schema(n int, lossName string, classes ...string) *event.Schema {
 	s := event.NewSchema(8, classes, max(2, len(classes)))
 	if len(classes) == 0 {
@@ -21,7 +21,7 @@ func Schema(n int, lossName string, classes ...string) *event.Schema {
 	return s
 }
 
-// Event returns an event of a Schema of numeric fields: field i has column i, counted from 1.
+// Event returns an event of a Schema of numeric fields: field i is in column i, both counted from 1.
 func Event(label int, x ...float64) *event.Example {
 	e := &event.Example{Label: label, Weight: 1}
 	for i, x := range x {
@@ -30,7 +30,7 @@ func Event(label int, x ...float64) *event.Example {
 	return e
 }
 
-// Put appends a feature to an event, and its field if there is one.
+// Put appends a feature to an event, and its field id if given.
 func Put(e *event.Example, column uint32, x float64, field ...uint16) {
 	e.Features.Index, e.Features.Value = append(e.Features.Index, column), append(e.Features.Value, x)
 	e.Field = append(e.Field, field...)

@@ -16,12 +16,12 @@ import (
 const Enabled = true
 
 type action struct {
-	what  string // kill, error, panic, slow or memory
-	while string // the file that must exist, "" for none
-	at    int    // the arrival that acts, 0 for every one
+	what  string // action: kill, error, panic, slow or memory
+	while string // file that must exist for the action; "" for none
+	at    int    // number of the arrival that acts; 0 for every arrival
 }
 
-// The state belongs to the process: one environment, one program to kill.
+// The state is global, because it applies to the whole process.
 var (
 	actions, numbers = parse(os.Getenv("BLANKOUT_FAILPOINTS"))
 	mu               sync.Mutex
@@ -85,7 +85,7 @@ func Here(place string) error {
 	case "panic":
 		panic(fmt.Sprintf("failpoint %s (arrival %d)", place, n))
 	case "memory":
-		// Nothing of the memory is touched, so the address space is used up and not the machine's memory.
+		// The memory is never touched, so this exhausts the address space but not the machine's memory.
 		for held := [][]byte(nil); ; held = append(held, make([]byte, 1<<40)) {
 		}
 	}

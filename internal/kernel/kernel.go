@@ -1,4 +1,4 @@
-// Package kernel has kernels, and the models of kernel machines, which package batch/svm trains.
+// Package kernel defines kernels, and the models of kernel machines, which package batch/svm trains.
 package kernel
 
 import (
@@ -10,12 +10,13 @@ import (
 )
 
 // Kernel is a positive semidefinite similarity of two feature vectors. Every kernel here is a function of three sums:
-// s(x, y), s(x, x) and s(y, y), where s is the scalar product or another sum over the columns, see Pair. So only
-// columns that both vectors have cost time.
+// s(x, y), s(x, x) and s(y, y). Here s is the scalar product or another sum over the columns, see Pair. So computing
+// s(x, y) visits only columns that both vectors have.
 type Kernel interface {
-	// Pair returns the term of s(x, y) for a column with the values x and y. A column that only one vector has no term.
+	// Pair returns the term of s(x, y) for a column with the values x and y. A column that only one vector has
+	// contributes no term.
 	Pair(x, y float64) float64
-	// Scalar reports whether Pair is the product, so that Rows need not call it.
+	// Scalar reports whether Pair is the product x y, so that Rows need not call it.
 	Scalar() bool
 	// Of returns k(x, y) from the sums s(x, y), s(x, x) and s(y, y).
 	Of(xy, xx, yy float64) float64
@@ -23,7 +24,7 @@ type Kernel interface {
 	String() string
 }
 
-// Linear is x.y.
+// Linear is the kernel x.y.
 type Linear struct{}
 
 func (Linear) Pair(x, y float64) float64   { return x * y }
@@ -31,7 +32,7 @@ func (Linear) Scalar() bool                { return true }
 func (Linear) Of(xy, _, _ float64) float64 { return xy }
 func (Linear) String() string              { return "linear" }
 
-// Polynomial is (1 + x.y)^Degree.
+// Polynomial is the kernel (1 + x.y)^Degree.
 type Polynomial struct{ Degree int }
 
 func (k Polynomial) Pair(x, y float64) float64 { return x * y }
@@ -48,8 +49,8 @@ func (k Polynomial) Of(xy, _, _ float64) float64 {
 }
 func (k Polynomial) String() string { return "poly:" + strconv.Itoa(k.Degree) }
 
-// RBF is exp(-|x-y|^2/(2 Sigma^2)). Sigma 0 means the mean distance of two different training examples, which training
-// computes.
+// RBF is the kernel exp(-|x-y|^2/(2 Sigma^2)). If Sigma is 0, training sets it to the mean distance of two different
+// training examples.
 type RBF struct{ Sigma float64 }
 
 func (k RBF) Pair(x, y float64) float64     { return x * y }
@@ -57,16 +58,16 @@ func (k RBF) Scalar() bool                  { return true }
 func (k RBF) Of(xy, xx, yy float64) float64 { return gaussianOf(xy, xx, yy, k.Sigma) }
 func (k RBF) String() string                { return "rbf" + formatSigma(k.Sigma) }
 
-// Chi2 is exp(-d/(2 Sigma^2)) with the chi-squared distance d = sum (x_d - y_d)^2/(x_d + y_d) of nonnegative features
-// (Tran 2016, section 4, for histograms). With s(x, y) = sum 2 x_d y_d/(x_d + y_d) the distance is s(x, x) + s(y, y) -
-// 2 s(x, y), as in [RBF].
+// Chi2 is the kernel exp(-d/(2 Sigma^2)) with the chi-squared distance d = sum (x_d - y_d)^2/(x_d + y_d) of nonnegative
+// features (Tran 2016, section 4, for histograms). With s(x, y) = sum 2 x_d y_d/(x_d + y_d) the distance is s(x, x) +
+// s(y, y) - 2 s(x, y), as in [RBF].
 type Chi2 struct{ Sigma float64 }
 
 func (k Chi2) Scalar() bool                  { return false }
 func (k Chi2) Of(xy, xx, yy float64) float64 { return gaussianOf(xy, xx, yy, k.Sigma) }
 func (k Chi2) String() string                { return "chi2" + formatSigma(k.Sigma) }
 
-// Pair is 2 x y/(x + y).
+// Pair returns 2 x y/(x + y).
 func (Chi2) Pair(x, y float64) float64 {
 	if x+y <= 0 {
 		return 0

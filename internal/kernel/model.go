@@ -1,6 +1,6 @@
 package kernel
 
-// This file has the models of kernel machines and their file format.
+// This file defines the models of kernel machines and their file format.
 
 import (
 	"cmp"
@@ -28,22 +28,22 @@ import (
 type Model struct {
 	model.Head
 	Kernel Kernel
-	// Vectors is the number of support vectors of the dual, alpha > 0, summed over the binary problems. The model's
-	// expansion may have more examples.
+	// Vectors is the number of dual support vectors (alpha > 0), summed over the binary problems. The model's expansion
+	// may have more examples.
 	Vectors int
-	// Rows has the Scaler's statistics as in model.Linear; nil without a Scaler.
+	// Rows has the Scaler's statistics, as in model.Linear; nil without a Scaler.
 	Rows *model.Table
 
-	columns []uint32 // the Schema's column by compact column, ascending
-	ends    []uint32 // end of the entries by support vector
-	index   []uint32 // compact column by entry
+	columns []uint32 // the Schema's column of each compact column, ascending
+	ends    []uint32 // end of the entries of each support vector
+	index   []uint32 // compact column of each entry
 	values  []float64
 	coef    []float64 // coef[j*Outputs+k] for support vector j and output k
-	rows    *Rows     // the support vectors by column
+	rows    *Rows     // the support vectors, indexed by column
 }
 
-// NewModel returns the model with these support vectors and coefficients, coef[j*outputs+k] for vector j and output k,
-// which it owns.
+// NewModel returns the model with these support vectors and coefficients: coef[j*outputs+k] for vector j and output k.
+// The model owns both slices.
 func NewModel(head model.Head, k Kernel, vectors []event.Vec, coef []float64) (*Model, error) {
 	m := &Model{Head: head, Kernel: k, coef: coef}
 	for _, x := range vectors {
@@ -62,7 +62,7 @@ func NewModel(head model.Head, k Kernel, vectors []event.Vec, coef []float64) (*
 	return m, m.complete()
 }
 
-// complete checks the support vectors, and creates the index by column.
+// complete checks the support vectors, and builds their index by column.
 func (m *Model) complete() error {
 	if len(m.values) != len(m.index) || len(m.coef) != len(m.ends)*m.Outputs {
 		return fmt.Errorf("block support/values: %d values for %d entries, %d coefficients for %d support vectors and %d outputs",
@@ -111,7 +111,7 @@ func (m *Model) String() string {
 	return fmt.Sprintf("kernel model (%s, %d support vectors)", m.Kernel, m.Support())
 }
 
-// Kind is "kernel".
+// Kind returns "kernel".
 func (m *Model) Kind() string { return "kernel" }
 
 // Score implements model.Model.
@@ -147,7 +147,7 @@ func (m *Model) ScoreMissing(x event.Vec, e *event.Example, out []float64) []flo
 	return m.score(x, m.Answer(e).Scale, out)
 }
 
-// score is ScoreVec for features that are multiplied by scale.
+// score computes ScoreVec for the features multiplied by scale.
 func (m *Model) score(x event.Vec, scale float64, out []float64) []float64 {
 	out = out[:m.Outputs]
 	copy(out, m.Intercept)
@@ -155,7 +155,7 @@ func (m *Model) score(x event.Vec, scale float64, out []float64) []float64 {
 	return m.ClassScores(out)
 }
 
-// WithScaler returns m with the Scaler and statistics of another model, on whose standardized features m was trained.
+// WithScaler returns m with the Scaler and statistics of another model, whose standardized features m was trained on.
 func (m *Model) WithScaler(of *model.Linear) *Model {
 	if of.Layout.Stats < 0 {
 		return m
@@ -167,14 +167,14 @@ func (m *Model) WithScaler(of *model.Linear) *Model {
 	return &out
 }
 
-// modelHead is the JSON block.
+// modelHead is the JSON block of a model file.
 type modelHead struct {
 	model.Head
 	Kernel  string `json:"kernel"`
 	Vectors int    `json:"support_vectors"`
 }
 
-// EachBlock encodes the model.
+// EachBlock encodes the model as blocks.
 func (m *Model) EachBlock() (iter.Seq[event.Block], error) {
 	head, err := json.Marshal(modelHead{m.Head, m.Kernel.String(), m.Vectors})
 	if err != nil {
@@ -193,7 +193,7 @@ func (m *Model) EachBlock() (iter.Seq[event.Block], error) {
 func listOf[T uint32 | float64](list []T) []byte {
 	out, err := binary.Append(nil, binary.LittleEndian, list)
 	if err != nil {
-		panic(err) // numbers of a fixed size
+		panic(err) // unreachable: the numbers have a fixed size
 	}
 	return out
 }

@@ -10,7 +10,7 @@ import (
 	"blankout/internal/model"
 )
 
-// testModel returns a model of two outputs of 20 random vectors.
+// testModel returns a model of two outputs with 20 random support vectors.
 func testModel(t *testing.T, k Kernel) (m *Model, vectors []event.Vec, coef []float64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 1))
@@ -31,7 +31,7 @@ func testModel(t *testing.T, k Kernel) (m *Model, vectors []event.Vec, coef []fl
 	return m, vectors, coef
 }
 
-// slow is the kernel of two vectors by its definition, column by column.
+// slow computes the kernel of two vectors by its definition, column by column.
 func slow(k Kernel, x, y event.Vec) float64 {
 	sum := func(x, y event.Vec) (s float64) {
 		for i, c := range x.Index {
@@ -76,7 +76,7 @@ func TestModelScores(t *testing.T) {
 			if read := again.Score(&e, make([]float64, 2)); !slices.Equal(read, got) {
 				t.Fatalf("%s: scores %v after reading, %v before", k, read, got)
 			}
-			// A column that no support vector has counts in |x|, and nowhere else.
+			// A column without support vectors changes only |x|.
 			other := e
 			other.Features = e.Features.Clone()
 			other.Features.Index = append(other.Features.Index, 9999)
@@ -93,7 +93,7 @@ func TestModelScores(t *testing.T) {
 					t.Fatalf("%s: an unknown column moves the score from %v to %v", k, got, far)
 				}
 			}
-			// Half the features missing: the survivors count double.
+			// Half of the features are missing, so the others count double.
 			half := e
 			half.Features = e.Features.Clone()
 			for j := range half.Features.Value {
@@ -143,7 +143,7 @@ func TestReadModelRefuses(t *testing.T) {
 		if name == "" {
 			continue
 		}
-		turned := slices.Clone(blocks) // the first two numbers the other way round
+		turned := slices.Clone(blocks) // swap the first two numbers
 		turned[i].Data = slices.Concat(turned[i].Data[4:8], turned[i].Data[:4], turned[i].Data[8:])
 		if _, err := ReadModel(turned); err == nil {
 			t.Errorf("read support/%s out of order", name)
@@ -151,14 +151,14 @@ func TestReadModelRefuses(t *testing.T) {
 	}
 }
 
-// The statistics of a Scaler travel with the model.
+// TestModelStandardizes checks that a model file keeps the statistics of the Scaler.
 func TestModelStandardizes(t *testing.T) {
 	m, _, _ := testModel(t, RBF{1.5})
 	m.Scaler.Mode = model.StandardizeAll
 	m.Layout = model.Layout{Width: model.ScalerWidth}
 	m.Rows = model.NewTable(model.ScalerWidth)
 	for c := range uint32(6) {
-		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // center 3, scale 4
+		copy(m.Rows.Touch(c), []float64{10, 0, 1, 3, 0.25}) // mean 3, scale 4
 	}
 	each, err := m.EachBlock()
 	if err != nil {

@@ -1,25 +1,25 @@
 package kernel
 
 // Rows computes k(x, x_j) for many rows x_j at once, with an index of the rows by column. It only reads shared columns,
-// in ascending order, so that the value of a pair depends neither on which of the two is x, nor on the shard.
+// in ascending order. So the result depends neither on the order of the two vectors nor on the shard.
 type Rows struct {
 	Kernel Kernel
 	Self   []float64 // s(x_j, x_j)
 	shards []shard
 }
 
-// shard indexes the rows lo … hi-1.
+// shard indexes the rows from lo to hi-1.
 type shard struct {
 	lo, hi int
-	start  []uint32 // by column: its entries are start[c] … start[c+1]-1
-	row    []uint32 // relative to lo
+	start  []uint32 // by column: its entries are start[c] to start[c+1]-1
+	row    []uint32 // row of each entry, relative to lo
 	value  []float64
 }
 
 const shardRows = 4096
 
-// NewRows creates the index of n rows. Each row is a list of ascending columns below columns, and its values; rows may
-// share memory. The kernel must have its width.
+// NewRows creates the index of n rows. Each row is a list of ascending column numbers below columns, and its values;
+// rows may share memory. The width of the kernel must be set.
 func NewRows(k Kernel, n, columns int, row func(i int) ([]uint32, []float64)) *Rows {
 	r := &Rows{Kernel: k, Self: make([]float64, n)}
 	shards := min(max(n/shardRows, 1), 16)
@@ -53,8 +53,8 @@ func NewRows(k Kernel, n, columns int, row func(i int) ([]uint32, []float64)) *R
 // Shards returns the number of shards, which may be computed concurrently.
 func (r *Rows) Shards() int { return len(r.shards) }
 
-// Into writes k(x, x_j) for every row j of a shard to out[j]. x is given by its columns, ascending, and values, and xx
-// = s(x, x).
+// Into writes k(x, x_j) for every row j of a shard to out[j]. x is given by its ascending columns and values, and xx =
+// s(x, x).
 func (r *Rows) Into(shard int, columns []uint32, values []float64, xx float64, out []float64) {
 	sh, scalar := &r.shards[shard], r.Kernel.Scalar()
 	acc := out[sh.lo:sh.hi]

@@ -1,6 +1,5 @@
-// Package longtest keeps tests that take longer than ten seconds out of a plain
-// go test ./... and lets CI run them; and those in which the race detector has
-// nothing to find out of its runs.
+// Package longtest keeps tests that take longer than ten seconds out of a plain go test ./... and lets CI run them. It
+// also skips tests under the race detector that cannot have races.
 package longtest
 
 import (
@@ -8,13 +7,13 @@ import (
 	"testing"
 )
 
-// Variable is the environment variable that asks for long tests when it is 1.
+// Variable is the environment variable that enables long tests when it is 1.
 const Variable = "BLANKOUT_LONG"
 
-// Asked reports whether long tests are to run.
+// Asked reports whether long tests are enabled.
 func Asked() bool { return os.Getenv(Variable) == "1" }
 
-// Only skips the test unless long tests are to run.
+// Only skips the test unless long tests are enabled.
 func Only(t testing.TB) {
 	t.Helper()
 	if !Asked() {
@@ -22,12 +21,11 @@ func Only(t testing.TB) {
 	}
 }
 
-// Some reports whether case i of a list is to run: every nth in a plain go test, every one if long
-// tests are to run.
+// Some reports whether case i of a list is run: every case if long tests are enabled, else every nth.
 func Some(i, n int) bool { return Asked() || i%n == 0 }
 
-// NotRaced skips a test of numbers under the race detector, which would take ten times as long and
-// find nothing: one goroutine works them out, or cheaper tests run the same goroutines.
+// NotRaced skips a numerical test under the race detector, which would take ten times as long and find nothing. Such a
+// test uses one goroutine, or cheaper tests run the same goroutines.
 func NotRaced(t testing.TB) {
 	t.Helper()
 	if Race {

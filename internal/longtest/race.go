@@ -2,5 +2,5 @@
 
 package longtest
 
-// Race says that the race detector is at work.
+// Race reports whether the race detector is enabled.
 const Race = true

@@ -15,7 +15,7 @@ func TestCancellation(t *testing.T) {
 			t.Errorf("tanh(s/2)/s at %v: %v, want %v", s, got, want)
 		}
 		if s < 0.02 {
-			continue // here what follows cancels
+			continue // the expression below cancels
 		}
 		th := math.Tanh(s / 2)
 		if want := ((1-th*th)/2*s - th) / (2 * s * s * s); math.Abs(slope/want-1) > 1e-9 {

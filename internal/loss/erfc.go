@@ -21,12 +21,12 @@ var erfcTails = [2][2][]float64{
 	{{-9.86494292470009928597e-03, -7.99283237680523006574e-01, -1.77579549177547519889e+01, -1.60636384855821916062e+02, -6.37566443368389627722e+02, -1.02509513161107724954e+03, -4.83519191608651397019e+02}, {1, 3.03380607434824582924e+01, 3.25792512996573918826e+02, 1.53672958608443695994e+03, 3.19985821950859553908e+03, 2.55305040643316442583e+03, 4.74528541206955367215e+02, -2.24409524465858183362e+01}},
 }
 
-// Erfc returns math.Erfc(x) with the same bits on every processor.
+// Erfc returns the complementary error function of x with the same bits on every processor.
 func Erfc(x float64) float64 {
 	a := math.Abs(x)
 	switch {
 	case !(a >= 1.25):
-		return math.Erfc(x) // there it uses no exponential
+		return math.Erfc(x) // math.Erfc uses no exponential here
 	case x < -6:
 		return 2
 	case a >= 28:
@@ -37,7 +37,7 @@ func Erfc(x float64) float64 {
 		tail = &erfcTails[1]
 	}
 	s := 1 / (a * a)
-	z := math.Float64frombits(math.Float64bits(a) &^ 0xffffffff) // so that its square is exact
+	z := math.Float64frombits(math.Float64bits(a) &^ 0xffffffff) // clear low bits, so that the square of z is exact
 	r := Exp(-z*z-0.5625) * Exp((z-a)*(z+a)+horner(tail[0], s)/horner(tail[1], s)) / a
 	if x < 0 {
 		return 2 - r
@@ -45,7 +45,7 @@ func Erfc(x float64) float64 {
 	return r
 }
 
-// horner returns the polynomial with these coefficients, from the constant on.
+// horner returns the value at x of the polynomial with these coefficients, from the constant on.
 func horner(coefficients []float64, x float64) (y float64) {
 	for i := len(coefficients) - 1; i >= 0; i-- {
 		y = coefficients[i] + x*y

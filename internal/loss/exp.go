@@ -1,7 +1,7 @@
 package loss
 
-// This file implements functions for which package math uses instructions that not every processor has, with different
-// last bits. Here they have the same bits everywhere.
+// This file implements functions with the same bits on every processor. Package math uses instructions for them that
+// not every processor has, and that change the last bits.
 
 import "math"
 
@@ -9,7 +9,7 @@ import "math"
 func Exps(x []float64) {
 	for len(x) > 0 {
 		x = x[exps(x):]
-		n := min(len(x), 4) // one of them is out of range
+		n := min(len(x), 4) // a vector with an element out of range is computed one by one
 		for i := range x[:n] {
 			x[i] = Exp(x[i])
 		}
@@ -17,9 +17,10 @@ func Exps(x []float64) {
 	}
 }
 
-// Exp returns e^x, within one unit in the last place, with the same bits on every processor: math.FMA is exact with and
-// without hardware support. It takes the same steps as math.Exp on amd64 with FMA (Shibata 2010): it reduces the
-// argument by a multiple of ln 2, divides it by 16, evaluates the Taylor series and squares the result four times.
+// Exp returns e^x, within one unit in the last place. Its bits are the same on every processor, because math.FMA is
+// exact with and without hardware support. It takes the same steps as math.Exp on amd64 with FMA (Shibata 2010): it
+// reduces the argument by a multiple of ln 2, divides it by 16, evaluates the Taylor series and squares the result four
+// times.
 func Exp(x float64) float64 {
 	switch {
 	case math.IsNaN(x) || math.IsInf(x, 1):
@@ -41,7 +42,7 @@ func Exp(x float64) float64 {
 	y = math.FMA(x, y, 1.6666666666666666667e-1)
 	y = math.FMA(x, y, 0.5)
 	y = math.FMA(x, y, 1)
-	x *= y // e^x - 1
+	x *= y // x is now e^x - 1
 	x *= x + 2
 	x *= x + 2
 	x *= x + 2
@@ -53,12 +54,12 @@ func Exp(x float64) float64 {
 		return x * math.Float64frombits(uint64(biased)<<52)
 	case biased < -52:
 		return 0
-	default: // denormal
+	default: // the result is denormal
 		return x * math.Float64frombits(uint64(biased+1022)<<52) * math.Float64frombits(1<<52)
 	}
 }
 
-// Pow returns x^y for x >= 0, computed with Exp: within |y ln x| units in the last place.
+// Pow returns x^y for x >= 0, computed with Exp. The error is at most |y ln x| units in the last place.
 func Pow(x, y float64) float64 {
 	switch {
 	case y == 0 || x == 1:

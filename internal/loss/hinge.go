@@ -27,8 +27,8 @@ func (l HingeGaussian) At2(y, f, v float64) (ff, fv, vv float64) {
 	return ff, -y * fv, vv
 }
 
-// Clean is Chen's bound. At v = 0 it equals the hinge. Smoothed, its curvature decreases slowly away from the margin,
-// which suits Newton's method better.
+// Clean returns Chen's bound, which equals the hinge at v = 0. Its smoothed curvature decreases slowly away from the
+// margin, which suits Newton's method better.
 func (l HingeGaussian) Facts() Facts {
 	facts := HingeChen(l).Facts()
 	facts.Clean = HingeChen(l)
@@ -48,7 +48,7 @@ func (l HingeChen) At(y, f, v float64) (value, df, dv float64) {
 	if s == 0 {
 		return 0, -y / 2, 0
 	}
-	if z < 0 { // z + s cancels: it equals v/(s - z)
+	if z < 0 { // z + s cancels; it equals v/(s - z)
 		value = 0.5 * v / (s - z)
 	} else {
 		value = 0.5 * (z + s)
@@ -62,7 +62,7 @@ func (l HingeChen) At2(y, f, v float64) (ff, fv, vv float64) {
 	if s == 0 {
 		return 0, 0, 0
 	}
-	// Divide first: s^3 underflows long before the quotients do.
+	// Divide step by step, because s^3 underflows long before the quotients do.
 	return 0.5 * (v / s / s) / s, 0.25 * y * (z / s) / s / s, -0.125 / s / s / s
 }
 
@@ -103,11 +103,11 @@ func smoothStep(u, v float64) (cdf, phi, s float64) {
 	return 0.5 * Erfc(-a/math.Sqrt2), Exp(-0.5*a*a) / math.Sqrt(2*math.Pi), s
 }
 
-// smoothStep2 returns the second derivatives by u and v of
-// u Phi(u/s) + s phi(u/s), s = sqrt(v): those by (u, u), (u, v) and (v, v).
+// smoothStep2 returns the second derivatives of u Phi(u/s) + s phi(u/s) with s = sqrt(v): by (u, u), by (u, v) and by
+// (v, v).
 func smoothStep2(u, v float64) (uu, uv, vv float64) {
 	_, phi, s := smoothStep(u, v)
-	if phi == 0 { // also where the quotients below would be 0/0
+	if phi == 0 { // also avoids 0/0 in the quotients below
 		return 0, 0, 0
 	}
 	a := u / s

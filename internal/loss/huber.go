@@ -1,28 +1,27 @@
 package loss
 
-// This file implements the loss of Huber.
+// This file implements the Huber loss.
 
 import (
 	"fmt"
 	"math"
 )
 
-// Huber is the loss of Huber (1964), m^2/2 for |m| <= D and D |m| - D^2/2 beyond, m = y - f,
-// expected over f~ ~ N(f, v). With s = sqrt(v), a = (-D - m)/s and b = (D - m)/s
+// Huber is the loss of Huber (1964): m^2/2 for |m| <= D and D |m| - D^2/2 beyond, with m = y - f, expected over f~ ~
+// N(f, v). With s = sqrt(v), a = (-D - m)/s and b = (D - m)/s the derivatives are
 //
 //	d/dm = m (Phi(b) - Phi(a)) + s (phi(a) - phi(b)) + D Phi(-b) - D Phi(a),
-//	d/dv = (Phi(b) - Phi(a))/2,
+//	d/dv = (Phi(b) - Phi(a))/2.
 //
-// and the value is the parts of the parabola and of the two lines, each expected where
-// it holds.
+// The value is the sum of the expectations of the parabola and of the two lines, each over its own range of m.
 type Huber struct{ D float64 }
 
-// huberTerms are the terms of the value and its derivatives.
+// huberTerms holds the terms of the loss and its derivatives.
 type huberTerms struct {
 	m, s, a, b                   float64
 	inside, below, above         float64 // probabilities of |m~| <= D, m~ < -D and m~ > D
 	densityBelow, densityAbove   float64 // phi(a), phi(b)
-	weightedBelow, weightedAbove float64 // a phi(a), b phi(b); 0 far away
+	weightedBelow, weightedAbove float64 // a phi(a), b phi(b); 0 for large |a|, |b|
 }
 
 func (l Huber) terms(y, f, v float64) huberTerms {
@@ -41,7 +40,7 @@ func (l Huber) terms(y, f, v float64) huberTerms {
 	t.a, t.b = (-l.D-t.m)/t.s, (l.D-t.m)/t.s
 	t.below, t.densityBelow = normal(t.a)
 	t.above, t.densityAbove = normal(-t.b)
-	// Phi(b) - Phi(a), computed from the side where both are small.
+	// Compute Phi(b) - Phi(a) in the tail where both values are small.
 	if t.a > 0 {
 		low, _ := normal(-t.a)
 		t.inside = low - t.above

@@ -40,8 +40,8 @@ func (LogisticGaussian) Facts() Facts {
 
 func (LogisticGaussian) String() string { return "logistic:gaussian" }
 
-// LogisticChen is the bound of Chen et al. 2014 (section 3.3) on the expected
-// logistic loss, -y f/2 + log(2 cosh(s/2)) with s = sqrt(f^2 + v).
+// LogisticChen is the bound of Chen et al. 2014 (section 3.3) on the expected logistic loss: -y f/2 + log(2 cosh(s/2))
+// with s = sqrt(f^2 + v).
 type LogisticChen struct{}
 
 func (LogisticChen) At(y, f, v float64) (value, df, dv float64) {
@@ -61,8 +61,8 @@ func (LogisticChen) Facts() Facts {
 	return Facts{Convex: true, CleanConvex: true, LabelFree: true, Probability: true, Cost: 1}
 }
 
-// Conjugate implements the interface Conjugate. At a = -y q it is the negative entropy q log q + (1-q) log(1-q), with q
-// in [0, 1].
+// Conjugate implements the interface Conjugate. At a = -y q the conjugate is the negative entropy q log q + (1-q)
+// log(1-q), with q in [0, 1].
 func (LogisticChen) Conjugate(y, a float64) (nearest, value float64) {
 	q := min(max(-y*a, 0), 1)
 	if q > 0 {
@@ -76,8 +76,8 @@ func (LogisticChen) Conjugate(y, a float64) (nearest, value float64) {
 
 func (LogisticChen) String() string { return "logistic:chen" }
 
-// tanhRatio returns tanh(s/2)/s and its derivative by s^2, given e = exp(-s). It uses their series where the quotients
-// cancel.
+// tanhRatio returns tanh(s/2)/s and its derivative by s^2, given e = exp(-s). It uses their series if the quotients
+// would cancel.
 func tanhRatio(s, e float64) (t, tr float64) {
 	if s < 0.05 {
 		r := s * s
@@ -87,9 +87,8 @@ func tanhRatio(s, e float64) (t, tr float64) {
 	return th / s, (0.5*s*(1-th*th) - th) / (2 * s * s * s)
 }
 
-// LogisticQuadratic is the logistic loss with the quadratic noising penalty of
-// Wager et al. 2013 (eq. 7): A(f) - y' f + A”(f) v/2 with A = log(1 + e^f) and
-// y' = (y+1)/2. It is not convex in w.
+// LogisticQuadratic is the logistic loss with the quadratic noising penalty of Wager et al. 2013 (eq. 7): A(f) - y' f +
+// A2(f) v/2. Here A = log(1 + e^f), A2 is its second derivative, and y' = (y+1)/2. The loss is not convex in w.
 type LogisticQuadratic struct{}
 
 func (LogisticQuadratic) At(y, f, v float64) (value, df, dv float64) {
@@ -110,14 +109,14 @@ func (LogisticQuadratic) String() string { return "logistic:quadratic-noising" }
 
 func sigmoid(u float64) float64 { return 1 / (1 + Exp(-u)) }
 
-// Softplus returns log(1 + e^u) to a few units in the last place.
+// Softplus returns log(1 + e^u), accurate to a few units in the last place.
 func Softplus(u float64) float64 { return max(u, 0) + Log1p(Exp(-math.Abs(u))) }
 
 // Log1p returns log(1+z) for z in [0, 1] in two thirds of the time of math.Log1p, as
 //
 //	2 atanh(s) = 2 s + s^3 P(s^2),  s = z/(2+z).
 //
-// P interpolates at Chebyshev's nodes of [0, 1/9], to a relative error of 5e-18 of the whole.
+// The polynomial P interpolates at the Chebyshev nodes of [0, 1/9]. The relative error of the result is 5e-18.
 func Log1p(z float64) float64 {
 	s := z / (2 + z)
 	w := s * s
@@ -128,7 +127,7 @@ func Log1p(z float64) float64 {
 	return 2*s + s*w*p
 }
 
-// logisticMean returns p = A'(f) and A”(f) = p(1-p) without cancellation.
+// logisticMean returns the first and second derivative of A = log(1 + e^f), p and a2 = p(1-p), without cancellation.
 func logisticMean(f float64) (p, a2 float64) {
 	p = sigmoid(f)
 	return p, p * sigmoid(-f)

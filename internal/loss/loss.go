@@ -1,7 +1,7 @@
-// Package loss implements the expected losses of a linear score under feature noise, one file each.\
+// Package loss implements the expected losses of a linear score under feature noise, one file each.
 //
-// A loss has a value, derivatives and Facts. Solvers and the learner use nothing else. A new loss is a file and a line
-// in the table below. One test checks the derivatives and the Facts of every line.
+// A loss has a value, derivatives and Facts. Solvers and the learner use nothing else. To add a loss, write a file and
+// add a line to the table below. One test checks the derivatives and the Facts of every line.
 package loss
 
 import (
@@ -11,17 +11,14 @@ import (
 	"strings"
 )
 
-// Loss is the expected loss of one example under feature noise as a function
-// of the target y, the score f = w.x and the variance v = w'Vw of the noisy
-// score. From its derivatives everything else follows:
+// Loss is the expected loss of one example under feature noise, as a function of the target y, the score f = w.x and
+// the variance v = w'Vw of the noisy score. Its derivatives determine all quantities that solvers need:
 //
-// gradient        df x + 2 dv V w
-// Hessian         ff x x' + 2 fv (x (Vw)' + (Vw) x') + 4 vv (Vw)(Vw)' + 2 dv V
-// IRLS weight     gamma = 2 dv, working response gamma f - df
-//
-//	(never divide by gamma: it underflows)
-//
-// online metric   2 dv x^2
+//	gradient        df x + 2 dv V w
+//	Hessian         ff x x' + 2 fv (x (Vw)' + (Vw) x') + 4 vv (Vw)(Vw)' + 2 dv V
+//	IRLS weight     gamma = 2 dv, working response gamma f - df
+//	                (never divide by gamma: it underflows)
+//	online metric   2 dv x^2
 type Loss interface {
 	// At returns the value at (y, f, v), v >= 0, and its derivatives by f and v.
 	At(y, f, v float64) (value, df, dv float64)
@@ -33,7 +30,7 @@ type Loss interface {
 	String() string
 }
 
-// Facts holds what solvers and the learner need to know about a loss besides its values.
+// Facts holds the properties of a loss that solvers and the learner need, besides its values.
 type Facts struct {
 	// Target is the set of valid y.
 	Target Target
@@ -42,17 +39,17 @@ type Facts struct {
 	// Convex says that the loss is a convex function of f and sqrt(v) and does not decrease with v. Because sqrt(v) is
 	// a norm of w, the loss is then convex in w under any noise.
 	Convex bool
-	// CleanConvex says that the loss is a convex function of f at v = 0, without noise.
+	// CleanConvex says that the loss is a convex function of f without noise (v = 0).
 	CleanConvex bool
-	// Falls says that the loss somewhere decreases with v. Then 2 dv is not a curvature: it cannot be added to a metric
-	// and gives no majorizer.
+	// Falls says that the loss decreases with v for some arguments. Then 2 dv is not a curvature: it can be negative,
+	// so it gives no accumulator and no majorizer.
 	Falls bool
 	// Kink returns the score at which the loss has no derivative at v = 0. It is nil for a loss without kinks.
 	Kink func(y float64) float64
-	// Lower returns a lower bound of the values at y, for all f and v. Nil means 0.
+	// Lower returns a lower bound of the loss at y, for all f and v. Nil means that the bound is 0.
 	Lower func(y float64) float64
-	// LabelFree says that the noising penalty, the value at v minus that at 0, does not depend on y. Then examples
-	// without a label have a penalty too (Wager et al. 2013, section 6).
+	// LabelFree says that the noising penalty (the loss at v minus the loss at 0) does not depend on y. Then unlabeled
+	// examples have a penalty too (Wager et al. 2013, section 6).
 	LabelFree bool
 	// Probability says that exp(-loss) at v = 0 is the probability of y given f.
 	Probability bool
@@ -64,8 +61,8 @@ type Facts struct {
 	//
 	// for the cost c of Chen et al. 2014: 2 for the hinge and 1 for the others.
 	Cost float64
-	// Clean is the same loss at v = 0 in another form, which solvers use without noise. It is nil if the loss itself is
-	// that form.
+	// Clean is another form of the loss at v = 0, which solvers use without noise. It is nil if the loss itself is that
+	// form.
 	Clean Loss
 }
 
@@ -115,21 +112,21 @@ func Cost(l Loss, c float64) float64 { return l.Facts().Cost * c }
 // Conjugate is a loss with a known convex conjugate at v = 0: phi*(a) = sup_f a f - loss(f).
 type Conjugate interface {
 	Loss
-	// Conjugate returns the dual variable nearest to a for which phi* is finite, and phi* there.
+	// Conjugate returns the dual variable nearest to a for which phi* is finite, and the value of phi* there.
 	Conjugate(y, a float64) (nearest, value float64)
 }
 
-// IsRegression reports whether the labels of a loss are numbers. name is a name for Parse. A name that is not in the
-// table, of another kind of objective, has classes.
+// IsRegression reports whether a loss predicts numbers instead of classes. name is a name for Parse. A name that is not
+// in the table is a classification objective.
 func IsRegression(name string) bool { return LabelsOf(name) != Sign }
 
-// LabelsOf returns the kind of numeric labels of a loss, or Sign for classes. name is as for IsRegression.
+// LabelsOf returns the kind of targets of a loss, or Sign for classes. name is as for IsRegression.
 func LabelsOf(name string) Target {
 	name, _, _ = strings.Cut(name, ":")
 	for _, l := range table {
 		if l.name == name {
-			// The kind of labels does not depend on the parameter, so NaN will do. With a valid one t-logistic would
-			// compute its partition function, which takes milliseconds.
+			// The kind of labels does not depend on the parameter, so NaN suffices. With a valid parameter t-logistic
+			// would compute its partition function, which takes milliseconds.
 			x, _ := l.make(l.standard)
 			if f := x.Facts(); f.Regression {
 				return f.Target
@@ -140,8 +137,8 @@ func LabelsOf(name string) Target {
 	return Sign
 }
 
-// Bounds returns the forms of the expectation of a loss, its default first. It returns none if the name is not in the
-// table.
+// Bounds returns the forms of the expectation of a loss, its default first. It returns nothing if the name is not in
+// the table.
 func Bounds(name string) []string {
 	var bounds []string
 	for _, l := range table {
@@ -174,30 +171,31 @@ func Names() []string {
 	return names
 }
 
-// All returns one loss for each line of the table, for tests of all losses. Where a parameter is required, it uses a
-// valid one.
+// All returns one loss for each line of the table, for tests of all losses. It uses a valid parameter if one is
+// required.
 func All() []Loss {
 	var out []Loss
 	for _, l := range table {
 		loss, err := l.make(l.example())
 		if err != nil {
-			panic(err) // the table is wrong
+			panic(err) // unreachable unless the table is wrong
 		}
 		out = append(out, loss)
 	}
 	return out
 }
 
-// entry is a line of the table.
+// entry is one line of the table.
 type entry struct {
 	name, bound string
-	// parameter is the name of the parameter, "" if there is none. standard is its default, NaN if it is required.
+	// parameter is the name of the parameter, "" if the loss has none. standard is its default, or NaN if the caller
+	// must give it.
 	parameter string
 	standard  float64
 	make      func(parameter float64) (Loss, error)
 }
 
-// example returns a valid parameter: the default, or else the first valid one of a few.
+// example returns a valid parameter: the default, or else the first valid value of a few.
 func (e entry) example() float64 {
 	if !math.IsNaN(e.standard) {
 		return e.standard
@@ -207,7 +205,7 @@ func (e entry) example() float64 {
 			return x
 		}
 	}
-	panic("loss: no example of " + e.name) // the table is wrong
+	panic("loss: no example of " + e.name) // unreachable unless the table is wrong
 }
 
 // table lists the losses by name and bound, the form of the expectation. The first bound of a name is its default.
@@ -220,7 +218,7 @@ var table = []entry{
 	{"logistic", "quadratic-noising", "", 0, func(float64) (Loss, error) { return LogisticQuadratic{}, nil }},
 	{"quadratic", "", "", 0, func(float64) (Loss, error) { return Quadratic{}, nil }},
 	{"linear", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }},
-	{"squared", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }}, // the same under its usual name
+	{"squared", "", "", 0, func(float64) (Loss, error) { return Linear{}, nil }}, // alias, the usual name
 	{"absolute", "", "", 0, func(float64) (Loss, error) { return Absolute{}, nil }},
 	{"quantile", "", "t", math.NaN(), func(t float64) (Loss, error) { return Quantile{t}, Quantile{t}.check() }},
 	{"huber", "", "d", math.NaN(), func(d float64) (Loss, error) { return Huber{d}, Huber{d}.check() }},
@@ -231,8 +229,8 @@ var table = []entry{
 	{"t-logistic", "", "t", math.NaN(), func(t float64) (Loss, error) { return NewTLogistic(t) }},
 }
 
-// Parse parses NAME, NAME:BOUND, NAME:BOUND:PARAMETER, or NAME:PARAMETER for a loss without bounds, as in
-// hinge:chen:0.5 and t-logistic:1.6. It is the inverse of Loss.String.
+// Parse parses NAME, NAME:BOUND or NAME:BOUND:PARAMETER, for example hinge:chen:0.5. For a loss without bounds it
+// parses NAME:PARAMETER, for example t-logistic:1.6. It is the inverse of Loss.String.
 func Parse(s string) (Loss, error) {
 	name, rest, _ := strings.Cut(s, ":")
 	var bounds []string

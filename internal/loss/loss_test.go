@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// everyLoss returns each loss of the table, some with a second parameter, and the step of a solver, which is a loss
-// too.
+// everyLoss returns each loss of the table, some with several parameters, and the reweighted loss of each t-logistic
+// solver step.
 func everyLoss() []Loss {
 	out := append(All(), HingeGaussian{0.5}, HingeChen{0.5}, SquaredHinge{0.5}, Absolute{}.Facts().Clean, Quantile{0.1}, Quantile{0.1}.Facts().Clean)
 	for _, x := range []float64{1.1, 1.6, 1.9} {
@@ -22,7 +22,7 @@ func everyLoss() []Loss {
 	return out
 }
 
-// target returns a target that the loss is meant for.
+// target returns a random valid target of a loss.
 func target(l Loss, r *rand.Rand) float64 {
 	switch l.Facts().Target {
 	case Count:
@@ -33,8 +33,8 @@ func target(l Loss, r *rand.Rand) float64 {
 	return float64(2*r.IntN(2) - 1)
 }
 
-// TestFacts checks the Facts of every loss by sampling: what they state must be true, and what they deny must be
-// seen to be false.
+// TestFacts checks the Facts of every loss by sampling. A property that Facts states must hold for all samples, and a
+// property that Facts denies must fail for some sample.
 func TestFacts(t *testing.T) {
 	for _, l := range everyLoss() {
 		t.Run(l.String(), func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestFacts(t *testing.T) {
 				f, s := 3*r.NormFloat64(), math.Exp(2*r.NormFloat64())
 				g, u := 3*r.NormFloat64(), math.Exp(2*r.NormFloat64())
 				if facts.Target == Count {
-					s, u = min(s, 5), min(u, 5) // e^(s^2/2) must be finite
+					s, u = min(s, 5), min(u, 5) // keeps e^(s^2/2) finite
 				}
 				a, b := value(y, f, s*s), value(y, g, u*u)
 				size := 1e-9 * (1 + math.Abs(a) + math.Abs(b))
@@ -101,7 +101,7 @@ func TestFacts(t *testing.T) {
 				t.Error("a larger margin costs more")
 			}
 
-			// A kink is a jump of the slope within a billionth.
+			// At a kink the slope jumps within 1e-9.
 			for _, y := range []float64{1, 2, -1, -0.5, 0} {
 				if facts.Target.Check(y) != nil {
 					continue
@@ -124,7 +124,7 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestTargets checks which targets are rejected. The minimum of a squared loss over f is the target, or its
+// TestTargets checks which targets are rejected. The minimum over f of a squared loss must be at the target, or at its
 // logarithm for a count.
 func TestTargets(t *testing.T) {
 	for target, refused := range map[Target][]float64{
@@ -163,8 +163,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestConjugates checks that, among the dual variables, only the slope at f attains the Fenchel-Young inequality
-// phi(f) + phi*(a) >= a f with equality, and that the nearest dual variable is in the domain.
+// TestConjugates checks the Fenchel-Young inequality phi(f) + phi*(a) >= a f: only the slope at f attains equality. It
+// also checks that the nearest dual variable is in the domain.
 func TestConjugates(t *testing.T) {
 	found := 0
 	r := rand.New(rand.NewPCG(9, 10))
@@ -194,8 +194,8 @@ func TestConjugates(t *testing.T) {
 	}
 }
 
-// TestLosses checks every loss at random points: its first and second derivatives against central differences, and
-// that its values are finite.
+// TestLosses checks every loss at random points. Its derivatives must match central differences, and its values must be
+// finite.
 func TestLosses(t *testing.T) {
 	for _, l := range everyLoss() {
 		t.Run(l.String(), func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestLosses(t *testing.T) {
 			for _, f := range []float64{0, 1, -1, 40, -40, 1e8, -1e8} {
 				for _, v := range []float64{0, 1e-300, 1e-12, 1, 1e12} {
 					if l.Facts().Target == Count && max(f, v) > 700 {
-						continue // e^f and e^v are infinite, as it should be
+						continue // e^f or e^v is infinite, which is correct
 					}
 					value, df, dv := l.At(target(l, r), f, v)
 					ff, fv, vv := l.At2(1, f, v)
@@ -255,7 +255,7 @@ func TestGaussianExpectation(t *testing.T) {
 		SquaredHinge{1}:    func(m float64) float64 { return max(0, 1-m) * max(0, 1-m) },
 		Erf{}:              func(m float64) float64 { return 1 - math.Erf(2*m) },
 	}
-	// Of numbers: functions of the residual y - f, here with the sign of y in front.
+	// Regression losses are functions of the residual y - f; g gets its argument with the sign of y.
 	for _, level := range []float64{0.2, 0.5, 0.9} {
 		plainResidual[Quantile{level}] = func(m float64) float64 { return max(level*m, (level-1)*m) }
 	}
@@ -296,7 +296,7 @@ func TestGaussianExpectation(t *testing.T) {
 			}
 		}
 	}
-	for _, f := range []float64{-2, 0.5} { // a count's score is the logarithm of its rate
+	for _, f := range []float64{-2, 0.5} { // the score of a count is the logarithm of its rate
 		if got, want := first(PoissonGaussian{}.At(3, f, 0.7)), expectation(func(f float64) float64 { return math.Exp(f) - 3*f }, f, math.Sqrt(0.7)); math.Abs(got-want) > 1e-8 {
 			t.Errorf("poisson at f=%g: %g, integral %g", f, got, want)
 		}
@@ -305,7 +305,8 @@ func TestGaussianExpectation(t *testing.T) {
 
 func first(value, _, _ float64) float64 { return value }
 
-// expectation integrates g(f + s z) over the normal density of z with trapezoids over 9 deviations.
+// expectation integrates g(f + s z) over the normal density of z with the trapezoidal rule, up to 9 standard
+// deviations.
 func expectation(g func(f float64) float64, f, s float64) float64 {
 	const n = 40_000
 	sum, h := 0.0, 18.0/n
@@ -344,8 +345,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestMajoriser checks that the quadratic with the curvature gamma = 2 dv touches a bound of Chen et al. at (f, v)
-// and lies above it everywhere. The bounds are concave functions of E[zeta^2] or E[f~^2] plus a linear term.
+// TestMajoriser checks the quadratic function with the curvature gamma = 2 dv. It must touch a bound of Chen et al. at
+// (f, v) and lie above the bound everywhere. The bounds are concave functions of E[zeta^2] or E[f~^2] plus a linear
+// term.
 func TestMajoriser(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	bounds := []Loss{HingeChen{1}, HingeChen{0.5}, LogisticChen{}}
@@ -373,11 +375,11 @@ func TestMajoriser(t *testing.T) {
 func TestSymmetry(t *testing.T) {
 	for _, l := range everyLoss() {
 		if l.Facts().Target == Count {
-			continue // y = -1 is no target
+			continue // y = -1 is not a valid target
 		}
 		for _, f := range []float64{-3, -0.2, 0, 0.7, 5} {
 			mirrored := l
-			switch q := l.(type) { // the other side of the median
+			switch q := l.(type) { // mirrored quantile
 			case Quantile:
 				mirrored = Quantile{1 - q.T}
 			case quantileBound:
@@ -396,7 +398,7 @@ func TestSymmetry(t *testing.T) {
 func TestParse(t *testing.T) {
 	for _, l := range everyLoss() {
 		if _, ok := l.(tTheta); ok {
-			continue // a step of a solver, no loss to ask for
+			continue // the loss of a solver step, which Parse does not accept
 		}
 		got, err := Parse(l.String())
 		if err != nil || got.String() != l.String() {
@@ -418,8 +420,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestLabelsOf checks that LabelsOf constructs no loss. It is called for each event that lacks fields, and
-// t-logistic takes milliseconds and 37 kB.
+// TestLabelsOf checks that LabelsOf constructs no loss. LabelsOf is called for each event with missing fields, and
+// constructing t-logistic takes milliseconds and 37 kB.
 func TestLabelsOf(t *testing.T) {
 	want := map[string]Target{"linear": Real, "squared": Real, "absolute": Real, "quantile": Real, "huber": Real, "poisson": Count}
 	var before, after runtime.MemStats
@@ -436,8 +438,8 @@ func TestLabelsOf(t *testing.T) {
 	}
 }
 
-// TestSoftplus compares Softplus with math.Log1p up to two units in the last place, from tiny values to the linear
-// part.
+// TestSoftplus checks that Softplus differs from math.Log1p by at most two units in the last place, from tiny values to
+// the linear part.
 func TestSoftplus(t *testing.T) {
 	for u := -708.0; u <= 708; u += 0.00371 {
 		want := max(u, 0) + math.Log1p(math.Exp(-math.Abs(u)))

@@ -32,8 +32,8 @@ var logisticConstants = func() (vectors [32][8]float64) {
 //go:noescape
 func logisticTermsFMA(u, v float64, p, t2 *[8]float64, constants *[32][8]float64, eight bool) (value, du, dv float64)
 
-// exps is Exps for the leading elements of x, up to the first four of which one is beyond 700, NaN or infinite. With
-// FMA math.Exp takes the same steps.
+// exps replaces leading elements of x by their exponentials, and returns their number. It stops at a group of four
+// elements with a value beyond 700, NaN or infinity. math.Exp takes the same steps with FMA.
 func exps(x []float64) (done int) {
 	if !hasAVX2 {
 		return 0
@@ -50,8 +50,8 @@ func exps(x []float64) (done int) {
 	return done
 }
 
-// expConstants are those of math.Exp: 1/ln 2, the two halves of ln 2, the divisor of the argument, the series from its
-// highest power, then 2, the limit of exps, and the bias of the exponent.
+// expConstants has the constants of math.Exp: 1/ln 2, the two halves of ln 2, the divisor of the argument, the series
+// from its highest power, then 2, the limit of exps, and the bias of the exponent.
 var expConstants = func() (vectors [15][8]float64) {
 	for i, c := range [...]float64{math.Log2E, 0.69314718055966295651160180568695068359375, 0.28235290563031577122588448175013436025525412068e-12, 0.0625,
 		2.4801587301587301587e-5, 1.9841269841269841270e-4, 1.3888888888888888889e-3, 8.3333333333333333333e-3, 4.1666666666666666667e-2, 1.6666666666666666667e-1, 0.5, 1,

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLogisticTermsOfEachWidth checks that the loops with four and with eight terms at a time return the bits of
-// the reference.
+// TestLogisticTermsOfEachWidth checks that the assembly loops for four and for eight terms at a time return the bits of
+// the Go reference.
 func TestLogisticTermsOfEachWidth(t *testing.T) {
 	if !hasAVX2 {
 		t.Skip("the processor has no AVX2")

@@ -16,7 +16,7 @@ func TestLogisticTerms(t *testing.T) {
 				if value != a || du != b || dv != c {
 					t.Errorf("logisticTerms(%g, %g) = %g, %g, %g; its reference %g, %g, %g", u, v, value, du, dv, a, b, c)
 				}
-				// The definition, term by term.
+				// The expected sums by their definition, term by term.
 				a, b, c = 0, 0, 0
 				for i, p := range logisticP {
 					cdf, phi, s := smoothStep(u, logisticT[i]*logisticT[i]+v)

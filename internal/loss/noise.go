@@ -13,21 +13,20 @@ import (
 	"unicode/utf8"
 )
 
-// Noise is unbiased noise on every feature, E[x~] = x, independent between
-// features (Chen et al. 2014, section 2; van der Maaten et al. 2013, table 1).
-// In a GroupDropout the features of a group depend on each other. Silent is
-// biased. The intercept has no noise.
+// Noise is unbiased noise on every feature, E[x~] = x, independent between features (Chen et al. 2014, section 2; van
+// der Maaten et al. 2013, table 1). There are two exceptions: GroupDropout makes the features of a group dependent, and
+// Silent is biased. The intercept has no noise.
 //
 // The variance of a feature is a quadratic in x for every noise here:
 //
 //	Var[x~ | x] = c0 + c1 x + c2 x^2.
 //
-// c0 also applies to absent features. It is an L2 term c0 |w|^2 in the variance
-// of the score, so zeros are never filled in.
+// c0 also applies to absent features. In the variance of the score it is the L2 term c0 |w|^2, so absent features need
+// not be stored.
 type Noise interface {
 	// Coefficients returns c0, c1 and c2.
 	Coefficients() (c0, c1, c2 float64)
-	// Corrupt draws x~ given x.
+	// Corrupt draws a noisy value x~ given x.
 	Corrupt(x float64, r *rand.Rand) float64
 	// String returns the name that ParseNoise parses.
 	String() string
@@ -39,7 +38,7 @@ func Var(n Noise, x float64) float64 {
 	return c0 + c1*x + c2*x*x
 }
 
-// NoNoise does not change features.
+// NoNoise leaves features unchanged.
 type NoNoise struct{}
 
 func (NoNoise) Coefficients() (c0, c1, c2 float64)      { return 0, 0, 0 }
@@ -59,34 +58,32 @@ func (n Dropout) Corrupt(x float64, r *rand.Rand) float64 {
 }
 func (n Dropout) String() string { return "dropout:" + formatLevel(n.Q) }
 
-// GroupDropout sets whole groups of features to zero, each with probability
-// Groups in [0, 1) or its own probability, and independently single features
-// with probability Q in [0, 1). The survivors are scaled by 1/((1-Q)(1-Groups)).
-// See Grouping for the groups of features. The product of features of two groups
-// dies with either of them, and is scaled for both.
+// GroupDropout sets features to zero in two ways: a whole group with probability Groups in [0, 1) or its own
+// probability, and independently a single feature with probability Q in [0, 1). The survivors are scaled by
+// 1/((1-Q)(1-Groups)). See Grouping for the groups of features. The product of features of two groups is zero if either
+// group is, and is scaled for both.
 //
-// With r = Q/(1-Q), r_g = Groups/(1-Groups) and the sums s_g over the features of a group
-// of w_d x_d, a score has the variance
+// With r = Q/(1-Q), r_g = Groups/(1-Groups) and the sum s_g of w_d x_d over the features d of group g, a score has the
+// variance
 //
-//	v = sum_g [ r_g s_g^2 + (1 + r_g) r sum_{d in g} w_d^2 x_d^2 ],
+//	v = sum_g [ r_g s_g^2 + (1 + r_g) r sum_{d in g} w_d^2 x_d^2 ]
 //
-// if there are no products of two groups: those of the pair c = {a, b} of groups have a
-// sum s_c of their own, and
+// if there are no products of two groups. With products, let s_c be the sum of w_d x_d over the products of the two
+// groups c = {a, b}. Then
 //
 //	v = sum_g r_g (s_g + sum_{c with g} s_c)^2 + sum_c r_a r_b s_c^2
 //	  + r sum_d w_d^2 x_d^2 prod_{g of d} (1 + r_g).
 //
-// Coefficients states only the variance of a single feature, but the features of
-// a group vary together. So code that sums variances by feature must check for a
-// GroupDropout, and handle it or reject it.
+// Coefficients returns only the variance of a single feature, but the features of a group vary together. So code that
+// sums variances by feature must check for a GroupDropout, and handle it or reject it.
 type GroupDropout struct {
 	Q, Groups float64
-	// Rates, if not nil, holds the probability of each group by name, in place of Groups. A group that is not in it
-	// does not die.
+	// Rates, if not nil, holds the dropout probability of each group by name, and replaces Groups. A group that is not
+	// in Rates is never dropped.
 	Rates map[string]float64
 }
 
-// Rate returns the probability that a group dies.
+// Rate returns the probability that a group is dropped.
 func (n GroupDropout) Rate(group string) float64 {
 	if n.Rates != nil {
 		return n.Rates[group]
@@ -94,7 +91,7 @@ func (n GroupDropout) Rate(group string) float64 {
 	return n.Groups
 }
 
-// Coefficients returns the coefficients of a feature of one group, for the group that dies most often.
+// Coefficients returns the coefficients of a feature in one group, with the highest rate of any group.
 func (n GroupDropout) Coefficients() (c0, c1, c2 float64) {
 	most := n.Groups
 	for _, q := range n.Rates {
@@ -104,12 +101,12 @@ func (n GroupDropout) Coefficients() (c0, c1, c2 float64) {
 	return 0, 0, r + rg + r*rg
 }
 
-// Odds returns r, and r_g of a group.
+// Odds returns the dropout odds of a single feature, Q/(1-Q), and of a group.
 func (n GroupDropout) Odds(group string) (r, rg float64) { return odds(n.Q), odds(n.Rate(group)) }
 
 func odds(q float64) float64 { return q / (1 - q) }
 
-// Corrupt draws one feature of one group by itself. It cannot use the Rates of groups, because it does not know the
+// Corrupt draws one feature independently of its group. It cannot use the Rates of groups, because it does not have the
 // name of the group.
 func (n GroupDropout) Corrupt(x float64, r *rand.Rand) float64 {
 	if r.Float64() < n.Groups {
@@ -135,7 +132,7 @@ func (n GroupDropout) String() string {
 	return Dropout{n.Q}.String() + "+group:" + level
 }
 
-// formatRates formats rates by group for parseRates, sorted by name.
+// formatRates formats the rates of groups for parseRates, sorted by name.
 func formatRates(rates map[string]float64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(rates)) {
@@ -148,8 +145,8 @@ func formatRates(rates map[string]float64) string {
 	return strings.Join(parts, ",")
 }
 
-// parseRates parses rates by group, as in engine=0.1,wheels=0.3. A name with a comma, an equals sign or a quotation
-// mark is quoted as in Go.
+// parseRates parses the rates of groups, for example engine=0.1,wheels=0.3. A name with a comma, an equals sign or a
+// quotation mark is quoted as in Go.
 func parseRates(s string) (map[string]float64, error) {
 	rates := map[string]float64{}
 	for more := true; more; {
@@ -198,17 +195,19 @@ func (n Laplace) Corrupt(x float64, r *rand.Rand) float64 {
 func (n Laplace) String() string { return "laplace:" + formatLevel(n.B) }
 
 // Poisson replaces a feature x >= 0 by a Poisson variable with mean x: Var = x. It is undefined for negative features,
-// which a caller must reject first, see OfCounts.
+// which callers must reject, see OfCounts.
 type Poisson struct{}
 
 func (Poisson) Coefficients() (c0, c1, c2 float64) { return 0, 1, 0 }
 func (Poisson) Corrupt(x float64, r *rand.Rand) float64 {
 	if x > 1e6 {
-		// Drawing step by step would take too long. With such a large mean the variable is normal within a thousandth.
+		// Knuth's product would take too many steps. With such a large mean the normal distribution is accurate to a
+		// thousandth.
 		return max(0, math.Round(x+math.Sqrt(x)*r.NormFloat64()))
 	}
 	if x > 500 {
-		// Knuth's product needs x steps and underflows at 745. The sum of two halves is Poisson again.
+		// Knuth's product needs x steps and underflows at 745. The sum of two Poisson variables with mean x/2 is a
+		// Poisson variable with mean x.
 		return Poisson{}.Corrupt(x/2, r) + Poisson{}.Corrupt(x-x/2, r)
 	}
 	n, p, limit := 0.0, r.Float64(), Exp(-x)
@@ -222,10 +221,10 @@ func (Poisson) String() string { return "poisson" }
 
 func formatLevel(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// noises lists the noises. A new one is a type above and a line here.
+// noises lists the kinds of noise. To add a noise, write a type above and a line here.
 var noises = []struct {
 	name  string
-	usage string // of the level, "" if it has none
+	usage string // usage text of the noise level, "" if there is none
 	make  func(level float64) (Noise, error)
 }{
 	{"none", "", func(float64) (Noise, error) { return NoNoise{}, nil }},
@@ -259,7 +258,7 @@ func checkScale(s float64) error {
 	return nil
 }
 
-// NoiseNames returns the valid beginnings for ParseNoise. Those that end in a colon need a level.
+// NoiseNames returns the valid prefixes for ParseNoise. A prefix that ends in a colon needs a level.
 func NoiseNames() []string {
 	var names []string
 	for _, n := range noises {
@@ -272,11 +271,11 @@ func NoiseNames() []string {
 	return names
 }
 
-// ObservedNoise is a setting, not a noise: groups with the rates at which they were missing from the events, see
-// FieldUse.Rates. A model that was trained with it names the rates instead, which ParseNoise parses.
+// ObservedNoise is a setting, not a noise. It selects group dropout with the rates at which groups were missing from
+// the events, see FieldUse.Rates. A model trained with it stores the rates instead, which ParseNoise parses.
 const ObservedNoise = "observed"
 
-// ShortNoise returns the name of a noise without the rates of single groups, which may be many.
+// ShortNoise returns the name of a noise without the rates of single groups, because there may be many.
 func ShortNoise(noise string) string {
 	if n, err := ParseNoise(noise); err == nil {
 		if g, ok := n.(GroupDropout); ok && g.Rates != nil {
@@ -288,7 +287,7 @@ func ShortNoise(noise string) string {
 }
 
 // LevelOf returns the level of a noise: Q of Dropout, Groups or the largest of the Rates of GroupDropout, D of Silent,
-// SD of Gaussian, B of Laplace, or 0 if there is none.
+// SD of Gaussian, B of Laplace. It returns 0 for a noise without a level.
 func LevelOf(noise Noise) float64 {
 	switch n := noise.(type) {
 	case Dropout:
@@ -309,12 +308,12 @@ func LevelOf(noise Noise) float64 {
 	return 0
 }
 
-// OfCounts reports whether a noise, given by name, requires non-negative features.
+// OfCounts reports whether the noise with this name requires non-negative features.
 func OfCounts(noise string) bool { return noise == Poisson{}.String() }
 
-// ParseNoise parses none, dropout:Q, group:Q, gaussian:SD, laplace:B, poisson, silent:D or silent-group:D, rates by
-// group as in group:engine=0.1,wheels=0.3, or both dropouts as in dropout:0.1+group:0.3. It is the inverse of
-// Noise.String.
+// ParseNoise parses none, dropout:Q, group:Q, gaussian:SD, laplace:B, poisson, silent:D or silent-group:D. It also
+// parses rates of single groups, as in group:engine=0.1,wheels=0.3, and both dropouts, as in dropout:0.1+group:0.3. It
+// is the inverse of Noise.String.
 func ParseNoise(s string) (Noise, error) {
 	first, second, both := strings.Cut(s, "+group") // a number may contain a plus too, as in 1e+3
 	if !both || strings.HasPrefix(s, "group:") {
@@ -374,7 +373,7 @@ func parseNoise(s string) (Noise, error) {
 	return nil, fmt.Errorf("noise %q: want one of %s", s, strings.Join(known, ", "))
 }
 
-// AsGroups returns a dropout noise of features, groups or both as a GroupDropout.
+// AsGroups converts a dropout noise of features, groups or both to a GroupDropout.
 func AsGroups(n Noise) GroupDropout {
 	switch n := n.(type) {
 	case GroupDropout:
@@ -385,7 +384,7 @@ func AsGroups(n Noise) GroupDropout {
 	return GroupDropout{}
 }
 
-// IsGrouped reports whether a noise is of groups.
+// IsGrouped reports whether a noise drops groups.
 func IsGrouped(n Noise) bool {
 	_, ok := n.(GroupDropout)
 	return ok
