@@ -26,8 +26,8 @@ var setStreams = []struct {
 	{"usps", "train.svm.gz", "", 10, 256, 16, false, "patches of 4 x 4, as a stream"},
 	{"covtype_10k", "train.svm.gz", "test.svm.gz", 7, 54, 1, false, "the test file"},
 	{"covtype_10k", "train.svm.gz", "", 7, 54, 1, false, "as a stream"},
-	{"elec2", "stream.svm.gz", "", 2, 8, 1, false, "learned whole"},
-	{"elec2", "stream.svm.gz", "", 2, 8, 1, true, "learned as it is asked"},
+	{"elec2", "stream.svm.gz", "", 2, 8, 1, false, "learned without nulls"},
+	{"elec2", "stream.svm.gz", "", 2, 8, 1, true, "learned with the same nulls"},
 }
 
 var setShares = []float64{0, 0.3, 0.5, 0.7}
