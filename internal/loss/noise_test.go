@@ -9,8 +9,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestNoises checks every noise: samples have mean x and the variance of the coefficients, and ParseNoise inverts
-// String.
+// TestNoises checks every noise. Samples must have the mean x and the variance that Coefficients states, and ParseNoise
+// must invert String.
 func TestNoises(t *testing.T) {
 	for _, s := range []string{"none", "dropout:0", "dropout:0.3", "dropout:0.9", "group:0.3", "dropout:0.1+group:0.3", "dropout:0.5+group:0", "gaussian:0.5", "laplace:0.4", "poisson"} {
 		n := must.Get(ParseNoise(s))(t)
@@ -31,8 +31,8 @@ func TestNoises(t *testing.T) {
 				squares += d * d
 			}
 			mean, variance := sum/samples, squares/samples
-			// Six standard errors; the fourth moment of the heaviest, dropout
-			// at .9 and Laplace, stays below 12 variances squared.
+			// The tolerance is six standard errors. The fourth moment is at most 12 variances squared, for dropout at
+			// .9 and Laplace.
 			if tol := 6 * math.Sqrt(want/samples); math.Abs(mean) > tol {
 				t.Errorf("%s at %g: mean off by %g (tolerance %g)", n, x, mean, tol)
 			}
@@ -49,8 +49,8 @@ func TestNoises(t *testing.T) {
 	}
 }
 
-// TestNoiseOfGroupsWithRates checks that rates by group are read and written in the order of the names, whatever
-// characters these contain.
+// TestNoiseOfGroupsWithRates checks that the rates of groups round-trip in the order of the group names, whatever
+// characters the names contain.
 func TestNoiseOfGroupsWithRates(t *testing.T) {
 	for _, want := range []GroupDropout{
 		{Rates: map[string]float64{"engine": 0.1, "wheels": 0.3}},
@@ -72,7 +72,7 @@ func TestNoiseOfGroupsWithRates(t *testing.T) {
 	}
 }
 
-// FuzzParseNoise checks that a noise that is read and written is read as the same noise.
+// FuzzParseNoise checks that a parsed noise, formatted and parsed again, is the same noise.
 func FuzzParseNoise(f *testing.F) {
 	for _, s := range []string{"none", "dropout:0.5", "group:0.25", "dropout:0.1+group:0.3", "gaussian:1e+3", "laplace:2", "poisson", "dropout:1e-1+group:0", "group:a=0.1,b=0", `dropout:0.1+group:"a,b"=0.3`} {
 		f.Add(s)

@@ -7,8 +7,8 @@ import "math"
 // maxLog is the logarithm of a count of 1e30, the largest label.
 const maxLog = 69.07755278982137
 
-// expected returns e^z with its slope and curvature. Beyond maxLog it continues as its tangent, which is convex and
-// keeps gradients finite.
+// expected returns e^z with its slope and curvature. Beyond maxLog it returns the tangent at maxLog, which is convex
+// and keeps gradients finite.
 func expected(z float64) (value, slope, curvature float64) {
 	if z > maxLog {
 		e := Exp(maxLog)
@@ -18,8 +18,8 @@ func expected(z float64) (value, slope, curvature float64) {
 	return e, e, e
 }
 
-// PoissonGaussian is Poisson regression, e^f - y f for counts y >= 0, expected over
-// f~ ~ N(f, v): e^(f + v/2) - y f. It is convex, as the exponential of a convex function.
+// PoissonGaussian is Poisson regression, e^f - y f for counts y >= 0, expected over f~ ~ N(f, v): e^(f + v/2) - y f. It
+// is convex, because it is the exponential of a convex function plus a linear term.
 type PoissonGaussian struct{}
 
 func (PoissonGaussian) At(y, f, v float64) (value, df, dv float64) {
@@ -35,7 +35,7 @@ func (PoissonGaussian) Facts() Facts {
 }
 func (PoissonGaussian) String() string { return "poisson:gaussian" }
 
-// poissonLower is the minimum of e^f - y f, at f = log y.
+// poissonLower returns the minimum of e^f - y f, which is at f = log y.
 func poissonLower(y float64) float64 {
 	if y == 0 {
 		return 0

@@ -5,8 +5,8 @@ package loss
 import "math"
 
 // Probit is the loss of probit regression, -log Phi(y f), plus half the variance of the score. The curvature of -log
-// Phi is between 0 and 1, so E -log Phi(y f~) <= -log Phi(y f) + v/2 for any unbiased noise. It is convex. The loss
-// that Ding & Vishwanathan 2010 call probit is Erf.
+// Phi is between 0 and 1, so E -log Phi(y f~) <= -log Phi(y f) + v/2 for any unbiased noise. The loss is convex. Ding &
+// Vishwanathan 2010 use the name probit for another loss, Erf.
 type Probit struct{}
 
 func (Probit) At(y, f, v float64) (value, df, dv float64) {
@@ -17,7 +17,7 @@ func (Probit) At(y, f, v float64) (value, df, dv float64) {
 func (Probit) At2(y, f, _ float64) (ff, fv, vv float64) {
 	u := y * f
 	if u < -probitTail {
-		// lambda (lambda + u) cancels: 1 - 1/u^2 + 6/u^4 - 50/u^6 + ...
+		// The direct formula lambda (lambda + u) cancels, so this uses its series 1 - 1/u^2 + 6/u^4 - 50/u^6 + ...
 		r := 1 / (u * u)
 		return 1 - r*(1-r*(6-r*(50-r*518))), 0, 0
 	}
@@ -31,14 +31,15 @@ func (Probit) Facts() Facts {
 
 func (Probit) String() string { return "probit" }
 
-// From probitTail on the asymptotic series of the normal tail is accurate to the last digit with eight terms.
+// probitTail is the argument from which eight terms of the asymptotic series of the normal tail are accurate to the
+// last digit.
 const probitTail = 20
 
 // logPhi returns log Phi(u) and phi(u)/Phi(u).
 func logPhi(u float64) (value, ratio float64) {
 	const logRoot2Pi = 0.918938533204672741780329736406
 	if u < -probitTail {
-		// Phi(u) = phi(u)/|u| (1 - 1/u^2 + 3/u^4 - 15/u^6 ...), odd factorials.
+		// Phi(u) = phi(u)/|u| (1 - 1/u^2 + 3/u^4 - 15/u^6 ...), where the numerators are products of odd numbers.
 		r, term, sum := 1/(u*u), 1.0, 1.0
 		for k := 1.0; k < 16; k += 2 {
 			term *= -k * r

@@ -7,13 +7,12 @@ import (
 	"math"
 )
 
-// Quantile is the loss whose minimum is the T-quantile of a number (Koenker & Bassett
-// 1978), T m where m = y - f is positive and (1 - T) |m| where it is negative. Expected
-// over f~ ~ N(f, v) it is
+// Quantile is the loss whose minimum is the T-quantile of a number (Koenker & Bassett 1978). With m = y - f it is T m
+// for positive m and (1 - T) |m| for negative m. Expected over f~ ~ N(f, v) it is
 //
 //	E max(0, m~) - (1 - T) m = m Phi(m/s) + s phi(m/s) - (1 - T) m,  s = sqrt(v).
 //
-// At v = 0 the slope at the kink is taken as the mean of the two sides.
+// At v = 0 the slope at the kink is the mean of the slopes on both sides.
 type Quantile struct{ T float64 }
 
 func (l Quantile) At(y, f, v float64) (value, df, dv float64) {
@@ -22,7 +21,7 @@ func (l Quantile) At(y, f, v float64) (value, df, dv float64) {
 	if s > 0 {
 		dv = phi / (2 * s)
 	}
-	// Phi(-m/s) without cancellation, because it may be small.
+	// Compute Phi(-m/s) without cancellation, because it may be small.
 	q, _, _ := smoothStep(-m, v)
 	return max(l.T*m*p-(1-l.T)*m*q+s*phi, 0), (1-l.T)*q - l.T*p, dv
 }
@@ -32,8 +31,8 @@ func (l Quantile) At2(y, f, v float64) (ff, fv, vv float64) {
 	return ff, -fv, vv
 }
 
-// Clean is a bound that equals the loss at v = 0. Smoothed, its curvature decreases slowly away from the kink, which
-// suits Newton's method better, as for the hinge.
+// Clean returns a bound that equals the loss at v = 0. Its smoothed curvature decreases slowly away from the kink,
+// which suits Newton's method better, as for the hinge.
 func (l Quantile) Facts() Facts {
 	return Facts{Target: Real, Regression: true, Convex: true, CleanConvex: true, Kink: func(y float64) float64 { return y }, Cost: 1, Clean: quantileBound{2 * l.T, 1, l}}
 }
@@ -47,9 +46,9 @@ func (l Quantile) check() error {
 	return nil
 }
 
-// Absolute is E |y - f~| for f~ ~ N(f, v), twice the Quantile of one half:
+// Absolute is E |y - f~| for f~ ~ N(f, v), twice the Quantile loss with T = 1/2:
 //
-// s (2 phi(z) + z (2 Phi(z) - 1)),  z = (y - f)/s.
+//	s (2 phi(z) + z (2 Phi(z) - 1)),  z = (y - f)/s,  s = sqrt(v).
 type Absolute struct{}
 
 func (Absolute) At(y, f, v float64) (value, df, dv float64) {
@@ -70,8 +69,8 @@ func (Absolute) Facts() Facts {
 
 func (Absolute) String() string { return "absolute" }
 
-// quantileBound is scale/2 (sqrt(m^2 + v) + (tilt - 1) m), an upper bound of the loss of by
-// Jensen's inequality.
+// quantileBound is scale/2 (sqrt(m^2 + v) + (tilt - 1) m) with m = y - f. By Jensen's inequality it is an upper bound
+// of the loss in the field of.
 type quantileBound struct {
 	tilt, scale float64
 	of          Loss
@@ -92,7 +91,7 @@ func (l quantileBound) At2(y, f, v float64) (ff, fv, vv float64) {
 	if s == 0 {
 		return 0, 0, 0
 	}
-	// Divide first: s^3 underflows long before the quotients do.
+	// Divide step by step, because s^3 underflows long before the quotients do.
 	return h * (v / s / s) / s, 0.5 * h * (m / s) / s / s, -0.25 * h / s / s / s
 }
 

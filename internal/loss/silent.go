@@ -2,9 +2,9 @@ package loss
 
 import "math/rand/v2"
 
-// Silent is the noise of features that die unnoticed: a dead feature reads some neutral value, and the others keep
-// their values. D is the expected share of dead features, in [0, MaxSilent]. With Groups whole groups die, otherwise
-// single features.\
+// Silent is the noise of features that fail unnoticed: a dead feature reads some neutral value, and the others keep
+// their values. D is the expected fraction of dead features, in [0, MaxSilent]. If Groups is set, whole groups die,
+// otherwise single features.
 //
 // Silent noise is biased, E[x~] != x, and its rate is unknown: it is one of Rates, with equal probabilities. So its
 // Coefficients do not suffice for learning. Code that sums variances by feature must check for a Silent, and use At or
@@ -14,16 +14,16 @@ type Silent struct {
 	Groups bool
 }
 
-// MaxSilent is the largest allowed share of silently dead features.
+// MaxSilent is the largest allowed fraction of silently dead features.
 const MaxSilent = 0.9
 
-// Rates returns the possible rates of death, equally likely.
+// Rates returns the possible fractions of dead features, which are equally likely.
 func (n Silent) Rates() [silentRates]float64 {
 	return [silentRates]float64{0, n.D / 2, n.D, min(0.95, 1.5*n.D)}
 }
 
-// Coefficients returns the variance of a feature with value x, as a multiple of x^2: the mean of q (1-q) over the
-// rates.
+// Coefficients returns the variance of a feature with value x as a multiple of x^2: the mean of q (1-q) over the rates
+// q.
 func (n Silent) Coefficients() (c0, c1, c2 float64) {
 	rates := n.Rates()
 	for _, q := range rates {
@@ -47,7 +47,7 @@ func (n Silent) String() string {
 	return "silent:" + formatLevel(n.D)
 }
 
-// Squares returns the noise whose variance of a score is the squares of At.
+// Squares returns the noise under which the variance of a score is the argument squares of At.
 func (n Silent) Squares() Noise {
 	if n.Groups {
 		return GroupDropout{Groups: 0.5}
@@ -55,7 +55,7 @@ func (n Silent) Squares() Noise {
 	return Dropout{Q: 0.5}
 }
 
-// At returns the mean of a loss over the rates, and its derivatives by score, intercept and squares.\
+// At returns the mean of a loss over the rates, and its derivatives by score, intercept and squares.
 //
 // score is the contribution of live features: the sum of w (x-z), where z is the dead value of a feature. intercept is
 // the score of an event whose features are all dead. squares is the sum of w^2 (x-z)^2 or, for groups, the sum of the
@@ -72,11 +72,11 @@ func (n Silent) At(l Loss, y, score, intercept, squares float64) (value, ds, di,
 // silentRates is the number of rates.
 const silentRates = 4
 
-// ByRate holds the derivatives of the loss by score and variance at each of the Rates, times the probability of the
+// ByRate holds, for each of the Rates, the derivatives of the loss by score and variance, times the probability of the
 // rate.
 type ByRate [silentRates]struct{ DF, DV float64 }
 
-// ByRate returns the mean loss, as At does, and its parts.
+// ByRate returns the mean loss, as At does, and its derivatives at each rate.
 func (n Silent) ByRate(l Loss, y, score, intercept, squares float64) (value float64, p ByRate) {
 	const each = 1.0 / silentRates
 	for i, q := range n.Rates() {
@@ -87,8 +87,9 @@ func (n Silent) ByRate(l Loss, y, score, intercept, squares float64) (value floa
 	return value, p
 }
 
-// Along returns the derivative of the mean loss as score and intercept change with these speeds, and its curvature.
-// With noise 2 dL/dv is the second derivative by the score, without noise nearly so.
+// Along returns the first and second derivative of the mean loss along a direction in which score and intercept change
+// at the given speeds. It uses 2 dL/dv as the second derivative by the score, which is exact with noise and nearly
+// exact without.
 func (n Silent) Along(p *ByRate, score, intercept float64) (slope, curvature float64) {
 	for i, q := range n.Rates() {
 		by := intercept + (1-q)*score
@@ -97,7 +98,7 @@ func (n Silent) Along(p *ByRate, score, intercept float64) (slope, curvature flo
 	return slope, curvature
 }
 
-// IsSilent reports whether a noise is silent.
+// IsSilent reports whether a noise is of type Silent.
 func IsSilent(n Noise) bool {
 	_, ok := n.(Silent)
 	return ok

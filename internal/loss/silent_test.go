@@ -8,7 +8,7 @@ import (
 	"blankout/internal/must"
 )
 
-// TestSilentDerivatives compares the derivatives of every loss under silent noise with differences.
+// TestSilentDerivatives compares the derivatives of every loss under silent noise with finite differences.
 func TestSilentDerivatives(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 19))
 	for _, l := range everyLoss() {
@@ -24,7 +24,7 @@ func TestSilentDerivatives(t *testing.T) {
 					high, _, _, _ := n.At(l, y, above[0], above[1], above[2])
 					low, _, _, _ := n.At(l, y, below[0], below[1], below[2])
 					want := (high - low) / (2 * h)
-					// The clean part, at rate 0, has a derivative everywhere but at a kink.
+					// Skip losses with a kink: their noise-free part (rate 0) is not differentiable there.
 					if math.Abs(got-want) > 2e-4*(1+math.Abs(want)) && l.Facts().Kink == nil {
 						t.Fatalf("D = %v, y = %v, at %v, derivative %d: %v, by differences %v", n.D, y, p, i, got, want)
 					}
@@ -34,7 +34,7 @@ func TestSilentDerivatives(t *testing.T) {
 	}
 }
 
-// TestSilentIsExpectation draws the deaths of many small features and compares the mean loss with At.
+// TestSilentIsExpectation lets many small features die at random, and compares the mean loss with At.
 func TestSilentIsExpectation(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 19))
 	const features, draws = 400, 40_000

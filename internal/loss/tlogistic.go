@@ -7,22 +7,21 @@ import (
 	"math"
 )
 
-// TLogistic is the loss of t-logistic regression (Ding & Vishwanathan 2010),
-// -log_t-like and not convex: past a point a wrong label costs hardly more the
-// further it is off, so that mislabeled events lose their pull. With
+// TLogistic is the loss of t-logistic regression (Ding & Vishwanathan 2010). It is not convex: its slope vanishes for
+// very negative margins, so mislabeled events have little influence. With
 //
 //	exp_t(x) = max(1 + (1-t) x, 0)^(1/(1-t)),  1 < t < 2,
 //	exp_t(u/2 - g(u)) + exp_t(-u/2 - g(u)) = 1,
 //
-// it is log(l)/(t-1) with l = 1 + (t-1)(g(f) - y f/2), the logistic loss at t -> 1.
+// the loss is log(l)/(t-1) with l = 1 + (t-1)(g(f) - y f/2). It becomes the logistic loss as t -> 1.
 //
-// Noise enters in the way of [LogisticChen]: g is convex, even and concave as a
-// function of f^2, so E g(f~) <= g(sqrt(f^2 + v)), and the logarithm is concave:
+// Noise is treated as in [LogisticChen]. The function g is convex, even and concave as a function of f^2, so E g(f~) <=
+// g(sqrt(f^2 + v)). The logarithm is concave, so
 //
 //	E log(l)/(t-1) <= log(1 + (t-1)(g(s) - y f/2))/(t-1),  s = sqrt(f^2 + v).
 //
-// The bound is exact at v = 0 and keeps the quadratic majoriser: dv >= 0
-// everywhere. Make one with [NewTLogistic].
+// The bound is exact at v = 0 and keeps the quadratic majorizer: dv >= 0 everywhere. Create a TLogistic with
+// [NewTLogistic].
 type TLogistic struct {
 	t float64
 	g *tPartition
@@ -36,11 +35,11 @@ func NewTLogistic(t float64) (TLogistic, error) {
 	return TLogistic{t, newTPartition(t)}, nil
 }
 
-// T returns t.
+// T returns the parameter t.
 func (l TLogistic) T() float64 { return l.t }
 
 // Influence returns xi = 1/l in (0, 1], the weight of an example in the theta-step of Ding and Vishwanathan. A small
-// one marks a suspected wrong label.
+// weight marks a suspected wrong label.
 func (l TLogistic) Influence(y, f, v float64) float64 {
 	m, _, _ := l.Theta().At(y, f, v)
 	return 1 / (1 + (l.t-1)*m)
@@ -68,7 +67,7 @@ func (l TLogistic) Facts() Facts { return Facts{Probability: true, Cost: 1} }
 
 func (l TLogistic) String() string { return "t-logistic:" + format(l.t) }
 
-// tTheta is g(s) - y f/2 as a loss.
+// tTheta is the loss g(s) - y f/2.
 type tTheta TLogistic
 
 func (l tTheta) At(y, f, v float64) (value, df, dv float64) {
@@ -78,7 +77,7 @@ func (l tTheta) At(y, f, v float64) (value, df, dv float64) {
 	if s == 0 {
 		return e.h, -0.5 * y, 0.5 * e.ratio
 	}
-	// g(s) = h + s/2. For a correct prediction the remainders of s/2 - |f|/2 and of g' |f|/s - 1/2 are computed without
+	// Use g(s) = h + s/2. For a correct prediction the differences s/2 - |f|/2 and g' |f|/s - 1/2 are computed without
 	// cancellation.
 	if y*f > 0 {
 		gone := v / (s + a)
@@ -100,16 +99,17 @@ func (l tTheta) Facts() Facts {
 
 func (l tTheta) String() string { return "t-logistic-theta:" + format(l.t) }
 
-// tPartition computes g(u) = u/2 + h(u) for u >= 0. h falls from
-// (2^(t-1) - 1)/(t-1) to 0 and solves phi(h) = exp_t(-h) + exp_t(-u-h) - 1 = 0.
-// A cubic in x = log(1+u) between 1024 nodes gives it to within bound, and one
-// step of Newton's method, whose error is at most t 2^t bound^2 because phi is
-// convex with phi” <= 2t and phi' <= -2^-t, to the last digit.
+// tPartition computes g(u) = u/2 + h(u) for u >= 0. The function h falls from (2^(t-1) - 1)/(t-1) to 0 and solves
+// phi(h) = exp_t(-h) + exp_t(-u-h) - 1 = 0.
+//
+// A cubic in x = log(1+u) between 1024 nodes gives h with an error of at most bound. One step of Newton's method then
+// makes h accurate to the last digit. Its error is at most t 2^t bound^2, because phi is convex, its second derivative
+// is at most 2t and its slope is at most -2^-t.
 type tPartition struct {
 	t     float64
 	bound float64
-	nodes [tNodes + 1]struct{ h, slope float64 } // h and dh/dx
-	// Near 0, where differences cancel: g'/u = ratio[0] + ratio[1] u^2 + ratio[2] u^4.
+	nodes [tNodes + 1]struct{ h, slope float64 } // h and its derivative dh/dx
+	// ratio has the series near 0, where differences cancel: g'/u = ratio[0] + ratio[1] u^2 + ratio[2] u^4.
 	ratio [3]float64
 }
 
@@ -119,7 +119,8 @@ const (
 	tSeries = 0.05
 )
 
-// tPoint describes g at u: h, the smaller escort probability, g'/u and (g” - g'/u)/u^2.
+// tPoint describes g at u: h, the smaller escort probability, ratio = g'/u, and bend = (g2 - ratio)/u^2 with the second
+// derivative g2.
 type tPoint struct{ h, small, ratio, bend float64 }
 
 func newTPartition(t float64) *tPartition {
@@ -133,10 +134,12 @@ func newTPartition(t float64) *tPartition {
 	}
 	for i := range tNodes {
 		u := math.Expm1((float64(i) + 0.5) * step)
-		// To leading order, the error of a cubic Hermite interpolant is largest in the middle. Twice that is the bound.
+		// The error of a cubic Hermite interpolant is largest in the middle, to leading order. The bound is twice that
+		// error.
 		g.bound = max(g.bound, 2*math.Abs(g.lookUp(u)-g.solve(u, 0, 100)))
 	}
-	// g''(0) is known. The next two terms are fitted through two points where g' is still accurate to 14 digits.
+	// The second derivative at 0 is known. The next two terms are fitted through two points where g' is still accurate
+	// to 14 digits.
 	exact := func(u float64) float64 { return g.slope(u, g.solve(u, 0, 100)) / u }
 	a := t * math.Exp2(-t-1)
 	s2 := tSeries * tSeries
@@ -150,8 +153,8 @@ func (g *tPartition) expT(x float64) float64 {
 	return Exp(-math.Log1p((g.t-1)*x) / (g.t - 1))
 }
 
-// solve runs at most n steps of Newton's method from h. From the left, such as h = 0, they increase to the root without
-// passing it.
+// solve runs at most n steps of Newton's method from h. If h is below the root, such as h = 0, the steps increase to
+// the root without passing it.
 func (g *tPartition) solve(u, h float64, n int) float64 {
 	for range n {
 		big, small := g.expT(h), g.expT(u+h)
@@ -165,7 +168,7 @@ func (g *tPartition) solve(u, h float64, n int) float64 {
 	return max(h, 0)
 }
 
-// lookUp interpolates h.
+// lookUp interpolates h at u.
 func (g *tPartition) lookUp(u float64) float64 {
 	x := math.Log1p(u) * (tNodes / math.Log1p(tLimit))
 	i := min(int(x), tNodes-1)
@@ -175,26 +178,26 @@ func (g *tPartition) lookUp(u float64) float64 {
 	return r*r*((1+2*s)*a.h+s*a.slope) + s*s*((1+2*r)*b.h-r*b.slope)
 }
 
-// escort returns the smaller escort probability, q^t/(p^t + q^t).
+// escort returns the smaller escort probability, q^t/(p^t + q^t) with p = exp_t(-h) and q = exp_t(-u-h).
 func (g *tPartition) escort(u, h float64) float64 {
 	p, q := Pow(g.expT(h), g.t), Pow(g.expT(u+h), g.t)
 	return q / (p + q)
 }
 
-// slope returns g'(u).
+// slope returns the derivative of g at u.
 func (g *tPartition) slope(u, h float64) float64 {
 	p, q := Pow(g.expT(h), g.t), Pow(g.expT(u+h), g.t)
 	return 0.5 * (p - q) / (p + q)
 }
 
-// at does the last step of Newton's method. It evaluates everything at h from one pair of logarithms: p = exp_t(-h) and
-// q = exp_t(-u-h) follow the step to first order, which is exact because the step is at most bound.
+// at does the last step of Newton's method and returns all values at u. One pair of logarithms suffices: p = exp_t(-h)
+// and q = exp_t(-u-h) are updated to first order, which is exact because the step is at most bound.
 func (g *tPartition) at(u float64) tPoint {
 	var h float64
 	if u < tLimit {
 		h = g.lookUp(u)
 	} else {
-		h = g.solve(u, 0, 3) // tiny: the first step is nearly exact
+		h = g.solve(u, 0, 3) // if h is tiny, the first step is nearly exact
 	}
 	lp, lq := math.Log1p((g.t-1)*h)/(g.t-1), math.Log1p((g.t-1)*(u+h))/(g.t-1)
 	less := math.Expm1(-lp)

@@ -39,17 +39,17 @@ func TestTPartition(t *testing.T) {
 			if off := math.Abs(g.lookUp(u) - p.h); off > g.bound {
 				t.Fatalf("t=%v: the table at %v is %v off, its bound is %v", x, u, off, g.bound)
 			}
-			// One step from the table is as good as many.
+			// One Newton step from the table must equal many steps.
 			if many := g.solve(u, 0, 100); math.Abs(p.h-many) > 2e-14*(p.h+1e-300) {
 				t.Fatalf("t=%v: h(%v) = %v, after many steps %v", x, u, p.h, many)
 			}
 		}
-		// Both ends of the series and of the table join.
+		// The series and the table must agree with their neighbors at both limits.
 		for _, u := range []float64{tSeries, tLimit} {
 			a, b := g.at(u*(1-1e-12)), g.at(u)
 			for i, pair := range [][2]float64{{a.h, b.h}, {a.small, b.small}, {a.ratio, b.ratio}, {a.bend, b.bend}} {
 				tol := 1e-8
-				if i == 3 { // a second derivative, which steers steps but decides nothing
+				if i == 3 { // a second derivative, which affects only step sizes
 					tol = 1e-6
 				}
 				if math.Abs(pair[0]-pair[1]) > tol*math.Abs(pair[1]) {
@@ -60,12 +60,12 @@ func TestTPartition(t *testing.T) {
 	}
 }
 
-// TestTLogistic compares the loss without noise with its definition. Towards t = 1 it is the logistic loss, and
-// under noise it is an upper bound, which integration confirms.
+// TestTLogistic compares the loss without noise with its definition. Close to t = 1 it must equal the logistic loss,
+// and under noise it must be an upper bound of the numerical integral.
 func TestTLogistic(t *testing.T) {
 	for _, x := range []float64{1.1, 1.6, 1.9} {
 		l := must.Get(NewTLogistic(x))(t)
-		plain := func(u float64) float64 { // log(l)/(t-1) = -log p by another name
+		plain := func(u float64) float64 { // log(l)/(t-1), which equals -log p
 			return math.Log(1+(1-x)*(u/2-bisectG(x, math.Abs(u)))) / (x - 1)
 		}
 		for _, f := range []float64{-30, -2, -0.01, 0, 0.3, 4, 50} {
@@ -106,9 +106,8 @@ func TestTLogistic(t *testing.T) {
 	}
 }
 
-// The tail's series joins the closed form, and the loss of hopeless answers is
-// finite and exact: -log Phi(-40) = 804.608442013754 (to 15 digits, by the
-// continued fraction of Mills' ratio).
+// TestProbit checks that the tail's series agrees with the closed form. The loss of very wrong predictions must be
+// finite and exact: -log Phi(-40) = 804.608442013754 (to 15 digits, by the continued fraction of Mills' ratio).
 func TestProbit(t *testing.T) {
 	if got, _, _ := (Probit{}).At(1, -40, 0); math.Abs(got-804.608442013754) > 1e-10 {
 		t.Errorf("-log Phi(-40) = %.15g", got)

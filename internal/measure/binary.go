@@ -1,6 +1,6 @@
 package measure
 
-// This file has measures of rare positives, over bins of scores.
+// This file defines measures for rare positives, over bins of scores.
 
 import (
 	"math"
@@ -12,18 +12,18 @@ import (
 type Binary struct {
 	// Confusion has the weight of events by true and predicted class.
 	Confusion [2][2]float64
-	// Scores has the weight of the events of each class by score, in bins that are about 1/48 wide at 0 and grow with
-	// the score.
+	// Scores has the weight of the events of each class by score. The bins are about 1/48 wide at 0, and wider for
+	// larger scores.
 	Scores [2][scoreBins]float64
-	// Reliability bins the events by the probability of the positive class.
+	// Reliability is the reliability diagram of the positive class's probability.
 	Reliability [10]Bar
 }
 
 const scoreBins = 256
 
-// scoreBin returns the bin of a score f: floor(scoreBins/2 + 24 asinh(2f)), clipped to the bins. Its edges are values
-// of exp(asinh(2|f|)), found by the exponent and the five leading bits of the mantissa: no interval of these contains
-// two edges.
+// scoreBin returns the bin of a score f: floor(scoreBins/2 + 24 asinh(2f)), clipped to the bins. It compares
+// exp(asinh(2|f|)) with the bins' edges. A table finds the edge by the exponent and the five leading bits of the
+// mantissa, because no interval of these contains two edges.
 func scoreBin(f float64) int {
 	z := 2 * math.Abs(f)
 	t := z + math.Sqrt(z*z+1)
@@ -42,7 +42,8 @@ func scoreBin(f float64) int {
 	return scoreBins/2 + i
 }
 
-// scoreEdges has exp(i/24). scoreBinAt has the last edge up to the smallest number of each key, except edge 128.
+// scoreEdges has exp(i/24). scoreBinAt has, for each key, the last edge up to the smallest number with that key, except
+// edge 128.
 var scoreEdges, scoreBinAt = func() (edges [scoreBins/2 + 1]float64, at [8 << 5]uint8) {
 	for i := range edges {
 		edges[i] = loss.Exp(float64(i) / 24)
@@ -81,7 +82,7 @@ func (b *Binary) Sums() (all []*float64) {
 	return all
 }
 
-// Flipped returns the measures with the other class as the positive one.
+// Flipped returns the measures with the classes swapped, so that the other class is positive.
 func (b *Binary) Flipped() *Binary {
 	out := &Binary{}
 	for k := range 2 {
@@ -99,17 +100,18 @@ func (b *Binary) Flipped() *Binary {
 	return out
 }
 
-// Precision returns the fraction of events predicted positive that are positive, NaN if there are none.
+// Precision returns the fraction of events predicted positive that are positive. It returns NaN if no event is
+// predicted positive.
 func (b *Binary) Precision() float64 {
 	return b.Confusion[1][1] / (b.Confusion[0][1] + b.Confusion[1][1])
 }
 
-// Recall returns the fraction of positive events predicted positive, NaN if there are none.
+// Recall returns the fraction of positive events that are predicted positive. It returns NaN if no event is positive.
 func (b *Binary) Recall() float64 {
 	return b.Confusion[1][1] / (b.Confusion[1][0] + b.Confusion[1][1])
 }
 
-// ranking ranks the bins. It calls each, if that is not nil, after each bin with events.
+// ranking ranks the bins. It calls each, if not nil, after each bin with events.
 func (b *Binary) ranking(each func(bin int, r *ranking)) (r ranking) {
 	for i := scoreBins - 1; i >= 0; i-- {
 		if n, p := b.Scores[0][i], b.Scores[1][i]; n+p > 0 {
@@ -122,10 +124,11 @@ func (b *Binary) ranking(each func(bin int, r *ranking)) (r ranking) {
 	return r
 }
 
-// AUC returns the area under the ROC curve, where events in one bin count as equal; NaN without events of both classes.
+// AUC returns the area under the ROC curve. Events in one bin count as ties. It returns NaN without events of both
+// classes.
 func (b *Binary) AUC() float64 { r := b.ranking(nil); return r.auc() }
 
-// AveragePrecision returns the area under the precision-recall curve, where events in one bin count as equal; NaN
+// AveragePrecision returns the area under the precision-recall curve. Events in one bin count as ties. It returns NaN
 // without positive events.
 func (b *Binary) AveragePrecision() float64 { r := b.ranking(nil); return r.averagePrecision() }
 
@@ -135,15 +138,15 @@ func (b *Binary) CalibrationError() float64 { return Bars(b.Reliability[:]).Cali
 // Diagram returns the reliability diagram of the positive class's probabilities.
 func (b *Binary) Diagram() []Bin { return Bars(b.Reliability[:]).Diagram() }
 
-// Threshold has the result of predicting the positive class from a score on.
+// Threshold is the result of predicting the positive class for all scores from a lower limit on.
 type Threshold struct {
 	Score     float64 `json:"score"`
-	Positives float64 `json:"positives"` // weight of the positive events with such a score
-	Negatives float64 `json:"negatives"` // weight of the other events with such a score
+	Positives float64 `json:"positives"` // weight of the positive events with a score above the limit
+	Negatives float64 `json:"negatives"` // weight of the negative events with a score above the limit
 }
 
-// Thresholds returns a Threshold for the lower edge of each bin with events, the highest score first. The last includes
-// all events.
+// Thresholds returns a Threshold for the lower edge of each bin with events, the highest score first. The last
+// Threshold includes all events.
 func (b *Binary) Thresholds() (all []Threshold) {
 	b.ranking(func(bin int, r *ranking) {
 		all = append(all, Threshold{loss.Sinh(float64(bin-scoreBins/2)/24) / 2, r.positives, r.negatives})

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// The binned measures against their definitions over all events.
+// TestBinaryMeasures compares the binned measures with their definitions over all events.
 func TestBinaryMeasures(t *testing.T) {
 	type event struct {
 		f     float64
@@ -58,7 +58,7 @@ func TestBinaryMeasures(t *testing.T) {
 		}
 		off := 0.0
 		for bin := range 10 {
-			bar := 0.0 // of what was promised more than came
+			bar := 0.0 // sum of probabilities minus events of the class
 			for _, e := range events {
 				if p := 1 / (1 + math.Exp(-e.f)); p >= float64(bin)/10 && p < float64(bin+1)/10 {
 					bar += p - float64(e.label)
@@ -75,7 +75,7 @@ func TestBinaryMeasures(t *testing.T) {
 	}
 }
 
-// Flipped measures are those of the other class.
+// TestFlipped checks that flipped measures equal the measures of the other class.
 func TestFlipped(t *testing.T) {
 	var one, other Binary
 	r := rand.New(rand.NewPCG(1, 2))
@@ -107,7 +107,7 @@ func TestScoreBin(t *testing.T) {
 	check := func(f float64) {
 		exact := scoreBins/2 + 24*math.Asinh(2*f)
 		if f != 0 && math.Abs(exact-math.Round(exact)) < 1e-9 {
-			return // on an edge: rounding decides
+			return // the score is on an edge, where rounding decides the bin
 		}
 		if got, want := scoreBin(f), int(max(0, min(math.Floor(exact), scoreBins-1))); got != want {
 			t.Errorf("scoreBin(%g) = %d, want %d", f, got, want)
@@ -123,8 +123,8 @@ func TestScoreBin(t *testing.T) {
 	}
 }
 
-// Over scores that are whole bins, the bins say what the scores themselves say, whatever
-// the weights.
+// TestBinaryAgainstEvaluation checks that the binned measures equal those of the exact scores if every score is the
+// center of a bin, with any weights.
 func TestBinaryAgainstEvaluation(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	var b Binary
@@ -149,7 +149,7 @@ func TestBinaryAgainstEvaluation(t *testing.T) {
 	}
 }
 
-// Sums is every field once: what is not among them is neither saved nor merged.
+// TestSums checks that Sums contains every field once. A field that it omits would be neither saved nor merged.
 func TestSums(t *testing.T) {
 	var b Binary
 	var c Classes

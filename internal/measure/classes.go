@@ -1,6 +1,6 @@
 package measure
 
-// This file has measures of classification: error, log-loss, ranking and calibration.
+// This file defines measures of classification: error, log-loss, ranking and calibration.
 
 import (
 	"cmp"
@@ -13,11 +13,11 @@ import (
 // use.
 type Classes struct {
 	Weight  float64
-	Wrong   float64 // weight of the events that were predicted wrongly
-	LogLoss float64 // in nats
+	Wrong   float64 // weight of the misclassified events
+	LogLoss float64 // sum of the log-losses, in nats
 }
 
-// Add adds an event, after multiplying all sums by keep.
+// Add multiplies all sums by keep, and then adds an event.
 func (c *Classes) Add(right bool, weight, logLoss, keep float64) {
 	wrong := weight
 	if right {
@@ -28,37 +28,38 @@ func (c *Classes) Add(right bool, weight, logLoss, keep float64) {
 	c.LogLoss = c.LogLoss*keep + weight*logLoss
 }
 
-// LogLoss returns the log-loss of an event, given the probability of its class, which is at least 1e-15.
+// LogLoss returns the log-loss of an event, given the probability of its class. Probabilities below 1e-15 count as
+// 1e-15.
 func LogLoss(probability float64) float64 { return -math.Log(max(probability, 1e-15)) }
 
 // Sums returns pointers to all sums.
 func (c *Classes) Sums() []*float64 { return []*float64{&c.Weight, &c.Wrong, &c.LogLoss} }
 
-// Error returns the fraction of wrong predictions, NaN without events.
+// Error returns the fraction of wrong predictions, or NaN without events.
 func (c Classes) Error() float64 { return c.Wrong / c.Weight }
 
-// MeanLogLoss returns the mean log-loss in nats, NaN without events.
+// MeanLogLoss returns the mean log-loss in nats, or NaN without events.
 func (c Classes) MeanLogLoss() float64 { return c.LogLoss / c.Weight }
 
-// Bars has the sums of a reliability diagram, over bins of equal width of a class's probability.
+// Bars has the sums of a reliability diagram. Its bins divide the probability of a class into intervals of equal width.
 type Bars []Bar
 
 // Bar has the sums of one bin.
 type Bar struct {
 	Weight      float64
 	Probability float64 // sum of the probabilities
-	Right       float64 // weight of the events of the class
+	Right       float64 // weight of the events that have the class
 }
 
 // Bin is a bin of a reliability diagram.
 type Bin struct {
 	Probability float64 `json:"probability"` // mean probability
-	Right       float64 `json:"right"`       // fraction of events of the class
+	Right       float64 `json:"right"`       // fraction of events that have the class
 	Weight      float64 `json:"weight"`      // total weight of the events
 }
 
 func (b Bars) add(probability, weight float64, right bool) {
-	bar := &b[max(0, min(int(probability*float64(len(b))), len(b)-1))] // NaN is in the first bin
+	bar := &b[max(0, min(int(probability*float64(len(b))), len(b)-1))] // the first bin includes NaN
 	bar.Weight += weight
 	bar.Probability += weight * probability
 	if right {
@@ -67,7 +68,7 @@ func (b Bars) add(probability, weight float64, right bool) {
 }
 
 // CalibrationError returns the expected calibration error: the mean distance of the probability from the fraction of
-// events of the class, NaN without events.
+// events that have the class. It returns NaN without events.
 func (b Bars) CalibrationError() float64 {
 	off, weight := 0.0, 0.0
 	for _, bar := range b {
@@ -77,7 +78,7 @@ func (b Bars) CalibrationError() float64 {
 	return off / weight
 }
 
-// Diagram returns the bins with events.
+// Diagram returns the bins that have events.
 func (b Bars) Diagram() (out []Bin) {
 	for _, bar := range b {
 		if p := bar.Probability / bar.Weight; Defined(p) != nil {
@@ -87,10 +88,10 @@ func (b Bars) Diagram() (out []Bin) {
 	return out
 }
 
-// ranking computes measures of the order of scores of two classes, from the highest score to the lowest. Equal scores
-// are one step.
+// ranking computes measures of how scores rank two classes, from the highest score to the lowest. Equal scores are one
+// step.
 type ranking struct {
-	positives, negatives float64 // weights so far
+	positives, negatives float64 // weights of both classes so far
 	area, precision      float64
 }
 
@@ -104,53 +105,54 @@ func (r *ranking) step(positives, negatives float64) {
 	}
 }
 
-// auc returns the area under the ROC curve, NaN without events of both classes.
+// auc returns the area under the ROC curve, or NaN without events of both classes.
 func (r *ranking) auc() float64 { return r.area / (r.positives * r.negatives) }
 
-// averagePrecision returns sum (recall_i - recall_i-1) precision_i, NaN without positive events.
+// averagePrecision returns sum (recall_i - recall_i-1) precision_i, or NaN without positive events.
 func (r *ranking) averagePrecision() float64 { return r.precision / r.positives }
 
-// Evaluation keeps scored events and measures the scores, weighted by importance. Create one with NewEvaluation.
+// Evaluation stores scored events and measures the scores, weighted by importance. Create an Evaluation with
+// NewEvaluation.
 type Evaluation struct {
-	Positive  int // the positive class of two
+	Positive  int // index of the positive class of two
 	classes   int
 	examples  int
 	sums      Classes
 	confusion [][]float64
 	outputs   int
-	scores    []float64 // by event and output
+	scores    []float64 // scores by event and output
 	labels    []int32
 	weights   []float64
 	bars      [15]Bar
 	sets      struct{ weight, held, size float64 }
 }
 
-// ClassesReport has the measures of scored events, with the names in the JSON of the predict command. Undefined
-// measures are nil.
+// ClassesReport has the measures of scored events. The JSON names are those of the predict command. Undefined measures
+// are nil.
 type ClassesReport struct {
-	Examples int `json:"examples"` // labeled or not
-	// Error is the fraction of wrong classes in percent.
+	Examples int `json:"examples"` // number of events, labeled or not
+	// Error is the percentage of misclassified events.
 	Error *float64 `json:"error"`
 	// LogLoss is the mean of -log P(label), in nats.
 	LogLoss *float64 `json:"log_loss"`
-	// AUC and AveragePrecision are those of the positive class of two.
+	// AUC and AveragePrecision measure the ranking for the positive class of two.
 	AUC              *float64 `json:"auc"`
 	AveragePrecision *float64 `json:"average_precision"`
 	// MAP is the mean over classes of the average precision of a class against all others (Tran 2016).
 	MAP *float64 `json:"map"`
-	// CalibrationError is that of the predicted class's probability, over 15 bins.
+	// CalibrationError is the calibration error of the predicted class's probability, over 15 bins.
 	CalibrationError *float64 `json:"calibration_error"`
-	// Coverage is the fraction of prediction sets that contain the label, and SetSize the mean number of classes in a
+	// Coverage is the fraction of prediction sets that contain the label. SetSize is the mean number of classes in a
 	// set.
 	Coverage *float64 `json:"coverage"`
 	SetSize  *float64 `json:"set_size"`
-	// Reliability is the diagram behind CalibrationError.
+	// Reliability is the reliability diagram from which CalibrationError is computed.
 	Reliability []Bin `json:"reliability"`
 	// Confusion[i][j] is the weight of events of class i that were predicted as j.
 	Confusion [][]float64 `json:"confusion"`
 }
 
-// NewEvaluation returns an empty Evaluation for a number of classes.
+// NewEvaluation returns an empty Evaluation for the given number of classes.
 func NewEvaluation(classes int) *Evaluation {
 	e := &Evaluation{Positive: 1, classes: classes, confusion: make([][]float64, classes)}
 	for i := range e.confusion {
@@ -159,8 +161,8 @@ func NewEvaluation(classes int) *Evaluation {
 	return e
 }
 
-// Add adds an event: its label, negative if it has none, its weight, the scores of a model, the predicted class, and
-// the probabilities of the classes.
+// Add adds an event: its label (negative if unlabeled), its weight, the scores of a model, the predicted class, and the
+// probabilities of the classes.
 func (e *Evaluation) Add(label int, weight float64, scores []float64, predicted int, probabilities []float64) {
 	e.examples++
 	if label < 0 {
@@ -231,7 +233,7 @@ func (e *Evaluation) Report() ClassesReport {
 	return r
 }
 
-// ranking ranks the events by sign times an output as the score of a class.
+// ranking ranks the events by the score of a class: sign times an output.
 func (e *Evaluation) ranking(class, output int, sign float64) (r ranking) {
 	order := make([]int32, len(e.labels))
 	for i := range order {
@@ -253,11 +255,11 @@ func (e *Evaluation) ranking(class, output int, sign float64) (r ranking) {
 	return r
 }
 
-// constantAfter is the number of events for a comparison with a constant prediction.
+// constantAfter is the number of events required for a comparison with a constant prediction.
 const constantAfter = 100
 
-// WorseThanConstant returns a sentence if the class frequencies of the events themselves would have predicted better,
-// else "". nats means that scores are log-odds; if not, errors are compared instead of log-losses.
+// WorseThanConstant returns a warning if constantly predicting the events' own class frequencies would be better, else
+// "". If nats is set, scores are log-odds and log-losses are compared; otherwise errors are compared.
 func (r ClassesReport) WorseThanConstant(nats bool) string {
 	if r.Examples < constantAfter || r.LogLoss == nil || r.Error == nil {
 		return ""

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The slow definitions: AUC as the share of pairs in the right order,
-// average precision threshold by threshold.
+// TestEvaluationAgainstTheDefinitions computes the measures by their definitions: AUC as the fraction of pairs in the
+// right order, average precision threshold by threshold.
 func TestEvaluationAgainstTheDefinitions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	const n = 200
@@ -16,7 +16,7 @@ func TestEvaluationAgainstTheDefinitions(t *testing.T) {
 	wrong, total, logLoss := 0.0, 0.0, 0.0
 	for i := range n {
 		label[i] = r.IntN(2)
-		score[i] = float64(r.IntN(20)-10+3*label[i]) / 4 // with ties
+		score[i] = float64(r.IntN(20)-10+3*label[i]) / 4 // includes ties
 		weight[i] = float64(1 + r.IntN(3))
 		p := 1 / (1 + math.Exp(-score[i]))
 		predicted := 0
@@ -66,9 +66,9 @@ func TestEvaluationAgainstTheDefinitions(t *testing.T) {
 	}
 	off := 0.0
 	for bin := range 15 {
-		bar := 0.0 // of what was promised more than came
+		bar := 0.0 // sum of probabilities minus events of the class
 		for i := range n {
-			p := 1 / (1 + math.Exp(-math.Abs(score[i]))) // of the predicted class
+			p := 1 / (1 + math.Exp(-math.Abs(score[i]))) // probability of the predicted class
 			if p < float64(bin)/15 || p >= float64(bin+1)/15 {
 				continue
 			}
@@ -120,14 +120,14 @@ func TestEvaluationUndefined(t *testing.T) {
 	if r := m.Report(); *r.Error != 0 || r.AUC != nil || *r.AveragePrecision != 1 || *r.MAP != 1 {
 		t.Errorf("one class: %+v", r)
 	}
-	// A score that is no number, of a model whose weights are huge, is measured as what it is.
+	// A NaN score, from a model with huge weights, is measured too.
 	m.Add(0, 1, []float64{math.NaN()}, 0, []float64{math.NaN(), math.NaN()})
 	if r := m.Report(); r.CalibrationError != nil || len(r.Reliability) != 1 || r.AUC == nil {
 		t.Errorf("no number: %+v", r)
 	}
 }
 
-// The sums with the whole history weighted again for each event.
+// TestClasses recomputes the sums for each event from the whole weighted history.
 func TestClasses(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 1))
 	for _, keep := range []float64{1, 0.9} {

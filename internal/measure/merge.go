@@ -4,7 +4,7 @@ package measure
 
 import "math"
 
-// Power returns x^n, computed from products only, so that every machine has the same bits.
+// Power returns x^n. It uses only products, so that every machine computes the same bits.
 func Power(x float64, n uint64) float64 {
 	p := 1.0
 	for ; n > 0; n >>= 1 {
@@ -16,12 +16,13 @@ func Power(x float64, n uint64) float64 {
 	return p
 }
 
-// Decay adds to a sum what an interval from base to now has added, where keep is the decay of the interval.
+// Decay multiplies a sum by keep, the decay factor of an interval, and adds the events of the interval. It takes them
+// from a learner whose sum was base before the interval and is now afterwards.
 func Decay(x *float64, base, now, keep float64) {
 	*x = math.FMA(*x, keep, math.FMA(-base, keep, now))
 }
 
-// Merge is Decay for sums in the same order.
+// Merge calls Decay for each of several sums in the same order.
 func Merge(x, base, now []*float64, keep float64) {
 	for i := range x {
 		Decay(x[i], *base[i], *now[i], keep)

@@ -1,5 +1,5 @@
-// Package measure has measures of predictions against labels, for learners that measure progressively and for commands
-// that measure a file.
+// Package measure computes measures of predictions against labels, for learners that measure progressively and for
+// commands that measure a file.
 package measure
 
 import (
@@ -12,18 +12,19 @@ import (
 // ready for use.
 type Numbers struct {
 	Weight   float64
-	Absolute float64 // of |y - value|
-	Squared  float64 // of (y - value)^2
-	Deviance float64 // of twice the loss above its minimum, see Deviance
-	Below    float64 // weight of the targets at or below the value
-	// Mean of the targets, and the sum of their squared differences from it.
+	Absolute float64 // sum of |y - value|
+	Squared  float64 // sum of (y - value)^2
+	Deviance float64 // sum of the Deviance of y and value
+	Below    float64 // weight of the targets with y <= value
+	// Mean is the mean of the targets, and Scatter is the sum of their squared differences from it.
 	Mean, Scatter float64
-	// The weight of the targets with an interval, and of those within it.
+	// Asked is the weight of the targets with an interval, and Within is the weight of the targets within their
+	// interval.
 	Asked, Within float64
 }
 
-// Add adds a target y with its predicted value, and the interval from low to high, NaN if there is none, after
-// multiplying all sums by keep.
+// Add multiplies all sums by keep, and then adds a target y with its predicted value and the interval from low to high.
+// low and high are NaN if there is no interval.
 func (n *Numbers) Add(l loss.Loss, y, weight, value, low, high, keep float64) {
 	for _, sum := range []*float64{&n.Weight, &n.Absolute, &n.Squared, &n.Deviance, &n.Below, &n.Scatter, &n.Asked, &n.Within} {
 		*sum *= keep
@@ -73,8 +74,8 @@ func (n *Numbers) Merge(other *Numbers) {
 	n.Within += other.Within
 }
 
-// Deviance returns twice the loss without noise above its minimum for the target y: the squared error of linear
-// regression, the Poisson deviance of counts.
+// Deviance returns twice the excess of the noise-free loss over its minimum for the target y. This is the squared error
+// for linear regression, and the Poisson deviance for counts.
 func Deviance(l loss.Loss, y, value float64) float64 {
 	least := 0.0
 	if bound := l.Facts().Lower; bound != nil {
@@ -87,14 +88,14 @@ func Deviance(l loss.Loss, y, value float64) float64 {
 	return max(2*(at-least), 0)
 }
 
-// MAE returns the mean absolute error. It is NaN without events, like the following measures.
+// MAE returns the mean absolute error. All measures return NaN without events.
 func (n *Numbers) MAE() float64 { return n.Absolute / n.Weight }
 
 // RMSE returns the root mean squared error.
 func (n *Numbers) RMSE() float64 { return math.Sqrt(n.Squared / n.Weight) }
 
-// R2 returns the coefficient of determination, 1 minus the squared error divided by that of the targets' mean; NaN if
-// all targets are equal.
+// R2 returns the coefficient of determination: 1 minus the squared error divided by the squared error of predicting the
+// targets' mean. It returns NaN if all targets are equal.
 func (n *Numbers) R2() float64 {
 	if n.Scatter == 0 {
 		return math.NaN()
@@ -102,8 +103,8 @@ func (n *Numbers) R2() float64 {
 	return 1 - n.Squared/n.Scatter
 }
 
-// Coverage returns the fraction of targets at or below the value for a quantile loss, else of those within their
-// interval.
+// Coverage returns the fraction of targets at or below the value for a quantile loss. For other losses it returns the
+// fraction of targets within their interval.
 func (n *Numbers) Coverage(l loss.Loss) float64 {
 	if _, quantile := l.(loss.Quantile); quantile {
 		return n.Below / n.Weight
@@ -111,13 +112,13 @@ func (n *Numbers) Coverage(l loss.Loss) float64 {
 	return n.Within / n.Asked
 }
 
-// NumbersReport has the measures of regression with the names that scripts rely on. Undefined measures are nil.
+// NumbersReport has the measures of regression with stable JSON names for scripts. Undefined measures are nil.
 type NumbersReport struct {
 	MAE      *float64 `json:"mae"`
 	RMSE     *float64 `json:"rmse"`
 	R2       *float64 `json:"r2"`
-	Deviance *float64 `json:"deviance"` // mean, see Deviance
-	// Coverage is the fraction of targets within their interval or, for quantile:T, at or below the value.
+	Deviance *float64 `json:"deviance"` // mean deviance, see Deviance
+	// Coverage is the fraction of targets within their interval, or for quantile:T the fraction at or below the value.
 	Coverage *float64 `json:"coverage"`
 }
 
@@ -126,7 +127,7 @@ func (n *Numbers) Report(l loss.Loss) NumbersReport {
 	return NumbersReport{Defined(n.MAE()), Defined(n.RMSE()), Defined(n.R2()), Defined(n.Deviance / n.Weight), Defined(n.Coverage(l))}
 }
 
-// Defined returns a pointer to x, nil if it is infinite or NaN.
+// Defined returns a pointer to x, or nil if x is infinite or NaN.
 func Defined(x float64) *float64 {
 	if x-x != 0 {
 		return nil

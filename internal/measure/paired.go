@@ -1,31 +1,31 @@
 package measure
 
-// This file compares the losses of two learners at the same events.
+// This file compares the losses of two learners on the same events.
 
 import "math"
 
-// BlockRecords is the number of records of a block of Paired.
+// BlockRecords is the number of records in a block of Paired.
 const BlockRecords = 1000
 
-// Paired compares a learner with another at the events that both predicted before they learned them. Consecutive losses
-// are dependent, for example under drift, so the differences are averaged over blocks of BlockRecords records, and the
-// standard error is that of the block means. Blocks and windows start at multiples of records, independently of batches
-// and runs, so that equal streams give equal values.
+// Paired compares a learner with another on the events that both predicted before they learned them. Consecutive losses
+// are dependent, for example under drift. So the differences are averaged over blocks of BlockRecords records, and the
+// standard error is computed from the block means. Blocks and windows start at multiples of records, independently of
+// batches and runs, so that equal streams give equal values.
 type Paired struct {
 	From  uint64     `json:"from"`  // number of records before the first block
-	Total Difference `json:"total"` // over all blocks
-	// Window is over the latest whole window, and Before over the window before it.
+	Total Difference `json:"total"` // difference over all blocks
+	// Window is the difference over the latest complete window, and Before is the difference over the window before it.
 	Window Difference `json:"window"`
 	Before Difference `json:"before"`
 
-	// Open is the current window; Sum and Weight are those of the current block.
+	// Open is the difference in the current, incomplete window. Sum and Weight are the sums of the current block.
 	Open   Difference `json:"open"`
 	Sum    float64    `json:"sum"`
 	Weight float64    `json:"weight"`
 	Seen   uint64     `json:"seen"` // number of records so far
 }
 
-// Difference is the mean over blocks of the loss of one learner minus that of another.
+// Difference is the mean over blocks of one learner's loss minus another learner's loss.
 type Difference struct {
 	Blocks  uint64  `json:"blocks"`
 	Mean    float64 `json:"mean"`
@@ -39,7 +39,7 @@ func (d *Difference) add(x float64) {
 	d.Scatter += off * (x - d.Mean)
 }
 
-// StandardError returns the standard error of the mean, NaN for fewer than two blocks.
+// StandardError returns the standard error of the mean, or NaN for fewer than two blocks.
 func (d Difference) StandardError() float64 {
 	if d.Blocks < 2 {
 		return math.NaN()
@@ -48,17 +48,17 @@ func (d Difference) StandardError() float64 {
 	return math.Sqrt(d.Scatter / (n - 1) / n)
 }
 
-// Better reports whether the loss is smaller by more than three standard errors.
+// Better reports whether the first learner's loss is smaller by more than three standard errors.
 func (d Difference) Better() bool { return d.Mean+3*d.StandardError() < 0 }
 
-// NewPaired returns a comparison that starts with the first whole block after so many records.
+// NewPaired returns a comparison that starts with the first complete block after the given number of records.
 func NewPaired(records uint64) Paired {
 	return Paired{From: (records + BlockRecords - 1) / BlockRecords * BlockRecords, Seen: records}
 }
 
-// Add adds the record of a number, from 1: the difference of the losses, and the importance of the event. It ignores a
-// difference that is not finite. window is the number of records of a window, a multiple of BlockRecords. Numbers
-// ascend.
+// Add adds one record: the difference of the losses, and the importance of the event. record is the record's number,
+// counted from 1; numbers must ascend. Add ignores a difference that is not finite. window is the number of records in
+// a window, a multiple of BlockRecords.
 func (p *Paired) Add(record uint64, difference, weight float64, window uint64) {
 	p.Advance(record-1, window)
 	if p.Seen = record; record > p.From && difference-difference == 0 {
@@ -68,7 +68,7 @@ func (p *Paired) Add(record uint64, difference, weight float64, window uint64) {
 	p.close(window)
 }
 
-// Advance adds the records up to a number without a difference.
+// Advance adds the records up to the given number, without differences.
 func (p *Paired) Advance(record, window uint64) {
 	for p.Seen < record {
 		p.Seen = min(record, p.Seen/BlockRecords*BlockRecords+BlockRecords)
@@ -96,20 +96,20 @@ func (p *Paired) close(window uint64) {
 	p.Open = Difference{}
 }
 
-// Better reports whether the learner was better in each of the latest two windows, see Difference.Better, of which the
-// second ended with the latest record.
+// Better reports whether the learner was better in each of the latest two windows, see Difference.Better. It returns
+// false unless a window ended with the latest record.
 func (p *Paired) Better(window uint64) bool {
 	return p.Seen%window == 0 && p.Before.Better() && p.Window.Better()
 }
 
-// DifferenceReport is a Difference with the names that scripts rely on. Undefined values are nil.
+// DifferenceReport is a Difference with stable JSON names for scripts. Undefined values are nil.
 type DifferenceReport struct {
 	Blocks        uint64   `json:"blocks"`
 	Difference    *float64 `json:"difference"`
 	StandardError *float64 `json:"standard_error"`
 }
 
-// Report returns the Difference for people and scripts.
+// Report returns the Difference as a DifferenceReport.
 func (d Difference) Report() DifferenceReport {
 	r := DifferenceReport{Blocks: d.Blocks, StandardError: Defined(d.StandardError())}
 	if d.Blocks > 0 {

@@ -9,7 +9,7 @@ import (
 	"blankout/internal/measure"
 )
 
-// slowDifference returns the mean and the standard error over the blocks of the records (from, to].
+// slowDifference returns the mean and the standard error over the blocks of the records from+1 to to.
 func slowDifference(differences, weights []float64, from, to int) (blocks int, mean, standardError float64) {
 	var means []float64
 	for start := from; start+measure.BlockRecords <= to; start += measure.BlockRecords {
@@ -41,7 +41,7 @@ func TestPaired(t *testing.T) {
 		differences, weights := make([]float64, c.records), make([]float64, c.records)
 		for i := range differences {
 			differences[i], weights[i] = random.NormFloat64()+math.Sin(float64(i)/3000), random.Float64()
-			if random.IntN(10) == 0 || i >= 16_000 && i < 18_000 { // two blocks of nothing
+			if random.IntN(10) == 0 || i >= 16_000 && i < 18_000 { // two blocks without differences
 				differences[i] = math.NaN()
 			}
 		}
@@ -50,8 +50,8 @@ func TestPaired(t *testing.T) {
 			p.Add(uint64(i+1), differences[i], weights[i], window)
 			if !math.IsNaN(differences[i]) || random.IntN(3) == 0 {
 				again.Add(uint64(i+1), differences[i], weights[i], window)
-			} // else a record of which nobody says anything
-			if random.IntN(500) == 0 { // a restart
+			} // otherwise the record is skipped without a call
+			if random.IntN(500) == 0 { // as after a restart
 				again.Advance(uint64(i+1), window)
 				data, err := json.Marshal(again)
 				if err != nil {
@@ -88,7 +88,7 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// Better takes two windows, at the end of one.
+// TestPairedBetter checks that Better needs two better windows, and is true only at the end of a window.
 func TestPairedBetter(t *testing.T) {
 	const window = 10_000
 	random := rand.New(rand.NewPCG(3, 4))

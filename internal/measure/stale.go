@@ -7,29 +7,31 @@ import (
 	"strings"
 )
 
-// StaleLoss is what the answers of weights of an age have lost, and, but for age 0, what the weights of
-// the moment have lost at the same events. Errors are shares of the events or, of numbers, mean absolute
-// errors. What is undefined is nil: the log-loss of numbers, the deviance of classes.
+// StaleLoss is the loss of predictions with weights that were Age events old. For Age > 0, the Fresh fields are the
+// losses of the current weights on the same events. Errors are fractions of the events or, for regression, mean
+// absolute errors. Undefined values are nil: the log-loss of regression, the deviance of classification.
 type StaleLoss struct {
-	Age           uint64   `json:"age"` // in events, to a tenth
+	Age           uint64   `json:"age"` // age of the weights in events, rounded to a tenth
 	Events        float64  `json:"events"`
 	Error         *float64 `json:"error"`
-	LogLoss       *float64 `json:"log_loss,omitempty"` // nats
+	LogLoss       *float64 `json:"log_loss,omitempty"` // mean log-loss in nats
 	Deviance      *float64 `json:"deviance,omitempty"`
 	FreshError    *float64 `json:"fresh_error,omitempty"`
 	FreshLogLoss  *float64 `json:"fresh_log_loss,omitempty"`
 	FreshDeviance *float64 `json:"fresh_deviance,omitempty"`
-	// Of classes, what their fractions up to each event have lost at the same events.
+	// The Constant fields are the losses of predicting the class frequencies up to each event, on the same events. They
+	// are nil for regression.
 	ConstantError   *float64 `json:"constant_error,omitempty"`
 	ConstantLogLoss *float64 `json:"constant_log_loss,omitempty"`
 }
 
-// staleAfter is of how many events an age says something; for few of them by much: losses of single events are some two
-// nats apart.
+// staleAfter is the number of events from which an age is judged. staleSpread is the spread of single losses in nats:
+// an age with few events must be worse by a large margin.
 const staleAfter, staleSpread = 20, 2
 
-// Stale says in a sentence at which ages the weights answer worse than the class fractions up to each event would, "" for
-// none. Errors are in percent. nats says that scores are log-odds: else errors are compared, and not log-losses.
+// Stale returns a warning that lists the ages at which the weights predict worse than the class frequencies up to each
+// event. It returns "" if there is no such age. Errors are in percent. If nats is set, scores are log-odds and
+// log-losses are compared; otherwise errors are compared.
 func Stale(reports []StaleLoss, nats bool) string {
 	var parts []string
 	for _, r := range reports {
@@ -50,7 +52,7 @@ func Stale(reports []StaleLoss, nats bool) string {
 		". Do not use an export or snapshot of that age: publish more often, or set learner.serving_staleness to that age"
 }
 
-// StaleLossPercent returns reports whose errors are in percent.
+// StaleLossPercent returns the reports with errors in percent.
 func StaleLossPercent(reports []StaleLoss) []StaleLoss {
 	out := slices.Clone(reports)
 	for i := range out {

@@ -8,8 +8,8 @@ import (
 
 func number(x float64) *float64 { return &x }
 
-// Ages at which weights do worse than a constant are named, by log-loss or by error, if there are enough events to say
-// so.
+// TestStale checks that Stale lists the ages at which weights predict worse than a constant. It compares log-losses or
+// errors, and needs enough events.
 func TestStale(t *testing.T) {
 	reports := []StaleLoss{
 		{Events: 1000, Error: number(7), LogLoss: number(0.2)},
@@ -26,7 +26,7 @@ func TestStale(t *testing.T) {
 	if got := Stale(reports, true); !strings.Contains(got, "10000 events old") {
 		t.Errorf("of 20 events: %q", got)
 	}
-	reports[3].LogLoss, reports[2].LogLoss = number(0.9), number(0.65) // by chance
+	reports[3].LogLoss, reports[2].LogLoss = number(0.9), number(0.65) // differences within chance
 	if got := Stale(reports[3:], true); got != "" {
 		t.Errorf("of a difference that is chance: %q", got)
 	}
@@ -36,7 +36,8 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// Labeled examples that are predicted worse than by their own class fractions are told.
+// TestWorseThanConstant checks that the warning appears if events are predicted worse than by their own class
+// frequencies.
 func TestWorseThanConstant(t *testing.T) {
 	r := ClassesReport{Examples: 100, Confusion: [][]float64{{60, 0}, {39, 1}}, Error: number(39), LogLoss: number(0.68)}
 	if got := -0.6*math.Log(0.6) - 0.4*math.Log(0.4); !(got < 0.68) || !strings.Contains(r.WorseThanConstant(true), "log-loss 0.68 nats, that of the frequencies 0.673") {

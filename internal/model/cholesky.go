@@ -1,12 +1,12 @@
 package model
 
-// This file factorizes positive definite matrices. It uses no library, so that programs that only read a model need
-// none. Its sums have a fixed order.
+// This file factorizes positive definite matrices. It uses no library, so that programs that only read a model have no
+// dependency. Its sums have a fixed order.
 
 import "math"
 
-// triangle is the factor U of a positive definite matrix U'U with n columns, row by row. Values below its diagonal are
-// undefined.
+// triangle is the upper triangular factor U of a positive definite matrix U'U with n columns, row by row. Values below
+// its diagonal are undefined.
 type triangle struct {
 	n    int
 	data []float64
@@ -16,7 +16,7 @@ type triangle struct {
 func (u triangle) row(i, j int) []float64 { return u.data[i*u.n+j : (i+1)*u.n] }
 
 // factorize returns the factor of a matrix, and overwrites the matrix. positive is false if rounding has made the
-// matrix indefinite. The condition is not estimated; the shrinkage of a Covariance bounds it.
+// matrix indefinite. The condition number is not estimated; the shrinkage of a Covariance bounds it.
 func factorize(n int, matrix []float64) (u triangle, positive bool) {
 	u = triangle{n, matrix}
 	for k := 0; k < n; k += 4 {
@@ -35,7 +35,7 @@ func factorize(n int, matrix []float64) (u triangle, positive bool) {
 				row[j] /= root
 			}
 		}
-		for i := end; i < n; i++ { // if a row is left, k … end-1 are four rows
+		for i := end; i < n; i++ { // if i < n remains, rows k to end-1 are four rows
 			a, b, c, d := u.row(k, i), u.row(k+1, i), u.row(k+2, i), u.row(k+3, i)
 			subtract4(u.row(i, i), [4]float64{a[0], b[0], c[0], d[0]}, a, b, c, d)
 		}
@@ -43,7 +43,7 @@ func factorize(n int, matrix []float64) (u triangle, positive bool) {
 	return u, true
 }
 
-// subtract subtracts factor times a row from another.
+// subtract subtracts factor times a row from another row.
 func subtract(from []float64, factor float64, row []float64) {
 	row = row[:len(from)]
 	for i := range from {
@@ -51,7 +51,7 @@ func subtract(from []float64, factor float64, row []float64) {
 	}
 }
 
-// subtract4 subtracts four rows, each times its factor, from another.
+// subtract4 subtracts four rows, each multiplied by its factor, from another row.
 func subtract4(from []float64, factors [4]float64, a, b, c, d []float64) {
 	a, b, c, d = a[:len(from)], b[:len(from)], c[:len(from)], d[:len(from)]
 	done := 0
@@ -62,10 +62,10 @@ func subtract4(from []float64, factors [4]float64, a, b, c, d []float64) {
 	subtract4Go(from[done:], factors, a[done:], b[done:], c[done:], d[done:])
 }
 
-// subtractLeast is the number of values from which on a call is worthwhile.
+// subtractLeast is the smallest number of values for which a call is worthwhile.
 const subtractLeast = 8
 
-// subtract4Go is the slow reference of subtract4: every product and every sum is rounded.
+// subtract4Go is the slow reference for subtract4. It rounds every product and every sum.
 func subtract4Go(from []float64, factors [4]float64, a, b, c, d []float64) {
 	a, b, c, d = a[:len(from)], b[:len(from)], c[:len(from)], d[:len(from)]
 	p, q, r, s := factors[0], factors[1], factors[2], factors[3]
@@ -102,7 +102,7 @@ func Product(a, b []float64) float64 {
 	return (p + q) + (r + s)
 }
 
-// solveAll is solve for many right sides, the columns of a matrix.
+// solveAll solves for many right sides, the columns of a matrix.
 func (u triangle) solveAll(x []float64, columns int) {
 	one := make([]float64, u.n)
 	for c := range columns {
@@ -116,16 +116,16 @@ func (u triangle) solveAll(x []float64, columns int) {
 	}
 }
 
-// inverse returns the inverse of U'U, on and above the diagonal.
+// inverse returns the inverse of U'U, stored on and above the diagonal.
 func (u triangle) inverse() []float64 {
 	n := u.n
-	v := triangle{n, make([]float64, n*n)} // the inverse of U, from the last row upwards
+	v := triangle{n, make([]float64, n*n)} // the inverse of U, computed from the last row upwards
 	for i := n - 1; i >= 0; i-- {
 		of, to := u.row(i, i), v.row(i, i)
 		k := i + 1
 		for ; k+4 <= n; k += 4 {
 			f := of[k-i:]
-			// Rows k+1 … k+3 start later than row k: values left of their diagonals are 0.
+			// Rows k+1 to k+3 start later than row k, because values left of their diagonals are 0.
 			subtract4(v.row(i, k), [4]float64(f), v.row(k, k), v.row(k+1, k), v.row(k+2, k), v.row(k+3, k))
 		}
 		for ; k < n; k++ {

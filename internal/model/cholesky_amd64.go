@@ -4,7 +4,7 @@ import "golang.org/x/sys/cpu"
 
 var hasAVX2 = cpu.X86.HasAVX2
 
-// subtract4AVX2 is subtract4 for n values, a positive multiple of 4.
+// subtract4AVX2 computes subtract4 for n values; n is a positive multiple of 4.
 //
 //go:noescape
 func subtract4AVX2(from *float64, n int, factors *[4]float64, a, b, c, d *float64)

@@ -4,6 +4,6 @@ package model
 
 const hasAVX2 = false
 
-// This function is never called on this processor.
+// The assembly function is never called on this processor.
 
 func subtract4AVX2(from *float64, n int, factors *[4]float64, a, b, c, d *float64) {}

@@ -1,22 +1,22 @@
 package model
 
-// This file has the form in which weights are exported.
+// This file defines Column, the form in which weights are exported.
 
 import "iter"
 
-// Column is what the values x of one column add to the scores of a Linear: output k gains
+// Column is the contribution of one column to the scores of a Linear. A value x adds to output k
 //
-//	Weights[k] z,  z = (t - Center)/Scale,  t = x, or asinh(x/Unit) if Unit is not 0,
+//	Weights[k] z,  z = (t - Center)/Scale,  t = x, or asinh(x/Unit) if Unit is not 0.
 //
-// with +-Beyond in place of z if z is beyond +-Clip, and nothing if Scale is 0, for a column that was always the same
-// number. All exports use this form.
+// If z is beyond +-Clip, +-Beyond replaces it. If Scale is 0, because the column was always the same number, it adds
+// nothing. All exports use this form.
 type Column struct {
 	Number          uint32
-	Weights         []float64 // by output
-	Standardization           // Scale 1 and otherwise 0 if nothing is standardized
+	Weights         []float64 // weights by output
+	Standardization           // Scale is 1 and all else 0 if nothing is standardized
 }
 
-// Clip is the bound of a standardized value, see Column; 0 if nothing is standardized.
+// Clip returns the bound of a standardized value, see Column. It returns 0 if nothing is standardized.
 func (h *Head) Clip() float64 {
 	if h.standardizes() {
 		return ScalerClip

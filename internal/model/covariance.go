@@ -1,6 +1,6 @@
 package model
 
-// This file has the covariance of numeric columns, with which missing values are imputed from the others.
+// This file defines the covariance of numeric columns. Missing values are imputed with it from the other columns.
 
 import (
 	"bytes"
@@ -13,29 +13,29 @@ import (
 	"blankout/internal/event"
 )
 
-// Covariance is the covariance of numeric columns, for standardized and clipped values. It is immutable and safe for
-// concurrent use.
+// Covariance is the covariance of standardized and clipped numeric columns. It is immutable and safe for concurrent
+// use.
 type Covariance struct {
-	Columns []uint32 // ascending
-	// Fields has, for each column, the first field with its field's name, which an event declares null; 0 for a column
-	// of a sparse text format.
+	Columns []uint32 // the columns, ascending
+	// Fields has one field id for each column. It is the first field with the name of the column's field, because an
+	// event declares that field null. It is 0 for a column of a sparse text format.
 	Fields []uint16
 	Mean   []float64
-	Matrix []float64 // of the deviations from Mean, row by row
+	Matrix []float64 // covariance of the columns, row by row
 
-	shrunk []float64 // Matrix with a larger diagonal, see shrink
+	shrunk []float64 // Matrix with an increased diagonal, see shrink
 
 	invert      sync.Once
-	precision   []float64 // the inverse of shrunk, or nil if it cannot be computed
+	precision   []float64 // the inverse of shrunk; nil if it cannot be computed
 	imputations recent[*Imputation]
 }
 
-// MaxCovariance is the largest number of columns. The memory of a Covariance grows with the square of the columns, and
-// the time for a new pattern of missing columns with the cube.
+// MaxCovariance is the largest number of columns of a Covariance. Its memory grows with the square of the columns, and
+// the time for a new missing pattern grows with the cube.
 const MaxCovariance = 1024
 
-// shrinkCovariance is the fraction of its own variance that is added to each column's variance, as if it had noise of
-// that size. It bounds the weight of a column that is almost a function of the others.
+// shrinkCovariance is the fraction of a column's variance that is added to this variance, as if the column were noisy.
+// It bounds the weight of a column that is almost a function of the others.
 const shrinkCovariance = 0.001
 
 // NewCovariance returns a Covariance that owns its arguments, or an error if they are not a covariance.
@@ -81,10 +81,10 @@ func (c *Covariance) shrink() {
 // row returns a row of shrunk.
 func (c *Covariance) row(i int) []float64 { return c.shrunk[i*len(c.Columns):][:len(c.Columns)] }
 
-// deviation returns the standard deviation of a column by index, 0 if it is constant.
+// deviation returns the standard deviation of column i, or 0 if it is constant.
 func (c *Covariance) deviation(i int) float64 { return math.Sqrt(c.Matrix[i*(len(c.Columns)+1)]) }
 
-// Block returns the Covariance as a block of a model file.
+// Block returns the Covariance as a block for a model file.
 func (c *Covariance) Block() event.Block {
 	w := coder.Coder{}
 	c.state(&w)
@@ -93,7 +93,7 @@ func (c *Covariance) Block() event.Block {
 
 const blockCovariance = "covariance"
 
-// state codes the block: columns, fields, means, and the lower triangle of the matrix, row by row.
+// state encodes or decodes the block: columns, fields, means, and the lower triangle of the matrix, row by row.
 func (c *Covariance) state(w *coder.Coder) {
 	w.Uint32s(&c.Columns)
 	fields := make([]uint32, len(c.Fields))
@@ -126,7 +126,7 @@ func (c *Covariance) state(w *coder.Coder) {
 	}
 }
 
-// readCovariance reads the Covariance of a model file, or nil if it has none.
+// readCovariance reads the Covariance of a model file, or returns nil if there is none.
 func readCovariance(blocks []event.Block) (*Covariance, error) {
 	data, err := event.FindBlock(blocks, blockCovariance)
 	if err != nil {
@@ -144,17 +144,17 @@ func readCovariance(blocks []event.Block) (*Covariance, error) {
 	return out, nil
 }
 
-// Parts has the role of each column of a Covariance in an event, by index.
+// Parts has the role of each column of a Covariance in one event: Apart, Observed or Imputed.
 type Parts []byte
 
 // The roles of a column.
 const (
-	Apart    = iota // ignored: absent from an event that does not usually have it, or an outlier
-	Observed        // missing values are imputed from it
-	Imputed         // it is missing, and is imputed
+	Apart    = iota // ignored: an outlier, or an absent column that most events do not have
+	Observed        // used to impute missing values
+	Imputed         // missing, and is imputed
 )
 
-// Places appends the indices of a role to at, in ascending order.
+// Places appends the indices of the columns with a role to at, in ascending order.
 func (p Parts) Places(part byte, at []int) []int {
 	for i, q := range p {
 		if q == part {
@@ -164,22 +164,23 @@ func (p Parts) Places(part byte, at []int) []int {
 	return at
 }
 
-// Imputation imputes the missing columns m of an event from the observed ones o. For normal values their expectation is
+// Imputation imputes the missing columns m of an event from the observed columns o. For normal values their expectation
+// is
 //
 //	mu_m + B'(x_o - mu_o),  B = C_oo^-1 C_om,
 //
-// and their covariance R = C_mm - C_mo B. With the inverse P of C, and u for all columns that are not observed, this is
-// B' = -P_uu^-1 P_uo and R = P_uu^-1, both restricted to m. Either form needs a matrix to be factorized; the smaller
-// one is used.
+// and their covariance is R = C_mm - C_mo B. With the inverse P of C, and u for all columns that are not observed, B' =
+// -P_uu^-1 P_uo and R = P_uu^-1, both restricted to m. Either form factorizes a matrix; the Imputation uses the form
+// with the smaller matrix.
 type Imputation struct {
 	c                 *Covariance
 	observed, imputed []int // indices of columns
-	unobserved        []int // u if P_uu is factorized, else nil
+	unobserved        []int // indices u if P_uu is factorized, else nil
 	factor            triangle
 }
 
-// Imputation returns the Fill for a pattern, or nil if nothing is missing. The ImputeWeight of the latest patterns are cached. It is
-// safe for concurrent use.
+// Imputation returns the Imputation for a pattern of roles, or nil if nothing is imputed. It caches the latest
+// patterns, and is safe for concurrent use.
 func (c *Covariance) Imputation(p Parts) *Imputation {
 	if f, ok := c.imputations.get(string(p)); ok {
 		return f
@@ -209,13 +210,13 @@ func (c *Covariance) Imputation(p Parts) *Imputation {
 	return c.imputations.add(string(p), f, len(p)*len(p))
 }
 
-// inverse returns the inverse of shrunk.
+// inverse returns the inverse of shrunk, or nil if it cannot be computed.
 func (c *Covariance) inverse() []float64 {
 	c.invert.Do(func() {
 		n := len(c.Columns)
 		u, positive := factorize(n, slices.Clone(c.shrunk))
 		if !positive {
-			return // then the inverse is not used
+			return // precision stays nil, and is not used
 		}
 		c.precision = u.inverse()
 		for i := range n {
@@ -227,8 +228,8 @@ func (c *Covariance) inverse() []float64 {
 	return c.precision
 }
 
-// factorize factorizes the part of a positive definite matrix with these indices, and reports whether that is possible
-// in spite of rounding.
+// factorize factorizes the submatrix of a positive definite matrix with these indices. It returns false if rounding
+// makes that impossible.
 func (f *Imputation) factorize(matrix []float64, places []int) (positive bool) {
 	n := len(f.c.Columns)
 	part := make([]float64, 0, len(places)*len(places))
@@ -241,12 +242,12 @@ func (f *Imputation) factorize(matrix []float64, places []int) (positive bool) {
 	return positive
 }
 
-// Repair converts the weights w of all columns, by index, to weights of the observed columns that include the missing
-// ones: given the observed values, the expectation of the sum of w x over both is
+// Repair moves the weights of missing columns to observed columns. w has the weights of all columns. Given the observed
+// values, the expectation of the sum of w x over observed and missing columns is
 //
 //	sum (w_o + extra_o) x_o + shift,
 //
-// and its variance w_m' R w_m. extra is 0 for columns that are not observed.
+// and its variance is w_m' R w_m. Repair sets extra to 0 for columns that are not observed.
 func (f *Imputation) Repair(w, extra []float64) (shift, variance float64) {
 	clear(extra)
 	if f.unobserved != nil && len(f.observed) > 0 {
@@ -255,7 +256,7 @@ func (f *Imputation) Repair(w, extra []float64) (shift, variance float64) {
 	return f.repairPlain(w, extra)
 }
 
-// repairPlain is Repair with C.
+// repairPlain computes Repair with the covariance C.
 func (f *Imputation) repairPlain(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [4][fewPlaces]float64
@@ -281,8 +282,8 @@ func (f *Imputation) repairPlain(w, extra []float64) (shift, variance float64) {
 	return shift, max(0, variance)
 }
 
-// repairPrecise is Repair with the inverse of C: with z = P_uu^-1 w_u, where weights of u that are not missing are
-// replaced by 0, extra_o = -P_ou z.
+// repairPrecise computes Repair with the inverse P of C: extra_o = -P_ou z with z = P_uu^-1 w_u. In w_u, the weights of
+// columns that are not missing are replaced by 0.
 func (f *Imputation) repairPrecise(w, extra []float64) (shift, variance float64) {
 	c := f.c
 	var few [2][fewPlaces]float64
@@ -306,10 +307,11 @@ func (f *Imputation) repairPrecise(w, extra []float64) (shift, variance float64)
 	return shift, max(0, variance)
 }
 
-// fewPlaces is the number of values up to which nothing is allocated.
+// fewPlaces is the largest number of values for which nothing is allocated.
 const fewPlaces = 32
 
-// solvePrecise appends P_uu^-1 times the values given by index to out, which is empty.
+// solvePrecise appends P_uu^-1 times a vector to out, which must be empty. right returns an element of the vector by
+// its index.
 func (f *Imputation) solvePrecise(out []float64, right func(place int) float64) []float64 {
 	for _, i := range f.unobserved {
 		out = append(out, right(i))
@@ -318,9 +320,9 @@ func (f *Imputation) solvePrecise(out []float64, right func(place int) float64) 
 	return out
 }
 
-// products returns the product of each of these rows of a matrix like Covariance.Matrix with x, which has a value for
-// each of these columns. It uses the memory of out if that is large enough. Each sum is in the order of the columns;
-// four sums are computed at a time.
+// products returns the product of a submatrix with x. The submatrix has the given rows and columns of a matrix like
+// Covariance.Matrix, and x has a value for each of these columns. It reuses the memory of out if that is large enough.
+// Each sum is in the order of the columns; four sums are computed at a time.
 func (f *Imputation) products(out, matrix []float64, rows, columns []int, x []float64) []float64 {
 	n := len(f.c.Columns)
 	out = slices.Grow(out[:0], len(rows))[:len(rows)]
@@ -349,7 +351,7 @@ func (f *Imputation) products(out, matrix []float64, rows, columns []int, x []fl
 	return out
 }
 
-// Expect sets the missing values of x, by index, to their expectation given the observed ones.
+// Expect sets the missing values in x to their expectation given the observed values.
 func (f *Imputation) Expect(x []float64) {
 	c := f.c
 	var few [fewPlaces]float64
@@ -388,17 +390,17 @@ func (f *Imputation) Expect(x []float64) {
 	}
 }
 
-// From returns the factors of the observed columns' deviations from their means in the expectations of the missing
-// ones: B', with a row for each missing column. It is for many events with one pattern, for which Expect would solve
-// the same equations again.
+// From returns the matrix B', with a row for each missing column. Its factors convert the observed columns' deviations
+// from their means to the expected deviations of the missing columns. It serves many events with one missing pattern,
+// for which Expect would solve the same equations again.
 func (f *Imputation) From() []float64 {
 	from := make([]float64, len(f.imputed)*len(f.observed))
 	if len(from) == 0 {
 		return from
 	}
-	left, right, matrix, sign := f.observed, f.imputed, f.c.shrunk, 1.0 // C_oo B = C_om
+	left, right, matrix, sign := f.observed, f.imputed, f.c.shrunk, 1.0 // solve C_oo B = C_om
 	if f.unobserved != nil {
-		left, right, matrix, sign = f.unobserved, f.observed, f.c.precision, -1 // P_uu B' = -P_uo
+		left, right, matrix, sign = f.unobserved, f.observed, f.c.precision, -1 // solve P_uu B' = -P_uo
 	}
 	n, k := len(f.c.Columns), len(right)
 	solved := make([]float64, 0, len(left)*k)
@@ -420,7 +422,7 @@ func (f *Imputation) From() []float64 {
 	return from
 }
 
-// AddResidual adds weight times R to a matrix like Covariance.Matrix.
+// AddResidual adds weight times the residual covariance R to a matrix like Covariance.Matrix.
 func (f *Imputation) AddResidual(weight float64, to []float64) {
 	c, n := f.c, len(f.c.Columns)
 	add := func(i, j int, r float64) {
@@ -431,7 +433,7 @@ func (f *Imputation) AddResidual(weight float64, to []float64) {
 	}
 	if f.unobserved != nil {
 		r := f.factor.inverse()
-		var filled []int // their indices in unobserved
+		var filled []int // indices in unobserved of the imputed columns
 		for a, i := range f.unobserved {
 			if _, is := slices.BinarySearch(f.imputed, i); is {
 				filled = append(filled, a)

@@ -40,8 +40,9 @@ func randomCovariance(t testing.TB, n int, seed uint64) *Covariance {
 	return must.Get(NewCovariance(columns, fields, mean, matrix))(t)
 }
 
-// slowFill is the reference: it conditions a normal distribution with the shrunk covariance on one observed value after
-// another. It returns the mean and the covariance by place. Observed places have their value and 0.
+// slowFill is a slow reference for Imputation. It conditions a normal distribution with the shrunk covariance on one
+// observed value after another. It returns the mean and the covariance of all columns. An observed column has its value
+// as mean, and covariance 0.
 func slowFill(c *Covariance, p Parts, x []float64) (mean []float64, matrix [][]float64) {
 	n := len(c.Columns)
 	mean = slices.Clone(c.Mean)
@@ -81,8 +82,8 @@ func randomParts(n int, r *rand.Rand) Parts {
 
 func close12(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(1, math.Abs(a), math.Abs(b)) }
 
-// Imputed values, their covariance and the repaired weights are those of a normal distribution, conditioned value by
-// value.
+// TestFill compares imputed values, their covariance and the repaired weights with a normal distribution conditioned on
+// one value after another.
 func TestFill(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for trial := range 200 {
@@ -157,7 +158,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// A block round-trips. An invalid covariance is rejected.
+// TestCovarianceBlock checks that a block round-trips, and that an invalid covariance is rejected.
 func TestCovarianceBlock(t *testing.T) {
 	for _, n := range []int{1, 2, 17} {
 		c := randomCovariance(t, n, uint64(n))
@@ -193,7 +194,7 @@ func TestCovarianceBlock(t *testing.T) {
 	}
 }
 
-// FuzzCovariance reads blocks: any accepted one can impute.
+// FuzzCovariance reads blocks: any accepted covariance must be able to impute.
 func FuzzCovariance(f *testing.F) {
 	for _, n := range []int{1, 3, 8} {
 		data := randomCovariance(f, n, uint64(n)).Block().Data
@@ -221,8 +222,8 @@ func FuzzCovariance(f *testing.F) {
 	})
 }
 
-// filledModel has two outputs with random weights for the columns of a Covariance, and for column 1, which is not in
-// it.
+// filledModel returns a model of two outputs with random weights for the columns of a Covariance, and for column 1,
+// which is not in it.
 func filledModel(t testing.TB, n int) *Linear {
 	c := randomCovariance(t, n, 9)
 	r := rand.New(rand.NewPCG(3, 4))
@@ -238,7 +239,7 @@ func filledModel(t testing.TB, n int) *Linear {
 	return m.WithCovariance(c)
 }
 
-// partly returns an event that holds column 1 and the observed columns of a Covariance, and declares the columns to
+// partly returns an event that has column 1 and the observed columns of a Covariance, and declares the columns to
 // impute missing.
 func partly(c *Covariance, p Parts, r *rand.Rand) *event.Example {
 	e := &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
@@ -253,7 +254,7 @@ func partly(c *Covariance, p Parts, r *rand.Rand) *event.Example {
 	return e
 }
 
-// A score with imputed values is that of the values and variances of the reference.
+// TestScoreFilled checks that a score with imputed values equals the score from the reference's values and variances.
 func TestScoreFilled(t *testing.T) {
 	m := filledModel(t, 8)
 	c := m.Covariance
@@ -261,7 +262,7 @@ func TestScoreFilled(t *testing.T) {
 	for trial := range 50 {
 		p := randomParts(8, r)
 		for i := range p {
-			p[i] = max(p[i], Observed) // a column of a sparse text format is present or missing
+			p[i] = max(p[i], Observed) // a column of a sparse text format is never Apart
 		}
 		e := partly(c, p, r)
 		x := make([]float64, 8)
@@ -296,7 +297,7 @@ func TestScoreFilled(t *testing.T) {
 			}
 		}
 	}
-	// The same as without a covariance if another rule applies.
+	// With the policy none, or without a covariance, only the present features count.
 	e := partly(c, Parts{Imputed, Observed, Observed, Observed, Observed, Observed, Observed, Observed}, r)
 	as := m.ScoreVec(e.Features, make([]float64, 2))
 	if got := m.WithMissing(m.Missing.Forced(MissingNone)).Score(e, make([]float64, 2)); !slices.Equal(got, as) {
@@ -307,7 +308,7 @@ func TestScoreFilled(t *testing.T) {
 	if got := without.Score(e, make([]float64, 2)); !slices.Equal(got, as) {
 		t.Errorf("without a covariance: %v, want %v", got, as)
 	}
-	// An outlier is not used to impute missing values, but counts as it is.
+	// An outlier is not used to impute missing values, but its own value is scored as it is.
 	e.Features.Value[1] = 1e6
 	mean, matrix := slowFill(c, Parts{Imputed, Apart, Observed, Observed, Observed, Observed, Observed, Observed}, append([]float64{0}, e.Features.Value[1:]...))
 	for k, got := range m.Score(e, make([]float64, 2)) {
@@ -321,8 +322,8 @@ func TestScoreFilled(t *testing.T) {
 	}
 }
 
-// If rules are mixed, present features are scaled up and imputed ones count by their share: in the scores, their
-// variances and the bounds of the probability.
+// TestScoreFilledAndScaled checks mixed missing policies: present features are scaled up, and imputed values count by
+// the mixture weight of imputing. It checks the scores, their variances and the bounds of the probability.
 func TestScoreFilledAndScaled(t *testing.T) {
 	two := filledModel(t, 8)
 	c := two.Covariance
@@ -351,7 +352,7 @@ func TestScoreFilledAndScaled(t *testing.T) {
 				v += two.Weight(column, 0) * matrix[i][j] * two.Weight(other, 0)
 			}
 		}
-		share := []float64{1, 0.6, 0.1}[trial%3] // of imputing
+		share := []float64{1, 0.6, 0.1}[trial%3] // mixture weight of imputing
 		f, v = 0.5+scale*plain+share*(f-plain), share*share*v
 		a := Answer{Shares: PolicyWeights{1 - share, 0, share}, Scale: scale, Parts: p}
 		if got, want := two.outputs(e.Features, a, make([]float64, 2))[0], two.widen(f, v); math.Abs(got-want) > 1e-9*max(1, math.Abs(want)) {
@@ -387,7 +388,8 @@ func weightsOf(m *Linear, output int) (w []float64) {
 	return w
 }
 
-// An outlier is a value beyond the Scaler's limit, however wide the column is, or far from its mean.
+// TestWild checks what counts as an outlier: a value beyond the Scaler's limit, even if the column has a large
+// deviation, or a value far from its column's mean.
 func TestWild(t *testing.T) {
 	c := must.Get(NewCovariance([]uint32{1}, []uint16{1}, []float64{2}, []float64{OutlierAt * OutlierAt}))(t)
 	far := 2 + 1.01*ScalerClip*c.deviation(0)
@@ -402,7 +404,8 @@ func TestWild(t *testing.T) {
 	}
 }
 
-// The expected value of a count with an uncertain score is exp(f + v/2), up to a limit. For a number it is the score.
+// TestWidenNumbers checks that the expected value of a count with an uncertain score is exp(f + v/2), up to a limit.
+// For linear regression it is the score.
 func TestWidenNumbers(t *testing.T) {
 	counts, numbers := &Head{Loss: "poisson"}, &Head{Loss: "squared"}
 	for _, v := range []float64{0, 0.5, 4, maxVariance, 1e9} {
@@ -415,7 +418,7 @@ func TestWidenNumbers(t *testing.T) {
 	}
 }
 
-// expectedLogit returns the logit of the expected probability of a normal score, by summation.
+// expectedLogit returns the logit of the expected probability of a normal score, by numerical summation.
 func expectedLogit(f, v float64) float64 {
 	p, all := 0.0, 0.0
 	for z := -9.0; z <= 9; z += 0.001 {
@@ -426,7 +429,7 @@ func expectedLogit(f, v float64) float64 {
 	return math.Log(p / (all - p))
 }
 
-// Scores far from 0 keep their order and stay finite.
+// TestWiden checks that scores far from 0 keep their order and stay finite.
 func TestWiden(t *testing.T) {
 	h := &Head{}
 	for _, v := range []float64{0, 1e-300, 0.1, 1, 100, 1e8} {
@@ -441,7 +444,8 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// The number of stored patterns is limited. Concurrent readers get equal results.
+// TestRepairsAreBoundedAndShared checks that the number of stored patterns is limited, and that concurrent readers get
+// equal results.
 func TestRepairsAreBoundedAndShared(t *testing.T) {
 	m := filledModel(t, 14)
 	kept := m.repairs
@@ -450,7 +454,7 @@ func TestRepairsAreBoundedAndShared(t *testing.T) {
 	var wait sync.WaitGroup
 	for reader := range 4 {
 		wait.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(reader/2), 8)) // two readers use the same
+			r := rand.New(rand.NewPCG(uint64(reader/2), 8)) // two readers use the same seed
 			for range 4000 {
 				p := randomParts(14, r)
 				for i := range p {

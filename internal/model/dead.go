@@ -1,6 +1,6 @@
 package model
 
-// This file has the values of features that have died silently.
+// This file defines the values that silently dead features have.
 
 import (
 	"fmt"
@@ -10,15 +10,14 @@ import (
 	"blankout/internal/event"
 )
 
-// SilentValue is the choice of the value of a dead number, in its raw unit. Words and categories are not sent when they
-// are dead.
+// SilentValue selects the value of a dead numeric feature, in its raw unit. Dead words and categories are absent.
 type SilentValue string
 
 // The choices of SilentValue.
 const (
-	// SilentAuto is SilentZero for a column of which at least one reading in a hundred is 0, if at least one in a
-	// hundred of all numbers is 0; else SilentMean. If other numbers are never 0, an occasional 0 is a value like
-	// others.
+	// SilentAuto selects SilentZero for a column if at least one in a hundred of its readings is 0, and at least one in
+	// a hundred of all numbers. Otherwise it selects SilentMean. If other numbers are never 0, an occasional 0 is an
+	// ordinary value.
 	SilentAuto SilentValue = "auto"
 	// SilentMean is the mean of the readings, before any Transform.
 	SilentMean SilentValue = "mean"
@@ -38,29 +37,30 @@ func ParseSilentValue(s string) (SilentValue, error) {
 // zerosOf is the inverse of the smallest fraction of zeros for SilentZero.
 const zerosOf = 100
 
-// Zeros counts readings, and those that were 0.
+// Zeros counts readings, and how many of them were 0.
 type Zeros struct{ Readings, Zeros float64 }
 
-// Add adds counts.
+// Add adds the given counts.
 func (z *Zeros) Add(readings, zeros float64) {
 	z.Readings, z.Zeros = z.Readings+readings, z.Zeros+zeros
 }
 
 func (z Zeros) usual() bool { return zerosOf*z.Zeros >= z.Readings }
 
-// Zero reports whether the value of a dead number is 0, given the readings of the number and of all numbers.
+// Zero reports whether a dead numeric feature has the value 0, given the counts of this feature and of all numeric
+// features.
 func (v SilentValue) Zero(own, all Zeros) bool {
 	return v == SilentZero || v == SilentAuto && own.usual() && all.usual()
 }
 
-// Dead has the values of dead numbers, in their raw unit. It is immutable.
+// Dead has the values of dead numeric features, in their raw unit. It is immutable.
 type Dead struct {
-	Columns []uint32  `json:"columns"` // ascending
-	Reads   []float64 `json:"reads"`   // values by column
+	Columns []uint32  `json:"columns"` // the columns, ascending
+	Reads   []float64 `json:"reads"`   // dead value of each column
 }
 
-// Of returns the value of a dead column; known is false for a column that is not a number, which is not sent. The nil
-// Dead has no columns.
+// Of returns the value of a dead column. known is false for a column that is not numeric, because it is absent when
+// dead. The nil Dead has no columns.
 func (d *Dead) Of(column uint32) (reads float64, known bool) {
 	if d == nil {
 		return 0, false
@@ -72,8 +72,8 @@ func (d *Dead) Of(column uint32) (reads float64, known bool) {
 	return d.Reads[i], true
 }
 
-// DeadStandardized returns the standardized value of a dead column, 0 if it is not a number. The value of a spline
-// column follows from its number's.
+// DeadStandardized returns the standardized value of a dead column, or 0 if it is not numeric. The value of a spline
+// column follows from the value of its number.
 func (m *Linear) DeadStandardized(column uint32) float64 {
 	reads, known := m.Dead.Of(m.Scaler.Splines.Source(column))
 	if !known {
@@ -96,15 +96,15 @@ func (d *Dead) fits() bool {
 	return d == nil || len(d.Columns) == len(d.Reads) && slices.IsSorted(d.Columns)
 }
 
-// DeleteSilently is Dead.Delete for a model.
+// DeleteSilently calls Dead.Delete with the values and columns of a model.
 func DeleteSilently(m Model, e *event.Example, columns []uint32, dead []bool, left *event.Example) {
 	h := m.About()
 	h.Dead.Delete(e, h.Schema.Fields, columns, dead, m.Center, left)
 }
 
 // Delete sets left to a copy of an event in which some features have died silently: a number has its dead value, other
-// features are absent, and nothing is declared missing. columns are those of the event's features as Standardized
-// returns them, and dead marks the dead ones. For the nil Dead a dead number has the center of its column. Delete
+// features are absent, and nothing is declared missing. columns are the columns of the event's features as Standardized
+// returns them, and dead marks the dead columns. With the nil Dead, a dead number gets the center of its column. Delete
 // reuses the memory of left.
 func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, dead []bool, center func(column uint32) float64, left *event.Example) {
 	x := event.Vec{Index: left.Features.Index[:0], Value: left.Features.Value[:0]}
@@ -123,7 +123,7 @@ func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, 
 	at, n := 0, e.Features.Len()
 	for i, column := range columns {
 		if column >= FirstBasisColumn {
-			break // spline columns follow from their numbers
+			break // spline columns are computed from their numbers
 		}
 		for ; at < n && e.Features.Index[at] < column; at++ {
 			keep(at)
@@ -157,7 +157,7 @@ func (d *Dead) Delete(e *event.Example, fields []event.Field, columns []uint32, 
 	}
 }
 
-// Center returns the raw value that is standardized to 0 in a column: 0 if nothing is standardized.
+// Center returns the raw value of a column that is standardized to 0. It returns 0 if nothing is standardized.
 func (m *Linear) Center(column uint32) float64 {
 	row := m.Rows.Row(column)
 	if row == nil {

@@ -8,8 +8,9 @@ import (
 	"blankout/internal/event"
 )
 
-// A silently dead number reads the dead value of its column or, if the model has none, the center. Other dead features
-// are absent. Nothing is declared, and live features keep their values, including columns that the model does not have.
+// TestDeleteSilently checks that a silently dead number gets the dead value of its column or, if the model has none,
+// the center. Other dead features are absent. Nothing is declared missing. Live features keep their values, including
+// columns that the model does not have.
 func TestDeleteSilently(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for id, kind := range []event.Kind{event.Numeric, event.Numeric, event.Categorical, event.Words} {

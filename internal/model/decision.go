@@ -1,6 +1,6 @@
 package model
 
-// This file interprets the scores of classes, for models and learners.
+// This file interprets class scores, for models and learners.
 
 import (
 	"math"
@@ -9,27 +9,27 @@ import (
 	"blankout/internal/loss"
 )
 
-// Decision interprets the scores of an event for classification: which class they predict, and with what probabilities.
-// Head.Decision is that of a model.
+// Decision interprets the scores of an event for classification: it returns the predicted class and the probabilities.
+// Head.Decision returns a model's Decision.
 type Decision struct {
-	Link      *Link   // see Head
-	Threshold float64 // see Head
-	Pairs     bool    // see Head
+	Link      *Link   // maps a score to log-odds, see Head
+	Threshold float64 // see Head.Threshold
+	Pairs     bool    // see Head.Pairs
 }
 
 // Decision returns how the model's scores are interpreted.
 func (h *Head) Decision() Decision { return Decision{h.Link, h.Threshold, h.Pairs} }
 
-// Predict is Decision.Predict.
+// Predict calls Decision.Predict with the model's Decision.
 func (h *Head) Predict(scores []float64) (class int) { return h.Decision().Predict(scores) }
 
-// Probabilities is Decision.Probabilities.
+// Probabilities calls Decision.Probabilities with the model's Decision.
 func (h *Head) Probabilities(scores, out []float64) []float64 {
 	return h.Decision().Probabilities(scores, out)
 }
 
-// Predict returns the class of an event given its scores, as the function Predict does. For two classes with one output
-// it returns the second class only if its probability exceeds Threshold.
+// Predict returns the predicted class for the scores of an event, as the function Predict does. For two classes with
+// one output it returns the second class only if its probability exceeds Threshold.
 func (d Decision) Predict(scores []float64) (class int) {
 	if len(scores) != 1 {
 		return Predict(scores)
@@ -51,13 +51,13 @@ func (d Decision) Least() float64 {
 // Cut returns the score of one output above which Predict returns the second class of two.
 func (d Decision) Cut() float64 { return d.Link.cut(d.Least()) }
 
-// Probability returns the probability of the second class of two, given the score of one output: the logistic function
-// of the Link's result.
+// Probability returns the probability of the second class of two for the score of one output. It applies the Link, and
+// then the logistic function.
 func (d Decision) Probability(score float64) float64 { return sigmoid(d.Link.logOdds(score)) }
 
-// Probabilities writes the probability of every class to out, which must have room for max(2, K) values. With one
-// output they are 1 minus Probability, and Probability. With more they are the one-against-all probabilities divided by
-// their sum.
+// Probabilities writes the probability of every class to out, whose capacity must be at least max(2, K) for K classes.
+// With one output the probabilities are 1 - p and p, with p from Probability. With more outputs they are the
+// one-against-all probabilities divided by their sum.
 func (d Decision) Probabilities(scores, out []float64) []float64 {
 	if d.Pairs {
 		return append(out[:0], scores...)
@@ -110,14 +110,14 @@ func (d Decision) LogLoss(scores []float64, label int) float64 {
 	return math.Log(max(sum, 1e-300)) + loss.Softplus(-d.Link.logOdds(scores[label]))
 }
 
-// Judged is the result of scores at a labeled event.
+// Judged is the result of comparing scores with a label.
 type Judged struct {
 	Class       int     // the predicted class
-	LogLoss     float64 // of the label
-	Probability float64 // of the second class of two, if there is one output
+	LogLoss     float64 // log-loss of the label
+	Probability float64 // probability of the second class of two, if there is one output
 }
 
-// Judge returns the results of Predict, LogLoss and Probability, bit by bit, with fewer exponentials.
+// Judge returns the results of Predict, LogLoss and Probability with the same bits, but computes fewer exponentials.
 func (d Decision) Judge(scores []float64, label int) (j Judged) {
 	if len(scores) != 1 {
 		return Judged{Class: d.Predict(scores), LogLoss: d.LogLoss(scores, label)}
@@ -137,8 +137,8 @@ func (d Decision) Judge(scores []float64, label int) (j Judged) {
 	return j
 }
 
-// Predict returns the class of an event given its scores. With one output it returns 1 if the score is positive, else
-// 0; with more the first of the largest scores.
+// Predict returns the predicted class for the scores of an event. With one output it returns 1 if the score is
+// positive, else 0. With more outputs it returns the class of the largest score, and the first of several equal scores.
 func Predict(scores []float64) (class int) {
 	if len(scores) == 1 {
 		if scores[0] > 0 {
@@ -154,8 +154,8 @@ func Predict(scores []float64) (class int) {
 	return class
 }
 
-// ClassScores converts outputs to the scores that Predict and Probabilities use, in place. They only differ for Pairs,
-// where the scores are the probabilities of the classes, coupled from those of the pairs.
+// ClassScores converts outputs to the scores that Predict and Probabilities use, in place. Only Pairs need a
+// conversion: their scores are class probabilities, coupled from the pairwise probabilities.
 func (h *Head) ClassScores(outputs []float64) []float64 {
 	if !h.Pairs {
 		return outputs

@@ -12,11 +12,11 @@ import (
 	"blankout/internal/loss"
 )
 
-// Explanation explains a score: Score is Intercept plus Filled plus the Contributions of the Terms.
+// Explanation explains a score: Score is the sum of Intercept, Filled and the Contributions of the Terms.
 type Explanation struct {
 	Score     float64
 	Intercept float64
-	// Filled is what imputation adds besides the weights of the observed columns, minus the reduction for its
+	// Filled is the contribution of imputation beyond the weights of the observed columns, minus the reduction for its
 	// uncertainty (see Head.Covariance).
 	Filled float64
 	// Variance is the variance of the score under the model's noise.
@@ -27,25 +27,26 @@ type Explanation struct {
 // Term is the contribution of a feature to a score.
 type Term struct {
 	Column uint32
-	Field  uint16  // of the event's entry, 0 for a column that the event does not have
-	Raw    float64 // as it arrived
-	Value  float64 // standardized
-	// Weight is the model's weight, plus what the column is worth for imputed columns.
+	Field  uint16  // field of the event's entry, 0 for a column that the event does not have
+	Raw    float64 // raw value in the event
+	Value  float64 // standardized value
+	// Weight is the model's weight, plus the weight that an observed column gets for imputed columns.
 	Weight float64
-	// Spline is what the column's spline adds to Weight times Value.
+	// Spline is the contribution of the column's spline, beyond Weight times Value.
 	Spline float64
-	// Contribution is Weight times Value plus Spline, times the factor of Head.Answer if fields are missing.
+	// Contribution is Weight times Value plus Spline. If fields are missing, it is also multiplied by the factor of
+	// Head.Answer.
 	Contribution float64
-	// Share is the feature's share of the score's variance under the model's noise, its covariance with the score. It
-	// is negative for a feature that compensates for others of its group. Without noise it is that under dropout, which
-	// is the same at any rate.
+	// Share is the feature's fraction of the score's variance under the model's noise: its covariance with the score.
+	// It is negative for a feature that compensates for others of its group. Without noise it is the fraction under
+	// dropout, which is the same at any rate.
 	Share float64
 	Known bool // the model has a row for the column
 }
 
-// Explain explains the score of a class for an event. It is the score of the class's output; with one output for two
-// classes it is the score for class 1, and its negative for class 0; with pairs it is the sum of the class's margins
-// over the others. Columns that the Scaler fills in are terms as well.
+// Explain explains the score of a class for an event. It explains the score of the class's output. With one output for
+// two classes, this is the score for class 1, and its negative for class 0. With pairs, it is the sum of the class's
+// margins over the others. Columns that the Scaler fills in are terms too.
 func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	side := m.Side(class)
 	a := m.Answer(e)
@@ -56,7 +57,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	}
 	noise, err := loss.ParseNoise(m.Noise)
 	if err != nil {
-		noise = loss.NoNoise{} // a model may name an unknown noise
+		noise = loss.NoNoise{} // a model file may name an unknown noise
 	}
 	c0, c1, c2 := noise.Coefficients()
 	scale := a.Scale
@@ -72,10 +73,10 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 		}
 		x.Filled, x.Score = score-x.Score, score
 	}
-	of := make([]float64, len(x.Terms)) // the terms' parts of the variance
+	of := make([]float64, len(x.Terms)) // each term's part of the variance
 	n, ok := noise.(loss.GroupDropout)
 	silent, _ := noise.(loss.Silent)
-	if silent.Groups { // c2 times the covariances under dropout with odds 1
+	if silent.Groups { // use c2 times the covariances under dropout with odds 1
 		n = loss.GroupDropout{Groups: 0.5}
 	}
 	if ok || silent.Groups {
@@ -99,7 +100,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	for _, v := range of {
 		x.Variance += v
 	}
-	if c0 > 0 { // acts on every column, including absent ones
+	if c0 > 0 { // c0 acts on every column, including absent columns
 		for i := range m.Rows.Len() {
 			_, row := m.Rows.Column(i)
 			w := m.SideWeight(side, row)
@@ -116,7 +117,7 @@ func (m *Linear) Explain(e *event.Example, class int) Explanation {
 	return x
 }
 
-// Terms yields the Terms of Explain in ascending order of columns, without shares.
+// Terms yields the Terms of Explain in ascending order of columns, without Share.
 func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 	return func(yield func(Term) bool) {
 		side := m.Side(class)
@@ -124,11 +125,11 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 		a := m.Answer(e)
 		m := m.At(a)
 		var r *repair
-		var columns []uint32 // the remaining columns of r
+		var columns []uint32 // columns of r that are not yielded yet
 		if a.Parts != nil {
 			r, columns = m.repaired(m.Standardized(e, event.Vec{}), a.Parts), m.Covariance.Columns
 		}
-		at := 0 // in the event
+		at := 0 // index in the event
 		for column, raw := range m.Scaler.numbers(e.Features) {
 			if e.MissesColumn(column) {
 				continue
@@ -167,8 +168,8 @@ func (m *Linear) Terms(e *event.Example, class int) iter.Seq[Term] {
 	}
 }
 
-// Spline returns what spline curve adds to a score for a Side if its number has the value x, besides the number's own
-// weight.
+// Curve returns the contribution of a spline to a score if its number has the value x, without the number's own weight.
+// side is the result of Side for the class.
 func (m *Linear) Curve(side []float64, curve int, x float64) (sum float64) {
 	c := m.Scaler.Splines
 	knot, first, next := c.BasisValues(curve, x)
@@ -183,8 +184,8 @@ func (m *Linear) Curve(side []float64, curve int, x float64) (sum float64) {
 	return sum
 }
 
-// Number returns what a numeric column with the value x adds to a score for a Side: its weight times the standardized
-// value, and its spline.
+// Number returns the contribution of a numeric column with the value x to a score: its weight times the standardized
+// value, and its spline. side is the result of Side for the class.
 func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) {
 	if row := m.Rows.Row(column); row != nil {
 		z := x
@@ -199,7 +200,7 @@ func (m *Linear) Number(side []float64, column uint32, x float64) (sum float64) 
 	return sum
 }
 
-// SideWeight returns the weight of a row of m.Rows for a Side.
+// SideWeight returns the weight of a row of m.Rows in the score of a class. side is the result of Side for the class.
 func (m *Linear) SideWeight(side, row []float64) (w float64) {
 	for k, s := range side {
 		if s != 0 {
@@ -209,7 +210,7 @@ func (m *Linear) SideWeight(side, row []float64) (w float64) {
 	return w
 }
 
-// shares sets the terms' shares of the variance, given their parts of it.
+// shares sets the Share of each term, given its part of the variance.
 func (x *Explanation) shares(of []float64) {
 	total := x.Variance
 	if total == 0 {

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// The terms of an explanation add up to the score, its variance is that of the noisy scores, and the shares are parts
-// of the total.
+// TestExplain checks that the terms of an explanation add up to the score. Its variance must be the variance of noisy
+// scores, and the shares must be fractions of the total.
 func TestExplain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const columns = 6
@@ -35,7 +35,7 @@ func TestExplain(t *testing.T) {
 			m.Scaler.Dense = []uint32{3}
 		}
 		m.Rows = NewTable(m.Layout.Width)
-		for d := range uint32(columns - 1) { // the last one is unknown
+		for d := range uint32(columns - 1) { // the last column is not in the model
 			row := m.Rows.Touch(d)
 			row[StatCenter], row[StatInverse] = random.NormFloat64(), 1+random.Float64()
 			for k := range c.outputs {
@@ -47,11 +47,11 @@ func TestExplain(t *testing.T) {
 		}
 		e := &event.Example{Features: event.Vec{Index: []uint32{0, 2, columns - 1}, Value: []float64{1, -2, 3}}, Weight: 1}
 		if c.noise == "poisson" {
-			e.Features.Value[1] = 2 // it has no noise for negative counts
+			e.Features.Value[1] = 2 // Poisson noise needs nonnegative values
 		}
 		raw := make([]float64, c.outputs)
 		linear := *m
-		linear.Pairs = false // the outputs as they are
+		linear.Pairs = false // use the outputs as they are
 		linear.Score(e, raw)
 		noise, _ := loss.ParseNoise(c.noise)
 		for class := range schema.Classes {
@@ -90,7 +90,7 @@ func TestExplain(t *testing.T) {
 					t.Errorf("%s: variance %v, want %v", c.name, x.Variance, exact)
 				}
 			}
-			// The variance by drawing from the noise.
+			// Estimate the variance by drawing from the noise.
 			const draws = 20_000
 			sum, square := 0.0, 0.0
 			for range draws {
@@ -98,7 +98,7 @@ func TestExplain(t *testing.T) {
 				for _, term := range x.Terms {
 					f += term.Weight * noise.Corrupt(term.Value, random)
 				}
-				if c0, _, _ := noise.Coefficients(); c0 > 0 { // on absent columns too
+				if c0, _, _ := noise.Coefficients(); c0 > 0 { // draw noise for absent columns too
 					for d := range uint32(columns) {
 						if d != 0 && d != 2 && d != columns-1 {
 							f += []float64{-1, 1}[class] * m.Weight(d, 0) * noise.Corrupt(0, random)
@@ -115,7 +115,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Under noise of groups the terms of a group share its variance.
+// TestExplainGroups checks that under group noise the terms of a group share the group's variance.
 func TestExplainGroups(t *testing.T) {
 	schema := event.NewSchema(4, []string{"a", "b"}, 0)
 	schema.ColumnGroups = &event.ColumnGroups{Every: 2}
@@ -134,13 +134,13 @@ func TestExplainGroups(t *testing.T) {
 	if last := x.Terms[len(x.Terms)-1]; last.Column != 0 || !(last.Share < 0) {
 		t.Errorf("the part that makes up for its group's is %+v", last)
 	}
-	m.Noise = "group:1-2=0.3" // the other column's group never dies
+	m.Noise = "group:1-2=0.3" // the group of the other column never dies
 	if got, want := m.Explain(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: []float64{1, 2, -0.5}}, Weight: 1}, 1).Variance, rg*(p[0]+p[1])*(p[0]+p[1]); math.Abs(got-want) > 1e-12 {
 		t.Errorf("variance %v where one group has a rate, want %v", got, want)
 	}
 }
 
-// The product of two groups with separate rates varies with either.
+// TestExplainProductOfGroups checks that the product of two groups with separate rates varies with both.
 func TestExplainProductOfGroups(t *testing.T) {
 	s := event.NewSchema(4, []string{"a", "b"}, 0)
 	s.Crosses = [][2]string{{"front", "rear"}}

@@ -1,6 +1,6 @@
 package model
 
-// This file declares readings missing that carry no information: those of stuck fields, and values outside limits.
+// This file declares readings without information missing: the readings of stuck fields, and values outside limits.
 
 import (
 	"encoding/json"
@@ -11,16 +11,17 @@ import (
 	"blankout/internal/event"
 )
 
-// Faults determines which readings of numeric fields count as missing. It is the only place that decides this, for
-// learning and for predictions. It depends on no other events, so that every reader of a model computes the same
-// prediction. The nil Faults is empty. A Faults is immutable.
+// Faults determines which readings of numeric fields count as missing, for learning and for predictions. It depends on
+// no other events, so that every reader of a model computes the same prediction. The nil Faults is empty. A Faults is
+// immutable.
 type Faults struct {
-	// Stuck lists stuck fields and their values, in the order of the fields. A reading with another value counts.
+	// Stuck lists stuck fields and their values, in the order of the fields. A reading with another value is not
+	// missing.
 	Stuck []StuckField `json:"stuck,omitempty"`
 	// Limits lists the limits of fields, in the order of the fields.
 	Limits []FieldLimits `json:"limits,omitempty"`
 
-	byField []fault // by field; later fields have none
+	byField []fault // indexed by field id; later fields have no faults
 }
 
 // StuckField is a numeric field that is stuck at a value.
@@ -29,8 +30,8 @@ type StuckField struct {
 	Value float64 `json:"value"`
 }
 
-// FieldLimits has the bounds outside of which a reading of a numeric field is missing. NoZero makes a reading of
-// exactly 0 missing as well.
+// FieldLimits has the bounds of a numeric field: a reading outside them is missing. If NoZero is set, a reading of
+// exactly 0 is missing too.
 type FieldLimits struct {
 	Field  uint16  `json:"field"`
 	Low    float64 `json:"low"`
@@ -38,13 +39,13 @@ type FieldLimits struct {
 	NoZero bool    `json:"no_zero,omitempty"`
 }
 
-// fault has the faults of a field.
+// fault combines the stuck value and the limits of one field.
 type fault struct {
 	stuck, limited, noZero bool
 	value, low, high       float64
 }
 
-// NewFaults returns a Faults that owns its arguments, or nil if both are empty.
+// NewFaults returns a Faults that owns its arguments. It returns nil if both are empty.
 func NewFaults(stuck []StuckField, limits []FieldLimits) *Faults {
 	if len(stuck)+len(limits) == 0 {
 		return nil
@@ -54,7 +55,7 @@ func NewFaults(stuck []StuckField, limits []FieldLimits) *Faults {
 	return f
 }
 
-// index reports whether the fields of both lists ascend.
+// index builds byField. It reports whether the fields of both lists ascend.
 func (f *Faults) index() (ascending bool) {
 	ascending, f.byField = true, nil
 	last := -1
@@ -94,7 +95,7 @@ func (f *Faults) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// at reports whether a reading counts as missing.
+// at reports whether a reading x of a field counts as missing.
 func (f *Faults) at(id uint16, x float64) bool {
 	if int(id) >= len(f.byField) {
 		return false
@@ -116,8 +117,8 @@ func (f *Faults) in(e *event.Example) int {
 	return -1
 }
 
-// Declare returns an event in which readings that count as missing by Faults are null, without their products with
-// other fields. It returns e if nothing changes, else a copy in the memory of room. It does not change e.
+// Declare returns an event in which the readings that count as missing by Faults are null, and products with these
+// fields are removed. It returns e if nothing changes, else a copy in the memory of room. It does not change e.
 func (h *Head) Declare(e, room *event.Example) *event.Example {
 	first := h.Faults.in(e)
 	if first < 0 {
@@ -127,7 +128,7 @@ func (h *Head) Declare(e, room *event.Example) *event.Example {
 	features.Index, features.Value = features.Index[:0], features.Value[:0]
 	*room = *e
 	fields := h.Schema.Fields
-	var names []string // of fields that have become null
+	var names []string // names of the fields that have become null
 	for i := first; i < len(e.Field); i++ {
 		if id := e.Field[i]; h.Faults.at(id, e.Features.Value[i]) && int(id) < len(fields) {
 			names = append(names, fields[id].Name)
@@ -145,7 +146,7 @@ func (h *Head) Declare(e, room *event.Example) *event.Example {
 	return room
 }
 
-// declared is Declare for a caller without memory.
+// declared calls Declare with new memory.
 func (h *Head) declared(e *event.Example) *event.Example {
 	if h.Faults.in(e) < 0 {
 		return e
@@ -153,7 +154,7 @@ func (h *Head) declared(e *event.Example) *event.Example {
 	return h.Declare(e, &event.Example{})
 }
 
-// firstOfName returns the first field with the name of a field, which is the one that an event declares null.
+// firstOfName returns the first field that has the name of the given field. An event declares this first field null.
 func firstOfName(fields []event.Field, id uint16) uint16 {
 	for first := range id {
 		if first > 0 && fields[first].Name == fields[id].Name {
@@ -163,7 +164,8 @@ func firstOfName(fields []event.Field, id uint16) uint16 {
 	return id
 }
 
-// StuckFields returns the names of the fields of an event, as it arrived, that have the value at which they are stuck.
+// StuckFields returns the names of fields that have their stuck value in an event. The event must not have passed
+// through Declare.
 func (h *Head) StuckFields(e *event.Example) (names []string) {
 	if h.Faults == nil {
 		return nil

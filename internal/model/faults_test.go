@@ -12,8 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// For random faults and events, Declare gives the same as a loop over the readings. It does not change the event, and a
-// second call adds nothing.
+// TestDeclare compares Declare with a loop over the readings, for random faults and events. Declare must not change the
+// event, and a second call must change nothing.
 func TestDeclare(t *testing.T) {
 	schema := event.NewSchema(8, []string{"a", "b"}, 2)
 	schema.Crosses = [][2]string{{"x", "y"}, {"y", "z"}}
@@ -58,7 +58,7 @@ func TestDeclare(t *testing.T) {
 			if faulty(id, e.Features.Value[i]) {
 				dead[schema.Fields[id].Name] = true
 				if wantMissing = append(wantMissing, id); id == 2 {
-					wantMissing[len(wantMissing)-1] = 1 // the first field of its name
+					wantMissing[len(wantMissing)-1] = 1 // the first field with that name
 				}
 			}
 			if slices.Contains(stuck, StuckField{id, e.Features.Value[i]}) {
@@ -109,7 +109,8 @@ func TestDeclare(t *testing.T) {
 	}
 }
 
-// An event whose values have been replaced is not changed: what a deletion leaves is standardized.
+// TestDeclareAfterDelete checks that Declare does not change an event whose values have been replaced: the result of a
+// deletion must be standardized as it is.
 func TestDeclareAfterDelete(t *testing.T) {
 	schema := event.NewSchema(8, []string{"a", "b"}, 2)
 	schema.AddField(event.Field{Name: "x", Kind: event.Numeric})
@@ -128,7 +129,7 @@ func TestDeclareAfterDelete(t *testing.T) {
 	}
 }
 
-// A Faults round-trips through JSON. An inconsistent one is an error.
+// TestFaultsJSON checks that a Faults round-trips through JSON, and that an inconsistent Faults is an error.
 func TestFaultsJSON(t *testing.T) {
 	f := NewFaults([]StuckField{{2, 0.1}, {9, math.Copysign(0, -1)}}, []FieldLimits{{1, -1, 1e30, true}, {2, 0, 0, false}})
 	data := must.Get(json.Marshal(f))(t)

@@ -1,6 +1,6 @@
 package model
 
-// This file determines which fields events usually have.
+// This file determines which fields most events have.
 
 import (
 	"math"
@@ -9,28 +9,28 @@ import (
 	"blankout/internal/event"
 )
 
-// FieldUse counts the events in which each field was present, and null, and determines the usual fields. The zero value
-// is ready for use and forgets nothing.
+// FieldUse counts the events in which each field was present and in which it was null. It determines the usual fields,
+// which most events have. The zero value is ready for use and never forgets.
 type FieldUse struct {
 	Events        uint64
 	Present, Null []uint64
-	// Memory is the number of events that are remembered: counts are halved when Events reaches twice that. 0 remembers
-	// all.
+	// Memory is the number of events that are remembered: counts are halved when Events reaches 2 Memory. 0 remembers
+	// all events.
 	Memory uint64
 	// AbsentIsZero means that absent fields are not missing, see event.AbsentZero.
 	AbsentIsZero bool
 
-	// Scratch memory of Review, which allocates only if something has changed.
+	// usually, usuallyNull and also are scratch memory for Review, which allocates only if something has changed.
 	usually, usuallyNull []uint16
 	also                 [][2]uint16
-	first                map[string]uint16 // the first field of each name
+	first                map[string]uint16 // first field id of each name
 	named                int               // number of fields in first
 }
 
-// usualFields is the number of fields that are counted.
+// usualFields is the largest number of fields that are counted.
 const usualFields = 4096
 
-// Count counts an event, with the fields that are present and null.
+// Count counts an event, given its present fields and its null fields.
 func (u *FieldUse) Count(present FieldSet, null []uint16) {
 	u.Events++
 	present.Each(func(id int) {
@@ -62,7 +62,7 @@ func atLeast(list []uint64, id int) []uint64 {
 	return list
 }
 
-// Review returns a Missing with the policies of was and the fields that are usual now. It returns was if nothing has
+// Review returns a Missing with the policies of was and the current usual fields. It returns was if nothing has
 // changed.
 func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 	u.lists(fields)
@@ -90,8 +90,8 @@ func (u *FieldUse) Review(was *Missing, fields []event.Field) *Missing {
 	return m
 }
 
-// lists sets usually to the fields that are more often present than absent, and usuallyNull to those that are more
-// often null than present.
+// lists sets usually to the fields that are present in most events, and usuallyNull to the fields that are null more
+// often than present.
 func (u *FieldUse) lists(fields []event.Field) {
 	u.usually, u.usuallyNull = u.usually[:0], u.usuallyNull[:0]
 	for id := range min(max(len(u.Present), len(u.Null)), len(fields)) {
@@ -111,13 +111,15 @@ func (u *FieldUse) lists(fields []event.Field) {
 	}
 }
 
-// maxRate is the largest rate of a group, so that the rest is scaled by at most ten.
+// maxRate is the largest missing rate of a group, so that the remaining features are scaled by at most ten.
 const maxRate = 0.9
 
-// Rates returns, by group (Field.Group, else the field's name), the fraction of events in which it has been missing, at
-// most maxRate: the mean over its fields of how often each was null or, for a usual field, null or absent. It leaves
-// out groups that have never been missing, and fields that are not usual and never null, whose absence has no meaning.
-// The fractions are rounded to 1/10,000.
+// Rates returns, for each group (Field.Group, else the field's name), the fraction of events in which the group was
+// missing, at most maxRate. This is the mean over the group's fields of how often each was null or, for a usual field,
+// null or absent.
+//
+// Rates omits groups that have never been missing. It also omits fields that are not usual and never null, because
+// their absence has no meaning. The fractions are rounded to 1/10,000.
 func (u *FieldUse) Rates(fields []event.Field) map[string]float64 {
 	type count struct {
 		group         string
@@ -125,7 +127,7 @@ func (u *FieldUse) Rates(fields []event.Field) map[string]float64 {
 		named         bool
 	}
 	var names []string
-	counts := map[string]*count{} // by name: an event has one field of several kinds
+	counts := map[string]*count{} // by name, because one field may have several kinds
 	for id, f := range fields {
 		if f.Kind == event.Cross || f.Kind == event.Sparse {
 			continue

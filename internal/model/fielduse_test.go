@@ -7,7 +7,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Rates are the means over a group's fields of how often they are null or, for usual fields, omitted.
+// TestRates checks that the rate of a group is the mean over its fields of how often they are null or, for usual
+// fields, omitted.
 func TestRates(t *testing.T) {
 	s := event.NewSchema(5, nil, 2)
 	for _, f := range []event.Field{
@@ -28,11 +29,11 @@ func TestRates(t *testing.T) {
 				null = append(null, id)
 			}
 		}
-		put(1, i >= 400, true)                // null in 400
-		put(2, i >= 100, false)               // omitted in 100
-		put(3+uint16(i%2), i < 950, i%2 == 0) // missing in 50, sometimes a number and sometimes a name
-		put(5, i < 100, false)                // is rarely present
-		put(6, i < 700, i < 720)              // text: null in 20; otherwise without words
+		put(1, i >= 400, true)                // null in 400 events
+		put(2, i >= 100, false)               // omitted in 100 events
+		put(3+uint16(i%2), i < 950, i%2 == 0) // missing in 50 events, otherwise a number or a string
+		put(5, i < 100, false)                // rarely present
+		put(6, i < 700, i < 720)              // text: null in 20 events; otherwise without words
 		put(7, true, false)
 		put(8, i == 0, true)
 		set := NewFieldSet(len(s.Fields))

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// Transform is what a Scaler applies to the values of a numeric column before it centers and scales them.
+// Transform is the function that a Scaler applies to the values of a numeric column before it centers and scales them.
 type Transform string
 
 // The transforms of a Scaler.
 const (
-	// TransformAuto selects one of the others from the first readings.
+	// TransformAuto selects one of the other transforms from the first readings.
 	TransformAuto Transform = "auto"
-	// TransformNone changes nothing.
+	// TransformNone leaves values unchanged.
 	TransformNone Transform = "none"
-	// TransformAsinh is asinh(x/u), where u is the power of two nearest to the usual size of a value. It is nearly
+	// TransformAsinh is asinh(x/u), where u is the power of two nearest to the median absolute value. It is nearly
 	// linear close to 0, and logarithmic far from it.
 	TransformAsinh Transform = "asinh"
 )
@@ -34,26 +34,27 @@ func ParseTransform(s string) (Transform, error) {
 const (
 	// FirstReadings is the largest number of readings that Begin uses.
 	FirstReadings = 32
-	// OutlierAt is the distance in deviations at which a reading beyond the clip is counted. If the fraction of such
-	// readings is below 1/OutlierAt^2, the deviation stays bounded.
+	// OutlierAt is the distance from the mean, in standard deviations, at which a reading beyond the clip is counted.
+	// If the fraction of such readings is below 1/OutlierAt^2, the standard deviation stays bounded.
 	OutlierAt = 4
-	// One of the first readings is an outlier if it is farther from their median than fence times the distance of three
-	// quarters of them. For normal readings that is ScalerClip deviations.
+	// fence defines outliers among the first readings. A reading is an outlier if it is farther from the median than
+	// fence times the distance that contains three quarters of the readings. For normal readings that is ScalerClip
+	// standard deviations.
 	fence = 9
-	// A transform may be selected from chooseFrom readings on, and is selected if its gain in log-likelihood is
-	// chooseAt nats per reading. For 32 readings, normal and uniform ones gain nothing. Exponential ones, and lognormal
-	// ones whose logarithm has deviation 1, gain so much in less than 1 % of cases, and lognormal ones of deviation 3
-	// in 95 %.
+	// A transform may be selected from chooseFrom readings on. It is selected if its gain in log-likelihood is at least
+	// chooseAt nats per reading. With 32 readings, normal and uniform readings gain nothing. Exponential readings, and
+	// lognormal readings whose logarithm has deviation 1, reach this gain in less than 1 % of cases. Lognormal readings
+	// of deviation 3 reach it in 95 %.
 	chooseFrom, chooseAt = 16, 0.7
-	// A column has no scale until leastDiffering readings differ from the usual one, because the first one may be an
-	// outlier.
+	// A column has no scale until leastDiffering readings differ from the most frequent reading, because the first
+	// different reading may be an outlier.
 	leastDiffering = 4
 )
 
-// Begin sets the statistics of a numeric column from its first readings, at most FirstReadings of n; the others of the
-// n are at their median. A minority of outliers does not affect the center, the scale and the transform: they are
-// counted as if they were close to the others. If FirstReadings readings are almost all equal, the column has no scale
-// yet.
+// Begin sets the statistics of a numeric column from its first n readings. readings has at most FirstReadings of them;
+// the others are assumed to be at the median. A minority of outliers does not affect the center, the scale and the
+// transform: outliers are counted as if they were close to the other readings. If FirstReadings readings are almost all
+// equal, the column has no scale yet.
 func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transform) {
 	var room [FirstReadings]float64
 	x := append(room[:0], readings...)
@@ -81,7 +82,7 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 		}
 		from, to, median = withoutOutliers(x)
 	}
-	further := n - float64(len(x)) // number of readings at the median
+	further := n - float64(len(x)) // number of readings assumed at the median
 	mean, m2 := moments(x[from:to], further, median)
 	if from > 0 || to < len(x) {
 		far := OutlierAt * math.Sqrt(m2/(further+float64(to-from)))
@@ -93,15 +94,15 @@ func (s *Scaler) Begin(stats []float64, n float64, readings []float64, t Transfo
 	s.Set(stats, n, mean, m2, unit)
 }
 
-// Set sets the statistics in force of a column that is centered and scaled: the number of readings, their mean and the
-// sum of squared deviations. They are of the values x or, if unit is not 0, of asinh(x/unit).
+// Set sets the current statistics of a column that is centered and scaled: the number of readings, their mean and the
+// sum of squared deviations. They are statistics of the values x or, if unit is not 0, of asinh(x/unit).
 func (s *Scaler) Set(stats []float64, n, mean, squares, unit float64) {
 	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, squares
 	stats[StatCenter], stats[StatInverse] = mean, packUnit(inverseScale(mean, squares/n), unit)
 }
 
-// Unit returns the divisor of a column's values in their transform, or 0 for no transform. readings ascend. If there
-// are more than FirstReadings, so many are selected evenly.
+// Unit returns the divisor u of a column's values in the transform asinh(x/u), or 0 for no transform. readings must
+// ascend. Unit uses at most FirstReadings of them, evenly selected.
 func (s *Scaler) Unit(readings []float64, t Transform) float64 {
 	var room [FirstReadings]float64
 	sample := room[:0]
@@ -113,7 +114,7 @@ func (s *Scaler) Unit(readings []float64, t Transform) float64 {
 	return unitOf(stats[StatInverse])
 }
 
-// equal returns the number of readings that equal a.
+// equal returns the number of readings in x that equal a.
 func equal(x []float64, a float64) (n int) {
 	for _, v := range x {
 		if v == a {
@@ -139,8 +140,8 @@ func withoutOutliers(x []float64) (from, to int, median float64) {
 	return from, to, median
 }
 
-// Fence returns the median of ascending readings, of which there must be at least one, and the distance from it at
-// which a reading is an outlier; 0 if all are equal.
+// Fence returns the median of ascending readings, and the distance from it at which a reading is an outlier. The
+// distance is 0 if all readings are equal. There must be at least one reading.
 func Fence(x []float64) (median, far float64) {
 	var room [FirstReadings]float64
 	median = x[(len(x)-1)/2]
@@ -150,7 +151,7 @@ func Fence(x []float64) (median, far float64) {
 	}
 	slices.Sort(d)
 	usual := d[(3*len(d)+3)/4-1]
-	if usual == 0 { // most are equal: use only the others
+	if usual == 0 { // most readings equal the median: use only the others
 		for len(d) > 0 && d[0] == 0 {
 			d = d[1:]
 		}
@@ -162,7 +163,7 @@ func Fence(x []float64) (median, far float64) {
 	return median, fence * usual
 }
 
-// moments returns the mean and the sum of squared deviations of x and of further readings at one value.
+// moments returns the mean and the sum of squared deviations of x and of further readings that all equal at.
 func moments(x []float64, further, at float64) (mean, m2 float64) {
 	n := further
 	mean = at
@@ -178,7 +179,7 @@ func moments(x []float64, further, at float64) (mean, m2 float64) {
 // Moments returns the mean of x and the sum of squared deviations from it.
 func Moments(x []float64) (mean, m2 float64) { return moments(x, 0, 0) }
 
-// usualSize returns the power of two nearest to the median of |x| over the values that are not 0.
+// usualSize returns the power of two nearest to the median of |x| over the values other than 0.
 func usualSize(x []float64) float64 {
 	var room [FirstReadings]float64
 	sizes := room[:0]
@@ -194,7 +195,7 @@ func usualSize(x []float64) float64 {
 	return math.Ldexp(1, int(math.Round(math.Log2(sizes[(len(sizes)-1)/2]))))
 }
 
-// gain returns by how much asinh(x/u) increases the normal log-likelihood per reading.
+// gain returns the increase of the normal log-likelihood per reading by the transform asinh(x/u).
 func gain(x []float64, u float64) float64 {
 	var room [FirstReadings]float64
 	t, jacobian := room[:0], 0.0
@@ -210,7 +211,8 @@ func gain(x []float64, u float64) float64 {
 	return (math.Log(squares)-math.Log(transformed))/2 + jacobian/float64(len(x))
 }
 
-// inverseScale returns the factor that standardizes readings with a mean and variance, 0 if they are equal.
+// inverseScale returns the factor that standardizes readings with a mean and variance. It returns 0 if all readings are
+// equal.
 func inverseScale(mean, variance float64) float64 {
 	if sd := math.Sqrt(variance); sd > 1e-10*math.Abs(mean) && sd > 1e-200 {
 		return 1 / sd
@@ -218,8 +220,8 @@ func inverseScale(mean, variance float64) float64 {
 	return 0
 }
 
-// The inverse scale of a transformed column is stored with a negative sign, and with the exponent of its unit in the
-// last bits, which changes it by at most 1e-13 of its value.
+// The inverse scale of a transformed column is stored with a negative sign. Its last bits hold the exponent of the
+// unit, which changes it by at most a relative 1e-13.
 const unitBits, unitBias = 1<<11 - 1, 1 << 10
 
 func packUnit(inverse, unit float64) float64 {
@@ -230,7 +232,7 @@ func packUnit(inverse, unit float64) float64 {
 	return -math.Float64frombits(math.Float64bits(inverse)&^unitBits | uint64(exponent+unitBias))
 }
 
-// unitOf returns the unit that packUnit has stored.
+// unitOf returns the unit that packUnit has stored in packed.
 func unitOf(packed float64) float64 {
 	if packed >= 0 {
 		return 0

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Begin sets the mean and deviation of ordinary readings, and nearly those of the others if a minority are outliers.
+// TestBegin checks that Begin sets the mean and deviation of ordinary readings. If a minority are outliers, it must set
+// nearly the mean and deviation of the others.
 func TestBegin(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	var s Scaler
@@ -37,7 +38,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// A unit is recovered, and its cost to the scale is almost zero.
+// TestPackUnit checks that a unit is recovered, and hardly changes the scale.
 func TestPackUnit(t *testing.T) {
 	for exponent := -120; exponent <= 120; exponent++ {
 		for _, inverse := range []float64{1e-30, 0.3, 1, 7e20} {
@@ -53,7 +54,8 @@ func TestPackUnit(t *testing.T) {
 	}
 }
 
-// For any readings the statistics are finite and a standardized value is within its bounds.
+// FuzzBegin checks, for any readings, that the statistics are finite and that a standardized value is within its
+// bounds.
 func FuzzBegin(f *testing.F) {
 	f.Add(1.0, 2.0, 1e30, uint8(9), uint8(0))
 	f.Add(0.0, 0.0, 1e-300, uint8(32), uint8(1))

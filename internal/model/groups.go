@@ -1,6 +1,6 @@
 package model
 
-// This file has the groups of features that die together.
+// This file defines the groups of features that die together.
 
 import (
 	"errors"
@@ -14,22 +14,22 @@ import (
 )
 
 // Grouping maps the features of a Schema to units that die together under GroupDropout. A unit is a group, or a pair of
-// groups for the product of two fields of different groups, which dies with either. The group of a named field is
-// Field.Group, else the field itself (by name, for all of its kinds). The group of a column of the anonymous field is
-// defined by Schema.ColumnGroups; without them the anonymous field is one group.
+// groups for the product of two fields of different groups; the pair dies if either group dies. The group of a named
+// field is Field.Group, else the field itself (by name, for all of its kinds). The group of a column of the anonymous
+// field is defined by Schema.ColumnGroups; without them the anonymous field is one group.
 //
 // Units are numbered from 0 in the order in which Of sees them. A Grouping follows its growing Schema and belongs to
 // one goroutine.
 type Grouping struct {
 	schema  *event.Schema
-	fields  []int32          // unit by field id
-	columns []int32          // 1 + unit by column of the anonymous field below denseColumns, 0 if not seen yet
-	sparse  map[uint32]int32 // unit by larger column of the anonymous field
+	fields  []int32          // unit of each field id
+	columns []int32          // for columns of the anonymous field below denseColumns: unit + 1, 0 if not seen yet
+	sparse  map[uint32]int32 // unit of each larger column of the anonymous field
 	units   []unit
 	byName  map[string]int32
 }
 
-// unit is a group, with a and b equal to -1, or the pair of the groups a and b.
+// unit is one group (a and b are -1) or the pair of the groups a and b.
 type unit struct {
 	name string
 	a, b int32
@@ -45,13 +45,13 @@ func (g *Grouping) Declared() bool {
 	return g.schema.ColumnGroups != nil || slices.ContainsFunc(g.schema.Fields, func(f event.Field) bool { return f.Group != "" })
 }
 
-// Follow replaces the Schema by a later state of it.
+// Follow replaces the Schema by a later version.
 func (g *Grouping) Follow(s *event.Schema) { g.schema = s }
 
 // ErrNoGroups reports that nothing defines which features die together.
 var ErrNoGroups = errors.New("the examples have no fields, so their groups are unknown: name them with --groups every:8 or --groups FILE (record.groups)")
 
-// Check returns ErrNoGroups if all features are in one group because there are no fields.
+// Check returns ErrNoGroups if there are no fields, so that all features are in one group.
 func (g *Grouping) Check() error {
 	if g.schema.ColumnGroups == nil && len(g.schema.Fields) < 2 {
 		return ErrNoGroups
@@ -59,8 +59,8 @@ func (g *Grouping) Check() error {
 	return nil
 }
 
-// Of returns the unit of a feature, given its field and column. A field that the Schema does not have, of an event
-// decoded under a later Schema, counts as the anonymous field.
+// Of returns the unit of a feature, given its field and column. If the event was decoded with a later Schema, a field
+// that this Schema does not have counts as the anonymous field.
 func (g *Grouping) Of(field uint16, column uint32) int32 {
 	if int(field) >= len(g.schema.Fields) {
 		field = 0
@@ -86,13 +86,14 @@ func (g *Grouping) Pair(unit int32) (a, b int32, ok bool) {
 // Name returns the name of a unit.
 func (g *Grouping) Name(unit int32) string { return g.units[unit].name }
 
-// Met reports whether Of has seen a feature of the group with this name.
+// Met reports whether Of has seen a feature of the group with the given name.
 func (g *Grouping) Met(name string) bool {
 	_, ok := g.byName[name]
 	return ok
 }
 
-// Restore sees all features of the fields of the Schema and, if the Schema groups columns, those of the columns of t.
+// Restore calls Of for all features of the Schema's fields. If the Schema groups columns, it also calls Of for the
+// columns of t.
 func (g *Grouping) Restore(t *Table) {
 	g.follow(len(g.schema.Fields) - 1)
 	if g.schema.ColumnGroups == nil {
@@ -105,18 +106,18 @@ func (g *Grouping) Restore(t *Table) {
 	}
 }
 
-// Hash returns a number that depends only on the name of a unit, so that random draws from it are the same under every
-// Schema with the group.
+// Hash returns a number that depends only on the name of a unit, so that random draws are equal under every Schema with
+// that unit.
 func (g *Grouping) Hash(unit int32) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(g.units[unit].name)) // which never fails
+	h.Write([]byte(g.units[unit].name)) // Write never fails
 	return h.Sum64()
 }
 
-// covariances returns the covariance of each part w_d x_d of a score with the score under n, given the units of the
-// features. The sum of the covariances is the score's variance.
+// covariances returns the covariance under n of each part w_d x_d with the score, given the units of the features. The
+// sum of the covariances is the score's variance.
 func (g *Grouping) covariances(n loss.GroupDropout, units []int32, parts []float64) []float64 {
-	sum := make([]float64, g.Len()) // by group, including its pairs, and by pair
+	sum := make([]float64, g.Len()) // sums by group, including its pairs, and by pair
 	for i, u := range units {
 		sum[u] += parts[i]
 		if a, b, pair := g.Pair(u); pair {
@@ -138,7 +139,7 @@ func (g *Grouping) covariances(n loss.GroupDropout, units []int32, parts []float
 	return out
 }
 
-// denseColumns is the number of columns that a Grouping keeps in an array, whose memory follows the largest column.
+// denseColumns is the number of columns that a Grouping keeps in an array. The array grows with the largest column.
 const denseColumns = 1 << 20
 
 func (g *Grouping) ofColumn(column uint32) int32 {
@@ -162,7 +163,7 @@ func (g *Grouping) ofColumn(column uint32) int32 {
 	return u
 }
 
-// columnName returns the name of the group of a column of the anonymous field.
+// columnName returns the name of the group of a column in the anonymous field.
 func (g *Grouping) columnName(column uint32) string {
 	c := g.schema.ColumnGroups
 	for _, n := range c.Named {
@@ -214,7 +215,7 @@ func (g *Grouping) parents(f event.Field) (a, b string) {
 		}
 		return pair[0], pair[1]
 	}
-	return f.GroupName(), f.GroupName() // of a Schema without its products
+	return f.GroupName(), f.GroupName() // the Schema lacks the factors of this product
 }
 
 func (g *Grouping) group(name string) int32 {

@@ -9,8 +9,8 @@ import (
 	"blankout/internal/event"
 )
 
-// A feature dies with its group, or else with its field, and the product of two fields with either parent's group.
-// Groups are numbered in the order of requests, and later fields are found too.
+// TestGrouping checks that a feature dies with its group, or else with its field. The product of two fields must die
+// with either factor's group. Groups are numbered in the order of requests, and later fields are found too.
 func TestGrouping(t *testing.T) {
 	s := event.NewSchema(10, nil, 2)
 	s.Crosses = [][2]string{{"speed", "city"}, {"speed", "heat"}}
@@ -37,13 +37,13 @@ func TestGrouping(t *testing.T) {
 	if _, _, ok := g.Pair(g.Of(1, 0)); ok {
 		t.Error("a group is a pair")
 	}
-	s.AddField(event.Field{Name: "city", Kind: event.Words}) // of another kind, but the same field for the user
+	s.AddField(event.Field{Name: "city", Kind: event.Words}) // another kind, but one field for the user
 	s.AddField(event.Field{Name: "late", Kind: event.Numeric})
 	if name(6, 0) != "city" || name(7, 0) != "late" || g.Len() != 5 {
 		t.Errorf("later fields are in %q and %q of %d units", name(6, 0), name(7, 0), g.Len())
 	}
 
-	// A field of a newer Schema is unknown until this one has it.
+	// A field of a newer Schema is unknown until Follow is called.
 	if name(8, 0) != "" || name(9, 0) != "" {
 		t.Errorf("unknown fields are in %q and %q", name(8, 0), name(9, 0))
 	}
@@ -76,7 +76,8 @@ func TestGrouping(t *testing.T) {
 	}
 }
 
-// The memory of a Grouping depends on the number of columns it has met, not on the largest column.
+// TestGroupingOfLargeColumns checks that the memory of a Grouping depends on the number of columns it has seen, not on
+// the largest column.
 func TestGroupingOfLargeColumns(t *testing.T) {
 	s := event.NewSchema(10, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "far", Spans: []event.Span{{From: 1 << 30, To: math.MaxUint32}}}}}

@@ -11,22 +11,22 @@ import (
 	"blankout/internal/loss"
 )
 
-// repair holds a Linear's adapted weights for one pattern of missing columns.
+// repair holds a Linear's adapted weights for one missing pattern.
 type repair struct {
-	extra           []float64 // by index in the Covariance and output: added to the weight
-	shift, variance []float64 // by output
+	extra           []float64 // added to the weights, by index in the Covariance and by output
+	shift, variance []float64 // see Imputation.Repair, by output
 }
 
-// recent caches values for the latest patterns, because sensors usually stay dead for a while. The zero value is empty
-// and ready for use. It is safe for concurrent use.
+// recent caches values for the latest missing patterns, because dead sensors usually stay dead for a while. The zero
+// value is empty and ready for use. It is safe for concurrent use.
 type recent[T any] struct {
 	mu    sync.Mutex
 	byKey map[string]T
-	order []string // of byKey, the oldest one at next
+	order []string // keys of byKey; the oldest key is at next
 	next  int
 }
 
-// maxRecent is the largest number of float64 values in a recent, and mostRecent the largest number of patterns.
+// maxRecent is the largest total of float64 values in a recent, and mostRecent is the largest number of patterns.
 const maxRecent, mostRecent = 1 << 20, 4096
 
 func (r *recent[T]) get(key string) (T, bool) {
@@ -36,8 +36,8 @@ func (r *recent[T]) get(key string) (T, bool) {
 	return v, ok
 }
 
-// add caches a value of so many numbers for a key. It returns the value, or one that another goroutine has added in the
-// meantime.
+// add caches a value for a key; numbers is its size in float64 values. add returns the value, or the value that another
+// goroutine has added first.
 func (r *recent[T]) add(key string, made T, numbers int) T {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,8 +58,8 @@ func (r *recent[T]) add(key string, made T, numbers int) T {
 	return made
 }
 
-// WithCovariance returns m with the Covariance for imputation, which may be nil, ready for predictions. m itself must
-// not be used anymore.
+// WithCovariance returns m with a Covariance for imputation, ready for predictions. c may be nil. m itself must not be
+// used anymore.
 func (m *Linear) WithCovariance(c *Covariance) *Linear {
 	m.Covariance = c
 	if c != nil {
@@ -86,9 +86,9 @@ func (m *Linear) WithFaults(f *Faults) *Linear {
 	return out.WithCovariance(m.Covariance)
 }
 
-// repairFor returns the repair for a pattern.
+// repairFor returns the repair for a pattern of roles.
 func (m *Linear) repairFor(p Parts) *repair {
-	if m.repairs == nil { // weights that are being learned
+	if m.repairs == nil { // weights that are still being learned have no cache
 		return m.makeRepair(p)
 	}
 	if r, ok := m.repairs.get(string(p)); ok {
@@ -129,12 +129,12 @@ func (m *Linear) ScoreMissing(x event.Vec, e *event.Example, out []float64) []fl
 	return m.scoreAnswer(x, m.Answer(e), out)
 }
 
-// scoreAnswer scores standardized features as a says.
+// scoreAnswer scores standardized features by the policy weights in a.
 func (m *Linear) scoreAnswer(x event.Vec, a Answer, out []float64) []float64 {
 	return m.ClassScores(m.outputs(x, a, out))
 }
 
-// TellParts marks outliers in x as Apart in parts, which Answer has returned.
+// TellParts marks outliers in x as Apart. parts is the Parts of an Answer.
 func (m *Linear) TellParts(x event.Vec, parts Parts) {
 	for place, value := range m.Covariance.each(x) {
 		if parts[place] == Observed && m.Covariance.wild(place, value, m.standardizes()) {
@@ -143,8 +143,8 @@ func (m *Linear) TellParts(x event.Vec, parts Parts) {
 	}
 }
 
-// AnswerOutputs writes the outputs for standardized features to out, as a says. With one output, or one per class,
-// these are the scores.
+// AnswerOutputs writes the outputs for standardized features to out, by the policy weights in a. With one output, or
+// one output per class, the outputs are the scores.
 func (m *Linear) AnswerOutputs(x event.Vec, a Answer, out []float64) []float64 {
 	return m.outputs(x, a, out)
 }
@@ -175,7 +175,7 @@ func (m *Linear) outputs(x event.Vec, a Answer, out []float64) []float64 {
 	return out
 }
 
-// addFilled adds the imputed values and the intercepts to the sums over an event's features.
+// addFilled adds the imputed values and the intercepts to the sums over an event's present features.
 func (m *Linear) addFilled(x event.Vec, a Answer, r *repair, out []float64) {
 	for place, value := range m.Covariance.each(x) {
 		for k, extra := range r.extra[place*m.Outputs:][:m.Outputs] {
@@ -187,12 +187,13 @@ func (m *Linear) addFilled(x event.Vec, a Answer, r *repair, out []float64) {
 	}
 }
 
-// filledVariance returns the variance of a score, given the variance v of its imputed part.
+// filledVariance returns the variance of a mixed score, given the variance v of its imputed part.
 func (a Answer) filledVariance(v float64) float64 { return a.Shares[2] * a.Shares[2] * v }
 
-// ChanceInterval returns the interval that would contain the probability of the second class of two in nine of ten
-// cases if the imputed values were known. It also contains the predicted probability, which is the mean over all cases.
-// known is false if nothing is imputed, and for models other than those of two classes with one output.
+// ChanceInterval bounds the probability of the second class of two while imputed values are uncertain. If the imputed
+// values were known, the probability would be within the interval in 90 % of cases. The interval also contains the
+// predicted probability, which is the mean over all cases. known is false if nothing is imputed, or if the model does
+// not have two classes with one output.
 func (m *Linear) ChanceInterval(e *event.Example) (low, high float64, known bool) {
 	a := m.Answer(e)
 	if a.Parts == nil || m.Outputs != 1 || m.Target() != loss.Sign {
@@ -221,13 +222,13 @@ func (m *Linear) chanceInterval(x event.Vec, a Answer) (low, high float64) {
 	return slices.Min(chances[:]), slices.Max(chances[:])
 }
 
-// repaired returns the repair for a pattern, from which it removes outliers.
+// repaired marks outliers in p as Apart, and returns the repair for the pattern.
 func (m *Linear) repaired(x event.Vec, p Parts) *repair {
 	m.TellParts(x, p)
 	return m.repairFor(p)
 }
 
-// each yields the indices and values of the columns that x has.
+// each yields the indices in c and the values of the columns that x has.
 func (c *Covariance) each(x event.Vec) func(yield func(int, float64) bool) {
 	return func(yield func(int, float64) bool) {
 		place := 0
@@ -245,8 +246,8 @@ func (c *Covariance) each(x event.Vec) func(yield func(int, float64) bool) {
 	}
 }
 
-// wild reports whether a value is an outlier, from which no other value may be imputed: it is far from all earlier
-// values of the column, or is where Scaler.Clip moves outliers.
+// wild reports whether a value is an outlier, from which no other value may be imputed. It is an outlier if it is far
+// from the column's mean, or at the value to which Scaler.Clip moves outliers.
 func (c *Covariance) wild(place int, value float64, standardized bool) bool {
 	if standardized && IsOutlier(value) {
 		return true
@@ -254,13 +255,13 @@ func (c *Covariance) wild(place int, value float64, standardized bool) bool {
 	return math.Abs(value-c.Mean[place]) > ScalerClip*max(c.deviation(place), 1e-200)
 }
 
-// leastChance is the probability below which the mixture of loss.LogisticGaussian is too inaccurate; widen then uses
-// MacKay's approximation.
+// leastChance is the probability below which the mixture of loss.LogisticGaussian is too inaccurate. Below it, widen
+// uses MacKay's approximation.
 const leastChance = 1e-5
 
 // widen returns the score that predicts the mean over normally distributed scores with mean f and variance v. Imputed
-// values are uncertain, so v moves a probability towards one half. For regression it is the score of the mean value,
-// and v also widens the interval.
+// values are uncertain, so v moves a probability towards one half. For regression, widen returns the score of the mean
+// value, and v also widens the interval.
 func (h *Head) widen(f, v float64) float64 {
 	if !(v > 0) {
 		return f
@@ -284,11 +285,11 @@ func WidenClass(f, v float64) float64 {
 	if !(v > 0) {
 		return f
 	}
-	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(f), v) // dE log(1 + exp(f~))/df, the mean probability
+	_, p, _ := loss.LogisticGaussian{}.At(-1, -math.Abs(f), v) // the derivative of E log(1 + exp(f~)) by f, which is the mean probability
 	wide := 0.0
 	if p > leastChance {
 		wide = math.Log(p / (1 - p))
-	} else { // preserves the order of scores
+	} else { // keeps the order of scores
 		wide = min(-math.Abs(f)/math.Sqrt(1+math.Pi*v/8), math.Log(leastChance)) - 1e-9*math.Abs(f)
 	}
 	return math.Copysign(wide, f)

@@ -1,7 +1,7 @@
 package model
 
-// This file handles missing columns of sparse text formats, if the Schema declares that columns can be missing: it
-// determines which columns events usually have, and which ones an event lacks.
+// This file handles missing columns of sparse text formats, if the Schema declares that columns can be missing. It
+// determines which columns most events have, and which of them are absent from an event.
 
 import (
 	"slices"
@@ -9,20 +9,20 @@ import (
 	"blankout/internal/event"
 )
 
-// ColumnUse counts the events in which each column was present. The zero value is ready for use and forgets nothing.
+// ColumnUse counts the events in which each column was present. The zero value is ready for use and never forgets.
 type ColumnUse struct {
 	Events  uint64
 	Columns []uint32 // the counted columns, ascending
-	Present []uint64 // by column: number of events with it
-	// Memory is the number of events that are remembered: counts are halved when Events reaches twice that. 0 remembers
-	// all.
+	Present []uint64 // number of events with the column
+	// Memory is the number of events that are remembered: counts are halved when Events reaches 2 Memory. 0 remembers
+	// all events.
 	Memory uint64
 }
 
 // usualColumns is the largest number of columns that are counted.
 const usualColumns = 4096
 
-// Count counts an event of a Schema with these fields.
+// Count counts an event of a Schema with the given fields.
 func (u *ColumnUse) Count(fields []event.Field, e *event.Example) {
 	u.Events++
 	i := 0
@@ -47,7 +47,7 @@ func (u *ColumnUse) Count(fields []event.Field, e *event.Example) {
 	u.Events /= 2
 	kept := 0
 	for i, n := range u.Present {
-		if n /= 2; n > 0 { // otherwise its place becomes free
+		if n /= 2; n > 0 { // otherwise the column is removed
 			u.Columns[kept], u.Present[kept] = u.Columns[i], n
 			kept++
 		}
@@ -77,8 +77,8 @@ func isCross(fields []event.Field, e *event.Example, j int) bool {
 	return j < len(e.Field) && int(e.Field[j]) < len(fields) && fields[e.Field[j]].Kind == event.Cross
 }
 
-// countMissingColumns is CountMissing for an event of a sparse text format: it counts features and Zeros, and the usual columns that
-// are absent.
+// countMissingColumns is CountMissing for an event of a sparse text format. It counts features and Zeros, and the usual
+// columns that are absent.
 func (m *Missing) countMissingColumns(fields []event.Field, e *event.Example) (k MissingCount) {
 	for j := range e.Features.Index {
 		if !isCross(fields, e, j) {
@@ -91,8 +91,9 @@ func (m *Missing) countMissingColumns(fields []event.Field, e *event.Example) (k
 	return k
 }
 
-// AppendZeros returns x, standardized features of an event, with the Zeros that the event does not have as the number
-// 0, so that they can die like other features. The result is in the memory of room, or is x if there are no Zeros.
+// AppendZeros returns the standardized features x of an event, plus the Zeros columns that the event does not have,
+// with the value 0. So these columns can die like other features. The result is in the memory of room, or is x if there
+// are no Zeros.
 func (h *Head) AppendZeros(e *event.Example, x, room event.Vec) event.Vec {
 	m := h.Missing
 	if m == nil || len(m.Zeros) == 0 || !e.IsSparse(h.Schema.Fields) {
@@ -110,14 +111,14 @@ func (h *Head) AppendZeros(e *event.Example, x, room event.Vec) event.Vec {
 	return room
 }
 
-// absentZeros calls f with the Zeros that an event does not have, except for those that it declares missing.
+// absentZeros calls f with each of the Zeros columns that an event neither has nor declares missing.
 func (m *Missing) absentZeros(e *event.Example, f func(column uint32)) {
 	if m != nil {
 		eachAbsent(m.Zeros, e, f)
 	}
 }
 
-// absentColumns calls f with the usual columns that an event does not have, except for those that it declares missing.
+// absentColumns calls f with each usual column that an event neither has nor declares missing.
 func (m *Missing) absentColumns(e *event.Example, f func(column uint32)) {
 	if m != nil {
 		eachAbsent(m.Columns, e, f)
