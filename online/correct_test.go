@@ -18,7 +18,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// correctedConfigs returns settings with experts that correct the levels.
+// correctedConfigs returns settings whose learners have experts that correct the noise levels.
 func correctedConfigs(classes int) map[string]online.Config {
 	all := map[string]online.Config{}
 	for name, set := range map[string]func(*online.Config){
@@ -81,9 +81,9 @@ func drawn(seed uint64, classes int) (*event.Schema, func() *event.Example) {
 	}
 }
 
-// With experts that correct the levels, the model of a Snapshot predicts the same as Predict, and a restart at any
-// event changes no bits. It holds for two classes, several late classes and numbers, for events with any missing fields
-// and for delayed labels.
+// TestCorrected checks learners with correcting experts: the model of a Snapshot predicts the same as Predict, and a
+// restart at any event changes no bits. It covers two classes, several late classes and regression, with missing fields
+// and delayed labels.
 func TestCorrected(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 4, 0} {
@@ -102,7 +102,7 @@ func TestCorrected(t *testing.T) {
 					}
 					e := draw()
 					var prior *online.Prediction
-					if r.IntN(4) == 0 { // it waits for its label
+					if r.IntN(4) == 0 { // its label is delayed
 						p := l.Predict(e)
 						p.Scores, p.Lanes = slices.Clone(p.Scores), slices.Clone(p.Lanes)
 						if later = append(later, [2]any{e, &p}); len(later) < 5 {
@@ -138,8 +138,8 @@ func rings(seed uint64, flat *bool) (*event.Schema, func() *event.Example) {
 	}
 }
 
-// Experts that gain nothing rest and do not affect predictions. They return when they gain again. Their gain exceeds
-// their loss.
+// TestCorrectedRest checks that correcting experts without a gain rest and do not affect predictions, and that they
+// return once they gain again. They must reduce the loss overall.
 func TestCorrectedRest(t *testing.T) {
 	flat := true
 	s, draw := rings(5, &flat)
@@ -181,8 +181,8 @@ func TestCorrectedRest(t *testing.T) {
 	}
 }
 
-// With delayed labels experts are judged by their predictions at arrival, separately for events with missing numbers
-// and for complete ones.
+// TestCorrectedPrior checks that, with delayed labels, experts are compared by their predictions at arrival, separately
+// for events with missing fields and for complete events.
 func TestCorrectedPrior(t *testing.T) {
 	flat := false
 	for _, good := range [2][2]bool{{true, false}, {false, true}} {
@@ -198,13 +198,13 @@ func TestCorrectedPrior(t *testing.T) {
 			p := l.Predict(e)
 			prior := online.Prediction{Scores: slices.Clone(p.Scores), Lanes: slices.Clone(p.Lanes)}
 			for i := range prior.Lanes {
-				if i >= 2 { // after the iterate and the average of the level
+				if i >= 2 { // index 0 and 1 are the iterate and the average
 					if prior.Lanes[i] = -4; (e.Label == 1) == good[kind] {
 						prior.Lanes[i] = 4
 					}
 				}
 			}
-			l.Learn(draw(), nil) // to make it an earlier one
+			l.Learn(draw(), nil) // another event between arrival and label
 			l.Learn(e, &prior)
 		}
 		if whole, lacking := l.Corrected(false), l.Corrected(true); good[0] != (whole > 0.5) || good[1] != (lacking > 0.5) {
@@ -213,7 +213,7 @@ func TestCorrectedPrior(t *testing.T) {
 	}
 }
 
-// Classes with few events share an output, with and without experts.
+// TestCorrectedYoungClasses checks that classes with few events share an output, with and without correcting experts.
 func TestCorrectedYoungClasses(t *testing.T) {
 	s, r := manyClasses(4), rand.New(rand.NewPCG(2, 2))
 	online.TakeMoreClasses(s.schema)
@@ -243,8 +243,8 @@ func TestCorrectedYoungClasses(t *testing.T) {
 	}
 }
 
-// An adopted exact solution with splines predicts as the solution does: its splines belong to the experts, which answer
-// alone until others have proved better.
+// TestCorrectedAdopts checks that a learner predicts like the exact solution with splines that it adopts. The
+// correcting experts hold the spline weights, so they get all weight at first.
 func TestCorrectedAdopts(t *testing.T) {
 	flat := false
 	for _, name := range []string{"", "squared"} {
@@ -283,7 +283,8 @@ func TestCorrectedAdopts(t *testing.T) {
 	}
 }
 
-// Many classes with few events each are classified by their means, the same after a restart and in the Snapshot.
+// TestCorrectedManyClasses checks that many classes with few events each are classified by their means, with the same
+// result after a restart and in the Snapshot.
 func TestCorrectedManyClasses(t *testing.T) {
 	t.Parallel()
 	const classes, numbers = 40, 12
@@ -320,8 +321,8 @@ func TestCorrectedManyClasses(t *testing.T) {
 	}
 }
 
-// The named answering level has the largest share, and is never none. Corrections of the mixture by the expert of
-// numbers are shown as such.
+// TestExpertsOfCorrections checks the reported mixture weights: the named noise level has the largest weight, and the
+// weight of the correcting experts is reported separately.
 func TestExpertsOfCorrections(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	l := streamLearner(t, online.DefaultConfig(), 2)
@@ -330,7 +331,7 @@ func TestExpertsOfCorrections(t *testing.T) {
 		e := synthetic.Drawn(r)
 		x := e.Features.Value[0]
 		if e.Label = 0; math.Abs(x) > 1 {
-			e.Label = 1 // only a curve can express it
+			e.Label = 1 // only a spline can express it
 		}
 		l.Learn(e, nil)
 	}

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests the meaning of scores: calibration, the positive class and its threshold.
+// This file tests how scores become classes: calibration, the positive class and its threshold.
 
 import (
 	"math"
@@ -11,8 +11,9 @@ import (
 	"blankout/online"
 )
 
-// For two classes that are not a usual pair, the rarer one among the first 1,000 events becomes positive, and a restart
-// keeps it. Naming the positive class changes measures and the side of the threshold, but not weights or scores.
+// TestPositive checks that the rarer class of the first 1,000 events becomes positive if the two labels are no known
+// pair, and that a restart keeps it. Naming the positive class changes measures and the meaning of the threshold, but
+// no weights or scores.
 func TestPositive(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise, c.Threshold, c.CovarianceMaxFields = "none", 0.8, 0
@@ -53,7 +54,7 @@ func TestPositive(t *testing.T) {
 	if p.Positive != "usual" || q.Positive != "rare" || math.Abs(p.Binary.AUC()-q.Binary.AUC()) > 1e-9 || p.Binary.AveragePrecision() < .85 || q.Binary.AveragePrecision() > .7 {
 		t.Errorf("%s %v %v, %s %v %v", p.Positive, p.Binary.AUC(), p.Binary.AveragePrecision(), q.Positive, q.Binary.AUC(), q.Binary.AveragePrecision())
 	}
-	// The threshold .8 is that of the positive class.
+	// The threshold .8 is a probability of the positive class.
 	for _, l := range []*learner{usual, rare} {
 		h, positiveName := l.model(), l.Report().Positive
 		for _, f := range []float64{-2, -1, 0, 1, 2} {
@@ -66,7 +67,7 @@ func TestPositive(t *testing.T) {
 	}
 }
 
-// mislabeled draws an event with a clear class, and flips its label with a probability.
+// mislabeled draws an event with a clear class, and flips its label with probability share.
 func mislabeled(r *rand.Rand, share float64) *event.Example {
 	x, y := 6*r.Float64()-3, 6*r.Float64()-3
 	e := &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{x, y}}}
@@ -76,9 +77,9 @@ func mislabeled(r *rand.Rand, share float64) *event.Example {
 	return e
 }
 
-// If one label in ten is wrong, "auto" finds a link for that: the loss decreases, the published model predicts the same
-// as the learner, and a restart changes no bits. There is no link with "off" or in a group member. The setting does not
-// change weights.
+// TestLinkOfWrongLabels checks that calibrate = "auto" learns a link (from scores to log-odds) if one label in ten is
+// wrong. The loss decreases, the published model predicts the same as the learner, and a restart changes no bits. With
+// "off" and in a group there is no link. The setting changes no weights.
 func TestLinkOfWrongLabels(t *testing.T) {
 	learners := map[string]*learner{}
 	for _, calibrate := range []string{"off", "auto", "on"} {
@@ -123,7 +124,7 @@ func TestLinkOfWrongLabels(t *testing.T) {
 	if auto.restoredWith(c).model().Link != nil {
 		t.Error("with calibrate off there is a link")
 	}
-	// Scores that are log-odds, or that are transformed on purpose, get no link either.
+	// No link is learned either if scores are already log-odds, or if class weights change the scores on purpose.
 	clear := func(e *event.Example, r *rand.Rand) *event.Example {
 		e.Label = 0
 		if x := e.Features.Value; r.Float64() < 1/(1+math.Exp(-x[0]-x[1])) {

@@ -18,8 +18,8 @@ import (
 	"blankout/stream/record"
 )
 
-// readings are events of three classes with correlated numbers: sensors that depend on a few causes, or an image of
-// eight by eight pixels, mostly 0, whose groups are patches of two by two.
+// readings are events of three classes with correlated numeric fields. The fields are sensors that depend on a few
+// causes, or the pixels of an image, mostly 0. The image has 8 by 8 pixels, and its groups are patches of 2 by 2.
 type readings struct {
 	r       *rand.Rand
 	picture bool
@@ -34,7 +34,7 @@ func (s *readings) numbers() int {
 	return 16
 }
 
-// group returns the patch, or the group of four sensors, of a number.
+// group returns the group of a numeric field: a patch of the image, or four sensors.
 func (s *readings) group(i int) int {
 	if s.picture {
 		return i/16*4 + i%8/2
@@ -52,7 +52,7 @@ func (s *readings) next() (class int, x []float64) {
 		}
 		return class, x
 	}
-	// A stroke at a random place, with a slope that depends on the class.
+	// The image is a line at a random position, with a slope that depends on the class.
 	slope, at := []float64{0, 0.6, -0.6}[class]+0.12*s.r.NormFloat64(), 3.5+1.2*s.r.NormFloat64()
 	width := 0.7 + 0.5*s.r.Float64()
 	for row := range 8 {
@@ -91,12 +91,13 @@ func line(format string, class int, x []float64) []byte {
 	return []byte(b.String() + "}")
 }
 
-// lost holds the errors of a format with silently dead and with declared numbers, at each share.
+// lost holds the errors with silently missing and with declared missing fields, by missing fraction.
 type lost struct{ silent, declared [3]float64 }
 
 var deadShares = [3]float64{0.3, 0.5, 0.7}
 
-// declaredErrors learns events, and predicts events with dead numbers or groups. At most filled numbers are imputed.
+// declaredErrors learns events of a format and measures the errors of predictions with missing fields or groups. At
+// most filled fields are imputed.
 func declaredErrors(t *testing.T, format string, picture, groups bool, filled int) (out lost) {
 	c := record.DefaultConfig()
 	c.Format, c.Label, c.Classes = format, "label", []string{"0", "1", "2"}
@@ -169,12 +170,12 @@ func declaredErrors(t *testing.T, format string, picture, groups bool, filled in
 
 const deadEvents = 1000
 
-// kill returns an event with dead numbers, which read their dead values, and one that declares the same numbers
-// missing.
+// kill returns two copies of an event in which the same fields are missing: one where they silently have their neutral
+// value, and one that declares them missing.
 func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *event.Example) {
 	silent, declared = &event.Example{Weight: 1}, &event.Example{Weight: 1, Declared: true}
 	for i, column := range e.Features.Index {
-		number, x := int(column), e.Features.Value[i] // of svmlight
+		number, x := int(column), e.Features.Value[i] // svmlight columns
 		if len(e.Field) > 0 {
 			number, _ = strconv.Atoi(m.Schema.Fields[e.Field[i]].Name[1:])
 			number--
@@ -201,7 +202,7 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 		slices.Sort(declared.Missing)
 		return silent, declared
 	}
-	for column, dead := range dead { // numbers that are 0 have died too
+	for column, dead := range dead { // fields that are 0 are absent but also missing
 		if dead && m.Missing.ReadsZero(uint32(column)) {
 			declared.MissingColumns = append(declared.MissingColumns, uint32(column))
 		}
@@ -211,8 +212,8 @@ func kill(m *model.Linear, e *event.Example, dead []bool) (silent, declared *eve
 	return silent, declared
 }
 
-// Declaring what is missing never hurts: such events are predicted at least as well as after silent death, at every
-// share, for numbers and for groups, in every format. A text format of a table is as good as one with names.
+// TestDeclared checks that declaring fields missing is never worse than losing them silently. It checks every missing
+// fraction, fields and groups, and every format. A text format of a table is as good as a format with field names.
 func TestDeclared(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests changes of concept, forecasts, and the detection of wrong labels.
+// This file tests concept changes, forecasts, and the detection of wrong labels.
 
 import (
 	"math"
@@ -13,10 +13,11 @@ import (
 	"blankout/online/synthetic"
 )
 
-// The detector raises no alarm without a change, and detects exchanged classes.
+// TestDriftDetected checks that the detector raises no alarm without a concept change, and raises one when the classes
+// are exchanged.
 func TestDriftDetected(t *testing.T) {
 	c := online.DefaultConfig()
-	c.Optimizer, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the other settings would adapt without it
+	c.Optimizer, c.Noise, c.Adapt, c.Average = "adagrad", "dropout:0.3", false, 0 // the default settings would adapt without an alarm
 	final := map[string]float64{}
 	for _, c.OnDrift = range []string{"log", "forget", "expert"} {
 		l, s := streamed(t, c, 2), synthetic.NewStream(21, 2)
@@ -42,7 +43,7 @@ func TestDriftDetected(t *testing.T) {
 	}
 }
 
-// In t-logistic regression wrong labels have little influence.
+// TestMislabeled checks that wrong labels have little influence with the t-logistic loss.
 func TestMislabeled(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.MislabeledBelow = "t-logistic:1.7", "none", 0.3
@@ -75,8 +76,8 @@ func TestMislabeled(t *testing.T) {
 	}
 }
 
-// flipped learns 10,500 events with ten normal features whose labels are exchanged at event 10,000. It returns the
-// error between the 200th and the 500th event after that, in percent.
+// flipped learns 10,500 events with ten normal features; from event 10,000 on, the labels are exchanged. It returns the
+// error from event 10,200 to 10,500, in percent.
 func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong float64, l *learner) {
 	t.Helper()
 	const features = 10
@@ -113,7 +114,8 @@ func flipped(t *testing.T, seed uint64, onDrift string, restarts bool) (wrong fl
 	return wrong, l
 }
 
-// After an abrupt change the default predicts well again within a few hundred events, with or without restarts.
+// TestAbruptDrift checks that the default settings predict well within a few hundred events after an abrupt concept
+// change, with and without restarts.
 func TestAbruptDrift(t *testing.T) {
 	t.Parallel()
 	wrong := map[string]float64{}
@@ -138,7 +140,7 @@ func TestAbruptDrift(t *testing.T) {
 	}
 }
 
-// After the first pass over a finite set an alarm has no effect.
+// TestDriftAfterThePass checks that an alarm has no effect after the first pass over a finite data set.
 func TestDriftAfterThePass(t *testing.T) {
 	var scores [2]float64
 	for i, onDrift := range []string{"forget", "log"} {

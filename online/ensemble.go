@@ -1,6 +1,6 @@
 package online
 
-// This file has all experts score an event: the noise levels, and the experts that correct them.
+// This file scores an event with all experts: the noise levels, and the experts that correct them.
 
 import (
 	"math"
@@ -14,8 +14,8 @@ import (
 	"blankout/online/mixture"
 )
 
-// ensemble holds all experts and their mixture weights. Predictions mix lanes: each noise level is a lane, and so are the
-// experts that correct the levels, together. Lists of scores are by lane and output.
+// ensemble holds all experts and their mixture weights. Predictions mix lanes (linear models): each noise level is a
+// lane, and the correcting experts together are one more lane. Lists of scores are by lane and output.
 type ensemble struct {
 	levels  *levels.Expert
 	experts *correct.Experts // nil if the settings exclude them
@@ -23,18 +23,18 @@ type ensemble struct {
 	others  []float64 // scratch
 }
 
-// scored holds the scores that the experts give to an event.
+// scored holds the scores of one event by all experts.
 type scored struct {
 	levels levels.Scores
-	lanes  []float64 // the levels' scores and, if there are experts that correct them, the corrected score
-	// The rest is of this event only if some is set, that is if the correcting experts have scored it.
+	lanes  []float64 // the noise levels' scores and, with correcting experts, the corrected score
+	// If some is false, the correcting experts have not scored the event, and the fields below are invalid.
 	some    bool
-	base    []float64 // the mixed score of the levels, which is corrected; by output
+	base    []float64 // mixed score of the noise levels by output, which is corrected
 	seen    correct.Input
 	experts correct.Scores
 }
 
-// newScored returns a scored for the given scores of the levels.
+// newScored returns memory for the scores of one event, given the noise levels' part.
 func (x *ensemble) newScored(levels levels.Scores) scored {
 	n, k := len(levels.Iterate), x.levels.Outputs
 	s := scored{levels: levels, base: make([]float64, k)}
@@ -49,16 +49,16 @@ func (x *ensemble) newScored(levels levels.Scores) scored {
 // corrected returns the scores of the corrected lane.
 func (s *scored) corrected() []float64 { return s.lanes[len(s.levels.Iterate):] }
 
-// score scores an event. If awake is set, the correcting experts score it even if they have no weight in predictions.
+// score scores an event. If awake is true, the correcting experts score it even if they have no weight in predictions.
 func (x *ensemble) score(in *encode.Input, awake bool, to *scored) {
 	x.levels.Score(in, &to.levels)
 	x.correct(in, awake, to)
 }
 
-// corrects reports whether the correcting experts score events; awake is that of score.
+// corrects reports whether the correcting experts score events; awake is the argument of score.
 func (x *ensemble) corrects(awake bool) bool { return x.counts() || awake && x.knows() }
 
-// correct is score for an event that the levels have scored. It does not use in unless corrects(awake) is true.
+// correct continues score after the noise levels have scored the event. It uses in only if corrects(awake) is true.
 func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
 	x.levels.Published(&to.levels, to.lanes[:len(to.levels.Iterate)])
 	if to.some = x.corrects(awake); !to.some {
@@ -69,16 +69,16 @@ func (x *ensemble) correct(in *encode.Input, awake bool, to *scored) {
 	x.experts.Score(&to.seen, to.base, &to.experts, to.corrected())
 }
 
-// knows reports whether there are correcting experts that have columns to learn from.
+// knows reports whether there are correcting experts with columns to learn from.
 func (x *ensemble) knows() bool { return x.experts != nil && x.experts.Knows() }
 
 // counts reports whether the correcting experts may have weight in predictions.
 func (x *ensemble) counts() bool { return x.experts != nil && x.experts.Counts() }
 
-// awake reports whether the correcting experts learn from the labeled event of this number.
+// awake reports whether the correcting experts learn from the labeled event with this number.
 func (x *ensemble) awake(number uint64) bool { return x.counts() || x.knows() && wakes(number) }
 
-// intercepts writes to lanes the scores of an event without features; base is scratch, by output.
+// intercepts writes the scores of an event without features to lanes; base is scratch memory, by output.
 func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
 	n := len(lanes)
 	if x.experts != nil {
@@ -91,8 +91,8 @@ func (x *ensemble) intercepts(of []float64, base, lanes []float64) {
 	}
 }
 
-// weightsOf returns the factors by which the weights of each level, and the own weights of the correcting experts, count
-// in predictions of events of a range. The result uses the memory of room.
+// weightsOf returns mixture weights for events of a missing range: a factor for the weights of each noise level, and
+// own for the own weights of the correcting experts. The result uses the memory of room.
 func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float64) {
 	all := x.mixture.Weights(r)
 	levels = append(room[:0], all[:len(x.levels.Noises)]...)
@@ -107,7 +107,7 @@ func (x *ensemble) weightsOf(r int, room []float64) (levels []float64, own float
 	return levels, own
 }
 
-// weightOf returns the mixed weight of a column for an output, given its row and the factors that weightsOf returns.
+// weightOf returns the mixed weight of a column for an output, given its row and the results of weightsOf.
 func (x *ensemble) weightOf(column uint32, row, levels []float64, own float64, output int) float64 {
 	w := x.levels.Weight(row, levels, output)
 	if own > 0 {
@@ -116,8 +116,8 @@ func (x *ensemble) weightOf(column uint32, row, levels []float64, own float64, o
 	return w
 }
 
-// parts returns where in a row the weights are that are mixed by the factors that weightsOf returns. It writes the mixed
-// intercepts to intercepts, by output.
+// parts returns the index in a row of the weights of each expert, with their factors from weightsOf. It writes the
+// mixed intercepts to intercepts, by output.
 func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float64) []model.Part {
 	parts := x.levels.Parts(levels, row, intercepts)
 	if own == 0 {
@@ -129,14 +129,14 @@ func (x *ensemble) parts(levels []float64, own float64, row, intercepts []float6
 	return append(parts, model.Part{Factor: own, Weight: x.levels.End()})
 }
 
-// laneScores are the scores by which lanes and correcting experts are judged.
+// laneScores holds the scores by which lanes and correcting experts are compared.
 type laneScores struct {
-	lanes   []float64 // see scored
-	experts []float64 // of each correcting expert; nil if these are not judged
+	lanes   []float64 // as in scored
+	experts []float64 // scores of each correcting expert; nil if they are not compared
 }
 
-// laneScores returns the current scores of an event or, if earlier is not nil, those that appendLanes appended when the
-// event arrived. lanes is scratch.
+// laneScores returns the current scores of an event. If earlier is not nil, it returns the scores that appendLanes
+// recorded when the event arrived. lanes is scratch memory.
 func (x *ensemble) laneScores(s *scored, earlier []float64, lanes *[]float64) laneScores {
 	if earlier == nil {
 		out := laneScores{lanes: s.lanes}
@@ -156,7 +156,7 @@ func (x *ensemble) laneScores(s *scored, earlier []float64, lanes *[]float64) la
 	return out
 }
 
-// laneCount returns the number of values that appendLanes appends if the correcting experts have scored the event.
+// laneCount returns the number of values that appendLanes appends for an event that the correcting experts have scored.
 func (x *ensemble) laneCount() int {
 	n := x.levels.Lanes()
 	if x.knows() {
@@ -165,7 +165,7 @@ func (x *ensemble) laneCount() int {
 	return n
 }
 
-// appendLanes appends the scores of an event that laneScores needs when the label arrives.
+// appendLanes records the scores of an event, for laneScores when the label arrives.
 func (x *ensemble) appendLanes(s *scored, out []float64) []float64 {
 	out = x.levels.AppendLanes(&s.levels, out)
 	if s.some {
@@ -174,7 +174,7 @@ func (x *ensemble) appendLanes(s *scored, out []float64) []float64 {
 	return out
 }
 
-// judgeWhole updates the mixture weights of events without missing fields.
+// judgeWhole updates the mixture weights for events without missing fields.
 func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
 	x.mixture.Observe(s.lanes, 0, by)
 	if s.experts == nil {
@@ -187,13 +187,14 @@ func (x *ensemble) judgeWhole(s laneScores, by *mixture.Event) {
 	x.compare(0, x.others, lane, by)
 }
 
-// compare updates the weight of the corrected lane in a range, and the gain of the correcting experts. others is the
-// mixed score of the levels, lane that of the corrected lane, both by output. compare overwrites others.
+// compare updates the mixture weight of the corrected lane in a missing range, and the gain of the correcting experts.
+// others is the mixed score of the noise levels, and lane is the score of the corrected lane, both by output. compare
+// overwrites others.
 func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	alone := by.Lost(others)
 	x.mixture.ObserveCorrected(r, alone, by.LostTimes(lane, 1))
 	if r > 0 && x.mixture.Table.LearnsFromMasks(r) {
-		return // the gain in this range is measured with masked events only
+		return // in this range only masked events measure the gain
 	}
 	share := x.mixture.Table.InForce[r].Second
 	for k, f := range lane[:by.Active] {
@@ -202,8 +203,8 @@ func (x *ensemble) compare(r int, others, lane []float64, by *mixture.Event) {
 	x.experts.Gain(alone, by.Lost(others))
 }
 
-// followNumbers updates the columns of the correcting experts from a labeled event that has been scored. It reports
-// whether the experts now follow other columns, so that the event must be scored again.
+// followNumbers updates the columns of the correcting experts from a labeled event that has been scored. changed
+// reports whether their columns have changed, so that the event must be scored again.
 func (x *ensemble) followNumbers(in *encode.Input, n *encode.Encoder) (changed bool) {
 	if x.experts != nil {
 		changed = x.experts.Meet(in, n)
@@ -212,7 +213,7 @@ func (x *ensemble) followNumbers(in *encode.Input, n *encode.Encoder) (changed b
 	return changed
 }
 
-// review updates the correcting experts after the encoder has reviewed which columns are numbers.
+// review updates the correcting experts after the encoder has reviewed which columns are numeric.
 func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
 	if x.experts != nil {
 		x.experts.Review(r, n.Table)
@@ -220,7 +221,7 @@ func (x *ensemble) review(r *encode.Review, n *encode.Encoder) {
 	}
 }
 
-// apply puts the mixture weights that have been learned up to the event of this number in force.
+// apply makes the mixture weights that were learned up to this event take effect.
 func (x *ensemble) apply(number uint64) {
 	x.mixture.Apply()
 	if x.experts != nil {
@@ -237,7 +238,7 @@ func (x *ensemble) rescaleTargets(factor, shift float64) {
 	}
 }
 
-// grow gives all experts more outputs. It returns the function that converts a row.
+// grow increases the number of outputs of all experts. It returns the function that converts a row.
 func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 	fill = x.levels.Grow(outputs)
 	if x.experts != nil {
@@ -246,8 +247,8 @@ func (x *ensemble) grow(outputs int) (fill func(to, from []float64)) {
 	return fill
 }
 
-// regroup gives all experts one output for each list in from. A new output starts as the mean of the old outputs on its
-// list. regroup returns the function that converts a row.
+// regroup replaces the outputs of all experts by one for each list in from. A new output starts as the mean of the old
+// outputs on its list. regroup returns the function that converts a row.
 func (x *ensemble) regroup(from [][]int) (fill func(to, from []float64)) {
 	fill = x.levels.Regroup(from)
 	if x.experts != nil {
@@ -263,7 +264,7 @@ func (x *ensemble) forget(keep float64) {
 	}
 }
 
-// startFresh resets the second-order expert, with the mixture weight that it has at the start of a stream.
+// startFresh resets the second-order expert and gives it its initial mixture weight.
 func (x *ensemble) startFresh() {
 	if x.experts != nil {
 		x.experts.StartFresh()
@@ -272,8 +273,9 @@ func (x *ensemble) startFresh() {
 	}
 }
 
-// adopt resets the correcting experts after the levels have adopted exact solutions. hat returns the exact weight of a
-// spline column. Splines that no level has are the experts' own: if there are such, the corrected lane alone predicts.
+// adopt resets the correcting experts after the noise levels have adopted exact solutions. hat returns the exact weight
+// of a spline column. If there are spline columns, only the correcting experts can hold their weights, so the corrected
+// lane gets all weight.
 func (x *ensemble) adopt(hat func(column uint32, level, output int) float64) {
 	if x.experts == nil {
 		return
@@ -290,14 +292,14 @@ func (x *ensemble) adopt(hat func(column uint32, level, output int) float64) {
 	x.mixture.Correct(x.experts.Counts())
 }
 
-// publish writes the own weights of the correcting experts to the rows.
+// publish writes the own weights of the correcting experts, without the base scores, to the rows.
 func (x *ensemble) publish(t *model.Table) {
 	if x.experts != nil {
 		x.experts.Publish(t)
 	}
 }
 
-// alone returns mixture weights that select the corrected lane.
+// alone returns mixture weights that give the corrected lane all weight.
 func (x *ensemble) alone() []float64 {
 	out := make([]float64, len(x.levels.Noises)+1)
 	out[len(out)-1] = 1
@@ -314,7 +316,7 @@ func (x *ensemble) train(s *scored, target []float64, weight float64) {
 	}
 }
 
-// correctState codes the state of the correcting experts.
+// correctState encodes or decodes the state of the correcting experts.
 func (x *ensemble) correctState(c *coder.Coder, curves *model.Splines) {
 	if x.experts != nil {
 		x.experts.State(c, curves)

@@ -1,6 +1,6 @@
 package online
 
-// This file evaluates the published model, for the comparison with an exact solution.
+// This file evaluates the published model, to compare it with an exact solution.
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"blankout/online/evaluate"
 )
 
-// Evaluate returns the result of evaluate.Objective for the published model. The objective is that of the level with
-// the largest weight.
+// Evaluate returns the result of evaluate.Objective for the published model. The objective is for the noise of the
+// level with the largest mixture weight.
 func (l *Learner) Evaluate(ctx context.Context, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	e := l.encoder
 	l.predictor.publish(e.Table)

@@ -1,6 +1,6 @@
 package online_test
 
-// This file compares Evaluate with the formula of the objective.
+// This file compares Evaluate with a direct computation of the objective.
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// fileOf is a Source of n events of a stream, 100 in a batch.
+// fileOf is a Source of n events of a stream, in batches of 100.
 type fileOf struct {
 	s      *synthetic.Stream
 	n      int
@@ -38,8 +38,8 @@ func (f *fileOf) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// Evaluate agrees with the formula of the objective and with the predictions of the published model, with the same bits
-// for one and for three threads.
+// TestEvaluate checks that Evaluate agrees with the formula of the objective and with the predictions of the published
+// model. One and three threads must give equal bits.
 func TestEvaluate(t *testing.T) {
 	const n = 650
 	for _, classes := range []int{2, 3} {
@@ -73,8 +73,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-// objectiveByHand returns |w|^2 + c sum loss for the published model with clean features, and the error of its
-// predictions.
+// objectiveByHand returns |w|^2 + c sum loss of the published model without noise, and the error of its predictions.
 func objectiveByHand(l *learner, c online.Config, s *synthetic.Stream, n int) (objective, wrong float64) {
 	m := l.model()
 	sumsq := make([]float64, m.Outputs)

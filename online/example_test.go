@@ -8,11 +8,12 @@ import (
 	"blankout/online"
 )
 
-// A Learner for two classes, fed from code. The first two columns are equal, and the third says a little less.
+// Example trains a Learner for two classes from code. The first two columns are equal, and the third is slightly less
+// informative.
 func Example() {
 	schema := event.NewSchema(4, []string{"fine", "broken"}, 2)
 	config := online.DefaultConfig()
-	config.Noise = "dropout:0.5" // as if half of the sensors might fail
+	config.Noise = "dropout:0.5" // expects that half of the sensors may fail
 	learner, err := online.New(config, schema)
 	if err != nil {
 		fmt.Println(err)
@@ -30,7 +31,7 @@ func Example() {
 	}
 	fmt.Printf("progressive error %.1f %%\n", 100*learner.Report().Total.Error())
 
-	m := learner.Snapshot().Model() // immutable, for other goroutines
+	m := learner.Snapshot().Model() // immutable, safe for other goroutines
 	only := event.Example{Features: event.Vec{Index: []uint32{5}, Value: []float64{1}}}
 	class := model.Predict(m.Score(&only, make([]float64, 1)))
 	fmt.Println("with the first two sensors gone:", schema.Classes[class])

@@ -5,13 +5,13 @@ import (
 	"blankout/online/mixture"
 )
 
-// Forecasts returns the forecast losses on events with missing features, declared and silent.
+// Forecasts returns the forecast losses of events with declared missing and with silently missing features.
 func (l *Learner) Forecasts() (declared, silent *mixture.Curves) {
 	return &l.predictor.mixture.Table.Features, &l.predictor.mixture.Table.SilentFeatures
 }
 
-// Pairs returns the features that die together in the last encoded event. MaskLast returns the last point that each of
-// them survives in the last drawn mask, or nil if that belongs to another event.
+// Pairs returns the pairs of features that are dropped together in the last encoded event. MaskLast returns, for each
+// feature, the last point of the last drawn mask at which it is present, or nil if that mask belongs to another event.
 func (l *Learner) Pairs() [][2]int32 { return l.room.in.Pairs }
 
 func (l *Learner) MaskLast() []int8 {
@@ -21,8 +21,8 @@ func (l *Learner) MaskLast() []int8 {
 	return l.masked.mask.Last
 }
 
-// Corrected returns the weight of the experts that correct the levels, for complete events or for events that lack a
-// third of their fields.
+// Corrected returns the mixture weight of the correcting experts, for complete events or (lacking) for events that miss
+// a third of their fields.
 func (l *Learner) Corrected(lacking bool) float64 {
 	if lacking {
 		return l.predictor.mixture.Corrected(1 + model.MissingBin(1.0/3))

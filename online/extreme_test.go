@@ -20,14 +20,14 @@ import (
 // extremes makes events with extreme valid values, targets and weights.
 type extremes struct {
 	r     *rand.Rand
-	wild  float64 // share of the numbers with extreme sizes
+	wild  float64 // fraction of numbers with extreme values
 	event event.Example
 }
 
 func (x *extremes) number() float64 {
 	switch {
 	case x.r.Float64() >= x.wild:
-		return math.Exp(3 + 2*x.r.NormFloat64()) // distributed like amounts
+		return math.Exp(3 + 2*x.r.NormFloat64()) // log-normal, like amounts of money
 	case x.r.IntN(2) == 0:
 		return math.Copysign(event.MaxMagnitude, x.r.NormFloat64())
 	}
@@ -54,12 +54,13 @@ func (x *extremes) next(classes int, counts bool) *event.Example {
 	return e
 }
 
-// Valid events never make a number infinite or NaN. Such a state could not be saved, and the learner would be useless.
+// TestNothingOverflows checks that valid events never make a number of the state infinite or NaN. Such a state could
+// not be saved.
 func TestNothingOverflows(t *testing.T) {
 	noises, scalings := []string{"none", "dropout:0.5"}, []string{"auto", "none"}
 	if longtest.Asked() {
 		noises, scalings = append(noises, "auto", "gaussian:0.3", "poisson", "dropout:0.2+group:0.4"), append(scalings, "all", "scale")
-	} else if longtest.Race { // whether learners share anything
+	} else if longtest.Race { // checks for data races between learners
 		noises, scalings = noises[1:], scalings[:1]
 	}
 	for i, rule := range optimizers.Table {
@@ -71,11 +72,11 @@ func TestNothingOverflows(t *testing.T) {
 					if rule.Name == "irls" {
 						c.IRLSBatch = 40
 					}
-					if c.Check() != nil || (i+j+k+m)%2 > 0 { // each rule and loss is combined with each noise and each scaling
+					if c.Check() != nil || (i+j+k+m)%2 > 0 { // pairs every optimizer and loss with every noise and scaling
 						continue
 					}
 					if !longtest.Some(i+j/2+m, 2) {
-						continue // one of each
+						continue // one of each is enough
 					}
 					t.Run(fmt.Sprint(rule.Name, "/", name, "/", noise, "/", standardize), func(t *testing.T) {
 						t.Parallel()

@@ -1,6 +1,6 @@
 package online_test
 
-// This file makes events: JSON records with every kind of field, and their decoder.
+// This file generates test events: JSON records with every kind of field, and their decoder.
 
 import (
 	"bytes"
@@ -17,11 +17,11 @@ import (
 	"blankout/stream/record"
 )
 
-// row is a record as text, field by field.
+// row is a record as text, by field.
 type row struct {
-	label  string // JSON; "" for none
+	label  string // JSON, or "" without a label
 	weight float64
-	class  int     // of the label
+	class  int     // index of the class
 	y      float64 // the target, in its unit
 	names  []string
 	values []string // JSON
@@ -37,7 +37,7 @@ func (x *row) set(name, value string) {
 	x.names, x.values = append(x.names, name), append(x.values, value)
 }
 
-// json formats the record with its fields in this order, or in that of names for nil.
+// json formats the record with its fields in the given order; nil means sorted by name.
 func (x *row) json(order []int) []byte {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -59,12 +59,12 @@ func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 // feed makes rows. Every field depends on the class or the target.
 type feed struct {
 	r       *rand.Rand
-	classes int                                 // 0 means targets
-	labels  func(class int) string              // JSON of a class
-	target  func(y float64) float64             // unit of the targets
-	value   func(name string, x float64) string // JSON of a number
-	nulls   float64                             // rate at which temp, volt and site are null
-	weights bool                                // weights other than 1
+	classes int                                 // 0 means regression
+	labels  func(class int) string              // returns a class label as JSON
+	target  func(y float64) float64             // converts a target to its unit
+	value   func(name string, x float64) string // formats a number of the named field as JSON
+	nulls   float64                             // probability that temp, volt and site are null
+	weights bool                                // events have different weights
 	heavy   bool                                // a few events of weight 300
 	turned  bool                                // the concept is reversed
 }
@@ -135,7 +135,7 @@ type reader struct {
 	n       int64
 }
 
-// recordsOf returns the record settings of a setting.
+// recordsOf returns the record format for a setting.
 func recordsOf(s setting) record.Config {
 	c := record.DefaultConfig()
 	c.Format, c.Weight, c.Text, c.Bits = "json", "weight", []string{"words"}, 12
@@ -151,7 +151,7 @@ func newReader(t *testing.T, s setting) *reader {
 	return r
 }
 
-// follow makes the decoder continue with a Schema.
+// follow makes the decoder continue with the given Schema.
 func (r *reader) follow(s *event.Schema) {
 	r.t.Helper()
 	r.decoder = must.Get(record.NewDecoder(r.c, s))(r.t)

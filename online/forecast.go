@@ -1,6 +1,6 @@
 package online
 
-// This file has forecasts, and chooses the default noise levels.
+// This file forecasts errors with missing fields, and chooses the default noise levels.
 
 import (
 	"blankout/online/mixture"
@@ -12,29 +12,29 @@ const ForecastPoints = mixture.Points
 // ForecastMissing returns the i-th deletion rate of a Forecast.
 func ForecastMissing(i int) float64 { return mixture.Missing(i) }
 
-// Forecast is the expected error of the predictions at each deletion rate of ForecastMissing.
+// Forecast is the expected error of predictions at each deletion rate, see ForecastMissing.
 type Forecast struct {
 	Level string `json:"noise_level"`
-	// Declared is for features that are declared missing, which the missing policies predict. Silent is for features
-	// that die silently: a number has its neutral value, and other features are absent.
+	// Declared is for features that are declared missing, so that the missing policies apply. Silent is for features
+	// that are missing silently: a number has its neutral value, and other features are absent.
 	Declared []ForecastPoint `json:"declared"`
 	Silent   []ForecastPoint `json:"silent"`
-	// These are by the fraction of missing groups, if there are named groups or the noise is of groups.
+	// The errors by fraction of missing groups, if there are named groups or the noise is of groups.
 	DeclaredGroups []ForecastPoint `json:"declared_groups,omitempty"`
 	SilentGroups   []ForecastPoint `json:"silent_groups,omitempty"`
 }
 
-// ForecastPoint is a Forecast at one deletion rate.
+// ForecastPoint is the expected error at one deletion rate.
 type ForecastPoint struct {
 	Missing float64  `json:"missing"`
 	Error   float64  `json:"error"`              // root mean squared error for regression; NaN before the first sample
 	LogLoss *float64 `json:"log_loss,omitempty"` // in nats; nil for regression, and before the first sample
 }
 
-// noiseLevels returns the noise levels of features and of groups that the noise "auto" learns. Configured levels take
-// precedence. The default is no noise, a light and a heavy level. ExpectedMissing replaces the heavy level if it is 0.5
-// or more, else the light one. If groups are expected to be missing, there are two levels of features and two of
-// groups.
+// noiseLevels returns the noise levels (dropout rates) of features and of groups for the noise "auto". Configured
+// levels take precedence. The default is three levels: none, light and heavy. ExpectedMissing replaces the heavy level
+// if it is 0.5 or more, else the light level. If groups are expected to be missing, there are two levels of features
+// and two of groups.
 func (c Config) noiseLevels() (features, groups []float64) {
 	light, heavy := 0.3, 0.7
 	switch d := c.ExpectedMissing; {
@@ -50,5 +50,5 @@ func (c Config) noiseLevels() (features, groups []float64) {
 	return []float64{0, light, heavy}, c.GroupLevels
 }
 
-// leastExpected is the smallest expected fraction that has a level of its own.
+// leastExpected is the smallest expected missing fraction that adds its own noise level.
 const leastExpected = 0.05

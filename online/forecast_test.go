@@ -14,8 +14,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// The forecast for half of the features, or groups, missing equals the error of the published model on new events,
-// declared and silent.
+// TestForecastAsMeasured checks the forecast for half of the features or groups missing. It must equal the error of the
+// published model on new events, declared and silent.
 func TestForecastAsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	s, next := synthetic.SilentStream(2)
@@ -29,7 +29,7 @@ func TestForecastAsMeasured(t *testing.T) {
 		t.Error("a second call returns another forecast")
 	}
 	r := rand.New(rand.NewPCG(3, 5))
-	// dies returns which columns of an event die, in whole groups or independently.
+	// dies draws which columns of an event are missing, in whole groups or independently.
 	dies := func(columns []uint32, fields []uint16, groups bool) []bool {
 		dead, of := make([]bool, len(columns)), map[string]bool{}
 		for i, field := range fields {
@@ -90,7 +90,7 @@ func TestForecastAsMeasured(t *testing.T) {
 	}
 }
 
-// Compares the forecast with the actual effect of deletion on the published weights.
+// TestForecast compares the forecast with the error of the published weights after real deletion.
 func TestForecast(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 3} {
@@ -128,7 +128,7 @@ func TestForecast(t *testing.T) {
 			}
 			l.Learn(e, nil)
 		}
-		// Standard errors are about 2 points for the actual deletion, more for masks.
+		// The standard error is about 2 points for real deletion, and larger for masks.
 		within := 0.06
 		if classes > 2 {
 			within = 0.12
@@ -141,7 +141,8 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// The forecast of the error without missing fields is that of the predicted class by the calibrated probability.
+// TestForecastOfCalibrated checks that the forecast for no missing fields counts errors of the class that the
+// calibrated probability predicts.
 func TestForecastOfCalibrated(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.Calibrate, c.Threshold = "hinge", "dropout:0.3", "on", 0.8
@@ -157,7 +158,8 @@ func TestForecastOfCalibrated(t *testing.T) {
 	}
 }
 
-// The forecast for complete events is the error on complete events, in the unit of the labels.
+// TestForecastWholeNumbers checks that a regression forecast for complete events is the error on complete events, in
+// the unit of the labels.
 func TestForecastWholeNumbers(t *testing.T) {
 	schema, draw := readingsOf(16, 0)
 	l := newLearner(t, numberConfig("squared"), schema)

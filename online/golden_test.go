@@ -13,8 +13,8 @@ import (
 	"blankout/online"
 )
 
-// The files testdata/golden_*.json hold problems and the weights of an independent implementation of
-// docs/mathematics.md. In the online cases the intercept is the last ordinary coordinate.
+// golden is a problem of testdata/golden_*.json, with the weights of an independent implementation of
+// docs/mathematics.md. In the online cases the intercept is the weight of the last coordinate.
 type golden struct {
 	X     [][]float64
 	Y     []float64
@@ -47,7 +47,7 @@ func eachGolden(t *testing.T, algo string, f func(t *testing.T, g golden, c gold
 	}
 }
 
-// example returns row i with the intercept as an ordinary last coordinate.
+// example returns row i, whose last coordinate is the constant feature.
 func (g golden) example(i int) *event.Example {
 	e := &event.Example{Weight: 1}
 	for d, x := range append(g.X[i : i+1 : i+1][0], 1) {
@@ -61,8 +61,8 @@ func (g golden) example(i int) *event.Example {
 	return e
 }
 
-// plainConfig configures a rule as in the papers: no average, no standardization, no ridge except h0, no separate
-// intercept.
+// plainConfig returns the settings of an optimizer as in the papers: no average, no standardization, no ridge except
+// h0, no separate intercept.
 func plainConfig(rule string) online.Config {
 	c := online.DefaultConfig()
 	c.Loss, c.Optimizer = "logistic:quadratic-noising", rule

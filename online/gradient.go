@@ -8,15 +8,16 @@ import (
 	"blankout/internal/loss"
 )
 
-// This file chooses the gradient of the optimizer dropout-descent.
+// This file selects the gradient of the optimizer dropout-descent.
 
 // NoisyGradient selects the gradient of the optimizer dropout-descent: "auto", "true" or "false".
 type NoisyGradient string
 
-// AutoGradient selects the clean gradient for the quadratic noising penalty, and the noisy one for other losses.
+// AutoGradient selects the gradient without noise for the quadratic noising penalty, and the noisy gradient for other
+// losses.
 const AutoGradient NoisyGradient = "auto"
 
-// MarshalTOML writes "auto" or a truth value.
+// MarshalTOML returns "auto" or a boolean.
 func (n NoisyGradient) MarshalTOML() ([]byte, error) {
 	if n == AutoGradient {
 		return []byte(`"auto"`), nil
@@ -24,7 +25,7 @@ func (n NoisyGradient) MarshalTOML() ([]byte, error) {
 	return []byte(n), nil
 }
 
-// UnmarshalTOML reads the result of MarshalTOML, and a truth value as text.
+// UnmarshalTOML accepts the result of MarshalTOML, and a boolean as a string.
 func (n *NoisyGradient) UnmarshalTOML(value any) error {
 	switch v := value.(type) {
 	case bool:
@@ -39,9 +40,9 @@ func (n *NoisyGradient) UnmarshalTOML(value any) error {
 	return fmt.Errorf(`%v: want "auto", true or false`, value)
 }
 
-// Noisy reports whether the gradient is that of the expected loss under the noise. The clean gradient is Wager's rule,
-// in which only the preconditioner depends on the noise. Under the quadratic noising penalty the noisy gradient
-// diverges, because it grows faster with the weights than the preconditioner.
+// Noisy reports whether the optimizer uses the gradient of the expected loss under the noise. Otherwise it follows
+// Wager et al.: the gradient without noise, and a preconditioner that depends on the noise. Under the quadratic noising
+// penalty the noisy gradient diverges, because it grows faster with the weights than the preconditioner.
 func (c *Config) Noisy() bool {
 	switch {
 	case c.Optimizer != "dropout-descent":
@@ -53,7 +54,7 @@ func (c *Config) Noisy() bool {
 	return err != nil || l != loss.Loss(loss.LogisticQuadratic{}) && l != loss.Loss(loss.PoissonQuadratic{})
 }
 
-// checkGradient refuses a noisy_gradient that has no effect.
+// checkGradient rejects a noisy_gradient that has no effect.
 func (c *Config) checkGradient() error {
 	switch c.NoisyGradient {
 	case AutoGradient:

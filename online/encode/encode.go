@@ -14,49 +14,50 @@ import (
 	"blankout/online/watch"
 )
 
-// Encoder encodes events. It owns the rows, the column statistics in them, and the scales. Experts own the other parts
-// of a row.
+// Encoder encodes events. It owns the rows with their column statistics, and the scales of columns. Experts own the
+// other parts of a row.
 type Encoder struct {
 	Table      *model.Table
-	Intercepts []float64 // a row of the same layout
+	Intercepts []float64 // row of the intercepts, with the same layout
 	Scaling    scaling.Scaling
 	schema     *event.Schema
-	Fields     fields.Fields // the fields that events usually have
+	Fields     fields.Fields // which fields events usually have
 	transform  func(field string) model.Transform
 	faults     faults
 	deaths     deaths
 	start      func(row []float64)
 	together   Together
-	intercept  float64 // the value of the intercept's feature
+	intercept  float64 // value of the constant feature
 	shared     *share.Interval
 	growth     float64 // see share.Interval.Note
-	known      int     // number of fields that events have had
+	known      int     // number of fields that events have had so far
 	due        bool    // dense columns must be reviewed
 }
 
 // Settings are the settings of an Encoder.
 type Settings struct {
 	Standardize model.Standardize
-	Transform   func(field string) model.Transform // returns the transform of a field's numbers
-	Width       int                                // number of values of a row
+	Transform   func(field string) model.Transform // returns the transform of a numeric field
+	Width       int                                // number of values in a row
 	Policies    model.MissingPolicies
 	Faulty      Faulty
 	Silence     Silence
-	Presence    bool                // a number that is absent from many events gets a presence column
-	Named       bool                // only numbers of named fields get one
-	Start       func(row []float64) // fills a new row of zeros
+	Presence    bool                // numeric columns that are absent from many events get a presence column
+	Named       bool                // only numeric columns of named fields get a presence column
+	Start       func(row []float64) // initializes a new row, which has zeros
 	Together    Together
-	Constant    bool // the noise is independent of values, see scaling.Settings
-	Intercept   bool // there is an intercept
-	// Knots returns the largest number of knots per spline for so many numbers. It is nil if there are no splines.
+	Constant    bool // the noise is independent of feature values, see scaling.Settings
+	Intercept   bool // whether there is an intercept
+	// Knots returns the largest number of knots per spline, given the number of numeric columns. Knots is nil if there
+	// are no splines.
 	Knots func(numbers int) int
 }
 
-// Together is what an Encoder provides about features that die together.
+// Together selects the information about features that are dropped together.
 type Together struct {
 	Grouping *model.Grouping
-	Fields   bool // the field of each column of an Input
-	Rates    bool // and the rates at which groups are missing
+	Fields   bool // provide the field of each column of an Input
+	Rates    bool // also provide the rates at which groups are missing
 }
 
 // New returns an Encoder for events of a Schema.
@@ -76,7 +77,7 @@ func New(c Settings, s *event.Schema) *Encoder {
 	return n
 }
 
-// Follow replaces the Schema by a later state of it.
+// Follow replaces the Schema by a later version.
 func (n *Encoder) Follow(s *event.Schema) {
 	n.schema = s
 	n.together.Grouping.Follow(s)
@@ -86,7 +87,7 @@ func (n *Encoder) Follow(s *event.Schema) {
 func (n *Encoder) Schema() *event.Schema { return n.schema }
 
 // Observe encodes a labeled event and adds its features to the statistics of their columns. X has the old scales, as
-// Read would return them. Moves lists the changes of scales; they are in force after Rescale.
+// Read would return it. Moves lists the changes of scales; they take effect when Rescale is called.
 func (n *Encoder) Observe(came *event.Example, number uint64, in *Input) {
 	if n.known = max(n.known, 1); len(n.Scaling.Kinds) < len(n.schema.Fields) {
 		for _, id := range came.Field {
@@ -143,7 +144,8 @@ func (n *Encoder) findMissing(e *event.Example, in *Input) {
 	in.Missing, in.Range, in.Scale = n.Fields.Missed, n.Fields.Range, n.Fields.Scale
 }
 
-// Count counts the fields of an event that has been read. The counts determine which fields later events miss.
+// Count counts the fields of an event that has been read. The counts determine which fields count as missing in later
+// events.
 func (n *Encoder) Count(came *event.Example, in *Input) {
 	in.Rates = n.count(came, in.Event, in.Number)
 }
@@ -157,8 +159,8 @@ func (n *Encoder) count(came, e *event.Example, number uint64) (rates map[string
 	return rates
 }
 
-// columns returns the columns and values of an event's features. It adds absent dense columns, and presence columns
-// after the first numbers.
+// columns returns the columns and raw values of an event's features. It adds absent dense columns, and then the
+// presence columns; numbers is the number of columns without these.
 func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64, numbers int) {
 	if len(n.Scaling.Scaler.Dense) == 0 && n.Scaling.Scaler.Splines == nil {
 		return e.Features.Index, e.Features.Value, e.Features.Len()
@@ -166,7 +168,7 @@ func (n *Encoder) columns(e *event.Example) (columns []uint32, raw []float64, nu
 	return n.Scaling.Columns(e.Features)
 }
 
-// pair finds the numbers of an event that have a presence column.
+// pair finds the numeric columns of an event that have a presence column.
 func (n *Encoder) pair(in *Input) {
 	at := len(in.Columns)
 	for at > 0 && in.Columns[at-1] >= model.FirstBasisColumn {
@@ -180,12 +182,12 @@ func (n *Encoder) pair(in *Input) {
 	}
 }
 
-// observe adds features to the statistics. Most of them are in runs that change no scale.
+// observe adds features to the statistics. Most features are handled in sequences that change no scale.
 func (n *Encoder) observe(in *Input, raw []float64) {
 	from := 0
 	if fields := n.fields(in); fields != nil && !n.shares() {
 		if from = n.steady(in, raw, 0, fields); from == len(raw) {
-			return // the usual case
+			return // usually no feature remains
 		}
 	}
 	of := n.kinds(in)
@@ -235,8 +237,8 @@ func (n *Encoder) observeOne(in *Input, i int, x float64, t scaling.Treatment, f
 	in.X[i] = scaler.Clip(stats, z)
 }
 
-// Rescale puts the new scales of Observe in force and updates X, after the event has been scored. The weights must be
-// moved next.
+// Rescale makes the new scales of Observe take effect and updates X, after the event has been scored. The caller must
+// then convert the weights.
 func (n *Encoder) Rescale(in *Input) {
 	for _, m := range in.Moves {
 		m.Row[model.StatCenter], m.Row[model.StatInverse] = m.center, m.inverse
@@ -245,8 +247,8 @@ func (n *Encoder) Rescale(in *Input) {
 	n.died(in)
 }
 
-// steady adds the features from i on that change no scale, for an event with fields: names, and numbers with a settled
-// scale (scaling.Steady). It returns the index of the first other feature.
+// steady adds consecutive features from index i on that change no scale, for an event with fields: categories, and
+// numbers with a settled scale (scaling.Steady). It returns the index after them.
 func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 	kinds, bending := n.Scaling.Kinds, n.Scaling.SeeksKnots()
 	rows, raw, xs := in.Rows[:len(fields)], raw[:len(fields)], in.X[:len(fields)]
@@ -273,8 +275,8 @@ func (n *Encoder) steady(in *Input, raw []float64, i int, fields []uint16) int {
 	return i
 }
 
-// divided adds the features from i to end whose columns are divided by a number that does not change. It returns the
-// index of the first other feature.
+// divided adds consecutive features from i to end whose columns are only divided by a constant. It returns the index
+// after them.
 func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 	if i >= end {
 		return i
@@ -291,8 +293,8 @@ func (n *Encoder) divided(in *Input, raw []float64, i, end int) int {
 	return i
 }
 
-// deviating adds the features from i on whose columns are scaled by their deviation and keep their scale, for an event
-// of a sparse text format. It returns the index of the first other feature.
+// deviating adds consecutive features from index i on whose columns keep their scale, the standard deviation, for an
+// event of a sparse text format. It returns the index after them.
 func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 	if n.Scaling.Reads() || !of.settled || n.shares() {
 		return i
@@ -311,7 +313,7 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 			return i
 		case dense && !scaling.Rests(count) || !dense && !scaling.RestsSpread(count, z):
 			return i
-		case inverse < 0: // the moments are of transformed values
+		case inverse < 0: // the statistics are of transformed values
 			x = stats[model.StatCenter] - z/inverse
 		}
 		model.AddReading(stats, count, x)
@@ -322,12 +324,12 @@ func (n *Encoder) deviating(in *Input, raw []float64, i int, of *kinds) int {
 
 // Review is the result of a review of the columns.
 type Review struct {
-	Moves   []Move   // changes of scales
-	Removed []uint32 // columns that are no longer dense numbers
-	Some    bool     // the columns of numbers have been determined again
+	Moves   []Move   // changes of columns' scales
+	Removed []uint32 // columns that are no longer dense numeric columns
+	Some    bool     // the list of numeric columns was recomputed
 }
 
-// Review determines the dense columns again if it is time, else it returns nil. Call it after an event has been
+// Review recomputes which columns are dense if it is time, else it returns nil. Call it after an event has been
 // learned.
 func (n *Encoder) Review() *Review {
 	if !n.due {
@@ -343,18 +345,18 @@ func (n *Encoder) Review() *Review {
 	return r
 }
 
-// Met fills to with the event as it arrived and as it was encoded, for monitors.
+// Met fills to with an event for monitors: as it arrived and as it was encoded.
 func (n *Encoder) Met(came *event.Example, in *Input, to *watch.Met) {
 	fields, e := n.schema.Fields, in.Event
 	to.Event, to.Came, to.Number, to.Named, to.Present = e, came, in.Number, n.Fields.Named, n.Fields.PresentIn(came, e, fields)
 	to.Fields, to.Rows, to.Usual, to.Of = fields[:min(len(fields), len(n.Scaling.Kinds))], n.Table, n.Fields.Usual(in.Number), nil
-	if e.Features.Len() > 0 && len(in.Columns) == e.Features.Len() && &in.Columns[0] == &e.Features.Index[0] { // it was encoded by Observe
+	if e.Features.Len() > 0 && len(in.Columns) == e.Features.Len() && &in.Columns[0] == &e.Features.Index[0] { // Observe has encoded the event
 		to.Of = in.Rows
 	}
 }
 
-// Read encodes an event without learning from it. It changes nothing. Features whose columns no labeled event has had
-// are left out.
+// Read encodes an event without learning from it, and changes no state. It omits features whose columns no labeled
+// event has had.
 func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	e = n.declare(e)
 	n.findMissing(e, in)
@@ -379,7 +381,7 @@ func (n *Encoder) Read(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// ReadStandardized encodes an event that is standardized already, whose rows may be changed.
+// ReadStandardized encodes an event that is standardized already. The caller may change the rows.
 func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 	in.reset(e, number, e.Features.Len())
 	in.Columns, in.Raw, in.Rows = e.Features.Index, e.Features.Value, n.Table.TouchAll(e.Features.Index, in.Rows)
@@ -389,13 +391,14 @@ func (n *Encoder) ReadStandardized(e *event.Example, number uint64, in *Input) {
 	n.died(in)
 }
 
-// Share makes the Encoder one of a group, during an interval. growth is the growth of the experts' accumulators.
+// Share makes the Encoder part of a group of learners for an interval. growth is the factor of new terms in the
+// experts' accumulators, see share.Interval.Note.
 func (n *Encoder) Share(in *share.Interval, growth float64) { n.shared, n.growth = in, growth }
 
-// shares reports whether scales and dense columns are left to the merged model.
+// shares reports whether the group's merged model determines scales and dense columns.
 func (n *Encoder) shares() bool { return n.shared != nil && !n.shared.Alone }
 
-// Note records the rows of an Input before they are changed.
+// Note records the rows of an Input before they are changed, so that the interval can report the change.
 func (n *Encoder) Note(in *Input) {
 	if n.shared != nil {
 		n.shared.Note(n.Table, in.Columns, in.Rows, n.growth)
@@ -411,7 +414,7 @@ func (n *Encoder) touch(column uint32) []float64 {
 	return row
 }
 
-// Widen changes the number of values per row. fill converts all but the statistics of a row.
+// Widen changes the number of values per row. fill converts a row; Widen itself copies the statistics.
 func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	was, table := n.Table, model.NewTable(width)
 	widened := func(to, from []float64) []float64 {
@@ -426,7 +429,8 @@ func (n *Encoder) Widen(width int, fill func(to, from []float64)) {
 	n.Table, n.Intercepts = table, widened(make([]float64, width), n.Intercepts)
 }
 
-// addFields adds the fields of the Schema that events have had. The Schema may contain fields of much later events.
+// addFields adds the fields of the Schema that events have had so far. The Schema may already contain fields of later
+// events.
 func (n *Encoder) addFields() {
 	for i := len(n.Scaling.Kinds); i < min(n.known, len(n.schema.Fields)); i++ {
 		f := n.schema.Fields[i]
@@ -434,7 +438,7 @@ func (n *Encoder) addFields() {
 	}
 }
 
-// State codes everything but the rows of features.
+// State encodes or decodes the state, except the rows of features.
 func (n *Encoder) State(c *coder.Coder) {
 	c.Floats(&n.Intercepts)
 	n.Fields.State(c)
@@ -444,7 +448,7 @@ func (n *Encoder) State(c *coder.Coder) {
 	n.faults.state(c)
 	n.deaths.values.State(c)
 	if c.Int(&n.known); c.Decode {
-		n.addFields() // a Delta may arrive before its Schema
+		n.addFields() // in a group, a change may arrive before its Schema
 		c.Failed = c.Failed || len(n.Intercepts) != n.Table.Width() || n.Scaling.Misfit() || n.Fields.Misfit()
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// Columns that are known to be 0 where they are left out stand among the others, but for those that are declared missing.
+// TestWithZeros checks that WithZeros inserts the columns that are 0 when absent, in order, except columns that are
+// declared missing.
 func TestWithZeros(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	s.Absent = event.AbsentMissing
@@ -34,7 +35,8 @@ func TestWithZeros(t *testing.T) {
 	}
 }
 
-// Dense columns of a sparse text format, transformed or not, are observed as the Scaler says, and divided columns between them too.
+// TestDeviating checks that dense columns of a sparse text format, with or without a transform, are observed like in
+// the Scaler. Divided columns between them are also observed.
 func TestDeviating(t *testing.T) {
 	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(5, 6))
 	n := New(Settings{
@@ -44,7 +46,7 @@ func TestDeviating(t *testing.T) {
 	rests, transformed := 0, 0
 	for number := uint64(1); number <= 4000; number++ {
 		x := event.Vec{Index: []uint32{1}, Value: []float64{3 + r.NormFloat64()}}
-		for _, column := range []uint32{2, 4, 7} { // words
+		for _, column := range []uint32{2, 4, 7} { // columns of categories
 			if r.IntN(3) == 0 {
 				x.Index, x.Value = append(x.Index, column), append(x.Value, float64(r.IntN(4)))
 			}
@@ -88,7 +90,7 @@ func TestDeviating(t *testing.T) {
 }
 
 // TestNamespaceWithoutDenseColumns checks that the columns of a named field of a sparse text format, such as a VW
-// namespace, are scaled like those of events without named fields. No column is in nine of ten events.
+// namespace, are scaled like columns without a field. No column of the test is in nine of ten events, so none is dense.
 func TestNamespaceWithoutDenseColumns(t *testing.T) {
 	encoded := func(named bool) *model.Table {
 		s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
@@ -123,8 +125,8 @@ func TestNamespaceWithoutDenseColumns(t *testing.T) {
 	}
 }
 
-// TestNamedPresence checks that a column of a sparse text format has no presence column if only numbers of named fields get
-// one. The column becomes dense after many events, so it counts as often absent.
+// TestNamedPresence checks that a column of a sparse text format has no presence column if only named fields may have
+// one. The column becomes dense after many events, so it is often absent before.
 func TestNamedPresence(t *testing.T) {
 	s, r := event.NewSchema(8, []string{"no", "yes"}, 2), rand.New(rand.NewPCG(7, 8))
 	n := New(Settings{Presence: true, Named: true, Standardize: model.StandardizeAuto, Width: model.ScalerWidth, Policies: model.EveryRange(model.MissingNone), Transform: func(string) model.Transform { return "" }}, s)

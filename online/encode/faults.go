@@ -1,8 +1,8 @@
 package encode
 
-// This file declares readings missing that carry no information: those of stuck fields and, if silent death is
-// expected, the first zeros of a field and readings far outside its limits. It also determines the values of features
-// that have died silently.
+// This file declares readings missing that carry no information: readings of stuck fields and, if silently missing
+// fields are expected, the first zeros of a field and readings far outside its limits. It also estimates the values of
+// features that are silently missing.
 
 import (
 	"math"
@@ -16,23 +16,23 @@ import (
 	"blankout/online/stuck"
 )
 
-// Faulty selects which readings are detected.
+// Faulty selects which faulty readings are detected.
 type Faulty struct {
-	Stuck    bool // stuck fields
-	Declares bool // stuck fields are declared missing
-	Limits   bool // readings beyond limits; these count unless silent death is expected, because streams have valid ones
+	Stuck    bool // detect stuck fields
+	Declares bool // declare stuck fields missing
+	Limits   bool // detect readings beyond a field's limits, if silently missing fields are expected; other streams have such readings
 }
 
-// faults detects readings that carry no information.
+// faults detects faulty readings.
 type faults struct {
 	Faulty
 	detector stuck.Detector
 	limits   stuck.Limits
-	found    *model.Faults // in force, as in the model
-	declared event.Example // scratch for an event with declared readings
+	found    *model.Faults // the detected faults in effect, as in the model
+	declared event.Example // scratch for the event that declare returns
 }
 
-// Faults returns what is declared missing, or nil.
+// Faults returns which readings are declared missing, or nil.
 func (n *Encoder) Faults() *model.Faults { return n.faults.found }
 
 // Stuck returns the stuck fields, whether they are declared missing or not.
@@ -47,12 +47,12 @@ func (n *Encoder) declare(e *event.Example) *event.Example {
 	return h.Declare(e, &n.faults.declared)
 }
 
-// Repeats returns what the detector of stuck fields knows of a field, see stuck.Detector.
+// Repeats returns how often a field repeats its value, see stuck.Detector.
 func (n *Encoder) Repeats(id int) (fraction float64, never, ok bool) {
 	return n.faults.detector.Repeats(id)
 }
 
-// Find updates the detectors with a learned event, as it arrived. It returns the fields that have become stuck or have
+// Find updates the detectors from a learned event in its raw form. It returns the fields that have become stuck or have
 // recovered.
 func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Change) {
 	f, changed := &n.faults, false
@@ -68,7 +68,7 @@ func (n *Encoder) Find(e *event.Example, now stuck.Moment) (changes []stuck.Chan
 	return changes
 }
 
-// enforce puts what has been detected in force.
+// enforce makes the detected faults take effect.
 func (f *faults) enforce() {
 	var fields []model.StuckField
 	if f.Declares {
@@ -83,7 +83,7 @@ func (f *faults) enforce() {
 	f.found = model.NewFaults(fields, limits)
 }
 
-// state codes the detectors. It resets those that the settings exclude.
+// state encodes or decodes the detectors. It resets detectors that the settings disable.
 func (f *faults) state(c *coder.Coder) {
 	f.detector.State(c)
 	f.limits.State(c)
@@ -99,24 +99,24 @@ func (f *faults) state(c *coder.Coder) {
 	f.enforce()
 }
 
-// Silence is what an Encoder provides about features that die silently.
+// Silence selects the information about features that are silently missing.
 type Silence struct {
-	Learned bool // the values of an Input's features when they are dead
-	Groups  bool // and the units that die as a whole
+	Learned bool // provide the values of an Input's features when silently missing
+	Groups  bool // also provide the units that are missing as a whole
 	Value   model.SilentValue
 }
 
-// deaths holds the values of numbers when they are dead.
+// deaths holds the values that numeric columns have when they are silently missing (dead).
 type deaths struct {
 	Silence
 	values *silent.Values
 	read   scaling.Read // scratch for ReadDead
 }
 
-// Dead returns the values of numbers when they are dead, or nil if no number has been read.
+// Dead returns the values of silently missing (dead) numeric columns, or nil before any number has been read.
 func (n *Encoder) Dead() *model.Dead { return n.deaths.values.Dead() }
 
-// ReadsWhenDead returns the standardized value of a column when it is dead.
+// ReadsWhenDead returns the standardized value of a column that is silently missing (dead).
 func (n *Encoder) ReadsWhenDead(column uint32) float64 {
 	row := n.Table.Row(column)
 	if row == nil {
@@ -125,11 +125,11 @@ func (n *Encoder) ReadsWhenDead(column uint32) float64 {
 	return n.deaths.values.Standardized(&n.Scaling.Scaler, column, row[:model.ScalerWidth])
 }
 
-// The numbers of the first deadFirst labeled events are read, then those of one in deadEvery. If a level has silent
-// noise, those of all events are read.
+// The dead values are updated from the first deadFirst labeled events and then from one event in deadEvery. If a noise
+// level has silent noise, every event updates them.
 const deadFirst, deadEvery = 1024, 16
 
-// ReadDead updates the values of dead numbers from a labeled event, except from outliers.
+// ReadDead updates the values of silently missing (dead) columns from a labeled event. Outliers do not count.
 func (n *Encoder) ReadDead(in *Input) {
 	d := &n.deaths
 	if n.Scaling.Scaler.Mode == model.StandardizeNone || !d.Learned && in.Number > deadFirst && in.Number%deadEvery != 0 {
@@ -145,17 +145,17 @@ func (n *Encoder) ReadDead(in *Input) {
 	}
 }
 
-// ForgetDead removes columns that are no longer numbers.
+// ForgetDead removes columns that are no longer numeric.
 func (n *Encoder) ForgetDead(r *Review) { n.deaths.values.Forget(r.Removed) }
 
-// FillDead fills in the values of an event's features when they are dead.
+// FillDead sets the values that an event's features would have if they were silently missing.
 func (n *Encoder) FillDead(in *Input) {
 	columns, walk := in.Columns[:in.Features()], n.deaths.values.Walk()
 	in.Dead = slices.Grow(in.Dead[:0], len(columns))[:len(columns)]
 	in.DeadRaw = append(in.DeadRaw[:0], in.Raw...)
 	for i, column := range columns {
 		if column >= model.FirstBasisColumn {
-			in.Dead[i] = in.X[i] // a presence column follows its number, which is present
+			in.Dead[i] = in.X[i] // a presence column keeps its value, because the dead number is still present
 			continue
 		}
 		in.Dead[i] = walk.Standardized(&n.Scaling.Scaler, column, in.Rows[i][:model.ScalerWidth])
@@ -163,7 +163,7 @@ func (n *Encoder) FillDead(in *Input) {
 	}
 }
 
-// died fills in what training needs about features that die silently or together.
+// died sets what training needs about features that are silently missing or dropped together.
 func (n *Encoder) died(in *Input) {
 	d := &n.deaths
 	columns := in.Columns[:in.Features()]
@@ -185,14 +185,14 @@ func (n *Encoder) died(in *Input) {
 	}
 }
 
-// Silently fills to with a copy of an event in which some features have died silently: dead is by index in Columns.
-// FillDead must have been called. Nothing is missing from the copy. It shares Rows and Columns with in. Nothing else
-// may fill to.
+// Silently fills to with a copy of an event in which some features are silently missing; dead is by index in Columns.
+// FillDead must have been called. The copy declares no field missing. It shares Rows and Columns with in. Use to for no
+// other method.
 func (in *Input) Silently(dead []bool, to *Input) {
 	n := in.Features()
 	to.Event, to.Number, to.Scale, to.Rows, to.Columns = in.Event, in.Number, 1, in.Rows, in.Columns[:n]
 	to.X, to.Raw = append(to.X[:0], in.X...), append(to.Raw[:0], in.Raw[:n]...)
-	for i, gone := range dead[:n] { // selects between bits, because a branch would be unpredictable
+	for i, gone := range dead[:n] { // selects bits, because a branch would be unpredictable
 		x, raw := math.Float64bits(in.X[i]), math.Float64bits(in.Raw[i])
 		deadX, deadRaw := math.Float64bits(in.Dead[i]), math.Float64bits(in.DeadRaw[i])
 		if gone {

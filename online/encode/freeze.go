@@ -1,15 +1,15 @@
 package encode
 
-// This file ends the observation of events, for an exact solution.
+// This file ends the observation of events, before an exact solution.
 
 import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 )
 
-// Freeze puts the statistics of all events in force. It returns the Scaler, and the table, whose rows begin with the
-// statistics of their columns. kind returns the kind of a column's field. Weights are not moved, so there must be none.
-// The Encoder must not be used afterwards.
+// Freeze makes the statistics of all events take effect. It returns the Scaler, and the table, whose rows begin with
+// the statistics of their columns. kind returns the kind of a column's field. Freeze does not convert weights, so rows
+// must have none. The Encoder must not be used afterwards.
 func (n *Encoder) Freeze(kind func(column uint32) event.Kind) (model.Scaler, *model.Table) {
 	s := &n.Scaling
 	if !s.Settled() && s.Scaler.Mode != model.StandardizeScale {

@@ -1,5 +1,5 @@
-// Package encode converts an event to the form that experts use: the rows of its features and their standardized
-// values.
+// Package encode converts an event to the form that the mixed learners (experts) use: the rows of its features and
+// their standardized values.
 package encode
 
 import (
@@ -10,63 +10,64 @@ import (
 	"blankout/online/scaling"
 )
 
-// Input is an encoded event. It is filled once. Experts may then change their parts of its rows, and nothing else. The
-// caller borrows it until the next event.
+// Input is an encoded event, filled once. Experts may change only their parts of its rows. The Input is valid until the
+// next event.
 type Input struct {
-	Event   *event.Example // with detected readings declared missing
-	Number  uint64         // of the event, from 1
-	Columns []uint32       // of the features, in the order of Rows
-	// Rows has the row of each feature, and the intercepts last. X has the standardized values; that of the intercepts
-	// is 1, or 0 if there is no intercept. Features without a row are left out, because they add nothing to a score.
+	Event   *event.Example // detected faulty readings are declared missing
+	Number  uint64         // number of the event, from 1
+	Columns []uint32       // columns of the features, in the order of Rows
+	// Rows has the row of each feature and, as its last element, the row of the intercepts. X has the standardized
+	// values; the last is 1, or 0 if there is no intercept. Features without a row are omitted, because they add
+	// nothing to a score.
 	Rows [][]float64
 	X    []float64
-	Raw  []float64 // the values as they arrived; borrowed
-	// Dead has the standardized values of the features when they have died silently, DeadRaw the raw ones, and Units
-	// the unit that each feature dies with. They are filled on request.
+	Raw  []float64 // raw values as they arrived, borrowed
+	// Dead has the standardized values that the features have when silently missing, and DeadRaw has the raw values.
+	// Units has the unit (group or field) with which each feature is missing. All three are filled on request.
 	Dead, DeadRaw []float64
 	Units         []int32
-	// Fields has the field of each column, and Splines the presence columns, if features die together. Fields is empty
-	// for a sparse text format. Rates has the rates at which groups are missing, or is nil if they are unchanged.
+	// Fields has the field of each column, and Splines has the presence columns, if features are dropped together.
+	// Fields is empty for a sparse text format. Rates has the rates at which groups are missing; nil means unchanged.
 	Fields  []uint16
 	Splines *model.Splines
 	Rates   map[string]float64
-	// Pairs lists features that die together, by index in Rows: a number and its presence column.
+	// Pairs lists features that are missing together, by index in Rows: a numeric column and its presence column.
 	Pairs [][2]int32
-	// Missing counts the missing fields. Range is the range of mixture weights, 0 if nothing is missing. Scale is the
-	// factor of the features.
+	// Missing counts the missing fields. Range is the range of the missing fraction, 0 if nothing is missing. Scale is
+	// the factor of the features, which makes up for missing ones.
 	Missing model.MissingCount
 	Range   int
 	Scale   float64
-	// Moves lists the changes of scales that experts must apply before they learn the event. Rescales means that X will
-	// change with the scales.
+	// Moves lists the changes of scales that experts must apply before they learn the event. Rescales reports whether X
+	// will change with the scales.
 	Moves    []Move
 	Rescales bool
-	room     []uint32  // scratch for Columns
-	roomRaw  []float64 // scratch for Raw
+	room     []uint32  // reusable memory for Columns
+	roomRaw  []float64 // reusable memory for Raw
 }
 
 // Features returns the number of features.
 func (in *Input) Features() int { return len(in.X) - 1 }
 
-// Move is a change of a column's scale. All scores stay the same if the row's weights are multiplied by Ratio, and the
-// intercepts grow by Shift times the old weights. Keep is the factor of the accumulators.
+// Move is a change of a column's scale. Scores stay the same if the row's weights are multiplied by Ratio and the
+// intercepts grow by Shift times the old weights. Keep is the factor for the accumulators.
 type Move struct {
 	Row                []float64
 	Ratio, Shift, Keep float64
 	Column             uint32
-	Numeric            bool // the column has numbers that are centered and scaled
+	Numeric            bool // the column is numeric, centered and scaled
 	Was, Is            model.Standardization
-	at                 int // index of the column in the event
+	at                 int // index of the column in the Input
 	center, inverse    float64
 }
 
-// Without fills to with an event without its dead features; dead is by index in Columns. The caller sets its Missing. The
-// copy can be scored but not learned, because it has no Pairs.
+// Without fills to with an event without its missing features; dead is by index in Columns. The caller must set its
+// field Missing. The copy can be scored but not learned, because it has no Pairs.
 func (in *Input) Without(dead []bool, to *Input) {
 	n, left := in.Features(), 0
 	to.reset(in.Event, in.Number, n)
 	columns, rows, xs, raw := slices.Grow(to.room[:0], n)[:n], to.Rows[:n], to.X[:n], slices.Grow(to.roomRaw[:0], n)[:n]
-	for i, gone := range dead[:n] { // without an unpredictable branch
+	for i, gone := range dead[:n] { // avoids an unpredictable branch
 		columns[left], rows[left], xs[left], raw[left] = in.Columns[i], in.Rows[i], in.X[i], in.Raw[i]
 		if !gone {
 			left++
@@ -77,15 +78,15 @@ func (in *Input) Without(dead []bool, to *Input) {
 	to.close(in.Rows[n], in.X[n])
 }
 
-// reset makes memory for so many features.
+// reset makes room for the given number of features.
 func (in *Input) reset(e *event.Example, number uint64, features int) {
 	in.Event, in.Number, in.Moves, in.Pairs, in.Rates, in.Rescales = e, number, in.Moves[:0], in.Pairs[:0], nil, false
 	in.Rows = slices.Grow(in.Rows[:0], features+1)
 	in.X = slices.Grow(in.X[:0], features+1)[:features]
 }
 
-// own gives Columns and Raw memory of their own, because those of an observed event belong to Scaling. keep saves that
-// memory for later.
+// own gives Columns and Raw memory that belongs to the Input. For an observed event they are slices of Scaling. keep
+// saves the memory for later events.
 func (in *Input) own() { in.Columns, in.Raw = in.room[:0], in.roomRaw[:0] }
 
 func (in *Input) keep() { in.room, in.roomRaw = in.Columns, in.Raw }
@@ -95,21 +96,21 @@ func (in *Input) add(column uint32, row []float64, x, raw float64) {
 	in.Columns, in.Rows, in.X, in.Raw = append(in.Columns, column), append(in.Rows, row), append(in.X, x), append(in.Raw, raw)
 }
 
-// close appends the intercepts, with their value.
+// close appends the row of the intercepts, with the value x.
 func (in *Input) close(intercepts []float64, x float64) {
 	in.Rows, in.X = append(in.Rows, intercepts), append(in.X, x)
 }
 
-// Numbers appends the numbers of a labeled event to read: those that are centered and scaled and, if columns can be
-// missing, those that are 0 when absent. Call it before Review.
+// Numbers appends the numeric features of a labeled event to read. These are centered and scaled columns and, if
+// columns can be missing, columns that are 0 when absent. Call Numbers before Review.
 func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 	of, unfilled := n.kinds(in), n.Scaling.Scaler.Unfilled
 	if in.Event.Field == nil && len(of.dense) == 0 && !unfilled {
-		return // only words
+		return // the event has only categories
 	}
 	for i, column := range in.Columns[:in.Features()] {
 		if column >= model.FirstBasisColumn {
-			return // spline columns have no values of their own
+			return // spline columns have no raw values
 		}
 		switch t, field := of.treat(i); {
 		case t == scaling.Numeric:
@@ -123,8 +124,8 @@ func (n *Encoder) Numbers(in *Input, read *scaling.Read) {
 	}
 }
 
-// WithZeros returns an event with the columns that are known to be 0 because it leaves them out, so that masks can
-// remove them. The result uses the memory of to, or is in itself if there are none.
+// WithZeros returns an event that also lists the absent columns that are known to be 0, so that masks can remove them.
+// The result uses the memory of to, or is in if there are none.
 func (n *Encoder) WithZeros(in, to *Input) *Input {
 	m := n.Fields.Missing
 	if !m.Known || len(m.Zeros) == 0 || !in.Event.IsSparse(n.schema.Fields) {

@@ -12,21 +12,21 @@ import (
 type kinds struct {
 	n       *Encoder
 	in      *Input
-	fields  []uint16 // see Encoder.fields
-	settled bool     // the dense columns are final
-	dense   []uint32 // from the current feature on
-	spread  []uint32 // from the current feature on
-	stored  int      // index of the first own feature of the event that is not passed yet
-	field   uint16   // of the current feature
-	end     int      // end of the features that are only divided, as upTo found it
+	fields  []uint16 // see method Encoder.fields
+	settled bool     // the list of dense columns is final
+	dense   []uint32 // dense columns from the current feature on
+	spread  []uint32 // spread columns from the current feature on
+	stored  int      // index of the first feature of the event that has not been passed
+	field   uint16   // field of the current feature
+	end     int      // end of the features that are only divided, from upTo
 }
 
 func (n *Encoder) kinds(in *Input) kinds {
 	return kinds{n: n, in: in, fields: n.fields(in), settled: n.Scaling.Settled() || n.shares(), dense: n.Scaling.Scaler.Dense, spread: n.Scaling.SpreadColumns()}
 }
 
-// fields returns the fields of an event's features. It returns nil if some columns are not treated by the kind of their
-// field alone.
+// fields returns the fields of an event's features. It returns nil if the kind of the field does not determine how
+// every column is scaled.
 func (n *Encoder) fields(in *Input) []uint16 {
 	if len(n.Scaling.Scaler.Dense) > 0 || len(n.Scaling.SpreadColumns()) > 0 || n.Scaling.Scaler.Mode != model.StandardizeAuto {
 		return nil
@@ -34,7 +34,8 @@ func (n *Encoder) fields(in *Input) []uint16 {
 	return in.Event.Field
 }
 
-// upTo returns the end of the features from i on that are only divided, for an event of a sparse text format.
+// upTo returns the end of the consecutive features from index i on that are only divided, for an event of a sparse text
+// format.
 func (k *kinds) upTo(i int) int {
 	mode := k.n.Scaling.Scaler.Mode
 	if k.in.Event.Field != nil || i == len(k.in.Columns) || mode != model.StandardizeScale && !(mode == model.StandardizeAuto && k.settled) {
@@ -80,7 +81,7 @@ func (k *kinds) treat(i int) (t scaling.Treatment, field uint16) {
 	return k.n.Scaling.Treat(kind, begins(k.dense, column), begins(k.spread, column), k.settled), k.field
 }
 
-// from returns the part of an ascending list from a column on.
+// from returns the part of an ascending list that starts at the given column.
 func from(list []uint32, column uint32) []uint32 {
 	for len(list) > 0 && list[0] < column {
 		list = list[1:]

@@ -19,24 +19,24 @@ import (
 
 // Model is the model to evaluate.
 type Model struct {
-	*model.Linear                  // as published, with rows of its own
-	Noise         loss.Noise       // of the level that defines the objective
-	Loss          loss.Loss        // in Unit
-	C             float64          // weight of the losses against the ridge, see loss.Cost
-	Penalized     bool             // the ridge applies to the intercepts
-	Bound         bool             // sum the features that die together, and splines
-	Unit          *regression.Unit // nil for classification
+	*model.Linear                  // the published model with its own rows
+	Noise         loss.Noise       // noise level that defines the objective
+	Loss          loss.Loss        // loss in the unit of Unit
+	C             float64          // weight of the losses relative to the ridge, see loss.Cost
+	Penalized     bool             // whether the ridge includes the intercepts
+	Bound         bool             // whether features that are dropped together, and splines, count as one
+	Unit          *regression.Unit // unit of targets; nil for classification
 	Classes       []float64        // class weights
 	Active        int              // number of outputs in use
-	// Dead returns the standardized value of a column whose feature is dead, for silent Noise; nil means 0.
+	// Dead returns the standardized value of a silently missing column, for silent Noise; nil means 0.
 	Dead     func(column uint32) float64
 	Decision model.Decision
 }
 
-// Objective returns the objective of the batch solvers at the weights of a Model: |w|^2 + kappa sum loss (sum loss
-// without a ridge), summed over outputs and the events of a Source. It also returns the fraction of events that the
-// Model predicts wrongly or, for regression, their measures. A regression objective is in the unit in which targets are
-// learned. The result does not depend on the number of threads.
+// Objective returns the objective of the batch solvers at the weights of a Model, summed over outputs and the events of
+// a Source: |w|^2 + kappa sum loss, or sum loss without a ridge. It also returns the fraction of wrong predictions or,
+// for regression, the error measures. A regression objective is in the unit in which targets are learned. The result
+// does not depend on the number of threads.
 func Objective(ctx context.Context, m Model, s event.Source, threads int) (objective, wrong float64, numbers *measure.NumbersReport, err error) {
 	e := &evaluation{Model: m, kappa: loss.Cost(m.Loss, m.C)}
 	if math.IsInf(e.kappa, 1) {
@@ -53,7 +53,7 @@ func Objective(ctx context.Context, m Model, s event.Source, threads int) (objec
 	return e.penalty() + e.sum.loss, wrong, numbers, nil
 }
 
-// evaluation sums the losses of the weights at complete events, and the errors of predictions.
+// evaluation sums the losses of complete events, and the errors of predictions.
 type evaluation struct {
 	Model
 	kappa float64
@@ -62,10 +62,10 @@ type evaluation struct {
 
 type evaluated struct {
 	loss, weight, wrong float64
-	numbers             measure.Numbers // for regression
+	numbers             measure.Numbers // regression measures
 }
 
-// penalty returns the ridge of the weights.
+// penalty returns the ridge penalty of the weights.
 func (e *evaluation) penalty() float64 {
 	if math.IsInf(e.C, 1) {
 		return 0
@@ -88,8 +88,8 @@ func (e *evaluation) penalty() float64 {
 	return sum
 }
 
-// run evaluates the events of a Source on several goroutines. Each batch is summed separately, and the sums are added
-// in order.
+// run evaluates the events of a Source with several goroutines. Each batch is summed separately, and the batches are
+// added in order.
 func (e *evaluation) run(ctx context.Context, s event.Source, threads int) error {
 	type work struct {
 		batch *event.Batch
@@ -137,19 +137,19 @@ func (e *evaluation) run(ctx context.Context, s event.Source, threads int) error
 type evaluator struct {
 	*evaluation
 	silent     *loss.Silent // nil for other noise
-	dead       []float64    // by feature of the event; nil if all are 0
-	below      []float64    // by output: score of an event whose features are all dead
+	dead       []float64    // value of each feature when silently missing; nil if all are 0
+	below      []float64    // by output: score of an event whose features are all silently missing
 	basis      *deadBasis
 	c0, c1, c2 float64
 	sumsq      []float64
-	own        loss.Loss // in the stream's unit
+	own        loss.Loss // loss in the stream's unit
 	scaler     model.Scaler
 	rows       rows.Event
 	filled     event.Vec
 	left       event.Example // scratch for Declare
 	columns    []uint32
 	places     []uint32
-	groups     *rows.Groups // nil if no features die together
+	groups     *rows.Groups // nil if no features are dropped together
 	f, lag, q  []float64
 }
 
@@ -215,8 +215,8 @@ func (w *evaluator) gather(e *event.Example) {
 	s.Rows, s.X, s.Basis, s.Ridge = s.Rows[:n], s.X[:n], s.Basis[:n], s.Ridge[:n]
 }
 
-// addDead adds the scores of dead features to the intercepts in f. The rest of the score is by the difference of each
-// value from its dead one.
+// addDead adds the scores of silently missing features to the intercepts in f. The rest of the score then uses the
+// difference between each value and its value when missing.
 func (w *evaluator) addDead() {
 	for i, z := range w.dead {
 		for k, v := range w.rows.Rows[i][model.ScalerWidth:][:w.Outputs] {
@@ -226,8 +226,8 @@ func (w *evaluator) addDead() {
 	copy(w.below, w.f)
 }
 
-// deadBasis holds the spline columns of dead numbers, by spline. An event with the number has them as well, with value
-// 0.
+// deadBasis holds the basis values of silently missing numbers, by spline. An event with the number also lists its
+// spline columns, with value 0.
 type deadBasis struct {
 	curves *model.Splines
 	hats   [][]uint32
@@ -246,7 +246,7 @@ func newDeadBasis(curves *model.Splines, dead func(column uint32) float64) *dead
 	return h
 }
 
-// with returns x with the spline columns of its numbers when they are dead.
+// with returns x and the spline columns that its numbers have when silently missing.
 func (h *deadBasis) with(x event.Vec) event.Vec {
 	numbers, _ := slices.BinarySearch(x.Index, model.FirstBasisColumn)
 	h.room.Index, h.room.Value = append(h.room.Index[:0], x.Index...), append(h.room.Value[:0], x.Value...)
@@ -289,7 +289,7 @@ func (w *evaluator) batch(b *event.Batch) (sum evaluated) {
 				w.q[0] += s.Basis[i] * v * v
 			}
 		default:
-			// The third sum is not needed; here it repeats f.
+			// The third sum is not needed; rows.Sum writes it to f again.
 			rows.Sum(s.Rows, model.ScalerWidth, 0, s.X, s.Basis, w.f[:w.Active], w.lag[:w.Active], w.q[:w.Active])
 		}
 		for k := range w.Active {

@@ -23,9 +23,9 @@ func (s *source) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// The objective of a model without rows is that of its intercept: the loss at one score for each label, by the
-// weights of events and classes. Events that cannot be learned and columns without a row are left out; with a curve
-// a number and its hat die together.
+// TestObjective checks the objective of a model with only an intercept: the loss of each label, weighted by event and
+// class. Events that cannot be learned and columns without a row do not count. With a spline, a number and its basis
+// column are missing together.
 func TestObjective(t *testing.T) {
 	for _, hat := range []float64{0, 0.3} {
 		testObjective(t, hat)

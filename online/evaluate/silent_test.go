@@ -13,8 +13,8 @@ import (
 	"blankout/online/evaluate"
 )
 
-// The objective under silent noise is the expectation over its rates, with what dead features, basis of theirs
-// included, read; what is wrong is that of the events as they are.
+// TestSilentObjective checks that the objective under silent noise is the expectation over its rates. The values of
+// missing features, including their spline columns, count. Wrong predictions are counted for the unchanged events.
 func TestSilentObjective(t *testing.T) {
 	const outputs = 3
 	for _, groups := range []bool{false, true} {
@@ -62,7 +62,7 @@ func TestSilentObjective(t *testing.T) {
 					e := event.Example{Label: r.IntN(outputs), Weight: r.Float64()}
 					for j := range uint32(3) {
 						if i%5 == int(j) {
-							continue // it cannot die
+							continue // this column cannot be missing
 						}
 						eventtest.Put(&e, j+1, 2*r.NormFloat64(), fields[j])
 					}

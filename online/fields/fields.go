@@ -1,5 +1,5 @@
-// Package fields determines the missing fields of an event: which of the fields that events usually have are null or
-// absent. It contains no weights.
+// Package fields determines the missing fields of an event: the fields that events usually have but that are null or
+// absent here. It contains no weights.
 package fields
 
 import (
@@ -9,36 +9,36 @@ import (
 	"blankout/online/mixture"
 )
 
-// Fields holds which fields events usually have. The published form is model.Missing, which also has the policies for
-// events with missing fields.
+// Fields counts which fields events usually have. Its published form is model.Missing, which also has the policies for
+// missing fields.
 type Fields struct {
 	Missing *model.Missing
 	usual   model.FieldUse
-	// Kinds counts fields by usage, and counts each of several fields with one name separately.
+	// Kinds counts fields by usage. If several fields have one name, it also counts each of them separately.
 	Kinds model.FieldUse
-	// For sparse text formats whose Schema says that columns can be missing.
+	// Counts by column, for sparse text formats whose Schema allows missing columns.
 	columns model.ColumnUse
-	kinds   model.FieldSet // fields of the current event, each of several with one name
+	kinds   model.FieldSet // fields of the current event, if several share a name
 	came    model.FieldSet // see PresentIn
 	Current
 }
 
-// Current has the missing fields of the current event.
+// Current describes the missing fields of the current event.
 type Current struct {
 	Named   bool           // the event has named fields
-	Present model.FieldSet // if Named
+	Present model.FieldSet // present fields, if Named
 	Missed  model.MissingCount
-	Range   int     // range of mixture weights
-	Scale   float64 // resulting factor of the features
+	Range   int     // range of the missing fraction
+	Scale   float64 // factor of the features, which makes up for missing ones
 }
 
 const (
-	// Fields are counted at each of the first usualFirst events, then at one in usualEvery.
+	// Fields are counted in each of the first usualFirst events, then in one of usualEvery.
 	usualFirst, usualEvery = 1024, 16
-	usualMemory            = 500 // number of counted events
+	usualMemory            = 500 // number of counted events over which counts decay
 )
 
-// New returns the Fields of a new stream. absent is that of the Schema.
+// New returns the Fields of a new stream. absent is Schema.Absent.
 func New(rules model.MissingPolicies, absent string) Fields {
 	m := model.NewMissing(rules, nil, nil, nil)
 	m.Known = absent == event.AbsentMissing
@@ -51,7 +51,7 @@ func New(rules model.MissingPolicies, absent string) Fields {
 	}
 }
 
-// Take determines the missing fields of an event. It reports whether Count has something to count.
+// Take determines the missing fields of an event. counts reports whether the event has fields for Count.
 func (f *Fields) Take(e *event.Example, fields []event.Field) (counts bool) {
 	f.Missed, f.Range, f.Scale, f.Named = model.MissingCount{}, 0, 1, false
 	if len(e.Field) == 0 && len(e.Missing) == 0 && !f.Missing.Known {
@@ -71,8 +71,8 @@ func (f *Fields) sparse(e *event.Example, fields []event.Field) bool {
 	return f.Missing.Known && e.IsSparse(fields)
 }
 
-// PresentIn returns the fields with which an event arrived, after Take(e). e is the same event, or a copy with some
-// fields declared missing. The result is valid until the next call.
+// PresentIn returns the fields that an event had when it arrived, after Take(e). e is the same event, or a copy with
+// some fields declared missing. The result is valid until the next call.
 func (f *Fields) PresentIn(came, e *event.Example, fields []event.Field) model.FieldSet {
 	if came == e || !f.Named {
 		return f.Present
@@ -84,9 +84,9 @@ func (f *Fields) PresentIn(came, e *event.Example, fields []event.Field) model.F
 	return f.came
 }
 
-// Count counts the fields of the event of a number as it arrived, if it is sampled. Take must have been called with e,
-// see PresentIn: declaring a field missing makes it no less usual. The result reports whether the rates of missing
-// fields have changed.
+// Count counts the fields of an event as it arrived, if its number is sampled. It needs a preceding Take(e), see
+// PresentIn. A field that was declared missing counts as present. rates reports whether the rates of missing fields
+// have changed.
 func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint64) (rates bool) {
 	if number > usualFirst && number%usualEvery != 0 {
 		return false
@@ -108,10 +108,10 @@ func (f *Fields) Count(came, e *event.Example, fields []event.Field, number uint
 	return review
 }
 
-// Rates returns the rates at which groups, or fields without a group, have been missing.
+// Rates returns the rates at which groups, and fields without a group, have been missing.
 func (f *Fields) Rates(fields []event.Field) map[string]float64 { return f.usual.Rates(fields) }
 
-// Usual returns which fields are usual after so many events, or nil if it is not known.
+// Usual returns which fields are usual after the given number of events, or nil if it is not known yet.
 func (f *Fields) Usual(number uint64) *model.Missing {
 	if number < usualFirst {
 		return nil
@@ -119,7 +119,8 @@ func (f *Fields) Usual(number uint64) *model.Missing {
 	return f.Missing
 }
 
-// All returns the missing fields of the current event if all of its fields were present.
+// All returns the missing count of the current event. It includes the counts of present fields even if no field is
+// missing.
 func (f *Fields) All(fields []event.Field) model.MissingCount {
 	k := f.Missed
 	if f.Named && !k.Some() {
@@ -128,10 +129,10 @@ func (f *Fields) All(fields []event.Field) model.MissingCount {
 	return k
 }
 
-// Misfit reports whether State has read an inconsistent state.
+// Misfit reports whether the decoded state is inconsistent.
 func (f *Fields) Misfit() bool { return len(f.columns.Columns) != len(f.columns.Present) }
 
-// State codes the counts.
+// State encodes or decodes the counts.
 func (f *Fields) State(c *coder.Coder) {
 	if f.Missing.Known {
 		c.Uint(&f.columns.Events)

@@ -1,6 +1,6 @@
 package group
 
-// This file has the records of the commit log, commits and chunks, and their encoding.
+// This file has the records of the commit log (commits, chunks and marks) and their encoding.
 
 import (
 	"encoding/binary"
@@ -18,26 +18,26 @@ import (
 	"blankout/online/share"
 )
 
-// MemberID identifies a member while it runs: 16 random bytes.
+// MemberID identifies a running member: 16 random bytes.
 type MemberID [16]byte
 
 func (m MemberID) String() string { return hex.EncodeToString(m[:]) }
 
-// Span is a range of records of a partition that a commit covers.
+// Span is a range of records of a partition that a commit contains.
 type Span struct {
 	Topic     string
-	TopicID   string // see event.Position
+	TopicID   string // id of the topic, see event.Position
 	Partition int32
 	From, To  int64  // offset of the first record, and the offset after the last
 	Records   uint64 // number of records in the range
-	Sum       uint64 // sum of their fingerprints modulo 2^64
+	Sum       uint64 // sum of the records' fingerprints modulo 2^64
 }
 
 func (s Span) String() string {
 	return fmt.Sprintf("%s/%d offsets %d to %d", s.Topic, s.Partition, s.From, s.To)
 }
 
-// Advance counts the record at an offset. It implements run.Progress, and never fails.
+// Advance counts the record at an offset. It implements run.Progress, and never returns an error.
 func (s *Span) Advance(offset int64, fingerprint uint64) error {
 	s.To, s.Records, s.Sum = offset+1, s.Records+1, s.Sum+fingerprint
 	return nil
@@ -48,26 +48,26 @@ type ChunkRef struct {
 	Partition int32
 	Offset    int64
 	Rows      uint32
-	Hash      uint64 // chunkHash of the record's value
+	Hash      uint64 // chunkHash of the chunk's record
 }
 
-// Commit is a record of the commit log: one interval of a member.
+// Commit is a record of the commit log: what one member learned in one interval.
 type Commit struct {
-	Fingerprint uint64 // of the settings that determine the meaning of the weights, see FingerprintHash
+	Fingerprint uint64 // hash of the settings that determine the meaning of the weights, see FingerprintHash
 	Member      MemberID
-	// Architecture is the architecture of the author's program, because others round differently.
+	// Architecture is the architecture of the author's program. Programs of another architecture round differently.
 	Architecture string
-	Seq          uint64 // number of the member's commits; for people
-	// Base is the commit log's offset up to which, inclusive, the author had applied when it started the delta; -1 for
-	// none. Chain is the group's chain there.
+	Seq          uint64 // number of the commit among the member's commits, for users
+	// Base is the offset of the last commit log record that the author had applied when it started the delta; -1 for
+	// none. Chain is the group's chain hash there.
 	Base  int64
 	Chain uint64
 	Spans []Span
-	// Fields has the fields of the Schema that the author knew and the merged model did not when the delta was cut, in
-	// order.
+	// Fields has the fields, in order, that the author's Schema had and the merged model did not have when the delta
+	// was cut.
 	Fields []event.Field
 	Kind   share.Kind
-	Events uint64 // of the delta
+	Events uint64 // number of events in the delta
 	Chunks []ChunkRef
 }
 
@@ -75,33 +75,33 @@ type Commit struct {
 type Chunk struct {
 	Member MemberID
 	Seq    uint64
-	Index  uint32 // of the delta's chunks, from 0
+	Index  uint32 // index among the chunks of the delta, from 0
 	Delta  share.Delta
-	Hash   uint64 // of the bytes from which it was decoded
+	Hash   uint64 // hash of the encoded bytes
 }
 
 const (
 	// MaxChunk is the largest number of bytes of a chunk. Brokers accept records of 1 MB by default.
 	MaxChunk = 900_000
 
-	// Each is followed by one byte of version.
+	// One byte with the version follows each of these.
 	commitMagic, chunkMagic, markMagic = "bkocomm", "bkochnk", "bkobase"
 
 	formatVersion = 1
 	checksumBytes = 8
 )
 
-// errDamaged reports that bytes are not a record of this format.
+// errDamaged reports that data is not a record of this format.
 var errDamaged = errors.New("damaged or foreign: its checksum does not fit")
 
-// chunkHash returns the hash of a chunk's bytes in a ChunkRef.
+// chunkHash returns the hash of a chunk's bytes, for a ChunkRef.
 func chunkHash(data []byte) uint64 { return xxhash.Sum64(data) }
 
-// FingerprintHash returns the Fingerprint of settings in a Commit.
+// FingerprintHash returns the hash of the settings, for a Commit.
 func FingerprintHash(f online.Fingerprint) uint64 {
-	data, err := json.Marshal(f) // sorted by key
+	data, err := json.Marshal(f) // map keys are sorted
 	if err != nil {
-		panic(err) // strings only
+		panic(err) // impossible for a map of strings
 	}
 	return xxhash.Sum64(data)
 }
@@ -122,23 +122,23 @@ func unseal(magic string, data []byte) ([]byte, error) {
 	return data[len(magic)+1 : n], nil
 }
 
-// Mark is a record of the commit log with the hash of a snapshot. It changes no model; members compare it with their
-// own.
+// Mark is a record of the commit log with the hash of a snapshot. It does not change the model; members compare it with
+// the hash of their own state.
 type Mark struct {
 	Member MemberID // author of the snapshot
-	Base   int64    // stream.Base.Offset
-	Hash   uint64   // of the snapshot's bytes
-	CPU    string   // on which it was computed, for people
+	Base   int64    // offset of the snapshot, as in stream.Base
+	Hash   uint64   // hash of the snapshot's bytes
+	CPU    string   // CPU that computed the snapshot, for users
 }
 
-// Encode returns the mark's bytes; state lists the fields in order.
+// Encode returns the mark's bytes; the method state lists the fields in order.
 func (m *Mark) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(markMagic), formatVersion)}
 	m.state(to)
 	return seal(to.Out)
 }
 
-// DecodeMark decodes the result of Encode. The error says what is wrong with data.
+// DecodeMark decodes the result of Encode. The error describes the damage.
 func DecodeMark(data []byte) (*Mark, error) {
 	data, err := unseal(markMagic, data)
 	if err != nil {
@@ -158,14 +158,14 @@ func (m *Mark) state(to *coder.Coder) {
 	text(to, &m.CPU)
 }
 
-// Encode returns the commit's bytes; state lists the fields in order.
+// Encode returns the commit's bytes; the method state lists the fields in order.
 func (c *Commit) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(commitMagic), formatVersion)}
 	c.state(to)
 	return seal(to.Out)
 }
 
-// DecodeCommit decodes the result of Encode. The error says what is wrong with data.
+// DecodeCommit decodes the result of Encode. The error describes the damage.
 func DecodeCommit(data []byte) (*Commit, error) {
 	data, err := unseal(commitMagic, data)
 	if err != nil {
@@ -227,7 +227,7 @@ func memberState(to *coder.Coder, m *MemberID) {
 	}
 }
 
-// list codes a slice whose elements have at least size bytes each.
+// list encodes or decodes a slice. Each encoded element has at least size bytes.
 func list[T any](c *coder.Coder, p *[]T, size int, one func(*T)) {
 	n := uint64(len(*p))
 	c.Uint(&n)
@@ -259,13 +259,13 @@ func number(c *coder.Coder, x *int32) {
 	c.Failed = c.Failed || v != int64(*x)
 }
 
-// EncodeChunks returns the chunks of a Delta, at least one, with at most MaxChunk bytes each. It also returns their
-// refs for a Commit, without the positions, which are known once they are appended.
+// EncodeChunks returns the chunks of a Delta, at least one, of at most MaxChunk bytes each. It also returns their refs
+// for a Commit. The caller must add the positions after appending the chunks to the log.
 func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte, refs []ChunkRef) {
 	room := MaxChunk - checksumBytes
 	state, row := d.State, 0
 	for first := true; first || len(state) > 0 || row < len(d.Columns); first = false {
-		most := len(state) + (len(d.Columns)-row)*(d.MinRowBytes()+4) + 256 // larger only if rows have moments
+		most := len(state) + (len(d.Columns)-row)*(d.MinRowBytes()+4) + 256 // exceeded only if rows have moments
 		c := &coder.Coder{Out: append(append(make([]byte, 0, min(most, MaxChunk)), chunkMagic...), formatVersion)}
 		memberState(c, &member)
 		index, kind, precision, width := uint64(len(chunks)), uint64(d.Kind), uint64(d.Precision), uint64(d.Width)
@@ -275,7 +275,7 @@ func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte,
 		part := state[:min(len(state), room-len(c.Out)-16)]
 		state = state[len(part):]
 		c.Bytes(&part)
-		at := len(c.Out) // of the number of rows
+		at := len(c.Out) // index of the number of rows
 		out, from, column := binary.LittleEndian.AppendUint32(c.Out, 0), row, uint32(0)
 		for rowBytes := d.MaxRowBytes(); row < len(d.Columns) && len(out)+rowBytes <= room; row++ {
 			out = binary.AppendVarint(out, int64(d.Columns[row])-int64(column))
@@ -290,8 +290,8 @@ func EncodeChunks(member MemberID, seq uint64, d *share.Delta) (chunks [][]byte,
 	return chunks, refs
 }
 
-// DecodeChunk decodes a chunk of EncodeChunks. Its memory is at most a few times that of data. The error says what is
-// wrong with data.
+// DecodeChunk decodes a chunk of EncodeChunks. It allocates at most a few times the size of data. The error describes
+// the damage.
 func DecodeChunk(data []byte) (*Chunk, error) {
 	k := &Chunk{Hash: chunkHash(data)}
 	data, err := unseal(chunkMagic, data)
@@ -333,7 +333,7 @@ func DecodeChunk(data []byte) (*Chunk, error) {
 	return k, nil
 }
 
-// join joins the chunks of a commit, in order, to its Delta. The error names the chunk that does not belong there.
+// join joins the chunks of a commit, in order, to its Delta. The error names the first chunk that does not fit.
 func join(c *Commit, chunks []*Chunk) (*share.Delta, error) {
 	if len(chunks) != len(c.Chunks) || len(chunks) == 0 {
 		return nil, fmt.Errorf("%d of its %d chunks are there", len(chunks), len(c.Chunks))

@@ -29,12 +29,12 @@ func (l *running) load(ctx context.Context) error {
 		if attempt == loadTries {
 			return fmt.Errorf("no snapshot of the group can be used: %w", err)
 		}
-		l.log.Info("a newer base is needed", "err", err) // the snapshot became old while it was read
+		l.log.Info("a newer base is needed", "err", err) // the snapshot became too old while it was read
 	}
 }
 
-// loadTries is the largest number of snapshots that load tries when the commit log is trimmed before it is read. A busy
-// group writes newer snapshots in the meantime.
+// loadTries is the largest number of snapshots that load tries, if the commit log is trimmed before load can read it. A
+// busy group writes newer snapshots in the meantime.
 const loadTries = 20
 
 func (l *running) loadOnce(ctx context.Context) (err error) {
@@ -80,7 +80,7 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 			return ctx.Err()
 		}
 	}
-	l.work.changed = nil // the work starts again
+	l.work.changed = nil // work restarts from the group's state
 	if l.work.intake.Learner, err = l.replica.fold.Learner().Clone(); err != nil {
 		return err
 	}
@@ -94,9 +94,9 @@ func (l *running) loadOnce(ctx context.Context) (err error) {
 	return nil
 }
 
-// beginFrom writes the first snapshot of this group: the state of another group's newest snapshot, at the start of a
-// commit log. If several members do so at the same time, their snapshots are equal. It refuses what a snapshot of this
-// group would be refused for.
+// beginFrom writes the first snapshot of this group, at the start of its commit log: a copy of the state in another
+// group's newest snapshot. If several members do so at the same time, their snapshots are equal. It rejects a snapshot
+// that this group's members would reject.
 func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replica, error) {
 	if end, err := l.commitLog.End(ctx); err != nil {
 		return nil, nil, err
@@ -117,7 +117,7 @@ func (l *running) beginFrom(ctx context.Context) (*stream.GroupSnapshot, *replic
 		return nil, nil, errors.New("it has written no snapshot")
 	}
 	fold := NewFold(r.fold.learner, l.Settings, r.fold.offsets)
-	fold.skipped, fold.chain = r.fold.skipped, xxhash.Sum64(base.Data) // so that no commit of another start fits
+	fold.skipped, fold.chain = r.fold.skipped, xxhash.Sum64(base.Data) // no commit from another start can match
 	fold.history[0].chain = fold.chain
 	data, _, err := (&replica{fold: fold, topicID: l.commitLog.ID()}).encode()
 	if err != nil {
@@ -172,8 +172,8 @@ func (l *running) apply(e mixed) error {
 	return nil
 }
 
-// applyOrReload is apply, but if the commit log has been trimmed before it was read, the member continues from the
-// newest snapshot, and loses its interval.
+// applyOrReload is apply. If the commit log was trimmed before it was read, the member instead continues from the
+// newest snapshot, and discards its interval.
 func (l *running) applyOrReload(ctx context.Context, e mixed) error {
 	err := l.apply(e)
 	var trimmed *stream.TrimmedError
@@ -188,7 +188,7 @@ func (l *running) applyOrReload(ctx context.Context, e mixed) error {
 	return l.reopen(ctx)
 }
 
-// watch records what a commit reports about its author.
+// watch records the author's state that a commit reports.
 func (l *running) watch(offset int64, c *Commit, accepted bool) {
 	p := l.peers[c.Member]
 	if p == nil {
@@ -208,17 +208,17 @@ type mixed struct {
 	commit  *Commit  // nil for other records
 	mark    *Mark    // nil for other records
 	skip    *Skip    // nil for other records
-	chunks  []*Chunk // nil for a chunk that does not exist
-	trimmed []bool   // by chunk: it was trimmed
-	err     error    // final
+	chunks  []*Chunk // nil for a missing chunk
+	trimmed []bool   // by chunk: whether the broker has trimmed it
+	err     error    // error that a retry would not fix
 }
 
-// entries is the goroutine that reads the commit log.
+// entries runs the goroutine that reads the commit log.
 type entries struct {
 	next   chan mixed
 	stop   func()
 	reader *stream.CommitLogReader
-	moved  time.Time // when the receiver last changed the model
+	moved  time.Time // time of the model's last change by the receiver
 }
 
 func (e *entries) lag() int64 { return e.reader.Lag() + int64(len(e.next)) }
@@ -272,14 +272,14 @@ func readMixed(ctx context.Context, reader *stream.CommitLogReader, offset int64
 		if s, err := DecodeSkip(value); err == nil {
 			e.skip = s
 		}
-		return e // the same for all readers
+		return e // all readers get the same result
 	}
 	e.commit, e.chunks, e.trimmed = c, make([]*Chunk, len(c.Chunks)), make([]bool, len(c.Chunks))
 	for i, ref := range c.Chunks {
 		data, err := reader.Chunk(ctx, stream.Place{Partition: ref.Partition, Offset: ref.Offset})
 		var trimmed *stream.TrimmedError
 		if errors.As(err, &trimmed) {
-			e.trimmed[i] = true // which matters only if the commit may refer to it
+			e.trimmed[i] = true // an error only if the commit may refer to the chunk
 			continue
 		}
 		if err != nil {

@@ -15,21 +15,21 @@ import (
 // Config holds the settings of a group: the section [group] of the configuration.
 type Config struct {
 	Name          string `toml:"name"`
-	MixTopic      string `toml:"-"`        // topic of the commit log; "" for NAME-commits
-	SnapshotTopic string `toml:"-"`        // "" for NAME-snapshots
-	Instance      string `toml:"instance"` // stream.MembershipConfig.Instance
-	Partitions    int    `toml:"-"`        // partitions for chunks in a new commit log topic
-	// A member's interval ends after 2 % of the events that the group has learned, divided by the number of members
-	// that learn, but between IntervalMin and a million events; or after IntervalMax.
+	MixTopic      string `toml:"-"`        // topic of the commit log; "" means NAME-commits
+	SnapshotTopic string `toml:"-"`        // topic of the snapshots; "" means NAME-snapshots
+	Instance      string `toml:"instance"` // see stream.MembershipConfig.Instance
+	Partitions    int    `toml:"-"`        // number of chunk partitions in a new commit log topic
+	// A member's interval ends after 2 % of the events that the group has learned, divided by the number of learning
+	// members. The number is at least IntervalMin and at most a million. The interval also ends after IntervalMax.
 	IntervalMin uint64        `toml:"interval_min"`
 	IntervalMax time.Duration `toml:"interval_max"`
-	// Warm is the number of events that one member learns alone before the others start.
+	// Warm is the number of events that one member learns alone before other members start.
 	Warm           uint64        `toml:"warm"`
 	SnapshotEvery  uint64        `toml:"snapshot_every"` // number of accepted commits between snapshots
 	SessionTimeout time.Duration `toml:"session_timeout"`
 }
 
-// DefaultConfig returns the defaults.
+// DefaultConfig returns the default settings.
 func DefaultConfig() Config {
 	return Config{
 		Partitions: 8, IntervalMin: 1000, IntervalMax: 2 * time.Second, Warm: 10_000,
@@ -40,13 +40,13 @@ func DefaultConfig() Config {
 const (
 	intervalShare = 0.02      // fraction of the events that the group has learned
 	intervalMost  = 1_000_000 // in events
-	precision     = 32        // bits of a weight's change in the commit log
+	precision     = 32        // bits of each weight change in the commit log
 )
 
-// rebalanceTimeout returns the time for members to rejoin when partitions are reassigned.
+// rebalanceTimeout is how long members have to rejoin when partitions are reassigned.
 func (c *Config) rebalanceTimeout() time.Duration { return 3 * c.SessionTimeout }
 
-// Check returns an error for the first invalid setting.
+// Check returns an error that describes the first invalid setting.
 func (c *Config) Check() error {
 	switch {
 	case c.IntervalMin < 1 || c.IntervalMin > intervalMost:
@@ -61,12 +61,12 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// Topics returns the names of the topics of the commit log and the snapshots.
+// Topics returns the names of the topics: of the commit log and of the snapshots.
 func (c *Config) Topics() (mix, base string) {
 	return cmp.Or(c.MixTopic, c.Name+"-commits"), cmp.Or(c.SnapshotTopic, c.Name+"-snapshots")
 }
 
-// CommitLog returns the configuration of the commit log, with the brokers of kafka.
+// CommitLog returns the configuration of the commit log. kafka has the brokers.
 func (c *Config) CommitLog(kafka stream.ConnectConfig, log *slog.Logger) stream.CommitLogConfig {
 	l := stream.DefaultCommitLogConfig()
 	l.ConnectConfig, l.Partitions, l.Log = kafka, c.Partitions, log
@@ -74,21 +74,21 @@ func (c *Config) CommitLog(kafka stream.ConnectConfig, log *slog.Logger) stream.
 	return l
 }
 
-// openSnapshots opens the topic of snapshots, which must exist.
+// openSnapshots opens the topic of snapshots. It returns an error if the topic does not exist.
 func (c *Config) openSnapshots(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.SnapshotTopic, error) {
 	where := c.Snapshots(kafka, log)
 	where.Create = false
 	return stream.OpenSnapshots(ctx, where)
 }
 
-// openCommitLog opens the topic of the commit log, which must exist.
+// openCommitLog opens the topic of the commit log. It returns an error if the topic does not exist.
 func (c *Config) openCommitLog(ctx context.Context, kafka stream.ConnectConfig, log *slog.Logger) (*stream.CommitLog, error) {
 	where := c.CommitLog(kafka, log)
 	where.Create = false
 	return stream.OpenCommitLog(ctx, where)
 }
 
-// Snapshots returns the configuration of the snapshots.
+// Snapshots returns the configuration of the snapshot topic. kafka has the brokers.
 func (c *Config) Snapshots(kafka stream.ConnectConfig, log *slog.Logger) stream.SnapshotConfig {
 	b := stream.SnapshotConfig{ConnectConfig: kafka, Create: true, Log: log}
 	_, b.Topic = c.Topics()

@@ -14,7 +14,7 @@ import (
 	"blankout/online/staleness"
 )
 
-// newLearner returns a Learner of words and a number.
+// newLearner returns a Learner of categories and a number.
 func newLearner(t testing.TB) *online.Learner {
 	t.Helper()
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
@@ -22,7 +22,7 @@ func newLearner(t testing.TB) *online.Learner {
 	return must.Get(online.New(online.DefaultConfig().Shared(), s))(t)
 }
 
-// record returns the record of a partition at an offset: always the same.
+// record returns the record of a partition at an offset, the same for every call.
 func record(partition int32, offset int64) *event.Example {
 	r := rand.New(rand.NewPCG(uint64(partition), uint64(offset)))
 	x := r.NormFloat64()
@@ -55,7 +55,7 @@ func (e entry) decode(t testing.TB) (*Commit, []*Chunk) {
 	return c, chunks
 }
 
-// author is a member of the tests: it learns from the group's offsets on.
+// author is a test member that learns from the group's offsets on.
 type author struct {
 	id    MemberID
 	seq   uint64
@@ -113,15 +113,15 @@ func foldBytes(t testing.TB, f *Fold) []byte {
 	blocks := must.Get(f.EachBlock())(t)
 	var out []byte
 	for b := range blocks {
-		if b.Name != staleness.Block { // who learns alone has it
+		if b.Name != staleness.Block { // only a learner without a group has this block
 			out = append(append(out, b.Name...), b.Data...)
 		}
 	}
 	return out
 }
 
-// TestFoldExactlyOnce lets members crash, commit on old states, and send commits twice. Every accepted record
-// counts once, none is skipped, and every reader of the commit log has the same bytes.
+// TestFoldExactlyOnce simulates members that crash, commit from old states, and send commits twice. Every accepted
+// record must count once, none may be skipped, and every reader of the commit log must have the same bytes.
 func TestFoldExactlyOnce(t *testing.T) {
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -153,19 +153,19 @@ func TestFoldExactlyOnce(t *testing.T) {
 				continue
 			}
 			switch r.IntN(10) {
-			case 0: // a crash: what it has learned is lost
+			case 0: // a crash, which loses the learned interval
 				*a = *newAuthor(t, fold, a.id[0], members)
 				continue
-			case 1: // it has not seen what others have done since
+			case 1: // commit without the commits of others since
 				from = max(0, from-int64(r.IntN(60)))
-			case 2: // or passes over records
+			case 2: // skip some records
 				from += 1 + int64(r.IntN(5))
-			case 3: // sends again what was sent
+			case 3: // send a commit again
 				if len(commitLog) > 0 {
 					show(commitLog[r.IntN(len(commitLog))])
 				}
 				continue
-			case 4: // a chunk is lost
+			case 4: // lose a chunk
 				a.begin(t, fold, members)
 				a.learn(p, from, min(end, from+3))
 				e := a.commit(fold)
@@ -176,7 +176,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 				a.begin(t, fold, members)
 				continue
 			}
-			if r.IntN(3) > 0 { // else it goes on from an older fold
+			if r.IntN(3) > 0 { // else continue from an older fold
 				a.begin(t, fold, members)
 			}
 			a.learn(p, from, min(end, from+1+int64(r.IntN(80))))
@@ -206,7 +206,7 @@ func TestFoldExactlyOnce(t *testing.T) {
 				t.Errorf("seed %d: nothing was rejected for %s in %d commits", seed, reason, len(commitLog))
 			}
 		}
-		// A reader from the beginning, and one that begins with a snapshot half way.
+		// One replica reads from the beginning, and one starts from a snapshot halfway.
 		want := foldBytes(t, fold)
 		replica := NewFold(newLearner(t), nil, nil)
 		for i, e := range commitLog {
@@ -225,8 +225,8 @@ func TestFoldExactlyOnce(t *testing.T) {
 	}
 }
 
-// TestFoldOfOne checks that a group of one member, which commits its whole state, has the same bits as a Learner
-// alone, except for the errors by staleness.
+// TestFoldOfOne checks that a group of one member has the same bits as a Learner without a group, except for the errors
+// by staleness. The member commits its whole state.
 func TestFoldOfOne(t *testing.T) {
 	alone := newLearner(t)
 	fold := NewFold(newLearner(t), nil, nil)
@@ -247,8 +247,8 @@ func TestFoldOfOne(t *testing.T) {
 	}
 }
 
-// TestFoldMoved checks that a commit of a whole state is rejected if others have committed since, and that
-// inconsistent commits are rejected with their reason.
+// TestFoldMoved checks that a commit that replaces the whole state is rejected if others have committed since.
+// Inconsistent commits are rejected with their reason.
 func TestFoldMoved(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	one, other := newAuthor(t, fold, 1, 1), newAuthor(t, fold, 2, 1)
@@ -264,7 +264,7 @@ func TestFoldMoved(t *testing.T) {
 	if !bytes.Equal(before, foldBytes(t, &Fold{learner: fold.learner})) {
 		t.Error("a rejected commit has changed the model")
 	}
-	// What was learned under other settings, or on another commit log.
+	// Commits under other settings, or for another commit log.
 	for _, change := range []struct {
 		reason Reason
 		to     func(*Commit)
@@ -298,7 +298,7 @@ func TestChunks(t *testing.T) {
 	a := newAuthor(t, fold, 3, 2)
 	a.learn(0, 0, 50)
 	d := a.work.Cut(64)
-	// So many rows that they need several chunks.
+	// The delta needs several chunks for its rows.
 	for range 5 {
 		d.Columns, d.Values = append(d.Columns, d.Columns...), append(d.Values, d.Values...)
 	}
@@ -331,7 +331,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// TestDamage checks that every changed byte and every missing byte is detected.
+// TestDamage checks that every changed or missing byte is detected.
 func TestDamage(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	a := newAuthor(t, fold, 3, 2)
@@ -359,7 +359,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// FuzzRecords gives the decoders arbitrary content with a valid checksum, and applies what they decode.
+// FuzzRecords decodes arbitrary content with a valid checksum, and applies the result.
 func FuzzRecords(f *testing.F) {
 	fold := NewFold(newLearner(f), nil, nil)
 	a := newAuthor(f, fold, 3, 2)
@@ -400,7 +400,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// TestManyPartitions checks that a commit and a snapshot of many partitions with the shortest names are read.
+// TestManyPartitions checks that a commit and a snapshot with many partitions and the shortest names can be read.
 func TestManyPartitions(t *testing.T) {
 	f := NewFold(newLearner(t), nil, nil)
 	c := &Commit{}

@@ -1,6 +1,6 @@
 package group
 
-// This file has the learning of an interval, from the group's state to its commit.
+// This file learns an interval, from the group's state to a commit.
 
 import (
 	"context"
@@ -15,31 +15,31 @@ import (
 	"blankout/stream"
 )
 
-// work is the learning state of a member, which starts from the group's state at each interval.
+// work is the learning state of a member. It starts from the group's state at each interval.
 type work struct {
-	intake  run.Intake // its Learner equals the group's state at the start of an interval
+	intake  run.Intake // its Learner equals the group's state when an interval starts
 	source  stream.Opened
-	schema  *event.Schema // to which the source's decoder adds
+	schema  *event.Schema // the source's decoder adds fields to it
 	batch   event.Batch
-	next    map[stream.TopicPartition]int64 // position of the source
-	changed []uint32                        // columns that differ from the group's, besides those of the interval
+	next    map[stream.TopicPartition]int64 // next offset of the source
+	changed []uint32                        // columns that differ from the group's model for other reasons than the interval
 	seq     uint64
 	interval
 }
 
-// interval holds what has been learned since the work equaled the group's state.
+// interval describes what the member has learned since it last started from the group's state.
 type interval struct {
 	spans  []Span
 	began  time.Time
 	size   uint64 // planned number of events
 	events uint64 // number of events so far
-	// Of the group's state at the start: Fold.Base, and the number of fields.
+	// The group's state at the start: Fold.Base, the chain hash, and the number of fields.
 	base   int64
 	chain  uint64
 	fields int
 }
 
-// begin makes the work equal to the group's state and starts an interval.
+// begin resets the work to the group's state and starts an interval.
 func (l *running) begin() error {
 	began := time.Now()
 	t := l.replica.fold.Learner().Report().Events
@@ -67,7 +67,7 @@ func (w *work) begin(f *Fold, peers int, size uint64) error {
 	return nil
 }
 
-// close stops reading. The interval stays.
+// close stops reading. The interval can still be committed.
 func (w *work) close() {
 	if w.source != nil {
 		w.source.Close()
@@ -75,7 +75,7 @@ func (w *work) close() {
 	}
 }
 
-// learn learns the next batch of events, if one arrives soon.
+// learn learns the next batch of events, if one arrives in time.
 func (l *running) learn(ctx context.Context) error {
 	w, b := &l.work, &l.work.batch
 	wait, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -115,7 +115,8 @@ func (l *running) learn(ctx context.Context) error {
 	return nil
 }
 
-// span returns the interval's span of a batch's partition, or nil for a Batch that only sets the start of a partition.
+// span returns the interval's span of a batch's partition. It returns nil for a batch that only sets the start of a
+// partition.
 func (w *work) span(b *event.Batch) *Span {
 	for i := range w.spans {
 		if s := &w.spans[i]; s.Topic == b.Topic && s.Partition == b.Partition {
@@ -132,7 +133,7 @@ func (w *work) span(b *event.Batch) *Span {
 	return &w.spans[len(w.spans)-1]
 }
 
-// cut ends the interval with a Commit, without the refs of its chunks.
+// cut ends the interval. It returns the Commit, without the refs of its chunks, and the Delta.
 func (w *work) cut(precision int) (*Commit, *share.Delta) {
 	d := w.intake.Learner.Cut(precision)
 	c := &Commit{
@@ -208,7 +209,7 @@ func (l *running) publish(ctx context.Context) error {
 	if l.current.Refused != refused {
 		l.current.Reprocessed += events
 		l.work.interval = interval{}
-		return l.reopen(ctx) // from the group's state
+		return l.reopen(ctx) // start again from the group's state
 	}
 	if !l.work.follows(l.replica.fold) {
 		return l.reopen(ctx)
@@ -216,7 +217,8 @@ func (l *running) publish(ctx context.Context) error {
 	return l.begin()
 }
 
-// await returns the result of call, which writes to the commit log. In the meantime the status is published as usual.
+// await returns the result of call, which writes to the commit log. While call runs, await publishes the status as
+// usual.
 func (l *running) await(call func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()
@@ -232,8 +234,8 @@ func (l *running) await(call func() error) error {
 	}
 }
 
-// follows reports whether the fields that the source's decoder has numbered are still those of the group. Another
-// member may have found other fields first.
+// follows reports whether the group has numbered fields in the same order as the source's decoder. Another member may
+// have found other fields first.
 func (w *work) follows(f *Fold) bool {
 	fold, mine := f.Learner().Schema().Fields, w.schema.Fields
 	return len(fold) <= len(mine) && slices.EqualFunc(fold, mine[:len(fold)], func(a, b event.Field) bool { return a.Name == b.Name })

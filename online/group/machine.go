@@ -1,7 +1,7 @@
 package group
 
 // This file describes the machine of a member. A program computes the same bits on all machines of one architecture,
-// and others on other architectures.
+// but may round differently on another.
 
 import (
 	"bufio"
@@ -19,8 +19,8 @@ import (
 
 // machine describes the machine of a member.
 type machine struct {
-	architecture string // of the program
-	cpu          string // for people
+	architecture string // architecture of the program
+	cpu          string // name of the CPU, for users
 }
 
 // thisMachine returns the machine that runs this program.
@@ -39,8 +39,8 @@ func thisMachine() machine {
 	return m
 }
 
-// fuses reports whether the compiler rounds x*y+z once. From GOAMD64=v3 on it does, so such a program counts as another
-// architecture.
+// fuses reports whether the compiler computes x*y+z with one rounding. It does from GOAMD64=v3 on, so such a program
+// counts as another architecture.
 //
 //go:noinline
 func fuses(x, y, z float64) bool { return x*y+z != float64(x*y)+z }
@@ -57,7 +57,7 @@ func cpuModel(r io.Reader) string {
 	return ""
 }
 
-// withFeatures appends the CPU's multiplication features, as far as GODEBUG lets the program use them.
+// withFeatures appends the CPU's vector features to the model name, as far as GODEBUG enables them.
 func withFeatures(model string, fma, avx2 bool) string {
 	has := func(yes bool) string {
 		if yes {
@@ -68,11 +68,11 @@ func withFeatures(model string, fma, avx2 bool) string {
 	return fmt.Sprintf("%s %s FMA, %s AVX2", model, has(fma), has(avx2))
 }
 
-// ArchitectureError reports that a group learns on another architecture than that of this program. The two round
-// differently, so this member's model would not equal the group's.
+// ArchitectureError reports that a group learns on another architecture than this program. The two round differently,
+// so this member's model would not equal the group's.
 type ArchitectureError struct {
-	Name        string // of the group
-	Group, Here string // names of the architectures
+	Name        string // name of the group
+	Group, Here string // architectures of the group and of this program
 }
 
 func (e *ArchitectureError) Error() string {
@@ -80,7 +80,7 @@ func (e *ArchitectureError) Error() string {
 		e.Name, event.Printable(e.Group), e.Here, event.Printable(e.Group), e.Name)
 }
 
-// fits returns an *ArchitectureError if the group's accepted commits are of another architecture than this member's.
+// fits returns an *ArchitectureError if the group's accepted commits are of another architecture than this member.
 func (l *running) fits() error {
 	if group := l.replica.fold.Architecture(); group != "" && group != l.machine.architecture {
 		return &ArchitectureError{l.Config.Name, group, l.machine.architecture}

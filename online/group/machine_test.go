@@ -14,8 +14,8 @@ import (
 	"blankout/internal/must"
 )
 
-// A commit of another architecture than that of the accepted ones adds nothing, wherever it
-// comes from, and what the fold knows of that survives a snapshot.
+// TestFoldRefusesOtherArchitecture checks that a commit of another architecture than the accepted commits adds nothing,
+// also after the fold is restored from a snapshot.
 func TestFoldRefusesOtherArchitecture(t *testing.T) {
 	f := NewFold(newLearner(t), nil, nil)
 	offset := int64(0)
@@ -62,8 +62,8 @@ func TestFoldRefusesOtherArchitecture(t *testing.T) {
 	}
 }
 
-// A member of another architecture ends with an error that names both, whether the group has
-// a snapshot or commits alone, and does not touch the group; another group may begin with its snapshot.
+// TestMemberOfOtherArchitecture checks that a member of another architecture ends with an error that names both, and
+// does not affect the group. This holds with and without a snapshot. Another group may start from the snapshot.
 func TestMemberOfOtherArchitecture(t *testing.T) {
 	for _, snapshots := range []uint64{4, 2048} {
 		t.Run(fmt.Sprint("a snapshot every ", snapshots), func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 			first.machine, first.Config.SnapshotEvery = &machine{"arm64", "A"}, snapshots
 			first.Until = e.all
 			if snapshots > 4 {
-				first.crash = func() bool { return true } // so that it writes no snapshot when it leaves
+				first.crash = func() bool { return true } // so that it writes no snapshot when it stops
 			}
 			must.Do(t, first.Run(ctx))
 			other := e.member(testLog(t, "other"))
@@ -106,8 +106,8 @@ func TestMemberOfOtherArchitecture(t *testing.T) {
 	}
 }
 
-// Of two members of two architectures that begin a group together one goes on, and the other
-// ends with an error.
+// TestArchitecturesBeginTogether starts a group with two members of different architectures: one continues, and the
+// other ends with an error.
 func TestArchitecturesBeginTogether(t *testing.T) {
 	e := newEvents(t, 2, 1000)
 	ctx, _ := limited(t)
@@ -133,8 +133,8 @@ func TestArchitecturesBeginTogether(t *testing.T) {
 	e.check(members[1-lost].Status())
 }
 
-// A member whose state is another than the writer's says on which CPUs the two were computed,
-// until it is equal again: after a snapshot that agrees, or when it begins with one.
+// TestDifferentStates checks that a member whose snapshot differs from the group's reports both CPUs. The report ends
+// when a later snapshot is equal, or when the member starts from a snapshot.
 func TestDifferentStates(t *testing.T) {
 	e := newEvents(t, 1, 1)
 	var log bytes.Buffer
@@ -199,8 +199,8 @@ func TestDifferentStates(t *testing.T) {
 	}
 }
 
-// Who verifies a snapshot that is another than the commit log comes to learns the CPUs, or that it
-// cannot be verified on this architecture.
+// TestVerifiedNamesMachines checks the report of a snapshot that differs from the replayed commit log. It must name the
+// CPUs, or state that this architecture cannot verify the snapshot.
 func TestVerifiedNamesMachines(t *testing.T) {
 	here := thisMachine()
 	r := &Report{Architecture: here.architecture, Snapshots: []SnapshotReport{{Offset: 3, Same: true}, {Offset: 8}}}

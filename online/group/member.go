@@ -25,45 +25,45 @@ import (
 // Member is one of several learners of one model. Set its exported fields before Run.
 type Member struct {
 	Config Config
-	Kafka  stream.ConsumerConfig // which topics are learned, and how they are read
-	// Open opens the Source of events; decoding adds to s.
+	Kafka  stream.ConsumerConfig // topics to learn, and how to read them
+	// Open opens the Source of events; its decoder adds fields to s.
 	Open func(ctx context.Context, c stream.ConsumerConfig, s *event.Schema, from event.Offsets) (stream.Opened, error)
-	// Learner and Schema are those of the Learner with which an empty commit log starts. They are the same for all
+	// Learner and Schema create the Learner with which an empty commit log starts. They must be the same for all
 	// members.
 	Learner online.Config
 	Schema  func() *event.Schema
-	// Settings determine the meaning of the weights besides Learner: how records become events, and which are held out.
-	// They are the same for all members.
+	// Settings holds the other settings that determine the meaning of the weights: how records become events, and which
+	// are held out. They must be the same for all members.
 	Settings online.Fingerprint
-	// From is a stopped group whose newest snapshot a new group starts with; "" starts with an empty model.
+	// From is the name of a stopped group whose newest snapshot a new group starts with; "" starts with an empty model.
 	From string
-	// Validator compares the model with the exact solution, and selects the records that are held out. The member that
-	// writes the snapshots validates when it is due, and any member does when Validate is called. It may be nil.
+	// Validator compares the model with the exact solution, and selects the held-out records. The member that writes
+	// snapshots also validates when it is due, and any member validates when Validate is called. It may be nil.
 	Validator *validate.Validator
 	// Report receives a finished validation, on a goroutine of Run. It may be nil.
 	Report func(*batch.Validation) error
-	// DeadLetters receives the records that cannot be used, before they are counted; if it is nil they are only
+	// DeadLetters receives the records that cannot be used, before they are counted. If it is nil, they are only
 	// counted.
 	DeadLetters run.DeadLetters
-	// Mislabeled receives the events whose label is probably wrong, see online.Config.MislabeledBelow, before a commit
-	// counts them; if it is nil they are only counted.
+	// Mislabeled receives the events whose label is probably wrong, before a commit counts them, see
+	// online.Config.MislabeledBelow. If it is nil, they are only counted.
 	Mislabeled run.Mislabeled
 	// Observe receives every new Status, on the goroutine of Run. It may be nil.
 	Observe func(*Status)
-	// Until ends Run, as a stop does, if it returns true. It may be nil.
+	// Until makes Run stop normally when it returns true. It may be nil.
 	Until func(*Status) bool
-	Log   *slog.Logger // nil for no log
+	Log   *slog.Logger // nil disables logging
 
-	keepEvery  time.Duration // for tests, in place of keepEvery
-	machine    *machine      // for tests, in place of thisMachine
+	keepEvery  time.Duration // for tests: replaces the constant keepEvery
+	machine    *machine      // for tests: replaces thisMachine
 	crash      func() bool   // for tests: makes Run end like a killed process
 	status     atomic.Pointer[Status]
-	asked      atomic.Uint64 // number of times that the Status was read
-	validation atomic.Bool   // a validation is requested
+	asked      atomic.Uint64 // number of calls of Status
+	validation atomic.Bool   // a validation has been requested
 }
 
-// Validate requests a validation by this member. It starts when no other is running. Any goroutine may call Validate at
-// any time. Without a Validator it returns an error.
+// Validate requests a validation by this member. It starts when no other validation is running. It may be called at any
+// time from any goroutine. Without a Validator it returns an error.
 func (m *Member) Validate() error {
 	if m.Validator == nil {
 		return errors.New("this member has nothing to validate with")
@@ -72,7 +72,7 @@ func (m *Member) Validate() error {
 	return nil
 }
 
-// running is the state of one Run, on its goroutine.
+// running is the state of one call of Run, on its goroutine.
 type running struct {
 	*Member
 	log     *slog.Logger
@@ -88,20 +88,20 @@ type running struct {
 	joins *joins
 	turn  *stream.Generation // nil while the member has no generation
 	work  work
-	// committing is the start of the commit that publish waits for, zero if it does not wait.
+	// committing is when publish started to wait for its commit, zero if it is not waiting.
 	committing time.Time
 
-	jobs      chan func() // results of jobs: a snapshot, a validation
+	jobs      chan func() // results of jobs: snapshots and validations
 	validator validator
 
 	current  Status
 	reported time.Time
 	served   served
 	peers    map[MemberID]*Peer
-	warned   map[string]bool // kinds of warnings that were logged
+	warned   map[string]bool // kinds of warnings that were already logged
 }
 
-// Check returns an error for the first setting with which no group can learn.
+// Check returns an error for the first setting with which a group cannot learn.
 func (m *Member) Check() error {
 	if err := m.Config.Check(); err != nil {
 		return err
@@ -140,8 +140,8 @@ func newRunning(m *Member) *running {
 	return l
 }
 
-// Run joins the group, learns until ctx ends, and leaves. A stop loses nothing: what has been learned is committed
-// first, within rebalanceTimeout. Run returns an error that a retry would not fix. Other members then learn again what
+// Run joins the group, learns until ctx ends, and leaves. A stop loses nothing: Run commits what it has learned first,
+// within rebalanceTimeout. Run returns an error only if a retry would not fix it. Other members then learn again what
 // was not committed.
 func (m *Member) Run(ctx context.Context) (err error) {
 	if err := m.Check(); err != nil {
@@ -191,7 +191,7 @@ func (m *Member) Run(ctx context.Context) (err error) {
 	}
 	crashed := m.crash != nil && m.crash()
 	var expires *stream.RetentionError
-	if clean := err == nil || errors.As(err, &expires); clean && l.turn != nil && !crashed { // commit what there is
+	if clean := err == nil || errors.As(err, &expires); clean && l.turn != nil && !crashed { // commit the rest of the interval
 		leaving, cancel := context.WithTimeout(context.Background(), m.Config.rebalanceTimeout()/2)
 		learned := l.work.events
 		failed := l.publish(leaving)
@@ -232,7 +232,7 @@ func (m *Member) topics() []string {
 
 var errStop = errors.New("enough")
 
-// live is the main loop. It always returns an error; errStop and ctx's error are not failures.
+// live is the main loop. It always returns an error. errStop and the error of ctx are not failures.
 func (l *running) live(ctx context.Context) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -299,7 +299,7 @@ func (l *running) live(ctx context.Context) error {
 	}
 }
 
-// fold applies the entries of the commit log that have been read, and processes the results of jobs.
+// fold applies the commit log records that have been read, and the results of jobs.
 func (l *running) fold(ctx context.Context) error {
 	for {
 		select {
@@ -317,7 +317,8 @@ func (l *running) fold(ctx context.Context) error {
 	}
 }
 
-// over checks whether the generation has ended. If so it gives the generation up, with a commit if there is time.
+// over checks whether the generation has ended. If it has, over leaves the generation, and commits first if there is
+// time.
 func (l *running) over(ctx context.Context) (bool, error) {
 	select {
 	case <-l.turn.Done():
@@ -360,8 +361,8 @@ func (l *running) first() bool {
 	return p.Topic == slices.Min(l.topics()) && p.Partition == 0
 }
 
-// open starts to read the generation's partitions, from the group's state. A member in standby reads none, and others
-// wait while the first member learns alone.
+// open starts to read the generation's partitions, from the group's state. A member in standby reads no partitions.
+// Other members wait while the first member learns alone.
 func (l *running) open(ctx context.Context) error {
 	if len(l.turn.Partitions) == 0 || !l.first() && l.cold() {
 		return nil
@@ -375,7 +376,7 @@ func (l *running) cold() bool {
 	return l.replica.fold.Learner().Report().Events < l.Config.Warm && time.Since(l.entries.moved) < l.Config.SessionTimeout
 }
 
-// reopen reads the generation's partitions from the group's state.
+// reopen starts to read the generation's partitions again, from the group's state.
 func (l *running) reopen(ctx context.Context) (err error) {
 	l.work.close()
 	if l.turn == nil || len(l.turn.Partitions) == 0 {
@@ -398,7 +399,7 @@ func (l *running) reopen(ctx context.Context) (err error) {
 	return l.begin()
 }
 
-// joins is the goroutine that joins, which may wait for other members.
+// joins runs the goroutine that joins the group. Joining may wait for other members.
 type joins struct {
 	joined chan joined
 	again  chan struct{}
@@ -417,7 +418,7 @@ func joining(ctx context.Context, place *stream.Membership) *joins {
 	running.Go(func() {
 		for {
 			generation, err := place.Next(ctx)
-			j.joined <- joined{generation, err} // there is capacity, because one is received before the next is requested
+			j.joined <- joined{generation, err} // does not block, because the next is requested only after one is received
 			if err != nil {
 				return
 			}

@@ -30,17 +30,17 @@ import (
 	records "blankout/stream/record"
 )
 
-// events is a topic of events on a broker of the tests.
+// events is a topic of events on a test broker.
 type events struct {
 	t          testing.TB
 	broker     *kfake.Cluster
 	partitions int32
-	counts     []uint64    // records by partition
-	sums       []uint64    // of their fingerprints
-	complete   atomic.Bool // no more will come
+	counts     []uint64    // number of records by partition
+	sums       []uint64    // sum of the records' fingerprints, by partition
+	complete   atomic.Bool // no more records will be produced
 }
 
-// newEvents produces so many events to each partition.
+// newEvents produces the given number of events to each partition.
 func newEvents(t testing.TB, partitions int32, each int, options ...kfake.Opt) *events {
 	t.Helper()
 	t.Cleanup(func() { goleak.VerifyNone(t) })
@@ -83,7 +83,7 @@ func (e *events) produce(each int) {
 	must.Do(e.t, p.Flush(e.t.Context()))
 }
 
-// member returns a member whose intervals are short.
+// member returns a member with short intervals.
 func (e *events) member(log *slog.Logger) *Member {
 	c := DefaultConfig()
 	c.Name, c.Partitions, c.Warm, c.IntervalMin, c.IntervalMax, c.SnapshotEvery = "g", 2, 300, 100, 100*time.Millisecond, 4
@@ -91,7 +91,7 @@ func (e *events) member(log *slog.Logger) *Member {
 	kafka := stream.DefaultConsumerConfig()
 	kafka.ConnectConfig, kafka.Topics, kafka.MaxWait, kafka.BatchRecords = e.connect(), []string{"events"}, 50*time.Millisecond, 50
 	format := records.DefaultConfig()
-	format.Seed = 1 // else the id of the commit log's topic is it
+	format.Seed = 1 // otherwise the commit log topic's id is the seed
 	format.Bits, format.Classes = 12, []string{"no", "yes"}
 	return &Member{
 		Config: c, Kafka: kafka, Learner: online.DefaultConfig(), Schema: format.Schema, Log: log,
@@ -101,7 +101,7 @@ func (e *events) member(log *slog.Logger) *Member {
 	}
 }
 
-// all tells whether a member has applied every event, and no more will come.
+// all reports whether a member has applied every event, and no more will be produced.
 func (e *events) all(s *Status) bool {
 	if !e.complete.Load() {
 		return false
@@ -116,7 +116,7 @@ func (e *events) all(s *Status) bool {
 	return total >= want
 }
 
-// check compares what the fold has counted with what was produced.
+// check compares the counts of the fold with the produced records.
 func (e *events) check(s *Status) {
 	e.t.Helper()
 	for p := range e.partitions {
@@ -127,17 +127,17 @@ func (e *events) check(s *Status) {
 	}
 }
 
-// limited returns a context that ends with the test, and before the deadline of the test binary.
+// limited returns a context that ends with the test, before the deadline of the test binary.
 func limited(t testing.TB) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	t.Cleanup(cancel)
 	return ctx, cancel
 }
 
-// members are running members.
+// members waits for running members.
 type members struct{ sync.WaitGroup }
 
-// start runs a member, which must end without an error.
+// start runs a member. The test fails if the member returns an error.
 func (r *members) start(t *testing.T, ctx context.Context, i int, m *Member) {
 	r.Go(func() {
 		if err := m.Run(ctx); err != nil {
@@ -146,7 +146,7 @@ func (r *members) start(t *testing.T, ctx context.Context, i int, m *Member) {
 	})
 }
 
-// reasonOf returns the reason of a Rejection, or "" for another error or none.
+// reasonOf returns the reason of a Rejection, or "" for another error or nil.
 func reasonOf(err error) Reason {
 	var r *Rejection
 	if errors.As(err, &r) {
@@ -155,7 +155,7 @@ func reasonOf(err error) Reason {
 	return ""
 }
 
-// snapshots collects the hashes of the snapshots that members came to.
+// snapshots collects the hashes of the members' snapshots.
 type snapshots struct {
 	mu sync.Mutex
 	at map[int64]map[string]bool
@@ -175,7 +175,7 @@ func (b *snapshots) observe(s *Status) {
 	}
 }
 
-// one checks that there was one state at every snapshot.
+// one checks that all members had the same state at every snapshot.
 func (b *snapshots) one(t testing.TB) {
 	t.Helper()
 	if len(b.at) == 0 {
@@ -192,7 +192,7 @@ func testLog(t testing.TB, name string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo})).With("m", name)
 }
 
-// A member's readers are counted where its turns look for them.
+// TestMemberCountsReaders checks that Status counts a reader in Turns.Asked.
 func TestMemberCountsReaders(t *testing.T) {
 	m := &Member{}
 	l := newRunning(m)
@@ -257,9 +257,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// A half-life, alarms that make the model forget, and mislabeled events, in a group: all members
-// hold the same bytes, and every mislabeled event that the model has counted is in the file of one
-// of them.
+// TestMembersForgetAndMislabeled checks a half-life, forgetting after alarms, and mislabeled events in a group. All
+// members must have the same bytes, and every counted mislabeled event must be in the file of some member.
 func TestMembersForgetAndMislabeled(t *testing.T) {
 	e := newEvents(t, 4, 600)
 	e.complete.Store(true)
@@ -268,7 +267,7 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 	var running sync.WaitGroup
 	members, files := make([]*Member, 3), make([]string, 3)
 	for i := range members {
-		if i == 2 { // comes late, and starts from a snapshot
+		if i == 2 { // starts late, from a snapshot
 			running.Wait()
 		}
 		m := e.member(testLog(t, fmt.Sprint(i)))
@@ -292,7 +291,7 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 	if late.Chain != s.Chain || !slices.Equal(a.Intercept, b.Intercept) {
 		t.Errorf("chain %s, intercept %v; late %s, %v", s.Chain, a.Intercept, late.Chain, b.Intercept)
 	}
-	for _, f := range a.Schema.Fields { // commits say their names only
+	for _, f := range a.Schema.Fields { // commits contain only the fields' names
 		if f.Kind == event.Numeric && f.Column == 0 {
 			t.Errorf("the group's field %q has no column", f.Name)
 		}
@@ -310,8 +309,8 @@ func TestMembersForgetAndMislabeled(t *testing.T) {
 	}
 }
 
-// Members whose model is what the group's base says count no mismatch; one whose model is
-// another does, and says so.
+// TestReplicaMismatch checks that a member counts and reports a mismatch if its state differs from the group's
+// snapshot, and not otherwise.
 func TestReplicaMismatch(t *testing.T) {
 	e := newEvents(t, 2, 300)
 	ctx, cancel := limited(t)
@@ -323,7 +322,7 @@ func TestReplicaMismatch(t *testing.T) {
 		members = append(members, m)
 		running.start(t, ctx, i, m)
 	}
-	more := true // events come
+	more := true // events are still produced
 	await := func(what string, done func(*Status) bool) {
 		t.Helper()
 		for ctx.Err() == nil {
@@ -352,7 +351,7 @@ func TestReplicaMismatch(t *testing.T) {
 	c := members[0].Config.CommitLog(e.connect(), testLog(t, "other"))
 	commitLog := must.Get(stream.OpenCommitLog(ctx, c))(t)
 	defer commitLog.Close()
-	more = false // so that no snapshot comes that agrees
+	more = false // so that no equal snapshot follows
 	e.complete.Store(true)
 	await("all that was produced", e.all)
 	for _, m := range members {
@@ -384,7 +383,7 @@ func (e *events) inspect() *Report {
 	return must.Get(Inspect(e.t.Context(), m))(e.t)
 }
 
-// damage writes another snapshot over the newest one.
+// damage replaces the newest snapshot by a different one.
 func (e *events) damage() {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "damage"))
@@ -400,13 +399,13 @@ func (e *events) damage() {
 	}
 }
 
-// fresh applies what is left of the commit log anew, from the newest snapshot, and compares it with
-// what a member has come to.
+// fresh starts from the newest snapshot, applies the rest of the commit log, and compares the result with a member's
+// status.
 func (e *events) fresh(want *Status) {
 	e.t.Helper()
 	m := e.member(testLog(e.t, "fresh"))
 	ctx, _ := limited(e.t)
-	m.Config.Name = "reader" // joins no members
+	m.Config.Name = "reader" // only reads, and does not join the group
 	m.Config.MixTopic, m.Config.SnapshotTopic = "g-commits", "g-snapshots"
 	m.Until = func(s *Status) bool { return s.Offset >= want.Offset }
 	if err := m.Run(ctx); err != nil {
@@ -418,8 +417,8 @@ func (e *events) fresh(want *Status) {
 	}
 }
 
-// TestMembersThatCrash lets members start and crash while connections break. Every event counts once, and all
-// members have the same state.
+// TestMembersThatCrash starts and crashes members while connections break. Every event must count once, and all members
+// must have the same state.
 func TestMembersThatCrash(t *testing.T) {
 	e := newEvents(t, 4, 1000)
 	var seen snapshots
@@ -463,8 +462,8 @@ func TestMembersThatCrash(t *testing.T) {
 	t.Logf("accepted %d, rejected %v", last.Status().Accepted, last.Status().Rejected)
 }
 
-// TestMemberStops checks that a member that is stopped commits what it has learned, and that a member with other
-// settings is rejected before it adds anything.
+// TestMemberStops checks that a stopped member commits what it has learned. A member with other settings is rejected
+// before it adds anything.
 func TestMemberStops(t *testing.T) {
 	e := newEvents(t, 2, 700)
 	m := e.member(testLog(t, "stopped"))
@@ -513,12 +512,12 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestMemberSaysWhatIsInTheWay checks that a member reports why it is not ready while it cannot read the events or
-// the commit log, or cannot write, and no longer than that.
+// TestMemberSaysWhatIsInTheWay checks that a member reports why it is not ready while it cannot read events, read the
+// commit log, or write. The report must end with the problem.
 func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 	for _, test := range []struct {
 		name        string
-		from, fails kmsg.Key // the first request of from makes all of fails fail
+		from, fails kmsg.Key // after the first request of kind from, requests of kind fails fail
 		want        string
 	}{
 		{"reading", kmsg.Fetch, kmsg.Fetch, "cannot be read ("},
@@ -538,9 +537,9 @@ func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 					away.Store(true)
 				}
 				if key == test.fails && away.Load() {
-					return nil, errors.New("away"), true // the connection breaks
+					return nil, errors.New("away"), true // breaks the connection
 				}
-				return nil, nil, false // answered as ever
+				return nil, nil, false // answer normally
 			})
 			told := ""
 			m.Observe = func(s *Status) {
@@ -567,7 +566,7 @@ func TestMemberSaysWhatIsInTheWay(t *testing.T) {
 	}
 }
 
-// TestMemberCreatesTopics checks that a missing topic is created, as for a learner alone.
+// TestMemberCreatesTopics checks that a member creates a missing topic, like a learner without a group.
 func TestMemberCreatesTopics(t *testing.T) {
 	e := newEvents(t, 1, 0)
 	m := e.member(testLog(t, "first"))
@@ -584,8 +583,8 @@ func TestMemberCreatesTopics(t *testing.T) {
 	}
 }
 
-// TestInspectUnderOtherSettings checks that Inspect with other settings than the group's returns the differences,
-// if the group has a snapshot. A member with other settings is named in the report.
+// TestInspectUnderOtherSettings checks that Inspect with other settings than the group's returns the differences, if
+// the group has a snapshot. The report names a member with other settings.
 func TestInspectUnderOtherSettings(t *testing.T) {
 	for _, snapshots := range []bool{true, false} {
 		t.Run(fmt.Sprint(snapshots), func(t *testing.T) { inspectUnderOtherSettings(t, snapshots) })
@@ -630,9 +629,9 @@ func inspectUnderOtherSettings(t *testing.T, snapshots bool) {
 	}
 }
 
-// TestMemberRefusesRetention checks that a member does not start if the brokers would delete the commit log after a
-// time. A member that is learning commits and stops once it notices. The last member writes a snapshot, with which
-// the next one starts.
+// TestMemberRefusesRetention checks that a member does not start if the brokers would delete old records of the commit
+// log. A member that is learning commits and stops once it notices. The last member writes a snapshot, with which the
+// next member starts.
 func TestMemberRefusesRetention(t *testing.T) {
 	e := newEvents(t, 2, 300)
 	client := must.Get(kgo.NewClient(kgo.SeedBrokers(e.broker.ListenAddrs()...)))(t)
@@ -671,12 +670,12 @@ func TestMemberRefusesRetention(t *testing.T) {
 	}
 	r := e.inspect()
 	if len(r.Snapshots) != 1 || !r.Snapshots[0].Same || r.Accepted != 1 {
-		t.Errorf("%+v", r) // one that has learned nothing writes no snapshot
+		t.Errorf("%+v", r) // a member that has learned nothing writes no snapshot
 	}
 }
 
-// TestJunkAmongSnapshots checks that a record that is no snapshot, and a newest snapshot that is no model, are
-// skipped with a warning that names them. Members start with the snapshot before.
+// TestJunkAmongSnapshots checks that an invalid record and a snapshot with an invalid model are skipped with a warning
+// that names them. Members start from the previous snapshot.
 func TestJunkAmongSnapshots(t *testing.T) {
 	for what, data := range map[string]func(sound []byte) []byte{
 		"not a blankout file": func([]byte) []byte { return []byte("no model") },
@@ -728,8 +727,8 @@ func junkAmongSnapshots(t *testing.T, what string, data func(sound []byte) []byt
 	}
 }
 
-// TestEnds checks that a member reports where its partitions end, and how much of them the group has not learned
-// yet.
+// TestEnds checks that a member reports the end offsets of its partitions, and how many of their records the group has
+// not learned yet.
 func TestEnds(t *testing.T) {
 	const each = 20_000
 	e := newEvents(t, 2, each)
@@ -743,7 +742,7 @@ func TestEnds(t *testing.T) {
 	}
 	m.Observe = func(s *Status) {
 		if len(s.Ends) == 0 {
-			return // it reads nothing yet, or no more
+			return // the member is not reading
 		}
 		for _, end := range s.Ends {
 			at, learned := s.Positions.Lookup("events", end.Partition)

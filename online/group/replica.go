@@ -1,6 +1,6 @@
 package group
 
-// This file has the state of a reader of the commit log, which is the content of a snapshot.
+// This file has the state of a reader of the commit log, which is also the content of a snapshot.
 
 import (
 	"bytes"
@@ -28,11 +28,11 @@ type replica struct {
 	topicID string
 	every   uint64
 	read    int64 // offset after the last record read
-	// Offsets of chunks, by partition minus one: those after all chunks of accepted commits, now (refs) and at the
-	// latest snapshot (before). floors are those at the snapshot before the latest: a commit that refers to earlier
-	// chunks is not accepted, so a member that starts with the latest snapshot needs nothing before its floors.
+	// Offsets of chunks, by partition minus one: the offsets after all chunks of accepted commits, now (refs) and at
+	// the latest snapshot (before). floors has the offsets at the snapshot before the latest. A commit that refers to
+	// earlier chunks is rejected, so a member that starts from the latest snapshot needs nothing before its floors.
 	refs, before, floors []int64
-	floorsAt             map[int64][]int64 // by offset of the latest snapshots
+	floorsAt             map[int64][]int64 // floors by offset of the latest snapshots
 }
 
 const blockMix = "mix"
@@ -44,12 +44,11 @@ type mixBlock struct {
 	Refs    []int64 `json:"refs"`
 	Before  []int64 `json:"before"`
 	Floors  []int64 `json:"floors"`
-	// Settings are the Member's.
+	// Settings equals Member.Settings.
 	Settings online.Fingerprint `json:"settings,omitempty"`
 }
 
-// SettingsError reports that a group learns under other settings than those of a member or of a reader of its commit
-// log.
+// SettingsError reports that a group learns under other settings than a member or a reader of its commit log.
 type SettingsError struct{ Differences []string }
 
 func (e *SettingsError) Error() string {
@@ -60,9 +59,9 @@ func (e *SettingsError) Error() string {
 	return fmt.Sprintf("the group has other settings (%s): use the same configuration for all members and commands, or start a new group", which)
 }
 
-// newReplica returns the replica of a group that has learned nothing. If the Schema has no seed, the id of the commit
-// log's topic becomes its seed. The broker draws the id, so all members have the same one, and an author of events
-// cannot know which names share a column.
+// newReplica returns the initial replica of a group. If the Schema has no seed, the id of the commit log's topic
+// becomes its seed. The broker draws the id, so all members have the same seed, and an author of events cannot predict
+// which names share a column.
 func newReplica(c online.Config, settings online.Fingerprint, s *event.Schema, topicID string, every uint64) (*replica, error) {
 	if s.Seed == 0 {
 		s.Seed = xxhash.Sum64String(topicID)
@@ -90,7 +89,7 @@ func newestReplica(ctx context.Context, snapshots *stream.SnapshotTopic, m *Memb
 	return base, r, err
 }
 
-// readReplica returns the replica of a snapshot.
+// readReplica decodes the replica of a snapshot.
 func readReplica(c online.Config, settings online.Fingerprint, base *stream.GroupSnapshot, every uint64) (*replica, error) {
 	file, err := checkpoint.Decode(base.Data)
 	if err != nil {
@@ -148,7 +147,7 @@ func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 	schema := r.fold.Learner().Schema()
 	for _, f := range e.commit.Fields {
 		if !slices.ContainsFunc(schema.Fields, func(g event.Field) bool { return g.Name == f.Name }) {
-			f.Column = records.OwnColumn(schema, f.Name, f.Kind) // which commits do not contain
+			f.Column = records.OwnColumn(schema, f.Name, f.Kind) // commits do not contain columns of fields
 			schema.AddField(f)
 		}
 	}
@@ -162,7 +161,7 @@ func (r *replica) apply(e mixed) (changed []uint32, base bool, err error) {
 	return changed, r.due(), nil
 }
 
-// records returns the number of records that have been counted.
+// records returns the number of counted records.
 func (r *replica) records() (n uint64) {
 	for _, p := range r.fold.Offsets() {
 		n += p.Records
@@ -170,7 +169,7 @@ func (r *replica) records() (n uint64) {
 	return n
 }
 
-// due reports whether a snapshot is due after an accepted commit, and if so prepares it.
+// due reports whether a snapshot is due after an accepted commit. If so, it also updates the floors.
 func (r *replica) due() bool {
 	if r.fold.Accepted()%r.every != 0 {
 		return false

@@ -1,7 +1,7 @@
 package group
 
-// This file has skips: records of the commit log that make the group skip offsets of a partition whose records were
-// deleted before they were learned.
+// This file has skips: records of the commit log that make the group skip records of a partition that were deleted
+// before they were learned.
 
 import (
 	"context"
@@ -18,30 +18,31 @@ type Gap struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
 	From      int64  `json:"from"`
-	To        int64  `json:"to"` // offset after the last one
+	To        int64  `json:"to"` // offset after the last skipped record
 }
 
 func (g Gap) String() string {
 	return fmt.Sprintf("%s/%d offsets %d to %d", g.Topic, g.Partition, g.From, g.To-1)
 }
 
-// Skip is a record of the commit log: the accepted records of a partition, which ended at From, end at To from then on.
+// Skip is a record of the commit log. The accepted records of its partition ended at offset From and end at offset To
+// after the skip.
 type Skip struct {
-	Fingerprint uint64 // as in a Commit
+	Fingerprint uint64 // hash of the settings, as in a Commit
 	Author      MemberID
 	Gap
 }
 
 const skipMagic = "bkoskip"
 
-// Encode returns the skip's bytes; state lists the fields in order.
+// Encode returns the skip's bytes; the method state lists the fields in order.
 func (s *Skip) Encode() []byte {
 	to := &coder.Coder{Out: append([]byte(skipMagic), formatVersion)}
 	s.state(to)
 	return seal(to.Out)
 }
 
-// DecodeSkip decodes the result of Encode. The error says what is wrong with data.
+// DecodeSkip decodes the result of Encode. The error describes the damage.
 func DecodeSkip(data []byte) (*Skip, error) {
 	data, err := unseal(skipMagic, data)
 	if err != nil {
@@ -67,8 +68,8 @@ func gapState(to *coder.Coder, g *Gap) {
 	to.Int64(&g.To)
 }
 
-// Skip applies the commit log's skip at an offset. It is accepted only if it starts where its partition has ended, so
-// that of two equal skips one counts. The error is a *Rejection.
+// Skip applies the skip at an offset of the commit log. It is accepted only if From is where the accepted records of
+// its partition end, so that only one of two equal skips counts. The error is a *Rejection.
 func (f *Fold) Skip(offset int64, s *Skip) error {
 	f.advance(offset)
 	before, found := f.offsets.Lookup(s.Topic, s.Partition)
@@ -140,7 +141,7 @@ func SkipTo(ctx context.Context, m *Member, topic string, partition int32, to in
 	return gap, fmt.Errorf("%s: the skip was not accepted, because a member has committed records up to offset %d", gap, next)
 }
 
-// trimmedError adds what to do in a group to the error that the next events of a group are deleted.
+// trimmedError extends the error about deleted records by what the user can do in a group.
 func (m *Member) trimmedError(err error) error {
 	if out, ok := errors.AsType[*stream.OffsetOutOfRangeError](err); ok && out.Offset > out.End {
 		out.Advice = fmt.Sprintf("start a new group from this one's state with run --from-group %s", m.Config.Name)

@@ -17,8 +17,8 @@ import (
 	"blankout/stream"
 )
 
-// TestFoldSkips checks that a skip counts once, if it begins where its partition has come to. Commits for other
-// partitions that were made before it are still accepted, and a snapshot contains it.
+// TestFoldSkips checks that a skip counts once, and only if it starts where its partition ends. Earlier commits for
+// other partitions are still accepted, and a snapshot contains the skip.
 func TestFoldSkips(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, nil)
 	first, other := newAuthor(t, fold, 1, 2), newAuthor(t, fold, 2, 2)
@@ -95,15 +95,16 @@ func TestFoldSkips(t *testing.T) {
 	if !bytes.Equal(foldBytes(t, fold), foldBytes(t, again)) {
 		t.Error("the applies differ")
 	}
-	// A base may be due at a skip, as at every accepted commit.
+	// A snapshot may be due at a skip, as at an accepted commit.
 	replica := &replica{fold: again, every: fold.Accepted() + 1, floorsAt: map[int64][]int64{}}
 	if _, due, err := replica.apply(mixed{offset: offset + 2, skip: &Skip{Fingerprint: fold.Fingerprint(), Gap: Gap{"t", 0, 50, 60}}}); err != nil || !due || replica.read != offset+3 {
 		t.Errorf("a snapshot is due: %v, at %d, %v", due, replica.read, err)
 	}
 }
 
-// TestGroupSkips checks that every member stops at events that were deleted before they were learned, with an error
-// that names the command. After a skip all members continue at the same place, and so do later ones.
+// TestGroupSkips checks that every member stops with an error at events that were deleted before they were learned. The
+// error names the command that skips them. After the skip all members, including later ones, continue at the same
+// offset.
 func TestGroupSkips(t *testing.T) {
 	e := newEvents(t, 2, 400)
 	ctx, _ := limited(t)
@@ -143,7 +144,7 @@ func TestGroupSkips(t *testing.T) {
 	if want := (Gap{"events", 1, 400, 550}); err != nil || gap != want {
 		t.Fatal(gap, err)
 	}
-	// At two of them and at one that comes when all is learned.
+	// Checks two members, and one that starts after everything is learned.
 	all := func(s *Status) bool {
 		a, _ := s.Positions.Lookup("events", 0)
 		b, _ := s.Positions.Lookup("events", 1)
@@ -178,7 +179,7 @@ func TestGroupSkips(t *testing.T) {
 	}
 }
 
-// TestSkipWhileLearning checks that all members pass a skip at the same place. A commit with records of the gap is
+// TestSkipWhileLearning checks that all members apply a skip at the same position. A commit with records of the gap is
 // rejected, and its member continues after the gap.
 func TestSkipWhileLearning(t *testing.T) {
 	e := newEvents(t, 2, 500)
@@ -188,7 +189,7 @@ func TestSkipWhileLearning(t *testing.T) {
 	members := make([]*Member, 2)
 	member := func(name string) *Member {
 		m := e.member(testLog(t, name))
-		// A skip has to come between two commits of its partition, on a busy machine too.
+		// The interval is long, so that a skip fits between two commits of its partition even on a busy machine.
 		m.Config.IntervalMin, m.Config.IntervalMax = 10_000, 2*time.Second
 		return m
 	}
@@ -230,8 +231,8 @@ func TestSkipWhileLearning(t *testing.T) {
 	}
 }
 
-// TestBeginFromGroup checks that a group that starts from another group continues from its newest snapshot, also
-// with other settings that may change under a checkpoint. A new fold cannot apply its commit log.
+// TestBeginFromGroup checks that a group can start from another group's newest snapshot, also with changed settings
+// that a checkpoint would allow. The old commit log cannot be applied to the new fold.
 func TestBeginFromGroup(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, _ := limited(t)
@@ -299,14 +300,14 @@ func TestBeginFromGroup(t *testing.T) {
 	if r := inspected(); r.Accepted != s.Accepted || r.Verified() != nil {
 		t.Errorf("%+v", r)
 	}
-	// Once it has begun the flag does nothing.
+	// After the group has started, From is ignored.
 	again := from("again")
 	again.From = "nobody"
 	again.Until = e.all
 	if err := again.Run(ctx); err != nil || again.Status().Chain != s.Chain {
 		t.Errorf("again: %v", err)
 	}
-	// A group with a commit log and no snapshot has begun otherwise.
+	// A group with a commit log but no snapshot did not start from another group.
 	begun := from("begun")
 	begun.Config.MixTopic, begun.Config.SnapshotTopic = "new-commits", "none-snapshots"
 	if err := begun.Run(ctx); err == nil || !strings.Contains(err.Error(), "already exists") {
@@ -314,8 +315,8 @@ func TestBeginFromGroup(t *testing.T) {
 	}
 }
 
-// TestFromGroupWithoutItsSnapshot checks that no member starts an empty model if the snapshot that a group started
-// with is lost before its members have written another.
+// TestFromGroupWithoutItsSnapshot checks that no member starts with an empty model if the group's first snapshot is
+// lost before its members have written another.
 func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	e := newEvents(t, 2, 500)
 	ctx, _ := limited(t)
@@ -337,7 +338,7 @@ func TestFromGroupWithoutItsSnapshot(t *testing.T) {
 	if err := lost.Run(ctx); err == nil || !strings.Contains(err.Error(), "has another start") {
 		t.Errorf("without the snapshot: %v", err)
 	}
-	// With another snapshot instead, its commit log is looked at from there.
+	// From another snapshot, the member applies the commit log.
 	e.produce(200)
 	next := e.member(testLog(t, "next"))
 	next.Config.Name, next.Config.SnapshotEvery, next.Until = "new", 1000, e.all

@@ -1,6 +1,6 @@
 package group
 
-// This file writes snapshots, compares them with those of others, and checks that the brokers keep them.
+// This file writes snapshots, compares them with the snapshots of other members, and checks that the brokers keep them.
 
 import (
 	"cmp"
@@ -15,28 +15,28 @@ import (
 	"blankout/stream"
 )
 
-// snapshotJob writes snapshots, and records the hashes of others.
+// snapshotJob writes snapshots, and records the hashes of the other members' snapshots.
 type snapshotJob struct {
 	topic    *stream.SnapshotTopic
 	busy     bool             // a snapshot is being written
 	accepted uint64           // number of commits in the newest known snapshot
-	marks    map[int64]claims // by snapshot
-	differs  string           // how the newest snapshot that was compared differs from the group's, "" if it does not
+	marks    map[int64]claims // by offset of the snapshot
+	differs  string           // how the last compared snapshot differs from the group's, "" if it does not
 }
 
-// claims are the hashes of a snapshot: this member's and the group's; 0 if not known.
+// claims holds two hashes of a snapshot: this member's and the group's. 0 means unknown.
 type claims struct {
 	own, group uint64
-	cpu        string // CPU that computed the group's
+	cpu        string // CPU that computed the group's snapshot
 }
 
-// begun resets all comparisons, because the member starts with a snapshot of the group or an empty model.
+// begun resets all comparisons when the member starts from a snapshot of the group or from an empty model.
 func (b *snapshotJob) begun(accepted uint64) {
 	b.accepted, b.marks, b.differs = accepted, map[int64]claims{}, ""
 }
 
-// beginSnapshot computes the hash of the current state's snapshot. The first member also starts a goroutine that writes
-// the snapshot, within a time limit, and trims the commit log.
+// beginSnapshot computes the hash of the current state. The first member also starts a goroutine that writes the
+// snapshot within a time limit, and trims the commit log.
 func (l *running) beginSnapshot(within time.Duration) {
 	if l.snapshots.busy {
 		return // the next snapshot suffices
@@ -85,8 +85,8 @@ func (l *running) endSnapshot(offset int64, s *sum, written bool, err error) {
 	}
 }
 
-// leaveSnapshot makes the first member write a snapshot when it leaves. So does the last member that leaves a group:
-// then the next start needs nothing of the commit log before the snapshot.
+// leaveSnapshot makes the first member write a snapshot when it leaves. The last member that leaves also writes one, so
+// that the next start does not need the commit log before it.
 func (l *running) leaveSnapshot() {
 	if !l.first() {
 		return
@@ -99,7 +99,7 @@ func (l *running) leaveSnapshot() {
 	}
 }
 
-// mark publishes the hash of a snapshot, with which others compare theirs.
+// mark publishes the hash of a snapshot, so that other members can compare theirs.
 func (l *running) mark(m *Mark) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.Kafka.RequestTimeout)
 	defer cancel()
@@ -108,7 +108,7 @@ func (l *running) mark(m *Mark) {
 	}
 }
 
-// compare records the hash of a snapshot, this member's or the group's, and compares the two once both are known.
+// compare records this member's or the group's hash of a snapshot, and compares the two once both are known.
 func (l *running) compare(base int64, said claims) {
 	known := l.snapshots.marks[base]
 	both := claims{cmp.Or(said.own, known.own), cmp.Or(said.group, known.group), cmp.Or(said.cpu, known.cpu)}
@@ -125,14 +125,14 @@ func (l *running) compare(base int64, said claims) {
 		before := l.snapshots.differs
 		l.snapshots.differs = fmt.Sprintf("at snapshot %d of the commit log this member's model differs from the group's: %s", base, twoCPUs(l.machine.cpu, both.cpu))
 		if before != "" {
-			break // it has been reported, and persists
+			break // already reported
 		}
 		l.log.Error(l.snapshots.differs+"; restart it, so that it starts from the newest snapshot; if this happens again, run all members from one build on CPUs of one model, and run blankout group verify",
 			"snapshot", base, "hash", fmt.Sprintf("%016x", both.own), "group", fmt.Sprintf("%016x", both.group))
 	}
 }
 
-// twoCPUs returns the CPUs of two snapshots that should be equal.
+// twoCPUs describes the CPUs that computed two snapshots that should be equal.
 func twoCPUs(own, group string) string {
 	if group = cmp.Or(group, "an unknown CPU"); own != group {
 		return fmt.Sprintf("it computes on %s, and the group's was computed on %s", event.Printable(own), event.Printable(group))
@@ -142,9 +142,9 @@ func twoCPUs(own, group string) string {
 
 // keeping checks whether the brokers keep the group's topics forever.
 type keeping struct {
-	cancel  context.CancelFunc // of the current check, or nil
+	cancel  context.CancelFunc // cancels the current check; nil if none runs
 	checked time.Time          // time of the last check
-	err     error              // a *stream.RetentionError, once one has been found
+	err     error              // a *stream.RetentionError; permanent
 }
 
 // keepEvery is the time between checks.
@@ -156,7 +156,8 @@ func (l *running) keeps(ctx context.Context) error {
 	return stream.CheckRetention(ctx, l.Kafka.ConnectConfig, mix, base, l.log)
 }
 
-// keepIfDue starts a goroutine that checks again. A failed check is repeated by the next one.
+// keepIfDue starts a goroutine that repeats the check when it is due. A check that fails is only repeated at the next
+// due time.
 func (l *running) keepIfDue() {
 	if l.kept.cancel != nil || time.Since(l.kept.checked) < cmp.Or(l.keepEvery, keepEvery) {
 		return

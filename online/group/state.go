@@ -1,6 +1,6 @@
 package group
 
-// This file has the group's model: which commits are accepted, and what they add.
+// This file has the group's model, and decides which commits are accepted.
 
 import (
 	"encoding/binary"
@@ -20,24 +20,25 @@ import (
 )
 
 // Fold is the model that results from applying a commit log up to an offset. It is a pure function of its initial state
-// and the applied commits and chunks: the same bits on every machine. It is not safe for concurrent use.
+// and the applied commits and chunks: every machine of one architecture computes the same bits. It is not safe for
+// concurrent use.
 type Fold struct {
 	learner     *online.Learner
-	settings    online.Fingerprint // besides the Learner's settings
-	fingerprint uint64             // of both
-	// architecture is that of the accepted commits, "" before the first.
+	settings    online.Fingerprint // settings besides those of the Learner
+	fingerprint uint64             // hash of both
+	// architecture is the architecture of the accepted commits, "" before the first.
 	architecture string
 
-	offset   int64  // of the last commit, -1 before the first
+	offset   int64  // offset of the last commit, -1 before the first
 	chain    uint64 // hash of the accepted commits, see link
-	history  []link // the latest of them, oldest first
+	history  []link // the latest links, oldest first
 	offsets  event.Offsets
 	accepted uint64
 	rejected map[Reason]uint64
 	skipped  []Gap
 }
 
-// link is the chain after an accepted commit.
+// link is the chain hash after an accepted commit.
 type link struct {
 	offset int64
 	chain  uint64
@@ -46,24 +47,24 @@ type link struct {
 // maxHistory is the largest number of accepted commits between a delta's base and the delta.
 const maxHistory = 4096
 
-// Reason is why a commit was rejected. The values are those of a metric's label.
+// Reason is why a commit was rejected. Metrics use it as a label.
 type Reason string
 
 const (
-	ReasonSettings     Reason = "settings"     // other settings
-	ReasonArchitecture Reason = "architecture" // its author rounds differently from earlier authors
-	ReasonSnapshot     Reason = "snapshot"     // its author had another commit log, or started from an older state than is kept
-	ReasonChunks       Reason = "chunks"       // some are missing or differ
+	ReasonSettings     Reason = "settings"     // the author has other settings
+	ReasonArchitecture Reason = "architecture" // the author rounds differently from earlier authors
+	ReasonSnapshot     Reason = "snapshot"     // the author had another commit log, or started from a state that is too old
+	ReasonChunks       Reason = "chunks"       // chunks are missing or differ
 	ReasonSpan         Reason = "span"         // a span does not start where its partition has ended
-	ReasonMoved        Reason = "moved"        // it replaces a state that is no longer the latest
-	ReasonDelta        Reason = "delta"        // its values fit no model with these settings
+	ReasonMoved        Reason = "moved"        // the commit replaces a state that is no longer the latest
+	ReasonDelta        Reason = "delta"        // the values are invalid for these settings
 )
 
-// Rejection reports why a commit was rejected: nothing of it was added, and its author starts again from the group's
-// model.
+// Rejection reports why a commit was rejected. Nothing of the commit was added, and its author starts again from the
+// group's model.
 type Rejection struct {
 	Reason Reason
-	Detail string // for people
+	Detail string // explanation for users
 }
 
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
