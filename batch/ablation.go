@@ -11,18 +11,19 @@ import (
 	"blankout/internal/model"
 )
 
-// Ablation has a model's errors on some events with and without a part of them: a group, a field or a feature that is
-// declared missing in all of them. Errors are in percent; for regression they are root mean squared errors.
+// Ablation reports a model's errors on the same events with and without one part of them: a group, a field or a
+// feature. Without means that the part is declared missing in all events. Errors are in percent; for regression they
+// are root mean squared errors.
 type Ablation struct {
-	Kind   string `json:"kind"` // of Failure: group, field or feature
+	Kind   string `json:"kind"` // kind of the part: group, field or feature, as in Failure
 	Name   string `json:"name"`
 	Events int    `json:"events"`
-	Held   int    `json:"held"`  // number of events with the part
+	Held   int    `json:"held"`  // number of events that have the part
 	Since  int64  `json:"since"` // time of the oldest event, milliseconds since 1970; 0 if not known
-	// With and Without are the errors on these events.
+	// With and Without are the errors on all Events with and without the part.
 	With    float64 `json:"with"`
 	Without float64 `json:"without"`
-	// Recent has the same for consecutive spans of the events, the oldest first.
+	// Recent has these errors for consecutive spans of the events, oldest first.
 	Recent []AblationSpan `json:"recent"`
 	// Deletions are the fractions of the other features that are missing at random. ForecastWith and ForecastWithout
 	// are the expected errors at these fractions, as in Standing.Robustness.
@@ -31,7 +32,7 @@ type Ablation struct {
 	ForecastWithout []*float64 `json:"forecast_without"`
 }
 
-// AblationSpan is the same for a run of consecutive events.
+// AblationSpan has the errors of an Ablation for one span of consecutive events.
 type AblationSpan struct {
 	Events  int     `json:"events"`
 	Until   int64   `json:"until"` // time of the last event, milliseconds since 1970; 0 if not known
@@ -108,8 +109,8 @@ func WithoutPart(m *model.Linear, events []event.Example, kind, name string, del
 	return g, nil
 }
 
-// diesWith returns a function that reports whether a feature is missing with a part. A product is missing with either
-// of its fields.
+// diesWith returns a function that reports whether a feature becomes missing if the part is missing. A product becomes
+// missing if either of its fields does.
 func diesWith(h *model.Head, kind, name string) (func(field uint16, column uint32) bool, error) {
 	if kind == "feature" {
 		called := h.Namer()

@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// goneModel returns a model of the numbers a and b, of the group pair, of c and of the product a^c, and events that it
-// predicts correctly from a alone.
+// goneModel returns a model of the numbers a and b in the group pair, the number c, and the product a^c. It also
+// returns events that the model predicts correctly from a alone.
 func goneModel() (*model.Linear, []event.Example) {
 	s := event.NewSchema(6, []string{"no", "yes"}, 2)
 	s.Crosses = [][2]string{{"a", "c"}}
@@ -35,13 +35,13 @@ func goneModel() (*model.Linear, []event.Example) {
 	return m, events
 }
 
-// The errors without a part equal those of events from which the part is removed entry by entry and declared missing,
-// with its products. The forecast at 0 is that error too.
+// TestWithoutPart checks that the errors without a part equal the errors on events from which the test removes the
+// part, with its products, entry by entry. The forecast at deleted fraction 0 must be the same error.
 func TestWithoutPart(t *testing.T) {
 	m, events := goneModel()
 	for _, c := range []struct {
 		kind, name string
-		dead       []uint16 // fields that die
+		dead       []uint16 // fields that are missing without the part
 		null       []uint16
 	}{{"field", "a", []uint16{1, 4}, []uint16{1}}, {"field", "c", []uint16{3, 4}, []uint16{3}}, {"group", "pair", []uint16{1, 2, 4}, []uint16{1, 2}}} {
 		g := must.Get(WithoutPart(m, events, c.kind, c.name, []float64{0, 0.5}))(t)
@@ -79,7 +79,7 @@ func TestWithoutPart(t *testing.T) {
 			t.Errorf("the forecast does not rise: %v, %v", *g.ForecastWith[0], *g.ForecastWith[1])
 		}
 	}
-	// A feature without a field, as in svmlight, dies alone.
+	// A feature without a field, as in the svmlight format, is deleted alone.
 	for i := range events {
 		events[i].Field = nil
 	}

@@ -10,7 +10,7 @@ import (
 	"blankout/internal/must"
 )
 
-// benchmarkData is a training set like images: 20 % of 784 pixels are present.
+// benchmarkData returns a training set that resembles images: each event has 20 % of 784 pixels.
 func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var builder Builder
@@ -32,7 +32,7 @@ func benchmarkData(b *testing.B, binary bool) (*Data, []float64) {
 	return builder.Data(event.NewSchema(20, []string{"-1", "1"}, 2)), y
 }
 
-// The time of a pass over the data, per entry.
+// BenchmarkPass measures the time of a pass over the data, per entry.
 func BenchmarkPass(b *testing.B) {
 	for _, c := range []struct {
 		name   string

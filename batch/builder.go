@@ -15,18 +15,18 @@ import (
 	"blankout/internal/model"
 )
 
-// Builder gathers events into Data: one at a time with Add or, if several goroutines decode them, packed by those and
-// added in order with AddPacked. The zero value is ready for use.
+// Builder gathers events into Data. Add adds one event. If several goroutines decode events, they call Pack, and
+// AddPacked adds the results in order. The zero value is ready for use.
 type Builder struct {
-	Threads int // largest number that Data may use; 0 means one
-	// Splines are the splines whose columns are among those of the events; nil for none.
+	Threads int // largest number of threads that Data may use; 0 means one
+	// Splines are the splines whose columns occur in the events; nil for none.
 	Splines *model.Splines
 
 	d    Data
 	seen columnSet
 }
 
-// chunkEntries is the size of a chunk that is filled one event at a time.
+// chunkEntries is the capacity of a chunk that Add fills event by event.
 const chunkEntries = 1 << 18
 
 // Packed has the features of consecutive events in the form of Data.
@@ -34,12 +34,12 @@ type Packed struct {
 	chunk *chunk
 	ends  []uint32 // ends of the rows in the chunk
 	bad   error    // error of the next row
-	added bool     // the chunk was added, with its first added row
-	at    uint32   // its number then
+	added bool     // whether Data already has the chunk
+	at    uint32   // index of the chunk in Data, if added
 }
 
-// Pack copies and checks the features of events, without labels, weights and refusals. Many goroutines may call it
-// concurrently. Add its results before Data is called.
+// Pack copies and checks the features of events. It does not look at labels, weights and refusals. Many goroutines may
+// call it concurrently. Add its results before you call Data.
 func (b *Builder) Pack(examples []event.Example) *Packed {
 	n := 0
 	for i := range examples {
@@ -55,8 +55,8 @@ func (b *Builder) Pack(examples []event.Example) *Packed {
 	return p
 }
 
-// AddPacked adds e, the event whose features are row i of p. The rows of p must be added in order; rows may be left
-// out. Its errors are those of Add.
+// AddPacked adds the event e, whose features are row i of p. Add the rows of p in order; you may skip rows. The errors
+// are the same as for Add.
 func (b *Builder) AddPacked(p *Packed, i int, e *event.Example) error {
 	if err := check(e); err != nil {
 		return err
@@ -76,8 +76,8 @@ func (b *Builder) AddPacked(p *Packed, i int, e *event.Example) error {
 	return nil
 }
 
-// Add adds a copy of an event. It returns an error for an event that violates the contract of event.Example, or was
-// refused.
+// Add adds a copy of an event. It returns an error if the event violates the contract of event.Example or was refused
+// by the decoder.
 func (b *Builder) Add(e *event.Example) error {
 	if err := check(e); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (b *Builder) Add(e *event.Example) error {
 	return nil
 }
 
-// check returns an error if an event is invalid, apart from its features.
+// check returns an error if an event is invalid. It does not check the features.
 func check(e *event.Example) error {
 	switch {
 	case e.Refused != nil:
@@ -116,7 +116,7 @@ func unusable(e *event.Example, why error) error {
 	return fmt.Errorf("example at offset %d: %w", e.Offset, why)
 }
 
-// take appends the features of an event to c, which has the capacity, and records their columns.
+// take appends the features of an event to c, which has room for them, and records their columns.
 func (b *Builder) take(c *chunk, x event.Vec) error {
 	if !c.add(x) {
 		return x.Check()
@@ -125,7 +125,7 @@ func (b *Builder) take(c *chunk, x event.Vec) error {
 	return nil
 }
 
-// add adds the row of an event.
+// add adds an event whose features are already stored as row.
 func (b *Builder) add(e *event.Example, row rowRef) {
 	d := &b.d
 	if len(e.Field) == e.Features.Len() {
@@ -148,8 +148,8 @@ func (b *Builder) add(e *event.Example, row rowRef) {
 	}
 }
 
-// add appends a row, and widens the values of the chunk if necessary. It returns false, without the row, if x violates
-// its contract.
+// add appends a row, and widens the value type of the chunk if necessary. If x violates its contract, add returns false
+// and does not append the row.
 func (c *chunk) add(x event.Vec) bool {
 	at, n := len(c.index), len(x.Index)
 	if len(x.Value) != n {
@@ -241,7 +241,8 @@ func (b *Builder) Data(schema *event.Schema) *Data {
 			}
 		}
 	}
-	// Columns are often numbered by frequency: a column before the first gap keeps its number.
+	// Columns are often numbered by frequency. Columns before the first gap keep their numbers, so they need no
+	// translation.
 	gap := uint32(sort.Search(len(d.columns), func(c int) bool { return d.columns[c] != uint32(c) }))
 	if int(gap) < len(d.columns) {
 		Parallel(b.Threads, len(d.chunks), func(k int) {
@@ -260,7 +261,7 @@ func (b *Builder) Data(schema *event.Schema) *Data {
 	return &d
 }
 
-// columnSet is a set of columns, a bitmap in pages, to which any number of goroutines may add.
+// columnSet is a set of columns, stored as a bitmap in pages. Many goroutines may add to it concurrently.
 type columnSet struct {
 	growing sync.Mutex
 	pages   atomic.Pointer[[]atomic.Pointer[columnPage]]
@@ -278,7 +279,7 @@ func (s *columnSet) all() []atomic.Pointer[columnPage] {
 	return nil
 }
 
-// page returns a page, and creates it if necessary.
+// page returns a page. It creates the page if necessary.
 func (s *columnSet) page(number uint32) *columnPage {
 	find := func() *columnPage {
 		if pages := s.all(); int(number) < len(pages) {

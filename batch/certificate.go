@@ -1,7 +1,7 @@
 package batch
 
-// This file has the certificate of Expected: the duality gap at any point bounds how far its objective is above the
-// minimum.
+// This file computes the optimality certificate of Expected: the duality gap at any point bounds how far the objective
+// is above its minimum.
 
 import (
 	"math"
@@ -10,25 +10,25 @@ import (
 	"blankout/internal/loss"
 )
 
-// Gap returns the duality gap of w, a bound on J(w) - min J that holds at any point of a convex objective, including
-// kinks.
+// Gap returns the duality gap of w, a bound on J(w) - min J. The bound holds at any point of a convex objective,
+// including kinks.
 //
-// With phi(f, p) the loss of one row as a function of its score and of p = V^1/2 w, v = |p|^2, any subgradient (a, u)
-// of it lies in the domain of the conjugate phi*, and weak duality is
+// Let phi(f, p) be the loss of one row as a function of its score f and of p = V^1/2 w, with v = |p|^2. Any subgradient
+// (a, u) of phi lies in the domain of the conjugate phi*. Weak duality then gives
 //
 //	min J >= -P*(-G) - sum m phi*(a, u),  G = sum m (a x + V^1/2 u),
 //
-// where P is the penalty; a free intercept adds the condition sum m a = 0. Taking a = df and V^1/2 u = 2 dv V w makes G
-// the gradient of the losses and phi*(a, u) = a f + 2 dv v - phi. Then J minus the bound is a sum of nonnegative terms:
+// where P is the penalty; a free intercept adds the condition sum m a = 0. With a = df and V^1/2 u = 2 dv V w, G is the
+// gradient of the losses and phi*(a, u) = a f + 2 dv v - phi. Then J minus the bound is a sum of nonnegative terms:
 //
 //	gap = (1/2) |R^-1/2 (R (w - c) + G)|^2 + sum m [phi(v) - theta phi(v + eps^2) + 2 theta dv eps^2].
 //
-// eps is the smoothing: (df, dv) at v + eps^2 is still dual feasible, because it is the subgradient for noise with one
-// more coordinate. theta <= 1 is for the free intercept: the rows whose a has the heavier sign are multiplied by (sum
-// of the lighter)/(sum of the heavier). The result stays in the domain and, because phi* is convex, phi*(theta (a, u))
-// <= theta phi*(a, u) + (1-theta) phi*(0, 0) keeps the bound. Here phi*(0, 0) = -inf phi is at most 0 or, for counts,
-// what Facts.Lower returns. Before that the intercept is moved to its optimum, which makes theta almost 1. For the
-// hinge this is the dual point of the support vector machine.
+// eps is the smoothing. (df, dv) at v + eps^2 is still dual feasible: it is the subgradient for noise with one more
+// coordinate. theta <= 1 makes the dual point feasible for a free intercept: rows whose a has the heavier sign are
+// multiplied by (sum of the lighter)/(sum of the heavier). The result stays in the domain. Because phi* is convex,
+// phi*(theta (a, u)) <= theta phi*(a, u) + (1-theta) phi*(0, 0) keeps the bound. Here phi*(0, 0) = -inf phi is at most
+// 0, except for counts, whose value Facts.Lower returns. Gap first moves the intercept to its optimum, which makes
+// theta almost 1. For the hinge this is the dual point of the support vector machine.
 func (o *Expected) Gap(w []float64) float64 {
 	o.kink = 0
 	if !o.certifiable() {
@@ -38,8 +38,8 @@ func (o *Expected) Gap(w []float64) float64 {
 	return o.gapAtScores(w)
 }
 
-// gapAtScores returns the duality gap of w, whose scores are in o.f and o.v. It moves a free intercept. It needs the
-// sums of the gradient at w, which ValueGrad computes in any case.
+// gapAtScores returns the duality gap of w. The scores of w must be in o.f and o.v. It moves a free intercept to its
+// optimum. It uses the sums of the gradient at w, which ValueGrad computes in any case.
 func (o *Expected) gapAtScores(w []float64) float64 {
 	if o.FreeIntercept() {
 		w[o.columns] += o.center()
@@ -71,7 +71,7 @@ func (o *Expected) dualPoint() float64 {
 	})
 }
 
-// smoothedSlack returns view i's own part of the gap of dualPoint, for its theta.
+// smoothedSlack returns view i's term of the sum over rows in the gap of dualPoint, for the view's theta.
 func (o *Expected) smoothedSlack(i int, theta float64) float64 {
 	smoothing := o.eps * o.eps
 	if theta == 1 && smoothing == 0 {
@@ -83,15 +83,17 @@ func (o *Expected) smoothedSlack(i int, theta float64) float64 {
 	return value - theta*smooth + 2*theta*o.dv[i]*smoothing - (1-theta)*o.lower(y)
 }
 
-// stepGap returns a duality gap of w, which is t times the direction d of the last Line from the last point, a step of
-// Newton's method. The dual point is the gradient of the losses that a full step predicts, a = df + ff x.d. Of J's
-// gradient it leaves only the residual of the linear system and (t-1) R d, and charges nonlinearity row by row,
+// stepGap returns a duality gap of w. w is t times the direction d of the last Line away from the last point, which is
+// a step of Newton's method. The dual point is the gradient of the losses that a full step predicts, a = df + ff x.d.
+// Then only the residual of the linear system and (t-1) R d remain of J's gradient, and nonlinearity adds a term per
+// row,
 //
 //	gap = (1/2) |R^-1/2 (R (w - c) + sum m a x)|^2 + sum m [phi(f) + phi*(a) - a f],
 //
-// while Gap charges it in the gradient's norm: that bound is smaller only one step later. This is for losses with a
-// known conjugate, without noise. For every other convex loss it is Gap, with scores that have moved along the line
-// instead of being gathered, and +Inf if rounding affects them.
+// while in Gap nonlinearity adds to the gradient's norm, so Gap gives an equally small bound only one step later. The
+// formula is for losses with a known conjugate, without noise. For every other convex loss stepGap returns Gap at
+// scores that were moved along the line instead of gathered from the rows. It returns +Inf if rounding affects these
+// scores.
 func (o *Expected) stepGap(w []float64, t float64) float64 {
 	l, ok := o.loss.(loss.Conjugate)
 	if !ok || o.noisy {
@@ -117,8 +119,8 @@ func (o *Expected) stepGap(w []float64, t float64) float64 {
 	return o.conjugateGap(w, l)
 }
 
-// conjugateGap returns the duality gap of w and the dual point in o.df for a loss with a known conjugate, without
-// noise.
+// conjugateGap returns the duality gap of w for a loss with a known conjugate, without noise. The dual point must be in
+// o.df.
 func (o *Expected) conjugateGap(w []float64, l loss.Conjugate) float64 {
 	return o.dualGap(w, func(i int, theta float64) float64 {
 		y, a := o.p.Y[i], theta*o.df[i]
@@ -128,8 +130,8 @@ func (o *Expected) conjugateGap(w []float64, l loss.Conjugate) float64 {
 	})
 }
 
-// dualGap returns the duality gap of w and the dual point in o.df and o.dv. slack returns a view's own part of it for
-// its theta.
+// dualGap returns the duality gap of w for the dual point in o.df and o.dv. slack returns a view's term of the sum over
+// rows, for the view's theta.
 func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64) float64 {
 	thetaUp, thetaDown := 1.0, 1.0
 	if up, down := o.dualSums(); o.FreeIntercept() {
@@ -143,7 +145,7 @@ func (o *Expected) dualGap(w []float64, slack func(i int, theta float64) float64
 	return o.GradientGap(r) + kink
 }
 
-// dualSums returns the sums over rows with a positive and with a negative df, the second as a positive number.
+// dualSums returns the sum of m df over the rows with positive df, and minus the sum over the rows with negative df.
 func (o *Expected) dualSums() (up, down float64) {
 	type sums struct{ up, down float64 }
 	group := make([]sums, len(o.sum.partial))
@@ -163,7 +165,8 @@ func (o *Expected) dualSums() (up, down float64) {
 	return up, down
 }
 
-// thetas returns the factors of the rows, by sign, with which the dual point is feasible for a free intercept.
+// thetas returns the factor for rows with positive df and the factor for rows with negative df that make the dual point
+// feasible for a free intercept.
 func thetas(up, down float64) (thetaUp, thetaDown float64) {
 	switch {
 	case up > down:
@@ -174,7 +177,7 @@ func thetas(up, down float64) (thetaUp, thetaDown float64) {
 	return 1, 1
 }
 
-// dualGradient writes the gradient of the losses at the dual point to r, and returns the sum of the rows' own parts.
+// dualGradient writes the gradient of the losses at the dual point to r, and returns the sum of slack over the rows.
 func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slack func(i int, theta float64) float64) (kink float64) {
 	o.passes++
 	o.setPair(w, w)
@@ -186,7 +189,7 @@ func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slac
 				continue
 			}
 			if o.groups != nil {
-				o.gather(n, z) // for V w
+				o.gather(n, z) // prepares V w
 			}
 			var p pull
 			for k, a := range o.views {
@@ -210,8 +213,8 @@ func (o *Expected) dualGradient(w, r []float64, thetaUp, thetaDown float64, slac
 	return kink
 }
 
-// move moves the scores by t along the last Line. It returns false, and the scores are useless, if a variance has
-// become so small that rounding affects it.
+// move moves the scores by t along the last Line. If a variance has become so small that rounding affects it, move
+// returns false and the scores must not be used.
 func (o *Expected) move(t float64) bool {
 	n := len(o.f)
 	o.cached, o.curved = false, false
@@ -234,8 +237,8 @@ func (o *Expected) GradientGap(r []float64) float64 {
 	return o.p.Penalty.GradientGap(r, o.FreeIntercept())
 }
 
-// GradientGap returns (1/2)|R^-1/2 r|^2, the gradient's part of the duality gap. It is +Inf if r would move a parameter
-// without a penalty, except for a free intercept, which is the last parameter.
+// GradientGap returns (1/2)|R^-1/2 r|^2, the gradient's part of the duality gap. It returns +Inf if r is not 0 for a
+// parameter without a penalty. A free intercept, which is the last parameter, is exempt.
 func (p Penalty) GradientGap(r []float64, freeIntercept bool) float64 {
 	gap := 0.0
 	for d, r := range r {
@@ -276,7 +279,7 @@ func (o *Expected) slope(shift float64) float64 {
 	})
 }
 
-// slopeSize returns the sum of the absolute slopes of the rows, relative to which their sum is considered small.
+// slopeSize returns the sum of the rows' absolute slopes. A sum of slopes is considered small relative to this size.
 func (o *Expected) slopeSize() float64 {
 	size := 0.0
 	for i, m := range o.m {
@@ -285,7 +288,7 @@ func (o *Expected) slopeSize() float64 {
 	return size
 }
 
-// zeroOf returns the zero of an increasing slope, as far as a slope of this size can be distinguished from zero.
+// zeroOf returns the zero of an increasing slope. size is the scale below which rounding hides the sign of the slope.
 func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	at := slope(0)
 	if size == 0 {
@@ -312,7 +315,7 @@ func zeroOf(slope func(shift float64) float64, size float64) float64 {
 		fb = slope(b)
 	}
 	if fb != 0 && (fa > 0) == (fb > 0) {
-		return a // with one class, the further the better
+		return a // all rows are of one class: no finite zero exists
 	}
 	best, fbest := a, fa
 	if math.Abs(fb) < math.Abs(fa) {
@@ -337,8 +340,8 @@ func zeroOf(slope func(shift float64) float64, size float64) float64 {
 	return best
 }
 
-// Smooth replaces every v by v + eps^2, which smooths the kink of the hinge at v = 0. Objective values and gradients
-// are then those of the smoothed objective; Gap bounds the distance of the true one.
+// Smooth replaces every v by v + eps^2, which smooths the kink of the hinge at v = 0. Values and gradients are then
+// those of the smoothed objective; Gap still bounds the distance of the true objective from its minimum.
 func (o *Expected) Smooth(eps float64) { o.eps = eps }
 
 // Kinked reports whether the losses have a kink that Smooth smooths.
@@ -347,10 +350,10 @@ func (o *Expected) Kinked() bool { return o.facts.Kink != nil }
 // SmoothingGap returns the contribution of smoothing to the last Gap.
 func (o *Expected) SmoothingGap() float64 { return o.kink }
 
-// OwnRounding returns the root mean square of the noise in the scores of the last Gap, and whether it exceeds the
-// smoothing in almost every row.
+// OwnRounding returns the root mean square of the noise in the scores of the last Gap. unscaled reports whether this
+// noise exceeds the smoothing in almost every row.
 func (o *Expected) OwnRounding() (spread float64, unscaled bool) {
-	// sharp is the weight of the rows with less variance than smoothing.
+	// sharp is the total weight of the rows whose variance is smaller than the smoothing.
 	sharp, variance, all := 0.0, 0.0, 0.0
 	for i, m := range o.m {
 		all += m
@@ -362,7 +365,7 @@ func (o *Expected) OwnRounding() (spread float64, unscaled bool) {
 	return math.Sqrt(variance / all), sharp < 0.01*all
 }
 
-// Line returns J along w + t d as a function of t with its first two derivatives, where w is the point of the last
+// Line returns a function that evaluates J at w + t d with its first two derivatives by t. w is the point of the last
 // ValueGrad with a gradient. The function reads no features, because f is linear in t and v quadratic.
 func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature float64) {
 	n := len(o.f)
@@ -418,7 +421,7 @@ func (o *Expected) Line(d []float64) func(t float64) (value, slope, curvature fl
 	}
 }
 
-// Polynomial is a penalty along a line.
+// Polynomial is a penalty along a line, as a quadratic polynomial in t.
 type Polynomial [3]float64
 
 // Along returns the penalty at w + t d as a polynomial in t.
@@ -435,7 +438,7 @@ func (p Penalty) Along(w, d []float64) (out Polynomial) {
 	return out
 }
 
-// Add adds the penalty at t to the losses and their derivatives there.
+// Add adds the penalty at t, and its first two derivatives, to the value, slope and curvature of the losses.
 func (p Polynomial) Add(t, value, slope, curvature float64) (float64, float64, float64) {
 	return value + p[0] + t*(p[1]+t*p[2]), slope + p[1] + 2*t*p[2], curvature + 2*p[2]
 }

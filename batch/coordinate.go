@@ -10,20 +10,21 @@ import (
 	"blankout/internal/loss"
 )
 
-// coordinate minimizes the hinge loss without noise by dual coordinate descent (Hsieh et al. 2008, algorithm 3): with
+// coordinate minimizes the hinge loss without noise by dual coordinate descent (Hsieh et al. 2008, algorithm 3). With
 // p_n = alpha_n/m_n in [0, 1] it keeps
 //
 //	w = c + R^-1 sum alpha_n y_n x_n
 //
 // and visits the rows in random order, minimizing the dual in one alpha_n at a time. Rows whose alpha_n stays at a
-// bound are set aside until the others are done. No other method is faster to a few digits. (Merging equal rows does
-// not help: an epoch is shorter, but three times as many are needed on a9a and w8a.) A free intercept has a proximal
-// term rho/2 (b - b_k)^2 whose center b_k follows b: the method of multipliers for sum alpha y = 0.
+// bound are set aside until the other rows have converged. No other method here reaches a few digits faster. (Merging
+// equal rows does not help: an epoch is shorter, but a9a and w8a need three times as many epochs.) A free intercept b
+// has a proximal term rho/2 (b - b_k)^2 whose center b_k follows b: the method of multipliers for the constraint sum
+// alpha y = 0.
 //
-// It returns false, with w as far as it came, if a weight has no penalty, after the given number of epochs, or as soon
-// as it is clear that these are too few.
+// It returns false if a weight has no penalty, if the given number of epochs was not enough, or as soon as it is clear
+// that they will not be enough. w then holds the best point so far.
 func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epochs int) (done bool, err error) {
-	// With a tenth or a hundredth of that the intercept oscillates (measured on text).
+	// A factor of 10 or 1 instead of 100 makes the intercept oscillate (measured on text).
 	d := o.newDescent(100)
 	if d == nil {
 		return false, nil
@@ -41,7 +42,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 	size := len(active)
 	upper, lower := math.Inf(1), math.Inf(-1)
 	check, precision := 4, 0.1
-	first, since := 0.0, 0 // the first gap, and its epoch
+	first, since := 0.0, 0 // first gap, and the epoch of that gap
 	for epoch := 1; epoch <= epochs; epoch++ {
 		if err := ctx.Err(); err != nil {
 			return false, err
@@ -91,7 +92,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 			continue
 		}
 		check = epoch + max(epoch/3, 4)
-		// Certify: alpha is a dual point at any step of the iteration.
+		// Compute the certificate: alpha is a dual point at any step of the iteration.
 		copy(s.w, w)
 		o.scores(s.w)
 		if free {
@@ -109,7 +110,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 		if first == 0 {
 			first, since = s.gap, epoch
 		} else if epoch >= 16 {
-			// Progress will not become faster than it has been so far.
+			// Assume that progress is never faster than it has been so far.
 			rate := math.Log(first/s.bestGap) / float64(epoch-since)
 			if more := math.Log(s.bestGap / (s.opt.Tol * math.Abs(s.value))); more > rate*float64(epochs-epoch) {
 				return false, nil
@@ -119,22 +120,22 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 	return false, nil
 }
 
-// descent is the state of coordinate descent in the dual variables: the w that they determine,
+// descent is the state of coordinate descent in the dual variables alpha_n. It holds the w that they determine,
 //
 //	w = c + R^-1 sum alpha_n y_n x_n.
 //
-// A free intercept has a proximal term rho/2 (b - b_k)^2.
+// A free intercept b has a proximal term rho/2 (b - b_k)^2.
 type descent struct {
 	q      []float64 // squared length of every row in the metric R^-1
 	active []int32   // rows with positive weight
-	w      []float64 // the intercept is last, 0 if there is none
-	r      float64   // the penalty if it is equal for all columns, else 0
-	rho    float64   // of the intercept, 0 if there is none
+	w      []float64 // weights, the intercept last; 0 for no intercept
+	r      float64   // penalty of every column if all are equal, else 0
+	rho    float64   // proximal weight of the intercept; 0 for no intercept
 	free   bool
 }
 
 // newDescent returns the start of the descent, or nil if a weight has no penalty. A free intercept is penalized stiff
-// times as much as a column with the rows' mean square.
+// times as strongly as a column whose values have the mean square of the rows.
 func (o *Expected) newDescent(stiff float64) *descent {
 	columns, pen := o.columns, o.p.Penalty
 	d := &descent{q: make([]float64, len(o.f)), w: make([]float64, columns+1), free: o.FreeIntercept()}
@@ -202,7 +203,7 @@ func (d *descent) step(o *Expected, i int, a float64) {
 	}
 }
 
-// balance moves the center of a free intercept to the intercept, and extrapolates the intercept.
+// balance moves the center of a free intercept's proximal term to the intercept, and extrapolates the intercept.
 func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 	if !d.free {
 		return
@@ -215,13 +216,13 @@ func (d *descent) balance(o *Expected, alpha func(i int) float64) {
 }
 
 // logistic runs a few epochs of dual coordinate descent for the logistic loss without noise (Yu, Huang & Lin 2011),
-// from 0. With alpha_n = m_n sigma(t_n) the dual is minimal in one variable t_n where
+// starting at 0. With alpha_n = m_n sigma(t_n), the dual has its minimum in one variable t_n where
 //
 //	t_n + y_n f_n + q_n (m_n sigma(t_n) - alpha_n) = 0,
 //
-// which increases in t_n. If rows are nearly independent, with q_n m_n a few at most, no other method is faster to two
-// or three digits. It returns whether the tolerance was reached. If that would take long it gives up, and Newton's
-// method starts at s.w.
+// which increases in t_n. No other method reaches two or three digits faster if rows are nearly independent and q_n m_n
+// is at most a few. logistic reports whether the tolerance was reached. If that would take long, it returns false, and
+// Newton's method starts at s.w.
 func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err error) {
 	d := o.newDescent(5)
 	if d == nil {
@@ -244,7 +245,7 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 	var random rand.PCG
 	random.Seed(1, uint64(len(rows)))
 	active := d.active
-	last, since := math.Ln2*total, 0 // the gap, and its epoch
+	last, since := math.Ln2*total, 0 // last gap, and the epoch of that gap
 	for epoch := 1; ; epoch++ {
 		if err := ctx.Err(); err != nil {
 			return false, err
@@ -288,7 +289,7 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 	}
 }
 
-// solveLogit returns the approximate zero t of t + c + k sigma(t), and sigma(t): by Newton's method from t, within
+// solveLogit returns the approximate zero t of t + c + k sigma(t), and sigma(t). It uses Newton's method from t, within
 // bounds of the zero.
 func solveLogit(t, c, k float64) (float64, float64) {
 	lo, hi := -c-k, -c
@@ -306,7 +307,7 @@ func solveLogit(t, c, k float64) (float64, float64) {
 			lo = t
 		}
 		t -= h / (1 + k*p*(1-p))
-		if !(t > lo && t < hi) || math.Abs(h) > 0.5*last { // alternates between the sides of the steep middle
+		if !(t > lo && t < hi) || math.Abs(h) > 0.5*last { // Newton's method alternates between the two sides of the steep middle
 			t = 0.5 * (lo + hi)
 		}
 		last = math.Abs(h)
@@ -328,13 +329,13 @@ func (o *Expected) lossAtScores() float64 {
 	})
 }
 
-// centerHinge is center for the hinge without noise, whose sum over the rows is piecewise linear in the shift b of the
-// scores: row i has its kink at b_i = ell y_i - f_i, where the slope grows by m_i, starting at minus the weight of the
-// positive rows. The zero is a weighted quantile of the kinks.
+// centerHinge is the method center for the hinge without noise. The sum over the rows is piecewise linear in the shift
+// b of the scores: row i has its kink at b_i = ell y_i - f_i, where the slope grows by m_i. The slope starts at minus
+// the weight of the positive rows, so its zero is a weighted quantile of the kinks.
 func (o *Expected) centerHinge(ell float64) float64 {
 	type kink struct{ at, m float64 }
 	kinks := make([]kink, 0, len(o.m))
-	below := 0.0 // weight that must be below the zero
+	below := 0.0 // weight of kinks that must be below the zero
 	for i, m := range o.m {
 		if m != 0 {
 			kinks = append(kinks, kink{o.p.Y[i]*ell - o.f[i], m})
@@ -343,7 +344,7 @@ func (o *Expected) centerHinge(ell float64) float64 {
 			}
 		}
 	}
-	// Quickselect: the kinks left of the slice are known to be below.
+	// Quickselect: all kinks left of the slice are below the zero.
 	for len(kinks) > 1 {
 		pivot := kinks[len(kinks)/2].at
 		left, i, right := 0.0, 0, len(kinks)

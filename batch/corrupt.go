@@ -1,6 +1,6 @@
 package batch
 
-// This file draws noisy copies of events, in place of the noise's expectation.
+// This file draws noisy copies of events. Training on copies replaces the exact expectation over the noise.
 
 import (
 	"fmt"
@@ -12,28 +12,27 @@ import (
 	"blankout/internal/model"
 )
 
-// Corrupter draws noisy copies of events. A draw depends only on the seed, the number of the event and the number of
-// the copy, and within an event on the order of its columns. So an event has the same mask in training, in prediction
-// and in a file of copies.
+// Corrupter draws noisy copies of events. A draw depends only on the seed, the event's number, the copy's number and
+// the order of the event's columns. So an event has the same mask in training, in prediction and in a file of copies.
 type Corrupter struct {
 	Noise loss.Noise
 	Seed  uint64
-	// Keep does not scale the survivors of dropout by 1/(1-q).
+	// Keep leaves the surviving values of dropout unscaled, instead of dividing them by 1-q.
 	Keep bool
-	// Grouping has the groups of a GroupDropout. Whether a group dies depends on its name, and neither on the columns
-	// nor on single features.
+	// Grouping has the groups of a GroupDropout. Whether a group is removed depends on the group's name only, not on
+	// its columns.
 	Grouping *model.Grouping
-	// Splines are the splines whose columns are among those of the events: noise that removes a number removes its
-	// spline columns.
+	// Splines are the splines whose columns occur in the events. Noise that removes a number also removes its spline
+	// columns.
 	Splines *model.Splines
 
 	pcg  rand.PCG
 	rand *rand.Rand
-	ones []float64 // see Dead
+	ones []float64 // buffer for Dead
 }
 
-// Vec replaces the values of x, of event n, by those of a noisy copy. Entries may become zero; absent columns stay
-// zero. field has the field ids of the entries, as Example.Field; only a GroupDropout uses it.
+// Vec replaces the values of x, the features of event n, by the values of a noisy copy. Entries may become zero; absent
+// columns stay zero. field has the field ids of the entries, as Example.Field does; only a GroupDropout uses it.
 func (c *Corrupter) Vec(x event.Vec, field []uint16, n, copy int) {
 	if c.Splines == nil {
 		c.vec(x, field, n, copy)
@@ -89,13 +88,14 @@ func (c *Corrupter) vec(x event.Vec, field []uint16, n, copy int) {
 	}
 }
 
-// deaths draws the rate at which the features or the groups of an event die.
+// deaths draws the dropout rate of features or groups for one event under silent noise.
 func deaths(n loss.Silent, r *rand.Rand) loss.GroupDropout {
 	rates := n.Rates()
 	return loss.GroupDropout{Groups: rates[r.IntN(len(rates))]}
 }
 
-// Dead returns, in the memory of out, which entries of event n Vec removes, for columns whose values are not 0.
+// Dead reports which entries of event n Vec removes, assuming that all values are nonzero. The result uses the memory
+// of out.
 func (c *Corrupter) Dead(columns []uint32, field []uint16, n, copy int, out []bool) []bool {
 	c.ones = c.ones[:0]
 	for range columns {
@@ -109,7 +109,7 @@ func (c *Corrupter) Dead(columns []uint32, field []uint16, n, copy int, out []bo
 	return out
 }
 
-// grouped returns the noisy copy of the value of a feature that dies with these groups.
+// grouped returns the noisy copy of the value of a feature that is removed together with these groups.
 func (c *Corrupter) grouped(n loss.GroupDropout, mask groupMask, groups []groupChance, x float64, r *rand.Rand) float64 {
 	x = c.value(loss.Dropout{Q: n.Q}, x, r)
 	if mask.dead(groups) {
@@ -139,18 +139,18 @@ func (c *Corrupter) value(noise loss.Noise, x float64, r *rand.Rand) float64 {
 	return y
 }
 
-// corruption makes the rows of Data noisy copies of others.
+// corruption makes the rows of a Data noisy copies of the rows of another.
 type corruption struct {
 	noise  loss.Noise
 	copies int
 	seed   uint64
-	dense  bool   // the noise acts on absent features as well
-	units  *units // for noise that removes groups
+	dense  bool   // whether the noise also acts on absent features
+	units  *units // units that noise removes as a whole; nil if features are removed alone
 }
 
-// Corrupted returns copies noisy copies of every event, each with 1/copies of the original's weight (Chen et al. 2014,
-// eq. 2). Row i copies+j is copy j of row i. Copies are drawn again whenever a row is read, with the same result, so
-// memory does not grow with their entries.
+// Corrupted returns Data with several noisy copies of every event, each with 1/copies of the original's weight (Chen et
+// al. 2014, eq. 2). Row i*copies+j is copy j of row i. A copy is drawn again, with the same result, whenever its row is
+// read. So memory does not grow with the entries of the copies.
 func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, error) {
 	if copies < 1 || copies > 1<<16 {
 		return nil, fmt.Errorf("%d corrupted copies: want 1 to %d", copies, 1<<16)
@@ -198,7 +198,7 @@ func (d *Data) Corrupted(noise loss.Noise, copies int, seed uint64) (*Data, erro
 	return &s, nil
 }
 
-// row draws row i of corrupted Data.
+// row draws row i of the corrupted Data.
 func (c *corruption) row(d *Data, i int) Row {
 	x := d.clean.Row(i / c.copies)
 	draw := Corrupter{Noise: c.noise, Seed: c.seed}
@@ -232,7 +232,7 @@ func (c *corruption) row(d *Data, i int) Row {
 	return row
 }
 
-// silent draws row i of corrupted Data, given the clean row x, where dead features have their dead value.
+// silent draws row i of the corrupted Data from the clean row x. Dead features get their dead value.
 func (c *corruption) silent(d *Data, i int, x Row, n loss.Silent, r *rand.Rand) Row {
 	noise := deaths(n, r)
 	mask := groupMask{c.seed, i / c.copies, i % c.copies}
@@ -255,8 +255,8 @@ func (c *corruption) silent(d *Data, i int, x Row, n loss.Silent, r *rand.Rand) 
 	return Row{Index: x.Index, f64: values}
 }
 
-// Split returns two parts of d, stratified by class: the first has the given fraction of every class. The draw depends
-// only on the seed.
+// Split splits d into two parts, stratified by class. The first part has the fraction share of every class. The split
+// depends only on the seed.
 func (d *Data) Split(share float64, seed uint64) (first, second *Data) {
 	var a, b []int
 	for _, rows := range d.byClass(seed) {
@@ -268,7 +268,7 @@ func (d *Data) Split(share float64, seed uint64) (first, second *Data) {
 	return d.Subset(a), d.Subset(b)
 }
 
-// byClass returns the rows of every class in a random order, unlabeled ones last.
+// byClass returns the rows of every class in a random order; the last element has the unlabeled rows.
 func (d *Data) byClass(seed uint64) [][]int {
 	out := make([][]int, len(d.Schema.Classes)+1)
 	for i := range d.rows {

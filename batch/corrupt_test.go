@@ -11,8 +11,8 @@ import (
 	"blankout/internal/must"
 )
 
-// Masks of neighboring examples, copies and seeds are independent, for any pair of entries. The variance of sums over
-// copies is that of independent draws.
+// TestCorrupterDrawsIndependently checks that the masks of neighboring examples, copies and seeds are independent for
+// any pair of entries. The variance of sums over copies must be that of independent draws.
 func TestCorrupterDrawsIndependently(t *testing.T) {
 	const n, entries = 6000, 6
 	masks := func(q float64, seed uint64, example, copy func(i int) int) [][]float64 {
@@ -77,8 +77,8 @@ func TestCorrupterDrawsIndependently(t *testing.T) {
 	}
 }
 
-// For each example the Corrupter draws the same as corrupted Data, for noise of groups with one rate or with separate
-// rates, and for products of two groups.
+// TestCorrupterDrawsAsCorruptedData checks that the Corrupter draws the same copies as corrupted Data. The cases
+// include group noise with one rate or several rates, and products of two groups.
 func TestCorrupterDrawsAsCorruptedData(t *testing.T) {
 	x, y := drawProblem(t, 3, 400, 6, false)
 	d := denseData(t, x, y)

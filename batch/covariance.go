@@ -1,7 +1,7 @@
 package batch
 
-// This file estimates the covariance of the numeric columns of a training set, with which an exactly trained model
-// imputes missing numbers.
+// This file estimates the covariance of the numeric columns of a training set. An exactly trained model imputes missing
+// numbers with it.
 
 import (
 	"math"
@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	// covarianceRows is the largest number of rows used, as an even sample.
+	// covarianceRows is the largest number of rows that are used; a larger set is sampled evenly.
 	covarianceRows = 50_000
-	// The number of EM rounds, and the largest cost of a round, in columns cubed: if all rows with missing values would
-	// cost more, a sample represents them.
+	// covarianceRounds is the number of EM rounds. covarianceWork limits the cost of a round, in columns cubed; if all
+	// rows with missing values would cost more, a sample represents them. covarianceLeast is the least size of that
+	// sample.
 	covarianceRounds, covarianceWork, covarianceLeast = 5, 1 << 28, 200
 )
 
-// Covariance returns the covariance of the numeric columns of d, at most so many: the columns of numeric fields, and
-// those of the anonymous field that nine of ten rows have. It returns nil for fewer than two columns.
+// Covariance returns the covariance of at most columns numeric columns of d, or nil for fewer than two. Numeric columns
+// are the columns of numeric fields, and the columns of the anonymous field that at least 90 % of the rows have.
 //
-// A row with missing values counts with their expectation and covariance given the others, both under the result itself
-// (the EM algorithm). An outlier counts as missing.
+// A row with missing values counts with their expectation and covariance given its other values, both computed from the
+// result itself (the EM algorithm). An outlier counts as missing.
 func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covariance {
 	v := newNumericRows(p, m, d, min(columns, model.MaxCovariance))
 	n := len(v.columns)
@@ -32,7 +33,7 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 		return nil
 	}
 	v.findOutliers()
-	whole := impute.NewSums(n) // of the complete rows, the same in every round
+	whole := impute.NewSums(n) // sums of the complete rows, equal in every round
 	var lacking []int
 	for _, i := range v.rows {
 		if v.read(i) {
@@ -55,7 +56,7 @@ func (p *Presence) Covariance(m model.Model, d *Data, columns int) *model.Covari
 			fill   *model.Imputation
 			weight float64
 		}
-		var met []*pattern // in the order of the rows, which is the order of sums
+		var met []*pattern // missing patterns in the order of the rows, which fixes the order of sums
 		place := map[string]*pattern{}
 		all := whole.Clone()
 		for _, i := range sample {
@@ -86,11 +87,11 @@ type numericRows struct {
 	kinds        []fieldsOf
 	rows         []int
 	columns      []uint32
-	fields       []uint16 // by index, see model.Covariance
-	own          []uint16 // by index: the numeric field itself
-	place        []int    // by compact column: its index, -1 for others
+	fields       []uint16 // fields by index, see model.Covariance
+	own          []uint16 // the numeric field itself, by index
+	place        []int    // index by compact column; -1 for columns that are not numeric
 	standardized bool
-	mean, reach  []float64 // by index: a value farther than reach from mean is an outlier
+	mean, reach  []float64 // by index: values farther than reach from mean are outliers
 
 	x     []float64
 	parts model.Parts
@@ -155,7 +156,7 @@ func firstFields(fields []event.Field) (out []int) {
 	return out
 }
 
-// read sets x to the values of row i, and parts to which of them are present and which must be imputed. It reports
+// read sets x to the values of row i, and parts to the indexes that are present and the indexes to impute. It reports
 // whether the row is complete.
 func (v *numericRows) read(i int) (whole bool) {
 	clear(v.has)
@@ -188,8 +189,8 @@ func (v *numericRows) isOutlier(at int, x float64) bool {
 	return v.reach != nil && !(math.Abs(x-v.mean[at]) <= v.reach[at]) || v.standardized && model.IsOutlier(x)
 }
 
-// findOutliers sets reach, the distance from the mean beyond which a value is an outlier, from the deviation of the values
-// that are not known to be outliers.
+// findOutliers sets reach, the distance from the mean beyond which a value is an outlier. It computes reach from the
+// standard deviation of the values that are not already outliers.
 func (v *numericRows) findOutliers() {
 	for range 3 {
 		m := v.apart()
@@ -201,7 +202,8 @@ func (v *numericRows) findOutliers() {
 	}
 }
 
-// apart returns the moments of the columns, each over the rows that have it, as if they were independent.
+// apart returns the moments of the columns as if they were independent. Each column's moments are over the rows that
+// have it.
 func (v *numericRows) apart() impute.Sums {
 	n := len(v.columns)
 	weight, mean, squares := make([]float64, n), make([]float64, n), make([]float64, n)
@@ -227,7 +229,7 @@ func (v *numericRows) apart() impute.Sums {
 	return m
 }
 
-// covariance returns the covariance of the columns from sums of rows, or nil if they have no weight.
+// covariance returns the covariance of the columns from sums over rows, or nil if the rows have no weight.
 func (v *numericRows) covariance(s impute.Sums) *model.Covariance {
 	return s.Covariance(v.columns, v.fields, 1)
 }

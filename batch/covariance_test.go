@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// correlated returns events of five numbers. The last three nearly follow from the first two. Some values are null and
-// some are outliers. The last number determines the class.
+// correlated returns events of five numbers. The last three are nearly functions of the first two. Fractions null and
+// wild of the values are null and outliers. The last number determines the class.
 func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.Example) {
 	s := eventtest.Schema(5, "", "no", "yes")
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -39,8 +39,8 @@ func correlated(n int, null, wild float64, seed uint64) (*event.Schema, []event.
 	return s, out
 }
 
-// The covariance is that of the values before some were removed, within statistical error, although no pair of columns
-// is complete. Outliers do not change it.
+// TestCovarianceOfLackingRows checks that the covariance of rows with missing values equals the covariance before their
+// removal, within statistical error. No pair of columns is complete. Outliers must not change the result.
 func TestCovarianceOfLackingRows(t *testing.T) {
 	s, events := correlated(4000, 0, 0, 1)
 	m, d, p := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
@@ -72,7 +72,7 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 		}
 		for i := range n {
 			for j := range n {
-				// These are of raw values, the others of standardized ones.
+				// got is the covariance of raw values, whole that of standardized values.
 				scale := math.Sqrt(got.Matrix[i*n+i] * got.Matrix[j*n+j])
 				if a, b := got.Matrix[i*n+j]/scale, whole.Matrix[i*n+j]; math.Abs(a-b) > 0.04 {
 					t.Errorf("%+v: correlation of columns %d and %d is %v, want about %v", c, i, j, a, b)
@@ -80,7 +80,7 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 			}
 		}
 	}
-	// A second call gives the same result, and a smaller limit that of the first columns.
+	// A second call gives the same result. A smaller limit gives the covariance of the first columns.
 	if again := p.Covariance(m, d, 256); !slices.Equal(again.Matrix, whole.Matrix) {
 		t.Error("a second time it is another")
 	}
@@ -94,8 +94,8 @@ func TestCovarianceOfLackingRows(t *testing.T) {
 	}
 }
 
-// If numbers follow from each other, the rule is to impute, for named fields and for declared columns, and it predicts
-// new events best.
+// TestFillIsChosen checks that the chosen missing policy is to impute if numbers depend on each other, for named fields
+// and for declared columns. That policy must also predict new events best.
 func TestFillIsChosen(t *testing.T) {
 	for _, sparse := range []bool{false, true} {
 		s, events := correlated(2000, 0, 0, 3)
@@ -111,7 +111,7 @@ func TestFillIsChosen(t *testing.T) {
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, "none")
 		for b, shares := range m.Missing.Policies {
 			rule := shares.Largest()
-			if rule != model.MissingImpute && b >= 1 && b < 4 { // with five columns the share is never below a tenth
+			if rule != model.MissingImpute && b >= 1 && b < 4 { // of five columns one missing is already 20 %: no missing fraction is below 10 %
 				t.Errorf("sparse %v: rules %v", sparse, m.Missing.Policies)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"blankout/internal/must"
 )
 
-// curvedData returns events of three numbers with curves, two of them in one group. It also returns the same events
-// with, for each number, one column that holds its contribution to the score of the weights w.
+// curvedData returns events of three numbers with splines, two of the numbers in one group. It also returns the same
+// events with one column per number that holds the number's contribution to the score under the weights w.
 func curvedData(t *testing.T, n int, w func(column uint32) float64) (curved, summed *Data) {
 	t.Helper()
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
@@ -47,8 +47,8 @@ func curvedWeight(column uint32) float64 { return math.Sin(3 * float64(column%10
 
 var curvedNoises = []loss.Noise{loss.Dropout{Q: 0.4}, loss.GroupDropout{Groups: 0.3}, loss.GroupDropout{Q: 0.2, Groups: 0.4}, loss.Dropout{}, loss.GroupDropout{}}
 
-// A number and its basis vary as one feature: the objective is that of their sums, its derivatives equal finite
-// differences, and its matrix gives the same products.
+// TestCurvesAreOneFeature checks that a number and its spline columns vary as one feature. The objective equals that of
+// their sums, its derivatives equal finite differences, and its matrix gives the same products.
 func TestCurvesAreOneFeature(t *testing.T) {
 	curved, summed := curvedData(t, 40, curvedWeight)
 	for _, noise := range curvedNoises {
@@ -76,7 +76,7 @@ func TestCurvesAreOneFeature(t *testing.T) {
 			t.Errorf("%v: objective %v, of the sums %v", noise, value, want)
 		}
 		problems.CheckDerivatives(t, noise.String(), exactDiagonal{o}, w, 1e-5)
-		// V itself: the sum over the rows of k V by addTo, compared with the slow one.
+		// Compare V itself, the sum over the rows of k V from addTo, with a slow computation.
 		joint := must.Get(jointNoise(curved, noise))(t)
 		n := curved.Columns()
 		matrix, want := make([]float64, n*n), 0.0
@@ -106,7 +106,8 @@ func TestCurvesAreOneFeature(t *testing.T) {
 	}
 }
 
-// A forecast for dying features is that of the numbers' sums, for two classes and by masks.
+// TestCurvesDieTogether checks that the forecast for missing features treats a number and its spline columns as their
+// sum. It compares with masks, for two classes.
 func TestCurvesDieTogether(t *testing.T) {
 	curved, summed := curvedData(t, 60, curvedWeight)
 	deletions := []float64{0, 0.3, 0.7}
@@ -118,7 +119,7 @@ func TestCurvesDieTogether(t *testing.T) {
 				row[c] = curvedWeight(curved.Column(c))
 			}
 			w, plain = append(w, row), append(plain, []float64{1, 1, 1, 0})
-			if len(w) == 2 { // the other class
+			if len(w) == 2 { // index of the other class
 				for c := range row {
 					row[c] *= -1
 				}
@@ -138,7 +139,8 @@ func TestCurvesDieTogether(t *testing.T) {
 	}
 }
 
-// Random deletion of numbers also deletes their basis. Other features have the same masks as without curves.
+// TestCurvesAreDeletedTogether checks that random deletion of a number also deletes its spline columns. Other features
+// have the same masks as without splines.
 func TestCurvesAreDeletedTogether(t *testing.T) {
 	curved, summed := curvedData(t, 30, curvedWeight)
 	c := Corrupter{Noise: loss.Dropout{Q: 0.5}, Seed: 3, Splines: curved.splines}
@@ -159,7 +161,8 @@ func TestCurvesAreDeletedTogether(t *testing.T) {
 	}
 }
 
-// A hat dies with the group of its number, and forms no group of its own.
+// TestHatsDieWithTheGroupOfTheirNumber checks that a spline column is removed with the group of its number, and forms
+// no group itself.
 func TestHatsDieWithTheGroupOfTheirNumber(t *testing.T) {
 	s := event.NewSchema(0, nil, 2)
 	s.ColumnGroups = &event.ColumnGroups{Named: []event.NamedColumns{{Name: "g", Spans: []event.Span{{From: 2, To: 4}}}}}

@@ -1,6 +1,6 @@
 package batch
 
-// This file has the training set that every solver reads.
+// This file has Data, the training set that every solver reads.
 
 import (
 	"blankout/internal/event"
@@ -8,11 +8,11 @@ import (
 	"blankout/internal/model"
 )
 
-// Data is a training set in compressed sparse rows. Its columns are compact: columns 0 … Columns()-1 are those that
-// occur in the set, in ascending order of the Schema's columns; Column translates back. It is immutable and safe for
-// concurrent use; [Data.Subset] shares its memory.
+// Data is a training set in compressed sparse rows. Its columns are compact: columns 0 … Columns()-1 are the Schema's
+// columns that occur in the set, in ascending order. Column translates a compact column to the Schema's. Data is
+// immutable and safe for concurrent use; [Data.Subset] shares its memory.
 //
-// An entry takes 4 bytes if every value in its chunk is 1, 8 if all are exact as float32, and 12 otherwise.
+// An entry takes 4 bytes if every value in its chunk is 1, 8 bytes if all are exact as float32, and 12 bytes otherwise.
 type Data struct {
 	// Schema is the Schema under which the events were decoded.
 	Schema *event.Schema
@@ -23,27 +23,27 @@ type Data struct {
 	entries int
 
 	labels  []int32
-	targets []float64 // regression targets, nil while all are 0
-	weights []float64 // nil while all are 1
+	targets []float64 // regression targets; nil while all are 0
+	weights []float64 // importance of each event; nil while all are 1
 	fields  columnFields
-	splines *model.Splines // splines whose columns are among the columns, nil for none
-	dead    []float64      // by compact column, see SetDead; nil if all are 0
+	splines *model.Splines // splines whose columns are in columns; nil for none
+	dead    []float64      // value of a dead feature by compact column, see SetDead; nil if all are 0
 
-	// If set, rows are noisy copies of those of clean, drawn when they are read.
+	// If corruption is set, rows are noisy copies of the rows of clean, drawn when they are read.
 	corruption *corruption
 	clean      *Data
 }
 
 type rowRef struct{ chunk, from, n uint32 }
 
-// chunk has the entries of consecutive rows. Without values every value is 1.
+// chunk has the entries of consecutive rows. If it stores no values, every value is 1.
 type chunk struct {
 	index []uint32
 	f32   []float32
 	f64   []float64
 }
 
-// Row is one row of Data, borrowed from it: Index[i] is a compact column and At(i) its value.
+// Row is one row of Data, in memory that Data owns. Index[i] is a compact column and At(i) its value.
 type Row struct {
 	Index []uint32
 	f32   []float32
@@ -62,7 +62,7 @@ func (d *Data) Column(c int) uint32 { return d.columns[c] }
 // Entries returns the number of stored entries.
 func (d *Data) Entries() int { return d.entries }
 
-// Curved reports whether there are splines.
+// Curved reports whether the columns include spline columns.
 func (d *Data) Curved() bool { return d.splines != nil }
 
 // Label returns the class of event i or event.Unlabeled.
@@ -84,7 +84,7 @@ func (d *Data) Weight(i int) float64 {
 	return d.weights[i]
 }
 
-// Row returns row i.
+// Row returns row i. The Row is valid as long as d.
 func (d *Data) Row(i int) Row {
 	if d.corruption != nil {
 		return d.corruption.row(d, i)
@@ -149,7 +149,7 @@ func (r Row) Dot(w []float64) float64 {
 	return s + s1 + (s2 + s3)
 }
 
-// dotOf computes four sums, so that additions do not wait for each other.
+// dotOf accumulates four sums, so that an addition does not wait for the previous one.
 func dotOf[T float32 | float64](index []uint32, values []T, w []float64) float64 {
 	var s, s1, s2, s3 float64
 	for len(index) >= 4 && len(values) >= 4 {
@@ -165,7 +165,7 @@ func dotOf[T float32 | float64](index []uint32, values []T, w []float64) float64
 	return s + s1 + (s2 + s3)
 }
 
-// AddTo adds a x to w.
+// AddTo adds a times the row to w.
 func (r Row) AddTo(w []float64, a float64) {
 	switch {
 	case r.f32 != nil:
@@ -199,7 +199,7 @@ func (d *Data) without(column func(uint32) bool) *Data {
 		}
 		x.Index, x.Value = x.Index[:n], x.Value[:n]
 		if err := b.Add(&event.Example{Features: x, Label: d.Label(i), Target: d.Target(i), Weight: d.Weight(i)}); err != nil {
-			panic(err) // d was built from the same rows
+			panic(err) // cannot happen: d was built from the same rows
 		}
 	}
 	out := b.Data(d.Schema)
@@ -211,7 +211,7 @@ func (d *Data) without(column func(uint32) bool) *Data {
 	return out
 }
 
-// Subset returns the given rows, in the given order, as Data. It shares entries and columns with d.
+// Subset returns Data with the given rows in the given order. It shares entries and columns with d.
 func (d *Data) Subset(rows []int) *Data {
 	if d.corruption != nil {
 		panic("batch: a subset of corrupted copies; corrupt the subset")

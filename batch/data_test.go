@@ -14,7 +14,7 @@ import (
 	"blankout/internal/must"
 )
 
-// randomExamples draws n examples with up to columns features each.
+// randomExamples draws n examples with at most columns features each.
 func randomExamples(r *rand.Rand, n, columns int, value func(i int) float64) []event.Example {
 	es := make([]event.Example, n)
 	for i := range es {
@@ -29,7 +29,7 @@ func randomExamples(r *rand.Rand, n, columns int, value func(i int) float64) []e
 	return es
 }
 
-// gather adds examples, packed by that many goroutines at the same time, or one by one for 0.
+// gather adds examples that several goroutines pack concurrently. For 0 goroutines it adds them one by one.
 func gather(es []event.Example, goroutines int) (*Data, error) {
 	b := Builder{Threads: goroutines}
 	if goroutines == 0 {
@@ -162,7 +162,7 @@ func TestSumIsTheSameForAnyNumberOfThreads(t *testing.T) {
 	}
 }
 
-// Skipped rows, also the first of a part, do not affect the others.
+// TestPackedRowsPassedOver checks that skipped rows of a Packed, including its first row, do not affect the other rows.
 func TestPackedRowsPassedOver(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	es := randomExamples(r, 300, 200, func(int) float64 { return r.NormFloat64() })

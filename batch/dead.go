@@ -1,6 +1,6 @@
 package batch
 
-// This file determines the values of features that have died silently.
+// This file determines the value that a feature reads after it has failed silently (a dead feature).
 
 import (
 	"slices"
@@ -9,15 +9,15 @@ import (
 	"blankout/internal/model"
 )
 
-// Deaths gathers the raw readings of numeric columns, which determine the values of dead features. The zero value is
+// Deaths gathers the raw readings of numeric columns, from which the values of dead features follow. The zero value is
 // ready for use.
 type Deaths struct {
 	examples float64
 	columns  map[uint32]*columnReadings
-	all      *model.Zeros // of all numbers, nil if events have been added since
+	all      *model.Zeros // readings of all numbers; nil if events have been added since
 }
 
-// columnReadings has the readings of a column.
+// columnReadings counts and averages the readings of one column.
 type columnReadings struct {
 	n, zeros, mean float64
 	kind           event.Kind
@@ -30,7 +30,7 @@ func (r *columnReadings) add(x float64) {
 	r.mean += (x - r.mean) / r.n
 }
 
-// Observe adds an event as it arrived.
+// Observe adds an event with its raw values, before standardization.
 func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 	if g.columns == nil {
 		g.columns = map[uint32]*columnReadings{}
@@ -51,7 +51,7 @@ func (g *Deaths) Observe(e *event.Example, schema *event.Schema) {
 	}
 }
 
-// DeathsOf returns the readings of raw events, only for numeric columns.
+// DeathsOf returns the readings of all raw events of d. Only numeric columns are used.
 func DeathsOf(d *Data) *Deaths {
 	all := make([]columnReadings, d.Columns())
 	for i := range d.Rows() {
@@ -70,7 +70,8 @@ func DeathsOf(d *Data) *Deaths {
 	return g
 }
 
-// number reports whether a column is numeric: a column of a sparse format is if nine of ten events have it.
+// number reports whether a column is numeric. A column of a sparse format is numeric if at least 90 % of the events
+// have it.
 func (g *Deaths) number(r *columnReadings) bool {
 	return r.kind == event.Numeric || r.kind == event.Sparse && 10*r.n >= 9*g.examples
 }
@@ -93,7 +94,7 @@ func (g *Deaths) Numbers(schema *event.Schema, v model.SilentValue) *model.Dead 
 	return &dead
 }
 
-// Value returns the raw value of a column's dead feature: 0 if it is not a number.
+// Value returns the raw value of a column's dead feature. It returns 0 if the column is not a number.
 func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue) float64 {
 	r := g.columns[column]
 	if r == nil || !g.number(r) || v == model.SilentZero {
@@ -106,11 +107,11 @@ func (g *Deaths) Value(column uint32, schema *event.Schema, v model.SilentValue)
 	return mean
 }
 
-// zeros returns the readings of a numeric column, and their mean.
+// zeros returns how often a numeric column reads 0, and the mean of its readings.
 func (g *Deaths) zeros(r *columnReadings, schema *event.Schema) (z model.Zeros, mean float64) {
 	z.Add(r.n, r.zeros)
 	mean = r.mean
-	if r.kind == event.Sparse && !schema.ColumnsGoMissing() { // absent means 0
+	if r.kind == event.Sparse && !schema.ColumnsGoMissing() { // an absent value is a 0
 		left := g.examples - r.n
 		z.Add(left, left)
 		mean *= r.n / g.examples
@@ -118,7 +119,7 @@ func (g *Deaths) zeros(r *columnReadings, schema *event.Schema) (z model.Zeros, 
 	return z, mean
 }
 
-// allZeros returns the readings of all numbers.
+// allZeros returns how often all numbers together read 0.
 func (g *Deaths) allZeros(schema *event.Schema) model.Zeros {
 	if g.all == nil {
 		g.all = &model.Zeros{}
@@ -132,8 +133,8 @@ func (g *Deaths) allZeros(schema *event.Schema) model.Zeros {
 	return *g.all
 }
 
-// Apply returns d with the dead values for silent noise, see SetDead. scaler is the model whose Scaler has standardized
-// d; nil if d is raw.
+// Apply returns d with the values of dead features for silent noise, see SetDead. scaler is the model whose Scaler has
+// standardized d; nil if d is raw.
 func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Data, error) {
 	var curves *model.Splines
 	if scaler != nil {
@@ -167,8 +168,8 @@ func (g *Deaths) Apply(d *Data, scaler *model.Linear, v model.SilentValue) (*Dat
 	return d, nil
 }
 
-// left returns a function that returns the absent columns of a row whose features would not be 0 if they were dead:
-// spline columns of numbers that it has, and columns of sparse formats that are 0 if absent.
+// left returns a function of a row. The function returns the absent columns that would not be 0 if their features were
+// dead: spline columns of the row's numbers, and columns of sparse formats that are 0 if absent.
 func (g *Deaths) left(d *Data, curves *model.Splines, dead func(column uint32) float64) func(x event.Vec) []uint32 {
 	var always []uint32
 	for column, r := range g.columns {
@@ -177,7 +178,7 @@ func (g *Deaths) left(d *Data, curves *model.Splines, dead func(column uint32) f
 		}
 	}
 	slices.Sort(always)
-	hats := map[uint32][]uint32{} // by the number's column
+	hats := map[uint32][]uint32{} // spline columns by the number's column
 	if curves != nil {
 		for i, column := range curves.Columns {
 			for knot := range curves.Knots[i] {
@@ -209,7 +210,8 @@ func (g *Deaths) left(d *Data, curves *model.Splines, dead func(column uint32) f
 	}
 }
 
-// holding returns d, each row with the columns that left returns for it as zeros, in any order.
+// holding returns d with explicit zeros: each row also has the columns that left returns for it. left may return them
+// in any order.
 func (d *Data) holding(left func(x event.Vec) []uint32) (*Data, error) {
 	var x event.Vec
 	whole := true

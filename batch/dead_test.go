@@ -15,7 +15,7 @@ import (
 	"blankout/internal/must"
 )
 
-// The dead value of a column follows from its original readings.
+// TestDeadValues checks that the value of a dead feature follows from the column's raw readings.
 func TestDeadValues(t *testing.T) {
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
 	number := schema.AddField(event.Field{Name: "number", Kind: event.Numeric})
@@ -33,18 +33,18 @@ func TestDeadValues(t *testing.T) {
 			zero = 1
 		}
 		if i%2 == 0 {
-			add(1, 5*zero, number) // one of 100 readings is 0; half of the examples lack it
+			add(1, 5*zero, number) // 1 of 100 readings is 0; half of the examples have no reading
 		}
-		add(2, 3*zero, often) // one of 200
+		add(2, 3*zero, often) // 1 of 200 readings is 0
 		add(3, 1, word)
 		if i != 7 {
-			add(4, 2, 0) // omitted once in 200
+			add(4, 2, 0) // omitted in 1 of 200 examples
 		}
 		if i%50 != 7 {
-			add(5, 2, 0) // omitted once in 50
+			add(5, 2, 0) // omitted in 1 of 50 examples
 		}
 		if i%5 != 0 {
-			add(6, 2, 0) // in four of five
+			add(6, 2, 0) // present in 4 of 5 examples
 		}
 		g.Observe(&e, schema)
 		must.Do(t, b.Add(&e))
@@ -92,8 +92,8 @@ func TestDeadValues(t *testing.T) {
 	}
 }
 
-// A solution with dead values minimizes the expectation over what happens to the original events: standardized
-// readings, transforms, basis of numbers, and zeros that become absent.
+// TestDeathsApply checks that the solution with dead values minimizes the expected loss over failures of the original
+// events. The events have standardized readings, transforms, splines, and zeros that are written as absent.
 func TestDeathsApply(t *testing.T) {
 	x, y := problems.Gaussian(41, 300, 4, false)
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
@@ -110,14 +110,14 @@ func TestDeathsApply(t *testing.T) {
 		add := func(column uint32, x float64, field uint16) {
 			eventtest.Put(&e, column, x, field)
 		}
-		add(1, math.Sinh(2*row[0]), fields[0]) // heavy tails
+		add(1, math.Sinh(2*row[0]), fields[0]) // a heavy-tailed number
 		if i%3 > 0 {
-			add(2, row[1]+2, fields[1]) // rarely present, which makes a presence hat
+			add(2, row[1]+2, fields[1]) // rarely present, so it gets a presence column
 		} else {
 			e.Missing = nil
 		}
 		if i != 17 {
-			add(3, row[2]+30, 0) // omitted once
+			add(3, row[2]+30, 0) // omitted in one example
 		}
 		add(4, row[3], 0)
 		examples = append(examples, e)
@@ -149,7 +149,7 @@ func TestDeathsApply(t *testing.T) {
 				scaler.Rows.Touch(knots.BasisColumn(0, i))[model.StatInverse] = 1
 			}
 		}
-		// standardized returns the standardized example after all columns of dead have died.
+		// standardized returns the standardized example after all columns in dead have failed.
 		standardized := func(e *event.Example, dead map[uint32]bool) event.Vec {
 			as := event.Example{Features: event.Vec{Index: e.Features.Index, Value: append([]float64(nil), e.Features.Value...)}}
 			for i, column := range as.Features.Index {
@@ -157,7 +157,7 @@ func TestDeathsApply(t *testing.T) {
 					as.Features.Value[i] = g.Value(column, schema, c.v)
 				}
 			}
-			if dead[3] && len(as.Features.Index) < 4 && as.Features.Index[len(as.Features.Index)-2] != 3 { // an omitted 0
+			if dead[3] && len(as.Features.Index) < 4 && as.Features.Index[len(as.Features.Index)-2] != 3 { // column 3 is a 0 that was omitted
 				as.Features = event.Vec{Index: []uint32{1, 2, 3, 4}, Value: []float64{as.Features.Value[0], as.Features.Value[1], g.Value(3, schema, c.v), as.Features.Value[2]}}
 			}
 			if scaler == nil {
@@ -176,7 +176,8 @@ func TestDeathsApply(t *testing.T) {
 			d = b.Data(schema)
 		}
 		d = must.Get(g.Apply(d, scaler, c.v))(t)
-		// The mean squared error over all deaths of a few examples, by enumeration and by the objective.
+		// Compare the mean squared error over all possible failures of a few examples, by enumeration and by the
+		// objective.
 		w := make([]float64, d.Columns()+1)
 		weight := map[uint32]float64{}
 		for j := range d.Columns() {
@@ -217,7 +218,7 @@ func TestDeathsApply(t *testing.T) {
 				t.Errorf("%s: example %d costs %v, by all deaths %v", c.name, at, got, want)
 			}
 		}
-		if c.bends { // and Newton's method finds the minimum
+		if c.bends { // Newton's method finds the minimum too
 			config := DefaultConfig()
 			config.Noise = "silent:0.5"
 			if f, err := Train(context.Background(), d, config); err != nil || !f.Converged {
@@ -227,7 +228,8 @@ func TestDeathsApply(t *testing.T) {
 	}
 }
 
-// Settings for silent deaths are measured on dead features that read their dead values, with unchanged survivors.
+// TestSelectForSilentDeaths checks that settings for silent failures are measured on events whose dead features read
+// their dead values. Surviving features must be unchanged.
 func TestSelectForSilentDeaths(t *testing.T) {
 	x, y := problems.Gaussian(42, 400, 3, false)
 	for _, row := range x {

@@ -1,6 +1,7 @@
 package batch
 
-// This file solves the linear systems of Newton's method in the dual, if there are fewer rows than parameters.
+// This file solves the linear systems of Newton's method in the dual. It is used if there are fewer rows than
+// parameters.
 
 import (
 	"context"
@@ -18,29 +19,29 @@ import (
 //
 //	P^-1 = G^-1 - G^-1 X' g^1/2 (I + S)^-1 g^1/2 X G^-1.
 //
-// Under silent noise each view of a row is a row here. I + S has no eigenvalue below 1, however small the g_n, because
-// nothing is divided by them. For IRLS and without noise P is the matrix of HessVec. Otherwise the Hessian's mixed
-// terms are missing and, with groups, what V_n has outside its diagonal; P then preconditions conjugate gradients on
-// the Hessian.
+// Under silent noise each view of a row is a row here. I + S has no eigenvalue below 1 for any g_n, because no step
+// divides by g_n. For IRLS and without noise, P is the matrix of HessVec. Otherwise P omits the Hessian's mixed terms
+// and, with groups, the elements of V_n outside its diagonal. P then preconditions conjugate gradients on the Hessian.
 type dual struct {
 	o       *Expected
-	inverse []float64 // of G, by parameter
-	root    []float64 // of g, by view
+	inverse []float64 // inverse of G, by parameter
+	root    []float64 // square root of g, by view
 	views   []int     // views with a positive g
 	factor  mat.Cholesky
-	exact   bool // P is the matrix of HessVec
+	exact   bool // whether P is the matrix of HessVec
 
-	s, t *mat.VecDense // by views
+	s, t *mat.VecDense // scratch vectors, by view
 }
 
-// maxDual is the largest number of rows for which the dual is faster. Its matrix needs half of their square of dot
-// products, while conjugate gradients on the primal, preconditioned by the diagonal, need about twenty to forty for
-// each row. On windows of images and of reviews the two are equal at 20 rows; at 50 the dual takes 1.3 times as long,
-// at 200 two to five times.
+// maxDual is the largest number of rows for which the dual is faster. Its matrix needs rows^2/2 dot products. Conjugate
+// gradients on the primal, preconditioned by the diagonal, need about 20 to 40 dot products per row. On windows of
+// images and of reviews both take the same time at 20 rows; at 50 rows the dual takes 1.3 times as long, at 200 two to
+// five times.
 const maxDual = 32
 
 // dual returns the inverse at the point of the last gradient. It returns nil if the dual is slower, because there are
-// as many rows as parameters, or if it does not exist, because a parameter has neither penalty nor noise.
+// at least as many rows as parameters. It also returns nil if a parameter has neither penalty nor noise, because the
+// inverse does not exist then.
 func (o *Expected) dual() *dual {
 	if n := len(o.m); n >= o.dim || n > maxDual || o.c0 != 0 {
 		return nil
@@ -92,7 +93,7 @@ func (o *Expected) dual() *dual {
 		s.SetSym(a, a, s.At(a, a)+1)
 	}
 	if !d.factor.Factorize(s) {
-		return nil // values that are not finite, which the caller detects as well
+		return nil // values are not finite; the caller detects that too
 	}
 	d.s, d.t = mat.NewVecDense(n, nil), mat.NewVecDense(n, nil)
 	return d
@@ -111,7 +112,7 @@ func (d *dual) apply(r, out []float64) {
 	for a, i := range d.views {
 		d.s.SetVec(a, d.root[i]*(o.dotView(i, out)+bias))
 	}
-	// The condition number was checked when the factor was computed.
+	// The error is ignored: the condition number was checked when the factor was computed.
 	_ = d.factor.SolveVecTo(d.t, d.s)
 	for a, i := range d.views {
 		g, row := d.root[i]*d.t.AtVec(a), o.p.Data.Row(i/len(o.views))
@@ -150,7 +151,7 @@ func (d *dual) direction(ctx context.Context, grad, p []float64, forcing float64
 		curvature := Dot(q, hq)
 		if !(curvature > 1e-14*rz) {
 			if k == 0 {
-				copy(p, z) // a descent direction in any case
+				copy(p, z) // z is a descent direction in any case
 			}
 			return nil
 		}

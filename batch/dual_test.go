@@ -12,8 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// windowProblem is a window of events with a quadratic penalty: rows of entries among columns, every parameter
-// penalized around a center.
+// windowProblem returns a problem like a window of recent events: few rows with some of many columns. Its quadratic
+// penalty pulls every parameter to a center.
 func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns, entries int) Problem {
 	r := rand.New(rand.NewPCG(uint64(rows), uint64(columns)))
 	var b Builder
@@ -36,7 +36,7 @@ func windowProblem(t testing.TB, loss loss.Loss, noise loss.Noise, rows, columns
 	return p
 }
 
-// The solution in the dual is that in the primal, for every loss and for IRLS too.
+// TestDual checks that the solution in the dual equals the solution in the primal, for every loss and for IRLS.
 func TestDual(t *testing.T) {
 	robust := must.Get(loss.NewTLogistic(1.5))(t)
 	for _, m := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}, loss.HingeChen{Ell: 1}, robust.Theta(), loss.Quadratic{}} {
@@ -44,7 +44,7 @@ func TestDual(t *testing.T) {
 			t.Run(fmt.Sprint(m, "/", noise), func(t *testing.T) {
 				p := windowProblem(t, m, noise, 30, 300, 15)
 				o := must.Get(NewExpected(p))(t)
-				// P^-1 P = 1, where P is the majorizer.
+				// Check that P^-1 P is the identity, where P is the majorizer.
 				o.Majorise(true)
 				w := make([]float64, o.Dim())
 				for i := range w {
@@ -65,7 +65,7 @@ func TestDual(t *testing.T) {
 				}
 				o.Majorise(false)
 				if o.plainHinge() > 0 {
-					return // has its own solver
+					return // the hinge has its own solver
 				}
 				best := math.Inf(1)
 				var values []float64
@@ -101,7 +101,7 @@ func TestDualIsForFewRows(t *testing.T) {
 	}
 }
 
-// A refresh of text (wide) and of images (dense).
+// BenchmarkDual measures an IRLS step on text (wide rows) and on images (dense rows).
 func BenchmarkDual(b *testing.B) {
 	for _, shape := range [][3]int{{10, 20_000, 200}, {20, 20_000, 200}, {20, 784, 150}, {32, 784, 150}} {
 		for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}} {

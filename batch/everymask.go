@@ -15,22 +15,22 @@ import (
 const ExactBound = "exact"
 
 const (
-	// An event with n features has 2^n masks.
+	// mostMasked is the largest number of features of an event: n features have 2^n masks.
 	mostMasked = 16
 	// mostMasks is the largest number of entries of all events under all masks, 12 bytes each.
 	mostMasks = 1 << 25
 )
 
-// everyMask returns each event under every mask of dropout with rate q, with survivors divided by 1-q, and as many
-// weights: those of d, or of weight, times the mask's probability. of has the row of d of each row. Events with weight
-// 0 are left out.
+// everyMask returns each event of d under every mask of dropout with rate q, with survivors divided by 1-q. of has, for
+// each returned row, its row of d. weights are the weights of d, or the given weights, times the mask's probability.
+// Events with weight 0 are left out.
 func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, weights []float64, err error) {
 	if err := d.masksFit(weight); err != nil {
 		return nil, nil, nil, err
 	}
 	out := *d
 	out.rows, out.chunks, out.labels, out.targets, out.weights, out.entries = nil, nil, nil, nil, nil, 0
-	out.splines = nil // a number's columns have died together
+	out.splines = nil // spline columns have already been removed with their number
 	var unit []int
 	for i := range d.Rows() {
 		w := d.Weight(i)
@@ -46,7 +46,7 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 		for mask := range 1 << n {
 			alive := bits.OnesCount(uint(mask))
 			p := math.Pow(1-q, float64(alive)) * math.Pow(q, float64(n-alive))
-			if p == 0 { // without dropout
+			if p == 0 { // p is 0 without dropout
 				continue
 			}
 			from := len(c.index)
@@ -71,8 +71,9 @@ func (d *Data) everyMask(q float64, weight []float64) (masked *Data, of []int, w
 	return &out, of, weights, nil
 }
 
-// unitsOf numbers, in the memory of out, what dies together among the entries of a row: a number with its spline
-// columns, any other entry alone. An entry that is 0 has -1. n is the number of units.
+// unitsOf numbers the units that dropout removes as a whole among the entries of a row: a number with its spline
+// columns, or any other entry alone. An entry whose value is 0 has unit -1. n is the number of units. The result uses
+// the memory of out.
 func (d *Data) unitsOf(row Row, out []int) (units []int, n int) {
 	out = out[:0]
 	first := map[uint32]int{}
@@ -92,7 +93,7 @@ func (d *Data) unitsOf(row Row, out []int) (units []int, n int) {
 	return out, n
 }
 
-// masksFit returns an error if there are too many masks.
+// masksFit returns an error if the events have too many masks to enumerate.
 func (d *Data) masksFit(weight []float64) error {
 	total := 0
 	var unit []int
@@ -111,7 +112,7 @@ func (d *Data) masksFit(weight []float64) error {
 	return nil
 }
 
-// exactRate returns the rate of a noise whose masks can be enumerated.
+// exactRate returns the dropout rate of a noise whose masks can be enumerated.
 func exactRate(noise loss.Noise) (q float64, err error) {
 	switch n := noise.(type) {
 	case loss.NoNoise:

@@ -13,7 +13,7 @@ import (
 	"blankout/internal/must"
 )
 
-// maskedData returns examples of a few columns with weights, some of them unlabeled, and their targets.
+// maskedData returns examples of a few columns with weights and targets. Some of the examples are unlabeled.
 func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(12, 12))
@@ -34,7 +34,8 @@ func maskedData(t *testing.T, n, columns int, unlabeled bool) (*Data, []float64)
 	return d, d.signs(1)
 }
 
-// The objective with the bound exact is the penalty plus the losses summed over all masks with their probabilities.
+// TestExactIsTheSumOverMasks checks that the objective with the bound "exact" equals the penalty plus the sum of the
+// losses over all masks, each times its probability.
 func TestExactIsTheSumOverMasks(t *testing.T) {
 	d, y := maskedData(t, 12, 6, false)
 	r := rand.New(rand.NewPCG(13, 13))
@@ -87,8 +88,8 @@ func TestExactIsTheSumOverMasks(t *testing.T) {
 	}
 }
 
-// With the bound exact no other weights have a smaller expectation, not even those of the approximation. For the
-// quadratic loss both are the same.
+// TestExactIsSolved checks that no other weights have a smaller exact expectation than the solution with the bound
+// "exact". For the quadratic loss the approximation must give the same solution.
 func TestExactIsSolved(t *testing.T) {
 	d, _ := maskedData(t, 80, 5, false)
 	for _, name := range []string{"logistic", "hinge", "quadratic"} {
@@ -113,7 +114,8 @@ func TestExactIsSolved(t *testing.T) {
 	}
 }
 
-// What cannot be enumerated, or would have no effect, is rejected by name.
+// TestExactRefuses checks that problems whose masks cannot be enumerated are rejected by name, as are settings without
+// effect.
 func TestExactRefuses(t *testing.T) {
 	small, _ := maskedData(t, 20, 4, true)
 	large, _ := maskedData(t, 5, 60, false)
@@ -152,7 +154,8 @@ func TestExactRefuses(t *testing.T) {
 	}
 }
 
-// A number dies with the basis of its curve. For the quadratic loss the approximation is exact too, and gives the same.
+// TestExactWithCurves checks that dropout removes a number together with its spline columns. For the quadratic loss the
+// approximation is exact and must give the same result.
 func TestExactWithCurves(t *testing.T) {
 	d, _ := curvedData(t, 60, curvedWeight)
 	var told [2]float64

@@ -19,20 +19,20 @@ import (
 //	J(w) = (1/2) (w-c)'R(w-c) + kappa sum_n m_n loss(y_n, f_n, v_n),
 //	f_n = w.x_n + b,  v_n = w'V_n w,  V_n = diag(Var[x~_nd]),
 //
-// where m_n is the importance of event n, and the intercept b is the last parameter. Under noise that removes whole
-// groups V_n is not diagonal, see groups.go. Under silent noise a row counts once for each rate, see silent.go. The
-// noise's c0, which acts on absent features as well, adds c0 |w|^2 to every v_n; no row is filled in. For every convex
-// loss in the table of package loss the gradient, the exact Hessian, the majorizer of IRLS and the certificate follow
-// from At and At2.
+// where m_n is the importance of event n, and the intercept b is the last parameter. If noise removes whole groups, V_n
+// is not diagonal, see groups.go. Under silent noise a row counts once for each noise rate, see silent.go. Noise with a
+// constant variance c0 also acts on absent features: it adds c0 |w|^2 to every v_n, so rows stay sparse. For every
+// convex loss in the table of package loss, the gradient, the exact Hessian, the majorizer of IRLS and the certificate
+// follow from At and At2.
 type Expected struct {
 	p          Problem
-	loss, free loss.Loss // of labeled and of unlabeled rows; free is nil if unlabeled rows are left out
+	loss, free loss.Loss // losses of labeled and of unlabeled rows; free is nil if unlabeled rows are left out
 	facts      loss.Facts
-	convex     bool // under the given noise
+	convex     bool // whether the objective is convex under the noise
 	columns    int
 	dim        int
-	m          []float64 // kappa times importance, by view, 0 for rows that are left out
-	eps        float64   // see Smooth
+	m          []float64 // kappa times importance by view; 0 for rows that are left out
+	eps        float64   // smoothing, see Smooth
 	kink       float64   // contribution of smoothing to the last Gap
 	passes     int
 	noising
@@ -43,11 +43,11 @@ type Expected struct {
 
 // noising is the variance of noisy features.
 type noising struct {
-	c0, c1, c2 float64 // see loss.Noise
+	c0, c1, c2 float64 // coefficients of the variance, see loss.Noise
 	noisy      bool
-	groups     *groupNoise // nil without noise, or if features are noisy independently
-	views      []view      // of every row
-	dead       []float64   // by column: value of a dead feature; nil if all are 0
+	groups     *groupNoise // nil without noise, or if the noise of all features is independent
+	views      []view      // views of every row: one, or one per rate under silent noise
+	dead       []float64   // value of a dead feature by column; nil if all are 0
 }
 
 // stride returns the number of sums gathered and scattered per column: one for the score and, under noise, one for its
@@ -59,12 +59,12 @@ func (n *noising) stride() int {
 	return 1
 }
 
-// byRow holds the values of each view of each row at a point, that of the last ValueGrad with a gradient or of the last
-// scores. View k of row n has index n len(views) + k.
+// byRow holds the values of each view of each row at one point: the point of the last ValueGrad with a gradient, or of
+// the last scores. View k of row n has index n len(views) + k.
 type byRow struct {
 	f, v, df, dv []float64
-	ff, fv, vv   []float64 // second derivatives, filled when curved
-	along        []float64 // scores, and both parts of variances, along the last Line
+	ff, fv, vv   []float64 // second derivatives, valid when curved is set
+	along        []float64 // scores, and both parts of the variances, along the last Line
 	curved       bool
 	majorise     bool
 }
@@ -75,7 +75,7 @@ func newByRow(n int) byRow {
 		ff: rows[4*n : 5*n], fv: rows[5*n : 6*n], vv: rows[6*n:]}
 }
 
-// shift shifts all scores.
+// shift adds by to all scores.
 func (r *byRow) shift(by float64) float64 {
 	for i := range r.f {
 		r.f[i] += by
@@ -83,25 +83,25 @@ func (r *byRow) shift(by float64) float64 {
 	return by
 }
 
-// gradient is the last gradient, and its point.
+// gradient is the last gradient and the point where it was computed.
 type gradient struct {
 	w         []float64
-	shrink    []float64 // by column sum_n 2 dv_n V_nd, the diagonal part of the Hessian
+	shrink    []float64 // sum_n 2 dv_n V_nd by column, the diagonal part of the Hessian
 	residual  []float64
-	cached    bool // residual and value are the gradient and the value at that point, smoothed by cachedEps
-	unscaled  bool // the last dual point needed no scaling, except for rounding
+	cached    bool // whether residual and value are the gradient and the value at the point, with smoothing cachedEps
+	unscaled  bool // whether the last dual point needed no scaling, except for rounding
 	value     float64
 	cachedEps float64
 }
 
-// workspace is the memory that passes over the rows gather from and scatter to.
+// workspace is the memory that passes over the rows read from (gather) and add to (scatter).
 type workspace struct {
-	pair       []float64 // by column: (w_d, w_d^2) or what else is gathered
+	pair       []float64 // gathered values by column, for example (w_d, w_d^2)
 	total      []float64 // sums over rows
 	sum        *Summer
 	denseTotal []float64
 	denseSum   *Summer
-	longest    int // length of the longest row
+	longest    int // number of entries of the longest row
 	outer      int // sum of the squared lengths of the rows
 }
 
@@ -118,15 +118,15 @@ type Problem struct {
 	Kappa     float64
 	Intercept Intercept
 	Penalty   Penalty
-	// Alpha in [0, 1] is the weight of the noising penalty of rows without a label (Wager et al. 2013, section 6): with
-	// n labeled and m unlabeled examples the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
+	// Alpha in [0, 1] is the weight of the noising penalty of unlabeled rows (Wager et al. 2013, section 6). With n
+	// labeled and m unlabeled examples the penalty is n/(n + alpha m) (R + alpha R_unlabeled).
 	Alpha   float64
 	Threads int
 	// Pause is called between passes over the data. It may be nil.
 	Pause func()
 }
 
-// pass counts a pass over the data, and calls Pause after the one before.
+// pass counts a pass over the data. It calls Pause before every pass except the first.
 func (o *Expected) pass() {
 	o.passes++
 	if o.p.Pause != nil {
@@ -137,9 +137,9 @@ func (o *Expected) pass() {
 // ErrUnlabeled reports that a loss does not support unlabeled events.
 var ErrUnlabeled = errors.New("this loss cannot use unlabeled examples: remove them (--unlabeled-weight 0), or use --loss logistic with --bound gaussian, chen or quadratic-noising")
 
-// BinaryWeights returns Kappa times the importance of every row, 0 for rows without a label, for objectives whose
-// targets are -1 or +1 and that do not use unlabeled rows. Unless Alpha is 0 it returns ErrUnlabeled if there are such
-// rows.
+// BinaryWeights returns Kappa times the importance of every row, 0 for rows without a label. It is for objectives whose
+// targets are -1 or +1 and that do not use unlabeled rows. It returns ErrUnlabeled if there are unlabeled rows and
+// Alpha is not 0.
 func (p *Problem) BinaryWeights() ([]float64, error) {
 	out := make([]float64, p.Data.Rows())
 	total := 0.0
@@ -172,14 +172,15 @@ type Intercept string
 // The kinds of intercept.
 const (
 	FreeIntercept      Intercept = "free"      // a parameter without a penalty
-	PenalizedIntercept Intercept = "penalized" // with a penalty, like a weight
+	PenalizedIntercept Intercept = "penalized" // a parameter with a penalty, like a weight
 	NoIntercept        Intercept = "none"      // no intercept
 )
 
-// Penalty is (1/2)(w-c)'R(w-c) with diagonal R, by parameter. A nil Center is 0.
+// Penalty is (1/2)(w-c)'R(w-c), where R is diagonal with one element per parameter and c is the Center. A nil Center is
+// 0.
 type Penalty struct{ R, Center []float64 }
 
-// Ridge returns the penalty l2 |w|^2 on the weights of columns and, depending on its kind, the intercept: R = 2 l2. The
+// Ridge returns the penalty l2 |w|^2, so R = 2 l2, on the weights of columns. A penalized intercept is included. The
 // objectives of Chen et al. have l2 = 1.
 func Ridge(columns int, l2 float64, intercept Intercept) Penalty {
 	n := columns
@@ -212,8 +213,9 @@ func (p Penalty) ValueGrad(w, grad []float64) float64 {
 	return sum
 }
 
-// NewExpected returns the objective of a problem. It returns an error for an invalid problem: a label-free penalty for
-// a loss that has none, Poisson noise on negative features, targets that do not fit the loss.
+// NewExpected returns the objective of a problem. It returns an error for an invalid problem: a nonzero Alpha for a
+// loss whose noising penalty depends on the label, negative features under Poisson noise, or targets that do not fit
+// the loss.
 func NewExpected(p Problem) (*Expected, error) {
 	d := p.Data
 	o := &Expected{p: p, loss: p.Loss, columns: d.Columns(), dim: d.Columns()}
@@ -233,7 +235,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	}
 	o.c0, o.c1, o.c2 = unbiased.Coefficients()
 	if o.noisy = o.c0 != 0 || o.c1 != 0 || o.c2 != 0; !o.noisy {
-		o.groups = nil // dropout:0, as a level of auto, removes nothing
+		o.groups = nil // dropout:0, one of the noise levels of auto, removes nothing
 	}
 	if o.c1 != 0 {
 		if i := d.FirstNegative(); i >= 0 {
@@ -289,7 +291,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	o.residual = make([]float64, o.dim)
 	o.pair = make([]float64, 2*o.columns)
 	o.shrink = make([]float64, o.columns)
-	// The last two of a partial sum are over rows alone.
+	// The last two elements of a partial sum are sums over rows only, not by column.
 	o.total = make([]float64, o.stride()*o.columns+2)
 	o.sum = NewSummer(d, len(o.total), p.Threads)
 	for _, r := range d.rows {
@@ -298,7 +300,7 @@ func NewExpected(p Problem) (*Expected, error) {
 	return o, nil
 }
 
-// plainHinge returns the margin of the hinge loss without noise, 0 for all other losses.
+// plainHinge returns the margin of the loss if it is the hinge without noise, and 0 for every other loss.
 func (o *Expected) plainHinge() float64 {
 	if o.noisy {
 		return 0
@@ -306,7 +308,7 @@ func (o *Expected) plainHinge() float64 {
 	return o.facts.Margin
 }
 
-// plainLogistic reports whether the loss is the logistic one without noise.
+// plainLogistic reports whether the loss is the logistic loss without noise.
 func (o *Expected) plainLogistic() bool {
 	_, logistic := o.loss.(loss.LogisticChen)
 	return logistic && !o.noisy
@@ -315,7 +317,7 @@ func (o *Expected) plainLogistic() bool {
 // certifiable reports whether weak duality gives a bound: the loss must be convex, with a lower bound.
 func (o *Expected) certifiable() bool { return o.convex }
 
-// lower returns a lower bound of the losses of a target.
+// lower returns a lower bound of the loss of any row with target y.
 func (o *Expected) lower(y float64) float64 {
 	if o.facts.Lower == nil {
 		return 0
@@ -323,7 +325,7 @@ func (o *Expected) lower(y float64) float64 {
 	return o.facts.Lower(y)
 }
 
-// floor implements floored.
+// floor implements floored: it returns a lower bound of the objective.
 func (o *Expected) floor() float64 {
 	if o.facts.Lower != nil {
 		return math.Inf(-1)
@@ -331,7 +333,7 @@ func (o *Expected) floor() float64 {
 	return 0
 }
 
-// penaltyScaled is a loss whose noising penalty loss(v) - loss(0) is multiplied by s.
+// penaltyScaled is a loss with its noising penalty loss(v) - loss(0) multiplied by s.
 type penaltyScaled struct {
 	loss.Loss
 	s float64
@@ -349,7 +351,7 @@ func (l penaltyScaled) At2(y, f, v float64) (ff, fv, vv float64) {
 	return a + l.s*(b-a), l.s * bfv, l.s * bvv
 }
 
-// penaltyOnly is s (loss(v) - loss(0)) for a loss for which that does not depend on the label.
+// penaltyOnly is s (loss(v) - loss(0)). The loss must be one whose difference does not depend on the label.
 type penaltyOnly struct {
 	loss.Loss
 	s float64
@@ -373,7 +375,7 @@ func (o *Expected) Dim() int { return o.dim }
 // Passes returns the number of passes over the data.
 func (o *Expected) Passes() int { return o.passes }
 
-// target returns the loss of row n and its target.
+// target returns the loss and the target of row n.
 func (o *Expected) target(n int) (loss.Loss, float64) {
 	y := o.p.Y[n]
 	if o.free != nil && y != y {
@@ -382,7 +384,7 @@ func (o *Expected) target(n int) (loss.Loss, float64) {
 	return o.loss, y
 }
 
-// setPair prepares to gather sum x_d a_d, sum V_d a_d b_d and sum V_d a_d^2.
+// setPair prepares gather to compute sum x_d a_d, sum V_d a_d b_d and sum V_d a_d^2.
 func (o *Expected) setPair(a, b []float64) {
 	if !o.noisy {
 		copy(o.pair, a[:o.columns])
@@ -402,7 +404,7 @@ func (o *Expected) bias(w []float64) float64 {
 	return 0
 }
 
-// scores fills o.f and o.v for every row with positive weight.
+// scores fills o.f and o.v for every row whose weight is positive.
 func (o *Expected) scores(w []float64) {
 	o.cached = false
 	o.setPair(w, w)
@@ -427,17 +429,17 @@ func (o *Expected) scores(w []float64) {
 	})
 }
 
-// Weights returns Kappa times the importance of every row, 0 for rows that are left out. Under silent noise it has each
-// row at each rate in order.
+// Weights returns Kappa times the importance of every row, 0 for rows that are left out. Under silent noise it has one
+// element per view: each row at each rate.
 func (o *Expected) Weights() []float64 { return slices.Clone(o.m) }
 
-// Weigh replaces the Weights.
+// Weigh replaces the weights that Weights returns.
 func (o *Expected) Weigh(m []float64) {
 	copy(o.m, m)
 	o.cached = false
 }
 
-// Losses returns the loss of every row at w, 0 for rows with weight 0, in the order of Weights.
+// Losses returns the loss of every row at w, in the order of Weights. The loss of a row with weight 0 is 0.
 func (o *Expected) Losses(w []float64) []float64 {
 	o.scores(w)
 	out := make([]float64, len(o.m))
@@ -450,9 +452,9 @@ func (o *Expected) Losses(w []float64) []float64 {
 	return out
 }
 
-// rowBuffer is scratch memory of a goroutine that reads rows.
+// rowBuffer is the scratch memory of one goroutine that reads rows.
 type rowBuffer struct {
-	z    []float64 // V b of the last gather, by entry; nil without noise
+	z    []float64 // V b of the last gather, by entry of the row; nil without noise
 	sums *groupSums
 }
 
@@ -466,8 +468,8 @@ func (o *Expected) rowBuffer() (b rowBuffer) {
 	return b
 }
 
-// gather returns the sums over row n that setPair prepared: s = x.a without dead features, h the score of dead
-// features, a'V b and a'V a.
+// gather returns the sums over row n that setPair prepared. s = x.a without dead features, h is the score of dead
+// features, t = a'V b and u = a'V a.
 func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	r := o.p.Data.Row(n)
 	switch {
@@ -482,11 +484,11 @@ func (o *Expected) gather(n int, b rowBuffer) (s, h, t, u float64) {
 	return s, 0, t, u
 }
 
-// pull is what a row adds to a gradient: x times its features, one times a feature that never dies, such as the
-// intercept, and v times V or, with groups, times the z of the row's last gather.
+// pull is what one row adds to a gradient. The row adds x times its features, one times a constant feature such as the
+// intercept, and v times V. With groups, it adds v times the z of the row's last gather instead.
 type pull struct{ x, one, v float64 }
 
-// scatter adds a pull of row n to a partial sum.
+// scatter adds the pull p of row n to the partial sum acc.
 func (o *Expected) scatter(acc []float64, n int, p pull, z []float64) {
 	if p == (pull{}) {
 		return
@@ -514,12 +516,12 @@ func (o *Expected) scatter(acc []float64, n int, p pull, z []float64) {
 	}
 }
 
-// unpack converts the total of what was scattered to
+// unpack converts the total of all scattered pulls to
 //
 //	out = sum a_n x_n + w (sum b_n V_n),
 //
-// with sum a_n for the intercept, and writes sum b_n V_n to diag unless that is nil. With groups it is out = sum a_n
-// x_n + b_n z_n, and diag is not used.
+// with sum a_n for the intercept. It writes sum b_n V_n to diag unless diag is nil. With groups the result is out = sum
+// a_n x_n + b_n z_n, and diag is not used.
 func (o *Expected) unpack(total, w, out, diag []float64) {
 	n := len(total)
 	for d := range o.columns {
@@ -593,7 +595,7 @@ func (o *Expected) ValueGrad(w, grad []float64) float64 {
 	return value + o.p.Penalty.ValueGrad(w, grad)
 }
 
-// curve fills the second derivatives at the point of the last gradient.
+// curve computes the second derivatives at the point of the last gradient.
 func (o *Expected) curve() {
 	if o.curved {
 		return
@@ -615,7 +617,7 @@ func (o *Expected) curve() {
 }
 
 // Majorise makes HessVec and Diagonal use the matrix of IRLS, R + kappa sum m gamma (x x' + V) with gamma = 2 dv,
-// instead of the Hessian. For the bounds of Chen et al. its quadratic lies above J and touches it.
+// instead of the Hessian. For the bounds of Chen et al. the quadratic with this matrix lies above J and touches it.
 func (o *Expected) Majorise(on bool) {
 	o.curved = o.curved && o.majorise == on
 	o.majorise = on
@@ -657,13 +659,13 @@ func (o *Expected) HessVec(v, out []float64) {
 		}
 		return
 	}
-	// w_d is adjacent to v_d, so that z = V w need not be gathered or scattered separately.
+	// w_d and v_d are adjacent in memory, so z = V w needs no separate gather or scatter.
 	base := 0.0
 	if o.c0 != 0 {
 		base = o.c0 * Dot(o.w[:o.columns], v[:o.columns])
 	}
 	o.setPair(v, o.w)
-	total := o.total[:o.columns+2] // the last two are those of the intercept and of c0 w
+	total := o.total[:o.columns+2] // the last two elements are sums for the intercept and for c0 w
 	o.pass()
 	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
 		z := o.rowBuffer()
@@ -692,8 +694,8 @@ func (o *Expected) HessVec(v, out []float64) {
 	}
 }
 
-// Diagonal writes the diagonal of the matrix of HessVec, without the mixed terms of the exact Hessian, to out: a
-// preconditioner.
+// Diagonal writes the diagonal of the matrix of HessVec to out, as a preconditioner. It leaves out the mixed terms of
+// the exact Hessian.
 func (o *Expected) Diagonal(out []float64) {
 	o.curve()
 	if o.heat() {
@@ -754,8 +756,8 @@ func (o *Expected) Diagonal(out []float64) {
 	}
 }
 
-// heat reports whether ff is 2 dv for every row, as for the expectation under Gaussian noise, and V_d a multiple of
-// x_d^2: then the sum of ff x_d^2 is a multiple of shrink.
+// heat reports whether ff is 2 dv for every row, as for the expectation under Gaussian noise, and V_d is a multiple of
+// x_d^2. Then the sum of ff x_d^2 is a multiple of shrink and needs no pass.
 func (o *Expected) heat() bool {
 	if o.c0 != 0 || o.c1 != 0 || o.c2 == 0 || o.groups != nil || len(o.views) > 1 {
 		return false
@@ -777,7 +779,7 @@ func Dot(a, b []float64) float64 {
 	return s
 }
 
-// WeightSize returns the size of weights that change a score by about 1.
+// WeightSize returns the typical size of a weight that changes a score by about 1.
 func (o *Expected) WeightSize() float64 {
 	size := 0.0
 	for i := range o.p.Data.Rows() {
@@ -816,8 +818,8 @@ func (d *Data) FirstNegative() int {
 // IsConvex reports whether the objective is convex.
 func (o *Expected) IsConvex() bool { return o.convex }
 
-// direction implements director: in the dual, if dual is set and that is faster, else by Cholesky's method if the
-// matrix is worth forming.
+// direction implements director. It solves in the dual if dual is set and the dual is faster. Otherwise it uses
+// Cholesky's method if forming the matrix is worth its cost.
 func (o *Expected) direction(ctx context.Context, grad, p []float64, forcing float64, dual bool) (ok bool, err error) {
 	if dual {
 		if d := o.dual(); d != nil {
@@ -830,7 +832,7 @@ func (o *Expected) direction(ctx context.Context, grad, p []float64, forcing flo
 	return false, nil
 }
 
-// formable reports whether dense is faster.
+// formable reports whether forming the matrix with dense is faster than conjugate gradients.
 func (o *Expected) formable() bool {
 	if o.outer == 0 {
 		for _, r := range o.p.Data.rows {
@@ -840,8 +842,8 @@ func (o *Expected) formable() bool {
 	return o.dim <= 1024 && o.outer <= 50*o.p.Data.entries
 }
 
-// dense returns the matrix of HessVec, or nil if conjugate gradients are faster: with many columns, or with rows so
-// long that the sum of their outer products costs more than some dozens of products with a vector.
+// dense returns the matrix of HessVec. It returns nil if conjugate gradients are faster: with many columns, or with
+// rows so long that the sum of their outer products costs more than dozens of matrix-vector products.
 func (o *Expected) dense() *mat.SymDense {
 	if !o.formable() {
 		return nil
@@ -858,8 +860,8 @@ func (o *Expected) dense() *mat.SymDense {
 	}
 	o.pass()
 	o.setPair(o.w, o.w)
-	// A view adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. The matrix takes the part of z in the row's
-	// own columns, and the two vectors after it sum the rest of z, which is c0 w.
+	// A view adds ff x x' + 2 fv (x z' + z x') + 4 vv z z' with z = V w. acc holds the matrix for the part of z in the
+	// row's columns, and then two vectors that sum the rest of z, which is c0 w.
 	o.denseSum.Sum(o.denseTotal, func(lo, hi int, acc []float64) float64 {
 		a, side := acc[:n*n], acc[n*n:]
 		var x, z, dead []float64

@@ -31,7 +31,7 @@ func denseData(t testing.TB, x [][]float64, y []float64) *Data {
 	return b.Data(schema)
 }
 
-// expectedOf returns the objective of a golden case, nil if it has none here.
+// expectedOf returns the objective of a golden case, or nil if this package has no objective for the case.
 func expectedOf(t testing.TB, g *problems.Golden, c *problems.Case) *Expected {
 	p := Problem{Kappa: 1, Intercept: FreeIntercept, Noise: c.Noise(t)}
 	l2 := 1.0
@@ -109,10 +109,10 @@ func TestGoldenExpected(t *testing.T) {
 	}
 }
 
-// relative returns |a-b| / |b| in the largest norm.
+// relative returns |a-b| / |b| in the maximum norm.
 
-// The refresh of the online learner solves the last rows exactly, with the metric (1/2)(w - w_t)'D(w - w_t) for
-// everything before.
+// TestGoldenRefresh checks the IRLS step of the online learner. It solves the last rows exactly, and the quadratic
+// (1/2)(w - w_t)'D(w - w_t) represents all rows before.
 func TestGoldenRefresh(t *testing.T) {
 	total := 0
 	for _, g := range problems.ReadGolden(t, goldenData) {
@@ -126,7 +126,7 @@ func TestGoldenRefresh(t *testing.T) {
 			if c.Params.Loss == "hinge" {
 				l = loss.HingeChen{Ell: c.Params.Ell}
 			}
-			// All rows, with weight 0 for those before the refresh, so that all columns exist.
+			// Add all rows, with weight 0 for the rows before the refresh, so that all columns exist.
 			d := denseData(t, g.X, g.Y)
 			weight := make([]float64, d.Rows())
 			for i := c.Params.FromRow; i < d.Rows(); i++ {

@@ -8,13 +8,13 @@ import (
 	"blankout/internal/kernel"
 )
 
-// KernelRows computes k(x_i, x_j) for one row of a Data and all others, in parallel.
+// KernelRows computes k(x_i, x_j) for row i of a Data and all rows j, in parallel.
 type KernelRows struct {
 	*kernel.Rows
 	data *Data
 }
 
-// NewKernelRows creates the index of the rows. The kernel must be resolved.
+// NewKernelRows creates an index over the rows of d. The kernel must be resolved.
 func NewKernelRows(k kernel.Kernel, d *Data) *KernelRows {
 	var values []float64
 	return &KernelRows{kernel.NewRows(k, d.Rows(), d.Columns(), func(i int) ([]uint32, []float64) {
@@ -37,22 +37,22 @@ func (r *KernelRows) Row(i int, out []float64, threads int) {
 	Parallel(threads, r.Shards(), func(s int) { r.Into(s, row.Index, values, r.Self[i], out) })
 }
 
-// CachedGram is the matrix k(x_i, x_j) of all pairs. Rows are computed on request, and the latest ones are cached. It
-// is not safe for concurrent use.
+// CachedGram is the matrix k(x_i, x_j) of all pairs of rows. Rows are computed on request, and the most recently used
+// rows are cached. It is not safe for concurrent use.
 type CachedGram struct {
 	rows     *KernelRows
 	threads  int
 	slots    [][]float64
-	slotOf   []int32 // by row, -1 if it is not cached
-	rowOf    []int32 // by slot
-	newer    []int32 // by slot: a ring ordered by use,
+	slotOf   []int32 // cache slot by row; -1 if the row is not cached
+	rowOf    []int32 // row by cache slot
+	newer    []int32 // next newer slot, by slot: a ring in order of use
 	older    []int32
-	latest   int32 // from the slot used last
+	latest   int32 // most recently used slot
 	computed int
 }
 
-// NewCachedGram returns a CachedGram with as many rows as fit in cacheBytes, at least two. Diagonal values that are not
-// finite are an error.
+// NewCachedGram returns a CachedGram with as many rows as fit in cacheBytes, at least two. It returns an error if a
+// diagonal value is not finite.
 func NewCachedGram(k kernel.Kernel, d *Data, cacheBytes, threads int) (*CachedGram, error) {
 	n := d.Rows()
 	slots := min(max(cacheBytes/(8*max(n, 1)), 2), max(n, 2))
@@ -66,7 +66,7 @@ func NewCachedGram(k kernel.Kernel, d *Data, cacheBytes, threads int) (*CachedGr
 		c.rowOf[s] = -1
 		c.newer[s], c.older[s] = int32((s+slots-1)%slots), int32((s+1)%slots)
 	}
-	// |k(x, y)| <= max k(x, x) for a positive semidefinite kernel.
+	// Checking the diagonal suffices: |k(x, y)| <= max k(x, x) for a positive semidefinite kernel.
 	for i, v := range c.Diagonal() {
 		if v-v != 0 {
 			return nil, fmt.Errorf("kernel %s: the value of example %d with itself is not finite: rescale the features", k, i)
@@ -87,11 +87,11 @@ func (c *CachedGram) Diagonal() []float64 {
 	return out
 }
 
-// Row returns row i. It is valid until the second next call.
+// Row returns row i. The slice stays valid until the second call after this one.
 func (c *CachedGram) Row(i int) []float64 {
 	s := c.slotOf[i]
 	if s < 0 {
-		s = c.newer[c.latest] // around the ring: the least recently used slot
+		s = c.newer[c.latest] // next in the ring after the latest: the least recently used slot
 		if old := c.rowOf[s]; old >= 0 {
 			c.slotOf[old] = -1
 		}

@@ -21,7 +21,7 @@ func TestCachedGramKeepsTheRowsUsedLast(t *testing.T) {
 	x, y := problems.Gaussian(4, 30, 4, false)
 	d := denseData(t, x, y)
 	c := must.Get(NewCachedGram(kernel.Linear{}, d, 3*8*30, 1))(t)
-	var held []int // the obvious cache: newest first
+	var held []int // reference cache: row numbers, most recent first
 	want := 0
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 2000 {

@@ -5,14 +5,14 @@ package batch
 //
 //	V = sum_u rate_u x_u x_u' + diag(own_d x_d^2),
 //
-// where x_u is the part of the row whose features die with the unit u. A unit is a group with rate r_g, including the
-// products with one of its fields, or the products of the pair of groups a and b, with rate r_a r_b; own_d = r prod (1
-// + r_g) over the groups with which feature d dies. V is still a sum of squares of linear maps, so v = w'V w is a
-// squared norm, and all properties of the losses and of the certificate hold. What Gap says of p = V^1/2 w holds for
-// the vector of all rate_u^1/2 w.x_u and own_d^1/2 w_d x_d.
+// where x_u is the part of the row whose features are removed with the unit u. A unit is one of two kinds: a group with
+// rate r_g, including the products with one of its fields, or the products of a pair of groups a and b, with rate r_a
+// r_b. own_d = r prod (1 + r_g) over the groups with which feature d is removed. V is still a sum of squares of linear
+// maps, so v = w'V w is a squared norm, and all properties of the losses and of the certificate hold. In the derivation
+// of Gap, p = V^1/2 w becomes the vector of all rate_u^1/2 w.x_u and own_d^1/2 w_d x_d.
 //
-// A number with a spline (model.Splines) is one feature with several columns: a unit with rate r (1 + r_g), which is
-// part of the unit of its group, and own_d = 0.
+// A number with a spline (model.Splines) is one feature with several columns. It is a unit with rate r (1 + r_g), which
+// is part of the unit of its group, and own_d = 0.
 
 import (
 	"context"
@@ -26,7 +26,7 @@ import (
 	"blankout/internal/model"
 )
 
-// columnFields has the field of each column of the Schema, 0 for the anonymous field, in pages of columns.
+// columnFields has the field of each column of the Schema, 0 for the anonymous field, stored in pages.
 type columnFields [][]uint16
 
 // fieldPage is the number of columns on a page.
@@ -39,8 +39,9 @@ func (f columnFields) of(column uint32) uint16 {
 	return 0
 }
 
-// Fields records the fields of an event's columns. Add does so for an event with Field. A Scaler may add columns, so
-// record a standardized event here as it was before. A column with two fields belongs to the one with the lower id.
+// Fields records the fields of an event's columns. Add calls it for an event with Field. A Scaler may add columns, so
+// call Fields with the event as it was before standardization. A column with two fields belongs to the field with the
+// lower id.
 func (b *Builder) Fields(e *event.Example) {
 	for i, id := range e.Field {
 		if id == 0 {
@@ -60,15 +61,15 @@ func (b *Builder) Fields(e *event.Example) {
 	}
 }
 
-// units has the columns of Data that die together.
+// units has the sets of columns of Data that noise removes together.
 type units struct {
-	of   []int32    // unit by compact column
-	pair [][2]int32 // by unit: the two groups of a pair, -1 and -1 for a group
-	name []string   // by unit
-	hash []uint64   // by unit, see model.Grouping.Hash
+	of   []int32    // unit of each compact column
+	pair [][2]int32 // the two groups of a pair, by unit; -1 and -1 for a group
+	name []string   // name of the group, by unit
+	hash []uint64   // hash of the name by unit, see model.Grouping.Hash
 }
 
-// units returns the units of the columns under the Schema's groups, or model.ErrNoGroups.
+// units returns the units that the Schema's groups form among the columns, or model.ErrNoGroups.
 func (d *Data) units() (*units, error) {
 	g := model.NewGrouping(d.Schema)
 	if err := g.Check(); err != nil {
@@ -89,14 +90,15 @@ func (d *Data) units() (*units, error) {
 	return u, nil
 }
 
-// groupNoise is GroupDropout on the columns of Data, or Dropout if they have splines.
+// groupNoise is GroupDropout on the columns of Data. For Data with splines it is also Dropout.
 type groupNoise struct {
-	*units           // pair has, for a spline, the unit of its group, and -1
-	rate   []float64 // by unit
-	own    []float64 // by unit, for each of its features
+	*units           // for a spline, pair has the unit of its group, and -1
+	rate   []float64 // rate by unit, see the formula of V
+	own    []float64 // own_d by unit, equal for all its features
 }
 
-// jointNoise returns a noise under which features of Data die together, or nil if all are noisy independently.
+// jointNoise returns the noise as a groupNoise if some features of Data are removed together. It returns nil if the
+// noise of all features is independent.
 func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 	switch n := noise.(type) {
 	case loss.Silent:
@@ -121,7 +123,7 @@ func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 // ErrSplines is the reason why a noise or an objective does not support Data with splines (Data.Curved).
 var ErrSplines = errors.New("what becomes of curves, whose columns die together, is not known")
 
-// Bends reports whether the problem of c, and with axes every problem of their grid, supports splines.
+// Bends reports whether the problem of c supports splines. With axes, every problem of the grid must support them.
 func (c Config) Bends(axes []Axis) bool {
 	curves, err := model.NewSplines([]uint32{0}, [][]float64{model.Present()})
 	if err != nil {
@@ -149,8 +151,8 @@ func (c Config) Bends(axes []Axis) bool {
 	return true
 }
 
-// addSplines adds units for the numbers with splines, which die alone at the odds of their groups and, if there are
-// groups, with these.
+// addSplines adds a unit for each number with a spline. The unit is removed at the odds of its groups and, if there are
+// groups, together with them.
 func (g *groupNoise) addSplines(d *Data, odds func(group int32) float64, groups bool) {
 	if d.splines == nil {
 		return
@@ -182,7 +184,7 @@ func newGroupNoise(d *Data, n loss.GroupDropout) (*groupNoise, error) {
 	}
 	g := &groupNoise{u, make([]float64, len(u.pair)), make([]float64, len(u.pair))}
 	r := n.Q / (1 - n.Q)
-	odds := make([]float64, len(u.pair)) // r_g by unit that is a group
+	odds := make([]float64, len(u.pair)) // r_g by unit, for units that are groups
 	for i, name := range u.name {
 		_, odds[i] = n.Odds(name)
 	}
@@ -197,8 +199,8 @@ func newGroupNoise(d *Data, n loss.GroupDropout) (*groupNoise, error) {
 	return g, nil
 }
 
-// features returns, for every entry of a row, the index of the first entry of its feature, and the number of features:
-// spline columns are part of their number, which comes before them.
+// features returns, for every entry of a row, the index of the first entry of its feature, and the number of features.
+// A number comes first and is followed by its spline columns.
 func (d *Data) features(r Row) (first []int, n int) {
 	first = make([]int, len(r.Index))
 	for j, c := range r.Index {
@@ -214,12 +216,12 @@ func (d *Data) features(r Row) (first []int, n int) {
 	return first, n
 }
 
-// groupSums has the sums by unit while a row is read. Between rows it is zero.
+// groupSums accumulates sums by unit while a row is read. All sums are zero between rows.
 type groupSums struct {
 	a, b []float64
 	seen []bool
 	list []int32   // units seen
-	in   [][]int32 // entries of the row by unit, for addTo
+	in   [][]int32 // entries of the row by unit, used by addTo
 }
 
 func (g *groupNoise) sums() *groupSums {
@@ -239,8 +241,8 @@ func (s *groupSums) add(unit int32) {
 //
 //	s = x.a,  t = a'V b,  u = a'V a,
 //
-// and writes V b to z by entry and, unless za is nil, V a to za. If features have a dead value, by column, x is
-// relative to that, and h = dead.a.
+// and writes V b to z by entry. It writes V a to za unless za is nil. If features have dead values, given by column, x
+// is relative to these values, and h = dead.a.
 func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s, h, t, u float64) {
 	sums.list = sums.list[:0]
 	for j, c := range r.Index {
@@ -261,7 +263,7 @@ func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s
 		t += g.own[unit] * a * b
 		u += g.own[unit] * a * a
 	}
-	// A pair's features die with both of its groups.
+	// A pair's features are removed with either of its groups.
 	for _, unit := range sums.list {
 		if pair := g.pair[unit]; pair[0] >= 0 {
 			for _, group := range pair {
@@ -304,7 +306,7 @@ func (g *groupNoise) gather(r Row, p, z, za, dead []float64, sums *groupSums) (s
 	return s, h, t, u
 }
 
-// variance returns V_dd/x_d^2 of a feature of a unit.
+// variance returns V_dd/x_d^2 of any feature of a unit.
 func (g *groupNoise) variance(unit int32) float64 {
 	v := g.own[unit] + g.rate[unit]
 	for _, group := range g.pair[unit] {
@@ -315,7 +317,7 @@ func (g *groupNoise) variance(unit int32) float64 {
 	return v
 }
 
-// addTo adds k V of a row to the upper triangle of a matrix with n columns.
+// addTo adds k V of a row to the upper triangle of the matrix a with n columns.
 func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, dead []float64, sums *groupSums) {
 	at := func(j int) float64 {
 		if dead == nil {
@@ -353,7 +355,7 @@ func (g *groupNoise) addTo(a []float64, n int, r Row, k float64, dead []float64,
 	}
 }
 
-// groupHessVec is HessVec if features die together.
+// groupHessVec implements HessVec if features are removed together.
 func (o *Expected) groupHessVec(v, out []float64) {
 	b := o.bias(v)
 	o.setPair(v, o.w)
@@ -385,7 +387,7 @@ func (o *Expected) groupHessVec(v, out []float64) {
 	}
 }
 
-// variances returns by column the sum over the rows of 2 dv V_dd, at the point of the last gradient.
+// variances returns the sum over the rows of 2 dv V_dd by column, at the point of the last gradient.
 func (o *Expected) variances() []float64 {
 	if o.groups == nil {
 		return o.shrink
@@ -412,20 +414,21 @@ func (o *Expected) variances() []float64 {
 	return o.shrink
 }
 
-// groupMask draws which groups die in a copy of an event: each with its probability, depending only on the seed, the
-// numbers of event and copy, and the name of the group.
+// groupMask draws which groups are removed from a copy of an event. A draw depends only on the seed, the numbers of the
+// event and the copy, and the name of the group.
 type groupMask struct {
 	seed    uint64
 	n, copy int
 }
 
-// groupChance is the probability that the group with a Hash dies.
+// groupChance is the probability that a group is removed. The group is identified by its Hash.
 type groupChance struct {
 	hash uint64
 	q    float64
 }
 
-// dead reports whether a unit dies, given its groups: one or, for a pair, which dies with either, two.
+// dead reports whether a unit is removed. groups has the unit's group, or the two groups of a pair, which is removed
+// with either.
 func (m groupMask) dead(groups []groupChance) bool {
 	for _, g := range groups {
 		var pcg rand.PCG
@@ -437,7 +440,7 @@ func (m groupMask) dead(groups []groupChance) bool {
 	return false
 }
 
-// chances returns the probabilities of the groups with which a unit dies under n.
+// chances returns the removal probabilities under n of the groups that a unit depends on.
 func (u *units) chances(n loss.GroupDropout, unit int32) []groupChance {
 	if pair := u.pair[unit]; pair[0] >= 0 {
 		a, b := pair[0], pair[1]

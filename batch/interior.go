@@ -11,8 +11,8 @@ import (
 )
 
 // interior minimizes the hinge loss without noise, the ordinary support vector machine, by a primal-dual interior-point
-// method. The objective has kinks everywhere, so smoothing it for Newton's method converges poorly beyond a few digits.
-// Here every row has its dual variable p in (0, 1) and slacks
+// method. The objective has kinks everywhere, so Newton's method on a smoothed objective converges poorly beyond a few
+// digits. Here every row has its dual variable p in (0, 1) and slacks
 //
 //	s = xi - z > 0,  z = ell - y f,  xi > 0,
 //
@@ -20,9 +20,10 @@ import (
 //
 //	R (w - c) = sum m p y x,  p s = mu,  (1 - p) xi = mu,  mu -> 0.
 //
-// Eliminating all but w leaves the matrix R + sum m theta x x' with theta = 1/(xi/(1-p) + s/p), which is formed and
-// factorized, so the method is for few columns. mu and the second-order terms are chosen by Mehrotra's predictor and
-// corrector (1992), with two right sides per factorization. p is always dual feasible and gives the certificate.
+// Eliminating all variables except w leaves the matrix R + sum m theta x x' with theta = 1/(xi/(1-p) + s/p). The matrix
+// is formed and factorized, so the method is for few columns. mu and the second-order terms are chosen by Mehrotra's
+// predictor and corrector (1992), with two right-hand sides per factorization. p is always dual feasible and gives the
+// certificate.
 func (s *solver) interior(ctx context.Context, o *Expected, ell float64) error {
 	n := len(o.f)
 	buf := make([]float64, 6*n)
@@ -67,15 +68,15 @@ type interior struct {
 	s                *solver
 	o                *Expected
 	ell              float64
-	xi, slack, p, df []float64 // by row; df has the change of z
-	// The predictor's second-order terms dp ds and dp dxi, which a full step would leave.
+	xi, slack, p, df []float64 // values by row; df has the change of z
+	// dpds and dpdxi are the predictor's second-order terms dp ds and dp dxi, which a full step ignores.
 	dpds, dpdxi []float64
 	step        []float64
 	mu          float64
 	factor      *mat.Cholesky
 }
 
-// rows calls f for the rows in use, on several threads.
+// rows calls f for every row with positive weight, on several threads.
 func (t *interior) rows(f func(i int)) {
 	t.o.sum.Each(func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -86,7 +87,7 @@ func (t *interior) rows(f func(i int)) {
 	})
 }
 
-// mean returns the mean of f over the rows in use, summed in a fixed order.
+// mean returns the mean of f over the rows with positive weight, summed in a fixed order.
 func (t *interior) mean(f func(i int) float64) float64 {
 	count := 0.0
 	total := t.o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 {
@@ -106,12 +107,12 @@ func (t *interior) mean(f func(i int) float64) float64 {
 	return total / count
 }
 
-// residuals returns the residuals of the two conditions for row i.
+// residuals returns the residuals of both complementarity conditions for row i.
 func (t *interior) residuals(i int) (r1, r2 float64) {
 	return t.mu - t.p[i]*t.slack[i] - t.dpds[i], t.mu - (1-t.p[i])*t.xi[i] + t.dpdxi[i]
 }
 
-// change returns the changes of row i's variables with the step.
+// change returns the changes of row i's variables along the current step.
 func (t *interior) change(i int) (dp, dxi, ds float64) {
 	r1, r2 := t.residuals(i)
 	dp = t.o.ff[i] * (t.df[i] - r2/(1-t.p[i]) + r1/t.p[i])
@@ -119,11 +120,11 @@ func (t *interior) change(i int) (dp, dxi, ds float64) {
 	return dp, dxi, dxi - t.df[i]
 }
 
-// solve fills step, and df with the change of z, from which the other changes follow. It returns how much of the step
-// keeps all variables positive.
+// solve computes step and writes the change of z to df; the other changes follow from these. It returns the fraction of
+// the step that keeps all variables positive.
 func (t *interior) solve() (float64, error) {
 	o := t.o
-	// The right side is a gradient, with p moved as the complementarity conditions require.
+	// The right-hand side is a gradient, with p moved as the complementarity conditions require.
 	t.rows(func(i int) {
 		r1, r2 := t.residuals(i)
 		t.df[i] = -o.p.Y[i] * (t.p[i] + o.ff[i]*(r1/t.p[i]-r2/(1-t.p[i])))
@@ -140,7 +141,7 @@ func (t *interior) solve() (float64, error) {
 	db := o.bias(t.step)
 	longest := make([]float64, len(o.sum.partial))
 	o.sum.Each(func(g, lo, hi int) {
-		shrink := 0.0 // the largest fraction of a distance to its bound that a full step uses
+		shrink := 0.0 // largest ratio of a full step to its distance from a bound
 		for i := lo; i < hi; i++ {
 			if o.m[i] != 0 {
 				a, _, _, _ := o.gather(i, rowBuffer{})
@@ -182,7 +183,7 @@ func (t *interior) iterate() (now float64, err error) {
 		dp, dxi, ds := t.change(i)
 		t.dpds[i], t.dpdxi[i] = dp*ds, dp*dxi
 	})
-	// Corrector.
+	// Corrector step: choose mu by Mehrotra's rule.
 	ratio := max(then/now, 0)
 	t.mu = now * ratio * ratio * ratio
 	if length, err = t.solve(); err != nil {
@@ -193,7 +194,7 @@ func (t *interior) iterate() (now float64, err error) {
 	t.rows(func(i int) {
 		dp, dxi, _ := t.change(i)
 		t.p[i] = min(max(t.p[i]+length*dp, 1e-300), 1-1e-16)
-		o.f[i] -= length * t.df[i] * o.p.Y[i] // y^2 = 1
+		o.f[i] -= length * t.df[i] * o.p.Y[i] // y is -1 or +1
 		t.xi[i] = max(t.xi[i]+length*dxi, 1e-300)
 		t.slack[i] = max(t.xi[i]-(t.ell-o.p.Y[i]*o.f[i]), 1e-300)
 	})
@@ -203,7 +204,7 @@ func (t *interior) iterate() (now float64, err error) {
 	return now, nil
 }
 
-// interiorGap returns the duality gap of w and the dual point in o.df, at the scores o.f, and J(w).
+// interiorGap returns the duality gap of w, and J(w). The dual point must be in o.df and the scores in o.f.
 func (o *Expected) interiorGap(w []float64, ell float64) (gap, value float64) {
 	gap = o.dualGap(w, func(i int, theta float64) float64 {
 		z := ell - o.p.Y[i]*o.f[i]

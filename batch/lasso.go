@@ -10,15 +10,15 @@ import (
 	"blankout/internal/loss"
 )
 
-// lasso is a smooth Objective plus l1 |w|_1, without the intercept. It is minimized by L-BFGS within one orthant after
-// another (Andrew & Gao 2007).
+// lasso is a smooth Objective plus l1 |w|_1; the intercept is not penalized. It is minimized by L-BFGS in one orthant
+// after another (Andrew & Gao 2007).
 type lasso struct {
 	Objective
 	l1       float64
-	weights  int     // the first parameters, without the intercept
+	weights  int     // number of parameters before the intercept
 	largest  float64 // largest absolute value of a feature
-	reach    float64 // 1/(kappa m), where m is the least importance of the rows that bound the intercept
-	bounded  bool    // gaps are known
+	reach    float64 // 1/(kappa m), where m is the smallest importance of the rows that bound the intercept
+	bounded  bool    // whether gaps can be computed
 	pseudo   []float64
 	lowest   float64 // lower bound of the objective
 	gradient []float64
@@ -44,7 +44,7 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 		factor = e.facts.Cost
 	}
 	kappa, _ := c.Penalization(factor)
-	// The importance of the heaviest row of each label.
+	// heaviest has the largest row importance of each label.
 	var heaviest [2]float64
 	for i, y := range b.Y {
 		m := d.Weight(i)
@@ -63,13 +63,13 @@ func newLasso(o Objective, d *Data, b Subproblem, c Config, noise loss.Noise) (*
 	}
 	l.reach = 1 / (kappa * min(heaviest[0], heaviest[1]))
 	if e, ok := o.(*Expected); ok {
-		l.reach *= float64(len(e.views)) // one of which is the complete row
+		l.reach *= float64(len(e.views)) // one of the views is the complete row
 	}
 	l.bounded = ok && convex.IsConvex() && d.Schema.Target == loss.Sign && !math.IsInf(l.reach, 0)
 	return l, nil
 }
 
-// ValueGrad returns the value, and writes the gradient of the smooth part.
+// ValueGrad returns the value of the objective, and writes the gradient of its smooth part.
 func (o *lasso) ValueGrad(w, grad []float64) float64 {
 	value := o.Objective.ValueGrad(w, grad)
 	for _, x := range w[:o.weights] {
@@ -78,8 +78,8 @@ func (o *lasso) ValueGrad(w, grad []float64) float64 {
 	return value
 }
 
-// descend writes the derivative of steepest descent to out, where a weight of 0 moves to the side where the value
-// falls, and returns its norm.
+// descend writes the pseudo-gradient (Andrew & Gao 2007) to out and returns its norm. Its negative is the direction of
+// steepest descent, in which a weight of 0 moves to the side where the value decreases.
 func (o *lasso) descend(w, grad, out []float64) float64 {
 	copy(out, grad)
 	for j, x := range w[:o.weights] {
@@ -95,8 +95,8 @@ func (o *lasso) descend(w, grad, out []float64) float64 {
 	return norm2(out)
 }
 
-// gap bounds value - min J if the losses are convex and at least max(0, -y f) or its root. With g the gradient of the
-// smooth part and w* the minimum,
+// gap bounds value - min J if the losses are convex and each loss is at least max(0, -y f) or its square root. With g
+// the gradient of the smooth part and w* the minimizer,
 //
 //	J - J* <= sum_d (g_d w_d + l1 |w_d|) + max_d (|g_d| - l1)_+ |w*|_1 + |g_b| |b - b*|,
 //
@@ -105,7 +105,7 @@ func (o *lasso) gap(w, grad []float64, value float64) float64 {
 	if !o.bounded {
 		return math.Inf(1)
 	}
-	most := value / o.l1 // of |w*|_1
+	most := value / o.l1 // upper bound of |w*|_1
 	gap, over := 0.0, 0.0
 	for j, x := range w[:o.weights] {
 		gap += grad[j]*x + o.l1*math.Abs(x)
@@ -160,7 +160,7 @@ func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
 			break
 		}
 		if d, ok := o.Objective.(Diagonaler); ok && (r.Iterations == 10 || r.Iterations == 100 || r.Iterations == 300) {
-			o.ValueGrad(r.W, grad) // for the point of Diagonal
+			o.ValueGrad(r.W, grad) // moves to the point for Diagonal
 			r.Passes++
 			d.Diagonal(bfgs.diag)
 			for i, v := range bfgs.diag {
@@ -172,14 +172,14 @@ func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
 		bfgs.direction(o.pseudo, norm, p)
 		for j := range o.weights {
 			if p[j]*o.pseudo[j] >= 0 {
-				p[j] = 0 // it would leave the orthant of the derivative
+				p[j] = 0 // the step would leave the orthant of the derivative
 			}
 		}
 		r.Iterations++
 		to, ok := o.search(r, p, next, nextGrad, value, norm)
 		if !ok {
 			if bfgs.pairs == nil {
-				break // not even along the derivative itself
+				break // no step decreases the value, not even along the derivative
 			}
 			bfgs.pairs = nil
 			continue
@@ -189,12 +189,13 @@ func (o *lasso) Minimize(ctx context.Context, opt Options) (*Result, error) {
 		copy(grad, nextGrad)
 		value = to
 	}
-	r.Gap += 1e-15 * math.Abs(value) // the objective's own rounding
+	r.Gap += 1e-15 * math.Abs(value) // rounding of the objective
 	return r, nil
 }
 
-// search tries shorter and shorter steps along p, in which weights that would change their sign become 0, until the
-// value falls by a fraction of what the derivative predicts or, if rounding hides that, the derivative's norm falls.
+// search tries shorter and shorter steps along p, and sets weights that would change their sign to 0. It stops if the
+// value decreases by a fraction of what the derivative predicts. If rounding hides the decrease, it stops when the
+// derivative's norm decreases.
 func (o *lasso) search(r *Result, p, next, nextGrad []float64, value, norm float64) (to float64, ok bool) {
 	t, spare := 1.0, make([]float64, len(p))
 	for range 50 {

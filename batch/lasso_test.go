@@ -11,8 +11,8 @@ import (
 	"blankout/internal/must"
 )
 
-// coordinateLasso is the slow, obvious minimizer: golden-section search for one parameter after the other, until the
-// value no longer changes.
+// coordinateLasso is a slow reference minimizer. It applies golden-section search to one parameter after the other
+// until the value no longer changes.
 func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 	w := make([]float64, n)
 	for range 400 {
@@ -47,8 +47,8 @@ func coordinateLasso(value func(w []float64) float64, n int) []float64 {
 	return w
 }
 
-// TestLasso checks that the minimum is that of coordinate descent, that zero weights are exactly 0, and that the
-// certificate bounds the gap at every point on the way.
+// TestLasso checks that the minimum equals the result of coordinate descent, that zero weights are exactly 0, and that
+// the certificate bounds the gap at every iterate.
 func TestLasso(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -77,7 +77,7 @@ func TestLasso(t *testing.T) {
 		build, _ := must.Get2(full.objective(noise))(t)
 		problems := must.Get(full.Subproblems(d))(t)
 		smooth := must.Get(build(d, problems[0], full))(t)
-		value := func(w []float64) float64 { // without the code of lasso
+		value := func(w []float64) float64 { // computed independently of lasso
 			v := smooth.ValueGrad(w, nil)
 			for _, x := range w[:d.Columns()] {
 				v += full.L1 * math.Abs(x)
@@ -110,9 +110,9 @@ func TestLasso(t *testing.T) {
 	}
 }
 
-// TestLassoLimits checks extreme penalties. Above the largest derivative at 0 every weight stays 0. A vanishing penalty
-// changes nothing. An objective that is not convex has no certificate and still converges. What --l1 cannot solve is
-// rejected.
+// TestLassoLimits checks extreme penalties. A penalty above the largest derivative at 0 keeps every weight at 0. A
+// vanishing penalty changes nothing. An objective that is not convex has no certificate but still converges. Problems
+// that --l1 cannot solve are rejected.
 func TestLassoLimits(t *testing.T) {
 	x, y := problems.Gaussian(9, 80, 5, false)
 	d := denseData(t, x, y)
@@ -157,11 +157,12 @@ func TestLassoLimits(t *testing.T) {
 	}
 }
 
-// TestLassoGap checks the certificate if only the intercept, which has no penalty, is off, and if a weight is.
+// TestLassoGap checks the certificate in two cases: only the unpenalized intercept is not optimal, and a weight is not
+// optimal.
 func TestLassoGap(t *testing.T) {
 	x, y := problems.Gaussian(12, 50, 3, false)
 	d := denseData(t, x, y)
-	for _, l1 := range []float64{2, 1000} { // the second one does not move the intercept
+	for _, l1 := range []float64{2, 1000} { // the second value does not move the intercept
 		c := DefaultConfig()
 		c.Noise, c.L2, c.L1, c.Tol = "dropout:0.3", 0, l1, 1e-10
 		fit := must.Get(Train(t.Context(), d, c))(t)

@@ -13,8 +13,8 @@ import (
 	"blankout/online"
 )
 
-// If a live model answers with several levels, events are measured with the level that answers them. The error by
-// deleted share is that of the level for the share.
+// TestValidateByLevel checks a live model that predicts with several noise levels. Each event is measured with the
+// level that predicts it. The error at a deleted fraction is the error of the level for that fraction.
 func TestValidateByLevel(t *testing.T) {
 	t.Parallel()
 	s := eventtest.Schema(13, "", "a", "b")
@@ -33,7 +33,7 @@ func TestValidateByLevel(t *testing.T) {
 			e.Field = append(e.Field, j+1)
 			eventtest.Put(e, uint32(j), x)
 		}
-		if i%10 == 0 && i%20 == 0 { // half of the holdout
+		if i%10 == 0 && i%20 == 0 { // every 20th event: half of the holdout
 			*e = *without(r, e, 0.6)
 		}
 	}

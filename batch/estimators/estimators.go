@@ -1,5 +1,5 @@
-// Package estimators lists the losses whose objectives are in packages of their own, beside
-// this one, which package batch does not import.
+// Package estimators lists the losses whose objectives are in their own packages next to this one. Package batch does
+// not import those packages.
 package estimators
 
 import (
@@ -11,7 +11,7 @@ import (
 	"blankout/batch/ramp"
 )
 
-// All returns all of them, for the Estimators of a batch.Config.
+// All returns all losses of this list, for the Estimators of a batch.Config.
 func All() []batch.Estimator {
 	return slices.Concat(mcf.Estimators(), []batch.Estimator{ramp.Estimator(), fdrop.Estimator()})
 }

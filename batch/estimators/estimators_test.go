@@ -12,7 +12,7 @@ import (
 	"blankout/internal/must"
 )
 
-// Bends says of every loss and noise what Train says of Data with curves.
+// TestBends checks that Bends reports, for every loss and noise, whether Train accepts Data with splines.
 func TestBends(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
@@ -32,7 +32,7 @@ func TestBends(t *testing.T) {
 	refused := 0
 	for _, name := range batch.LossNames(estimators.All()) {
 		if name == "dropsvm" {
-			continue // a kernel machine, which Train does not solve
+			continue // Train does not solve kernel machines
 		}
 		c := batch.DefaultConfig()
 		c.Estimators = estimators.All()
@@ -65,7 +65,7 @@ func TestBends(t *testing.T) {
 	}
 }
 
-// The default bound may be named with every loss, and a bound that a loss does not have is refused.
+// TestBounds checks that every loss accepts the name of its default bound and rejects a bound that it does not have.
 func TestBounds(t *testing.T) {
 	var b batch.Builder
 	for i := range 30 {

@@ -15,23 +15,21 @@ import (
 	"blankout/internal/loss"
 )
 
-// Objective is that of the classifier that is best against the worst deletion of at most K
-// features of every example (Globerson & Roweis 2006, section 3),
+// Objective is the objective of the classifier that is optimal under the worst deletion of at most K features of every
+// example (Globerson & Roweis 2006, section 3),
 //
 //	J(w) = (1/2) w'Rw + kappa sum m_n max over |S| <= K of [1 - y_n f_n(x_n without S)]_+,
 //
-// where the worst S holds the K largest positive y w_d x_d. J is convex and
-// piecewise quadratic. Solve maximizes the dual: every example is as many
-// examples as it has deletions, and those deletions share a cost,
+// where the worst S holds the K largest positive y w_d x_d. J is convex and piecewise quadratic. Minimize maximizes the
+// dual, in which every deletion S of an example acts as an example, and the deletions of one example share its cost,
 //
 //	D(alpha) = sum alpha_nS - (1/2) g'R^-1 g,  g = sum alpha_nS y_n (x_n without S),
 //	alpha >= 0, sum over S of alpha_nS <= kappa m_n, sum alpha_nS y_n = 0 for a free intercept.
 //
-// It visits the examples in turn and moves weight from the deletion that costs
-// least to the one that costs most (a pairwise step with exact length; few
-// deletions of an example ever have weight). The free intercept is held by a
-// proximal term whose center follows it, the method of multipliers for its
-// constraint. J - D, with alpha balanced between the classes, is the certificate.
+// It visits the examples in turn and moves dual weight from the deletion with the least loss to the deletion with the
+// greatest (a pairwise step with exact length; few deletions of an example ever have weight). A free intercept has a
+// proximal term whose center follows it: the method of multipliers for its constraint. J - D, with alpha balanced
+// between the classes, is the certificate.
 type Objective struct {
 	p       batch.Problem
 	k       int
@@ -42,8 +40,8 @@ type Objective struct {
 	worst   worstDeletion
 }
 
-// New returns the objective of a problem for K >= 0 deletions; its Loss is
-// not used. Every weight must be penalized; the noise must be none.
+// New returns the objective of a problem for K >= 0 deletions; its Loss is not used. Every weight must be penalized,
+// and the noise must be none.
 func New(p batch.Problem, k int) (*Objective, error) {
 	d := p.Data
 	o := &Objective{p: p, k: k, columns: d.Columns(), dim: d.Columns()}
@@ -74,8 +72,8 @@ func New(p batch.Problem, k int) (*Objective, error) {
 	return o, nil
 }
 
-// Estimator is the loss for a batch.Config: the number behind its name is K. Its objective is
-// |w|^2 + 2c sum loss, as of every hinge: twice that of Globerson & Roweis.
+// Estimator returns the loss for a batch.Config. The number after its name is K. Its objective is |w|^2 + 2c sum loss,
+// as for every hinge: twice the objective of Globerson & Roweis.
 func Estimator() batch.Estimator {
 	return batch.Estimator{Name: "fdrop", Level: true, Bounds: []string{""}, New: func(p batch.Problem, level string, c batch.Config) (batch.Objective, error) {
 		k, err := strconv.Atoi(level)
@@ -92,14 +90,13 @@ func Estimator() batch.Estimator {
 // Dim implements batch.Objective.
 func (o *Objective) Dim() int { return o.dim }
 
-// Passes returns how often the data have been read.
+// Passes returns the number of passes over the data.
 func (o *Objective) Passes() int { return o.passes }
 
-// IsConvex reports that the objective is convex.
+// IsConvex returns true.
 func (o *Objective) IsConvex() bool { return true }
 
-// ValueGrad implements batch.Objective; where J has a kink the gradient is one of the
-// subgradients.
+// ValueGrad implements batch.Objective. At a kink of J the gradient is a subgradient.
 func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	clear(grad)
 	b := 0.0
@@ -132,15 +129,15 @@ func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	return value + o.p.Penalty.ValueGrad(w, grad)
 }
 
-// worstDeletion finds the entries of a row whose deletion hurts most.
+// worstDeletion finds the entries of a row whose deletion increases the loss most.
 type worstDeletion struct {
 	gain     []float64 // y w_d x_d by entry
 	deleted  []int32
 	positive []int32
 }
 
-// find returns 1 - y w.x after the worst deletion, and the deleted entries in
-// ascending order, borrowed until the next call. Where gains are equal the first go.
+// find returns the loss 1 - y w.x after the worst deletion, and the deleted entries in ascending order, in memory that
+// is valid until the next call. If gains are equal, the first entries are deleted.
 func (d *worstDeletion) find(row batch.Row, w []float64, y float64, k int) (loss float64, deleted []int32) {
 	loss = 1
 	d.gain, d.positive = d.gain[:0], d.positive[:0]
@@ -158,7 +155,7 @@ func (d *worstDeletion) find(row batch.Row, w []float64, y float64, k int) (loss
 	if len(d.positive) <= k {
 		d.deleted = append(d.deleted[:0], d.positive...)
 	} else if k <= 16 {
-		// The k largest so far, largest first.
+		// top holds the k largest gains so far, largest first.
 		top := d.deleted[:0]
 		for _, j := range d.positive {
 			at := len(top)
@@ -197,15 +194,15 @@ type variant struct {
 type dual struct {
 	*Objective
 	w        []float64
-	rho      float64 // strength of the intercept's penalty; 0 if there is no intercept
+	rho      float64 // strength of the intercept's proximal penalty; 0 for no intercept
 	center   float64
 	free     bool
-	variants [][]variant // by example: those with weight
-	used     []float64   // by example: their sum
-	coef     []float64   // by entry of the row at work
+	variants [][]variant // variants with positive dual weight, by example
+	used     []float64   // sum of the variants' dual weights, by example
+	coef     []float64   // coefficients of the current row, by entry
 }
 
-// Minimize implements batch.Minimizer. An iteration is a visit of every example.
+// Minimize implements batch.Minimizer. An iteration visits every example once.
 func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Result, error) {
 	if opt.Solver != "" {
 		return nil, nil
@@ -215,7 +212,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 	if o.dim > o.columns {
 		s.rho = o.p.Penalty.R[o.columns]
 		if s.free = s.rho == 0; s.free {
-			// The free intercept is held as stiffly as all other weights together.
+			// The proximal term of the free intercept is as stiff as the penalty of all other weights together.
 			size, count := 0.0, 0.0
 			for i, m := range o.m {
 				if m != 0 {
@@ -269,7 +266,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 			s.w[o.columns] += b - s.center
 			s.center = b
 		}
-		// The certificate costs three passes. The first epochs do without.
+		// The certificate costs three passes, so most epochs skip it.
 		if r.Iterations > 8 && r.Iterations%4 != 0 && r.Iterations < limit && gain > 0 {
 			continue
 		}
@@ -300,11 +297,10 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 	return r, nil
 }
 
-// none is no variant but the part of an example's cost that is not used.
+// none stands for the unused part of an example's cost, instead of a variant.
 const none = -1
 
-// visit moves weight between the deletions of one example and returns by how
-// much the dual has grown.
+// visit moves dual weight between the deletions of example i and returns the increase of the dual.
 func (s *dual) visit(i int) (gain float64) {
 	for range 3 {
 		from, to, rise := s.choose(i)
@@ -316,9 +312,9 @@ func (s *dual) visit(i int) (gain float64) {
 	return gain
 }
 
-// choose returns the variant in use of example i that costs least, from which weight moves to
-// the one that costs most, and by how much more that costs. They are equal where nothing is to
-// be gained.
+// choose returns two variants of example i: the variant in use with the least loss, from which weight moves, and the
+// variant with the greatest loss, to which it moves. rise is the difference of their losses. from equals to if no move
+// increases the dual.
 func (s *dual) choose(i int) (from, to int, rise float64) {
 	y, row := s.p.Y[i], s.p.Data.Row(i)
 	loss, deleted := s.worst.find(row, s.w, y, s.k)
@@ -329,7 +325,7 @@ func (s *dual) choose(i int) (from, to int, rise float64) {
 	if s.m[i]-s.used[i] > 0 {
 		least = 0
 	}
-	plain := loss // of the whole example
+	plain := loss // loss of the whole example
 	for _, j := range deleted {
 		plain -= s.worst.gain[j]
 	}
@@ -359,11 +355,11 @@ func (s *dual) choose(i int) (from, to int, rise float64) {
 	return from, to, best - least
 }
 
-// move moves weight of example i from one variant to another, whose cost is higher by rise, as
-// far as the dual grows. It returns by how much it has grown.
+// move moves dual weight of example i from one variant to another whose loss is higher by rise, as far as the dual
+// increases. It returns the increase.
 func (s *dual) move(i, from, to int, rise float64) (gain float64) {
 	y, row := s.p.Y[i], s.p.Data.Row(i)
-	// The direction, entry by entry.
+	// coef is the direction of the move, entry by entry.
 	s.coef = slices.Grow(s.coef[:0], row.Len())[:row.Len()]
 	clear(s.coef)
 	across := 0.0
@@ -422,12 +418,12 @@ func (s *dual) move(i, from, to int, rise float64) (gain float64) {
 		s.used[i] += u.alpha
 	}
 	if s.used[i] > s.m[i] || from == none && step == have {
-		s.used[i] = s.m[i] // but for rounding
+		s.used[i] = s.m[i] // removes the rounding error
 	}
 	return step * (rise - 0.5*step*square)
 }
 
-// refresh computes the weights from alpha afresh.
+// refresh recomputes the weights from alpha.
 func (s *dual) refresh() {
 	b := 0.0
 	if s.rho > 0 {
@@ -439,14 +435,13 @@ func (s *dual) refresh() {
 	}
 	if s.rho > 0 {
 		s.w[s.columns] = s.center + (up[s.columns]-down[s.columns])/s.rho
-		if s.free { // keep the multiplier's step that was just made
+		if s.free { // keep the step of the multiplier that was just made
 			s.w[s.columns] = b
 		}
 	}
 }
 
-// sums returns the sum of alpha (x without S) over either class; the last
-// coordinate is the sum of alpha.
+// sums returns the sum of alpha (x without S) over each class; the last element is the sum of alpha.
 func (s *dual) sums() (up, down []float64) {
 	up, down = make([]float64, s.columns+1), make([]float64, s.columns+1)
 	s.passes++
@@ -467,8 +462,8 @@ func (s *dual) sums() (up, down []float64) {
 	return up, down
 }
 
-// dual returns a lower bound of min J: D at alpha, for a free intercept after
-// the heavier class has been scaled down to the weight of the lighter.
+// dual returns a lower bound of min J: D at alpha. For a free intercept it first scales the heavier class down to the
+// weight of the lighter class.
 func (s *dual) dual() float64 {
 	up, down := s.sums()
 	a, b := 1.0, 1.0
@@ -487,7 +482,7 @@ func (s *dual) dual() float64 {
 	return value
 }
 
-// primal returns J at the weights, with the best intercept if it is free.
+// primal returns J at the weights, with the optimal intercept if it is free.
 func (s *dual) primal() (value, b float64) {
 	if !s.free {
 		return s.ValueGrad(s.w, nil), 0

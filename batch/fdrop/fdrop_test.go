@@ -20,7 +20,7 @@ func fdropProblem(d *batch.Data, y []float64, c float64, intercept batch.Interce
 	return batch.Problem{Data: d, Y: y, Kappa: c, Intercept: intercept, Penalty: batch.Ridge(d.Columns(), 0.5, intercept)}
 }
 
-// The worst deletion by trying all of them.
+// TestValue compares the worst deletion with an exhaustive search over all deletions.
 func TestValue(t *testing.T) {
 	x, y := problems.Gaussian(41, 20, 6, false)
 	d := denseData(t, x, y)
@@ -31,7 +31,7 @@ func TestValue(t *testing.T) {
 		for i := range w {
 			w[i] = r.NormFloat64()
 		}
-		w[2] = w[1] // ties
+		w[2] = w[1] // equal weights
 		want := 0.5 * (batch.Dot(w, w) - w[6]*w[6])
 		for i := range x {
 			worst := 0.0
@@ -58,7 +58,7 @@ func TestValue(t *testing.T) {
 	checkKinkFree(t, d, y)
 }
 
-// Where J is smooth the gradient is exact.
+// checkKinkFree checks that the gradient is exact at points where J is smooth.
 func checkKinkFree(t *testing.T, d *batch.Data, y []float64) {
 	t.Helper()
 	o := must.Get(New(fdropProblem(d, y, 0.7, batch.PenalizedIntercept), 2))(t)
@@ -94,8 +94,8 @@ func TestLargeK(t *testing.T) {
 	}
 }
 
-// The certificate is what the dual says it is: no point found by any means lies
-// below J - Gap; and K = 0 is the support vector machine, solved by SMO.
+// TestReachesTheOptimum checks the certificate: no point that another method finds lies below J - Gap. With K = 0 the
+// solution must equal a support vector machine solved by SMO.
 func TestReachesTheOptimum(t *testing.T) {
 	x, y := problems.Gaussian(42, 150, 8, false)
 	d := denseData(t, x, y)
@@ -117,7 +117,7 @@ func TestReachesTheOptimum(t *testing.T) {
 						t.Errorf("%s: J %v, SMO %v", what, r.Objective, svm.Primal)
 					}
 				}
-				// Subgradient descent from the answer finds nothing better than the bound.
+				// Subgradient descent from the solution finds no value below the bound.
 				w, grad := slices.Clone(r.W), make([]float64, len(r.W))
 				for step := range 300 {
 					if j := o.ValueGrad(w, grad); j < r.Objective-r.Gap*(1+1e-9)-1e-12 {
@@ -164,7 +164,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// denseData makes Data of a matrix, see problems.Dense.
+// denseData returns the Data of a matrix, see problems.Dense.
 func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
 	var b batch.Builder
@@ -172,8 +172,8 @@ func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	return b.Data(schema)
 }
 
-// Without deletions the objective that is told is that of the hinge, as the documents define it, with and
-// without a penalty that is named.
+// TestObjectiveIsTheHinges checks that without deletions the reported objective equals the objective of the hinge as
+// documented, with and without an explicit penalty.
 func TestObjectiveIsTheHinges(t *testing.T) {
 	x, y := problems.Gaussian(41, 30, 4, false)
 	d := denseData(t, x, y)

@@ -10,33 +10,32 @@ import (
 	"blankout/internal/loss"
 )
 
-// Objective is the expected exponential loss of van der Maaten et al. 2013 (section
-// 3.2), or the bound on the expected logistic loss that Jensen's inequality
-// makes of it (section 3.3),
+// Objective is one of two objectives of van der Maaten et al. 2013: the expected exponential loss (section 3.2), or the
+// upper bound on the expected logistic loss by Jensen's inequality (section 3.3),
 //
 //	J(w) = (1/2) w'Rw + kappa sum m_n outer(h_n),
 //	h_n = log E exp(-y_n f~_n) = -y_n b + sum_d psi(w_d, x_nd),
 //
-// outer(h) = exp(h) or log(1 + exp(h)). psi is the logarithm of the noise's
-// moment generating function, so that no product ever overflows:
+// where outer(h) is exp(h) or log(1 + exp(h)). psi is the logarithm of the noise's moment generating function, so no
+// product overflows:
 //
 //	dropout   log(q + (1-q) exp(-y w x/(1-q)))
 //	Poisson   x (exp(-y w) - 1)
 //	Gaussian  -y w x + s^2 w^2/2, for absent features too
 //	Laplace   -y w x - log(1 - b^2 w^2), for absent features too
 //
-// h_n is convex in w, hence J is. Laplace noise has a moment generating function for
-// |w| < 1/b only: beyond, J is +Inf, and no weight gets there.
+// h_n is convex in w, hence J is convex. Laplace noise has a moment generating function for |w| < 1/b only. Beyond that
+// J is +Inf, so no weight reaches 1/b.
 type Objective struct {
 	p       batch.Problem
 	kind    Loss
 	psi     psi
-	absent  *absent // nil is none
+	absent  *absent // noise on absent features; nil for none
 	columns int
 	dim     int
 	m       []float64
 	sum     *batch.Summer
-	w       []float64 // the point of the last gradient
+	w       []float64 // point of the last gradient
 	outer   [2][]float64
 	grad    []float64
 	passes  int
@@ -90,12 +89,11 @@ func New(p batch.Problem, kind Loss) (*Objective, error) {
 	}
 	o.w, o.grad = make([]float64, o.dim), make([]float64, o.dim)
 	o.outer = [2][]float64{make([]float64, d.Rows()), make([]float64, d.Rows())}
-	o.sum = batch.NewSummer(d, o.columns+2, p.Threads) // and sums over rows for the intercept and c0
+	o.sum = batch.NewSummer(d, o.columns+2, p.Threads) // the last two elements are sums for the intercept and for c0
 	return o, nil
 }
 
-// Estimators are the losses for a batch.Config: the exponential one, and the bound mcf of the
-// logistic one.
+// Estimators returns the losses for a batch.Config: the exponential loss, and mcf, the bound of the logistic loss.
 func Estimators() []batch.Estimator {
 	of := func(loss Loss) func(batch.Problem, string, batch.Config) (batch.Objective, error) {
 		return func(p batch.Problem, _ string, _ batch.Config) (batch.Objective, error) { return New(p, loss) }
@@ -106,9 +104,8 @@ func Estimators() []batch.Estimator {
 	}
 }
 
-// psi is the logarithm of the noise's moment generating function and, on its
-// own because it is what products with the Hessian want, its first two
-// derivatives by w.
+// psi computes the logarithm of the noise's moment generating function. A separate function computes only its first two
+// derivatives by w, which products with the Hessian need.
 type psi struct {
 	value func(y, w, x float64) float64
 	slope func(y, w, x float64) (slope, curvature float64)
@@ -127,8 +124,8 @@ var psiPoisson = psi{
 	},
 }
 
-// absent is what noise that every feature has, an absent one too, adds to every h for its
-// weight: a function of the weight alone, and its first two derivatives.
+// absent is the contribution of noise on absent features to every h. It is a function of the weight alone, with its
+// first two derivatives.
 type absent struct {
 	value func(w float64) float64
 	slope func(w float64) (slope, curvature float64)
@@ -141,7 +138,7 @@ func absentGaussian(variance float64) *absent {
 	}
 }
 
-// absentLaplace is that of a squared scale b^2.
+// absentLaplace returns the contribution of Laplace noise with squared scale b^2.
 func absentLaplace(square float64) *absent {
 	return &absent{
 		func(w float64) float64 {
@@ -157,8 +154,8 @@ func absentLaplace(square float64) *absent {
 	}
 }
 
-// psiDropout: with a = y w x/(1-q) the derivative by a is -r and the second
-// r (1-r), r = 1/(1 + q/(1-q) exp(a)).
+// psiDropout returns psi for dropout. With a = y w x/(1-q) the first derivative by a is -r and the second r (1-r),
+// where r = 1/(1 + q/(1-q) exp(a)).
 func psiDropout(q float64) psi {
 	if q == 0 {
 		return psiPlain
@@ -196,10 +193,10 @@ func (k Loss) at(h float64) (value, d1, d2 float64) {
 // Dim implements batch.Objective.
 func (o *Objective) Dim() int { return o.dim }
 
-// Passes returns how often the data have been read.
+// Passes returns the number of passes over the data.
 func (o *Objective) Passes() int { return o.passes }
 
-// IsConvex reports that the objective is convex.
+// IsConvex returns true.
 func (o *Objective) IsConvex() bool { return true }
 
 func (o *Objective) bias(w []float64) float64 {
@@ -209,7 +206,7 @@ func (o *Objective) bias(w []float64) float64 {
 	return 0
 }
 
-// base returns what the noise on absent features adds to every h.
+// base returns the contribution of the noise on absent features to every h.
 func (o *Objective) base(w []float64) (sum float64) {
 	if o.absent != nil {
 		for _, x := range w[:o.columns] {
@@ -219,8 +216,8 @@ func (o *Objective) base(w []float64) (sum float64) {
 	return sum
 }
 
-// absentSlopes returns the derivatives of base by the weights at the last gradient; nil if
-// it is 0.
+// absentSlopes returns the first two derivatives of base by the weights at the point of the last gradient, or nil if
+// base is 0.
 func (o *Objective) absentSlopes() (slopes, curvatures []float64) {
 	if o.absent == nil {
 		return nil, nil
@@ -232,7 +229,7 @@ func (o *Objective) absentSlopes() (slopes, curvatures []float64) {
 	return slopes, curvatures
 }
 
-// h returns h_n without what is the same for all rows of a label.
+// h returns h_n without the terms that are equal for all rows of a label.
 func (o *Objective) h(i int, w []float64) float64 {
 	y, h := o.p.Y[i], 0.0
 	row := o.p.Data.Row(i)
@@ -242,8 +239,8 @@ func (o *Objective) h(i int, w []float64) float64 {
 	return h
 }
 
-// ValueGrad implements batch.Objective. The value may be +Inf far from the minimum
-// of the exponential loss, or where Laplace noise has no expectation.
+// ValueGrad implements batch.Objective. The value may be +Inf far from the minimum of the exponential loss, or at
+// weights for which Laplace noise has no expectation.
 func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	b, base := o.bias(w), o.base(w)
 	var out []float64
@@ -284,8 +281,8 @@ func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	return value + o.p.Penalty.ValueGrad(w, grad)
 }
 
-// HessVec implements batch.HessianVector: with g the gradient of h_n the Hessian is
-// the sum of outer2 g g' + outer1 diag(psi2), the numbers counting derivatives.
+// HessVec implements batch.HessianVector. With g the gradient of h_n, the Hessian is the sum of outer” g g' + outer'
+// diag(psi”).
 func (o *Objective) HessVec(v, out []float64) {
 	total := make([]float64, o.columns+2)
 	absentSlopes, absentCurvatures := o.absentSlopes()
@@ -301,7 +298,7 @@ func (o *Objective) HessVec(v, out []float64) {
 	}
 	o.passes++
 	o.sum.Sum(total, func(lo, hi int, acc []float64) float64 {
-		var slopes []float64 // of a row: an exponential each
+		var slopes []float64 // psi' by entry of the row, kept because each costs an exponential
 		for i := lo; i < hi; i++ {
 			d1, d2 := o.outer[0][i], o.outer[1][i]
 			if o.m[i] == 0 || d1 == 0 && d2 == 0 {
@@ -368,10 +365,9 @@ func (o *Objective) Diagonal(out []float64) {
 	}
 }
 
-// Gap bounds J(w) - min J: J is strongly convex with modulus R_d in every
-// penalized parameter, so with the free intercept at its optimum
-// J - J* <= sum g_d^2/(2 R_d). It is +Inf where a weight is not penalized, or
-// where all labels are equal and there is no best intercept.
+// Gap bounds J(w) - min J. J is strongly convex with modulus R_d in every penalized parameter, so with the free
+// intercept at its optimum J - J* <= sum g_d^2/(2 R_d). Gap is +Inf if a weight is not penalized, or if all labels are
+// equal, because no optimal intercept exists then.
 func (o *Objective) Gap(w []float64) float64 {
 	free := o.dim > o.columns && o.p.Penalty.R[o.columns] == 0
 	if free && !o.center(w) {
@@ -381,12 +377,12 @@ func (o *Objective) Gap(w []float64) float64 {
 	return o.p.Penalty.GradientGap(o.grad, free)
 }
 
-// center moves the intercept to its optimum.
+// center moves the intercept to its optimum and reports whether an optimum exists.
 func (o *Objective) center(w []float64) bool {
 	n := len(o.m)
 	h := make([]float64, n)
 	base, b := o.base(w), w[o.columns]
-	up, down := math.Inf(-1), math.Inf(-1) // the largest h of either label
+	up, down := math.Inf(-1), math.Inf(-1) // largest h of each label
 	o.passes++
 	o.sum.Each(func(_, lo, hi int) {
 		for i := lo; i < hi; i++ {
@@ -406,7 +402,7 @@ func (o *Objective) center(w []float64) bool {
 		return false
 	}
 	if o.kind == Exponential {
-		// exp(-b) S+ + exp(b) S- is least at b = log(S+/S-)/2.
+		// exp(-b) S+ + exp(b) S- has its minimum at b = log(S+/S-)/2.
 		var plus, minus float64
 		for i, m := range o.m {
 			if m != 0 && o.p.Y[i] > 0 {
@@ -418,7 +414,7 @@ func (o *Objective) center(w []float64) bool {
 		w[o.columns] = 0.5 * (math.Log(plus/minus) + up - down)
 		return true
 	}
-	// Newton's method, inside the bracket that the slope's sign leaves.
+	// Newton's method, within the bracket that the sign of the slope gives.
 	lo, hi := math.Inf(-1), math.Inf(1)
 	for range 100 {
 		slope, curvature := 0.0, 0.0
@@ -435,7 +431,7 @@ func (o *Objective) center(w []float64) bool {
 			lo = b
 		}
 		next := b - slope/curvature
-		if !(next > lo && next < hi) { // also where the curvature has vanished
+		if !(next > lo && next < hi) { // true also if the curvature has vanished
 			switch {
 			case math.IsInf(lo, 0):
 				next = b - 1 - math.Abs(b)

@@ -61,8 +61,8 @@ func TestDerivatives(t *testing.T) {
 	}
 }
 
-// The closed form against the average loss of corrupted copies: the
-// exponential one is the expectation, the logistic one lies above it.
+// TestIsTheExpectation compares the closed form with the average loss of corrupted copies. The exponential form equals
+// the expectation; the logistic form is an upper bound.
 func TestIsTheExpectation(t *testing.T) {
 	x, y := problems.Gaussian(22, 5, 3, true)
 	d := denseData(t, x, y)
@@ -111,7 +111,7 @@ func TestBadInput(t *testing.T) {
 	if _, err := New(q, Logistic); err == nil {
 		t.Error("no weight at all passed")
 	}
-	// Huge features and one class: an error or finite numbers.
+	// Huge features with one class must give an error or finite numbers.
 	for i := range x {
 		x[i][0] *= 1e8
 	}
@@ -136,8 +136,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The gap is a bound wherever the free intercept stands, for it is taken to its
-// optimum first; where all labels are equal there is none, and no bound.
+// TestGap checks that the gap is a bound for every value of the free intercept, because Gap first moves the intercept
+// to its optimum. If all labels are equal, no optimum exists and there is no bound.
 func TestGap(t *testing.T) {
 	x, y := problems.Gaussian(24, 40, 3, false)
 	d := denseData(t, x, y)

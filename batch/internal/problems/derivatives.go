@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// objective is a batch.Objective.
+// objective has the methods of a batch.Objective that CheckDerivatives needs.
 type objective interface {
 	Dim() int
 	ValueGrad(w, grad []float64) float64
@@ -62,7 +62,7 @@ func norm(x []float64) float64 {
 	return math.Sqrt(sum)
 }
 
-// Relative returns how far a is from b, relative to the largest of b.
+// Relative returns the largest absolute difference of a and b, relative to the largest absolute value of b.
 func Relative(a, b []float64) float64 {
 	diff, size := 0.0, 0.0
 	for i := range b {

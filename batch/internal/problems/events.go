@@ -13,7 +13,7 @@ import (
 	"blankout/stream/record"
 )
 
-// Events returns events that a test can present again and again.
+// Events returns the events of a file, copied so that a test can present them repeatedly.
 func Events(t *testing.T, path string) (*event.Schema, []event.Example) {
 	t.Helper()
 	c := record.DefaultConfig()
@@ -39,8 +39,7 @@ func Events(t *testing.T, path string) (*event.Schema, []event.Example) {
 	}
 }
 
-// Several returns events of k classes with numeric features of which class c
-// shows in feature j if j%k == c.
+// Several returns n events of k classes with numeric features. Feature j has a larger mean in class c if j%k == c.
 func Several(k, n int) (*event.Schema, []event.Example) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var classes []string

@@ -10,9 +10,9 @@ import (
 	"blankout/internal/loss"
 )
 
-// The vectors of testdata/golden were made by an independent implementation of
-// docs/mathematics.md in Python. A case of another package is not run here.
-// Golden is a problem with the solutions of several algorithms.
+// Golden is a problem with the solutions of several algorithms. The vectors of testdata/golden were made by an
+// independent implementation of docs/mathematics.md in Python. A package skips the cases of algorithms that it does not
+// have.
 type Golden struct {
 	Problem   string
 	X         [][]float64
@@ -46,7 +46,7 @@ type Case struct {
 	Raw          json.RawMessage
 }
 
-// UnmarshalJSON keeps the text too.
+// UnmarshalJSON parses the case and keeps its JSON text.
 func (c *Case) UnmarshalJSON(b []byte) error {
 	type plain Case
 	c.Raw = append(json.RawMessage(nil), b...)
@@ -69,7 +69,7 @@ func (c *Case) Noise(t testing.TB) loss.Noise {
 	return n
 }
 
-// ReadGolden reads all problems of batch/testdata/golden, which is in the folder dir.
+// ReadGolden reads all problems of batch/testdata/golden. dir is the path of batch/testdata.
 func ReadGolden(t testing.TB, dir string) []Golden {
 	files, _ := filepath.Glob(dir + "/golden/*.json")
 	if len(files) != 3 {
@@ -90,7 +90,7 @@ func ReadGolden(t testing.TB, dir string) []Golden {
 	return out
 }
 
-// Cases calls f for every golden case of an algorithm and fails unless there are want of them.
+// Cases calls f for every golden case of an algorithm. It fails the test if the number of cases is not want.
 func Cases(t *testing.T, dir, algo string, want int, f func(t *testing.T, g *Golden, c *Case)) {
 	t.Helper()
 	have := 0

@@ -8,7 +8,7 @@ import (
 	"blankout/internal/event"
 )
 
-// Gaussian draws two overlapping classes of n examples in all.
+// Gaussian draws n examples from two overlapping classes.
 func Gaussian(seed uint64, n, columns int, positive bool) (x [][]float64, y []float64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	for i := range n {
@@ -27,8 +27,8 @@ func Gaussian(seed uint64, n, columns int, positive bool) (x [][]float64, y []fl
 	return x, y
 }
 
-// Dense makes examples of a matrix, with every column in the first, and their Schema. Labels are class 1
-// for y > 0, else 0; rows beyond len(y) are unlabeled.
+// Dense returns the rows of a matrix as examples, and their Schema. The first example has every column. The label is
+// class 1 for y > 0, else 0; rows beyond len(y) are unlabeled.
 func Dense(x [][]float64, y []float64) ([]event.Example, *event.Schema) {
 	var out []event.Example
 	for i, row := range x {
@@ -40,7 +40,7 @@ func Dense(x [][]float64, y []float64) ([]event.Example, *event.Schema) {
 			}
 		}
 		for d, v := range row {
-			if v != 0 || i == 0 { // the first row names every column
+			if v != 0 || i == 0 { // the first row has every column
 				e.Features.Index = append(e.Features.Index, uint32(d))
 				e.Features.Value = append(e.Features.Value, v)
 				e.Field = append(e.Field, uint16(1+d%len(denseFields)))
@@ -56,8 +56,8 @@ func Dense(x [][]float64, y []float64) ([]event.Example, *event.Schema) {
 	return out, schema
 }
 
-// denseFields are the fields of Dense, column after column and again from the first
-// on: of the groups g, h, c, of both g and h, and of g.
+// denseFields are the fields of Dense, assigned to the columns cyclically. Their groups are g, h, c, both g and h, and
+// g.
 var denseFields = []event.Field{
 	{Name: "a", Kind: event.Numeric, Group: "g"},
 	{Name: "b", Kind: event.Numeric, Group: "h"},
