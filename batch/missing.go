@@ -1,8 +1,8 @@
 package batch
 
-// This file chooses the rule for missing fields of a batch model, as the online learner chooses its own. It compares
-// the log-loss under each rule on training events with missing fields. Where there are too few of those, it
-// deletes fields at random.
+// This file chooses the missing policy of a batch model, as the online learner chooses its own. It compares the
+// log-loss under each policy on training events with missing fields. If there are too few of those, it deletes fields
+// at random.
 
 import (
 	"encoding/binary"
@@ -18,25 +18,25 @@ import (
 )
 
 const (
-	// missingSample is the largest number of events that are measured, of those with deleted fields and of those that
-	// lack fields by themselves. Larger sets are sampled evenly.
+	// missingSample is the largest number of events in each of two measured sets: events with deleted fields, and
+	// events whose fields were missing already. Larger sets are sampled evenly.
 	missingSample = 4000
-	// missingOwn is the number of training events with missing fields of their own that a range needs. With fewer,
-	// fields are deleted at random.
+	// missingOwn is the number of training events with missing fields that a range of missing fractions needs. If there
+	// are fewer, fields are deleted at random.
 	missingOwn = 100
 )
 
-// missingShares holds the probability of deleting a field, one for each range.
+// missingShares holds the probability of deleting a field, one for each range of missing fractions.
 var missingShares = [model.MissingBins]float64{0.05, 0.2, 0.4, 0.6, 0.78, 0.93}
 
-// Presence records which fields the events of a Data hold, and which are null. The zero value is ready for use.
+// Presence records which fields each event of a Data has, and which are null. The zero value is ready for use.
 type Presence struct {
 	rows    interned[string]
 	present model.FieldSet
 	key     []byte
 }
 
-// Add records the next example. Either every row of the Data is added or none.
+// Add records the next example. Call it for every row of the Data or for none.
 func (p *Presence) Add(e *event.Example) {
 	most := uint16(0)
 	for _, id := range e.Field {
@@ -53,7 +53,7 @@ func (p *Presence) Add(e *event.Example) {
 			p.key = binary.LittleEndian.AppendUint16(p.key, uint16(id))
 		}
 	})
-	p.key = append(p.key, 0, 0) // the anonymous field ends the list of present fields
+	p.key = append(p.key, 0, 0) // a zero id, that of the anonymous field, ends the list of present fields
 	for _, id := range e.Missing {
 		p.key = binary.LittleEndian.AppendUint16(p.key, id)
 	}
@@ -88,12 +88,12 @@ func parseFields(key string) (f fieldsOf) {
 	return f
 }
 
-// Missing returns the policies by which m, trained on d, predicts events with missing fields: the given policy or, for
-// MissingAuto, the best policy for each range of the fraction missing. It returns nil if no event can miss a field and m
-// has no Covariance whose columns a caller may declare missing.
+// Missing returns the policies with which m, trained on d, predicts events with missing fields. These are the given
+// policy or, for MissingAuto, the best policy for each range of the missing fraction. It returns nil if no event can
+// miss a field and m has no Covariance whose columns a caller may declare missing.
 //
-// The best policy has the lowest log-loss or, for regression, the lowest loss without noise. Regression models are never
-// rescaled.
+// The best policy has the lowest log-loss or, for regression, the lowest loss without noise. Regression models are
+// never rescaled.
 func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *model.Missing {
 	fields := d.Schema.Fields
 	rules := model.DefaultMissingPolicies()
@@ -128,7 +128,7 @@ func (p *Presence) Missing(m model.Model, d *Data, rule model.MissingPolicy) *mo
 	return missing.WithPolicies(t.better(rules))
 }
 
-// use counts the examples in which the fields are present, and those in which they are null.
+// use counts, for each field, the examples in which it is present and the examples in which it is null.
 func (p *Presence) use(fields []event.Field) (use model.FieldUse) {
 	kinds := p.kinds()
 	set := model.NewFieldSet(len(fields))
@@ -140,8 +140,8 @@ func (p *Presence) use(fields []event.Field) (use model.FieldUse) {
 	return use
 }
 
-// Observed returns loss.ObservedNoise: groups with the rates at which they are missing from the examples. It returns
-// event.ErrNoRates where no field can be missing.
+// Observed returns loss.ObservedNoise: the groups with the fraction of examples in which each is missing. It returns
+// event.ErrNoRates if no field can be missing.
 func (p *Presence) Observed(s *event.Schema) (loss.Noise, error) {
 	if err := s.CheckRates(); err != nil {
 		return nil, fmt.Errorf("noise %s: %w", loss.ObservedNoise, err)
@@ -150,26 +150,26 @@ func (p *Presence) Observed(s *event.Schema) (loss.Noise, error) {
 	return loss.GroupDropout{Rates: use.Rates(s.Fields)}, nil
 }
 
-// masker scores events of a Data as a model answers them, complete or with deleted fields.
+// masker scores events of a Data with the model's own prediction path, complete or with deleted fields.
 type masker struct {
 	*Data
 	m      model.Model
-	head   model.Head // finds the missing fields of an event
-	of     []uint32   // by row, its index in kinds
+	head   model.Head // determines the missing fields of an event
+	of     []uint32   // index in kinds, by row
 	kinds  []fieldsOf
-	named  bool               // fields can be missing
-	first  []int              // by field, the first field of its name, which an event names where it is null
-	unit   []uint64           // by first field, the number of its group
-	parts  [][2]int           // by compact column, the fields whose death deletes it
-	own    []uint64           // by compact column of a sparse text format, its group
-	all    []uint32           // compact columns of a sparse text format that are in the Covariance
-	absent map[uint32]float64 // by omitted dense column, its scaled zero
+	named  bool               // whether fields can be missing
+	first  []int              // first field with the same name, by field; a null field is listed under it
+	unit   []uint64           // number of the group, by first field
+	parts  [][2]int           // fields whose deletion deletes the column, by compact column
+	own    []uint64           // group of a column in a sparse text format, by compact column
+	all    []uint32           // compact columns of a sparse text format that the Covariance has
+	absent map[uint32]float64 // scaled zero by omitted dense column
 
-	dead           []bool // by first field
+	dead           []bool // deleted fields, by first field
 	left           event.Example
 	x, scaled      event.Vec
 	scores, chance []float64
-	ofNumbers      loss.Loss // nil where labels are classes
+	ofNumbers      loss.Loss // loss for regression; nil for classification
 }
 
 func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *masker {
@@ -179,7 +179,7 @@ func newMasker(p *Presence, m model.Model, d *Data, missing *model.Missing) *mas
 		absent: map[uint32]float64{}, dead: make([]bool, len(fields)),
 		scores: make([]float64, max(h.Outputs, len(d.Schema.Classes))), chance: make([]float64, max(2, len(d.Schema.Classes)))}
 	if h.Target() != loss.Sign {
-		t.ofNumbers, _ = loss.Parse(h.Loss) // Target has parsed this name
+		t.ofNumbers, _ = loss.Parse(h.Loss) // no error: Target has parsed this name
 	}
 	groups := model.NewGrouping(d.Schema)
 	for id, f := range fields {
@@ -231,9 +231,9 @@ func (m mask) kills(unit uint64) bool {
 	return float64(r.Uint64()>>11)/(1<<53) < m.chance
 }
 
-// delete deletes the fields and columns of event i that the mask selects, whole groups at a time. It only deletes what
-// the model can know to be missing, and returns what the event then lacks. t.left holds the remaining fields and t.x
-// their scaled features.
+// delete deletes the fields and columns of event i that the mask selects, whole groups at a time. It deletes only
+// features whose absence the model can detect. It returns the number of missing features. t.left holds the remaining
+// fields and t.x their scaled features.
 func (t *masker) delete(i int, by mask) model.MissingCount {
 	fields, row, left := t.Schema.Fields, t.Row(i), &t.left
 	clear(t.dead)
@@ -241,7 +241,7 @@ func (t *masker) delete(i int, by mask) model.MissingCount {
 	if t.named {
 		kind := t.kinds[t.of[i]]
 		if left.Field == nil {
-			left.Field = []uint16{} // not nil, which means a sparse text format
+			left.Field = []uint16{} // not nil, because nil means a sparse text format
 		}
 		left.Missing = append(left.Missing, kind.null...)
 		for _, id := range kind.present {
@@ -265,7 +265,7 @@ func (t *masker) delete(i int, by mask) model.MissingCount {
 	}
 	for _, c := range candidates {
 		if t.Column(int(c)) >= model.FirstBasisColumn {
-			break // basis die with their number
+			break // spline columns are deleted with their number
 		}
 		if by.kills(t.own[c]) {
 			left.MissingColumns = append(left.MissingColumns, t.Column(int(c)))
@@ -310,7 +310,7 @@ func (t *masker) loss(i int, scale float64) float64 {
 	return t.lossOf(i, t.m.ScoreVec(x, t.scores))
 }
 
-// lossOf returns the loss of event i at these scores: the log-loss or, for numbers, the loss of the model.
+// lossOf returns the loss of event i at these scores: the log-loss or, for regression, the loss of the model.
 func (t *masker) lossOf(i int, scores []float64) float64 {
 	if t.ofNumbers != nil {
 		v, _, _ := t.ofNumbers.At(t.Target(i), scores[0], 0)
@@ -320,16 +320,16 @@ func (t *masker) lossOf(i int, scores []float64) float64 {
 	return measure.LogLoss(t.chance[t.Label(i)])
 }
 
-// masks is the number of different masks of a range. Events share a few masks because each new pattern of missing
-// columns is slow to impute.
+// masks is the number of different masks per range of missing fractions. Events share a few masks because each new
+// pattern of missing columns is slow to impute.
 const masks = 64
 
-// better returns the best rule for each range of the missing share. A range without a clear winner keeps its rule of
-// now. Where too few events have missing fields, masks delete fields at random.
+// better returns the best policy for each range of the missing fraction. A range without a clear winner keeps its
+// policy from now. If too few events have missing fields, masks delete fields at random.
 func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	bin := func(k model.MissingCount) (bin int, ok bool) {
 		if !k.Some() || k.Named+k.Silent == 0 {
-			return 0, false // the event lacks nothing, or everything
+			return 0, false // the event misses no feature, or every feature
 		}
 		return model.MissingBin(k.Fraction()), true
 	}
@@ -381,7 +381,7 @@ func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 		}
 	}
 	sample := evenly(labeled, missingSample)
-	for first := range min(masks, len(sample)) { // all events of one mask, then the next mask
+	for first := range min(masks, len(sample)) { // process all events of one mask, then the next mask
 		for n := first; n < len(sample); n += masks {
 			for at, chance := range missingShares {
 				k := t.delete(sample[n], mask{chance, at*masks + first})
@@ -397,9 +397,9 @@ func (t *masker) better(now model.MissingPolicies) model.MissingPolicies {
 	return now
 }
 
-// Residual returns the residual (model.Residual) of m, a model of numbers trained on d that has its missing rules. The
-// residual is the squared error on d, less the variance that missing fields explain. It is nil where no event can lack
-// a field.
+// Residual returns the residual distribution (model.Residual) of m, a regression model trained on d that has its
+// missing policies. Its variance is the squared error on d, minus the variance that missing fields explain. It returns
+// nil if no event can miss a field.
 func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	if m.Missing == nil || len(p.rows.of) != d.Rows() {
 		return nil
@@ -425,23 +425,23 @@ func (p *Presence) Residual(m *model.Linear, d *Data) *model.Residual {
 	return r.all()
 }
 
-// missingPolicies holds the rules in the order of model.PolicyWeights.
+// missingPolicies lists the policies in the order of model.PolicyWeights.
 var missingPolicies = [len(model.PolicyWeights{})]model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute}
 
-// missingSure is the number of standard errors by which another rule must be better.
+// missingSure is the number of standard errors by which another policy must be better to be chosen.
 const missingSure = 2
 
-// policyLosses holds the loss of an event by rule: none, rescale, fill.
+// policyLosses holds the loss of an event under each policy: none, rescale, impute.
 type policyLosses [3]float64
 
-// policyComparison sums the differences in loss from the rule none, and the squares of the differences between any two
-// rules.
+// policyComparison sums the differences in loss from the policy none, and the squares of the differences between any
+// two policies.
 type policyComparison struct {
 	sum     policyLosses
-	squares policyLosses // of rescale and none, fill and none, fill and rescale
+	squares policyLosses // sums for (rescale, none), (impute, none) and (impute, rescale)
 }
 
-// add adds an event of the given weight.
+// add adds the losses of an event with the given weight.
 func (c *policyComparison) add(weight float64, loss policyLosses) {
 	asIs, rescale, fill := weight*loss[0], weight*loss[1], weight*loss[2]
 	for i, d := range [3]float64{rescale - asIs, fill - asIs, fill - rescale} {
@@ -452,12 +452,12 @@ func (c *policyComparison) add(weight float64, loss policyLosses) {
 	}
 }
 
-// better returns the best of the rules that are significantly better than now, or now itself.
+// better returns the best of the policies that are significantly better than now. It returns now if none is.
 func (c *policyComparison) better(now model.MissingPolicy) model.MissingPolicy {
 	at := slices.Index(missingPolicies[:], now)
 	best := at
 	for i := range missingPolicies {
-		// The pairs (0,1), (0,2), (1,2) have the indexes 0, 1, 2.
+		// The pairs of policies (0,1), (0,2), (1,2) have the indexes 0, 1, 2 in squares.
 		if d := c.sum[i] - c.sum[at]; i != at && d < -missingSure*math.Sqrt(c.squares[i+at-1]) && c.sum[i] < c.sum[best] {
 			best = i
 		}

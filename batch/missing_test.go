@@ -15,8 +15,8 @@ import (
 	"blankout/internal/must"
 )
 
-// lackingEvents returns events of two classes with eight numbers, a boolean and one of three strings, some of them null
-// and others omitted.
+// lackingEvents returns events of two classes with eight numbers, a boolean and a field with three string values. The
+// fraction null of the values is null, and the fraction gone is omitted.
 func lackingEvents(n int, null, gone float64, seed uint64) (*event.Schema, []event.Example) {
 	s := eventtest.Schema(8, "", "no", "yes")
 	s.AddField(event.Field{Name: "i", Kind: event.Boolean})
@@ -48,7 +48,7 @@ func lackingEvents(n int, null, gone float64, seed uint64) (*event.Schema, []eve
 	return s, out
 }
 
-// trainLacking trains on events through a Scaler and returns the model with the rule for missing fields.
+// trainLacking trains on events through a Scaler and returns the model with the given missing policy.
 func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode model.Standardize, rule model.MissingPolicy, noise string) (*model.Linear, *Data, *Presence) {
 	t.Helper()
 	var b Builder
@@ -69,7 +69,7 @@ func trainLacking(t *testing.T, s *event.Schema, events []event.Example, mode mo
 	return m, d, &p
 }
 
-// kill returns e with the named fields null.
+// kill returns e with the fields that dead selects set to null.
 func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
 	out := &event.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing), Field: []uint16{}}
 	for i, id := range e.Field {
@@ -84,8 +84,8 @@ func kill(e *event.Example, dead func(id uint16) bool) *event.Example {
 	return out
 }
 
-// The rules are compared by the model's predictions for the same events with the same fields deleted, however the
-// Scaler treats omitted fields.
+// TestMissingIsMeasuredAsAnswered checks that the policies are compared by the model's predictions for the same events
+// with the same deleted fields. It covers every way in which the Scaler treats omitted fields.
 func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 	for _, mode := range []model.Standardize{model.StandardizeAuto, model.StandardizeAll} {
 		s, events := lackingEvents(400, 0.1, 0.05, 1)
@@ -94,7 +94,7 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 		for _, r := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute, model.MissingAuto} {
 			m.Missing = rule.Forced(r)
 			k := newMasker(p, m, d, m.Missing)
-			scaled, fallback := 0, 0 // events whose missing fields are not numbers
+			scaled, fallback := 0, 0 // numbers of events whose missing fields are not numeric
 			for i := range events {
 				lack := k.delete(i, mask{0.1 * float64(i%10), i})
 				scale := m.Missing.Scale(lack)
@@ -123,13 +123,14 @@ func TestMissingIsMeasuredAsAnswered(t *testing.T) {
 	}
 }
 
-// The chosen rule is the one that predicts new events better, with and without nulls in the training events.
+// TestMissingRuleOfExactTraining checks that the chosen missing policy predicts new events better than the other
+// policies, with and without nulls in the training events.
 func TestMissingRuleOfExactTraining(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {
 		noise      string
-		null, gone float64 // in training
-		absent     bool    // new events lack fields silently
+		null, gone float64 // fractions of null and omitted values in training
+		absent     bool    // whether new events omit fields instead of setting them to null
 	}{{"none", 0, 0, false}, {"none", 0, 0, true}, {"dropout:0.5", 0, 0, false}, {"none", 0.5, 0, false}, {"none", 0, 0.4, true}} {
 		s, events := lackingEvents(3000, c.null, c.gone, 3)
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
@@ -158,7 +159,7 @@ func TestMissingRuleOfExactTraining(t *testing.T) {
 	}
 }
 
-// Events without named fields have no rule.
+// TestNoMissingRuleWithoutNames checks that a model of events without named fields has no missing policy.
 func TestNoMissingRuleWithoutNames(t *testing.T) {
 	s := event.NewSchema(8, []string{"0", "1"}, 2)
 	e := event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1}, Value: []float64{1}}}
@@ -174,8 +175,8 @@ func TestNoMissingRuleWithoutNames(t *testing.T) {
 	}
 }
 
-// In a sparse format the rule is for columns, if the Schema declares that they can be missing. They are then excluded
-// from the Scaler's statistics and not imputed.
+// TestMissingRuleOfColumns checks that in a sparse format the missing policy is for columns, if the Schema declares
+// that they can be missing. Missing columns must then be excluded from the Scaler's statistics and not be imputed.
 func TestMissingRuleOfColumns(t *testing.T) {
 	s := event.NewSchema(8, []string{"0", "1"}, 2)
 	s.Absent = event.AbsentMissing
@@ -192,7 +193,7 @@ func TestMissingRuleOfColumns(t *testing.T) {
 	}
 	for _, c := range []struct {
 		noise string
-		bin   int // of most of the features
+		bin   int // range in which most of the features are missing
 		want  model.MissingPolicy
 	}{{"none", 4, model.MissingImpute}, {"dropout:0.5", 3, model.MissingRescale}} {
 		m, _, _ := trainLacking(t, s, events, model.StandardizeAuto, model.MissingAuto, c.noise)
@@ -208,14 +209,14 @@ func TestMissingRuleOfColumns(t *testing.T) {
 	}
 }
 
-// The observed noise has the rates at which the examples lack fields, null or omitted, and training with it equals
-// training with these rates.
+// TestObserved checks that the observed noise has the rates at which the examples miss fields, null or omitted.
+// Training with it must equal training with these rates.
 func TestObserved(t *testing.T) {
 	s, events := lackingEvents(2000, 0.2, 0.1, 3)
 	for i := range events {
 		e := &events[i]
 		at := slices.Index(e.Field, 4)
-		if at < 0 || i%2 == 0 { // half of the present values of field 4 die too
+		if at < 0 || i%2 == 0 { // remove half of the present values of field 4
 			continue
 		}
 		e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, at, at+1), slices.Delete(e.Features.Value, at, at+1), slices.Delete(e.Field, at, at+1)

@@ -13,8 +13,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// What Newton's method reuses after a step equals what it would compute: the certificate, the gradient and the
-// diagonal.
+// TestAfterAStep checks that the certificate, gradient and diagonal that Newton's method reuses after a step equal
+// recomputed ones.
 func TestAfterAStep(t *testing.T) {
 	x, y := drawProblem(t, 5, 60, 6, false)
 	data := denseData(t, x, y)
@@ -71,7 +71,8 @@ func (s system) HessVec(v, out []float64) {
 	mat.NewVecDense(len(out), out).MulVec(s, mat.NewVecDense(len(v), v))
 }
 
-// The directions of one system speed up the next one, of nearly the same matrix, and do not change its solution.
+// TestConjugateGradientsRemember checks that the directions of one system speed up the next system, whose matrix is
+// nearly equal. They must not change its solution.
 func TestConjugateGradientsRemember(t *testing.T) {
 	const n = 40
 	r := rand.New(rand.NewPCG(9, 10))
@@ -112,7 +113,8 @@ func TestConjugateGradientsRemember(t *testing.T) {
 	}
 }
 
-// Probit has no separate objective. This tests it as a loss for comparisons.
+// TestProbitIsSolvedWithACertificate checks that probit, which is only a loss for comparisons without its own
+// objective, is solved to a certified gap.
 func TestProbitIsSolvedWithACertificate(t *testing.T) {
 	x, y := problems.Gaussian(52, 100, 4, false)
 	d := denseData(t, x, y)
@@ -135,7 +137,7 @@ func TestProbitIsSolvedWithACertificate(t *testing.T) {
 }
 
 // TestSettles checks convergence without a certificate: at the minimum if rounding hides the gradient that the
-// tolerance needs, or if the start is the minimum. An interrupted search has not converged.
+// tolerance needs, or if the start is the minimum. An interrupted search must not report convergence.
 func TestSettles(t *testing.T) {
 	x, y := drawProblem(t, 6, 200, 40, false)
 	data := denseData(t, x, y)

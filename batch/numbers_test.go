@@ -13,7 +13,7 @@ import (
 	"blankout/internal/must"
 )
 
-// numbersOf draws targets that depend on the features, with heavy tails, or counts.
+// numbersOf draws targets that depend on the features: numbers with heavy tails, or counts.
 func numbersOf(x [][]float64, target loss.Target, seed uint64) []float64 {
 	r := rand.New(rand.NewPCG(seed, 1))
 	y := make([]float64, len(x))
@@ -28,7 +28,7 @@ func numbersOf(x [][]float64, target loss.Target, seed uint64) []float64 {
 	return y
 }
 
-// numbered returns d with the numbers in its class names as labels, if the loss has numeric labels.
+// numbered returns d with targets parsed from its class names, if the loss is for regression.
 func numbered(t testing.TB, d *Data, lossName string) *Data {
 	t.Helper()
 	target := loss.LabelsOf(lossName)
@@ -45,8 +45,8 @@ func numbered(t testing.TB, d *Data, lossName string) *Data {
 	return &s
 }
 
-// lossesOfNumbers returns the losses for numeric labels whose minimum can be certified. The quantile and Huber losses are
-// among them twice, with two values of their parameter.
+// lossesOfNumbers returns the regression losses whose minimum can be certified. The quantile and Huber losses occur
+// twice, with two values of their parameter.
 func lossesOfNumbers() []loss.Loss {
 	out := []loss.Loss{loss.Quantile{T: 0.1}, loss.Huber{D: 0.2}}
 	for _, l := range loss.All() {
@@ -57,8 +57,8 @@ func lossesOfNumbers() []loss.Loss {
 	return out
 }
 
-// Every loss of numbers is solved to a certified gap. The gap is valid: no point of another solver, and no random
-// point, is below its bound.
+// TestNumbers checks that every regression loss is solved to a certified gap. The gap is valid: the bound is below the
+// value at every random point and at the solutions of other solvers.
 func TestNumbers(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 9))
 	x, _ := drawProblem(t, 21, 80, 6, false)
@@ -92,7 +92,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// If all targets are equal, the solution is the intercept alone.
+// TestNumbersThatAreAllEqual checks that the solution is the intercept alone if all targets are equal.
 func TestNumbersThatAreAllEqual(t *testing.T) {
 	x, _ := drawProblem(t, 22, 30, 5, false)
 	for _, value := range []float64{0, 7.25, -1e9} {
@@ -135,8 +135,8 @@ func TestNumbersThatAreAllEqual(t *testing.T) {
 	}
 }
 
-// A quantile among outliers has no curvature within the first smoothing, which noise does not smooth if the weights are
-// 0.
+// TestQuantileAmongOutliers checks that a quantile between outliers is found. There the objective has no curvature
+// within the initial smoothing, and noise does not smooth it because the weights are 0.
 func TestQuantileAmongOutliers(t *testing.T) {
 	x, _ := drawProblem(t, 23, 60, 2, false)
 	for _, size := range []float64{1e4, 1e9, 1e12} {

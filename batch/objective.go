@@ -1,9 +1,9 @@
 // Package batch computes exact solutions: the minimum of a regularized expected loss over a whole training set, with a
-// bound on the remaining error.\
+// bound on the remaining error.
 //
 // [Data] is the training set, an [Objective] is the function to minimize, and [Solve] minimizes it through the
-// interfaces of this file. [Train] goes from a [Config] to a [model.Linear]. No goroutine outlives a call. Results have
-// the same bits for any number of threads.
+// interfaces of this file. [Train] trains a [model.Linear] according to a [Config]. No goroutine outlives a call.
+// Results have the same bits for any number of threads.
 package batch
 
 import "context"
@@ -11,7 +11,7 @@ import "context"
 // Objective is a function of the parameters that a solver minimizes. Its methods share buffers and are not safe for
 // concurrent use.
 type Objective interface {
-	// Dim returns the number of parameters. An intercept is the last.
+	// Dim returns the number of parameters. An intercept is the last parameter.
 	Dim() int
 	// ValueGrad returns the value at w. It writes the gradient to grad unless grad is nil.
 	ValueGrad(w, grad []float64) float64
@@ -27,14 +27,14 @@ type HessianVector interface {
 // Certifier is a convex Objective that can bound the distance of a point from the minimum.
 type Certifier interface {
 	Objective
-	// Gap returns an upper bound on J(w) - min J, or +Inf where it knows none. It may first move the free intercept,
-	// the last coordinate of w, to its optimum.
+	// Gap returns an upper bound on J(w) - min J, or +Inf if no bound is available. It may first move the free
+	// intercept, the last coordinate of w, to its optimum.
 	Gap(w []float64) float64
 }
 
 // Optional interfaces of an Objective: each makes solving faster or the bound tighter.
 type (
-	// Diagonaler knows the diagonal of the Hessian, at least approximately.
+	// Diagonaler computes the diagonal of the Hessian, at least approximately.
 	Diagonaler interface {
 		Diagonal(out []float64)
 	}
@@ -46,9 +46,9 @@ type (
 	}
 	// Smoother is an Objective with kinks that can be smoothed.
 	Smoother interface {
-		// Kinked reports whether there are any kinks.
+		// Kinked reports whether the objective has kinks.
 		Kinked() bool
-		// Smooth makes all methods evaluate the objective smoothed by eps. With 0 they evaluate the objective itself.
+		// Smooth makes all methods evaluate the objective smoothed by eps. Smooth(0) turns smoothing off.
 		Smooth(eps float64)
 		// SmoothingGap returns the part of the last Gap that is due to smoothing.
 		SmoothingGap() float64
@@ -56,40 +56,40 @@ type (
 		// that noise exceeds the smoothing in nearly every row.
 		OwnRounding() (spread float64, unscaled bool)
 	}
-	// GradientGapper knows how much a gradient adds to Gap.
+	// GradientGapper computes how much a gradient adds to Gap.
 	GradientGapper interface {
 		GradientGap(grad []float64) float64
 		FreeIntercept() bool
 	}
-	// Restarter is an Objective that may have several minima.
+	// Restarter is an Objective that may have several local minima.
 	Restarter interface {
-		// StartSize returns the size of weights that change a score by about 1, or 0 where there is only one minimum.
+		// StartSize returns the size of weights that change a score by about 1, or 0 if there is only one minimum.
 		StartSize() float64
 	}
-	// Minimizer is an Objective with its own minimization method.
+	// Minimizer is an Objective with a minimization method of its own.
 	Minimizer interface {
-		// Minimize returns the result of that method, or nil if the method does not apply to opt. In that case Solve
-		// uses a general method.
+		// Minimize minimizes the objective with that method. It returns nil if the method does not apply to opt; Solve
+		// then uses a general method.
 		Minimize(ctx context.Context, opt Options) (*Result, error)
 	}
 )
 
-// Further optional interfaces, of the objectives of this package.
+// Further optional interfaces, implemented by objectives of this package.
 type (
 	majoriser interface {
 		HessianVector
 		Majorise(on bool)
 	}
-	// director may solve Newton's linear system itself.
+	// director is an Objective that may solve Newton's linear system itself.
 	director interface {
-		// direction writes the p with H p = -grad. It returns false where conjugate gradients are faster.
+		// direction writes the solution p of H p = -grad. It returns false if conjugate gradients are faster.
 		direction(ctx context.Context, grad, p []float64, forcing float64, dual bool) (ok bool, err error)
 	}
-	// stepGapper can bound the gap of w, the point t of the last Line.
+	// stepGapper can bound the gap of the point w, which is at t on the last Line.
 	stepGapper interface {
 		stepGap(w []float64, t float64) float64
 	}
-	// floored knows a lower bound of the objective.
+	// floored is an Objective with a known lower bound.
 	floored interface {
 		floor() float64
 	}

@@ -11,8 +11,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestOutliersDoNotSetTheScale checks that one outlier in fifty, of any size, changes the center of a column by less
-// than half of its deviation, and its scale by less than a factor of two.
+// TestOutliersDoNotSetTheScale checks that one outlier of any size in fifty values changes the center of a column by
+// less than half of its deviation. The scale must change by less than a factor of two.
 func TestOutliersDoNotSetTheScale(t *testing.T) {
 	longtest.NotRaced(t)
 	schema := event.NewSchema(4, []string{"a", "b"}, 2)
@@ -24,7 +24,7 @@ func TestOutliersDoNotSetTheScale(t *testing.T) {
 		"bimodal":   func(r *rand.Rand) float64 { return []float64{1, 1e6}[r.IntN(2)] * (1 + r.Float64()) },
 	}
 	for name, draw := range draws {
-		for _, field := range []uint16{0, 1} { // a column of a sparse text format, and a number
+		for _, field := range []uint16{0, 1} { // column of a sparse text format, and numeric field
 			fitOf := func(size float64) model.Standardization {
 				r, chance := rand.New(rand.NewPCG(1, 9)), rand.New(rand.NewPCG(2, 9))
 				fit := Standardizer{Mode: model.StandardizeAuto}
@@ -55,7 +55,8 @@ func TestOutliersDoNotSetTheScale(t *testing.T) {
 	}
 }
 
-// FarthestOutlier returns the column whose readings are farthest from their usual size, and none if all are ordinary.
+// TestWildest checks that FarthestOutlier returns the column whose readings are farthest from their usual size. It must
+// return none if all readings are ordinary.
 func TestWildest(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 9))
 	build := func(wild float64) *Data {

@@ -12,23 +12,24 @@ import (
 
 // Penalties is the penalty that noise adds to the log-loss of a generalized linear model at its weights, computed in
 // three ways (Wager et al. 2013, section 2). It is summed over labeled examples, weighted by importance, and over
-// outputs. Where Quadratic is far from the others, the second-order expansion is inaccurate.
+// outputs. If Quadratic is far from the other two, the second-order expansion is inaccurate.
 type Penalties struct {
 	Quadratic float64 `json:"quadratic"` // R_q = (1/2) sum A''(f) v
 	// Exact is R = sum E A(f~) - A(f) for a normal f~, in closed form.
 	Exact float64 `json:"exact"`
-	// Sampled is R averaged over copies drawn from the noise itself, with its standard error SampledError. It averages
-	// A(f~) - A(f) - A'(f) (f~ - f). The last term has mean 0 and removes most of the variance.
+	// Sampled is R averaged over copies drawn from the noise, and SampledError is its standard error. Each copy
+	// contributes A(f~) - A(f) - A'(f) (f~ - f). The last term has mean 0 and removes most of the variance.
 	Sampled      float64 `json:"sampled"`
 	SampledError float64 `json:"sampled_error"`
 	Copies       int     `json:"copies"`
 }
 
-// Penalties computes them on the data that the model was trained on. The loss must be linear, logistic or poisson.
+// Penalties computes the Penalties on d, which must be the training data of the model. The loss must be linear,
+// logistic or poisson.
 func (f *Fit) Penalties(d *Data, noise loss.Noise, copies int, seed uint64) (*Penalties, error) {
-	var l loss.Loss                      // A(f) + A''(f) v/2 at y
-	y := 0.0                             // the y at which y f drops out
-	var exact func(f, v float64) float64 // E A(f~) - A(f)
+	var l loss.Loss                      // l.At(y, f, v) is A(f) + A''(f) v/2
+	y := 0.0                             // target for which the term y f vanishes
+	var exact func(f, v float64) float64 // returns E A(f~) - A(f)
 	switch name, _, _ := strings.Cut(f.Model.Loss, ":"); name {
 	case "linear":
 		l, exact = loss.Linear{}, func(_, v float64) float64 { return v / 2 }

@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// The closed form equals the sampled penalty within its error if scores are sums of many terms. The quadratic penalty
-// is close to both for little noise and far off for much.
+// TestPenalties checks that the closed form equals the sampled penalty within the sampling error if scores are sums of
+// many terms. The quadratic penalty is close to both for weak noise and far off for strong noise.
 func TestPenalties(t *testing.T) {
 	longtest.NotRaced(t)
 	schema, all := problems.Events(t, "testdata/adult.svm.gz")
@@ -57,8 +57,8 @@ func TestPenalties(t *testing.T) {
 	}
 }
 
-// For Poisson regression E A(f~) - A(f) = exp(f) (exp(v/2) - 1) exactly for normal noise. Under dropout with one
-// feature it is a sum of two terms.
+// TestPenaltiesOfPoissonRegression checks that E A(f~) - A(f) = exp(f) (exp(v/2) - 1) for normal noise. Under dropout
+// with one feature the expectation is a sum of two terms.
 func TestPenaltiesOfPoissonRegression(t *testing.T) {
 	schema := event.NewSchema(8, nil, 8)
 	schema.Target = loss.Count

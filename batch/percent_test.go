@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A share is formatted in percent with two digits and at most four decimals.
+// TestPercent checks that a fraction is formatted in percent with two significant digits and at most four decimals.
 func TestPercent(t *testing.T) {
 	for share, want := range map[float64]string{2.2355: "224", 0.5: "50", -0.0523: "5.2", 0.0049: "0.49", 0.000123: "0.012", 0.0000123: "0.0012", 1e-9: "0.0000", 0: "0.0000"} {
 		if got := percent(share); got != want {
@@ -14,7 +14,8 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// A measure is formatted with the given digits, without an exponent as long as that is readable.
+// TestDigits checks that a measure is formatted with the given number of digits, without an exponent if that is
+// readable.
 func TestDigits(t *testing.T) {
 	for _, c := range []struct {
 		x    float64

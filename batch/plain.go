@@ -9,9 +9,9 @@ import (
 	"blankout/internal/loss"
 )
 
-// Minimize implements Minimizer. It minimizes the hinge loss without noise and, where it is well conditioned, the
-// logistic loss without noise in the dual. For numeric labels it starts from the best constant, because far from all
-// targets a Huber loss has no curvature.
+// Minimize implements Minimizer. It minimizes the hinge loss without noise. It also minimizes the logistic loss without
+// noise in the dual if that is well conditioned. For regression it starts from the best constant, because a Huber loss
+// has no curvature far from all targets.
 func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 	newton := opt.Solver == Newton || opt.Solver == ""
 	if y, ok := o.constant(); ok {
@@ -29,7 +29,7 @@ func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 		}
 		return s.result(), nil
 	case newton && o.plainHinge() > 0:
-		if opt.MaxIterations == 0 && !o.formable() { // epochs of coordinate descent, each as cheap as a gradient
+		if opt.MaxIterations == 0 && !o.formable() { // number of epochs of coordinate descent; an epoch costs as much as a gradient
 			opt.MaxIterations = 10_000
 		}
 		s := newSolver(o, opt)
@@ -63,7 +63,7 @@ func (o *Expected) Minimize(ctx context.Context, opt Options) (*Result, error) {
 func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
 	epochs := s.opt.MaxIterations
 	if o.formable() {
-		epochs = min(epochs, 300) // takes about as long
+		epochs = min(epochs, 300) // costs about as much as the interior point method
 	}
 	start := slices.Clone(s.w)
 	done, err := s.coordinate(ctx, o, ell, epochs)
@@ -74,9 +74,9 @@ func (s *solver) hinge(ctx context.Context, o *Expected, ell float64) error {
 	return s.interior(ctx, o, ell)
 }
 
-// constant returns the target that all rows share, if there is one and predicting it alone is optimal: the losses are
-// at least 0 and are 0 there, and the intercept is not penalized. A quantile has no curvature then and Newton's system
-// is singular.
+// constant returns the common target of all rows if predicting it is optimal. That requires losses that are at least 0
+// and equal 0 at the target, and an intercept without a penalty. A quantile loss has no curvature at such a point, so
+// Newton's system would be singular.
 func (o *Expected) constant() (y float64, ok bool) {
 	if !o.facts.Regression || o.facts.Target != loss.Real || !o.FreeIntercept() || o.p.Penalty.Center != nil || o.free != nil {
 		return 0, false

@@ -1,6 +1,7 @@
 package batch
 
-// This file keeps which fields events lack, and applies a model's missing policies when weights are measured on them.
+// This file records which fields events miss, and applies a model's missing policies when weights are measured on the
+// events.
 
 import (
 	"math"
@@ -10,9 +11,9 @@ import (
 	"blankout/internal/model"
 )
 
-// interned has a value for each row and stores equal values once. Few are distinct.
+// interned has a value for each row and stores equal values only once, because few are distinct.
 type interned[K comparable] struct {
-	of    []uint32 // by row: its index in kinds
+	of    []uint32 // index in kinds, by row
 	kinds []K
 	place map[K]uint32
 }
@@ -29,22 +30,22 @@ func (l *interned[K]) add(k K) {
 	l.of = append(l.of, at)
 }
 
-// measured has the events on which weights are measured, predicted with a model's missing policies.
+// measured has the events on which weights are measured. They are predicted with a model's missing policies.
 type measured struct {
 	*Data
-	missing  []model.MissingCount // by row
-	parts    []string             // by row: model.Parts with imputed columns; else ""
-	level    []int                // by row, see model.Answer
+	missing  []model.MissingCount // missing counts by row
+	parts    []string             // by row: model.Parts if columns are imputed, else ""
+	level    []int                // noise level that predicts the event, by row, see model.Answer
 	policies *model.Missing
-	// Missing numbers are imputed with the covariance; nil if the model has none. place has the index of each compact
-	// column in it, -1 for others.
+	// covariance imputes missing numbers; nil if the model has none. place has the index in covariance of each compact
+	// column, -1 for other columns.
 	covariance *model.Covariance
 	place      []int
-	target     loss.Target // kind of labels
+	target     loss.Target // kind of target
 }
 
-// cost returns the cost of a prediction for event i: for classification 1 if it is wrong, else 0; for regression the
-// squared error.
+// cost returns the cost of a prediction for event i. For classification the cost is 1 if the prediction is wrong, else
+// 0. For regression it is the squared error.
 func (m measured) cost(i int, scores []float64) float64 {
 	if m.target != loss.Sign {
 		off := m.Target(i) - model.ValueOf(m.target, scores[0])
@@ -56,8 +57,8 @@ func (m measured) cost(i int, scores []float64) float64 {
 	return 0
 }
 
-// error converts a sum of costs and a sum of weights to the error in percent or, for regression, the root mean squared
-// error.
+// error converts a sum of costs and a sum of weights to an error. The error is in percent or, for regression, the root
+// mean squared error.
 func (m measured) error(cost, weight float64) float64 {
 	if m.target != loss.Sign {
 		return math.Sqrt(max(cost/weight, 0))
@@ -86,7 +87,7 @@ func (v *Evidence) measured(rows []int) measured {
 	return m
 }
 
-// fills reports whether numbers of dead fields are imputed at some missing fraction.
+// fills reports whether missing numbers are imputed at some missing fraction.
 func (m measured) fills() bool {
 	return m.covariance != nil && m.policies != nil && slices.ContainsFunc(m.policies.Policies[:], func(s model.PolicyWeights) bool { return s[2] > 0 })
 }
@@ -105,8 +106,8 @@ func (m measured) answer(i int) model.Answer {
 // scale returns the factor of the features of event i.
 func (m measured) scale(i int) float64 { return m.answer(i).Scale }
 
-// deleted returns the factor of the remaining features of event i after a fraction of them has died, and the weight of
-// imputation in its score.
+// deleted returns the factor of the remaining features of event i after a fraction of its features was deleted, and the
+// weight of imputation in its score.
 func (m measured) deleted(i int, share float64) (scale, fill float64) {
 	if share == 0 {
 		return m.scale(i), 0
@@ -114,7 +115,7 @@ func (m measured) deleted(i int, share float64) (scale, fill float64) {
 	var some model.Parts
 	k := m.missing[i].Deleted(share)
 	if m.covariance != nil && m.policies.ImputeWeight(k) > 0 {
-		some = model.Parts{} // which ones the caller knows
+		some = model.Parts{} // the caller knows which columns to impute
 	}
 	a := m.policies.Answer(k, some)
 	return a.Scale, a.Shares[2]

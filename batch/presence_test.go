@@ -11,8 +11,9 @@ import (
 	"blankout/internal/must"
 )
 
-// The exact solution has a presence column for a number that many examples omit, and none for one that is null or
-// seldom omitted, like a Learner of the same events. A number with a curve has one too.
+// TestStandardizerPresence checks that the exact solution has a presence column for a number that many examples omit,
+// as a Learner of the same events has. A number that is null or seldom omitted must have none. A number with a spline
+// can have one too.
 func TestStandardizerPresence(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for _, name := range []string{"always", "seldom", "null", "mostly"} {
@@ -59,7 +60,7 @@ func TestStandardizerPresence(t *testing.T) {
 	if curves != nil {
 		t.Errorf("not asked for: %+v", curves)
 	}
-	if with > 0.13 || without < 0.3 { // The Bayes error is .1
+	if with > 0.13 || without < 0.3 { // the Bayes error is 0.1
 		t.Errorf("training errors %.3f, without %.3f", with, without)
 	}
 	if curves, _ = fitOf(Standardizer{Presence: true}, model.StandardizeScale); curves != nil {

@@ -35,9 +35,9 @@ func drawProblem(t testing.TB, seed uint64, rows, columns int, uncentered bool) 
 	return x, y
 }
 
-// everyLoss is each line of the table that an Expected objective with labels -1 and +1 can be solved for, and a hinge
-// with a given margin. Losses of numbers with a kink at the target are in TestNumbers, because with only two targets
-// all examples would be at the kink.
+// everyLoss lists each loss of the table that an Expected objective can be solved for with labels -1 and +1, and a
+// hinge with a given margin. TestNumbers covers regression losses with a kink at the target. With only two targets all
+// examples would be at the kink.
 var everyLoss = func() []loss.Loss {
 	out := []loss.Loss{loss.HingeChen{Ell: 0.7}}
 	for _, l := range loss.All() {
@@ -52,7 +52,7 @@ var everyNoise = []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.5}, loss.Gaussia
 	loss.GroupDropout{Groups: 0.5}, loss.GroupDropout{Q: 0.2, Groups: 0.4},
 	loss.GroupDropout{Rates: ownRates}, loss.GroupDropout{Q: 0.2, Rates: ownRates}, loss.Silent{D: 0.5}}
 
-// ownRates are rates of the groups of denseData.
+// ownRates are separate dropout rates for the groups of denseData.
 var ownRates = map[string]float64{"g": 0.5, "h": 0.1}
 
 var everyIntercept = []Intercept{FreeIntercept, PenalizedIntercept, NoIntercept}
@@ -70,7 +70,7 @@ func solve(t testing.TB, o Objective, opt Options) *Result {
 	return must.Get(Solve(context.Background(), o, opt))(t)
 }
 
-// slowValue is J as written in docs/mathematics.md, row by row.
+// slowValue computes J as written in docs/mathematics.md, row by row.
 func slowValue(x [][]float64, y, w []float64, l loss.Loss, n loss.Noise, kappa float64, it Intercept) float64 {
 	d := len(x[0])
 	value := Dot(w[:d], w[:d])
@@ -99,7 +99,7 @@ func slowValue(x [][]float64, y, w []float64, l loss.Loss, n loss.Noise, kappa f
 	return value
 }
 
-// slowCovariance is the covariance of the noisy values of columns j and k of denseData.
+// slowCovariance returns the covariance of the noisy values of columns j and k of denseData.
 func slowCovariance(n loss.Noise, j, k int, x, z float64) float64 {
 	g, groups := n.(loss.GroupDropout)
 	if !groups {
@@ -108,7 +108,7 @@ func slowCovariance(n loss.Noise, j, k int, x, z float64) float64 {
 		}
 		return loss.Var(n, x)
 	}
-	// The product of the expectations of the squares of the shared factors.
+	// product is the product of E[factor^2] over the noise factors that both columns share.
 	product := 1.0
 	for _, group := range slowGroups(j) {
 		if slices.Contains(slowGroups(k), group) {
@@ -121,12 +121,12 @@ func slowCovariance(n loss.Noise, j, k int, x, z float64) float64 {
 	return x * z * (product - 1)
 }
 
-// slowGroups returns the groups with which a column of denseData dies.
+// slowGroups returns the groups that remove a column of denseData.
 func slowGroups(column int) []string {
 	return [][]string{{"g"}, {"h"}, {"c"}, {"g", "h"}, {"g"}}[column%5]
 }
 
-// slowCovariance equals the sum over every mask of groups and of features.
+// TestGroupsByEnumeration checks that slowCovariance equals the sum over every mask of groups and features.
 func TestGroupsByEnumeration(t *testing.T) {
 	checkByEnumeration(t, loss.GroupDropout{Q: 0.3, Groups: 0.4})
 	checkByEnumeration(t, loss.GroupDropout{Q: 0.3, Rates: ownRates})
@@ -177,14 +177,14 @@ func checkByEnumeration(t *testing.T, n loss.GroupDropout) {
 	if math.Abs(mean-f) > 1e-12 || math.Abs(square-mean*mean-v) > 1e-12 {
 		t.Errorf("%v: mean %v and variance %v by masks, %v and %v by the formula", n, mean, square-mean*mean, f, v)
 	}
-	// So does the objective, for the expected quadratic loss (f - y)^2 + v.
+	// The objective must agree too, for the expected quadratic loss (f - y)^2 + v.
 	o := newExpected(t, denseData(t, [][]float64{x}, []float64{1}), []float64{1}, loss.Quadratic{}, n, 1, NoIntercept)
 	if got, want := o.ValueGrad(w, nil)-Dot(w, w), (f-1)*(f-1)+v; math.Abs(got-want) > 1e-12 {
 		t.Errorf("quadratic loss %v, want %v", got, want)
 	}
 }
 
-// denseAgrees checks that the dense Hessian at w times v equals the Hessian-vector product.
+// denseAgrees checks that the dense Hessian at w, multiplied by v, equals the Hessian-vector product.
 func denseAgrees(t *testing.T, name string, o *Expected, w, v []float64, tolerance float64) {
 	t.Helper()
 	grad, hv := make([]float64, len(w)), make([]float64, len(w))
@@ -204,7 +204,7 @@ func denseAgrees(t *testing.T, name string, o *Expected, w, v []float64, toleran
 }
 
 // TestExpectedAgainstTheFormula compares the value, slope, Hessian and line of every loss, noise and intercept with the
-// formula and with differences.
+// formula and with finite differences.
 func TestExpectedAgainstTheFormula(t *testing.T) {
 	x, y := drawProblem(t, 1, 50, 6, false)
 	data := denseData(t, x, y)
@@ -269,7 +269,7 @@ func TestSolversAgree(t *testing.T) {
 					opt := Options{Solver: s, Tol: 1e-9, MaxIterations: 3000}
 					tol := 2e-9
 					if l.Facts().Kink != nil && o.plainHinge() > 0 && s != Newton {
-						opt.Tol, tol = 1e-4, 1e-4 // kinks everywhere
+						opt.Tol, tol = 1e-4, 1e-4 // the loss has kinks everywhere
 					}
 					r := solve(t, o, opt)
 					if !r.Converged {
@@ -286,7 +286,8 @@ func TestSolversAgree(t *testing.T) {
 	}
 }
 
-// Every IRLS step of a bound of Chen et al. minimizes a quadratic above J, so J decreases.
+// TestIRLSFalls checks that J decreases with every IRLS step of a bound of Chen et al., because a step minimizes a
+// quadratic above J.
 func TestIRLSFalls(t *testing.T) {
 	x, y := drawProblem(t, 4, 100, 6, false)
 	data := denseData(t, x, y)
@@ -307,8 +308,9 @@ func TestIRLSFalls(t *testing.T) {
 	}
 }
 
-// The certificate is never below the true gap: at random points, near the optimum, with every kind of intercept, and
-// where strong noise on uncentered features makes w = 0, a kink, the optimum.
+// TestCertificateIsABound checks that the certificate is never below the true gap, with every kind of intercept. It
+// tests random points, points near the optimum, and strong noise on uncentered features, where the kink w = 0 is
+// optimal.
 func TestCertificateIsABound(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -340,7 +342,7 @@ func TestCertificateIsABound(t *testing.T) {
 							o.Smooth(math.Pow(10, float64(-r.IntN(8))))
 						}
 						gap := o.Gap(w)
-						// The dual point is feasible only if the residuals of the intercept sum to 0.
+						// The dual point is feasible only if the intercept's derivatives sum to 0.
 						if sum := o.residual[len(o.residual)-1]; it == FreeIntercept && !(math.Abs(sum) < 1e-9) {
 							t.Errorf("%s: the dual point sums to %g", name, sum)
 						}
@@ -372,8 +374,8 @@ func TestLimitOfNoNoise(t *testing.T) {
 	}
 }
 
-// Explicit corruption converges to the expectation, which is exact for the quadratic loss. The bounds of the other
-// losses are above it.
+// TestCorruptedCopiesTendToTheExpectation checks that the average over corrupted copies converges to the expectation,
+// which is exact for the quadratic loss. The bounds of the other losses are above the average.
 func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -401,8 +403,8 @@ func TestCorruptedCopiesTendToTheExpectation(t *testing.T) {
 					t.Errorf("%v %v: 1000 copies are %g away", l, n, got)
 				}
 			default:
-				// The normal expectation is not a bound: with five features in three groups the noisy score is far from
-				// normal.
+				// The expectation under a normal score is not a bound: with five features in three groups the noisy
+				// score is far from normal.
 				_, groups := n.(loss.GroupDropout)
 				if got > 0.005 && !(groups && got < 0.01) {
 					t.Errorf("%v %v: 1000 copies lie %g above the bound", l, n, got)
@@ -437,7 +439,7 @@ func TestPermutationsPermuteTheAnswer(t *testing.T) {
 	}
 }
 
-// An importance weight of 2 equals the example twice, a weight of 0 its absence.
+// TestImportanceWeights checks that importance weight 2 equals the example twice, and weight 0 equals its absence.
 func TestImportanceWeights(t *testing.T) {
 	x, y := drawProblem(t, 10, 30, 4, false)
 	var two, weighted Builder
@@ -461,7 +463,7 @@ func TestImportanceWeights(t *testing.T) {
 	}
 }
 
-// copy returns the data of an open Builder whose columns are 0 … 3.
+// copy returns the data of a Builder that is not finished. The columns must be 0 … 3.
 func (d *Data) copy() *Data {
 	c := *d
 	c.columns = []uint32{0, 1, 2, 3}
@@ -501,8 +503,8 @@ func TestThreadsDoNotChangeABit(t *testing.T) {
 	}
 }
 
-// Noise of groups has separate sums: gradients, products with the Hessian, its diagonal, its matrix, certificates and
-// corrupted copies. The number of threads does not change their bits either.
+// TestThreadsDoNotChangeABitOfGroups checks that group noise gives the same bits for any number of threads. It compares
+// gradients, the Hessian, its products and diagonal, certificates and corrupted copies.
 func TestThreadsDoNotChangeABitOfGroups(t *testing.T) {
 	t.Parallel()
 	x, y := drawProblem(t, 13, 3000, 6, false)
@@ -570,7 +572,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Compares the shift of the scores from centerHinge with all kinks.
+// TestCenterHinge compares the shift of the scores from centerHinge with a search over all kinks.
 func TestCenterHinge(t *testing.T) {
 	longtest.NotRaced(t)
 	for seed := range uint64(200) {
@@ -578,7 +580,7 @@ func TestCenterHinge(t *testing.T) {
 		x, y := drawProblem(t, seed, 2+r.IntN(30), 2, false)
 		o := newExpected(t, denseData(t, x, y), y, loss.HingeChen{Ell: 1}, loss.NoNoise{}, 1, FreeIntercept)
 		for i := range o.f {
-			o.f[i] = float64(r.IntN(7)-3) / 2 // many equal ones
+			o.f[i] = float64(r.IntN(7)-3) / 2 // many equal scores
 			o.m[i] = float64(r.IntN(3))
 		}
 		value := func(shift float64) (sum float64) {
@@ -609,7 +611,8 @@ func TestCenterHinge(t *testing.T) {
 	}
 }
 
-// Wherever a solver stops, the certificate covers the rest.
+// TestCertificateAtEveryTolerance checks that the certificate bounds the remaining gap at whatever tolerance a solver
+// stops.
 func TestCertificateAtEveryTolerance(t *testing.T) {
 	longtest.NotRaced(t)
 	for seed := range uint64(12) {
@@ -634,9 +637,9 @@ func TestCertificateAtEveryTolerance(t *testing.T) {
 	}
 }
 
-// HessVec has separate loops for values of 1, float32 and float64.
+// TestHessianVectorByKindOfValue checks HessVec for values of 1, float32 and float64, which have separate loops.
 func TestHessianVectorByKindOfValue(t *testing.T) {
-	for _, value := range []float64{1, 0.5, 0.1} { // exact as an integer, exact as float32, neither
+	for _, value := range []float64{1, 0.5, 0.1} { // an exact integer, an exact float32, and neither
 		var x [][]float64
 		var y []float64
 		r := rand.New(rand.NewPCG(1, 2))
@@ -663,7 +666,8 @@ func TestHessianVectorByKindOfValue(t *testing.T) {
 	}
 }
 
-// Without a penalty there is no certificate, but zero is a lower bound.
+// TestNoLossIsTheMinimum checks that a loss of zero is recognized as the minimum. Without a penalty there is no
+// certificate, but zero is a lower bound.
 func TestNoLossIsTheMinimum(t *testing.T) {
 	x, y := [][]float64{{1, 0}, {-1, 0}, {2, 1}, {0, -3}}, []float64{1, -1, 1, -1}
 	data := denseData(t, x, y)
@@ -675,7 +679,8 @@ func TestNoLossIsTheMinimum(t *testing.T) {
 	}
 }
 
-// solveLogit finds the sign change of t + c + k sigma(t), for any slope in the middle and any start.
+// TestSolveLogit checks that solveLogit finds the zero of t + c + k sigma(t), for any slope in the middle and any
+// start.
 func TestSolveLogit(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 13))
 	for range 10_000 {
@@ -691,7 +696,7 @@ func TestSolveLogit(t *testing.T) {
 	}
 }
 
-// Features of very different frequency must not cost L-BFGS many iterations.
+// TestLBFGSOnRareFeatures checks that features of very different frequency do not cost L-BFGS many iterations.
 func TestLBFGSOnRareFeatures(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 14))
 	var x [][]float64

@@ -13,7 +13,7 @@ import (
 	"blankout/internal/must"
 )
 
-// numberEvents returns events with five correlated fields, which determine the targets.
+// numberEvents returns events with five correlated fields that determine the targets.
 func numberEvents(n int, target loss.Target, seed uint64) (*event.Schema, []event.Example) {
 	s := event.NewSchema(8, nil, 2)
 	s.Target = target
@@ -39,8 +39,9 @@ func numberEvents(n int, target loss.Target, seed uint64) (*event.Schema, []even
 	return s, out
 }
 
-// Nine of ten targets are in the interval of an exact model for any number of missing fields, whether the training
-// events lacked fields or not. If they did not, the rule is to impute.
+// TestExactIntervalCoversWhatIsMissing checks that 90 % of the targets are in the interval of an exact model for any
+// number of missing fields, with and without missing fields in training. Without missing fields in training, the
+// missing policy must be to impute.
 func TestExactIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"linear", "absolute", "poisson"} {

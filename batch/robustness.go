@@ -1,6 +1,6 @@
 package batch
 
-// This file forecasts the error when a share of the features dies.
+// This file forecasts the error if a fraction of the features is missing.
 
 import (
 	"cmp"
@@ -14,27 +14,28 @@ import (
 )
 
 const (
-	// Events with up to maskedFeatures features are forecast exactly, as a sum over all masks. With more features, the
-	// sum is over the masks of the maskedLargest that matter most.
+	// For events with up to maskedFeatures features the forecast sums over all masks and is exact. For events with more
+	// features it sums over the masks of the maskedLargest features with the largest contribution.
 	maskedFeatures, maskedLargest = 12, 6
 	// sampledMasks is the total number of masks drawn for more than two classes.
 	sampledMasks = 40_000
-	// sampledFilled is the number of masks drawn times the columns of the Covariance, where numbers are imputed.
-	// Imputing for a mask takes longer.
+	// sampledFilled limits the number of masks times the columns of the Covariance if numbers are imputed, because
+	// imputing for a mask takes longer.
 	sampledFilled = 200_000
 )
 
-// robustness forecasts the error in percent when a share d of the features dies at random, for each d of deletions. The
-// model answers what is left of the event. If named fields die, the model knows that they are missing, and
-// model.Missing gives the factor s of the others. Words and the columns of sparse text die unnoticed, with s = 1.\
+// robustness forecasts the error in percent if a fraction d of the features is missing at random, for each d of
+// deletions. The model predicts from the remaining features. If named fields are missing, the model detects that, and
+// model.Missing gives the factor s of the remaining features. Words and the columns of sparse text are absent without
+// notice, so s = 1.
 //
 // For two classes the score is nearly normal with mean s (1-d) f and variance s^2 d (1-d) sum_j w_j^2 x_j^2
-// (docs/mathematics.md), which gives the probability of a wrong prediction. The few largest parts of a score are not
-// normal: the forecast sums over their masks, which is exact for events with few features. With more classes, or where
-// dead numbers are imputed, masks are drawn at random.\
+// (docs/mathematics.md), which gives the probability of a wrong prediction. The few largest contributions to a score
+// are not normal. So the forecast sums over their masks, which is exact for events with few features. With more
+// classes, or if missing numbers are imputed, masks are drawn at random.
 //
-// For numeric labels the error is the root mean squared error. The first two moments of the score, or of the rate of a
-// count, give it exactly (section 14).
+// For regression the error is the root mean squared error. It follows exactly from the first two moments of the score,
+// or of the rate of a count (section 14 of docs/mathematics.md).
 func (w linear) robustness(d measured, deletions []float64, rest func(row int)) []float64 {
 	switch {
 	case len(w) > 1 || d.fills():
@@ -45,7 +46,7 @@ func (w linear) robustness(d measured, deletions []float64, rest func(row int)) 
 	return averageCost(d, deletions, rest, w.forecast)
 }
 
-// forecastSquares adds the expected squared errors of event i, whose label is a number.
+// forecastSquares adds the expected squared errors of event i for regression.
 func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
 	parts, _ := w.parts(d, d.Row(i))
 	b, y := w.intercept(d.Data, 0), d.Target(i)
@@ -68,7 +69,7 @@ func (w linear) forecastSquares(d measured, i int, deletions, cost []float64) {
 }
 
 // parts returns the contribution of each feature of a row to the score of one output, and the number of features. A
-// number and its basis are one feature.
+// number and its spline columns are one feature.
 func (w linear) parts(d measured, row Row) (parts []float64, features int) {
 	first, features := d.features(row)
 	parts = make([]float64, len(row.Index))
@@ -78,15 +79,16 @@ func (w linear) parts(d measured, row Row) (parts []float64, features int) {
 	return parts, features
 }
 
-// groupRobustness is robustness where a share d of the groups dies, with masks drawn at random. A group dies with all
-// of its features. A product of two groups dies with either. Without groups every feature is its own group.
+// groupRobustness returns the robustness forecast if a fraction d of the groups is missing, with masks drawn at random.
+// A group is missing with all of its features. A product of two groups is missing with either group. Without groups
+// every feature is its own group.
 func (w linear) groupRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
 	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {
 		w.forecastSampled(d, u, i, deletions, cost)
 	})
 }
 
-// averageCost returns the error in percent, from costs that add sums over the events.
+// averageCost returns the error in percent from the costs that add sums over the events.
 func averageCost(d measured, deletions []float64, rest func(row int), add func(d measured, i int, deletions, cost []float64)) []float64 {
 	cost := make([]float64, len(deletions))
 	total := 0.0
@@ -111,14 +113,14 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 	if large > maskedFeatures {
 		large = maskedLargest
 	}
-	// Given which of the large parts survive, the rest is nearly normal.
+	// For each mask of the large contributions, the sum of the others is nearly normal.
 	f, v := 0.0, 0.0
 	for _, p := range part[large:] {
 		f += p
 		v += p * p
 	}
-	var sum [1 << maskedFeatures]float64           // by mask of surviving parts
-	var chance, factor [maskedFeatures + 1]float64 // by number of survivors
+	var sum [1 << maskedFeatures]float64           // sums by mask of surviving contributions
+	var chance, factor [maskedFeatures + 1]float64 // values by number of survivors
 	for mask := 1; mask < 1<<large; mask++ {
 		sum[mask] = sum[mask&(mask-1)] + part[bits.TrailingZeros(uint(mask))]
 	}
@@ -127,7 +129,7 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 			chance[s] = math.Pow(1-q, float64(s)) * math.Pow(q, float64(large-s))
 		}
 		for s := range factor[:large+1] {
-			share := q // the share that dies, known exactly where all masks are summed
+			share := q // fraction missing, which is exact if all masks are summed
 			if large == features && large > 0 {
 				share = 1 - float64(s)/float64(large)
 			}
@@ -149,13 +151,13 @@ func (w linear) forecast(d measured, i int, deletions, wrong []float64) {
 		if d.Label(i) != 1 {
 			below = 1 - below
 		}
-		below = max(0, min(below, 1)) // rounding errors of the sum
+		below = max(0, min(below, 1)) // removes rounding errors of the sum
 		wrong[k] += d.Weight(i) * below
 	}
 }
 
-// forecastSampled draws masks of event i. A group that survives one share of deletions survives every smaller one,
-// which makes the curve smoother.
+// forecastSampled forecasts event i with random masks. A group that survives one deleted fraction survives every
+// smaller one, which makes the curve smoother.
 func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []float64) {
 	row, k := d.Row(i), len(w)
 	first, features := d.features(row)
@@ -176,7 +178,7 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	}
 	draw := newDying(i, len(row.Index))
 	luckOf := draw.luck
-	// fill adds the expected contribution of numbers that do not survive with probability p, times the given factor.
+	// fill adds times the expected contribution of the numbers that are missing with probability p.
 	fill := func(p, times float64, scores []float64) {
 		copy(parts, has)
 		for j, c := range row.Index {
@@ -233,22 +235,22 @@ func (w linear) forecastSampled(d measured, u *units, i int, deletions, cost []f
 	}
 }
 
-// dying draws which features of an event die: those whose random number is below the share. All features of a group
-// share one random number. A product of two groups takes the smaller one.
+// dying draws which features of an event are missing: those whose random number is below the deleted fraction. All
+// features of a group share one random number. A product of two groups uses the smaller number of the two.
 type dying struct {
 	r       rand.PCG
-	luck    []float64 // by entry of the row
+	luck    []float64 // random numbers, by entry of the row
 	byGroup map[int32]float64
 }
 
-// newDying returns the draws of event i with the given number of entries.
+// newDying returns the draws for event i, which has the given number of entries.
 func newDying(i, entries int) *dying {
 	d := &dying{luck: make([]float64, entries), byGroup: map[int32]float64{}}
 	d.r.Seed(uint64(i), 0x626c616e6b6f7574)
 	return d
 }
 
-// again draws anew. first holds, for each entry, the first entry of its feature.
+// again draws new random numbers. first holds, for each entry, the first entry of its feature.
 func (d *dying) again(row Row, first []int, u *units) {
 	clear(d.byGroup)
 	for j, c := range row.Index {
@@ -276,8 +278,8 @@ func (d *dying) group(g int32) float64 {
 	return luck
 }
 
-// silentRobustness is groupRobustness under silent death. A dead number reads the value of Data.SetDead, other dead
-// features are absent, and the survivors keep their values.
+// silentRobustness is groupRobustness for features that fail silently. A dead number reads the value of Data.SetDead,
+// other dead features are absent, and the surviving features keep their values.
 func (w linear) silentRobustness(d measured, u *units, deletions []float64, rest func(row int)) []float64 {
 	k := len(w)
 	return averageCost(d, deletions, rest, func(d measured, i int, deletions, cost []float64) {

@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// The loops over the entries of a row with noise, where Newton's method spends its time. The functions here are the
-// reference. rows_amd64.s does the same in the same order, four entries at a time, with the same bits. Products are
-// added with one rounding, as math.FMA does on every machine.\
+// These are the loops over the entries of a row with noise, in which Newton's method spends its time. The functions
+// here are the reference. rows_amd64.s computes the same in the same order, four entries at a time, with the same bits.
+// Products are added with one rounding, as math.FMA does on every machine.
 //
 // x_d is a row's value and V_d = c1 x_d + c2 x_d^2 its variance.
 
@@ -17,7 +17,7 @@ import (
 //
 //	s = sum x_d a_d,  t = sum V_d a_d b_d,  u = sum V_d a_d^2,
 //
-// and writes V_d b_d to z by entry, which has room for the row.
+// and writes V_d b_d to z by entry. z must have at least as many elements as the row.
 func (r Row) gather(p, z []float64, c1, c2 float64) (s, t, u float64) {
 	n := len(r.Index) &^ 3
 	z = z[:len(r.Index)]
@@ -41,7 +41,7 @@ func (r Row) gather(p, z []float64, c1, c2 float64) (s, t, u float64) {
 	return s, t, u
 }
 
-// gatherGo is gather for the first n entries, a multiple of four.
+// gatherGo is gather for the first n entries; n is a multiple of four.
 func (r Row) gatherGo(n int, p, z []float64, c1, c2 float64) (s, t, u float64) {
 	var ss, ts, us [4]float64
 	for i, d := range r.Index[:n] {
@@ -89,7 +89,7 @@ func (r Row) addPair(acc []float64, a, b, c1, c2 float64) {
 	}
 }
 
-// The types of values.
+// The types of a row's values.
 const (
 	kindOnes = iota
 	kindFloat32

@@ -8,7 +8,7 @@ import (
 
 var hasAVX2 = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
-// The functions here take n entries, a multiple of four and not 0.
+// The functions here process n entries. n must be a positive multiple of four.
 
 //go:noescape
 func gatherAVX2(index *uint32, n int, values unsafe.Pointer, kind int, p, z *float64, c1, c2 float64) (s, t, u float64)

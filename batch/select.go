@@ -1,6 +1,6 @@
 package batch
 
-// This file searches a grid of settings for the best predictions.
+// This file searches a grid of settings for the settings with the best predictions.
 
 import (
 	"context"
@@ -17,38 +17,38 @@ import (
 	"blankout/internal/model"
 )
 
-// Selection is a search for the best settings, by k-fold cross-validation or on a validation set.
+// Selection configures a search for the best settings, by k-fold cross-validation or on a validation set.
 type Selection struct {
-	Folds int // at least 2; stratified by class
-	// Validation, if not nil, replaces the folds: every candidate is trained on all examples and measured on these.
-	// Validation must have the Schema of the training examples, see Data.Like.
+	Folds int // number of folds, at least 2; stratified by class
+	// Validation, if not nil, replaces the folds: every candidate is trained on all examples and measured on
+	// Validation. It must have the Schema of the training examples, see Data.Like.
 	Validation *Data
 	Grid       []Axis
-	// Deletions lists the shares of features that are deleted at random from held-out examples, with the survivors
-	// rescaled. The best settings are chosen for each share separately, because the best settings for 0 are seldom the
-	// best for 0.7. Empty means 0 only.
+	// Deletions lists fractions of features. Each fraction is deleted at random from the held-out examples, and the
+	// survivors are rescaled. The best settings are chosen for each fraction separately, because the best settings for
+	// 0 are seldom the best for 0.7. Empty means 0 only.
 	Deletions []float64
-	// Silent says that deletions are unknown to the model: deleted features read their dead values (Data.SetDead) and
+	// Silent means that the model cannot detect deletions: deleted features read their dead values (Data.SetDead) and
 	// survivors are not rescaled.
 	Silent  bool
-	Seed    uint64 // of the folds and the deletions
+	Seed    uint64 // seed of the folds and the deletions
 	Threads int
-	// Progress is called with the number of finished fits and of all fits.
+	// Progress is called with the number of finished fits and the number of all fits.
 	Progress func(done, all int)
 }
 
-// Settings are the training settings of one kind of model, which a search varies.
+// Settings are the training settings of one kind of model. A search varies them.
 type Settings[S any] interface {
-	// With returns the settings with one changed, named as its flag.
+	// With returns the settings with one setting changed. key is the name of its flag.
 	With(key, value string) (S, error)
 	// Check returns the first error that can be found without data.
 	Check() error
-	// Chain returns a function that trains on d with settings that differ only in their cost, one after the other, each
-	// on one thread. workers chains run at the same time and share the memory.
+	// Chain returns a function that trains on d with settings that differ only in their cost. Call it for one setting
+	// after the other; each training uses one thread. workers chains run concurrently and share the memory limit.
 	Chain(d *Data, workers int) func(context.Context, S) (model.Model, error)
 }
 
-// Axis is a setting, named as in Settings.With, and the values to try.
+// Axis is a setting, named by the key of Settings.With, and the values to try.
 type Axis struct {
 	Key    string
 	Values []string
@@ -66,19 +66,19 @@ func ParseAxis(text string) (Axis, error) {
 // Candidate is one point of the grid. Error (in percent), Deviation (over the folds) and LogLoss are indexed by
 // deletion level.
 type Candidate struct {
-	Values    []string  `json:"values"` // by axis
+	Values    []string  `json:"values"` // values by axis
 	Error     []float64 `json:"error"`
 	Deviation []float64 `json:"deviation"`
 	LogLoss   []float64 `json:"log_loss"`
 }
 
-// Ranking is a finished search.
+// Ranking is the result of a search.
 type Ranking struct {
 	Keys       []string    `json:"keys"`
 	Deletions  []float64   `json:"deletions"`
 	Candidates []Candidate `json:"candidates"`
-	// Best holds, by deletion level, the candidate with the lowest error. Ties go to the lower log-loss, then to the
-	// first candidate.
+	// Best holds the index of the candidate with the lowest error, by deletion level. Ties go to the lower log-loss,
+	// then to the first candidate.
 	Best []int `json:"best"`
 }
 
@@ -93,13 +93,13 @@ func nameOf(keys, values []string) string {
 	return strings.Join(parts, ", ")
 }
 
-// With returns the settings with one changed, named as its flag.
+// With returns the settings with one setting changed. key is the name of its flag.
 func (c Config) With(key, value string) (Config, error) {
 	err := c.Set(key, value)
 	return c, err
 }
 
-// Set sets the setting with the name of a flag.
+// Set changes one setting. key is the name of its flag.
 func (c *Config) Set(key, value string) error {
 	number := func(to *float64) error {
 		x, err := strconv.ParseFloat(value, 64)
@@ -136,7 +136,7 @@ func (c *Config) Set(key, value string) error {
 			noise = "dropout"
 		}
 		c.Noise = noise + ":" + value
-	case "q", "group": // noise without the level stays as it is
+	case "q", "group": // keep the kind of noise that has no new level
 		features, groups := "", ""
 		for part := range strings.SplitSeq(c.Noise, "+") {
 			switch noise, _, _ := strings.Cut(part, ":"); noise {
@@ -168,13 +168,13 @@ func (c *Config) Set(key, value string) error {
 
 // Point is a point of a grid of settings.
 type Point[S any] struct {
-	Name     string   // as in "c = 0.1, q = 0.5"
-	Values   []string // by axis
+	Name     string   // readable name, such as "c = 0.1, q = 0.5"
+	Values   []string // values by axis
 	Settings S
 }
 
-// Grid returns the points of a grid around the first settings. The last axis varies fastest. The error is that of the
-// first invalid point.
+// Grid returns the points of a grid; settings that no axis varies are those of first. The last axis varies fastest. The
+// error is the error of the first invalid point.
 func Grid[S Settings[S]](first S, axes []Axis) ([]Point[S], error) {
 	keys, points := make([]string, len(axes)), []Point[S]{{Settings: first}}
 	for i, axis := range axes {
@@ -201,11 +201,11 @@ func Grid[S Settings[S]](first S, axes []Axis) ([]Point[S], error) {
 	return points, nil
 }
 
-// Held is the loss of a setting on held-out examples. Tie decides between settings of equal Loss.
+// Held is the loss of one setting on held-out examples. Tie decides between settings of equal Loss.
 type Held struct{ Loss, Tie float64 }
 
-// Least returns the index of the setting with the lowest loss among those that want accepts. Ties go to the first. want
-// may be nil. Least returns -1 if want accepts none.
+// Least returns the index of the setting with the lowest loss among the settings that want accepts. Ties go to the
+// first. A nil want accepts all settings. Least returns -1 if want accepts none.
 func Least(n int, want func(i int) bool, of func(i int) Held) int {
 	best := -1
 	for i := range n {
@@ -223,9 +223,9 @@ func Least(n int, want func(i int) bool, of func(i int) Held) int {
 	return best
 }
 
-// Select trains every point of the grid around first on d. It returns the settings of each candidate and the Ranking.
-// Candidates that differ only in their cost form a chain: each starts from the solution of the one before or shares its
-// kernel matrices. Chains run in parallel. The ranking does not depend on the number of threads.
+// Select trains every point of the grid around first on d. It returns the Ranking and the settings of each candidate.
+// Candidates that differ only in their cost form a chain: each starts from the solution of the previous one or shares
+// its kernel matrices. Chains run in parallel. The ranking does not depend on the number of threads.
 func Select[S Settings[S]](ctx context.Context, d *Data, first S, s Selection) (*Ranking, []S, error) {
 	if s.Folds < 2 && s.Validation == nil {
 		return nil, nil, fmt.Errorf("%d folds: want at least 2", s.Folds)
@@ -359,8 +359,8 @@ func (Config) Chain(d *Data, _ int) func(context.Context, Config) (model.Model, 
 	}
 }
 
-// folds cuts d into k stratified parts. For each part it returns the others, for training, and the part itself.
-// Unlabeled examples are always in the training set.
+// folds cuts d into k stratified parts. For each part it returns the part as the test set and all other parts as the
+// training set. Unlabeled examples are always in the training set.
 func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 	fold := make([]int, d.Rows())
 	next := 0
@@ -390,8 +390,8 @@ func (d *Data) folds(k int, seed uint64) (train, test []*Data, err error) {
 	return train, test, nil
 }
 
-// measureDeleted returns the error in percent and the log-loss of a model on d after a share q of its features is
-// deleted. The survivors are scaled by 1/(1-q), or stay as they are if silent.
+// measureDeleted returns the error in percent and the log-loss of a model on d after a fraction q of its features is
+// deleted. The survivors are scaled by 1/(1-q), or keep their values if silent is set.
 func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed uint64) (err, logLoss float64) {
 	m := measure.NewEvaluation(len(d.Schema.Classes))
 	c := Corrupter{Noise: loss.Dropout{Q: q}, Seed: seed, Keep: silent}
@@ -425,8 +425,8 @@ func measureDeleted(trained model.Model, d *Data, q float64, silent bool, seed u
 	return *r.Error, *r.LogLoss
 }
 
-// Like returns v with its labels numbered as those of d. v was built with the Schema of d before the classes of d were
-// sorted. A class that d lacks is an error.
+// Like returns v with the class numbers of d. v must have been built with the Schema of d before the classes of d were
+// sorted. It returns an error if v has a class that d does not have.
 func (v *Data) Like(d *Data) (*Data, error) {
 	s := *v
 	s.Schema, s.labels = d.Schema, make([]int32, len(v.labels))

@@ -41,7 +41,8 @@ func TestSelectFindsTheBetterSettings(t *testing.T) {
 	}
 }
 
-// A chain gives the same table as its candidates alone, within the tolerance.
+// TestSelectStartsWhereTheLastOneEnded checks that a chain gives the same table as its candidates trained separately,
+// within the tolerance.
 func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 	longtest.NotRaced(t)
 	d := classData(t, 120, 3, "a", "b", "c")
@@ -63,7 +64,7 @@ func TestSelectStartsWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
-// The lowest loss wins, then the lower tie, then the first. NaN never wins against a number.
+// TestLeast checks that the lowest loss wins, then the lower tie, then the first. NaN must never win against a number.
 func TestLeast(t *testing.T) {
 	settings := []Held{{math.NaN(), 0}, {3, 1}, {2, 5}, {2, 4}, {2, 4}, {9, 0}}
 	of := func(i int) Held { return settings[i] }
@@ -78,7 +79,7 @@ func TestLeast(t *testing.T) {
 	}
 }
 
-// The points of a grid have the last axis fastest, with their names and settings.
+// TestGrid checks the names, settings and order of the points of a grid. The last axis varies fastest.
 func TestGrid(t *testing.T) {
 	points, err := Grid(DefaultConfig(), []Axis{{"c", []string{"1", "10"}}, {"q", []string{"0.3", "0.5"}}})
 	if err != nil || len(points) != 4 {

@@ -1,18 +1,17 @@
 package batch
 
-// This file implements silent noise (loss.Silent). A dead feature reads its
-// dead value z, usually a neutral one. The survivors keep their values. The
-// share q of features that die is one of several rates.
+// This file implements silent noise (loss.Silent): features fail without notice. A dead feature reads its dead value z,
+// usually a neutral value. The surviving features keep their values. The fraction q of dead features is one of several
+// rates.
 //
 // At rate q the score of such an event has the mean and the variance
 //
 //	m = b + w.z + (1-q) w.(x-z),  v = q (1-q) w'V w,
 //
-// with V = diag((x-z)^2) or, for groups, the sum of the outer products of
-// their own (x-z). The mean is affine in w and the variance is a square of a
-// linear map of w, as for any other noise. So each row counts once for each
-// rate, as a view with its own importance. Convexity, Newton's method and the
-// certificate do not change. The features are read once for all views.
+// where V is diag((x-z)^2) or, for groups, the sum over the groups of the outer product of the group's (x-z). The mean
+// is affine in w and the variance is the squared norm of a linear map of w, as for any other noise. So each row counts
+// once for each rate, as a view with its own importance. Convexity, Newton's method and the certificate do not change.
+// The features are read once for all views.
 
 import (
 	"errors"
@@ -22,11 +21,11 @@ import (
 	"blankout/internal/model"
 )
 
-// view is one way to see a row: the factor of its features x-z in the score and the factor of V in the variance. Noise
-// that is not silent has one view with factors 1.
+// view is a row at one rate of silent noise. keep is the factor of the features x-z in the score, spread the factor of
+// V in the variance. Noise that is not silent has one view with factors 1.
 type view struct{ keep, spread float64 }
 
-// see sets the views and the dead values of a noise. It returns the noise whose variances are V.
+// see sets the views and the dead values for a noise. It returns the noise whose variance is V.
 func (n *noising) see(d *Data, noise loss.Noise) loss.Noise {
 	n.views = []view{{1, 1}}
 	silent, ok := noise.(loss.Silent)
@@ -44,7 +43,7 @@ func (n *noising) see(d *Data, noise loss.Noise) loss.Noise {
 	return silent.Squares()
 }
 
-// silentGroups returns which features of Data die together, see jointNoise.
+// silentGroups returns which features of Data are removed together, see jointNoise.
 func silentGroups(d *Data, n loss.Silent) (*groupNoise, error) {
 	g, err := jointNoise(d, n.Squares())
 	if errors.Is(err, model.ErrNoGroups) {
@@ -61,8 +60,8 @@ func silentGroups(d *Data, n loss.Silent) (*groupNoise, error) {
 	return g, nil
 }
 
-// SetDead sets the value of each column of the Schema under silent death, in the units of the data. Only silent noise
-// uses it. The default is 0. A feature that an example does not hold cannot die.
+// SetDead sets the value that each column of the Schema reads after a silent failure, in the units of the data. Only
+// silent noise uses it. The default is 0. A feature that an example does not have cannot fail.
 func (d *Data) SetDead(dead func(column uint32) float64) {
 	d.dead = nil
 	for c, column := range d.columns {
@@ -75,7 +74,7 @@ func (d *Data) SetDead(dead func(column uint32) float64) {
 	}
 }
 
-// deadOf returns the function of SetDead.
+// deadOf returns the function that SetDead has set.
 func (d *Data) deadOf() func(column uint32) float64 {
 	read := map[uint32]float64{}
 	for c, z := range d.dead {
@@ -84,14 +83,14 @@ func (d *Data) deadOf() func(column uint32) float64 {
 	return func(column uint32) float64 { return read[column] }
 }
 
-// add adds the pull of a view, given its derivatives by the score and by the variance.
+// add adds the pull of a view, given the derivatives of its loss by the score and by the variance.
 func (p *pull) add(a view, df, dv float64) {
 	p.x += a.keep * df
 	p.one += df
 	p.v += a.spread * dv
 }
 
-// apart splits the value of a column into the part that survives and the part that dies.
+// apart splits the value of a column into alive, which is lost if the feature fails, and dead, which remains.
 func (n *noising) apart(x float64, column uint32) (alive, dead float64) {
 	if n.dead == nil {
 		return x, 0
@@ -99,7 +98,7 @@ func (n *noising) apart(x float64, column uint32) (alive, dead float64) {
 	return x - n.dead[column], n.dead[column]
 }
 
-// gatherDead is gather with dead values by column and V = diag((x-z)^2).
+// gatherDead is gather for dead values, given by column, and V = diag((x-z)^2).
 func (r Row) gatherDead(p, z, dead []float64) (s, h, t, u float64) {
 	for j, c := range r.Index {
 		x := r.At(j) - dead[c]
@@ -113,7 +112,7 @@ func (r Row) gatherDead(p, z, dead []float64) (s, h, t, u float64) {
 	return s, h, t, u
 }
 
-// counts reports whether a row has a view of positive weight.
+// counts reports whether row n has a view with positive weight.
 func (o *Expected) counts(n int) bool {
 	for _, m := range o.m[n*len(o.views):][:len(o.views)] {
 		if m != 0 {
@@ -123,19 +122,19 @@ func (o *Expected) counts(n int) bool {
 	return false
 }
 
-// eachView calls Each of o.sum with views in place of rows.
+// eachView calls o.sum.Each with ranges of views instead of rows.
 func (o *Expected) eachView(f func(g, lo, hi int)) {
 	n := len(o.views)
 	o.sum.Each(func(g, lo, hi int) { f(g, n*lo, n*hi) })
 }
 
-// sumViews calls Sum of o.sum with views in place of rows, for the value alone.
+// sumViews calls o.sum.Sum with ranges of views instead of rows, and returns only the value.
 func (o *Expected) sumViews(f func(lo, hi int) float64) float64 {
 	n := len(o.views)
 	return o.sum.Sum(nil, func(lo, hi int, _ []float64) float64 { return f(n*lo, n*hi) })
 }
 
-// bent reports whether a row has second derivatives.
+// bent reports whether a view of row n has nonzero second derivatives.
 func (o *Expected) bent(n int) bool {
 	for k := range o.views {
 		i := n*len(o.views) + k
@@ -146,11 +145,12 @@ func (o *Expected) bent(n int) bool {
 	return false
 }
 
-// bend is what the views of a row sum up to in the Hessian,
+// bend holds the sums over the views of a row in the Hessian,
 //
 //	xx x x' + x1 (x c' + c x') + one c c' + xz (x z' + z x') + z1 (c z' + z c') + zz z z' + v V,
 //
-// x being what dies, c what does not, the intercept with it, and z = V w. v is that of groups alone.
+// where x is the part of the row that can fail, c is the part that cannot (including the intercept), and z = V w. v is
+// used for groups only.
 type bend struct{ xx, x1, one, xz, z1, zz, v float64 }
 
 func (o *Expected) bend(n int) (e bend) {
@@ -174,8 +174,8 @@ func (o *Expected) bend(n int) (e bend) {
 	return e
 }
 
-// bentPull returns the pull of a row in the Hessian's product with a vector, without v V times the vector. s, one and t
-// come from gather and the intercept.
+// bentPull returns the pull of row n in the Hessian's product with a vector v, without the term V v. s, one and t come
+// from gather and the intercept.
 func (o *Expected) bentPull(n int, s, one, t, base float64) (p pull) {
 	for k, a := range o.views {
 		i := n*len(o.views) + k
@@ -190,7 +190,7 @@ func (o *Expected) bentPull(n int, s, one, t, base float64) (p pull) {
 	return p
 }
 
-// dot returns two parts of w.x: of what survives and of what dies.
+// dot returns w.x in two parts: s for the part of x that can fail and h for the part that cannot.
 func (o *Expected) dot(r Row, w []float64) (s, h float64) {
 	if o.dead == nil {
 		return r.Dot(w), 0
@@ -202,7 +202,7 @@ func (o *Expected) dot(r Row, w []float64) (s, h float64) {
 	return s, h
 }
 
-// addTo adds a pull without variances to acc by column, without the intercept.
+// addTo adds the pull p to acc by column, without its variance and without the intercept.
 func (o *Expected) addTo(r Row, acc []float64, p pull) {
 	if o.dead == nil {
 		r.AddTo(acc, p.x)
@@ -214,13 +214,13 @@ func (o *Expected) addTo(r Row, acc []float64, p pull) {
 	}
 }
 
-// seen returns the value x of a column in view i, without noise.
+// seen returns the mean value in view i of a column whose value is x.
 func (o *Expected) seen(i int, x float64, column uint32) float64 {
 	alive, dead := o.apart(x, column)
 	return o.views[i%len(o.views)].keep*alive + dead
 }
 
-// dotView returns the score of view i, without the intercept.
+// dotView returns the score of view i without the intercept.
 func (o *Expected) dotView(i int, w []float64) float64 {
 	s, h := o.dot(o.p.Data.Row(i/len(o.views)), w)
 	return o.views[i%len(o.views)].keep*s + h

@@ -20,8 +20,8 @@ import (
 	"blankout/internal/must"
 )
 
-// slowSilent is the expectation of a loss under silent noise as in docs/mathematics.md. Features of a row die alone or,
-// if of is not nil, with their group, and then read dead.
+// slowSilent computes the expectation of a loss under silent noise as in docs/mathematics.md. Features of a row fail
+// alone or, if of is not nil, with their group. They then read dead.
 func slowSilent(x, w, dead []float64, of []int, l loss.Loss, y, b float64, n loss.Silent) float64 {
 	sum := 0.0
 	for _, q := range n.Rates() {
@@ -29,7 +29,7 @@ func slowSilent(x, w, dead []float64, of []int, l loss.Loss, y, b float64, n los
 		parts := map[int]float64{}
 		for j, x := range x {
 			if x == 0 {
-				continue // it is absent
+				continue // the feature is absent
 			}
 			mean += w[j] * ((1-q)*x + q*dead[j])
 			unit := j
@@ -47,10 +47,10 @@ func slowSilent(x, w, dead []float64, of []int, l loss.Loss, y, b float64, n los
 	return sum
 }
 
-// silentGroupsOf holds the groups of the columns of silentData.
+// silentGroupsOf holds the group of each column of silentData.
 var silentGroupsOf = []int{0, 1, 0, 2, 1}
 
-// silentData is denseData without crosses, with dead values.
+// silentData returns the Data of denseData without crosses, with dead values.
 func silentData(t testing.TB, x [][]float64, y, dead []float64) *Data {
 	examples, _ := problems.Dense(x, y)
 	schema := event.NewSchema(20, []string{"-1", "1"}, 2)
@@ -68,9 +68,9 @@ func silentData(t testing.TB, x [][]float64, y, dead []float64) *Data {
 
 var deadValues = []float64{0.8, -0.5, 0, 1.5, 0}
 
-// eachSilent calls f with every silent noise, on data with and without dead values.
+// eachSilent calls f for every kind of silent noise, on data with and without dead values.
 func eachSilent(t *testing.T, x [][]float64, y []float64, f func(name string, d *Data, dead []float64, of []int, n loss.Silent)) {
-	x[0] = []float64{1, 0.5, -0.3, 0.2, -1} // names every column
+	x[0] = []float64{1, 0.5, -0.3, 0.2, -1} // the first row has every column
 	for _, dead := range [][]float64{nil, deadValues} {
 		d := silentData(t, x, y, dead)
 		if dead == nil {
@@ -81,14 +81,14 @@ func eachSilent(t *testing.T, x [][]float64, y []float64, f func(name string, d 
 	}
 }
 
-// Value, derivatives and line are those of the formula, for every loss.
+// TestSilentAgainstTheFormula checks that value, derivatives and line equal the formula, for every loss.
 func TestSilentAgainstTheFormula(t *testing.T) {
 	x, y := drawProblem(t, 31, 40, 5, false)
 	r := rand.New(rand.NewPCG(31, 1))
 	eachSilent(t, x, y, func(name string, d *Data, dead []float64, of []int, n loss.Silent) {
 		for i, l := range append(everyLoss, lossesOfNumbers()...) {
 			if l.Facts().Kink != nil && l.Facts().Regression {
-				continue // see TestSilentNumbers
+				continue // TestSilentNumbers covers this loss
 			}
 			target := y
 			if l.Facts().Regression {
@@ -142,8 +142,8 @@ func (e exactDiagonal) Dim() int                            { return e.o.Dim() }
 func (e exactDiagonal) ValueGrad(w, grad []float64) float64 { return e.o.ValueGrad(w, grad) }
 func (e exactDiagonal) HessVec(v, out []float64)            { e.o.HessVec(v, out) }
 
-// checkDense compares the matrix of HessVec with its products, and Diagonal with the matrix of a loss without mixed
-// terms.
+// checkDense compares the matrix of HessVec with its products with vectors, and Diagonal with the matrix of a loss
+// without mixed terms.
 func checkDense(t *testing.T, name string, o *Expected, w []float64) {
 	t.Helper()
 	grad, v, out := make([]float64, len(w)), make([]float64, len(w)), make([]float64, len(w))
@@ -179,7 +179,8 @@ func checkDense(t *testing.T, name string, o *Expected, w []float64) {
 	}
 }
 
-// All solvers reach the same minimum, the certificate bounds the gap, and J is convex along lines.
+// TestSilentIsSolved checks that all solvers reach the same minimum, the certificate bounds the gap, and J is convex
+// along lines.
 func TestSilentIsSolved(t *testing.T) {
 	longtest.NotRaced(t)
 	x, y := drawProblem(t, 32, 60, 5, false)
@@ -230,7 +231,7 @@ func TestSilentIsSolved(t *testing.T) {
 	})
 }
 
-// Losses of numbers with a kink have certificates too.
+// TestSilentNumbers checks the certificates of regression losses with a kink.
 func TestSilentNumbers(t *testing.T) {
 	longtest.NotRaced(t)
 	x, y := drawProblem(t, 33, 60, 5, false)
@@ -262,11 +263,11 @@ func TestSilentNumbers(t *testing.T) {
 	})
 }
 
-// A problem with few rows and many columns is solved in the dual, with the same weights.
+// TestSilentInTheDual checks that a problem with few rows and many columns has the same solution in the dual.
 func TestSilentInTheDual(t *testing.T) {
 	x, y := drawProblem(t, 34, 7, 60, false)
 	for j := range x[0] {
-		x[0][j] = 1 // names every column
+		x[0][j] = 1 // the first row has every column
 	}
 	data := denseData(t, x, y)
 	for _, dead := range []float64{0, 0.7} {
@@ -291,7 +292,7 @@ func TestSilentInTheDual(t *testing.T) {
 	}
 }
 
-// A share of 0 gives the same bits as no noise.
+// TestSilentOfNone checks that silent noise with fraction 0 gives the same bits as no noise.
 func TestSilentOfNone(t *testing.T) {
 	x, y := drawProblem(t, 35, 60, 5, false)
 	d := silentData(t, x, y, deadValues)
@@ -306,7 +307,8 @@ func TestSilentOfNone(t *testing.T) {
 	}
 }
 
-// The result does not depend on the number of threads and, up to rounding, not on the order of the rows.
+// TestSilentOrder checks that the result does not depend on the number of threads or, up to rounding, on the order of
+// the rows.
 func TestSilentOrder(t *testing.T) {
 	x, y := drawProblem(t, 36, 400, 5, false)
 	r := rand.New(rand.NewPCG(36, 1))
@@ -330,7 +332,8 @@ func TestSilentOrder(t *testing.T) {
 	})
 }
 
-// If every example holds a column, a dead value z is a shift of the column: x - z, with an intercept higher by w.z.
+// TestDeadValueIsAShift checks that a dead value z equals a shift of the column to x - z, with an intercept higher by
+// w.z, if every example has the column.
 func TestDeadValueIsAShift(t *testing.T) {
 	x, y := drawProblem(t, 37, 80, 5, true)
 	shifted := make([][]float64, len(x))
@@ -349,7 +352,8 @@ func TestDeadValueIsAShift(t *testing.T) {
 	}
 }
 
-// Copies with silent deaths converge to the expectation, which is exact for the squared error.
+// TestSilentCopies checks that the average over copies with silent failures converges to the expectation, which is
+// exact for the squared error.
 func TestSilentCopies(t *testing.T) {
 	longtest.NotRaced(t)
 	x, y := drawProblem(t, 40, 40, 5, true)
@@ -366,7 +370,7 @@ func TestSilentCopies(t *testing.T) {
 			t.Errorf("%s: %d copies come to %v, the expectation is %v", name, copies, got, want)
 		}
 	})
-	// A file of copies, with dead features at 0, dies in the same way.
+	// A Corrupter, which makes files of copies, draws the same failures; dead features are 0.
 	schema := silentData(t, x, y, nil).Schema
 	for _, groups := range []bool{false, true} {
 		c := Corrupter{Noise: loss.Silent{D: 0.6, Groups: groups}, Grouping: model.NewGrouping(schema)}
@@ -385,7 +389,7 @@ func TestSilentCopies(t *testing.T) {
 				}
 			}
 		}
-		if share := float64(alive) / float64(all); math.Abs(share-0.55) > 0.02 { // 1 - mean of 0, .3, .6, .9
+		if share := float64(alive) / float64(all); math.Abs(share-0.55) > 0.02 { // 1 - mean of the rates 0, 0.3, 0.6, 0.9
 			t.Errorf("%v of the features are alive", share)
 		}
 		if (together == 4000) != groups {
@@ -394,7 +398,8 @@ func TestSilentCopies(t *testing.T) {
 	}
 }
 
-// Influences are by example, ramps by example and rate, and both objectives have correct derivatives.
+// TestSilentRobust checks the robust objectives under silent noise. Influences are by example, ramps by example and
+// rate, and both objectives have correct derivatives.
 func TestSilentRobust(t *testing.T) {
 	x, y := drawProblem(t, 38, 60, 5, false)
 	d := silentData(t, x, y, deadValues)
@@ -420,10 +425,10 @@ func TestSilentRobust(t *testing.T) {
 	problems.CheckDerivatives(t, "t-logistic", o, []float64{0.3, -0.2, 0.5, 1, -0.7, 0.1}, 1e-5)
 }
 
-// What silent noise does not support is rejected with what to do.
+// TestSilentIsRefused checks that settings that silent noise does not support are rejected with advice.
 func TestSilentIsRefused(t *testing.T) {
 	x, y := drawProblem(t, 39, 30, 5, false)
-	d := denseData(t, x, y) // with a cross
+	d := denseData(t, x, y) // the Schema of denseData has a cross
 	for _, c := range []struct{ loss, bound, noise, want string }{
 		{"logistic", "gaussian", "silent-group:0.5", "leave out the crosses"},
 		{"logistic", "exact", "silent:0.5", "bound exact"},
@@ -434,7 +439,7 @@ func TestSilentIsRefused(t *testing.T) {
 			t.Errorf("%s %s %s: %v, want %q", c.loss, c.bound, c.noise, err, c.want)
 		}
 	}
-	d.Schema = event.NewSchema(5, []string{"a", "b"}, 2) // without fields
+	d.Schema = event.NewSchema(5, []string{"a", "b"}, 2) // the Schema has no fields
 	config := DefaultConfig()
 	config.Noise = "silent-group:0.5"
 	if _, err := Train(context.Background(), d, config); err == nil || !strings.HasPrefix(err.Error(), "noise silent-group:0.5: the examples have no fields") {
@@ -442,7 +447,7 @@ func TestSilentIsRefused(t *testing.T) {
 	}
 }
 
-// The minima are those of another program.
+// TestGoldenSilent compares the minima with those of an independent program.
 func TestGoldenSilent(t *testing.T) {
 	var golden struct {
 		X       [][]float64
@@ -492,7 +497,7 @@ func TestGoldenSilent(t *testing.T) {
 			return golden.Dead[column]
 		})
 		kappa := 0.7
-		if c.Loss == "squared" { // its Loss is half of the square
+		if c.Loss == "squared" { // the golden loss "squared" is twice this Loss
 			kappa = 1.4
 		}
 		for _, s := range []Solver{Newton, LBFGS} {

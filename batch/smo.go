@@ -10,10 +10,10 @@ import (
 	"blankout/internal/kernel"
 )
 
-// GramRows is a symmetric positive semidefinite matrix that is read by rows: a matrix in memory or a [CachedGram].
+// GramRows is a symmetric positive semidefinite matrix that is read row by row: a matrix in memory or a [CachedGram].
 type GramRows interface {
 	Len() int
-	// Row returns row i. It is valid until the second next call.
+	// Row returns row i. The slice is valid until the second call after this one.
 	Row(i int) []float64
 	Diagonal() []float64
 }
@@ -31,7 +31,7 @@ type DualProblem struct {
 	K         GramRows
 	P, Lo, Hi []float64
 	Intercept bool
-	// Start is the start of the search, clipped to the bounds. Nil is zero.
+	// Start is the start of the search, clipped to the bounds. Nil means zero.
 	Start []float64
 
 	// Tol is the largest accepted violation of the optimality conditions, in units of the score. 0 means 1e-6.
@@ -44,7 +44,7 @@ type DualProblem struct {
 	MaxIterations int
 }
 
-// HingeDual returns the DualProblem of the hinge loss, for labels y in {-1, +1} and costs C_i >= 0, one for each
+// HingeDual returns the DualProblem of the hinge loss. It has one label y in {-1, +1} and one cost C_i >= 0 for each
 // example.
 func HingeDual(k GramRows, y, c []float64) *DualProblem {
 	p := &DualProblem{K: k, P: y, Lo: make([]float64, len(y)), Hi: make([]float64, len(y)), Intercept: true}
@@ -62,7 +62,7 @@ func HingeDual(k GramRows, y, c []float64) *DualProblem {
 type DualResult struct {
 	Beta      []float64
 	Intercept float64
-	// Scores are (K beta)_i + b, computed from beta afresh.
+	// Scores are (K beta)_i + b, recomputed from beta.
 	Scores []float64
 	// Primal and Dual bound the optimum from above and below, at these scores. Gap = Primal - Dual is at least 0 up to
 	// rounding and bounds the error.
@@ -95,7 +95,7 @@ func (p *DualProblem) Solve(ctx context.Context) (*DualResult, error) {
 		}
 		s.finish(r)
 		r.Converged = r.Violation <= defaultTo(p.Tol, 1e-6) && r.Gap <= gapTol*math.Abs(r.Primal)
-		// Incrementally updated scores drift from the true ones. If the result is not good enough with true scores, the
+		// Incrementally updated scores accumulate rounding errors. If the recomputed scores are not good enough, the
 		// search continues from them. The tolerance is at least the rounding error of the scores.
 		if r.Converged || s.iterations >= s.limit || round == 20 {
 			return r, nil
@@ -115,7 +115,7 @@ func defaultTo(x, d float64) float64 {
 	return x
 }
 
-// smo is the state of the search. e[i] = P_i - (K beta)_i, kept for active variables only. bound[i] is the sum of
+// smo is the state of the search. e[i] = P_i - (K beta)_i, updated for active variables only. bound[i] is the sum of
 // beta_j K_ij over the beta_j != 0 at a bound, from which the other e are restored.
 type smo struct {
 	*DualProblem
@@ -162,7 +162,7 @@ func newSMO(p *DualProblem) (*smo, error) {
 	return s, nil
 }
 
-// balance moves variables in order until they sum to zero.
+// balance changes variables in order until they sum to zero.
 func (s *smo) balance() {
 	sum := 0.0
 	for _, b := range s.beta {
@@ -207,8 +207,8 @@ func (s *smo) atBound(j int) float64 {
 	return 0
 }
 
-// extremes returns the largest e of the active variables that may grow and the smallest e of those that may fall. At
-// the optimum up <= low (Keerthi et al. 2001).
+// extremes returns the largest e of the active variables that may increase and the smallest e of those that may
+// decrease. At the optimum up <= low (Keerthi et al. 2001).
 func (s *smo) extremes() (up, low float64) {
 	up, low = math.Inf(-1), math.Inf(1)
 	for _, i := range s.active {
@@ -259,9 +259,9 @@ func (s *smo) run(ctx context.Context) error {
 	return nil
 }
 
-// stepPair moves beta_i up and beta_j down by the same amount. It returns false if the active variables are optimal. i
-// has the largest e of those that may grow. j has the largest gain d^2/(2a), with d = e_i - e_j and a = K_ii + K_jj - 2
-// K_ij.
+// stepPair increases beta_i and decreases beta_j by the same amount. It returns false if the active variables are
+// optimal. i has the largest e of the variables that may increase. j has the largest gain d^2/(2a), with d = e_i - e_j
+// and a = K_ii + K_jj - 2 K_ij.
 func (s *smo) stepPair() bool {
 	i, ei, low := -1, math.Inf(-1), math.Inf(1)
 	for _, k := range s.active {
@@ -307,9 +307,9 @@ func (s *smo) stepPair() bool {
 	return true
 }
 
-// stepFree moves two variables to the best point within their bounds: the one with the largest gain and the one that
-// gains most together with it. Without an intercept nothing ties the variables together (Steinwart, Hush & Scovel
-// 2011). Moving one variable at a time is too slow on badly conditioned matrices.
+// stepFree moves two variables to the best point within their bounds: the variable with the largest gain, and the
+// variable with the largest additional gain. It is for problems without an intercept, which have no constraint between
+// variables (Steinwart, Hush & Scovel 2011). Moving one variable at a time is too slow on badly conditioned matrices.
 func (s *smo) stepFree() bool {
 	i, best, violation := -1, 0.0, 0.0
 	for _, k := range s.active {
@@ -327,7 +327,7 @@ func (s *smo) stepFree() bool {
 	row, ei, di := s.K.Row(i), s.e[i], max(s.diagonal[i], 1e-12)
 	j := -1
 	for _, k := range s.active {
-		rest := max(s.diagonal[k]-row[k]*row[k]/di, 1e-12) // of k after i has moved
+		rest := max(s.diagonal[k]-row[k]*row[k]/di, 1e-12) // curvature of k after i has moved
 		e := s.e[k] - row[k]*ei/di
 		if gain := e * e / rest; k != i && gain > best*1e-6 && (j < 0 || gain > best) &&
 			(e > 0 && s.beta[k] < s.Hi[k] || e < 0 && s.beta[k] > s.Lo[k]) {
@@ -356,8 +356,8 @@ func (s *smo) stepFree() bool {
 	return true
 }
 
-// moveTwo moves beta_i and beta_j to the maximum of the dual with the others fixed: where both derivatives vanish or on
-// the best edge of their bounds.
+// moveTwo moves beta_i and beta_j to the maximum of the dual with all other variables fixed. The maximum is where both
+// derivatives are 0, or on the best edge of the bounds.
 func (s *smo) moveTwo(i, j int, kij float64) {
 	di, dj := max(s.diagonal[i], 1e-12), max(s.diagonal[j], 1e-12)
 	// The dual is gi x + gj y - (di x^2 + 2 kij x y + dj y^2)/2 plus a constant.
@@ -386,7 +386,7 @@ func (s *smo) moveTwo(i, j int, kij float64) {
 
 func clip(x, lo, hi float64) float64 { return min(max(x, lo), hi) }
 
-// moved updates bound after a variable reached or left a bound.
+// moved updates bound after a variable has reached or left a bound. row is the variable's row of K.
 func (s *smo) moved(row []float64, by float64) {
 	if by == 0 || s.NoShrinking {
 		return
@@ -396,8 +396,8 @@ func (s *smo) moved(row []float64, by float64) {
 	}
 }
 
-// shrink removes variables that rest at a bound and would not move given the present extremes. Near the optimum it
-// starts once more from all variables, to correct wrong removals.
+// shrink removes variables that are at a bound and cannot improve the dual given the current extremes. Near the optimum
+// it restarts once from all variables, to correct wrong removals.
 func (s *smo) shrink() {
 	up, low := s.extremes()
 	if !s.Intercept {
@@ -435,7 +435,7 @@ func (s *smo) unshrink() {
 			s.e[i] = s.P[i] - s.bound[i]
 		}
 	}
-	for _, j := range s.active { // a free variable is always active
+	for _, j := range s.active { // a variable between its bounds is always active
 		if b := s.beta[j]; b != s.atBound(j) {
 			row := s.K.Row(j)
 			for _, i := range out {
@@ -449,8 +449,8 @@ func (s *smo) unshrink() {
 	}
 }
 
-// finish computes the result from beta and e of all variables. The intercept is the mean e of the free variables, or
-// the middle of the range that the others allow.
+// finish computes the result from beta and e of all variables. The intercept is the mean e of the variables between
+// their bounds. If there are none, it is the middle of the range that the optimality conditions allow.
 func (s *smo) finish(r *DualResult) {
 	b := 0.0
 	if s.Intercept {

@@ -22,30 +22,30 @@ const (
 	Newton Solver = "newton" // truncated Newton with conjugate gradients
 	IRLS   Solver = "irls"   // iteratively reweighted least squares (Chen et al. 2014)
 	LBFGS  Solver = "lbfgs"
-	SMO    Solver = "smo" // on the dual of the plain hinge
+	SMO    Solver = "smo" // SMO on the dual of the plain hinge
 )
 
 // Options are the settings of Solve.
 type Options struct {
 	Solver Solver
 	// Tol is the tolerance. The solver stops when the certified gap is at most Tol times the objective. Without a
-	// certificate it stops when the norm of the gradient is at most Tol times the first one.
+	// certificate it stops when the norm of the gradient is at most Tol times the norm of the first gradient.
 	Tol           float64
-	MaxIterations int // 0 means 1000
-	// Dual solves the linear systems of newton and irls in the dual, whose size is the number of rows. It applies if
+	MaxIterations int // largest number of iterations; 0 means 1000
+	// Dual solves the linear systems of Newton and IRLS in the dual, whose size is the number of rows. It applies if
 	// there are fewer rows than parameters and all parameters are penalized, as for a window of events with a quadratic
 	// penalty.
 	Dual  bool
-	Start []float64 // nil means 0; not modified
+	Start []float64 // start of the search; nil means 0; not modified
 	// Starts is the number of additional starts, drawn at random from Seed, for objectives that are not convex. The
-	// best result counts.
+	// best result is returned.
 	Starts int
 	Seed   uint64
-	// Progress is called after every iteration, on the solver's goroutine.
+	// Progress is called after every iteration, on the goroutine of the solver.
 	Progress func(Progress)
 }
 
-// Progress is the state of a solver after an iteration. Gap is +Inf while unknown.
+// Progress is the state of a solver after an iteration. Gap is +Inf if no bound is known.
 type Progress struct {
 	Problem, Problems int // index and number of binary problems
 	Iteration         int
@@ -59,16 +59,16 @@ type Result struct {
 	// Gap is an upper bound on Objective - min J. It is +Inf without a certificate, if the objective is not convex or a
 	// weight is not penalized.
 	Gap float64
-	// Converged says that the gap is within the tolerance. Without a certificate it says that the gradient has
-	// decreased by the tolerance, or that rounding hides any further gain.
+	// Converged means that the gap is within the tolerance. Without a certificate it means that the gradient has
+	// decreased by the tolerance, or that rounding hides any further decrease.
 	Converged  bool
 	Iterations int
-	Passes     int // over the data
+	Passes     int // number of passes over the data
 	Seconds    float64
 }
 
 // Solve minimizes o. It returns an error if the value at the start is not finite, a linear system is singular or ctx
-// ends. A tolerance that is not reached is not an error: then Converged is false.
+// ends. If the tolerance is not reached, Solve returns no error, but Converged is false.
 func Solve(ctx context.Context, o Objective, opt Options) (*Result, error) {
 	if r, ok := o.(Restarter); ok && opt.Starts > 0 {
 		if size := r.StartSize(); size > 0 {
@@ -110,7 +110,7 @@ func newSolver(o Objective, opt Options) *solver {
 	return s
 }
 
-// solve minimizes with the chosen solver, or with the one that fits.
+// solve minimizes with the solver of the options, or chooses one.
 func (s *solver) solve(ctx context.Context) (*Result, error) {
 	var err error
 	switch hv, ok := s.o.(HessianVector); {
@@ -140,7 +140,7 @@ func (s *solver) solve(ctx context.Context) (*Result, error) {
 	return s.result(), nil
 }
 
-// result returns the best point found.
+// result returns the best point found so far.
 func (s *solver) result() *Result {
 	if s.best != nil && !s.converged {
 		copy(s.w, s.best)
@@ -152,9 +152,9 @@ func (s *solver) result() *Result {
 	r := &Result{W: s.w, Gap: s.gap, Converged: s.converged, Iterations: s.iterations, Passes: s.evaluations}
 	r.Objective = s.o.ValueGrad(s.w, nil)
 	if f, ok := s.o.(floored); ok && r.Objective == f.floor() {
-		r.Gap, r.Converged = 0, true // no point is lower
+		r.Gap, r.Converged = 0, true // the value equals the lower bound
 	}
-	r.Gap += 1e-15 * math.Abs(r.Objective) // rounding of the objective itself
+	r.Gap += 1e-15 * math.Abs(r.Objective) // rounding of the objective
 	if p, ok := s.o.(interface{ Passes() int }); ok {
 		r.Passes = p.Passes()
 	}
@@ -193,7 +193,7 @@ func solveFrom(ctx context.Context, o Objective, opt Options, size float64) (*Re
 type solver struct {
 	o         Objective
 	opt       Options
-	certifier Certifier // nil if none
+	certifier Certifier // nil if there is no certificate
 	smoother  Smoother  // nil if there are no kinks
 	dim       int
 
@@ -203,7 +203,7 @@ type solver struct {
 	best        []float64 // the point with the smallest gap
 	bestGap     float64
 	first       float64 // norm of the first gradient
-	promised    float64 // first-order decrease along the last (quasi-)Newton direction
+	promised    float64 // first-order decrease that the last (quasi-)Newton direction predicted
 	converged   bool
 	iterations  int
 	evaluations int
@@ -218,16 +218,16 @@ func (s *solver) newtonFits() bool {
 	return ok
 }
 
-// done finishes an iteration: it certifies the point, reports the progress and returns whether to stop. It also lowers
-// the smoothing once smoothing is the larger part of the gap. changed reports that, or a moved intercept: earlier
-// gradients are then of another function. step is the length of the last step along a Newton direction, 0 if there was
-// none.
+// done finishes an iteration: it computes the certificate, reports the progress and returns whether to stop. It lowers
+// the smoothing once smoothing is the larger part of the gap. changed is true if the smoothing or the intercept
+// changed: earlier gradients then belong to another function. step is the length of the last step along a Newton
+// direction, 0 for none.
 func (s *solver) done(ctx context.Context, decrease, step float64) (stop, changed bool, err error) {
 	s.gap = math.Inf(1)
 	if g, ok := s.o.(stepGapper); ok && step > 0 {
 		s.gap = g.stepGap(s.w, step)
 	}
-	// If rounding exceeds the gap, the sum of the rows' small parts is not a bound.
+	// If rounding exceeds the gap, the sum of the rows' small terms is not a bound.
 	if s.certifier != nil && (math.IsInf(s.gap, 1) || s.gap < 1e-12*math.Abs(s.value)) {
 		last := s.w[s.dim-1]
 		s.gap = s.certifier.Gap(s.w)
@@ -244,16 +244,17 @@ func (s *solver) done(ctx context.Context, decrease, step float64) (stop, change
 	return false, changed, nil
 }
 
-// lowerSmoothing lowers the smoothing once it matters more than the last step, but never below what the tolerance
-// needs. Noise smooths the kink too, so more smoothing than noise is useless. If there is noise in nearly every row, no
-// smoothing is needed and it may drop to the tolerance at once. lowerSmoothing reports whether it changed anything.
+// lowerSmoothing lowers the smoothing once smoothing matters more than the last step, but never below the value that
+// the tolerance needs. Noise smooths the kink too, so smoothing far above the noise is needless. If nearly every row
+// has noise, no smoothing is needed and it may drop to the tolerance at once. lowerSmoothing reports whether it changed
+// the smoothing.
 func (s *solver) lowerSmoothing(decrease float64) bool {
 	kink, fine := s.smoother.SmoothingGap(), 0.3*s.opt.Tol*math.Abs(s.value)
 	if !(kink > fine) {
 		return false
 	}
 	if kink < 2*fine && s.gap > 10*kink {
-		return false // nearly fine, and smoothing does not keep the gap open
+		return false // nearly converged, and smoothing is not the cause of the gap
 	}
 	eps := s.eps
 	switch {
@@ -275,11 +276,11 @@ func (s *solver) lowerSmoothing(decrease float64) bool {
 	return true
 }
 
-// raiseSmoothing raises the smoothing if that costs less than the tolerance. A kink that is farther from all scores
-// than the smoothing reaches has no curvature, as for a quantile between outliers. raiseSmoothing reports whether it
-// changed anything.
+// raiseSmoothing raises the smoothing if that adds less than the tolerance to the gap. If a kink is farther from all
+// scores than the smoothing, the objective has no curvature there, as for a quantile between outliers. raiseSmoothing
+// reports whether it changed the smoothing.
 func (s *solver) raiseSmoothing() bool {
-	const most = 1e15 // in units of the score
+	const most = 1e15 // largest smoothing, in units of the score
 	if s.smoother == nil || s.eps >= most || s.smoother.SmoothingGap() > 0.003*s.opt.Tol*math.Abs(s.value) {
 		return false
 	}
@@ -288,7 +289,7 @@ func (s *solver) raiseSmoothing() bool {
 	return true
 }
 
-// stop reports the progress and returns whether s.gap is small enough or the iterations are used up.
+// stop reports the progress. It returns true if s.gap is small enough or the iterations are used up.
 func (s *solver) stop(ctx context.Context) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -311,10 +312,10 @@ func errNotFinite(value, norm float64) error {
 	return fmt.Errorf("the objective is %v with a gradient of norm %v: scale the features down or penalize more", value, norm)
 }
 
-// newton is truncated Newton. It solves H p = -grad by conjugate gradients with a diagonal preconditioner, then
-// searches along p. Smoothing gives the hinge curvature where the exact Hessian has none (at w = 0) and decreases as
-// the iterates approach the minimum. With irls the matrix is the majorizer, the systems are solved more accurately and
-// the full step is taken whenever J decreases.
+// newton is the truncated Newton method. It solves H p = -grad by conjugate gradients with a diagonal preconditioner,
+// then searches along p. Smoothing gives the hinge curvature where the exact Hessian has none (at w = 0), and decreases
+// as the iterates approach the minimum. With irls the matrix is the majorizer, the systems are solved more accurately,
+// and the full step is taken whenever J decreases.
 func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 	if s.smoother != nil {
 		s.smoother.Smooth(s.eps)
@@ -350,7 +351,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 		if irls {
 			forcing = 1e-3
 		}
-		// A residual smaller than the certificate needs is not worth the effort either.
+		// enough is the residual that the certificate needs. Solving more accurately is not worth the effort.
 		enough := 0.0
 		if s.certifier != nil && !irls {
 			enough = 0.3 * s.opt.Tol * math.Abs(s.value)
@@ -375,7 +376,7 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 			return err
 		}
 		if before-value <= 1e-15*math.Abs(before) {
-			// Rounding prevents progress. Try a few more times with another smoothing or a moved intercept.
+			// Rounding prevents progress. Try a few more iterations with another smoothing or a moved intercept.
 			if stalled++; stalled > 4 {
 				s.settle()
 				return nil
@@ -387,9 +388,9 @@ func (s *solver) newton(ctx context.Context, h HessianVector, irls bool) error {
 	}
 }
 
-// direction solves H p = -s.grad, by the objective's own method if it has one, otherwise by conjugate gradients. These
-// stop when the residual has decreased by the factor forcing, or is so small that as a gradient it would leave a gap
-// below enough. diag is scratch space.
+// direction solves H p = -s.grad, by the objective's own method if it has one, otherwise by conjugate gradients.
+// Conjugate gradients stop when the residual has decreased by the factor forcing, or when the residual as a gradient
+// would leave a gap below enough. diag is scratch space.
 func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p []float64, forcing, enough float64) error {
 	if d, ok := h.(director); ok {
 		if ok, err := d.direction(ctx, s.grad, p, forcing, s.opt.Dual); ok || err != nil {
@@ -410,8 +411,8 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 	if !g.FreeIntercept() {
 		return cg.solve(ctx, h, s.grad, diag, p, forcing, func(r []float64) bool { return g.GradientGap(r) <= enough })
 	}
-	// The certificate moves a free intercept to its optimum, which affects all weights, and those of frequent features
-	// most. So the move is part of the step and of the tested residual: k times the intercept's column of H.
+	// The certificate moves a free intercept to its optimum, which affects all weights, most of all the weights of
+	// frequent features. So the tested residual and the step include this move: k times the intercept's column of H.
 	last := s.dim - 1
 	column, moved := make([]float64, s.dim), make([]float64, s.dim)
 	clear(p)
@@ -431,8 +432,8 @@ func (s *solver) direction(ctx context.Context, h HessianVector, cg *cg, diag, p
 	return err
 }
 
-// search returns a step along p and the value there. s.grad and s.value are the gradient and value at s.w, the point of
-// the last ValueGrad.
+// search returns a step length along p and the value there. s.grad and s.value must be the gradient and value at s.w,
+// the point of the last ValueGrad.
 func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 	slope := Dot(s.grad, p)
 	if l, ok := s.o.(Liner); ok {
@@ -454,8 +455,8 @@ func (s *solver) search(p []float64, fullStep bool) (t, value float64) {
 	return 0, s.value
 }
 
-// searchLine finds a step with phi below phi(0) and a slope of at most a tenth of the first. Evaluations are cheap, so
-// it spends several to find a long step.
+// searchLine finds a step with phi below phi(0) and a slope of at most a tenth of the first slope. Evaluations are
+// cheap, so it uses several to find a long step.
 func searchLine(phi func(t float64) (value, slope, curvature float64), value0, slope0 float64, fullStep bool) (t, value float64) {
 	lo, slopeLo := 0.0, slope0
 	hi, slopeHi := math.Inf(1), 0.0
@@ -476,7 +477,7 @@ func searchLine(phi func(t float64) (value, slope, curvature float64), value0, s
 		}
 		switch {
 		case math.IsInf(hi, 1):
-			// The next step follows the secant of the slopes, to at most four times the distance.
+			// The next step is the zero of the secant of the slopes, limited to four times the current step.
 			next := 4 * t
 			if slopeLo > slope0 {
 				next = min(next, t*slope0/(slope0-slopeLo))
@@ -495,33 +496,32 @@ func searchLine(phi func(t float64) (value, slope, curvature float64), value0, s
 	return best, bestValue
 }
 
-// cg is the conjugate gradient method for a sequence of systems. It owns its buffers and the last directions of the
-// previous system.
+// cg is the conjugate gradient method for a sequence of systems. It owns its buffers and keeps the last directions of
+// the previous system.
 type cg struct {
 	r, z, d, hd []float64
-	near        bool // the matrix is similar to the previous one
+	near        bool // whether the matrix is similar to the previous one
 	past, now   []conjugate
 	keep        int // number of kept directions
 	along       []float64
 }
 
-// conjugate is a direction d of a system with the matrix H.
+// conjugate is a search direction d of a system with the matrix H.
 type conjugate struct {
 	d, hd   []float64
 	inverse float64 // 1/d'Hd
 }
 
-// newCG returns the method for n unknowns. It keeps at most 64 MB of a previous system.
+// newCG returns the method for n unknowns. It keeps at most 64 MB of directions of a previous system.
 func newCG(n int) *cg {
 	b := make([]float64, 4*n)
 	return &cg{r: b[:n], z: b[n : 2*n], d: b[2*n : 3*n], hd: b[3*n:], keep: min(8, (1<<21)/max(n, 1))}
 }
 
-// precondition sets z to the inverse of diag times r, corrected on the past
-// directions P, which were conjugate, so that it is right for the matrix they come
-// from (the block form of BFGS's update; Morales & Nocedal 2000):
+// precondition sets z to the inverse of diag times r. It corrects z with the past directions P, which were conjugate,
+// so that z is exact on P for their matrix H (the block form of the BFGS update; Morales & Nocedal 2000):
 //
-// z = (I - P S P'H) diag^-1 (I - H P S P') r + P S P' r,  S = (P'HP)^-1 diagonal.
+//	z = (I - P S P'H) diag^-1 (I - H P S P') r + P S P' r,  S = (P'HP)^-1 diagonal.
 func (c *cg) precondition(diag []float64) {
 	copy(c.z, c.r)
 	c.along = c.along[:0]
@@ -561,7 +561,7 @@ func (c *cg) remember(inverse float64) {
 }
 
 // solve finds p with H p = -grad. It stops when the residual, in the norm of the preconditioner, has decreased by the
-// factor forcing, when done accepts it (done may be nil), or at a direction without curvature.
+// factor forcing. It also stops when done accepts the residual (done may be nil), or at a direction without curvature.
 func (c *cg) solve(ctx context.Context, h HessianVector, grad, diag, p []float64, forcing float64, done func(r []float64) bool) error {
 	c.past, c.now = c.now, nil
 	if !c.near {
@@ -623,14 +623,14 @@ func solveDense(a *mat.SymDense, grad, p []float64) error {
 	return solveFactored(c, grad, p)
 }
 
-// singularError is the number of unknowns of a linear system without a solution.
+// singularError reports a linear system without a solution; its value is the number of unknowns.
 type singularError int
 
 func (n singularError) Error() string {
 	return fmt.Sprintf("the linear system of %d unknowns is singular: a feature is constant or repeats others and nothing penalizes it, or values differ too much in size", int(n))
 }
 
-// factorize returns the Cholesky factor of a. It may nudge a.
+// factorize returns the Cholesky factor of a. It may change a with nudge.
 func factorize(a *mat.SymDense) (*mat.Cholesky, error) {
 	var c mat.Cholesky
 	if !c.Factorize(a) && !(nudge(a) && c.Factorize(a)) {
@@ -653,8 +653,9 @@ func solveFactored(c *mat.Cholesky, grad, p []float64) error {
 	return nil
 }
 
-// nudge adds a rounding error to the diagonal of a matrix that is singular within rounding. Far from all margins a free
-// intercept has hardly any curvature. nudge returns false for a zero matrix and does not change it.
+// nudge adds a rounding error to the diagonal of a matrix that is singular within rounding. Such matrices occur because
+// a free intercept has hardly any curvature far from all margins. For a zero matrix, nudge returns false and changes
+// nothing.
 func nudge(a *mat.SymDense) bool {
 	n := a.SymmetricDim()
 	largest, smallest := 0.0, math.Inf(1)
@@ -698,8 +699,8 @@ func (s *solver) lbfgs(ctx context.Context) error {
 		}
 		if d, ok := s.o.(Diagonaler); ok && (s.iterations == 30 || s.iterations == 100 || s.iterations == 300) {
 			// Features differ in frequency by orders of magnitude. If that slows L-BFGS down, the inverse Hessian is
-			// built from the inverse diagonal. Doing so from the beginning led to worse minima of objectives that are
-			// not convex.
+			// built from the inverse diagonal. Using the diagonal from the start led to worse minima of objectives that
+			// are not convex.
 			eval()
 			d.Diagonal(curvature.diag)
 			for i, v := range curvature.diag {
@@ -749,17 +750,17 @@ func (s *solver) lbfgs(ctx context.Context) error {
 	}
 }
 
-// settle ends the search if rounding prevents progress or the iterations are used up. An objective without a
-// certificate has converged if the directions promised less than the last of twelve digits: the tolerance then asks for
-// a gradient beyond the precision of the objective.
+// settle ends the search if rounding prevents progress or the iterations are used up. Without a certificate the search
+// has converged if the predicted decrease is below 1e-12 of the objective: a smaller gradient is beyond the precision
+// of the objective.
 func (s *solver) settle() {
 	if math.IsInf(s.gap, 1) && s.promised <= 1e-12*math.Abs(s.value) {
 		s.converged = true
 	}
 }
 
-// curvature is L-BFGS's memory of the Hessian: the last steps s with the changes of the gradient y, rho = 1/s.y, and
-// the diagonal that completes them.
+// curvature is L-BFGS's memory of the Hessian: the last steps s, the changes y of the gradient, rho = 1/s.y, and the
+// diagonal for all other directions.
 type curvature struct {
 	pairs []struct {
 		s, y []float64
@@ -818,8 +819,8 @@ func (c *curvature) remember(to, from, gradTo, gradFrom []float64) {
 	}{s, y, 1 / sy})
 }
 
-// wolfe searches along p for a point that satisfies the strong Wolfe conditions (c1 = 1e-4, c2 = 0.9). It leaves the
-// point, its gradient and s.value.
+// wolfe searches along p for a point that satisfies the strong Wolfe conditions (c1 = 1e-4, c2 = 0.9). It writes the
+// point to next, its gradient to grad and its value to s.value.
 func (s *solver) wolfe(p, next, grad []float64) bool {
 	slope0 := Dot(s.grad, p)
 	if !(slope0 < 0) {

@@ -11,25 +11,25 @@ import (
 	"blankout/online/encode"
 )
 
-// Standardizer fits a model.Scaler to a training set. It passes the examples through the Encoder of a Learner, so that
-// an exact solution treats each column as a Learner does, and then freezes the Scaler. The zero value, with a Mode, is
-// ready for use.
+// Standardizer fits a model.Scaler to a training set. It passes the examples through the Encoder of a Learner and then
+// freezes the Scaler. So an exact solution treats each column as a Learner does. The zero value, with a Mode, is ready
+// for use.
 type Standardizer struct {
 	Mode model.Standardize
 	// Transform is the transform of numeric fields. "" means auto. FieldTransform overrides it by field name.
 	Transform      model.Transform
 	FieldTransform map[string]model.Transform
-	// Presence adds a presence column (model.Present) to each numeric field that more than one in ten examples omit.
-	// The presence column is 1 where the number is present. null does not count as omitted.
+	// Presence adds a presence column (model.Present) to each numeric field that more than 10 % of the examples omit.
+	// The presence column is 1 if the number is present. A null number does not count as omitted.
 	Presence bool
 
 	encoder *encode.Encoder
 	in      encode.Input
-	number  uint64            // of examples
-	fields  map[uint32]uint16 // of columns that are not Sparse
+	number  uint64            // number of examples
+	fields  map[uint32]uint16 // fields of the columns that are not Sparse
 }
 
-// Observe adds an example to the statistics of its columns. Call it for each example, in their order.
+// Observe adds an example to the statistics of its columns. Call it for each example, in order.
 func (s *Standardizer) Observe(e *event.Example, schema *event.Schema) {
 	s.begin(schema)
 	for i, field := range e.Field {
@@ -61,7 +61,7 @@ func (s *Standardizer) begin(schema *event.Schema) {
 	}, schema)
 }
 
-// transformOf returns the transform of a field's numbers.
+// transformOf returns the transform for the numbers of a field.
 func (s *Standardizer) transformOf(field string) model.Transform {
 	if t, ok := s.FieldTransform[field]; ok {
 		return t
@@ -69,12 +69,12 @@ func (s *Standardizer) transformOf(field string) model.Transform {
 	return cmp.Or(s.Transform, model.TransformAuto)
 }
 
-// maxFilled is the largest number of entries of a set whose zeros are stored.
+// maxFilled is the largest number of entries that Fit may store for a set with explicit zeros.
 const maxFilled = 1 << 28
 
-// Fit returns the observed examples d as transformed by the Scaler, and the Scaler with its statistics as a model
-// without outputs. It returns an error if the zeros of dense columns are too many to be stored. No example can be
-// observed afterwards.
+// Fit returns the observed examples d as the Scaler transforms them. It also returns the Scaler with its statistics, as
+// a model without outputs. It returns an error if dense columns have too many zeros to store. Observe must not be
+// called after Fit.
 func (s *Standardizer) Fit(d *Data) (*Data, *model.Linear, error) {
 	s.begin(d.Schema)
 	scaler, rows := s.encoder.Freeze(func(column uint32) event.Kind { return d.Schema.Fields[s.fields[column]].Kind })

@@ -26,9 +26,9 @@ func TestStandardizerFit(t *testing.T) {
 	columns := []struct {
 		name  string
 		field uint16
-		share float64 // of the events that have it
+		share float64 // fraction of the events that have the column
 		draw  func(r *rand.Rand) float64
-		as    map[model.Standardize]string // the treatment
+		as    map[model.Standardize]string // expected treatment of the column
 	}{
 		{"numeric", 1, 0.6, func(r *rand.Rand) float64 { return 50 + 7*r.NormFloat64() }, map[model.Standardize]string{"auto": "centered", "scale": "divided", "all": "centered"}},
 		{"constant", 1, 1, func(*rand.Rand) float64 { return 3.7 }, map[model.Standardize]string{"auto": "zero", "scale": "divided", "all": "zero"}},
@@ -43,7 +43,7 @@ func TestStandardizerFit(t *testing.T) {
 	var b Builder
 	fits := map[model.Standardize]*Standardizer{"auto": {Mode: "auto"}, "scale": {Mode: "scale"}, "all": {Mode: "all"}}
 	var raw []event.Example
-	readings := make([][]float64, len(columns)) // without absent ones
+	readings := make([][]float64, len(columns)) // readings by column, without absent values
 	for i := range n {
 		e := event.Example{Label: i % 2, Weight: 1}
 		for c, column := range columns {
@@ -80,11 +80,12 @@ func TestStandardizerFit(t *testing.T) {
 				want, tolerance := x, 1e-9
 				switch as := column.as[mode]; {
 				case as == "with zeros":
-					// Some of the zeros were beyond four deviations when they came, and count as four.
+					// Some of the zeros were more than four deviations from the mean when they were read, and count as
+					// four deviations.
 					want, tolerance = (x-all)/spread, 0.15
 				case !present || as == "zero":
 					want = 0
-				case as == "divided": // by the largest, or down to half of it
+				case as == "divided": // divided by a number between half of the largest value and the largest value
 					largest := max(1, slices.Max(readings[c]), -slices.Min(readings[c]))
 					want, tolerance = 1.5*x/largest, 0.5*math.Abs(x/largest)+1e-9
 				case as == "centered":
@@ -117,8 +118,8 @@ func valueOf(x event.Vec, column uint32) (float64, bool) {
 	return 0, false
 }
 
-// heavyTails makes events of two classes with three normal and two lognormal fields, whose logarithms have the
-// deviation sigma. The class shares alone have a log-loss of .54.
+// heavyTails returns events of two classes with three normal and two lognormal fields, whose logarithms have the
+// standard deviation sigma. Predicting the class frequencies has a log-loss of 0.54.
 func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Example) {
 	s := eventtest.Schema(5, "", "0", "1")
 	r := rand.New(rand.NewPCG(seed, 17))
@@ -139,8 +140,8 @@ func heavyTails(seed uint64, n int, sigma float64) (*event.Schema, []event.Examp
 	return s, out
 }
 
-// An exact solution transforms heavy tails as the stream's learner does, by its settings, and the model keeps the
-// transforms.
+// TestStandardizerTransforms checks that an exact solution transforms heavy tails as the online learner does, according
+// to its settings, and that the model keeps the transforms.
 func TestStandardizerTransforms(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, sigma := range []float64{1, 3} {
@@ -194,8 +195,8 @@ func TestStandardizerTransforms(t *testing.T) {
 	}
 }
 
-// TestStandardizerReviewsAtTheEnd checks that a column that becomes dense after the last regular review, at the 20th
-// example, is standardized as dense.
+// TestStandardizerReviewsAtTheEnd checks that a column that becomes dense after the last regular review of columns, at
+// the 20th example, is standardized as dense.
 func TestStandardizerReviewsAtTheEnd(t *testing.T) {
 	schema := event.NewSchema(4, []string{"a", "b"}, 2)
 	fit := Standardizer{Mode: model.StandardizeAuto}

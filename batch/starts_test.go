@@ -9,9 +9,9 @@ import (
 	"blankout/internal/loss"
 )
 
-// The problem of Long and Servedio (2010): examples with a large margin, pullers and penalizers, and a tenth of the
-// labels wrong. No convex loss separates the other examples, but the erf loss and t-logistic regression do (Ding &
-// Vishwanathan 2010, section 6).
+// TestErfResistsWrongLabels solves the problem of Long and Servedio (2010): examples with a large margin, pullers and
+// penalizers, and 10 % wrong labels. No convex loss classifies all other examples correctly, but the erf loss and
+// t-logistic regression do (Ding & Vishwanathan 2010, section 6).
 func TestErfResistsWrongLabels(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 1))
 	var x [][]float64
@@ -31,7 +31,7 @@ func TestErfResistsWrongLabels(t *testing.T) {
 					row[d] = -label
 				}
 			}
-		default: // penalizers: five of the first eleven agree, six of the others
+		default: // penalizers: 5 of the first 11 features and 6 of the other 10 agree with the label
 			for d := range row {
 				row[d] = -label
 			}
@@ -67,8 +67,8 @@ func TestErfResistsWrongLabels(t *testing.T) {
 	}
 }
 
-// More starts never give a worse result, and the same starts give the same point. A convex objective is solved only
-// once.
+// TestStarts checks that more starts never give a worse result, and that the same starts give the same point. A convex
+// objective must be solved only once.
 func TestStarts(t *testing.T) {
 	r := rand.New(rand.NewPCG(12, 1))
 	var x [][]float64

@@ -12,8 +12,8 @@ import (
 )
 
 // Summer sums a function of the rows of Data on several threads. The rows are cut into groups that depend only on the
-// data. Every group has its own partial sum, and the partial sums are added in order, so results have the same bits for
-// any number of threads. A Summer owns its buffers and is not safe for concurrent use.
+// data. Every group has its own partial sum, and the partial sums are added in a fixed order, so results have the same
+// bits for any number of threads. A Summer owns its buffers and is not safe for concurrent use.
 type Summer struct {
 	bounds  []int // group g consists of the rows bounds[g] … bounds[g+1]-1
 	partial [][]float64
@@ -21,8 +21,8 @@ type Summer struct {
 	threads int
 }
 
-// maxGroups limits the threads that can take part. A group makes at least four additions for every coordinate of its
-// partial sum, so that adding the partial sums costs little.
+// maxGroups limits the number of threads. A group makes at least four additions for every coordinate of its partial
+// sum, so that adding the partial sums costs little.
 const maxGroups = 32
 
 // NewSummer prepares sums with dim coordinates. threads < 1 means one.
@@ -30,12 +30,12 @@ func NewSummer(d *Data, dim, threads int) *Summer {
 	return newSummerOf(d, d.entries, dim, threads)
 }
 
-// newSummerOf is NewSummer for a given number of additions, instead of one for each entry.
+// newSummerOf is NewSummer with a given number of additions, instead of one addition for each entry.
 func newSummerOf(d *Data, additions, dim, threads int) *Summer {
 	groups := min(max(additions/(4*dim+1), 1), maxGroups, max(d.Rows(), 1))
 	s := &Summer{threads: min(max(threads, 1), groups), partial: make([][]float64, groups), scalar: make([]float64, groups)}
 	s.bounds = make([]int, 1, groups+1)
-	// The work of a row is that of its entries plus a constant for the loss.
+	// The cost of a row is its number of entries plus a constant for the loss.
 	const perRow = 16
 	total, have, g := d.entries+perRow*d.Rows(), 0, 1
 	for i, r := range d.rows {
@@ -54,13 +54,14 @@ func newSummerOf(d *Data, additions, dim, threads int) *Summer {
 	return s
 }
 
-// Each calls f once for every group, on all threads, and waits.
+// Each calls f once for every group, on all threads, and waits for all calls.
 func (s *Summer) Each(f func(g, lo, hi int)) {
 	Parallel(s.threads, len(s.partial), func(g int) { f(g, s.bounds[g], s.bounds[g+1]) })
 }
 
-// Sum calls f for every group of rows lo … hi-1, with a zeroed acc to add to. It writes the total of the acc to out and
-// returns the total of the values of f. If out is nil, so is acc. out may be shorter than dim; acc is as short.
+// Sum calls f for every group of rows lo … hi-1. f adds to acc, which starts at zero. Sum writes the total of all acc
+// to out and returns the total of the values of f. If out is nil, acc is nil. out may be shorter than dim; acc has the
+// length of out.
 func (s *Summer) Sum(out []float64, f func(lo, hi int, acc []float64) float64) float64 {
 	s.Each(func(g, lo, hi int) {
 		var acc []float64
@@ -92,7 +93,7 @@ func (s *Summer) Sum(out []float64, f func(lo, hi int, acc []float64) float64) f
 }
 
 // Each calls f(0) … f(n-1) on up to the given number of threads and waits. An error cancels the context of the other
-// calls. Each returns the first error that is not just such a cancellation, or else the first error.
+// calls. Each returns the first error that is not caused by this cancellation or, if there is none, the first error.
 func Each(ctx context.Context, threads, n int, f func(ctx context.Context, i int) error) error {
 	errs := make([]error, n)
 	ctx, cancel := context.WithCancel(ctx)

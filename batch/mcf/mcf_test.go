@@ -147,7 +147,7 @@ func TestGap(t *testing.T) {
 		best := must.Get(batch.Solve(t.Context(), o, batch.Options{Tol: 1e-10}))(t)
 		want := slices.Clone(best.W)
 		for _, off := range []float64{-2, -0.1, 0.5, 3} {
-			// Only the intercept is off: once it is back, next to nothing is missing.
+			// Only the intercept is off. Gap moves it back, so almost no gap remains.
 			w := slices.Clone(best.W)
 			w[3] += off
 			if gap := o.Gap(w); !(gap <= 1e-6*best.Objective) {
@@ -170,7 +170,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// denseData makes Data of a matrix, see problems.Dense.
+// denseData returns the Data of a matrix, see problems.Dense.
 func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
 	var b batch.Builder
@@ -178,10 +178,10 @@ func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	return b.Data(schema)
 }
 
-// TestLaplaceStaysInside: the expectation under Laplace noise of scale b exists for weights
-// below 1/b in size only. Every solver stays there, also where the loss asks for more.
+// TestLaplaceStaysInside checks that every solver keeps all weights below 1/b in absolute value under Laplace noise of
+// scale b, because the expectation is infinite beyond. The loss here would decrease with larger weights.
 func TestLaplaceStaysInside(t *testing.T) {
-	x := [][]float64{{1, 0}, {2, 0.1}, {-1, 0}, {-2, 0.1}} // the first feature separates
+	x := [][]float64{{1, 0}, {2, 0.1}, {-1, 0}, {-2, 0.1}} // the first feature separates the classes
 	y := []float64{1, 1, -1, -1}
 	for _, kind := range []Loss{Exponential, Logistic} {
 		for _, b := range []float64{1e-3, 1, 4} {

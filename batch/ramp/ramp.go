@@ -12,28 +12,26 @@ import (
 	"blankout/internal/loss"
 )
 
-// Objective is that of the support vector machine with the ramp loss (Collobert et al.
-// 2006), a comparator of Ding & Vishwanathan 2010: the hinge loss cut off at
-// ell - s, so that an example further off than y f = s costs no more,
+// Objective is the objective of the support vector machine with the ramp loss (Collobert et al. 2006), which Ding &
+// Vishwanathan 2010 compare with. The hinge loss is cut off at ell - s, so the loss does not increase further if y f is
+// below s,
 //
 //	J(w) = (1/2)(w-c)'R(w-c) + kappa sum m_n min(h_n, ell - s),
 //
-// h_n the hinge or, under noise, an expected hinge loss: the minimum being
-// concave, min(E h, ell - s) >= E min(h, ell - s). J is not convex. Solve descends
-// by majorising: examples beyond the cut are taken for the constant they cost
-// now, the others solved exactly; until none changes sides. (The concave-convex
-// procedure of the paper majorises the former by max(ell, y f) - s, which is
-// never below that constant.) It starts from the plain support vector machine
-// unless Options.Start says otherwise.
+// where h_n is the hinge or, under noise, an expected hinge loss. The minimum is concave, so min(E h, ell - s) >= E
+// min(h, ell - s). J is not convex. Minimize decreases J by majorization: examples beyond the cut count as a constant,
+// and the problem of the other examples is solved exactly. This repeats until no example crosses the cut. (The paper's
+// concave-convex procedure majorizes an example beyond the cut by max(ell, y f) - s, which is never below that
+// constant.) The start is the plain support vector machine if Options.Start is nil.
 type Objective struct {
 	cut  float64
 	data *batch.Expected
 	m    []float64 // kappa times importance
-	now  []float64 // the same, 0 beyond the cut
+	now  []float64 // the same, but 0 for rows beyond the cut
 }
 
-// New returns the objective of a problem whose Loss is a hinge. s < ell is
-// where the loss becomes flat; Collobert et al. take values from -2 to 0.
+// New returns the objective of a problem whose Loss is a hinge. The loss becomes flat at s < ell; Collobert et al. use
+// values from -2 to 0.
 func New(p batch.Problem, s float64) (*Objective, error) {
 	ell := p.Loss.Facts().Margin
 	if ell == 0 {
@@ -50,7 +48,7 @@ func New(p batch.Problem, s float64) (*Objective, error) {
 	return &Objective{ell - s, data, m, make([]float64, len(m))}, nil
 }
 
-// Estimator is the loss for a batch.Config: the number behind its name is s, -1 by default.
+// Estimator returns the loss for a batch.Config. The number after its name is s, -1 by default.
 func Estimator() batch.Estimator {
 	return batch.Estimator{Name: "ramp", Bounds: []string{"", "gaussian", "chen"}, New: func(p batch.Problem, level string, c batch.Config) (batch.Objective, error) {
 		s := -1.0
@@ -65,7 +63,7 @@ func Estimator() batch.Estimator {
 			p.Loss = loss.HingeChen{Ell: c.Ell}
 		}
 		if c.L2 < 0 {
-			p.Kappa *= 2 // as the hinge
+			p.Kappa *= 2 // as for the hinge
 		}
 		return New(p, s)
 	}}
@@ -77,10 +75,10 @@ func (o *Objective) Dim() int { return o.data.Dim() }
 // StartSize implements batch.Restarter.
 func (o *Objective) StartSize() float64 { return o.data.WeightSize() }
 
-// Passes returns how often the data have been read.
+// Passes returns the number of passes over the data.
 func (o *Objective) Passes() int { return o.data.Passes() }
 
-// ValueGrad implements batch.Objective; at the cut the gradient is that of the flat side.
+// ValueGrad implements batch.Objective. At the cut the gradient is the gradient of the flat side.
 func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	flat, _ := o.split(w)
 	value := o.data.ValueGrad(w, grad)
@@ -88,8 +86,8 @@ func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	return value + flat
 }
 
-// split gives every example beyond the cut the weight zero in o.data and
-// returns what they cost together, and their number.
+// split sets the weight of every example beyond the cut to zero in o.data. It returns the total loss of these examples
+// and their number.
 func (o *Objective) split(w []float64) (flat float64, count int) {
 	o.data.Weigh(o.m)
 	losses := o.data.Losses(w)
@@ -118,7 +116,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 		total.Objective = o.ValueGrad(opt.Start, nil)
 		o.split(opt.Start)
 	}
-	// While examples still change sides, a rough answer is enough.
+	// While examples still cross the cut, a low accuracy is enough.
 	tol := max(opt.Tol, 1e-3)
 	for range 1000 {
 		step := opt
@@ -126,7 +124,7 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 		if progress != nil {
 			step.Progress = func(p batch.Progress) {
 				p.Iteration += total.Iterations
-				p.Gap = math.Inf(1) // of this step's problem, not of J
+				p.Gap = math.Inf(1) // the gap of this step's problem is not a gap of J
 				progress(p)
 			}
 		}
@@ -149,14 +147,14 @@ func (o *Objective) Minimize(ctx context.Context, opt batch.Options) (*batch.Res
 		}
 		if _, count := o.split(total.W); count == o.positive() {
 			total.Converged = true
-			break // everything is beyond the cut: a constant
+			break // all examples are beyond the cut, so J is constant
 		}
 	}
 	total.Passes = o.data.Passes()
 	return total, nil
 }
 
-// positive returns the number of examples that cost anything.
+// positive returns the number of examples whose weight is positive.
 func (o *Objective) positive() int {
 	n := 0
 	for _, m := range o.m {

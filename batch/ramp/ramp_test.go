@@ -30,14 +30,14 @@ func TestRamp(t *testing.T) {
 			}
 			return o, r
 		}
-		// With the cut far away it is the support vector machine.
+		// If the cut is far away, the solution is that of the support vector machine.
 		plain := must.Get(batch.NewExpected(rampProblem(denseData(t, x, y), y, noise)))(t)
 		svm := must.Get(batch.Solve(ctx, plain, opt))(t)
 		_, far := solve(x, y, -1e6)
 		if math.Abs(far.Objective-svm.Objective) > 1e-9*svm.Objective {
 			t.Errorf("%v: J %v with the cut far away, the support vector machine has %v", noise, far.Objective, svm.Objective)
 		}
-		// The loss is the hinge, cut: J is below the hinge's at the same weights.
+		// The ramp is the hinge with a cut, so J is below the hinge objective at the same weights.
 		o, r := solve(x, y, -0.2)
 		if hinge := plain.ValueGrad(r.W, nil); r.Objective >= hinge || r.Objective >= svm.Objective {
 			t.Errorf("%v: J %v, with the hinge %v, started from %v", noise, r.Objective, hinge, svm.Objective)
@@ -46,19 +46,19 @@ func TestRamp(t *testing.T) {
 		if count == 0 {
 			t.Errorf("%v: nothing lies beyond the cut", noise)
 		}
-		off := append([]float64(nil), svm.W...) // the answer itself sits on kinks
+		off := append([]float64(nil), svm.W...) // the solution itself is at kinks
 		for i := range off {
 			off[i] *= 0.93
 		}
 		problems.CheckDerivatives(t, "ramp", o, off, 1e-5)
-		// A fixed point of the descent, from a start of the caller's too.
+		// The solution must be a fixed point, also from a start that the caller gives.
 		again := opt
 		again.Start = r.W
 		if next, err := batch.Solve(ctx, o, again); err != nil || math.Abs(next.Objective-r.Objective) > 1e-9*r.Objective {
 			t.Errorf("%v: %v from its own answer %v (%v)", noise, next.Objective, r.Objective, err)
 		}
 	}
-	// An outlier far off moves the hinge's answer and leaves the ramp's alone.
+	// A far outlier changes the hinge's solution but not the ramp's.
 	o := must.Get(New(rampProblem(denseData(t, x, y), y, nil), -1))(t)
 	before := must.Get(batch.Solve(ctx, o, opt))(t)
 	for i, v := range before.W[:5] {
@@ -80,7 +80,7 @@ func TestRamp(t *testing.T) {
 	}
 }
 
-// denseData makes Data of a matrix, see problems.Dense.
+// denseData returns the Data of a matrix, see problems.Dense.
 func denseData(t testing.TB, x [][]float64, y []float64) *batch.Data {
 	examples, schema := problems.Dense(x, y)
 	var b batch.Builder

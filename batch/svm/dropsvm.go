@@ -1,6 +1,6 @@
 package svm
 
-// This file holds DropSVM: its penalty, the kernel that it comes to and its square-loss form.
+// This file implements DropSVM: its penalty, the equivalent kernel, and its square-loss form.
 
 import (
 	"context"
@@ -15,37 +15,34 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 )
 
-// DropSVM is the regularizer of Tran 2016: a support vector machine whose
-// kernel expansion f = sum gamma_i k(x_i, .) is to survive the loss of samples.
-// Column i of K loses each entry with probability 1 - Keep in each of Epochs
-// rounds; what was lost, Khat_j, is penalized by
+// DropSVM is the regularizer of Tran 2016. It makes a support vector machine with the kernel expansion f = sum gamma_i
+// k(x_i, .) robust to the loss of samples. In each of Epochs rounds j, every entry of K is lost with probability 1 -
+// Keep. The matrix Khat_j of the lost entries is penalized by
 //
-// 2 Q gamma'M gamma,  M = 1/Epochs sum_j Khat_j Khat_j'.
+//	2 Q gamma'M gamma,  M = 1/Epochs sum_j Khat_j Khat_j'.
 type DropSVM struct {
-	Q    float64 // strength, >= 0
+	Q    float64 // strength of the penalty, >= 0
 	Keep float64 // probability in [0, 1] that an entry stays
-	// Epochs is the number of rounds that are drawn; 0 means infinitely many, for
-	// which M is known: (1-Keep)^2 K K + Keep (1-Keep) diag((K K)_ii).
+	// Epochs is the number of sampled rounds. 0 means infinitely many, for which M has a closed form: (1-Keep)^2 K K +
+	// Keep (1-Keep) diag((K K)_ii).
 	Epochs int
-	Seed   uint64 // of the draws
+	Seed   uint64 // seed of the samples
 }
 
-// DropKernel is the kernel Kbar = K (K + 2q M)^-1 K of the training examples
-// that takes the place of K in the dual of the support vector machine (Tran
-// 2016, section 3). Solved once, it serves any number of labelings of the
-// same examples.
+// DropKernel is the kernel Kbar = K (K + 2q M)^-1 K of the training examples, which replaces K in the dual of the
+// support vector machine (Tran 2016, section 3). It is computed once and works for any labels of the same examples.
 type DropKernel struct {
 	Kbar *Gram
 	k    *Gram
-	// a is the lower Cholesky factor of K + 2q M, nil where M is zero.
+	// a is the lower Cholesky factor of K + 2q M; nil if M is zero.
 	a []float64
-	// Jitter is what had to be added to the diagonal of K + 2q M, relative to
-	// its mean, to make it positive definite; 0 but for singular matrices.
+	// Jitter is the value, relative to the mean of the diagonal, that was added to the diagonal of K + 2q M to make it
+	// positive definite. It is 0 if the matrix is not singular.
 	Jitter float64
 }
 
-// Kernel computes the DropKernel of a Gram matrix: about 3 n^3 operations (and
-// n^3 for each round of sampling), 24 n^2 bytes.
+// Kernel computes the DropKernel of a Gram matrix. It needs about 3 n^3 operations, n^3 more for each round of
+// sampling, and 24 n^2 bytes.
 func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
@@ -63,7 +60,7 @@ func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
 	if d.a, d.Jitter, err = cholesky(a, n); err != nil {
 		return nil, fmt.Errorf("dropsvm: factorizing K + 2q M: %w", err)
 	}
-	// Kbar = (L^-1 K)'(L^-1 K), symmetric and positive semidefinite to the bit.
+	// Kbar = (L^-1 K)'(L^-1 K) is exactly symmetric and positive semidefinite.
 	half := append([]float64(nil), k.data...)
 	blas64.Trsm(blas.Left, blas.NoTrans, 1, lower(d.a, n), general(half, n))
 	d.Kbar = &Gram{n: n, data: make([]float64, n*n)}
@@ -71,7 +68,7 @@ func (s DropSVM) Kernel(k *Gram) (*DropKernel, error) {
 	return d, nil
 }
 
-// Check returns what is wrong with the settings.
+// Check returns an error if the settings are invalid.
 func (s DropSVM) Check() error {
 	switch {
 	case !(s.Q >= 0 && s.Q <= 1e15):
@@ -84,7 +81,7 @@ func (s DropSVM) Check() error {
 	return nil
 }
 
-// penalty returns M, row by row.
+// penalty returns M in row-major order.
 func (s DropSVM) penalty(k *Gram) []float64 {
 	n := k.n
 	m := make([]float64, n*n)
@@ -106,8 +103,7 @@ func (s DropSVM) penalty(k *Gram) []float64 {
 		}
 		return m
 	}
-	// Epoch j has a generator of its own, so that it does not depend on how
-	// many there are.
+	// Each epoch has its own generator, so that epoch j does not depend on the number of epochs.
 	khat, product := make([]float64, n*n), make([]float64, n*n)
 	for j := range s.Epochs {
 		r := rand.New(rand.NewPCG(s.Seed, uint64(j)))
@@ -125,9 +121,9 @@ func (s DropSVM) penalty(k *Gram) []float64 {
 	return m
 }
 
-// Expansion returns gamma = (K + 2q M)^-1 K beta for the solution beta of the
-// dual with Kbar: f(x) = sum gamma_i k(x_i, x) + b. Without a penalty gamma is
-// beta, support vectors only; with one every example counts.
+// Expansion returns gamma = (K + 2q M)^-1 K beta for the solution beta of the dual with Kbar: f(x) = sum gamma_i k(x_i,
+// x) + b. Without a penalty gamma is beta, which is nonzero for support vectors only. With a penalty gamma is nonzero
+// for every example.
 func (d *DropKernel) Expansion(beta []float64) []float64 {
 	gamma := append([]float64(nil), beta...)
 	if d.a == nil {
@@ -140,14 +136,13 @@ func (d *DropKernel) Expansion(beta []float64) []float64 {
 	return gamma
 }
 
-// Square is the square-loss form: it minimizes
+// Square solves the square-loss form: it minimizes
 //
 //	sum s_n (y_n - f_n)^2 + ridge gamma'K gamma + 2q gamma'M gamma,
 //
-// whose solution is gamma = (K S K + ridge K + 2q M)^-1 K S (y - b): with a ridge of 0 Tran's
-// equation 58, and without a penalty on samples kernel ridge regression, his equation 38,
-// gamma = (K + ridge S^-1)^-1 (y - b). s are importance weights, nil for ones. With an
-// intercept b = s.(y - K gamma)/sum s as well; without one b = 0.
+// whose solution is gamma = (K S K + ridge K + 2q M)^-1 K S (y - b). With a ridge of 0 this is Tran's equation 58.
+// Without a penalty on samples it is kernel ridge regression, his equation 38, gamma = (K + ridge S^-1)^-1 (y - b). s
+// are importance weights; nil means ones. With an intercept b = s.(y - K gamma)/sum s, otherwise b = 0.
 func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) (gamma []float64, b float64, err error) {
 	if err := d.Check(); err != nil {
 		return nil, 0, err
@@ -164,7 +159,7 @@ func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) 
 	if err != nil {
 		return nil, 0, fmt.Errorf("dropsvm: factorizing the matrix of the square loss: %w", err)
 	}
-	solve := func(v []float64) []float64 { // the solution for y - b = v
+	solve := func(v []float64) []float64 { // solves for y - b = v
 		sv, out := make([]float64, n), make([]float64, n)
 		if plain {
 			copy(out, v)
@@ -189,7 +184,7 @@ func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) 
 		ones[i] = 1
 	}
 	delta := solve(ones)
-	var rest, total float64 // of y and of 1 after the fit of each
+	var rest, total float64 // residuals of y and of the constant 1 after fitting each
 	for i := range n {
 		rest += s[i] * (y[i] - batch.Dot(k.Row(i), gamma))
 		total += s[i] * (1 - batch.Dot(k.Row(i), delta))
@@ -198,7 +193,7 @@ func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) 
 	for _, v := range s {
 		weight += v
 	}
-	if total > 1e-12*weight { // else the expansion itself can express a constant
+	if total > 1e-12*weight { // otherwise the expansion itself can express a constant
 		b = rest / total
 	}
 	for i := range gamma {
@@ -207,7 +202,7 @@ func (d DropSVM) Square(k *Gram, y, s []float64, ridge float64, intercept bool) 
 	return gamma, b, nil
 }
 
-// square returns the matrix of Square, plain that of equation 38.
+// square returns the matrix of Square. If plain is set it returns the matrix of equation 38.
 func (d DropSVM) square(k *Gram, s []float64, ridge float64, plain bool) []float64 {
 	n := k.n
 	if plain {
@@ -237,9 +232,9 @@ func (d DropSVM) square(k *Gram, s []float64, ridge float64, plain bool) []float
 	return a
 }
 
-// Train solves the dual of DropSVM for labels y in {-1, +1} and costs
-// C_i of the examples behind the kernel: w'w/2 + sum C_i hinge in the geometry
-// of Kbar. f(x) = sum gamma_i k(x_i, x) + b.
+// Train solves the dual of DropSVM for labels y in {-1, +1} and costs C_i of the kernel's training examples. It
+// minimizes w'w/2 + sum C_i hinge with the kernel Kbar. It returns the result of the dual and gamma, with f(x) = sum
+// gamma_i k(x_i, x) + b.
 func (d *DropKernel) Train(ctx context.Context, y, c []float64) (*batch.DualResult, []float64, error) {
 	r, err := batch.HingeDual(d.Kbar, y, c).Solve(ctx)
 	if err != nil {
@@ -248,8 +243,8 @@ func (d *DropKernel) Train(ctx context.Context, y, c []float64) (*batch.DualResu
 	return r, d.Expansion(r.Beta), nil
 }
 
-// cholesky factors the symmetric matrix in place and returns its lower factor.
-// A semidefinite matrix gets a jitter on its diagonal, from 1e-14 of its mean on.
+// cholesky factors the symmetric matrix a in place and returns its lower factor. If a is only semidefinite, it adds a
+// jitter to the diagonal, starting at 1e-14 of the diagonal's mean.
 func cholesky(a []float64, n int) (l []float64, jitter float64, err error) {
 	mean := 0.0
 	for i := range n {
@@ -279,8 +274,7 @@ func solveCholesky(l []float64, n int, v []float64) {
 	blas64.Trsv(blas.Trans, lower(l, n), x)
 }
 
-// syrk writes x'x to out, both n by n: the blocks on and above the diagonal,
-// which are then copied below it.
+// syrk writes x'x to out; both are n by n. It computes the blocks on and above the diagonal and copies them below it.
 func syrk(x, out []float64, n int) {
 	const block = 256
 	columns := func(data []float64, rows, from int) blas64.General {

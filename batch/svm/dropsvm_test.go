@@ -90,7 +90,8 @@ func TestDropSVMGolden(t *testing.T) {
 	}
 }
 
-// TestDropSVMEpochsTendToTheClosedForm checks that sampled epochs approach the closed form as fast as a mean does.
+// TestDropSVMEpochsTendToTheClosedForm checks that the mean over sampled epochs approaches the closed form at the rate
+// of a sample mean.
 func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 	x, y := problems.Gaussian(8, 25, 5, true)
 	d := denseData(t, x, y, nil)
@@ -123,7 +124,7 @@ func TestDropSVMEpochsTendToTheClosedForm(t *testing.T) {
 // TestDropSVMAgainstInversion compares Kbar and the expansion with plain matrix inversion, also for a singular K.
 func TestDropSVMAgainstInversion(t *testing.T) {
 	x, y := problems.Gaussian(9, 30, 4, true)
-	x[7] = x[3] // a duplicate makes every K singular
+	x[7] = x[3] // a duplicate example makes every K singular
 	d := denseData(t, x, y, nil)
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, k := range []kernel.Kernel{kernel.RBF{Sigma: 1.5}, kernel.Linear{}, kernel.Polynomial{Degree: 2}} {
@@ -143,8 +144,8 @@ func TestDropSVMAgainstInversion(t *testing.T) {
 					a.Set(i, j, gram.At(i, j)+2*s.Q*m[i*n+j])
 				}
 			}
-			// Kbar satisfies A A^+ K = K: compare A gamma = K beta, for which no
-			// inverse is needed, and Kbar beta = K gamma.
+			// Kbar satisfies A A^+ K = K. Compare A gamma with K beta, which needs no inverse, and Kbar beta with K
+			// gamma.
 			beta := make([]float64, n)
 			for i := range beta {
 				beta[i] = r.NormFloat64()
@@ -211,7 +212,7 @@ func TestDropSVMSquareMinimizesItsObjective(t *testing.T) {
 }
 
 // TestSquareTakesTheCost checks that the cost weights the square loss as it weights the hinge. With |w|^2 and no
-// penalty on samples, l2 is lambda of kernel ridge regression, equation 38 of Tran.
+// penalty on samples, l2 is the lambda of kernel ridge regression, equation 38 of Tran.
 func TestSquareTakesTheCost(t *testing.T) {
 	x, y := problems.Gaussian(11, 40, 3, false)
 	d := denseData(t, x, y, nil)
@@ -223,7 +224,7 @@ func TestSquareTakesTheCost(t *testing.T) {
 	}
 	one := train(func(*batch.Config, *Config) {})
 	ten := train(func(c *batch.Config, _ *Config) { c.Cost = 10 })
-	weaker := train(func(_ *batch.Config, k *Config) { k.Drop.Q = 0.02 }) // a tenth of the penalty
+	weaker := train(func(_ *batch.Config, k *Config) { k.Drop.Q = 0.02 }) // a tenth of the sample penalty
 	if slices.Equal(scoresOf(one, d), scoresOf(ten, d)) {
 		t.Error("the cost changes nothing")
 	}
@@ -265,7 +266,7 @@ func TestDropSVMRefusesBadSettings(t *testing.T) {
 	}
 }
 
-// TestSyrk checks products by blocks, at sizes around the size of a block.
+// TestSyrk checks block products at sizes around the size of a block.
 func TestSyrk(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for _, n := range []int{0, 1, 3, 256, 300} {

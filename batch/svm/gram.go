@@ -1,5 +1,5 @@
-// Package svm trains kernel machines exactly, the support vector machine and DropSVM, on
-// the Data and with the solver of package batch.
+// Package svm trains kernel machines exactly: the support vector machine and DropSVM. It uses the Data and the solver
+// of package batch.
 package svm
 
 import (
@@ -15,10 +15,9 @@ import (
 	"blankout/internal/model"
 )
 
-// Resolve checks that k can be computed on d and fills a width that is
-// left open with the mean distance of two different examples (Tran 2016,
-// section 4): of all pairs, or of 100,000 pairs drawn with a fixed seed where
-// there are more. Where every distance is zero the width is 1.
+// Resolve checks that k can be computed on d. It sets an unset width to the mean distance of two different examples
+// (Tran 2016, section 4), over all pairs or over 100,000 pairs drawn with a fixed seed if there are more. If every
+// distance is zero, the width is 1.
 func Resolve(k kernel.Kernel, d *batch.Data) (kernel.Kernel, error) {
 	if _, ok := k.(kernel.Chi2); ok {
 		for i := range d.Rows() {
@@ -99,12 +98,11 @@ func pairSum(k kernel.Kernel, x, y batch.Row) float64 {
 type Gram struct {
 	n       int
 	data    []float64
-	squared []float64 // the product with itself, if it is kept
+	squared []float64 // product of the matrix with itself; nil if not computed
 }
 
-// KeptGram is the Gram matrix of the Data and the kernel that were last trained with, and
-// its square, which is most of what DropSVM's penalties have in common. It must not be used
-// by several goroutines at a time.
+// KeptGram caches the Gram matrix of the last training, for its Data and kernel, and the square of the matrix. The
+// square is the most expensive part that DropSVM's penalties have in common. A KeptGram is not safe for concurrent use.
 type KeptGram struct {
 	data   *batch.Data
 	kernel string
@@ -126,9 +124,8 @@ func (g *KeptGram) gram(k kernel.Kernel, data, labeled *batch.Data, threads int)
 	return gram, nil
 }
 
-// NewGram computes the Gram matrix of all examples: 8 n^2 bytes. It is the same
-// to the bit for any number of threads. The kernel must be resolved. An error
-// means that a value is not finite.
+// NewGram computes the Gram matrix of all examples, which takes 8 n^2 bytes. The result has the same bits for any
+// number of threads. The kernel must be resolved. NewGram returns an error if a value is not finite.
 func NewGram(k kernel.Kernel, d *batch.Data, threads int) (*Gram, error) {
 	rows := batch.NewKernelRows(k, d)
 	g := &Gram{n: d.Rows(), data: make([]float64, d.Rows()*d.Rows())}
@@ -151,7 +148,7 @@ func NewGram(k kernel.Kernel, d *batch.Data, threads int) (*Gram, error) {
 // Len returns the number of rows.
 func (g *Gram) Len() int { return g.n }
 
-// Row returns row i of the matrix, not a copy.
+// Row returns row i of the matrix without copying it.
 func (g *Gram) Row(i int) []float64 { return g.data[i*g.n : (i+1)*g.n : (i+1)*g.n] }
 
 // At returns the element in row i and column j.
@@ -166,9 +163,9 @@ func (g *Gram) Diagonal() []float64 {
 	return out
 }
 
-// NewModel returns the model of coefficients coef[i*outputs+k] for the rows of d, as the
-// kernel sees them, and output k. Rows without a coefficient are left out; the others are
-// copied. The kernel must be resolved.
+// NewModel returns the kernel model with the coefficient coef[i*outputs+k] for row i of d and output k. d must contain
+// the rows as the kernel sees them. Rows whose coefficients are all 0 are left out; the other rows are copied. The
+// kernel must be resolved.
 func NewModel(head model.Head, k kernel.Kernel, d *batch.Data, coef []float64) (*kernel.Model, error) {
 	n := head.Outputs
 	if len(coef) != d.Rows()*n || len(head.Intercept) != n {

@@ -67,7 +67,7 @@ func TestKernelMatchesItsDefinition(t *testing.T) {
 }
 
 func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
-	// More rows than two shards of batch.KernelRows, so that rows too are computed in parallel.
+	// There are more rows than two shards of batch.KernelRows, so that rows are computed in parallel too.
 	x, y := problems.Gaussian(2, 8300, 5, true)
 	d := denseData(t, x, y, nil)
 	for _, k := range []kernel.Kernel{kernel.Linear{}, kernel.RBF{Sigma: 1.3}, kernel.Chi2{Sigma: 1.1}} {
@@ -76,7 +76,7 @@ func TestGramIsTheSameForAnyNumberOfThreads(t *testing.T) {
 		r := rand.New(rand.NewPCG(3, 3))
 		for range 50 {
 			i, j := r.IntN(len(x)), r.IntN(len(x))
-			a, b := one.Row(i), one.Row(j) // a must survive the call for b
+			a, b := one.Row(i), one.Row(j) // a must stay valid after the call for b
 			if !slices.Equal(a, many.Row(i)) || !slices.Equal(b, many.Row(j)) || a[j] != b[i] {
 				t.Fatalf("%s: rows %d and %d differ with the number of threads", k, i, j)
 			}
