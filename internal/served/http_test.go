@@ -3,12 +3,15 @@ package served_test
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"blankout/internal/event"
 	"blankout/internal/model"
@@ -41,6 +44,41 @@ func TestPackedAnswer(t *testing.T) {
 		}
 	}
 	must.Equal(t, sent, 2)
+}
+
+// TestUnchangedModel checks that a Follower does not download a model that it has: it sends the ETag of its model, and
+// gets the model again only if the ETag has changed.
+func TestUnchangedModel(t *testing.T) {
+	var sent, unchanged atomic.Int64
+	var version atomic.Uint64
+	version.Store(1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tag := fmt.Sprintf("%q", fmt.Sprint("model-", version.Load()))
+		w.Header().Set("ETag", tag)
+		if r.Header.Get("If-None-Match") == tag {
+			unchanged.Add(1)
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		sent.Add(1)
+		m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
+		m.Version = version.Load()
+		must.Do(t, m.Encode(w))
+	}))
+	defer server.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	f := must.Get(served.Follow(t.Context(), server.URL, served.Options{Interval: time.Millisecond}))(t)
+	defer f.Close()
+	for want := uint64(1); want <= 2; want++ {
+		version.Store(want)
+		unchanged.Store(0)
+		for n := 0; unchanged.Load() < 3; n++ {
+			must.Require(t, n < 20_000, "no request named the model that the follower has")
+			time.Sleep(time.Millisecond)
+		}
+		must.Equal(t, must.Get(f.Model())(t).Version, want, "version")
+		must.Equal(t, sent.Load(), int64(want), "models sent")
+	}
 }
 
 // TestTokenStays checks that after a redirect the token is sent to the same server only: not to another port, and not

@@ -246,6 +246,43 @@ func TestWaitsForAModel(t *testing.T) {
 	}
 }
 
+// TestMaxEvents checks that a run ends after MaxEvents, within a batch too, and that the next run continues there.
+func TestMaxEvents(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 300)
+	p := predictor(c, func() *served.Model { return trained(1) })
+	for _, most := range []uint64{100, 60, 0} {
+		_, before := predictions(t, c)
+		p.MaxEvents = most
+		must.Do(t, p.Run(t.Context()))
+		_, values := predictions(t, c)
+		if want := len(before) + int(most); most > 0 && len(values) != want {
+			t.Fatalf("MaxEvents %d: %d predictions, want %d", most, len(values), want)
+		}
+	}
+	_, values := predictions(t, c)
+	n := times(values)
+	if len(n) != 300 || len(values) != 300 {
+		t.Errorf("%d predictions of %d events", len(values), len(n))
+	}
+}
+
+// TestRunEndsWithContext checks that the end of its context is no error of Run, and that any other error is.
+func TestRunEndsWithContext(t *testing.T) {
+	c := broker(t)
+	produce(t, c, 0, 4)
+	p := predictor(c, func() *served.Model { return trained(1) })
+	p.Kafka.UntilEnd = false
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- p.Run(ctx) }()
+	eventually(t, func() bool { return p.Stats().Scored == 4 })
+	cancel()
+	must.Do(t, <-done)
+	p.Config.Topic = "absent"
+	must.ErrorContains(t, p.Run(t.Context()), "absent")
+}
+
 // TestRecreatedTopic checks that a topic that was deleted and created again is predicted from its start.
 func TestRecreatedTopic(t *testing.T) {
 	c := broker(t)
