@@ -17,14 +17,14 @@ func sparseEvent(columns ...uint32) *event.Example {
 	return e
 }
 
-// Columns in nine of ten events are usual while this lasts.
+// TestColumnUse checks that the columns in nine of ten events are usual, and stop being usual when they become rarer.
 func TestColumnUse(t *testing.T) {
 	u := ColumnUse{Memory: 50}
 	none := NewMissing(DefaultMissingPolicies(), nil, nil, nil)
 	for i := range 40 {
 		columns := []uint32{2, 7}
 		if i%10 == 0 {
-			columns = []uint32{uint32(100 + i), 7_000_000} // in any order of appearance
+			columns = []uint32{uint32(100 + i), 7_000_000} // columns may appear in any order
 		} else if i%2 == 0 {
 			columns = []uint32{2, 5, 7}
 		}
@@ -37,7 +37,7 @@ func TestColumnUse(t *testing.T) {
 	if u.Review(m) != m {
 		t.Error("nothing has changed, and there is another Missing")
 	}
-	for range 160 { // three halvings later
+	for range 160 { // enough events for three halvings
 		u.Count(nil, sparseEvent(2))
 	}
 	if m = u.Review(m); !slices.Equal(m.Columns, []uint32{2}) || !slices.Equal(u.Columns, []uint32{2, 5, 7}) {
@@ -54,7 +54,7 @@ func TestColumnUse(t *testing.T) {
 	}
 }
 
-// The score of an event in a sparse text format that is known to lack columns.
+// TestKnownColumns checks the scale of events in a sparse text format that lack usual columns.
 func TestKnownColumns(t *testing.T) {
 	rescale, asIs := EveryRange(MissingRescale), EveryRange(MissingNone)
 	half := rescale
@@ -95,7 +95,7 @@ func TestKnownColumns(t *testing.T) {
 		h.Delete(e, e.Features, field, dead, h.Schema.ColumnsGoMissing(), &left)
 		return h.Answer(&left).Scale
 	}
-	// Of four features two die, and a usual column is already omitted.
+	// Two of four features die, and one usual column is already absent.
 	e, dead := sparseEvent(1, 2, 3, 6), []bool{true, false, true, false}
 	for _, c := range []struct {
 		head *Head
@@ -110,7 +110,7 @@ func TestKnownColumns(t *testing.T) {
 			t.Errorf("%+v: %v, want %v", c.head.Missing, got, c.want)
 		}
 	}
-	// A named field is null once it has lost everything.
+	// A named field is null once all of its features are deleted.
 	named := head(false, rescale)
 	named.Schema.AddField(event.Field{Name: "a", Kind: event.Numeric})
 	named.Schema.AddField(event.Field{Name: "b", Kind: event.Categorical})
@@ -120,8 +120,8 @@ func TestKnownColumns(t *testing.T) {
 	}
 }
 
-// The Zeros of a table are present where an event omits them, unless it declares them missing. They can die, and
-// missing ones are imputed.
+// TestZeros checks that Zeros columns that an event omits count as present, unless the event declares them missing.
+// They can die, and missing ones are imputed.
 func TestZeros(t *testing.T) {
 	m := NewMissing(EveryRange(MissingImpute), nil, nil, nil)
 	m.Known, m.Columns = true, []uint32{1}
@@ -135,7 +135,7 @@ func TestZeros(t *testing.T) {
 	h := &Head{Schema: s, Missing: m, Outputs: 1, Covariance: c}
 	e := sparseEvent(3, 4)
 	e.MissingColumns = []uint32{2}
-	if k := h.CountMissing(e); k != (MissingCount{Null: 1, Absent: 1, Named: 3}) { // 3, 4, and 5 that is 0
+	if k := h.CountMissing(e); k != (MissingCount{Null: 1, Absent: 1, Named: 3}) { // the event has 3 and 4; 5 is absent but counts as 0
 		t.Errorf("%+v", k)
 	}
 	if parts := h.Parts(e, nil, nil); !slices.Equal(parts, Parts{Imputed, Imputed, Observed, Apart}) {
@@ -154,7 +154,7 @@ func TestZeros(t *testing.T) {
 	if k := h.CountMissing(&left); k != (MissingCount{Null: 2, Absent: 1, Named: 2}) || !slices.Equal(left.MissingColumns, []uint32{2, 4}) {
 		t.Errorf("%+v, %v", k, left.MissingColumns)
 	}
-	// A zero does not make a column usual.
+	// A column in Zeros never becomes usual.
 	u := ColumnUse{Events: 10, Columns: []uint32{2, 7}, Present: []uint64{10, 10}}
 	if usual := u.Review(m).Columns; !slices.Equal(usual, []uint32{7}) {
 		t.Errorf("usual %v", usual)

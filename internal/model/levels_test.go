@@ -15,8 +15,8 @@ import (
 	"blankout/internal/must"
 )
 
-// twoLevels returns a model of three numbers with the weights of two levels, and the models of each level alone. The
-// second level answers events that lack more than three tenths.
+// twoLevels returns a model of three numbers with the weights of two noise levels, and a separate model for each level.
+// The second level predicts events with more than 0.3 of their fields missing.
 func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *model.Linear) {
 	t.Helper()
 	s := eventtest.Schema(3, "", "no", "yes")
@@ -45,7 +45,8 @@ func twoLevels(t *testing.T, rule model.MissingPolicy) (both, first, second *mod
 	return both.WithCovariance(c), one(0), one(1)
 }
 
-// The level for the missing share of an event answers it, in every method, and also after a round trip through a file.
+// TestLevelsAnswer checks that an event is predicted by the level for its missing fraction, in every method, and also
+// after a round trip through a file.
 func TestLevelsAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale, model.MissingImpute} {
@@ -63,7 +64,7 @@ func TestLevelsAnswer(t *testing.T) {
 				eventtest.Put(e, uint32(i), r.NormFloat64())
 			}
 			want := first
-			if len(e.Missing) > 0 { // at least a third
+			if len(e.Missing) > 0 { // the missing fraction is at least one third
 				want = second
 			}
 			for name, m := range map[string]*model.Linear{"made": both, "read": read, "without the cache": {Head: both.Head, Rows: both.Rows}} {
@@ -91,7 +92,7 @@ func TestLevelsAnswer(t *testing.T) {
 	}
 }
 
-// A file with inconsistent levels is rejected.
+// TestLevelsAreChecked checks that a file with inconsistent levels is rejected.
 func TestLevelsAreChecked(t *testing.T) {
 	for want, spoil := range map[string]func(*model.Linear){
 		"levels [0 0 2 1 1 1] for missing fields, of 1": func(m *model.Linear) { m.Missing = m.Missing.WithLevels([]int{0, 0, 2, 1, 1, 1}) },
@@ -109,7 +110,7 @@ func TestLevelsAreChecked(t *testing.T) {
 	}
 }
 
-// A model of one level is written without any data about levels.
+// TestOneLevelIsSilent checks that the file of a model with one level contains no data about levels.
 func TestOneLevelIsSilent(t *testing.T) {
 	_, m, _ := twoLevels(t, model.MissingImpute)
 	blocks := must.Get(m.EachBlock())(t)
@@ -119,11 +120,12 @@ func TestOneLevelIsSilent(t *testing.T) {
 	}
 }
 
-// The probability that an event would have with all fields known is in the interval in nine of ten cases.
+// TestChanceInterval checks that in 90 % of cases the interval contains the probability of the event with all fields
+// present.
 func TestChanceInterval(t *testing.T) {
 	both, first, second := twoLevels(t, model.MissingImpute)
 	e := &event.Example{Weight: 1, Field: []uint16{1, 3}, Missing: []uint16{2}, Features: event.Vec{Index: []uint32{0, 2}, Value: []float64{0.7, -0.5}}}
-	// b given a and c, with the covariance of twoLevels: C_bo C_oo^-1, solved by hand.
+	// The regression of b on a and c, C_bo C_oo^-1, solved by hand for the covariance of twoLevels.
 	mean, of, with := []float64{0.1, -0.2, 0.3}, [2]float64{0.8, 0.4}, [3]float64{1, 0.5, 0.7}
 	det := with[0]*with[2] - with[1]*with[1]
 	ba, bc := (of[0]*with[2]-of[1]*with[1])/det, (of[1]*with[0]-of[0]*with[1])/det

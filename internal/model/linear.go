@@ -1,6 +1,6 @@
 package model
 
-// This file has the linear model.
+// This file defines the linear model.
 
 import (
 	"encoding/json"
@@ -20,8 +20,8 @@ type Linear struct {
 	// Layout.Average row[Layout.Lag+k].
 	Rows *Table
 
-	repairs *recent[*repair] // see WithCovariance; nil while the weights are being learned
-	levels  []*Linear        // the models of Head.Levels; nil while the weights are being learned
+	repairs *recent[*repair] // cache, see WithCovariance; nil while the weights are being learned
+	levels  []*Linear        // one model for each of Head.Levels; nil while the weights are being learned
 }
 
 // Alone returns m without Head.Levels: every event is predicted with the weights for complete events.
@@ -34,7 +34,7 @@ func (m *Linear) Alone() *Linear {
 	return &out
 }
 
-// At returns the model with the weights of an Answer.
+// At returns the model with the weights that an Answer selects.
 func (m *Linear) At(a Answer) *Linear {
 	switch i := a.Level; {
 	case i == 0 || i > len(m.Levels):
@@ -46,7 +46,7 @@ func (m *Linear) At(a Answer) *Linear {
 	}
 }
 
-// level returns a model with the weights of a Level alone.
+// level returns a model that has only the weights of a Level.
 func (m *Linear) level(l Level) *Linear {
 	out := *m
 	out.Noise, out.Intercept, out.Layout = l.Noise, l.Intercept, l.Layout
@@ -102,8 +102,8 @@ func (m *Linear) weight(row []float64, k int) float64 {
 	return w
 }
 
-// Compact returns the model with rows that only contain mixed weights and statistics of scales. The rows of a model
-// that is being learned contain much more.
+// Compact returns the model with rows that contain only mixed weights and scale statistics. The rows of a model that is
+// being learned contain much more.
 func (m *Linear) Compact() *Linear {
 	k := m.Layout.rowOutputs(m.Outputs)
 	out := *m
@@ -137,7 +137,7 @@ func (m *Linear) Compact() *Linear {
 	return out.WithCovariance(m.Covariance)
 }
 
-// Apart returns a model in which each score has its own weights. It returns m if that is so already.
+// Apart returns a model in which every score has separate weights. It returns m if no scores share weights.
 func (m *Linear) Apart() *Linear {
 	if m.Layout.Outputs == nil {
 		return m
@@ -234,10 +234,11 @@ func (m *Linear) ScoreVec(x event.Vec, out []float64) []float64 {
 	return m.ClassScores(out)
 }
 
-// Kind is "linear".
+// Kind returns "linear".
 func (m *Linear) Kind() string { return "linear" }
 
-// EachBlock yields the blocks of the model file: the JSON block "model", the names and the rows, in the memory of Rows.
+// EachBlock yields the blocks of the model file: the JSON block "model", the names and the rows. Row blocks share the
+// memory of Rows.
 func (m *Linear) EachBlock() (iter.Seq[event.Block], error) {
 	head, err := json.Marshal(m.Head)
 	if err != nil {
@@ -278,7 +279,7 @@ func ReadLinear(blocks []event.Block) (*Linear, error) {
 	if h.Missing != nil && len(h.Missing.Levels) > 0 && (slices.Min(h.Missing.Levels) < 0 || slices.Max(h.Missing.Levels) > len(h.Levels)) {
 		return nil, fmt.Errorf("block model: levels %v for missing fields, of %d", h.Missing.Levels, len(h.Levels))
 	}
-	if f, fields := h.Faults, len(h.Schema.Fields); f != nil && len(f.byField) > fields && fields > 0 { // a model that is kept for staleness has no fields
+	if f, fields := h.Faults, len(h.Schema.Fields); f != nil && len(f.byField) > fields && fields > 0 { // a model kept to measure staleness has no fields
 		return nil, fmt.Errorf("block model: faults of %d fields, of %d", len(f.byField), len(h.Schema.Fields))
 	}
 	if h.Sets != nil {

@@ -1,6 +1,6 @@
 package model
 
-// This file has the Link, which converts scores to log-odds.
+// This file defines Link, which converts scores to log-odds.
 
 import (
 	"fmt"
@@ -8,12 +8,12 @@ import (
 	"sort"
 )
 
-// Link maps a score to log-odds: a monotone function that is linear between knots, and constant beyond the first and
-// the last one. It can represent what a linear score cannot, such as one wrong label in ten at any score. A nil Link is
-// the identity.
+// Link maps a score to log-odds. It is a monotone function that is linear between knots, and constant beyond the first
+// and the last knot. It can represent what a linear score cannot, such as a 10 % rate of wrong labels at any score. A
+// nil Link is the identity.
 type Link struct {
-	Scores  []float64 `json:"scores"`   // of the knots, ascending
-	LogOdds []float64 `json:"log_odds"` // at the knots, not decreasing
+	Scores  []float64 `json:"scores"`   // scores at the knots, ascending
+	LogOdds []float64 `json:"log_odds"` // log-odds at the knots, not decreasing
 }
 
 // logOdds returns the log-odds of a score.
@@ -28,7 +28,7 @@ func (l *Link) logOdds(f float64) float64 {
 	case f >= l.Scores[last]:
 		return l.LogOdds[last]
 	}
-	i, high := 0, last // i becomes the first knot that is not below the score
+	i, high := 0, last // i becomes the first knot at or above the score
 	for i < high {
 		if middle := (i + high) / 2; l.Scores[middle] < f {
 			i = middle + 1
@@ -43,13 +43,13 @@ func (l *Link) logOdds(f float64) float64 {
 	return l.LogOdds[i-1] + part*(l.LogOdds[i]-l.LogOdds[i-1])
 }
 
-// Bounded returns l with its log-odds bounded to an interval.
+// Bounded returns l with its log-odds bounded to the interval from least to most.
 func (l *Link) Bounded(least, most float64) *Link {
 	if l == nil {
 		return &Link{Scores: []float64{least, most}, LogOdds: []float64{least, most}}
 	}
 	first, last := l.cut(least), l.cut(most)
-	if first == mostCut { // all log-odds are below
+	if first == mostCut { // all log-odds are below the bound
 		return &Link{Scores: []float64{-1, 1}, LogOdds: []float64{least, least}}
 	}
 	out := &Link{}
@@ -71,10 +71,10 @@ func (l *Link) Bounded(least, most float64) *Link {
 	return out
 }
 
-// mostCut is the cut if no score, or every score, is above it.
+// mostCut is the result of cut if every score (-mostCut) or no score (mostCut) has larger log-odds.
 const mostCut = 1e9
 
-// cut returns the score above which the log-odds are above u.
+// cut returns the score above which the log-odds exceed u.
 func (l *Link) cut(u float64) float64 {
 	if l == nil {
 		return u

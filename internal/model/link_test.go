@@ -11,7 +11,8 @@ import (
 	"blankout/internal/must"
 )
 
-// A Link is linear between its knots and constant beyond. Without one, scores are log-odds.
+// TestLink checks that a Link is linear between its knots and constant beyond them. With a nil Link, scores are
+// log-odds.
 func TestLink(t *testing.T) {
 	d := model.Decision{Link: &model.Link{Scores: []float64{-1, 0, 2}, LogOdds: []float64{-2, -1, 3}}}
 	for f, u := range map[float64]float64{-9: -2, math.Inf(-1): -2, -1: -2, -0.5: -1.5, 0: -1, 0.5: 0, 1: 1, 2: 3, 1e300: 3, math.Inf(1): 3} {
@@ -39,7 +40,7 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// Predict chooses the second class above Cut, for any threshold and link.
+// TestCut checks that Predict returns the second class exactly for scores above Cut, for any threshold and link.
 func TestCut(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -64,7 +65,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// Invalid links are rejected by readers of models.
+// TestLinksAreChecked checks that reading a model with an invalid link fails.
 func TestLinksAreChecked(t *testing.T) {
 	for _, l := range []model.Link{
 		{}, {Scores: []float64{1}, LogOdds: []float64{1}}, {Scores: []float64{1, 2}, LogOdds: []float64{1}}, {Scores: []float64{2, 1}, LogOdds: []float64{1, 2}},
@@ -93,7 +94,7 @@ func linked(t *testing.T) *model.Linear {
 	return model.NewLinear(event.NewSchema(4, []string{"a", "b"}, 2), "logistic", "none", [][]float64{{0, 1}}, []float64{0})
 }
 
-// Bounded follows a Link between two log-odds, and is the nearer of them elsewhere.
+// TestBounded checks that Bounded equals the Link between the two bounds, and returns the nearer bound elsewhere.
 func TestBounded(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 3000 {

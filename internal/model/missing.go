@@ -17,16 +17,16 @@ import (
 type MissingPolicy string
 
 const (
-	// MissingAuto mixes the other policies with weights that the learner has measured.
+	// MissingAuto mixes the other policies with learned weights.
 	MissingAuto MissingPolicy = "auto"
-	// MissingNone changes nothing for the present fields. What is missing adds nothing to a score: a standardized
-	// number is then its mean.
+	// MissingNone leaves the present fields unchanged. Missing fields add nothing to a score, so a standardized number
+	// counts as its mean.
 	MissingNone MissingPolicy = "none"
-	// MissingRescale multiplies the present features by 1/(1 - fraction missing), so that they keep their weight
-	// against the intercept.
+	// MissingRescale multiplies the present features by 1/(1 - fraction missing), so that their total stays in
+	// proportion to the intercept.
 	MissingRescale MissingPolicy = "rescale"
-	// MissingImpute imputes missing numbers from the present ones, with the model's Covariance. Missing fields of other
-	// kinds add nothing.
+	// MissingImpute imputes missing numbers from the present numbers, with the model's Covariance. Missing fields of
+	// other kinds add nothing.
 	MissingImpute MissingPolicy = "impute"
 )
 
@@ -44,16 +44,16 @@ func ParseMissingPolicy(s string) (MissingPolicy, error) {
 	return "", fmt.Errorf("%q: want one of %s", s, strings.Join(MissingPolicyNames(), ", "))
 }
 
-// PolicyWeights has the weights of the policies none, rescale, impute in a score.
+// PolicyWeights has the mixture weights of the policies none, rescale and impute in a score.
 type PolicyWeights [3]float64
 
-// OnePolicy returns the weights that select a policy.
+// OnePolicy returns the weights that select one policy. It returns 1 for that policy and 0 for the others.
 func OnePolicy(rule MissingPolicy) (s PolicyWeights) {
 	s[slices.Index(missingPolicies[:], rule)] = 1
 	return s
 }
 
-// Largest returns the policy with the largest weight, the first of equal ones.
+// Largest returns the policy with the largest weight, and the first of several equal weights.
 func (s PolicyWeights) Largest() MissingPolicy {
 	best := 0
 	for i := range s {
@@ -64,7 +64,7 @@ func (s PolicyWeights) Largest() MissingPolicy {
 	return missingPolicies[best]
 }
 
-// Plain returns the weights if nothing can be imputed: none and rescale, in proportion.
+// Plain returns the weights to use if nothing can be imputed: those of none and rescale, scaled to the sum 1.
 func (s PolicyWeights) Plain() PolicyWeights {
 	if plain := s[0] + s[1]; plain > 0 {
 		return PolicyWeights{s[0] / plain, s[1] / plain, 0}
@@ -72,7 +72,7 @@ func (s PolicyWeights) Plain() PolicyWeights {
 	return PolicyWeights{1, 0, 0}
 }
 
-// valid reports whether s are weights.
+// valid reports whether s are nonnegative weights with the sum 1.
 func (s PolicyWeights) valid() bool {
 	for _, x := range s {
 		if !(x >= 0 && x <= 1) {
@@ -82,14 +82,14 @@ func (s PolicyWeights) valid() bool {
 	return math.Abs(s[0]+s[1]+s[2]-1) < 1e-6
 }
 
-// MissingBins is the number of ranges of the fraction of an event's fields that is missing, each with its own policy
-// weights: up to each of the MissingEdges, and above.
+// MissingBins is the number of ranges of the missing fraction, the fraction of an event's fields that is missing. Each
+// range has its own policy weights. The ranges end at the MissingEdges; the last range is above them.
 const MissingBins = 6
 
-// MissingEdges are the inclusive upper ends of the ranges.
+// MissingEdges are the inclusive upper ends of the ranges of the missing fraction.
 var MissingEdges = [MissingBins - 1]float64{0.1, 0.3, 0.5, 0.7, 0.85}
 
-// MissingBin returns the range of a fraction.
+// MissingBin returns the range that contains a missing fraction.
 func MissingBin(share float64) int {
 	bin := 0
 	for _, edge := range MissingEdges {
@@ -100,7 +100,7 @@ func MissingBin(share float64) int {
 	return bin
 }
 
-// MissingPolicies has the policy weights of each range.
+// MissingPolicies has the policy weights of each range of the missing fraction.
 type MissingPolicies [MissingBins]PolicyWeights
 
 // EveryRange returns the MissingPolicies with one policy for all ranges.
@@ -111,36 +111,36 @@ func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 	return r
 }
 
-// Missing determines which fields of an event are missing, and how the event is then scored. It is the only place that
-// decides this, for learning, forecasts, validation and predictions.
+// Missing determines which fields of an event are missing, and how the event is then scored. Learning, forecasts,
+// validation and predictions all use it.
 //
-// A field is missing if it is null, or if it is a named field that is absent from this event but not usually. In bags
-// of words and sparse text formats an absent word or column is 0, so it is never missing, unless the Schema says that
+// A field is missing if it is null, or if it is a usual field, one that most events have, and is absent. In bags of
+// words and sparse text formats an absent word or column is 0. It is then never missing, unless the Schema says that
 // columns can be missing (event.AbsentMissing).
 //
-// The nil Missing treats every null as missing and nothing else, with the policy none. A Missing is immutable.
+// The nil Missing treats only null fields as missing, with the policy none. A Missing is immutable.
 type Missing struct {
-	// Policies has the policy weights by the fraction of the event's fields that is missing: null or absent.
+	// Policies has the policy weights of each range of the fraction of the event's fields that is null or absent.
 	Policies MissingPolicies `json:"policies"`
-	// Usual lists, in ascending order, the fields that are missing if they are absent, and UsuallyNull those that are
-	// not missing if they are null.
+	// Usual lists, in ascending order, the fields that are missing if they are absent. UsuallyNull lists the fields
+	// that are not missing if they are null.
 	Usual       []uint16 `json:"usual,omitempty"`
 	UsuallyNull []uint16 `json:"usually_null,omitempty"`
-	// Also lists fields with several kinds of values, as (later id, first id) of one name: one of them represents all.
-	// An event declares the first one null.
+	// Also lists fields with one name and several kinds of values, as pairs (later id, first id). Such fields count as
+	// one field, and an event declares the first id null.
 	Also [][2]uint16 `json:"also,omitempty"`
 	// Known means that columns of the Schema can be missing. Columns then lists, in ascending order, the columns of a
 	// sparse text format that are missing if they are absent.
 	Known   bool     `json:"known,omitempty"`
 	Columns []uint32 `json:"columns,omitempty"`
-	// Zeros lists, in ascending order, the columns of a table in a sparse text format, other than Columns, that are 0
-	// if they are absent and not declared missing.
+	// Zeros lists columns of a sparse text format in ascending order, without Columns. A column in Zeros is 0 if it is
+	// absent and not declared missing.
 	Zeros []uint32 `json:"zeros,omitempty"`
-	// Levels has the weights by range of the missing fraction: 0 for those of the Head, i for those of
-	// Head.Levels[i-1]. Nil means 0 for all.
+	// Levels selects the weights for each range of the missing fraction: 0 for the Head's weights, i for
+	// Head.Levels[i-1]. Nil selects the Head's weights everywhere.
 	Levels []int `json:"levels,omitempty"`
 
-	usual, usuallyNull FieldSet // the same as Usual and UsuallyNull
+	usual, usuallyNull FieldSet // Usual and UsuallyNull as sets
 }
 
 // DefaultMissingPolicies selects rescale, which is right for weights that were learned as if features went missing,
@@ -227,7 +227,7 @@ func (m *Missing) ReadsZero(column uint32) bool {
 	return zero
 }
 
-// Forced returns m with one policy, or m itself for MissingAuto. The Levels stay.
+// Forced returns m with a single policy, or m itself for MissingAuto. The Levels do not change.
 func (m *Missing) Forced(rule MissingPolicy) *Missing {
 	if rule == MissingAuto || rule == "" {
 		return m
@@ -237,29 +237,29 @@ func (m *Missing) Forced(rule MissingPolicy) *Missing {
 
 // MissingCount counts the fields of an event, without products of fields.
 type MissingCount struct {
-	Null, Absent float64 // missing
-	// Named is the number of present fields that could be missing, and Silent that of others: bags of words, and the
-	// namespaces of a sparse text format. If columns can be missing, the features of an event are counted in place of
-	// fields.
+	Null, Absent float64 // numbers of missing fields: null, or absent although usual
+	// Named is the number of present fields that could be missing. Silent is the number of other present fields: bags
+	// of words, and the namespaces of a sparse text format. If columns can be missing, the counts are of features, not
+	// of fields.
 	Named, Silent float64
 }
 
 // Some reports whether anything is missing.
 func (k MissingCount) Some() bool { return k.Null+k.Absent > 0 }
 
-// Share returns the fraction of all possible fields that is missing, null or absent.
+// Fraction returns the fraction of all fields that is missing: null, or absent although usual.
 func (k MissingCount) Fraction() float64 {
 	return (k.Null + k.Absent) / (k.Null + k.Absent + k.Named + k.Silent)
 }
 
-// Deleted returns k after a fraction of the named fields has become null.
+// Deleted returns the count after a fraction of the named fields has become null.
 func (k MissingCount) Deleted(share float64) MissingCount {
 	k.Null += share * k.Named
 	k.Named *= 1 - share
 	return k
 }
 
-// weights returns the policy weights for an event with these missing fields.
+// weights returns the policy weights for an event with this count of missing fields.
 func (m *Missing) weights(k MissingCount) PolicyWeights {
 	if m == nil || !k.Some() {
 		return PolicyWeights{1, 0, 0}
@@ -267,12 +267,12 @@ func (m *Missing) weights(k MissingCount) PolicyWeights {
 	return m.Policies[MissingBin(k.Fraction())]
 }
 
-// Fill reports whether numbers are imputed in any range.
+// Fill reports whether numbers are imputed in any range of the missing fraction.
 func (m *Missing) Fill() bool {
 	return slices.ContainsFunc(m.Policies[:], func(s PolicyWeights) bool { return s[2] > 0 })
 }
 
-// Plain returns m without imputation: the other policies then count in proportion to their weights.
+// Plain returns m without imputation. The other policies then have weights in the same proportion.
 func (m *Missing) Plain() *Missing {
 	rules := m.Policies
 	for bin := range rules {
@@ -281,11 +281,11 @@ func (m *Missing) Plain() *Missing {
 	return m.WithPolicies(rules)
 }
 
-// ImputeWeight returns the weight of imputation for an event with these missing fields.
+// ImputeWeight returns the mixture weight of imputation for an event with this count of missing fields.
 func (m *Missing) ImputeWeight(k MissingCount) float64 { return m.weights(k)[2] }
 
-// Scale returns the factor by which an event's features are multiplied if nothing is imputed. It is between 1 and
-// 1/(1 - fraction missing), by the weight of the policy rescale.
+// Scale returns the factor by which an event's features are multiplied if nothing is imputed. It is 1 with the policy
+// none, 1/(1 - fraction missing) with the policy rescale, and between them for a mixture.
 func (m *Missing) Scale(k MissingCount) float64 {
 	return scale(m.weights(k).Plain(), k)
 }
@@ -305,11 +305,11 @@ func (m *Missing) Growth(k MissingCount) float64 {
 	}
 	rescaled := m.weights(k).Plain()[1]
 	scale := m.Scale(k)
-	return (scale - 1 + rescaled) / (scale * present) // fewer fields compensate for what is lost
+	return (scale - 1 + rescaled) / (scale * present) // the remaining features compensate for the lost feature
 }
 
-// CountMissing counts the fields of an event of a Schema with these fields. It overwrites present, which has room for them,
-// with the fields that are present.
+// CountMissing counts the fields of an event of a Schema with these fields. It overwrites present with the set of
+// present fields. present must have capacity for all fields.
 func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present FieldSet) (k MissingCount) {
 	for i := range present {
 		present[i] = 0
@@ -330,7 +330,7 @@ func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present F
 		}
 	}
 	if len(e.Missing) == 0 && (m == nil || m.usual.within(present)) {
-		return k // the usual case, in which the present fields need not be counted
+		return k // the common case: nothing is missing, so the present fields need not be counted
 	}
 	var room [16]uint64
 	null := FieldSet(room[:]).Room(len(fields))
@@ -344,7 +344,7 @@ func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present F
 			usually, usual = m.usuallyNull.word(i), m.usual.word(i)
 		}
 		k.Null += float64(bits.OnesCount64(w &^ usually))
-		k.Absent -= float64(bits.OnesCount64(w & usual)) // they are among those counted now
+		k.Absent -= float64(bits.OnesCount64(w & usual)) // null fields that are usual were counted as absent above
 	}
 	if m != nil {
 		k.Absent += float64(m.usual.outside(present))
@@ -353,18 +353,18 @@ func (m *Missing) CountMissing(fields []event.Field, e *event.Example, present F
 	return k
 }
 
-// Answer is how an event with missing fields is scored.
+// Answer determines how an event with missing fields is scored.
 type Answer struct {
-	// Shares are the weights of the policies, all 0 if nothing is missing.
+	// Shares are the mixture weights of the policies, all 0 if nothing is missing.
 	Shares PolicyWeights
-	// Scale is the factor of the present features, over all policies.
+	// Scale is the factor of the present features, averaged over all policies.
 	Scale float64
-	// Parts has the columns of the model's Covariance that are imputed; nil if there are none. Imputed values count
-	// with the weight of that policy.
+	// Parts has the role of each column of the model's Covariance; nil if nothing is imputed. Imputed values are
+	// weighted by the mixture weight of the policy impute.
 	Parts Parts
-	// Level selects the weights, see Missing.Levels.
+	// Level selects the weights of a noise level, see Missing.Levels.
 	Level int
-	// Range is the range of the missing fraction: 0 if nothing is missing, else one more than MissingBin.
+	// Range is the range of the missing fraction: 0 if nothing is missing, else MissingBin + 1.
 	Range int
 }
 
@@ -376,7 +376,7 @@ func (a Answer) Policy() MissingPolicy {
 	return a.Shares.Largest()
 }
 
-// ByPolicy returns the weights above 0 by policy.
+// ByPolicy returns the positive weights by policy.
 func (a Answer) ByPolicy() map[MissingPolicy]float64 {
 	shares := make(map[MissingPolicy]float64)
 	for i, share := range a.Shares {
@@ -406,11 +406,11 @@ func (h *Head) Answer(e *event.Example) Answer {
 	return h.Missing.Answer(k, parts)
 }
 
-// Answer returns how an event with these missing fields is scored; parts are the columns that can be imputed.
+// Answer returns how an event with this count of missing fields is scored. parts has the columns that can be imputed.
 func (m *Missing) Answer(k MissingCount, parts Parts) Answer {
 	a := Answer{Shares: m.weights(k), Parts: parts}
 	if parts == nil {
-		if a.Shares = a.Shares.Plain(); k.Named+k.Silent <= 0 { // there is nothing to rescale
+		if a.Shares = a.Shares.Plain(); k.Named+k.Silent <= 0 { // no feature is present to be rescaled
 			a.Shares = PolicyWeights{1, 0, 0}
 		}
 	}
@@ -425,9 +425,9 @@ func (m *Missing) Answer(k MissingCount, parts Parts) Answer {
 	return a
 }
 
-// Parts returns which columns of the Covariance an event has, and which must be imputed: those of fields that are null,
-// and of usual fields that are absent. present has its fields. The result is nil if nothing must be imputed, else in
-// the memory of room if that is large enough.
+// Parts returns the role of each Covariance column for an event: which columns it has, and which must be imputed. A
+// column must be imputed if its field is null, or usual and absent. present has the event's fields. Parts returns nil
+// if nothing must be imputed. It reuses the memory of room if that is large enough.
 func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
 	if parts, some := h.AllParts(e, present, room); some {
 		return parts
@@ -435,7 +435,8 @@ func (h *Head) Parts(e *event.Example, present FieldSet, room Parts) Parts {
 	return nil
 }
 
-// AllParts is Parts for callers that also need events without imputed columns.
+// AllParts is Parts for callers that also need the roles if nothing is imputed; some reports whether a column is
+// imputed.
 func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts Parts, some bool) {
 	c, m := h.Covariance, h.Missing
 	parts = slices.Grow(room[:0], len(c.Columns))[:len(c.Columns)]
@@ -453,7 +454,7 @@ func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts P
 		case id == 0 && e.MissesColumn(c.Columns[i]):
 			part = Imputed
 		case id == 0 && (m == nil || !m.Known || hasColumn(e, c.Columns[i]) || m.ReadsZero(c.Columns[i])):
-			part = Observed // absent means 0
+			part = Observed // an absent column is 0
 		case id == 0:
 			if _, usual := slices.BinarySearch(m.Columns, c.Columns[i]); usual {
 				part = Imputed
@@ -468,10 +469,10 @@ func (h *Head) AllParts(e *event.Example, present FieldSet, room Parts) (parts P
 	return parts, some
 }
 
-// Delete sets left to what remains of an event when some of its features die, with what is then missing. x has its
-// features as ScoreVec takes them, field their fields (see Example.FieldsOf), and dead marks the dead ones. A field
-// that has lost all features is null; features of a sparse text format are missing if that is declared. Delete reuses
-// the memory of left.
+// Delete sets left to the rest of an event after some of its features die, including what is then missing. x has the
+// event's features as ScoreVec takes them, field has their fields (see Example.FieldsOf), and dead marks the dead
+// features. A field that has lost all features is null. Features of a sparse text format are missing only if declared
+// is set. Delete reuses the memory of left.
 func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool, declared bool, left *event.Example) {
 	e = h.declared(e)
 	left.Field, left.Missing, left.MissingColumns, left.Declared = left.Field[:0], append(left.Missing[:0], e.Missing...), left.MissingColumns[:0], true
@@ -503,20 +504,20 @@ func (h *Head) Delete(e *event.Example, x event.Vec, field []uint16, dead []bool
 	}
 }
 
-// CountMissing is Missing.CountMissing for an event under h's Schema, with its fields counted in any case.
+// CountMissing is Missing.CountMissing for an event under h's Schema. It always counts the present fields.
 func (h *Head) CountMissing(e *event.Example) MissingCount {
 	e = h.declared(e)
 	var some [16]uint64
 	present := FieldSet(some[:]).Room(len(h.Schema.Fields))
 	k := h.Missing.CountMissing(h.Schema.Fields, e, present)
-	if k.Named == 0 { // they may not have been counted
+	if k.Named == 0 { // CountMissing may have skipped the present fields
 		k.Named, k.Silent = present.Count(h.Schema.Fields)
 	}
 	return k
 }
 
 // MissingFields returns the names of the fields that are missing from an event: null fields, and usual fields that are
-// absent. For a sparse text format they are the names of columns.
+// absent. For a sparse text format it returns names of columns.
 func (h *Head) MissingFields(e *event.Example) (names []string) {
 	e = h.declared(e)
 	fields, m := h.Schema.Fields, h.Missing
@@ -552,7 +553,7 @@ type FieldSet []uint64
 // NewFieldSet returns an empty set for ids below n.
 func NewFieldSet(n int) FieldSet { return make(FieldSet, (n+63)/64) }
 
-// Room returns s, or a new set, for ids below n.
+// Room returns s, or a new set if s is too small for ids below n.
 func (s FieldSet) Room(n int) FieldSet {
 	if n <= 64*len(s) {
 		return s
@@ -560,9 +561,9 @@ func (s FieldSet) Room(n int) FieldSet {
 	return NewFieldSet(n)
 }
 
-// Add adds ids; it ignores those that are too large.
+// Add adds ids; it ignores ids beyond the capacity.
 func (s FieldSet) Add(ids []uint16) {
-	if len(s) == 1 { // most streams have few fields, for which a register suffices
+	if len(s) == 1 { // most streams have few fields, so that one register suffices
 		w := s[0]
 		for _, id := range ids {
 			if id < 64 {
@@ -581,7 +582,7 @@ func (s FieldSet) Add(ids []uint16) {
 
 func (s FieldSet) remove(id uint16) { s[id>>6] &^= 1 << (id & 63) }
 
-// word returns a word of the set, 0 beyond it.
+// word returns word i of the set, or 0 beyond the last word.
 func (s FieldSet) word(i int) uint64 {
 	if i < len(s) {
 		return s[i]
@@ -624,8 +625,8 @@ func (s FieldSet) Each(f func(id int)) {
 	}
 }
 
-// Count returns the number of fields that could be missing, and of others. Products of fields and the anonymous field
-// do not count.
+// Count returns how many fields in the set could be missing (named), and how many could not (silent). It ignores
+// products of fields and the anonymous field.
 func (s FieldSet) Count(fields []event.Field) (named, silent float64) {
 	for i, w := range s {
 		for ; w != 0; w &= w - 1 {

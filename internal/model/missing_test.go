@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// missingModel has the numbers a, b, c, d with the weights 1, 2, 4, 8, the words of field w with weight 16, the product
-// a^b with weight 32, and the intercept -1.
+// missingModel returns a model of the numbers a, b, c, d with the weights 1, 2, 4, 8, the words of field w with weight
+// 16, the product a^b with weight 32, and the intercept -1.
 func missingModel() *Linear {
 	s := event.NewSchema(5, nil, 2)
 	for i, name := range []string{"a", "b", "c", "d", "w", "a^b"} {
@@ -23,7 +23,7 @@ func missingModel() *Linear {
 	return NewLinear(s, "hinge:gaussian", "none", [][]float64{{1, 2, 4, 8, 16, 32}}, []float64{-1})
 }
 
-// missingEvent holds a 1 for each of the fields 1 to 6.
+// missingEvent returns an event with the value 1 for each of the given fields (1 to 6).
 func missingEvent(null []uint16, fields ...uint16) *event.Example {
 	e := &event.Example{Missing: null}
 	for _, id := range fields {
@@ -36,7 +36,7 @@ func TestMissing(t *testing.T) {
 	asIs, rescale := MissingNone, MissingRescale
 	usual := []uint16{1, 2, 3, 4}
 	plain := NewMissing(DefaultMissingPolicies(), nil, nil, nil)
-	low := EveryRange(rescale) // above 0.3
+	low := EveryRange(rescale) // rescale only for missing fractions above 0.3
 	low[0], low[1] = OnePolicy(asIs), OnePolicy(asIs)
 	for i, c := range []struct {
 		m     *Missing
@@ -46,26 +46,26 @@ func TestMissing(t *testing.T) {
 		names []string
 	}{
 		{plain, missingEvent(nil, 1, 2, 3, 4), 14, "", nil},
-		{plain, missingEvent(nil, 1, 2, 4), 10, "", nil}, // not known to be usual
+		{plain, missingEvent(nil, 1, 2, 4), 10, "", nil}, // absent, but not listed as usual
 		{plain, missingEvent([]uint16{3}, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
 		{nil, missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
 		{(*Missing)(nil).Forced(rescale), missingEvent([]uint16{3}, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
 		{plain.Forced(asIs), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
-		// Two words of one field are one field, and the product of two is none.
+		// Two words of one field count as one field, and the product of two fields does not count.
 		{plain, &event.Example{Features: event.Vec{Index: []uint32{0, 4, 5, 7}, Value: []float64{1, 1, 1, 1}}, Field: []uint16{1, 5, 6, 5}, Missing: []uint16{3}},
 			49*1.5 - 1, rescale, []string{"c"}},
-		{plain, missingEvent([]uint16{1, 2, 3, 4}), -1, asIs, []string{"a", "b", "c", "d"}}, // all there is
-		// Omitted although usual, a null that is usual too, and both.
+		{plain, missingEvent([]uint16{1, 2, 3, 4}), -1, asIs, []string{"a", "b", "c", "d"}}, // all fields are null
+		// Three cases: an absent usual field, a null usual field, and both.
 		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), missingEvent(nil, 1, 2, 4), 11*4.0/3 - 1, rescale, []string{"c"}},
 		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), missingEvent([]uint16{3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
 		{NewMissing(DefaultMissingPolicies(), nil, []uint16{3}, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, "", nil},
-		// A sparse text format omits zeros.
+		// In a sparse text format, absent columns are zeros.
 		{NewMissing(DefaultMissingPolicies(), usual, nil, nil), &event.Example{Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{1, 1}}}, 2, "", nil},
-		// The rule depends on the share of null and omitted fields together.
+		// The policy depends on the fraction of null and omitted fields together.
 		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{3}, 1, 2, 4), 10, asIs, []string{"c"}},
 		{NewMissing(low, usual, nil, nil), missingEvent([]uint16{2, 3}, 1, 4), 9*2 - 1, rescale, []string{"b", "c"}},
 		{NewMissing(low, usual, nil, nil), missingEvent(nil, 1, 2, 4), 10, asIs, []string{"c"}},
-		// Field 2 is another kind of field 1: one is present.
+		// Field 2 is another kind of field 1: one of them is present, so neither is missing.
 		{NewMissing(low, []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2, 3), 5, "", nil},
 		{NewMissing(low, []uint16{1, 3}, nil, [][2]uint16{{2, 1}}), missingEvent(nil, 2), 3, rescale, []string{"c"}},
 	} {
@@ -79,7 +79,7 @@ func TestMissing(t *testing.T) {
 		if names := m.MissingFields(c.e); !slices.Equal(names, c.names) {
 			t.Errorf("case %d: missing %q, want %q", i, names, c.names)
 		}
-		// The same after a round trip through a file.
+		// The results must be the same after a round trip through a file.
 		each := must.Get(m.EachBlock())(t)
 		blocks := slices.Collect(each)
 		read := must.Get(ReadLinear(blocks))(t)
@@ -89,7 +89,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// An explanation's contributions are parts of the answering score.
+// TestMissingExplained checks that the contributions in an explanation add up to the score under the missing policy.
 func TestMissingExplained(t *testing.T) {
 	m := missingModel()
 	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
@@ -112,7 +112,7 @@ func TestMissingExplained(t *testing.T) {
 	}
 }
 
-// Fields that the model does not know, as from a decoder, change nothing.
+// TestMissingUnknownField checks that fields that only the decoder knows do not change a prediction.
 func TestMissingUnknownField(t *testing.T) {
 	m := missingModel()
 	m.Missing = NewMissing(DefaultMissingPolicies(), nil, nil, nil)
@@ -148,8 +148,8 @@ func ExampleHead_Answer() {
 	// Output: 2 rescale
 }
 
-// For random events CountMissing and Parts follow their definitions field by field: also for nulls of present or unknown
-// fields, and where a set takes more than one word.
+// TestLackByDefinition compares CountMissing and Parts with their definitions, field by field, for random events. It
+// includes nulls of present or unknown fields, and field sets of several words.
 func TestLackByDefinition(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	draw := func(from, to int, share float64) (ids []uint16) {
@@ -212,7 +212,7 @@ func TestLackByDefinition(t *testing.T) {
 	}
 }
 
-// TestSubset checks sets of unequal length, whose later words may be empty, against their elements.
+// TestSubset checks the operations on sets of unequal length against their elements. Later words of a set may be empty.
 func TestSubset(t *testing.T) {
 	setOf := func(ids ...uint16) FieldSet {
 		var s FieldSet

@@ -1,6 +1,6 @@
 package model
 
-// This file has what all models have in common: the interface, and the head of a file.
+// This file defines the parts that all models share: the interface, and the head of a file.
 
 import (
 	"iter"
@@ -10,80 +10,80 @@ import (
 	"blankout/internal/event"
 )
 
-// Model is a trained model, as everything uses it that makes predictions: a [Linear], or the kernel machine of package
-// kernel. Use a type assertion for methods of linear models alone, such as weights and contributions of features. A
-// Model is immutable and safe for concurrent use.
+// Model is the interface of trained models: a [Linear], or the kernel machine of package kernel. Everything that makes
+// predictions uses it. Use a type assertion for methods of linear models only, such as weights and contributions of
+// features. A Model is immutable and safe for concurrent use.
 type Model interface {
-	// About returns what models of all kinds have. The caller must not change it.
+	// About returns the Head, which all kinds of models have. The caller must not change it.
 	About() *Head
-	// Score writes the K scores of an event to out, which must have room for them and for one score per class, and
-	// returns those. Head.Missing determines how missing fields are scored.
+	// Score writes the K scores of an event to out and returns them. The capacity of out must be at least K and at
+	// least the number of classes. Head.Missing determines how missing fields are scored.
 	Score(e *event.Example, out []float64) []float64
-	// Standardized appends the standardized features of an event to out, with absent dense columns as the number 0.
+	// Standardized appends the standardized features of an event to out. Absent dense columns count as 0.
 	Standardized(e *event.Example, out event.Vec) event.Vec
-	// ScoreVec is Score for standardized features, without regard to missing fields.
+	// ScoreVec is Score for standardized features. It ignores missing fields.
 	ScoreVec(x event.Vec, out []float64) []float64
-	// ScoreMissing is ScoreVec for the features of an event; Field, Missing and MissingColumns of e determine which
-	// fields are present and missing.
+	// ScoreMissing is ScoreVec for standardized features of an event, with missing fields. Field, Missing and
+	// MissingColumns of e determine which fields are present and missing.
 	ScoreMissing(x event.Vec, e *event.Example, out []float64) []float64
-	// Center returns the raw value that is standardized to 0 in a column: 0 if nothing is standardized.
+	// Center returns the raw value of a column that is standardized to 0. It returns 0 if nothing is standardized.
 	Center(column uint32) float64
-	// Kind returns the kind in the model's file.
+	// Kind returns the name of the model's kind in its file.
 	Kind() string
-	// EachBlock yields the blocks of the model's file. Nobody may change their data, which are valid until the model is
-	// changed.
+	// EachBlock yields the blocks of the model's file. Callers must not change their data, which are valid until the
+	// model changes.
 	EachBlock() (iter.Seq[event.Block], error)
 }
 
-// Head has what models of all kinds have. It is the JSON block "model" of a model file.
+// Head has the part that models of all kinds share. It is the JSON block "model" of a model file.
 type Head struct {
 	Schema  *event.Schema `json:"schema"`
 	Scaler  Scaler        `json:"scaler"`
-	Loss    string        `json:"loss"`  // parsed by loss.Parse, or the name of another objective
-	Noise   string        `json:"noise"` // parsed by loss.ParseNoise
+	Loss    string        `json:"loss"`  // a name for loss.Parse, or the name of another objective
+	Noise   string        `json:"noise"` // a name for loss.ParseNoise
 	Outputs int           `json:"outputs"`
-	// Pairs means one-against-one: each output separates two classes, in the order (1,0), (2,0), (2,1), (3,0) …. See
-	// ClassScores.
+	// Pairs means one-against-one classification: each output separates two classes, in the order (1,0), (2,0), (2,1),
+	// (3,0) …. See ClassScores.
 	Pairs     bool      `json:"pairs,omitempty"`
-	Intercept []float64 `json:"intercept"` // published, one per output
-	// Experts lists the experts that are mixed, for people; empty if there is only one.
+	Intercept []float64 `json:"intercept"` // published intercepts, one per output
+	// Experts lists the experts that are mixed, for reports; empty if there is only one expert.
 	Experts []Expert `json:"experts,omitempty"`
 	Layout  Layout   `json:"layout"`
-	// Link maps a score to log-odds, see Probabilities; nil for the identity.
+	// Link maps a score to log-odds, see Decision.Probability; nil is the identity.
 	Link *Link `json:"link,omitempty"`
-	// Positive is the name of the positive class of two, for people and measures; "" for the second class. Scores are
-	// always those of the second class.
+	// Positive is the name of the positive class of two, for reports and measures; "" means the second class. Scores
+	// are always scores of the second class.
 	Positive string `json:"positive,omitempty"`
 	// Threshold is the probability of the second class of two above which it is predicted; 0 means one half. See
 	// Predict.
 	Threshold float64 `json:"threshold,omitempty"`
 	// Missing determines which fields are missing, and how an event is then scored.
 	Missing *Missing `json:"missing,omitempty"`
-	// Faults determines which readings count as missing; nil for none.
+	// Faults determines which readings count as missing; nil if none do.
 	Faults *Faults `json:"faults,omitempty"`
-	// Dead has the values of numbers that have died silently; nil if not known.
+	// Dead has the values of silently dead numbers; nil if unknown.
 	Dead *Dead `json:"dead,omitempty"`
-	// Levels are more weights, learned under other noise than Noise, with which Missing scores events with missing
-	// fields. They are in the model's rows.
+	// Levels are additional weights, learned under other noise than Noise. Missing uses them to score events with
+	// missing fields. They are stored in the model's rows.
 	Levels []Level `json:"levels,omitempty"`
-	// Covariance imputes missing numbers; nil if the model cannot. It is a block of its own in a model file.
+	// Covariance imputes missing numbers; nil if the model cannot impute. A model file stores it as a separate block.
 	Covariance *Covariance `json:"-"`
-	// Residual is the distribution of residuals for regression; nil if not known.
+	// Residual is the distribution of residuals for regression; nil if unknown.
 	Residual *Residual `json:"residual,omitempty"`
-	// Sets has the limits of prediction sets and intervals; nil if not known.
+	// Sets has the limits of prediction sets and intervals; nil if unknown.
 	Sets *Sets `json:"sets,omitempty"`
-	// Stale is a sentence about the ages at which weights of the stream have predicted worse than the class
-	// frequencies, for people; "" for none.
+	// Stale is a warning that lists the ages at which the stream's weights have predicted worse than the class
+	// frequencies. It is "" if there is no such age.
 	Stale   string `json:"stale,omitempty"`
-	Events  uint64 `json:"events"`            // number of events learned from
-	Trained string `json:"trained,omitempty"` // the solver, for people
+	Events  uint64 `json:"events"`            // number of events learned
+	Trained string `json:"trained,omitempty"` // name of the solver, for reports
 }
 
-// Level has the weights of one noise level, in addition to those of the Head.
+// Level has the weights of one noise level, in addition to the weights of the Head.
 type Level struct {
-	Noise     string    `json:"noise"`     // parsed by loss.ParseNoise
-	Intercept []float64 `json:"intercept"` // one per output
-	Layout    Layout    `json:"layout"`    // in the same rows
+	Noise     string    `json:"noise"`     // a name for loss.ParseNoise
+	Intercept []float64 `json:"intercept"` // one intercept per output
+	Layout    Layout    `json:"layout"`    // layout in the Head's rows
 }
 
 // NoiseOf returns the noise under which the weights of an Answer were learned.
@@ -97,45 +97,46 @@ func (h *Head) NoiseOf(a Answer) string {
 // About returns the Head itself.
 func (h *Head) About() *Head { return h }
 
-// Expert is an expert and its mixture weight for complete events. The weights of the noise levels sum to 1. Experts
-// that correct the levels have weights of the corrected prediction, whose rest is the levels'.
+// Expert is one of the mixed learners, with its mixture weight for complete events. The weights of the noise levels sum
+// to 1. An expert that corrects the noise levels has a weight in the corrected prediction, and the levels have the rest
+// of that weight.
 type Expert struct {
 	Name     string  `json:"name"`
 	Weight   float64 `json:"weight"`
-	Corrects bool    `json:"corrects,omitempty"` // it corrects the levels
+	Corrects bool    `json:"corrects,omitempty"` // whether the expert corrects the noise levels
 }
 
-// Layout has the positions of the weights in a row. A learner's rows also contain accumulators and more; a batch
-// model's contain the weights alone (width K, all zero here).
+// Layout has the positions of the weights in a row. A learner's rows also contain accumulators and other state. A batch
+// model's rows contain only the weights (width K, all positions 0).
 type Layout struct {
 	Width  int `json:"width"`
 	Weight int `json:"weight"`
-	// The average of the iterates is stored as its lag, divided by a common factor: average = weight + Average lag.
-	// Average 0 means none.
+	// Lag is the position of the average of the iterates, stored as its lag divided by a common factor: average =
+	// weight + Average lag. Average 0 means that there is no average.
 	Lag     int     `json:"lag,omitempty"`
 	Average float64 `json:"average,omitempty"`
-	// Stats is the position of the column's statistics (see Scaler), -1 if rows have none.
+	// Stats is the position of the column's statistics (see Scaler), or -1 if rows have none.
 	Stats int `json:"stats"`
-	// Outputs has, for each score, the index of its weight after Weight and Lag, if several classes share one: -1 for a
-	// class without. nil means each score's own index.
+	// Outputs has, for each score, the index of its weight after Weight and Lag, for models in which several classes
+	// share a weight. It is -1 for a class without a weight. If Outputs is nil, every score has its own weight.
 	Outputs []int `json:"outputs,omitempty"`
-	// Mix lists the weights that are mixed, in place of Weight, Lag and Average: w = sum Share (row[Weight+k] + Average
-	// row[Lag+k]).
+	// Mix lists the parts of a mixed weight, and replaces Weight, Lag and Average. The weight is w = sum Factor
+	// (row[Weight+k] + Average row[Lag+k]).
 	Mix []Part `json:"mix,omitempty"`
-	// Scale is the factor of weights that were learned in a unit of the targets, see Target; 0 means 1. Intercept and
-	// scores are in the stream's unit.
+	// Scale is the factor of weights that were learned in another unit of the targets, see Target; 0 means 1. Intercept
+	// and scores are in the stream's unit.
 	Scale float64 `json:"scale,omitempty"`
 }
 
-// Part is one of the weights that a Layout mixes.
+// Part is one term of the weights that a Layout mixes.
 type Part struct {
-	Factor  float64 `json:"factor"` // factor of the weights
+	Factor  float64 `json:"factor"` // factor in the mixed weight
 	Weight  int     `json:"weight"`
 	Lag     int     `json:"lag"`
 	Average float64 `json:"average"`
 }
 
-// weight returns the weight of a row for output k of the row, in the unit of the row.
+// weight returns the weight of output k of a row, in the unit of the row.
 func (l *Layout) weight(row []float64, k int) (w float64) {
 	if l.Mix != nil {
 		return l.mixed(row, k)
@@ -155,7 +156,7 @@ func (l *Layout) mixed(row []float64, k int) (w float64) {
 	return w
 }
 
-// rowOutputs returns the number of outputs in a row of a model with so many scores.
+// rowOutputs returns the number of outputs in a row of a model with the given number of scores.
 func (l *Layout) rowOutputs(scores int) int {
 	if l.Outputs == nil {
 		return scores
@@ -169,7 +170,7 @@ func (l Layout) fits(outputs int) bool {
 		return false
 	}
 	outputs = l.rowOutputs(outputs)
-	last := l.Width - outputs // largest start of a column's weights
+	last := l.Width - outputs // largest start index of a column's weights
 	fits := func(weight, lag int, average float64) bool {
 		return weight >= 0 && weight <= last && lag >= 0 && lag <= last && !math.IsNaN(average)
 	}

@@ -65,8 +65,8 @@ func TestProbabilities(t *testing.T) {
 	}
 }
 
-// BenchmarkScore scores events with 100 features, most of them known to the model, with and without omitted dense
-// columns.
+// BenchmarkScore scores events with 100 features, with and without omitted dense columns. Most features have weights in
+// the model.
 func BenchmarkScore(b *testing.B) {
 	for _, dense := range []int{0, 10} {
 		for _, outputs := range []int{1, 10} {
@@ -95,8 +95,8 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// TestEach checks that the columns of an event and the dense ones come once each, in order, for all subsets of four
-// columns of either.
+// TestEach checks that Each yields the event's columns and the dense columns once and in order. It tests all subsets of
+// four columns for both.
 func TestEach(t *testing.T) {
 	for set := range 256 {
 		var x event.Vec

@@ -1,6 +1,6 @@
 package model
 
-// This file has what models predict for regression.
+// This file defines predicted values and intervals for regression.
 
 import (
 	"math"
@@ -9,25 +9,25 @@ import (
 	"blankout/internal/loss"
 )
 
-// Residual is the distribution of the distances of targets from predicted values, for prediction intervals. For counts
-// both values are of residuals divided by the root of the predicted value (Pearson), because the variance of a count
-// grows with its mean. The error due to missing fields is not included: the variance of the score due to them
-// (ScoreVariance) has been subtracted from the squared distances.
+// Residual is the distribution of the residuals (target minus predicted value), for prediction intervals. For counts,
+// residuals are divided by the root of the predicted value (Pearson), because the variance of a count grows with its
+// mean. The error due to missing fields is not included: their ScoreVariance has been subtracted from the squared
+// residuals.
 type Residual struct {
 	Mean      float64 `json:"mean"`
 	Deviation float64 `json:"deviation"`
-	// ByValue is the factor of the deviation by predicted value, nil if not known.
+	// ByValue is the factor of the deviation at a predicted value; nil if unknown.
 	ByValue *Spread `json:"by_value,omitempty"`
 }
 
-// IntervalShare is the coverage of an interval without Sets, and intervalWidth its half-width in deviations for normal
-// residuals.
+// IntervalShare is the coverage of an interval without Sets. intervalWidth is its half-width in standard deviations for
+// normal residuals.
 const IntervalShare, intervalWidth = 0.9, 1.6448536269514722
 
-// Value returns the value that a score predicts: the score or, for counts, its exponential.
+// Value returns the value that a score predicts: the score itself or, for counts, its exponential.
 func (h *Head) Value(score float64) float64 { return ValueOf(h.Target(), score) }
 
-// Target returns the kind of the model's labels, Sign for classification.
+// Target returns the kind of the model's labels, or Sign for classification.
 func (h *Head) Target() loss.Target { return loss.LabelsOf(h.Loss) }
 
 // ValueOf is Head.Value for a kind of targets.
@@ -38,15 +38,15 @@ func ValueOf(t loss.Target, score float64) float64 {
 	return score
 }
 
-// MissingVariance is how the missing fields of an event widen an interval.
+// MissingVariance determines how the missing fields of an event widen an interval.
 type MissingVariance struct {
-	Variance float64 // of the score, see ScoreVariance
-	Range    int     // see Answer
+	Variance float64 // variance of the score, see ScoreVariance
+	Range    int     // range of the missing fraction, see Answer.Range
 }
 
-// Interval returns the prediction interval of a value. It has the coverage Sets.Coverage, or nine in ten if there are
-// no Sets and residuals are normal and stationary. It is NaN for a model without a Residual. by is the ScoreVariance of
-// the event.
+// Interval returns the prediction interval of a predicted value. Its coverage is Sets.Coverage, or 90 % without Sets if
+// residuals are normal and stationary. It returns NaN for a model without a Residual. by is the ScoreVariance of the
+// event.
 func (h *Head) Interval(value float64, by MissingVariance) (low, high float64) {
 	if h.Residual == nil {
 		return math.NaN(), math.NaN()
@@ -58,8 +58,8 @@ func (h *Head) Interval(value float64, by MissingVariance) (low, high float64) {
 	return h.Residual.Interval(h.Target(), value, by.Variance, limit)
 }
 
-// Interval is Head.Interval for a kind of targets and a limit of Sets: -1 means normal residuals. It contains the
-// value.
+// Interval is Head.Interval for a kind of targets and a limit from Sets; the limit -1 assumes normal residuals. The
+// interval always contains the value.
 func (r Residual) Interval(t loss.Target, value, v, limit float64) (low, high float64) {
 	middle, unit, deviation := r.around(t, value, v)
 	if limit < 0 {
@@ -72,14 +72,14 @@ func (r Residual) Interval(t loss.Target, value, v, limit float64) (low, high fl
 	return low, high
 }
 
-// around returns the middle of the interval of a value, the unit of residuals there, and their deviation.
+// around returns the middle of the interval for a value, the unit of residuals there, and their standard deviation.
 func (r Residual) around(t loss.Target, value, v float64) (middle, unit, deviation float64) {
 	unit = pearson(t, value)
 	deviation = r.Deviation * r.ByValue.Of(value)
 	return value + unit*r.Mean, unit, math.Sqrt(deviation*deviation + r.Increase(t, value, v))
 }
 
-// Score returns the distance of a target from the middle of the interval of a value, in deviations.
+// Score returns the distance of a target from the middle of the interval for a value, in standard deviations.
 func (r Residual) Score(t loss.Target, y, value, v float64) float64 {
 	middle, unit, deviation := r.around(t, value, v)
 	if off := math.Abs(y - middle); off > 0 {
@@ -88,17 +88,17 @@ func (r Residual) Score(t loss.Target, y, value, v float64) float64 {
 	return 0
 }
 
-// Of returns the residual of a target in the unit of a Residual.
+// Of returns the residual y - value in the unit of a Residual.
 func (Residual) Of(t loss.Target, y, value float64) float64 { return (y - value) / pearson(t, value) }
 
-// Unit returns the unit of residuals at a value.
+// Unit returns the unit of residuals at a predicted value.
 func (Residual) Unit(t loss.Target, value float64) float64 { return pearson(t, value) }
 
 // maxVariance is the largest variance of a count's score, because the value grows with the score's exponential.
 const maxVariance = 10
 
-// Increase returns how much the variance v of a score increases that of a residual. For a count, whose logarithm is
-// normal, the variance is value^2 (e^v - 1).
+// Increase returns the increase of a residual's variance due to the variance v of the score. For a count, whose
+// predicted logarithm is normal, the increase is value^2 (e^v - 1).
 func (Residual) Increase(t loss.Target, value, v float64) float64 {
 	if t == loss.Count {
 		return value * math.Expm1(min(v, maxVariance))
@@ -106,9 +106,9 @@ func (Residual) Increase(t loss.Target, value, v float64) float64 {
 	return v
 }
 
-// ScoreVariance returns the variance of an event's regression score because of missing numbers: the variance of the
-// imputed values and, for the part of the prediction that does not impute, the square of what they would add. It is 0
-// if nothing is missing, or the model has no Covariance.
+// ScoreVariance returns the variance of an event's regression score due to missing numbers. It adds two parts: the
+// variance of the imputed values and, for the policies that do not impute, the square of the imputed values'
+// contribution. It is 0 if nothing is missing, or if the model has no Covariance.
 func ScoreVariance(m Model, e *event.Example) MissingVariance {
 	linear, ok := m.(*Linear)
 	if r := m.About().Answer(e).Range; r == 0 || !ok || linear.Covariance == nil {
@@ -145,7 +145,7 @@ func (m *Linear) VarianceMissing(x event.Vec, e *event.Example) MissingVariance 
 	return by
 }
 
-// pearson returns the unit of residuals at a value.
+// pearson returns the unit of residuals at a predicted value.
 func pearson(t loss.Target, value float64) float64 {
 	if t == loss.Count {
 		return math.Sqrt(max(value, 1e-30))

@@ -1,14 +1,15 @@
 package model
 
-// This file computes the probabilities of classes from those of their pairs.
+// This file computes class probabilities from pairwise probabilities.
 
 import "math"
 
-// couple returns the probabilities of k classes from those of their pairs: r(i, j) is the probability of class i given
-// that it is i or j, and r(j, i) is 1 minus that. It is the second method of Wu, Lin and Weng, Probability Estimates
-// for Multi-class Classification by Pairwise Coupling (2004, section 4), by their algorithm 2. It returns the p that
-// sums to one and minimizes the sum over all pairs of (r(j,i) p_i - r(i,j) p_j)^2. That is p'Qp, where Q_ii is the sum
-// of r(j,i)^2 and Q_ij = -r(j,i) r(i,j). At the minimum every (Qp)_i is p'Qp.
+// couple returns the probabilities of k classes from pairwise probabilities. r(i, j) is the probability of class i
+// given that the class is i or j, so r(j, i) is 1 - r(i, j). It implements the second method of Wu, Lin and Weng,
+// Probability Estimates for Multi-class Classification by Pairwise Coupling (2004, section 4), by their algorithm 2.
+//
+// The result is the p that sums to one and minimizes the sum over all pairs of (r(j,i) p_i - r(i,j) p_j)^2. This sum is
+// p'Qp, where Q_ii is the sum of r(j,i)^2 and Q_ij = -r(j,i) r(i,j). At the minimum every (Qp)_i is p'Qp.
 func couple(k int, r func(i, j int) float64) []float64 {
 	const (
 		least = 1e-7 // smallest r, so that Q is not singular
@@ -43,7 +44,7 @@ func couple(k int, r func(i, j int) float64) []float64 {
 			break
 		}
 		for i := range k {
-			// The step along p_i, after which p is normalized again.
+			// step is the change of p_i, after which p is normalized again.
 			row := q[i*k:][:k]
 			step := (pqp - qp[i]) / row[i]
 			pqp = (pqp + step*(step*row[i]+2*qp[i])) / ((1 + step) * (1 + step))

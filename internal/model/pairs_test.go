@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestCouple checks that pairs of one distribution give that distribution back. Of any other pairs the result p is
-// the minimum: p sums to one, every (Qp)_i is p'Qp, because the gradient of the objective is the same for all
-// classes, and no part of p is negative.
+// TestCouple checks that couple recovers a distribution from its own pairs. For any other pairs, the result p must be
+// the minimum: p sums to one, no p_i is negative, and every (Qp)_i is p'Qp, because the objective's gradient is equal
+// for all classes.
 func TestCouple(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for n := range 300 {
@@ -31,7 +31,7 @@ func TestCouple(t *testing.T) {
 				case consistent:
 					r[i][j] = want[i] / (want[i] + want[j])
 				case n%3 == 0:
-					r[i][j] = float64(rng.IntN(3)) / 2 // sure, even wrongly
+					r[i][j] = float64(rng.IntN(3)) / 2 // 0, 1/2 or 1: certain, and possibly contradictory
 				default:
 					r[i][j] = sigmoid(4 * rng.NormFloat64())
 				}
@@ -39,7 +39,7 @@ func TestCouple(t *testing.T) {
 			}
 		}
 		p := couple(k, func(i, j int) float64 { return r[i][j] })
-		half := make([]float64, k) // half the objective's gradient, by its definition
+		half := make([]float64, k) // half of the objective's gradient, by its definition
 		sum, least, most := 0.0, math.Inf(1), math.Inf(-1)
 		for i := range k {
 			for j := range k {

@@ -17,12 +17,12 @@ import (
 // Clip, so that one outlier cannot ruin the weights.
 //
 // The running statistics of a column are ScalerWidth values of its row, from Layout.Stats on, so they are part of the
-// model. Their indices are StatCount to StatInverse. The center and scale in force follow the mean and deviation with a
+// model. Their indices are StatCount to StatInverse. The current center and scale follow the mean and deviation with a
 // delay: they are updated when the count has grown by a sixteenth.
 type Scaler struct {
 	Mode Standardize `json:"mode,omitempty"`
-	// Dense lists, in ascending order, the columns of sparse text formats that are treated as numeric. If an event does
-	// not have one of them, it is the number 0, or missing if Unfilled is set.
+	// Dense lists, in ascending order, the columns of sparse text formats that are treated as numeric. A column in
+	// Dense that an event does not have is 0, or missing if Unfilled is set.
 	Dense    []uint32 `json:"dense,omitempty"`
 	Unfilled bool     `json:"unfilled,omitempty"`
 	// Splines has the splines of numeric columns; nil for none.
@@ -32,11 +32,11 @@ type Scaler struct {
 // The indices of a column's statistics.
 const (
 	StatCount   = iota // number of observations
-	StatMean           // their mean
-	StatSquares        // the sum of their squared deviations from the mean
-	StatCenter         // in force: subtracted from a value
-	StatInverse        // 1/scale in force, negative with a Transform; 0 while there is no scale
-	ScalerWidth        // number of statistics
+	StatMean           // mean of the observations
+	StatSquares        // sum of squared deviations from the mean
+	StatCenter         // current center, which is subtracted from a value
+	StatInverse        // current 1/scale, negative with a Transform; 0 while there is no scale
+	ScalerWidth        // number of statistics per column
 )
 
 // ScalerClip is the largest standardized value.
@@ -47,7 +47,7 @@ type Standardize string
 
 // The modes of a Scaler.
 const (
-	// StandardizeNone changes nothing.
+	// StandardizeNone leaves features unchanged.
 	StandardizeNone Standardize = "none"
 	// StandardizeAuto centers and scales numeric fields and, in sparse text formats, the columns that nine of ten
 	// events have. It divides other columns of such formats by the largest |x| if that exceeds 1. It does not change
@@ -55,13 +55,13 @@ const (
 	StandardizeAuto Standardize = "auto"
 	// StandardizeScale divides every column by the largest |x|.
 	StandardizeScale Standardize = "scale"
-	// StandardizeAll standardizes every column. Numeric fields and columns that nine of ten events have are as in auto.
-	// Another column is the number 0 in events without it, so it is divided by its deviation over all events. It is not
-	// centered, because that would add a constant to scores, which the intercept learns.
+	// StandardizeAll standardizes every column. It treats numeric fields, and columns that nine of ten events have, as
+	// StandardizeAuto does. Any other column is 0 in events without it, so it is divided by its standard deviation over
+	// all events. It is not centered, because centering would add a constant to scores, which the intercept learns.
 	StandardizeAll Standardize = "all"
 )
 
-// ParseStandardize parses auto, all, scale or none; "" is none.
+// ParseStandardize parses auto, all, scale or none; "" means none.
 func ParseStandardize(s string) (Standardize, error) {
 	switch m := Standardize(s); m {
 	case StandardizeNone, StandardizeAuto, StandardizeScale, StandardizeAll:
@@ -72,8 +72,8 @@ func ParseStandardize(s string) (Standardize, error) {
 	return "", fmt.Errorf("standardize %q: want one of auto, all, scale, none", s)
 }
 
-// Each yields the columns and values of x, 0 for absent dense columns, and the spline columns of both that are not 0,
-// in ascending order of columns.
+// Each yields the columns and values of x, 0 for absent dense columns, and the nonzero spline columns of these numbers.
+// Columns ascend.
 func (s *Scaler) Each(x event.Vec) iter.Seq2[uint32, float64] {
 	if s.Splines != nil {
 		x = s.Columns(x, &event.Vec{})
@@ -81,7 +81,7 @@ func (s *Scaler) Each(x event.Vec) iter.Seq2[uint32, float64] {
 	return s.numbers(x)
 }
 
-// Columns returns the sequence of Each as slices, in the memory of room unless it equals x.
+// Columns returns the sequence of Each as slices, in the memory of room. It returns x itself if nothing is added.
 func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
 	if x = s.Fill(withoutBasisColumns(x), room); s.Splines == nil {
 		return x
@@ -96,7 +96,8 @@ func (s *Scaler) Columns(x event.Vec, room *event.Vec) event.Vec {
 	return *room
 }
 
-// Fill returns x with absent dense columns as the number 0, in the memory of room, or x itself if none is absent.
+// Fill returns x with a 0 for each absent dense column, in the memory of room. It returns x itself if no dense column
+// is absent.
 func (s *Scaler) Fill(x event.Vec, room *event.Vec) event.Vec {
 	out := event.Vec{Index: room.Index[:0], Value: room.Value[:0]}
 	from, i := 0, 0
@@ -124,7 +125,7 @@ func (s *Scaler) zeros() []uint32 {
 	return s.Dense
 }
 
-// FieldsOf is Example.FieldsOf, where a spline column has the field of its number.
+// FieldsOf is Example.FieldsOf; a spline column has the field of its number.
 func (s *Scaler) FieldsOf(e *event.Example, columns []uint32, out []uint16) []uint16 {
 	out = e.FieldsOf(columns, out)
 	for i := len(out) - 1; i >= 0 && columns[i] >= FirstBasisColumn; i-- {
@@ -135,10 +136,10 @@ func (s *Scaler) FieldsOf(e *event.Example, columns []uint32, out []uint16) []ui
 	return out
 }
 
-// numbers is Each for an x that already has its spline columns.
+// numbers is Each for an x that already contains its spline columns.
 func (s *Scaler) numbers(x event.Vec) iter.Seq2[uint32, float64] {
 	return func(yield func(uint32, float64) bool) {
-		// The loop has a single body, so that the compiler can inline it.
+		// The loop body contains only one yield, so that the compiler can inline it.
 		dense := s.zeros()
 		for i := 0; i < len(x.Index) || len(dense) > 0; {
 			column, value := uint32(0), 0.0
@@ -158,7 +159,8 @@ func (s *Scaler) numbers(x event.Vec) iter.Seq2[uint32, float64] {
 	}
 }
 
-// Apply returns the standardized value of x, given its column's statistics: the first ScalerWidth values of the row.
+// Apply returns the standardized value of x. stats are the column's statistics: the first ScalerWidth values of its
+// row.
 func (s *Scaler) Apply(stats []float64, x float64) float64 {
 	return s.Clip(stats, s.Deviations(stats, x))
 }
@@ -175,8 +177,9 @@ func transformedDeviations(stats []float64, x float64) float64 {
 	return (math.Asinh(x/unitOf(stats[StatInverse])) - stats[StatCenter]) * -stats[StatInverse]
 }
 
-// Clip bounds the result of Deviations. A value beyond +-ScalerClip is an outlier. In a centered column it counts as
-// +-OutlierAt, both for scores and for statistics; in a column that is only divided it counts as the largest value.
+// Clip bounds the result of Deviations. A value beyond +-ScalerClip is an outlier. In a centered column an outlier
+// counts as +-OutlierAt, both for scores and for statistics. In a column that is only divided, it counts as the largest
+// allowed value.
 func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	if z >= -ScalerClip && z <= ScalerClip {
 		return z
@@ -184,7 +187,7 @@ func (s *Scaler) Clip(stats []float64, z float64) float64 {
 	return math.Copysign(s.beyond(stats), z)
 }
 
-// IsOutlier reports whether a standardized value is where Clip moves the outliers of a centered column.
+// IsOutlier reports whether a standardized value is the value to which Clip moves the outliers of a centered column.
 func IsOutlier(value float64) bool { return math.Abs(value) == OutlierAt }
 
 func (s *Scaler) beyond(stats []float64) float64 {
@@ -192,13 +195,14 @@ func (s *Scaler) beyond(stats []float64) float64 {
 	case stats[StatCenter] != 0:
 		return OutlierAt
 	case s.Mode == StandardizeAll:
-		return ScalerClip // the usual value of a rare column
+		return ScalerClip // a rare column usually has this value
 	}
 	return 1
 }
 
-// Standardization describes Apply: with t = x, or asinh(x/Unit) if Unit is not 0, it returns z = (t - Center)/Scale, or
-// +-Beyond if that is beyond +-ScalerClip. Scale is 0 for a column without a scale, for which Apply returns 0.
+// Standardization describes the function Apply of a column. With t = x, or asinh(x/Unit) if Unit is not 0, Apply
+// returns z = (t - Center)/Scale, or +-Beyond if z is beyond +-ScalerClip. Scale is 0 for a column without a scale, for
+// which Apply returns 0.
 type Standardization struct {
 	Transform Transform `json:"transform,omitempty"` // asinh if Unit is not 0
 	Unit      float64   `json:"unit,omitempty"`
@@ -219,13 +223,14 @@ func (s *Scaler) Standardization(stats []float64) Standardization {
 	return f
 }
 
-// Observe adds x, which has z Deviations, to the statistics of a column that is centered and scaled. If that updates
-// the center mu and scale s in force, it returns the ratio s'/s and the shift (mu'-mu)/s. The score w (x-mu)/s + b
-// stays the same if
+// Observe adds x to the statistics of a column that is centered and scaled; z is its result of Deviations. If that
+// updates the current center mu and scale s, it returns the ratio s'/s and the shift (mu'-mu)/s. The score w (x-mu)/s +
+// b stays the same if the caller updates
 //
 //	b += w shift  and  w *= ratio.
 //
-// A ratio of 1 and a shift of 0 mean no change. An outlier counts as Clip moves it, and the weights then stay the same.
+// A ratio of 1 and a shift of 0 mean no change. An outlier is counted at the value to which Clip moves it, and the
+// weights must then stay the same.
 func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 	wild := s.Gather(stats, x, z)
 	if !Renews(stats[StatCount]) {
@@ -234,11 +239,11 @@ func (s *Scaler) Observe(stats []float64, x, z float64) (ratio, shift float64) {
 	return renew(stats, wild)
 }
 
-// Renews reports whether the n-th reading of a column updates the scale in force: one of the first, and those at
-// sixteenths of the power of two below n, where all but four bits of the mantissa are 0.
+// Renews reports whether the n-th reading of a column updates the current scale. It does for the first readings, and
+// then whenever n reaches a sixteenth of the power of two below n, where all but four bits of the mantissa are 0.
 func Renews(n float64) bool { return n <= FirstReadings || math.Float64bits(n)&(1<<48-1) == 0 }
 
-// Gather is Observe without an update of the scale in force, for a learner in a group. It reports whether x is an
+// Gather is Observe without an update of the current scale, for a learner in a group. It reports whether x is an
 // outlier.
 func (s *Scaler) Gather(stats []float64, x, z float64) (wild bool) {
 	_ = stats[ScalerWidth-1]
@@ -261,7 +266,8 @@ func AddReading(stats *[ScalerWidth]float64, n, x float64) {
 	stats[StatCount], stats[StatMean], stats[StatSquares] = n, mean, stats[StatSquares]+d*(x-mean)
 }
 
-// RenewsBetween reports whether Observe would update the scale in force when the count grows between two numbers.
+// RenewsBetween reports whether Observe would update the current scale while the count grows from one number to the
+// other.
 func RenewsBetween(from, to float64) bool {
 	if from < FirstReadings {
 		return to > from
@@ -269,40 +275,42 @@ func RenewsBetween(from, to float64) bool {
 	return math.Float64bits(from)>>48 != math.Float64bits(to)>>48
 }
 
-// Renew puts the mean and deviation of a column in force, and returns the result of Observe.
+// Renew makes the mean and deviation of a column its current center and scale, and returns the ratio and shift as
+// Observe does.
 func Renew(stats []float64) (ratio, shift float64) { return renew(stats, false) }
 
-// renew puts the mean and deviation in force.
+// renew implements Renew; wild says that the latest reading was an outlier.
 func renew(stats []float64, wild bool) (ratio, shift float64) {
 	n, mean, center, inverse := stats[StatCount], stats[StatMean], stats[StatCenter], stats[StatInverse]
 	renewed := packUnit(inverseScale(mean, stats[StatSquares]/n), unitOf(inverse))
 	if inverse < 0 && renewed == 0 {
-		return 1, 0 // the unit would be lost
+		return 1, 0 // keeps the stored unit
 	}
 	stats[StatCenter], stats[StatInverse] = mean, renewed
 	if wild || inverse == 0 || renewed == 0 {
-		// Either w is still 0, or its slope has no meaning after the change.
+		// Do not rescale the weight: it is still 0, or its slope has no meaning after the change.
 		return 1, 0
 	}
 	return inverse / renewed, (mean - center) * math.Abs(inverse)
 }
 
-// Two of the statistics have another meaning for a column that is only divided. It is watched from a certain reading
-// on, for watchScale readings. In the meantime the other statistic is the largest |x| within the scale, or minus the
-// number of consecutive outliers.
+// For a column that is only divided, two of the statistics have another meaning. statWatched is the reading from which
+// the column is watched, for watchScale readings. statLargest is the largest |x| within the scale during that time, or
+// minus the number of consecutive outliers.
 const (
 	statLargest = StatMean
 	statWatched = StatSquares
 	watchScale  = 32
 	unwatched   = math.MaxFloat64
-	// A column whose scale may be too large is watched again after as many readings as it has had, at most watchEvery.
+	// A column whose scale may be too large is watched again after as many readings as it has had, but at most
+	// watchEvery.
 	watchEvery = 1024
-	// lastingOutliers is the number of consecutive outliers that is a lasting change.
+	// lastingOutliers is the number of consecutive outliers that count as a lasting change.
 	lastingOutliers = 8
 )
 
-// CountWithin is ObserveScale for the n-th reading of a column, of absolute value a within its scale. It does nothing
-// and returns false if the reading may change the scale.
+// CountWithin is ObserveScale for the n-th reading of a column, with the absolute value a within its scale. If the
+// reading may change the scale, CountWithin does nothing and returns false.
 func CountWithin(stats *[ScalerWidth]float64, n, a float64) bool {
 	if n >= stats[statWatched] {
 		if n >= stats[statWatched]+watchScale-1 {
@@ -319,9 +327,9 @@ func CountWithin(stats *[ScalerWidth]float64, n, a float64) bool {
 // ObserveScale adds x to the statistics of a column that is divided by the largest |x|, or unchanged while that is at
 // most 1. It returns the ratio s'/s as Observe does.
 //
-// The scale at most doubles at a time, and not for an outlier beyond ScalerClip times the scale, unless outliers last.
-// If later readings show that the scale is more than ScalerClip times too large, it becomes the largest of them, and
-// the weights must stay the same: shrunk is true.
+// The scale at most doubles at a time. An outlier beyond ScalerClip times the scale does not change it, unless outliers
+// last. If later readings show that the scale is more than ScalerClip times too large, the scale becomes the largest of
+// these readings. Then shrunk is true, and the weights must stay the same.
 func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk bool) {
 	_ = stats[ScalerWidth-1]
 	n := stats[StatCount] + 1
@@ -363,7 +371,7 @@ func (s *Scaler) ObserveScale(stats []float64, x float64) (ratio float64, shrunk
 	return 1, shrunk
 }
 
-// watch watches a column from a reading on, unless its scale is too small to be ScalerClip times too large.
+// watch starts to watch a column at the given reading, unless its scale is too small to be ScalerClip times too large.
 func watch(stats []float64, from float64) {
 	if stats[statLargest] = 0; stats[StatInverse]*ScalerClip >= 1 {
 		from = unwatched
@@ -371,12 +379,12 @@ func watch(stats []float64, from float64) {
 	stats[statWatched] = from
 }
 
-// Unwatch sets the statistics of a column that is only divided from now on.
+// Unwatch initializes the watch statistics of a column that is only divided from now on.
 func Unwatch(stats []float64) { stats[statLargest], stats[statWatched] = 0, unwatched }
 
-// ObserveSpread adds x to the statistics of a column that is divided by its deviation over all of total events,
-// including this one; it is 0 in events without it. It is divided by more if its usual value would be beyond the clip.
-// The mean and the sum of squares are those of events with the column. It returns the ratio s'/s as Observe does.
+// ObserveSpread adds x to the statistics of a column that is 0 in most events. The column is divided by its standard
+// deviation over all of total events, including this one. The divisor is larger if a usual value would otherwise be
+// clipped. Mean and sum of squares count only events with the column. It returns the ratio s'/s as Observe does.
 func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64) {
 	_ = stats[ScalerWidth-1]
 	n, inverse := stats[StatCount]+1, stats[StatInverse]
@@ -393,7 +401,7 @@ func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64
 	stats[StatMean] += d / n
 	stats[StatSquares] += d * (x - stats[StatMean])
 	if !Renews(n) {
-		return 1 // as in Observe
+		return 1 // the current scale does not change, as in Observe
 	}
 	stats[StatInverse] = SpreadInverse(stats, total)
 	if wild || n <= FirstReadings || inverse == 0 || stats[StatInverse] == 0 {
@@ -402,7 +410,8 @@ func (s *Scaler) ObserveSpread(stats []float64, x, total float64) (ratio float64
 	return inverse / stats[StatInverse]
 }
 
-// SpreadInverse returns the factor of a column by the statistics of ObserveSpread, 0 if it was always 0.
+// SpreadInverse returns the factor of a column from the statistics of ObserveSpread. It returns 0 if the column was
+// always 0.
 func SpreadInverse(stats []float64, total float64) float64 {
 	n, mean, m2 := stats[StatCount], stats[StatMean], stats[StatSquares]
 	deviation := math.Sqrt((m2 + mean*mean*n*(total-n)/total) / total)
@@ -413,8 +422,8 @@ func SpreadInverse(stats []float64, total float64) float64 {
 	return 0
 }
 
-// Standardized appends the standardized features of an event to out: all columns that have a row, and absent dense
-// columns as the number 0.
+// Standardized appends the standardized features of an event to out: all columns that have a row, and a 0 for each
+// absent dense column.
 func (m *Linear) Standardized(e *event.Example, out event.Vec) event.Vec {
 	e = m.declared(e)
 	standardizes := m.standardizes()
@@ -447,7 +456,7 @@ func (h *Head) Stats(row []float64) []float64 {
 	return row[h.Layout.Stats:][:ScalerWidth]
 }
 
-// WithScaler returns m with the Scaler and statistics of another model, on whose standardized features m was trained.
+// WithScaler returns m with the Scaler and statistics of another model, whose standardized features m was trained on.
 func (m *Linear) WithScaler(of *Linear) *Linear {
 	if of.Layout.Stats < 0 {
 		return m
@@ -464,8 +473,8 @@ func (m *Linear) WithScaler(of *Linear) *Linear {
 	return out
 }
 
-// CopyStats copies the statistics of all columns to their rows of another Table, at index at. It does nothing without
-// statistics.
+// CopyStats copies the statistics of all columns to their rows of another Table, at index at. It does nothing if the
+// model has no statistics.
 func (m *Linear) CopyStats(to *Table, at int) {
 	if m.Layout.Stats < 0 {
 		return

@@ -38,7 +38,7 @@ func TestObserveSpread(t *testing.T) {
 	for _, share := range []float64{0.1, 0.5, 1} {
 		stats := make([]float64, ScalerWidth)
 		total, sum, squares := 0.0, 0.0, 0.0
-		for n := 0.0; n < 64; { // statistics are renewed at powers of two
+		for n := 0.0; n < 64; { // the statistics are updated at powers of two
 			total++
 			if r.Float64() >= share {
 				continue
@@ -57,7 +57,7 @@ func TestObserveSpread(t *testing.T) {
 			t.Errorf("SpreadInverse %v, statistics %v", got, stats)
 		}
 	}
-	// In so few that its usual value would lie beyond the clip.
+	// The column is so rare that its usual value would be clipped.
 	if got, want := SpreadInverse([]float64{2, 3, 0, 0, 0}, 1e4), ScalerClip/3.; math.Abs(got-want) > 1e-12 {
 		t.Errorf("in two of 10,000 events: multiplied by %v, want %v", got, want)
 	}
@@ -101,7 +101,7 @@ func TestScalerEach(t *testing.T) {
 		if !slices.Equal(columns, tt.want) || at != len(tt.index) {
 			t.Errorf("%v: columns %v", tt, columns)
 		}
-		for range s.Each(x) { // who has enough may stop
+		for range s.Each(x) { // the caller may stop early
 			break
 		}
 		room := event.Vec{Index: []uint32{9, 9}, Value: []float64{9, 9}}
@@ -112,8 +112,8 @@ func TestScalerEach(t *testing.T) {
 	}
 }
 
-// TestWildSpreadAtRenewal checks that an outlier at which a column's scale is renewed moves no weights, if the
-// column is 0 in other events.
+// TestWildSpreadAtRenewal checks an outlier that coincides with an update of the scale, in a column that most events
+// omit. The returned ratio must be 1, so that no weight changes.
 func TestWildSpreadAtRenewal(t *testing.T) {
 	s := Scaler{Mode: StandardizeAll}
 	stats := make([]float64, ScalerWidth)
@@ -126,7 +126,7 @@ func TestWildSpreadAtRenewal(t *testing.T) {
 	}
 }
 
-// TestIsWild checks that IsOutlier recognizes the values that Clip returns for outliers, and no others.
+// TestIsWild checks that IsOutlier returns true exactly for the values that Clip returns for outliers.
 func TestIsWild(t *testing.T) {
 	stats := make([]float64, ScalerWidth)
 	stats[StatCenter], stats[StatInverse] = 2, 1

@@ -1,6 +1,6 @@
 package model
 
-// This file has prediction sets for classes, and prediction intervals for numbers.
+// This file defines prediction sets for classes, and limits of prediction intervals for regression.
 
 import (
 	"cmp"
@@ -11,25 +11,26 @@ import (
 	"blankout/internal/loss"
 )
 
-// SetRanges is the number of ranges of the missing fraction, each with its own limit: one for complete events, and
-// those of MissingBin.
+// SetRanges is the number of ranges of the missing fraction, each with its own limit: one for complete events, and one
+// for each MissingBin.
 const SetRanges = 1 + MissingBins
 
-// Sets has the limits with which prediction sets and intervals have the given Coverage, as package online/conformal
-// measured them.
+// Sets has the limits that give prediction sets and intervals the stated Coverage. Package online/conformal measures
+// them.
 type Sets struct {
 	Coverage float64 `json:"coverage"`
-	// Limits has, by range (see Answer.Range), the largest -log p of a class in the set or, for regression, the
-	// half-width of the interval in deviations; -1 if not known. MostLimit excludes no class.
+	// Limits has the limit of each range (see Answer.Range). For classification it is the largest -log p of a class in
+	// the set; MostLimit excludes no class. For regression it is the half-width of the interval in standard deviations.
+	// A limit of -1 is unknown.
 	Limits SetLimits `json:"limits"`
-	// Classes has the limits of each class, by index. Further classes have Limits.
+	// Classes has the limits of each class, by class index. Classes beyond its length use Limits.
 	Classes []SetLimits `json:"classes,omitempty"`
 }
 
-// SetLimits are limits by range.
+// SetLimits has one limit for each range of the missing fraction.
 type SetLimits [SetRanges]float64
 
-// of returns the limit of a class in a range.
+// of returns the limit of a class in range r.
 func (s *Sets) of(class, r int) float64 {
 	if class < len(s.Classes) {
 		return s.Classes[class][r]
@@ -37,7 +38,7 @@ func (s *Sets) of(class, r int) float64 {
 	return s.Limits[r]
 }
 
-// MostLimit is the largest limit.
+// MostLimit is the largest limit, which excludes no class.
 const MostLimit = 1000
 
 // check returns an error if decoded limits are invalid.
@@ -67,7 +68,7 @@ func (h *Head) Set(a Answer, probabilities []float64, class int) (set []int, ok 
 	return set, true
 }
 
-// RangeName returns the name of a range by its missing fraction: 0, or from-to.
+// RangeName returns the name of range r of the missing fraction: 0, or from-to.
 func RangeName(r int) string {
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	switch {

@@ -14,8 +14,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestSets checks that a set contains the classes that are probable enough in the range of the event, and the
-// predicted one, the most probable first. A model without limits returns no set.
+// TestSets checks that a set contains the predicted class and the classes that are probable enough in the range of the
+// event, the most probable first. A model without limits returns no set.
 func TestSets(t *testing.T) {
 	h := model.Head{Sets: &model.Sets{Coverage: 0.9, Limits: [model.SetRanges]float64{-math.Log(0.3), 0, -1, model.MostLimit}}}
 	p := []float64{0.3, 0.2, 0.5, 0}
@@ -28,7 +28,7 @@ func TestSets(t *testing.T) {
 		}
 	}
 	h.Sets.Classes = []model.SetLimits{{0, 0, -1, 0}, {0: -math.Log(0.15), 3: 1}}
-	for within, want := range map[int][]int{0: {2, 1}, 1: {2}, 3: {2, 3}} { // the last two classes have the common limits
+	for within, want := range map[int][]int{0: {2, 1}, 1: {2}, 3: {2, 3}} { // the last two classes use the common limits
 		if set, ok := h.Set(model.Answer{Range: within}, p, 2); !ok || !slices.Equal(set, want) {
 			t.Errorf("by class, range %d: %v, want %v", within, set, want)
 		}
@@ -48,7 +48,7 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// TestSetsAreChecked checks that limits that no learner writes are rejected, and that others are read unchanged.
+// TestSetsAreChecked checks that invalid limits are rejected, and that valid limits are read unchanged.
 func TestSetsAreChecked(t *testing.T) {
 	m := model.NewLinear(event.NewSchema(4, []string{"a", "b"}, 2), "logistic", "none", [][]float64{{0, 1}}, []float64{0})
 	m.Sets = &model.Sets{Coverage: 0.8, Limits: [model.SetRanges]float64{0, 1.5, -1, model.MostLimit}}

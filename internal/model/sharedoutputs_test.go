@@ -17,7 +17,7 @@ func sharing() *Linear {
 	return m
 }
 
-// TestSharedOutputs checks that scores whose classes share an output have its weights, and intercepts of their own.
+// TestSharedOutputs checks that classes that share an output share its weights, but have separate intercepts.
 func TestSharedOutputs(t *testing.T) {
 	m := sharing()
 	level := Level{Noise: "none", Intercept: []float64{1, 1, 2, -30}, Layout: Layout{Width: 2, Stats: -1, Outputs: []int{1, 0, 0, -1}}}
@@ -47,8 +47,8 @@ func TestSharedOutputs(t *testing.T) {
 	}
 }
 
-// TestCompact checks that a compact model scores the same bits as the model with the rows of a learner, and that
-// its rows contain only weights and statistics.
+// TestCompact checks that a compact model returns the same bits as the model with a learner's rows. Its rows must
+// contain only weights and statistics.
 func TestCompact(t *testing.T) {
 	const k, width = 2, ScalerWidth + 10
 	part := func(share float64, weight, lag int, average float64) Part {

@@ -1,6 +1,6 @@
 package model
 
-// This file has splines: what a number adds to a score beyond a linear term.
+// This file defines splines, the nonlinear part of a number's contribution to a score.
 
 import (
 	"fmt"
@@ -12,16 +12,17 @@ import (
 	"blankout/internal/event"
 )
 
-// Splines are splines: piecewise linear functions of numeric columns (docs/mathematics.md). A spline is a weighted sum
-// of basis functions for its knots: basis function j is 1 at knot j, 0 at every other knot, and linear in between.
-// Beyond the first and the last knot a spline is constant. A basis function is a column of its own (a "hat"), in
-// addition to its source column, whose value it uses as it arrives, before standardization. At most two basis functions
-// are not 0 for any value.
+// Splines are piecewise linear functions of numeric columns (docs/mathematics.md). A spline is a weighted sum of basis
+// functions for its knots: basis function j is 1 at knot j, 0 at every other knot, and linear in between. Beyond the
+// first and the last knot a spline is constant.
+//
+// A basis function is a separate column (a "hat"), in addition to its source column. Its value is computed from the
+// source column's raw value, before standardization. At most two basis functions are nonzero at any value.
 //
 // A number and its spline columns die together under any noise: they are one feature. Splines are immutable.
 type Splines struct {
 	Columns []uint32    `json:"columns"` // source columns with a spline, ascending
-	Knots   [][]float64 `json:"knots"`   // of each spline, ascending
+	Knots   [][]float64 `json:"knots"`   // knots of each spline, ascending
 }
 
 const (
@@ -31,12 +32,12 @@ const (
 	MaxKnots = 64
 	// MaxSplines is the largest number of splines.
 	MaxSplines = 4096
-	// leastKnots is the smallest number of knots of a spline that is not a straight line. A presence column has one
-	// knot, see Present.
+	// leastKnots is the smallest number of knots of a spline that is not a straight line. The exception is a presence
+	// column, which has one knot, see Present.
 	leastKnots = 3
 )
 
-// NewSplines returns Splines that own their arguments, or an error if these are invalid.
+// NewSplines returns Splines that own their arguments, or an error if the arguments are invalid.
 func NewSplines(columns []uint32, knots [][]float64) (*Splines, error) {
 	c := &Splines{Columns: columns, Knots: knots}
 	return c, c.check()
@@ -63,15 +64,16 @@ func (c *Splines) check() error {
 	return nil
 }
 
-// Present returns the knots of a presence column: one basis function that is 1 for any value of its number. If an event
-// does not have the number, it has neither column, so that the two together can learn an effect of presence.
+// Present returns the knots of a presence column: one basis function that is 1 for any value of its number. An event
+// without the number has neither the number's column nor the presence column. So their two weights can learn an effect
+// of presence.
 func Present() []float64 { return []float64{0} }
 
-// Seldom reports whether a number is absent from more than one event in ten, so that its presence is informative. there
-// counts events that have the number or declare it missing.
+// Seldom reports whether more than one event in ten is without a number, so that its presence is informative. there
+// counts the events that have the number or declare it missing.
 func Seldom(there, events uint64) bool { return 10*there < 9*events }
 
-// KnotsOf returns at most n knots at evenly spaced quantiles of readings, which ascend. If there are few different
+// KnotsOf returns at most n knots at evenly spaced quantiles of readings, which must ascend. If there are few different
 // readings, all of them are knots. It returns nil if the spline would be a straight line.
 func KnotsOf(readings []float64, n int) []float64 {
 	distinct := slices.Compact(slices.Clone(readings))
@@ -79,7 +81,7 @@ func KnotsOf(readings []float64, n int) []float64 {
 	if len(distinct) > n {
 		knots = make([]float64, 0, n)
 		for i := range n {
-			// The quantile between order statistics, as numpy computes it by default.
+			// Interpolate the quantile between order statistics, as numpy does by default.
 			at := float64(i) * float64(len(readings)-1) / float64(n-1)
 			low := int(at)
 			q := readings[low]
@@ -97,11 +99,11 @@ func KnotsOf(readings []float64, n int) []float64 {
 	return slices.Clip(knots)
 }
 
-// BasisValues returns the knot of the first basis function of spline i that is not 0 at x, and the values of that one and of
-// the next; next is 0 if there is none.
+// BasisValues returns the knot of the first nonzero basis function of spline i at x, and the values of that basis
+// function and of the next. next is 0 if there is no next.
 func (c *Splines) BasisValues(i int, x float64) (knot int, first, next float64) {
 	knots := c.Knots[i]
-	at := 0 // branch-free search for x
+	at := 0 // branch-free binary search for x
 	for _, knot := range knots {
 		before := 0
 		if knot < x {
@@ -120,7 +122,7 @@ func (c *Splines) BasisValues(i int, x float64) (knot int, first, next float64) 
 	return at - 1, 1 - next, next
 }
 
-// At returns the value of a spline column at x.
+// At returns the value at x of the spline column hat.
 func (c *Splines) At(hat uint32, x float64) float64 {
 	curve := c.Of(hat)
 	knot, first, next := c.BasisValues(curve, x)
@@ -133,12 +135,12 @@ func (c *Splines) At(hat uint32, x float64) float64 {
 	return 0
 }
 
-// BasisColumn returns the column of a knot.
+// BasisColumn returns the column of a knot of spline curve.
 func (c *Splines) BasisColumn(curve, knot int) uint32 {
 	return FirstBasisColumn + uint32(curve*MaxKnots+knot)
 }
 
-// Of returns the spline of a source column or spline column, or -1. The nil Splines has no splines.
+// Of returns the index of the spline of a source column or spline column, or -1. The nil Splines has no splines.
 func (c *Splines) Of(column uint32) int {
 	if c == nil {
 		return -1
@@ -155,7 +157,7 @@ func (c *Splines) Of(column uint32) int {
 	return -1
 }
 
-// Source returns the source column of a spline column, and any other column itself.
+// Source returns the source column of a spline column. It returns any other column unchanged.
 func (c *Splines) Source(column uint32) uint32 {
 	if column < FirstBasisColumn || c == nil {
 		return column
@@ -163,8 +165,8 @@ func (c *Splines) Source(column uint32) uint32 {
 	return c.Columns[int(column-FirstBasisColumn)/MaxKnots]
 }
 
-// Append appends the spline columns that are not 0, for the columns of x and for those in zeros that x does not have,
-// in ascending order; both ascend.
+// Append appends the nonzero spline columns of x, and of the columns in zeros that x does not have, in ascending order.
+// x and zeros must ascend.
 func (c *Splines) Append(out, x event.Vec, zeros []uint32) event.Vec {
 	i := 0
 	for curve, column := range c.Columns {
@@ -191,7 +193,7 @@ func (c *Splines) Append(out, x event.Vec, zeros []uint32) event.Vec {
 	return out
 }
 
-// Follow marks the spline columns among columns, which ascend, as dead if their source columns are dead.
+// Follow marks spline columns as dead if their source columns are dead. columns must ascend.
 func (c *Splines) Follow(columns []uint32, dead []bool) {
 	for i, column := range columns {
 		if column < FirstBasisColumn || c == nil {
@@ -202,24 +204,24 @@ func (c *Splines) Follow(columns []uint32, dead []bool) {
 	}
 }
 
-// DrawnSpline is what a number adds to the scores, as lines between points. It is exact unless the number has a
-// Transform, which bends the lines a little.
+// DrawnSpline is a number's contribution to the scores, as lines between points. It is exact unless the number has a
+// Transform, which bends the lines slightly.
 type DrawnSpline struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
-	X       []float64 `json:"x"` // values of the number as it arrives, from the first knot to the last, ascending
-	// Added is by class. For two classes with one output it has only the second class; the first class gains the
-	// negative.
+	X       []float64 `json:"x"` // raw values of the number from the first to the last knot, ascending
+	// Added has the contribution to each class. For two classes with one output it has only the second class; the
+	// contribution to the first class is the negative.
 	Added []AddedTo `json:"added"`
 }
 
-// AddedTo is what a DrawnSpline adds to the score of a class, which is "" for regression.
+// AddedTo is the contribution of a DrawnSpline to the score of one class, which is "" for regression.
 type AddedTo struct {
 	Class string    `json:"class"`
-	Score []float64 `json:"score"` // by index of X
+	Score []float64 `json:"score"` // contribution at each X
 }
 
-// bentPlaces is the number of points between knots if a Transform bends the line.
+// bentPlaces is the number of points between knots for a number with a Transform, which bends the lines.
 const bentPlaces = 8
 
 // DrawnCurves yields the splines of m in the order of columns, except for presence columns.
@@ -266,7 +268,7 @@ func (m *Linear) DrawnCurves() iter.Seq[DrawnSpline] {
 	}
 }
 
-// withoutBasisColumns returns x without spline columns, which come last.
+// withoutBasisColumns returns x without spline columns, which are last.
 func withoutBasisColumns(x event.Vec) event.Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= FirstBasisColumn {
@@ -275,8 +277,8 @@ func withoutBasisColumns(x event.Vec) event.Vec {
 	return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
 }
 
-// Namer returns a function that names columns for people, as Schema.Namer does, and spline columns by their number and
-// knot, as in temperature@12.5.
+// Namer returns a function that names columns for people. It names spline columns by their number and knot, as in
+// temperature@12.5, and other columns as Schema.Namer does.
 func (h *Head) Namer() func(column uint32) string {
 	name, c := h.Schema.Namer(), h.Scaler.Splines
 	if c == nil {

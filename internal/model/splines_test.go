@@ -11,7 +11,8 @@ import (
 	"blankout/internal/must"
 )
 
-// slowHats returns every hat at x: the piecewise linear interpolation of 1 at a knot and 0 at the others.
+// slowHats returns the value of every basis function ("hat") at x, by linear interpolation of 1 at its knot and 0 at
+// the others.
 func slowHats(knots []float64, x float64) []float64 {
 	x = max(knots[0], min(x, knots[len(knots)-1]))
 	out := make([]float64, len(knots))
@@ -66,7 +67,7 @@ func TestHats(t *testing.T) {
 	}
 }
 
-// The expected numbers are numpy's: np.quantile([0, 1, 1, 2, 4, 8, 8, 16, 30], np.linspace(0, 1, 5)).
+// TestKnotsOf expects the numbers that numpy returns: np.quantile([0, 1, 1, 2, 4, 8, 8, 16, 30], np.linspace(0, 1, 5)).
 func TestKnotsOf(t *testing.T) {
 	for _, c := range []struct {
 		readings []float64
@@ -75,8 +76,8 @@ func TestKnotsOf(t *testing.T) {
 	}{
 		{[]float64{0, 1, 1, 2, 4, 8, 8, 16, 30}, 5, []float64{0, 1, 4, 8, 30}},
 		{[]float64{0, 1, 2, 3, 4, 5}, 3, []float64{0, 2.5, 5}},
-		{[]float64{1, 1, 2, 2, 5}, 8, []float64{1, 2, 5}},          // few: all of them
-		{[]float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, 4, nil}, // knots 0 and 4: a line
+		{[]float64{1, 1, 2, 2, 5}, 8, []float64{1, 2, 5}},          // few different readings: all are knots
+		{[]float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4}, 4, nil}, // knots 0 and 4 give only a line
 		{[]float64{0, 1, 0}[:2], 8, nil},                           // only a line
 		{nil, 8, nil},
 	} {
@@ -86,7 +87,7 @@ func TestKnotsOf(t *testing.T) {
 	}
 }
 
-// curvedModel is a model of one number with a curve and of a word.
+// curvedModel returns a model of one number with a spline and of one word.
 func curvedModel() (*Linear, []float64) {
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
 	s.AddField(event.Field{Name: "t", Kind: event.Numeric})
@@ -117,7 +118,7 @@ func TestCurvesInScores(t *testing.T) {
 		if again := m.ScoreVec(std, make([]float64, 2))[0]; again != got {
 			t.Errorf("at %v ScoreVec gives %v, Score %v", x, again, got)
 		}
-		// Existing basis are not doubled.
+		// Standardizing twice must not add the spline columns twice.
 		if twice := m.Standardized(&event.Example{Features: std}, event.Vec{}); !slices.Equal(twice.Index, std.Index) {
 			t.Errorf("standardized twice: columns %v, once %v", twice.Index, std.Index)
 		}
@@ -179,8 +180,9 @@ func TestCurvesInFiles(t *testing.T) {
 	}
 }
 
-// A drawn curve is the difference between the scores of events that differ only in this number, for one output, for
-// many, and with a Transform. A change of a weight or knot changes the drawing.
+// TestDrawnCurvesAreTheScores checks that a DrawnSpline equals the difference between the scores of events that differ
+// only in its number. It tests one output, many outputs, and a Transform. Changing a weight or a knot must change the
+// DrawnSpline.
 func TestDrawnCurvesAreTheScores(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		for _, inverse := range []float64{0.5, packUnit(0.5, 2)} { // without a Transform, and with asinh
@@ -208,7 +210,7 @@ func TestDrawnCurvesAreTheScores(t *testing.T) {
 			}
 			drawn := func() DrawnSpline {
 				list := slices.Collect(m.DrawnCurves())
-				if len(list) != 1 || list[0].Column != 5 { // a presence column is not a curve
+				if len(list) != 1 || list[0].Column != 5 { // a presence column is not drawn
 					t.Fatalf("drawn are %+v", list)
 				}
 				return list[0]

@@ -1,6 +1,6 @@
 package model
 
-// This file has the dependence of residuals on the predicted value.
+// This file describes how the size of residuals depends on the predicted value.
 
 import (
 	"fmt"
@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// Spread is a piecewise linear function of a predicted value: the factor of a Residual's deviation. It is constant
-// beyond its ends. Its mean square over the predictions is 1. A Spread is immutable; the nil Spread is 1.
+// Spread is a factor of a Residual's deviation, as a piecewise linear function of the predicted value. It is constant
+// beyond its ends. Its mean square over the predictions is 1. A Spread is immutable; the nil Spread is 1 everywhere.
 type Spread struct {
-	At     []float64 `json:"at"` // values, ascending
+	At     []float64 `json:"at"` // predicted values, ascending
 	Factor []float64 `json:"factor"`
 }
 
-// Of returns the factor at a value.
+// Of returns the factor at a predicted value.
 func (s *Spread) Of(value float64) float64 {
 	if s == nil || len(s.At) == 0 {
 		return 1
@@ -46,8 +46,9 @@ func (s *Spread) check() error {
 	return nil
 }
 
-// NewSpread returns the Spread of mean absolute residuals at ascending values, each for equally many predictions. It
-// scales the sizes to a mean square of 1, with at least leastFactor each. It owns its arguments.
+// NewSpread returns the Spread for mean absolute residuals (size) at ascending predicted values (at). Each value must
+// represent the same number of predictions. NewSpread scales the sizes to a mean square of 1, with at least leastFactor
+// each. It owns its arguments.
 func NewSpread(at, size []float64) *Spread {
 	square, mean := 0.0, 0.0
 	for _, x := range size {
@@ -66,5 +67,5 @@ func NewSpread(at, size []float64) *Spread {
 	return &Spread{At: at, Factor: size}
 }
 
-// leastFactor is the smallest factor, for values at which residuals have been 0.
+// leastFactor is the smallest factor, used if residuals have been 0.
 const leastFactor = 0.01

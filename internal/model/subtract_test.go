@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestSubtract4 checks that the fast loop returns the same bits as the slow one, and writes nothing after the
-// values.
+// TestSubtract4 checks that the fast loop returns the same bits as the slow loop, and writes nothing beyond the values.
 func TestSubtract4(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	random := func(n int) []float64 {

@@ -1,6 +1,6 @@
 package model
 
-// This file has the table of rows by column.
+// This file defines Table, which maps columns to rows.
 
 import (
 	"bytes"
@@ -17,21 +17,21 @@ import (
 	"blankout/internal/pages"
 )
 
-// Table maps columns to rows of Width float64 values. A column gets a row on first touch, so memory grows with the
-// columns seen (8 Width bytes and 15 to 26 more for each, in blocks of at most 512 KB), not with the possible columns.
-// A block knows when it was last written, so that a Snapshot copies only what has changed. Rows that were read from a
-// file stay in the file's memory until one of their block is written.
+// Table maps columns to rows of Width float64 values. A column gets a row when it is first touched, so memory grows
+// with the columns seen, not with the possible columns. A row takes 8 Width bytes plus 15 to 26, in blocks of at most
+// 512 KB. Each block records when it was last written, so that a Snapshot copies only changed blocks. Rows read from a
+// file stay in the file's memory until a row of their block is written.
 type Table struct {
 	width   int
 	perBits uint     // log2 of the rows in a block
-	index   index    // slots by column
-	columns []uint32 // by slot
+	index   index    // maps columns to slots
+	columns []uint32 // column of each slot
 	blocks  []tableBlock
 	lent    int         // number of blocks whose memory is shared
 	chunk   pages.Chunk // memory for future blocks
 	epoch   uint64      // number of Snapshots, from 1
-	lazy    *lazyIndex  // for a Snapshot: replaces index
-	reading *lazyIndex  // shared by Snapshots of the current columns
+	lazy    *lazyIndex  // index of a Snapshot; replaces index
+	reading *lazyIndex  // index that the Snapshots of the current columns share
 	latest  lookup
 	near    *[nearPlaces]uint64 // cache of index entries, by column modulo nearPlaces
 }
@@ -40,14 +40,14 @@ type Table struct {
 const nearPlaces = 1 << 10
 
 type tableBlock struct {
-	rows    []float64 // 1<<perBits rows; for an unwritten last block only those in use
+	rows    []float64 // 1<<perBits rows; only the used rows for an unwritten last block
 	written uint64    // epoch of the last write; 0 if the memory is shared and unwritten
 }
 
-// lookup has the columns looked up last, and their slots plus one.
+// lookup caches the columns of the latest lookup, and their slots plus one.
 type lookup struct{ columns, slots []uint32 }
 
-// lazyIndex creates the index of a Snapshot when Row is first called. Snapshots and derived Tables of the same columns
+// lazyIndex builds the index of a Snapshot when Row is first called. Snapshots and derived Tables of the same columns
 // share it.
 type lazyIndex struct {
 	once    sync.Once
@@ -55,7 +55,7 @@ type lazyIndex struct {
 	index
 }
 
-// made returns the index of columns.
+// made returns the index of columns, and builds it first if necessary.
 func (x *lazyIndex) made(columns []uint32) *index {
 	x.once.Do(func() { x.enterAll(columns) })
 	return &x.index
@@ -72,21 +72,21 @@ func (t *Table) readers() *lazyIndex {
 const (
 	// blockBytes is the largest size of a block; the snapshot topic has one message per block.
 	blockBytes = 1 << 19
-	// A Table with chunkFrom blocks or more allocates many at a time.
+	// chunkFrom is the number of blocks from which a Table allocates many blocks at a time.
 	chunkFrom = 4
 )
 
-// index finds the slots of columns. Small columns, as a file numbers its features, are in an array. Others, as of
-// hashed names, are in an open-addressed hash table that is at most three quarters full, in which eight neighbors share
-// a cache line.
+// index finds the slots of columns. Small columns, such as numbered features in a file, are in an array. Other columns,
+// such as hashed names, are in an open-addressed hash table. It is at most three quarters full, and eight neighbors
+// share a cache line.
 type index struct {
-	low     []uint32 // by column: slot+1, 0 for none
+	low     []uint32 // slot+1 of each small column, 0 for none
 	entries []uint64 // column<<32 | slot+1, 0 for empty
-	shift   uint8    // 64 minus the logarithm of the number of lines
+	shift   uint8    // 64 minus log2 of the number of cache lines
 	used    int
 }
 
-const maxLow = 1 << 17 // columns in index.low
+const maxLow = 1 << 17 // number of columns in index.low
 
 // home returns the first position for a column's entry.
 func (x *index) home(column uint32) int {
@@ -94,7 +94,7 @@ func (x *index) home(column uint32) int {
 	return int(line<<3 | uint64(column&7))
 }
 
-// slot returns the slot of a column plus one, 0 for none.
+// slot returns 1 + the slot of a column, or 0 if it has none.
 func (x *index) slot(column uint32) uint32 {
 	if column < uint32(len(x.low)) {
 		return x.low[column]
@@ -102,8 +102,8 @@ func (x *index) slot(column uint32) uint32 {
 	return x.hashed(column)
 }
 
-// hashed is slot for columns that are not in x.low. It is not inlined, so that slot is small enough to be inlined in
-// loops.
+// hashed is slot for columns that are not in x.low. It must not be inlined, so that slot is small enough to be inlined
+// in loops.
 
 //go:noinline
 func (x *index) hashed(column uint32) uint32 {
@@ -118,7 +118,7 @@ func (x *index) hashed(column uint32) uint32 {
 	}
 }
 
-// enter adds a column without a slot.
+// enter adds a column that has no slot yet.
 func (x *index) enter(column, slot uint32) {
 	if column < maxLow {
 		if column >= uint32(len(x.low)) {
@@ -135,7 +135,7 @@ func (x *index) enter(column, slot uint32) {
 	x.put(uint64(column)<<32 | uint64(slot+1))
 }
 
-// resize resizes the index to a power of two of entries.
+// resize rebuilds the index with the given number of entries, a power of two.
 func (x *index) resize(size int) {
 	old := x.entries
 	x.entries, x.shift = make([]uint64, size), uint8(64-bits.TrailingZeros(uint(size/8)))
@@ -155,7 +155,8 @@ func (x *index) put(entry uint64) {
 	x.entries[at] = entry
 }
 
-// enterAll adds the columns of slots 0, 1, … to an empty index; ok is false if one is duplicated.
+// enterAll adds the columns of slots 0, 1, … to an empty index. If a column occurs twice, ok is false and twice is that
+// column.
 func (x *index) enterAll(columns []uint32) (twice uint32, ok bool) {
 	low, size := uint32(0), 64
 	for _, column := range columns {
@@ -211,7 +212,7 @@ func (t *Table) Width() int { return t.width }
 // Len returns the number of rows.
 func (t *Table) Len() int { return len(t.columns) }
 
-// Bytes returns the memory of the Table, without the untouched memory after its last block.
+// Bytes returns the memory of the Table, without the unused memory after its last block.
 func (t *Table) Bytes() int {
 	n := 4*cap(t.columns) + 4*cap(t.index.low) + 8*cap(t.index.entries) + 32*cap(t.blocks)
 	for _, b := range t.blocks {
@@ -220,7 +221,7 @@ func (t *Table) Bytes() int {
 	return n
 }
 
-// Row returns the row of a column for reading, or nil. The slice stays the column's row for the life of the Table.
+// Row returns the row of a column for reading, or nil. The slice remains valid for the life of the Table.
 func (t *Table) Row(column uint32) []float64 {
 	if slot := t.place(column); slot != 0 {
 		return t.slot(slot - 1)
@@ -228,8 +229,8 @@ func (t *Table) Row(column uint32) []float64 {
 	return nil
 }
 
-// Find appends the rows of columns, see Row, to rows. It overlaps the memory accesses of all columns. room is scratch
-// memory.
+// Find appends the rows of columns to rows, as Row returns them. It overlaps the memory accesses of all columns. room
+// is scratch memory.
 func (t *Table) Find(columns []uint32, room *[]uint32, rows [][]float64) [][]float64 {
 	x := &t.index
 	if t.lazy != nil {
@@ -247,7 +248,7 @@ func (t *Table) Find(columns []uint32, room *[]uint32, rows [][]float64) [][]flo
 	return rows
 }
 
-// place returns 1 + the slot of a column, 0 for none.
+// place returns 1 + the slot of a column, or 0 if it has none.
 func (t *Table) place(column uint32) uint32 {
 	if t.lazy == nil {
 		return t.index.slot(column)
@@ -261,7 +262,7 @@ func (t *Table) slot(slot uint32) []float64 {
 }
 
 // Touch returns the row of a column for writing, and creates a row of zeros if there is none. The row counts as written
-// until the next Snapshot; touch it again to write it after that.
+// until the next Snapshot. To write it after that Snapshot, call Touch again.
 func (t *Table) Touch(column uint32) []float64 {
 	if slot := t.index.slot(column); slot != 0 {
 		t.write(&t.blocks[(slot-1)>>t.perBits])
@@ -270,7 +271,7 @@ func (t *Table) Touch(column uint32) []float64 {
 	return t.add(column)
 }
 
-// write marks a block as written, and copies its memory if that is shared.
+// write marks a block as written. It first copies the block's memory if that is shared.
 func (t *Table) write(b *tableBlock) {
 	if b.written == 0 {
 		rows := t.blockRows()
@@ -281,7 +282,7 @@ func (t *Table) write(b *tableBlock) {
 	b.written = t.epoch
 }
 
-// TouchAll appends the rows of columns to rows, see Touch.
+// TouchAll appends the rows of columns to rows, as Touch returns them.
 func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	at := len(rows)
 	rows = slices.Grow(rows, len(columns))[:at+len(columns)]
@@ -302,7 +303,7 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
 	inBlock := uint32(1)<<perBits - 1
 	for i, slot := range t.latest.slots[:len(out)] {
-		if slot == 0 { // or an earlier one
+		if slot == 0 { // an earlier column of this call may have created the row
 			out[i] = t.Touch(columns[i])
 			blocks = t.blocks
 			continue
@@ -315,8 +316,8 @@ func (t *Table) TouchAll(columns []uint32, rows [][]float64) [][]float64 {
 	return rows
 }
 
-// touchNear writes the rows of columns to out if all columns have one, and reports whether they do. It is for a Table
-// that is near, see isNear, and looks up each column when its row is needed.
+// touchNear writes the rows of columns to out if all columns have rows, and reports whether they do. It is for a small
+// Table, see isNear, and looks up each column when its row is needed.
 func (t *Table) touchNear(columns []uint32, out [][]float64) bool {
 	blocks, epoch, width, perBits := t.blocks, t.epoch, t.width, t.perBits&31
 	inBlock := uint32(1)<<perBits - 1
@@ -348,7 +349,7 @@ func (t *Table) Slots(columns, out []uint32) []uint32 {
 		t.find(columns)
 	}
 	for i, slot := range t.latest.slots[:len(columns)] {
-		if slot == 0 { // or an earlier one
+		if slot == 0 { // an earlier column of this call may have created the row
 			slot = t.index.slot(columns[i])
 		}
 		out = append(out, slot-1)
@@ -356,14 +357,14 @@ func (t *Table) Slots(columns, out []uint32) []uint32 {
 	return out
 }
 
-// find looks up the slots of columns.
+// find looks up the slots of columns, and stores them in latest.
 func (t *Table) find(columns []uint32) {
 	a := &t.latest
 	a.columns = append(a.columns[:0], columns...)
 	a.slots = t.index.places(columns, a.slots[:0])
 }
 
-// places appends 1 + the slot of each column to out, 0 for none. It changes nothing.
+// places appends 1 + the slot of each column to out, or 0 for a column without a slot. It does not change x.
 func (x *index) places(columns, out []uint32) []uint32 {
 	at, low := len(out), x.low
 	out = slices.Grow(out, len(columns))[:at+len(columns)]
@@ -377,8 +378,8 @@ func (x *index) places(columns, out []uint32) []uint32 {
 	return out
 }
 
-// Prefetch loads the rows of the columns of x, and its values, into the cache. It changes nothing, and does nothing for
-// a Table that fits the closer caches.
+// Prefetch loads the rows of the columns of x, and its values, into the cache. It never changes the Table. It does
+// nothing for a small Table, which is in the cache anyway.
 func (t *Table) Prefetch(x event.Vec) {
 	if t.isNear() || x.Len() == 0 {
 		return
@@ -388,25 +389,25 @@ func (t *Table) Prefetch(x event.Vec) {
 	t.ahead(t.latest.slots)
 }
 
-// isNear reports whether the rows fit the closer caches.
+// isNear reports whether the rows fit in the L1 and L2 caches.
 func (t *Table) isNear() bool {
-	const small = 1 << 20 // in bytes
+	const small = 1 << 20 // bytes
 	return len(t.columns)*t.width*8 <= small
 }
 
-// ahead prefetches the rows at places, unless the Table is near.
+// ahead prefetches the rows at places, unless the Table is small, see isNear.
 func (t *Table) ahead(places []uint32) {
-	const lines = 4 // of a row; the processor prefetches the rest of longer rows
+	const lines = 4 // cache lines per row; the processor prefetches the rest of longer rows
 	if !t.isNear() && len(places) > 0 {
 		prefetch(&places[0], len(places), &t.blocks[0], int(t.perBits), 8*t.width, min(8*t.width, 64*lines))
 	}
 }
 
-// together is the number of rows that are prefetched at a time: what the closest cache holds of long rows.
+// together is the number of rows that are prefetched at a time: the number of long rows that fit in the L1 cache.
 const together = 64
 
-// Update yields the rows of columns for writing, see Touch, by index in columns. It overlaps the memory accesses of
-// many columns. Until it ends nothing else may touch rows.
+// Update yields the rows of columns for writing, as Touch returns them, with their index in columns. It overlaps the
+// memory accesses of many columns. The caller must not touch other rows during the iteration.
 func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
 	return func(yield func(int, []float64) bool) {
 		var rows [][]float64
@@ -424,9 +425,9 @@ func (t *Table) Update(columns []uint32) iter.Seq2[int, []float64] {
 	}
 }
 
-// Copy copies the rows of columns from another Table of the same width, with zeros if only t has a row. It skips
-// columns that are marked in done, by slot of the other Table, and marks the copied ones. Several Tables may copy from
-// one Table at the same time.
+// Copy copies the rows of columns from another Table of the same width. A row that only t has becomes 0. Copy skips
+// columns that are marked in done, by slot of the other Table, and marks the copied columns. Several Tables may copy
+// from one Table at the same time.
 func (t *Table) Copy(from *Table, columns []uint32, done []bool) {
 	there, here, left := make([]uint32, 0, together), make([]uint32, 0, together), make([]uint32, 0, together)
 	for some := range slices.Chunk(columns, together) {
@@ -473,8 +474,8 @@ func (t *Table) add(column uint32) []float64 {
 	return t.slot(slot)
 }
 
-// blockRows returns the memory of a new block. In a large Table blocks are adjacent, in large pages that the kernel
-// allocates when they are touched.
+// blockRows returns the memory of a new block. Blocks of a large Table are adjacent, in large pages that the kernel
+// allocates on first use.
 func (t *Table) blockRows() []float64 {
 	n := t.width << t.perBits
 	if len(t.blocks) < chunkFrom {
@@ -490,11 +491,11 @@ func (t *Table) Column(i int) (column uint32, row []float64) {
 }
 
 // Snapshot returns an immutable copy of the current rows, safe for concurrent use. prev is the latest earlier Snapshot
-// of the same Table, or nil. It shares blocks that have not been written since, and copies the others; that is its only
-// cost. The index is created when Row is first called.
+// of the same Table, or nil. Snapshot shares the blocks that have not been written since prev, and copies only the
+// others. The index is built when Row is first called.
 func (t *Table) Snapshot(prev *Table) *Table {
 	s := &Table{width: t.width, perBits: t.perBits, epoch: t.epoch}
-	s.columns, s.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers() // append-only, so it is shared
+	s.columns, s.lazy = t.columns[:len(t.columns):len(t.columns)], t.readers() // append-only, so sharing is safe
 	s.blocks = make([]tableBlock, len(t.blocks))
 	for i, b := range t.blocks {
 		switch {
@@ -510,7 +511,7 @@ func (t *Table) Snapshot(prev *Table) *Table {
 	return s
 }
 
-// Derive returns a Table with other rows for the same columns, for reading. fill fills the zero row to, of the given
+// Derive returns a read-only Table with other rows for the same columns. fill fills the zeroed row to, of the given
 // width, from a row of t.
 func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
 	d := NewTable(width)
@@ -524,8 +525,9 @@ func (t *Table) Derive(width int, fill func(to, row []float64)) *Table {
 	return d
 }
 
-// Blocks encodes the Table as named blocks, little-endian: "columns" has the column (uint32) of each slot, "rows/0000",
-// "rows/0001", … have the rows of a fixed number of slots each; the last one has only the slots in use.
+// Blocks encodes the Table as named blocks, little-endian. The block "columns" has the column (uint32) of each slot.
+// The blocks "rows/0000", "rows/0001", … have the rows of a fixed number of slots each; the last block has only the
+// used slots.
 func (t *Table) Blocks() (blocks []event.Block) {
 	for b := range t.EachBlock() {
 		blocks = append(blocks, event.Block{Name: b.Name, Data: bytes.Clone(b.Data)})
@@ -533,8 +535,8 @@ func (t *Table) Blocks() (blocks []event.Block) {
 	return blocks
 }
 
-// EachBlock yields the blocks of Blocks, without a second copy of a large Table in memory. The blocks share the memory
-// of the rows, and are valid until the next Touch.
+// EachBlock yields the blocks of Blocks without a second copy in memory. The blocks share the memory of the rows, and
+// are valid until the next Touch.
 func (t *Table) EachBlock() iter.Seq[event.Block] {
 	return func(yield func(event.Block) bool) {
 		columns := make([]byte, 0, 4*len(t.columns))
@@ -554,8 +556,8 @@ func (t *Table) EachBlock() iter.Seq[event.Block] {
 }
 
 // ReadTable decodes the result of Blocks, which may be among other blocks. It allocates memory only after it has
-// checked that the rows of all columns exist. The Table shares the memory of rows with their blocks if possible, so
-// nobody may change the blocks.
+// checked that the rows of all columns exist. If possible the Table shares memory with the blocks, so callers must not
+// change them.
 func ReadTable(width int, blocks []event.Block) (*Table, error) {
 	if width <= 0 || width > blockBytes/8 {
 		return nil, fmt.Errorf("rows of %d values", width)

@@ -16,9 +16,9 @@ import (
 	"blankout/internal/must"
 )
 
-// TestTable compares a Table with a map over random touches, snapshots and a round trip through its encoding.
+// TestTable compares a Table with a map, for random touches, snapshots and a round trip through its encoding.
 func TestTable(t *testing.T) {
-	for width, rounds := range map[int]int{1: 12, 3: 12, 64: 12, 1000: 3} { // wide rows are slow to compare
+	for width, rounds := range map[int]int{1: 12, 3: 12, 64: 12, 1000: 3} { // comparing wide rows is slow
 		r := rand.New(rand.NewPCG(uint64(width), 1))
 		table, model := NewTable(width), map[uint32][]float64{}
 		var order, places []uint32
@@ -60,7 +60,7 @@ func TestTable(t *testing.T) {
 				k, v := r.IntN(width), r.NormFloat64()
 				table.Touch(c)[k] = v
 				model[c][k] = v
-				if r.IntN(100) == 0 { // a block written just after a snapshot
+				if r.IntN(100) == 0 { // write to a block directly after a snapshot
 					snap = table.Snapshot(snap)
 				}
 			}
@@ -103,8 +103,8 @@ func TestSnapshotShares(t *testing.T) {
 	}
 }
 
-// TestReadTableShares checks that Tables read from the same blocks, their Snapshots, and the Table that wrote the
-// blocks do not see each other's writes, although they share memory.
+// TestReadTableShares checks Tables that share memory: Tables read from the same blocks, their Snapshots, and the Table
+// that wrote the blocks. None may see the writes of another.
 func TestReadTableShares(t *testing.T) {
 	const width, columns = 30, 20_000
 	table := NewTable(width)
@@ -160,7 +160,7 @@ func TestReadTableShares(t *testing.T) {
 			t.Errorf("%s: written", name)
 		}
 	}
-	// Where the memory does not fit it is copied.
+	// Unaligned memory cannot be shared, so it is copied.
 	for i := range blocks {
 		blocks[i].Data = append(make([]byte, 1, 1+len(was[i].Data)), was[i].Data...)[1:]
 	}
@@ -170,7 +170,7 @@ func TestReadTableShares(t *testing.T) {
 }
 
 func TestDerive(t *testing.T) {
-	for _, n := range []uint32{0, 1, 5000, 200_000} { // columns in the array and in the hash table
+	for _, n := range []uint32{0, 1, 5000, 200_000} { // columns in the array and columns in the hash table
 		table := NewTable(3)
 		for i := range n {
 			table.Touch(i * 3)[1] = float64(i)
@@ -217,15 +217,15 @@ func TestReadTableRefuses(t *testing.T) {
 			t.Errorf("%s: read", name)
 		}
 	}
-	for _, width := range []int{-1, 0, blockBytes/8 + 1, math.MaxInt/8 + 1} { // eight times the last overflows
+	for _, width := range []int{-1, 0, blockBytes/8 + 1, math.MaxInt/8 + 1} { // eight times the last width overflows
 		if _, err := ReadTable(width, nil); err == nil || !strings.Contains(err.Error(), "rows of") {
 			t.Errorf("width %d: %v", width, err)
 		}
 	}
 }
 
-// TestReadTableAllocates reads a small file that names a million columns of wide rows and contains none of the
-// rows. If they were allocated before that is checked, they would take 8 GB.
+// TestReadTableAllocates reads a small file that names a million columns of wide rows but contains no rows. ReadTable
+// must reject it before it allocates the rows, which would take 8 GB.
 func TestReadTableAllocates(t *testing.T) {
 	const width = 1000
 	var columns []byte
@@ -253,8 +253,8 @@ func BenchmarkTableRow(b *testing.B) {
 	_ = sum
 }
 
-// BenchmarkTouchAll touches the columns of events: neighboring columns, some of them frequent, like the numbered
-// words of a text, and hashed columns.
+// BenchmarkTouchAll touches the columns of events. It uses neighboring columns with a few frequent ones, like the
+// numbered words of a text, and hashed columns.
 func BenchmarkTouchAll(b *testing.B) {
 	for _, spread := range []uint32{1, 2654435761} {
 		for _, columns := range []uint64{1000, 90_000} {
@@ -280,7 +280,7 @@ func BenchmarkTouchAll(b *testing.B) {
 	}
 }
 
-// TestTablePrefetch prefetches existing and missing rows in a Table that is large enough for it to matter.
+// TestTablePrefetch prefetches existing and missing rows, in a Table that is large enough to be prefetched.
 func TestTablePrefetch(t *testing.T) {
 	table := NewTable(70)
 	var columns []uint32
@@ -296,8 +296,7 @@ func TestTablePrefetch(t *testing.T) {
 	if table.Len() != length || !reflect.DeepEqual(table.Blocks(), want) {
 		t.Error("Prefetch changed the Table")
 	}
-	// What was not there then is made where it is touched; other columns in the
-	// same memory are found, too.
+	// Missing rows are created when they are touched, and other columns of the cache are found too.
 	for range 2 {
 		rows := table.TouchAll(columns, nil)
 		for i, row := range rows {
@@ -310,8 +309,8 @@ func TestTablePrefetch(t *testing.T) {
 	}
 }
 
-// TestTableUpdateCopy checks that rows updated and copied many at a time are those that Touch returns one by one:
-// for new columns, repeated columns, lent memory, and Tables of few and of many columns.
+// TestTableUpdateCopy checks that Update and Copy of many rows equal Touch of one row at a time. It tests new columns,
+// repeated columns, shared memory, and Tables of few and of many columns.
 func TestTableUpdateCopy(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, columns := range []int{150, 30_000} {
@@ -337,7 +336,7 @@ func TestTableUpdateCopy(t *testing.T) {
 			for i, row := range to.Update(own) {
 				row[i%9]++
 			}
-			before := must.Get(ReadTable(9, to.Blocks()))(t) // lends its memory
+			before := must.Get(ReadTable(9, to.Blocks()))(t) // shares its memory
 			if round == 2 {
 				to = before
 			}
@@ -377,8 +376,8 @@ func TestTableUpdateCopy(t *testing.T) {
 	}
 }
 
-// TestReadersShareAnIndex checks that readers of the same columns share an index, and that readers from before a
-// column do not find it.
+// TestReadersShareAnIndex checks that Snapshots of the same columns share an index, and that older Snapshots do not
+// find a newer column.
 func TestReadersShareAnIndex(t *testing.T) {
 	table := NewTable(2)
 	table.Touch(7)[0] = 1
@@ -394,8 +393,8 @@ func TestReadersShareAnIndex(t *testing.T) {
 	}
 }
 
-// TestTouchAllAgain checks that the remembered places of columns that are looked up again are those of the columns,
-// also for columns that replace each other.
+// TestTouchAllAgain checks that cached slots of columns are correct in repeated lookups, also for columns that replace
+// each other in the cache.
 func TestTouchAllAgain(t *testing.T) {
 	table := NewTable(8)
 	columns := []uint32{0, 5, 5 + nearPlaces, 5 + 2*nearPlaces, 1 << 20, 1<<20 + nearPlaces}

@@ -1,4 +1,4 @@
-// Package must has the checks of errors and values that tests share.
+// Package must provides checks of errors and values for tests.
 package must
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Do ends the test if err is not nil. The words of what precede err in the message.
+// Do ends the test if err is not nil. The message has the words of what before err.
 func Do(t testing.TB, err error, what ...any) {
 	t.Helper()
 	if err != nil {
@@ -18,8 +18,8 @@ func Do(t testing.TB, err error, what ...any) {
 	}
 }
 
-// Get takes the two results of a call. The function that it returns ends the test if the error is
-// not nil, and otherwise returns the value: file := must.Get(os.Open(name))(t).
+// Get takes the two results of a call, and returns a function. That function ends the test if the error is not nil, and
+// otherwise returns the value: file := must.Get(os.Open(name))(t).
 func Get[T any](value T, err error) func(t testing.TB, what ...any) T {
 	return func(t testing.TB, what ...any) T {
 		t.Helper()
@@ -37,7 +37,7 @@ func Get2[A, B any](a A, b B, err error) func(t testing.TB, what ...any) (A, B) 
 	}
 }
 
-// True marks the test as failed, with a message as of fmt.Sprintf, if ok is false.
+// True marks the test as failed if ok is false, with a message formatted as by fmt.Sprintf.
 func True(t testing.TB, ok bool, format string, args ...any) {
 	t.Helper()
 	if !ok {
@@ -59,7 +59,7 @@ func Err[T any](_ T, err error) error { return err }
 // Err2 is Err for a call that returns two values and an error.
 func Err2[A, B any](_ A, _ B, err error) error { return err }
 
-// Fails marks the test as failed if err is nil. The words of what describe what should have failed.
+// Fails marks the test as failed if err is nil. The words of what describe the call that should have failed.
 func Fails(t testing.TB, err error, what ...any) {
 	t.Helper()
 	if err == nil {
@@ -93,8 +93,7 @@ func Contains(t testing.TB, got string, parts ...string) {
 	}
 }
 
-// Equal marks the test as failed if got is not want. The words of what precede the two values in
-// the message.
+// Equal marks the test as failed if got is not want. The message has the words of what before the two values.
 func Equal[T comparable](t testing.TB, got, want T, what ...any) {
 	t.Helper()
 	if got != want {
@@ -128,7 +127,7 @@ func differ(t testing.TB, got, want any, what []any) {
 	}
 }
 
-// prefix returns words with a space between each two and a colon at the end.
+// prefix joins words with spaces, and adds a colon at the end.
 func prefix(what []any) string {
 	if len(what) == 0 {
 		return ""

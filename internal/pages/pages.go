@@ -1,5 +1,5 @@
-// Package pages allocates memory by the megabyte, in large pages if the kernel supports them. Random access would
-// otherwise also wait for the address of nearly every page, and sequential access for every page of 4 KB.
+// Package pages allocates memory by the megabyte, in large pages if the kernel supports them. With small pages (4 KB),
+// random access would also wait for the address translation of nearly every page.
 package pages
 
 import (
@@ -15,8 +15,8 @@ const chunkBytes = 8 << 20
 // Chunk allocates pieces of memory next to each other. Its zero value is ready for use.
 type Chunk struct{ spare []byte }
 
-// Bytes returns n zeros, aligned to 64 bytes if n is larger than that. most is the largest number of bytes to allocate
-// for later pieces.
+// Bytes returns n zero bytes, aligned to 64 bytes if n is larger than that. most is the largest number of bytes to
+// allocate for later pieces.
 func (c *Chunk) Bytes(n, most int) []byte {
 	if n > chunkBytes/2 {
 		p := make([]byte, n)

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Large asks the kernel for pages of 2 MB in memory that has not been touched. The kernel may refuse; then everything
-// is slower and otherwise the same.
+// Large asks the kernel for pages of 2 MB in memory that has not been touched. The kernel may refuse; then only the
+// speed differs.
 func Large(memory []byte) {
 	const size = 2 << 20
 	from := min(len(memory), int(-uintptr(unsafe.Pointer(unsafe.SliceData(memory)))&(size-1)))

@@ -2,5 +2,5 @@
 
 package pages
 
-// Large does nothing here.
+// Large does nothing on this system.
 func Large([]byte) {}

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// Pieces are zeros, at good places, and nobody else's.
+// TestChunk checks that pieces are zero, aligned, and do not overlap.
 func TestChunk(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var c Chunk

@@ -1,6 +1,6 @@
 package run
 
-// This file adopts exact solutions as the live state.
+// This file replaces the learner's state by exact solutions.
 
 import (
 	"context"
@@ -15,31 +15,31 @@ import (
 )
 
 // With validate.on_solution = "adopt", the exact solution over the first N records replaces the learned state after N
-// records, for N every multiple of validate.Config.Events. Learning waits for the solution, so that the state after a
-// number of records depends on those records alone and not on the speed of the solver:
+// records, for every multiple N of validate.Config.Events. Learning waits for the solution. So the state after a number
+// of records depends only on those records, not on the speed of the solver:
 //
 //  1. After exactly N records, wherever a batch ends, the state is frozen and saved, and
 //     the solver runs on a goroutine. In the meantime models are served and checkpoints
 //     are written.
-//  2. When the solution is ready, a Learner with the solution replaces the current one. The
-//     learned state stays if the solution is not certified, is not over exactly the counted
-//     records, or is not better on the newest of them. It also stays if there is no solution
-//     after validate.Config.AdoptWait.
-//  3. The decision is saved, and learning continues once it is safe.
+//  2. When the solution is ready, a Learner with the solution replaces the current Learner.
+//     The learned state stays if the solution is not certified, is not over exactly the
+//     counted records, or is not better on the newest of them. It also stays if there is
+//     no solution after validate.Config.AdoptWait.
+//  3. The decision is saved, and learning continues after that.
 //
-// A program that dies before step 3 finds the state of step 1 and repeats everything. One that dies later continues
-// from the decision. So a restart repeats even a decision that depended on the clock, the one after AdoptWait.
+// A program that dies before step 3 restarts with the state of step 1 and repeats everything. A program that dies later
+// continues after the decision. So a restart reproduces every decision, even a timeout after AdoptWait.
 
-// Adoptions holds the decisions about exact solutions.
+// Adoptions records the decisions about exact solutions.
 type Adoptions struct {
 	// Decided is the number of records at the latest decision.
 	Decided uint64 `json:"decided"`
-	// TimedOut lists the decisions for which there was no solution in time.
+	// TimedOut lists the decisions, by number of records, for which no solution was ready in time.
 	TimedOut []uint64 `json:"timed_out,omitempty"`
 }
 
-// blockAdoption is the checkpoint block with the Adoptions, if solutions are adopted.
-const blockAdoption = "adoption" // JSON
+// blockAdoption is the checkpoint block with the Adoptions, if exact solutions are adopted.
+const blockAdoption = "adoption" // encoded as JSON
 
 // ReadAdoptions returns the Adoptions of a checkpoint.
 func ReadAdoptions(blocks []event.Block) (a Adoptions, err error) {
@@ -52,17 +52,17 @@ func ReadAdoptions(blocks []event.Block) (a Adoptions, err error) {
 func (a *Adoptions) block() event.Block {
 	data, err := json.Marshal(a)
 	if err != nil {
-		panic(err) // numbers
+		panic(err) // numbers always encode
 	}
 	return event.Block{Name: blockAdoption, Data: data}
 }
 
-// adopter is the part of a loop that adopts exact solutions.
+// adopter is the part of a loop that replaces the learned state by exact solutions.
 type adopter struct {
 	job
-	every     uint64        // in records; 0 if solutions are not adopted
-	most      time.Duration // longest wait of learning, 0 for no limit
-	lastError string        // why there is no solution yet, "" while the solver runs
+	every     uint64        // number of records between adoptions; 0 if solutions are not adopted
+	most      time.Duration // longest time that learning waits; 0 for no limit
+	lastError string        // reason why there is no solution yet, "" while the solver runs
 }
 
 func (l *loop) startAdopting() error {
@@ -77,7 +77,7 @@ func (l *loop) startAdopting() error {
 	return validate.CheckAdopt(v.Learner)
 }
 
-// untilAdoption returns n, or a smaller number of records after which an adoption is due.
+// untilAdoption returns n, or a smaller number of records if an adoption is due earlier.
 func (l *loop) untilAdoption(n int) int {
 	if every := l.adopter.every; every > 0 {
 		return int(min(uint64(n), every-(l.before+l.records)%every))
@@ -85,8 +85,8 @@ func (l *loop) untilAdoption(n int) int {
 	return n
 }
 
-// adoptIfDue waits, if an adoption is due, until it is decided and the decision is saved. It returns an error if ctx
-// ends before that.
+// adoptIfDue does nothing unless an adoption is due. It waits until the adoption is decided and the decision is saved.
+// It returns an error if ctx ends before that.
 func (l *loop) adoptIfDue(ctx context.Context) error {
 	at := l.before + l.records
 	if l.adopter.every == 0 || at == 0 || at%l.adopter.every > 0 || l.Adoptions.Decided >= at {
@@ -118,8 +118,8 @@ type solved struct {
 	err error
 }
 
-// solve waits for the exact solution of the current state. It retries after errors, such as those of reading the events
-// again. It returns nil if there is no solution in time, and an error if ctx ends.
+// solve waits for the exact solution of the current state. It retries after errors, such as errors while reading the
+// events again. It returns nil if there is no solution in time, and an error if ctx ends.
 func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 	limited, cancel := context.WithCancel(ctx)
 	if l.adopter.most > 0 {
@@ -149,11 +149,11 @@ func (l *loop) solve(ctx context.Context) (*validate.Adoption, error) {
 			l.adopter.cancel()
 		}
 		if ctx.Err() != nil {
-			return nil, ctx.Err() // endSolving waits for the solver
+			return nil, ctx.Err() // endSolving waits for the solver's end
 		}
 		err = l.attend(ctx, func() bool { return !l.adopter.running() })
 		if err == nil && result != nil && result.err == nil {
-			return result.Adoption, nil // it was ready already, and its report says that it is adopted
+			return result.Adoption, nil // the solution was ready in time, and its report says that it is adopted
 		}
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (l *loop) beginSolving(state *frozen, take func(solved)) {
 	}, take)
 }
 
-// endSolving waits for a solver that was told to stop.
+// endSolving waits for a solver that was canceled.
 func (l *loop) endSolving(deadline context.Context) {
 	for l.adopter.running() {
 		select {
@@ -186,7 +186,7 @@ func (l *loop) endSolving(deadline context.Context) {
 	}
 }
 
-// decide adopts a solution, or keeps the learned state; nil means no solution in time.
+// decide adopts a solution, or keeps the learned state if a is nil because there was no solution in time.
 func (l *loop) decide(at uint64, a *validate.Adoption) error {
 	s := &l.current.Validation
 	if a != nil && a.Learner != nil {
