@@ -73,7 +73,7 @@ func TestUnchangedModel(t *testing.T) {
 		version.Store(want)
 		unchanged.Store(0)
 		for n := 0; unchanged.Load() < 3; n++ {
-			must.Require(t, n < 20_000, "no request named the model that the follower has")
+			must.Require(t, n < 5000, "no request named the model that the follower has")
 			time.Sleep(time.Millisecond)
 		}
 		must.Equal(t, must.Get(f.Model())(t).Version, want, "version")

@@ -253,7 +253,7 @@ func TestMaxEvents(t *testing.T) {
 	p := predictor(c, func() *served.Model { return trained(1) })
 	for _, most := range []uint64{100, 60, 0} {
 		_, before := predictions(t, c)
-		p.MaxEvents = most
+		p.MaxEvents, p.Kafka.UntilEnd = most, most == 0
 		must.Do(t, p.Run(t.Context()))
 		_, values := predictions(t, c)
 		if want := len(before) + int(most); most > 0 && len(values) != want {
