@@ -14,15 +14,14 @@ import (
 //
 //	J(w) = kappa sum m_n log(l_n)/(t-1) + prior(w),
 //
-// l_n as in [loss.TLogistic], under feature noise too. J is not convex.
-// Solve minimizes it by their majorise-minimize scheme: the logarithms are
-// replaced by their tangents, that is every example weighted by its influence
-// xi_n = 1/l_n, and the convex theta-step solved; L-BFGS ends what that begins.
-// The point found depends on the start.
+// with l_n as in [loss.TLogistic], also under feature noise. J is not convex. Minimize uses the paper's
+// majorize-minimize scheme. It replaces the logarithms by their tangents, so every example is weighted by its influence
+// xi_n = 1/l_n, and solves the resulting convex problem (the theta-step). L-BFGS then completes the minimization. The
+// result depends on the start.
 type TLogistic struct {
 	loss  loss.TLogistic
-	data  *Expected // the losses alone
-	theta *Expected // the convex step, with rewritten weights and penalty
+	data  *Expected // sum of the losses without prior
+	theta *Expected // the convex theta-step, with adjusted weights and penalty
 	prior tPrior
 }
 
@@ -31,16 +30,15 @@ type Prior string
 
 // The priors. Both exclude a free intercept.
 const (
-	// StudentPrior is sum log(r_j)/(t-1), r_j = 1 + (t-1)(lt w_j^2/2 + gt), the
-	// Student-t density with (3-t)/(t-1) degrees of freedom and scale 2/lam
-	// (Ding & Vishwanathan 2010, section 4).
+	// StudentPrior is sum log(r_j)/(t-1) with r_j = 1 + (t-1)(lt w_j^2/2 + gt): the Student-t density with (3-t)/(t-1)
+	// degrees of freedom and scale 2/lam (Ding & Vishwanathan 2010, section 4).
 	StudentPrior Prior = "student"
 	// L2Prior is lam/2 |w|^2.
 	L2Prior Prior = "l2"
 )
 
 // NewTLogistic returns the objective of a problem whose Loss is a loss.TLogistic. It ignores the Problem's Penalty. lam
-// > 0 is the strength of the prior. L2Prior also allows 0.
+// is the strength of the prior and must be positive; L2Prior also allows 0.
 func NewTLogistic(p Problem, prior Prior, lam float64) (*TLogistic, error) {
 	loss, ok := p.Loss.(loss.TLogistic)
 	if !ok {
@@ -68,7 +66,7 @@ func NewTLogistic(p Problem, prior Prior, lam float64) (*TLogistic, error) {
 	return nil, fmt.Errorf("prior %q: want student or l2", prior)
 }
 
-// tPrior holds the constants of a prior.
+// tPrior holds the constants of a prior: t, lam, and psi and slope of r(w).
 type tPrior struct {
 	kind       Prior
 	t, lam     float64
@@ -87,8 +85,8 @@ func newTPrior(kind Prior, t, lam float64) tPrior {
 	return p
 }
 
-// at returns the prior of one weight, its derivative, and the curvature of the parabola that touches it there from
-// above (lam/2 w^2 itself for L2Prior).
+// at returns the prior of one weight and its derivative. curvature belongs to the parabola that lies above the prior
+// and touches it at w (lam/2 w^2 for L2Prior).
 func (p *tPrior) at(w float64) (value, slope, curvature float64) {
 	if p.kind == L2Prior {
 		return 0.5 * p.lam * w * w, p.lam * w, p.lam
@@ -97,7 +95,7 @@ func (p *tPrior) at(w float64) (value, slope, curvature float64) {
 	return math.Log(r) / (p.t - 1), p.slope * w / r, p.slope / r
 }
 
-// held returns the number of parameters under the prior.
+// held returns the number of parameters that have a prior.
 func (o *TLogistic) held() int {
 	if o.data.p.Intercept == PenalizedIntercept {
 		return o.data.dim
@@ -148,8 +146,8 @@ func (o *TLogistic) influences(w []float64) []float64 {
 	return xi
 }
 
-// Influences returns the influences of the rows of d by output, see [TLogistic.Influences]. d and c are those of the
-// training, c without Copies.
+// Influences returns the influences of the rows of d by output, see [TLogistic.Influences]. d and c must be the
+// arguments of the training, but c without Copies.
 func (f *Fit) Influences(d *Data, c Config) ([][]float64, error) {
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
@@ -218,7 +216,7 @@ func (o *TLogistic) Minimize(ctx context.Context, opt Options) (*Result, error) 
 			break
 		}
 	}
-	// The tolerance is relative to the gradient at the very start.
+	// The tolerance is relative to the gradient at the original start.
 	o.ValueGrad(w, grad)
 	tol := opt.Tol * first
 	if now := norm2(grad); now > 0 {

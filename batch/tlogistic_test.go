@@ -50,7 +50,8 @@ func TestTLogisticDerivatives(t *testing.T) {
 	}
 }
 
-// Every theta-step lowers J, under noise too: its objective is above J and touches it.
+// TestThetaStepNeverRaisesJ checks that every theta-step lowers J, with and without noise. The objective of the step is
+// above J and touches it.
 func TestThetaStepNeverRaisesJ(t *testing.T) {
 	x, y := problems.Gaussian(32, 60, 6, true)
 	d := denseData(t, x, y)
@@ -68,7 +69,7 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 				at := o.theta.ValueGrad(w, nil)
 				s := must.Get(Solve(context.Background(), o.theta, Options{Tol: 1e-8, Start: w}))(t)
 				value := o.ValueGrad(s.W, nil)
-				// J gains at least as much as the majorizer.
+				// J decreases at least as much as the majorizer.
 				if last-value < (at-s.Objective)*(1-1e-9)-1e-9 {
 					t.Fatalf("step %d: J falls by %v, its majoriser by %v", step, last-value, at-s.Objective)
 				}
@@ -78,7 +79,8 @@ func TestThetaStepNeverRaisesJ(t *testing.T) {
 	}
 }
 
-// The influences point at wrong labels (Ding & Vishwanathan 2010, section 6), which mislead logistic regression.
+// TestInfluencesFindWrongLabels checks that examples with wrong labels have small influences (Ding & Vishwanathan 2010,
+// section 6). The wrong labels mislead logistic regression.
 func TestInfluencesFindWrongLabels(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	var x [][]float64

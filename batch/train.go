@@ -24,17 +24,17 @@ import (
 // Config holds the settings of Train. Flags and the configuration file use the same names.
 type Config struct {
 	// Loss is hinge, logistic, quadratic, linear, poisson or one of the Estimators. Bound is gaussian (the default),
-	// chen or quadratic-noising, for losses that have a choice. Loss may include the bound, as parsed by loss.Parse.
-	// Then Bound is "".
+	// chen or quadratic-noising, for losses with several bounds. Loss may include the bound, as parsed by loss.Parse;
+	// Bound is then "".
 	Loss, Bound string
-	Ell         float64 // margin of the hinge, unless Loss names one
-	Noise       string  // as parsed by loss.ParseNoise
-	// Cost is c of Chen et al.: the penalty is |w|^2 and the losses are multiplied by loss.Cost. A non-negative L2
-	// takes its place: the penalty is L2 |w|^2 and the losses are multiplied by 1.
+	Ell         float64 // margin of the hinge, unless Loss contains one
+	Noise       string  // feature noise, as parsed by loss.ParseNoise
+	// Cost is c of Chen et al.: the penalty is |w|^2 and the losses are multiplied by loss.Cost. If L2 is not negative,
+	// it replaces Cost: the penalty is L2 |w|^2 and the losses are multiplied by 1.
 	Cost float64
 	L2   float64
-	// L1 adds L1 |w|_1, without the intercept. With an L2 of 0 and an L1 of 1/(2c) the objective is Chen et al.'s
-	// equation 1 with the norm |w|_1, divided by 2c.
+	// L1 adds the penalty L1 |w|_1 on all weights except the intercept. With an L2 of 0 and an L1 of 1/(2c), the
+	// objective is Chen et al.'s equation 1 with the norm |w|_1, divided by 2c.
 	L1        float64
 	Intercept Intercept
 	// Multiclass is ovr (one class against the rest) or ovo (every pair of classes).
@@ -45,12 +45,12 @@ type Config struct {
 	Alpha float64
 	// Copies replaces the expectation by that many corrupted copies of every example. 0 means the expectation.
 	Copies        int
-	Seed          uint64 // of the copies
+	Seed          uint64 // seed of the copies and of the starts
 	MaxIterations int
 	Threads       int
-	Prior         string // of t-logistic regression: student or l2
+	Prior         string // prior of t-logistic regression: student or l2
 	Starts        int    // number of random starts after the one from zero, for losses that are not convex
-	// Estimators are the losses that package loss does not have: estimators.All().
+	// Estimators are losses that package loss does not have, usually estimators.All().
 	Estimators []Estimator `toml:"-"`
 	Hooks      `toml:"-"`
 }
@@ -59,8 +59,8 @@ type Config struct {
 type Hooks struct {
 	// Progress is called from several goroutines, one call at a time.
 	Progress func(Progress)
-	// Pause is called between passes over the data, on the solving goroutines. It may wait, to leave the processor to
-	// others.
+	// Pause is called between passes over the data, on the solver's goroutines. It may wait, to leave the processor to
+	// other work.
 	Pause func()
 }
 
@@ -74,17 +74,17 @@ func DefaultConfig() Config {
 type Fit struct {
 	Solution
 	Model    *model.Linear
-	Problems []*Result // one for each output
+	Problems []*Result // result of each output
 }
 
 // Solution describes a solved problem, for any kind of model. Objective, Gap, Iterations and Passes are sums over the
 // binary problems.
 type Solution struct {
 	Objective  float64
-	Gap        float64 // +Inf without a certificate
+	Gap        float64 // duality gap; +Inf without a certificate
 	Converged  bool
 	Iterations int
-	Passes     int // over the data
+	Passes     int // number of passes over the data
 	Seconds    float64
 }
 
@@ -92,15 +92,15 @@ type Solution struct {
 type Subproblem struct {
 	Positive, Negative int // class indexes; Negative is -1 for all other classes
 	Y                  []float64
-	Weight             []float64 // nil means the weights of the data
+	Weight             []float64 // importance weights; nil means the weights of the data
 }
 
-// Train solves the problem of c on d. It returns an error that names the cause where the data or c are invalid.
+// Train solves the problem of c on d. It returns an error that names the cause if the data or c are invalid.
 func Train(ctx context.Context, d *Data, c Config) (*Fit, error) {
 	return TrainFrom(ctx, d, c, nil)
 }
 
-// TrainFrom is Train with a start for each problem. Nil is zero.
+// TrainFrom is Train with a start for each problem. A nil start is zero.
 func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit, error) {
 	begin := time.Now()
 	noise, err := loss.ParseNoise(c.Noise)
@@ -126,7 +126,7 @@ func TrainFrom(ctx context.Context, d *Data, c Config, start [][]float64) (*Fit,
 		unit = newTargetUnit(problems[0].Y, d.Weight, l, c.Intercept)
 		unit.in(problems[0].Y)
 	}
-	// The problems share only the data, so threads go to problems first.
+	// The problems share only the data, so threads are first divided among problems.
 	workers := min(max(c.Threads, 1), len(problems))
 	c.Threads = max(c.Threads/workers, 1)
 	results := make([]*Result, len(problems))
@@ -200,8 +200,8 @@ func (c Config) Check() error {
 	return err
 }
 
-// MeasureNumbers measures the model's predictions for the labeled examples, whose labels are numbers. It stores their
-// residuals in the model, for its prediction intervals.
+// MeasureNumbers measures a regression model's predictions for the labeled examples. It stores their residuals in the
+// model, for its prediction intervals.
 func (f *Fit) MeasureNumbers(d *Data) (sums measure.Numbers, err error) {
 	l, err := loss.Parse(f.Model.Loss)
 	if err != nil {
@@ -247,11 +247,11 @@ func (f *Fit) values(d *Data) iter.Seq2[int, float64] {
 type residuals struct {
 	model.Residual
 	weight, squares float64
-	lacking         float64   // sum of the squares that missing fields explain
-	values, offs    []float64 // of the complete examples
+	lacking         float64   // sum of the squared residuals that missing fields explain
+	values, offs    []float64 // predictions and residuals of the examples without missing fields
 }
 
-// add adds a target and its prediction. v is the variance of the score.
+// add adds a target y and its prediction value. v is the variance of the score due to missing fields.
 func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 	if weight == 0 {
 		return
@@ -267,7 +267,7 @@ func (r *residuals) add(target loss.Target, y, value, v, weight float64) {
 	}
 }
 
-// all returns the residual, or nil if the total weight is 0.
+// all returns the accumulated residual, or nil if the total weight is 0.
 func (r *residuals) all() *model.Residual {
 	if r.weight == 0 {
 		return nil
@@ -278,12 +278,12 @@ func (r *residuals) all() *model.Residual {
 }
 
 const (
-	// Residuals of an exact model are measured separately in spreadBins bins of predictions, with at least leastInBin
-	// examples each.
+	// The residuals of an exact model are measured separately in spreadBins bins of predictions. Each bin has at least
+	// leastInBin examples.
 	spreadBins, leastInBin = 8, 50
 )
 
-// spread returns the size of the residuals by prediction.
+// spread returns the size of the residuals as a function of the prediction.
 func (r *residuals) spread() *model.Spread {
 	n := len(r.values)
 	if n < spreadBins*leastInBin {
@@ -302,14 +302,14 @@ func (r *residuals) spread() *model.Spread {
 			sum += math.Abs(r.offs[i] - r.Mean)
 		}
 		if len(at) > 0 && !(middle > at[len(at)-1]) {
-			continue // many predictions are equal
+			continue // not above the prediction of the previous bin: many predictions are equal
 		}
 		at, size = append(at, middle), append(size, sum/float64(len(in)))
 	}
 	return model.NewSpread(at, size)
 }
 
-// TrainError returns the weighted share of labeled examples that the model classifies wrongly.
+// TrainError returns the weighted fraction of labeled examples that the model classifies wrongly.
 func (f *Fit) TrainError(d *Data) float64 {
 	scores := make([]float64, len(f.Problems))
 	wrong, total := 0.0, 0.0
@@ -332,8 +332,8 @@ func (f *Fit) TrainError(d *Data) float64 {
 	return wrong / total
 }
 
-// Penalization returns the factor of the losses and the weight of |w|^2. Only this function knows the conventions of
-// the papers. factor is loss.Facts.Cost.
+// Penalization returns the factor of the losses and the weight of |w|^2. All conventions of the papers about the cost
+// are in this function. factor is loss.Facts.Cost.
 func (c Config) Penalization(factor float64) (kappa, l2 float64) {
 	if c.L2 >= 0 {
 		return 1, c.L2
@@ -341,19 +341,19 @@ func (c Config) Penalization(factor float64) (kappa, l2 float64) {
 	return factor * c.Cost, 1
 }
 
-// Estimator is a loss with its own objective instead of an expectation. It has the part of its name before a colon and
-// its bounds. "" is the default bound.
+// Estimator is a loss with its own objective instead of an expectation. Name is the part of the loss before a colon,
+// and Bounds are its bounds, "" for the default bound.
 type Estimator struct {
 	Name   string
-	Level  bool // a number must follow the name
+	Level  bool // whether a number must follow the name
 	Bounds []string
-	// New returns the objective. The Kappa and Penalty of its Problem are those of |w|^2 + c sum loss, or of the given
-	// L2.
+	// New returns the objective. level is the number after the name. The Kappa and Penalty of p are those of |w|^2 + c
+	// sum loss, or of the given L2.
 	New func(p Problem, level string, c Config) (Objective, error)
 }
 
-// tLogisticLoss is the Estimator that every Config knows, because the online learner has this loss too. The strength
-// lam of the prior is that of lam/2 |w|^2, so it is 2 where the penalty is |w|^2.
+// tLogisticLoss is the Estimator that every Config has, because the online learner has this loss too. The prior is
+// lam/2 |w|^2, so a penalty of |w|^2 means lam = 2.
 var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{"", "chen"}, New: func(p Problem, level string, c Config) (Objective, error) {
 	t, err := strconv.ParseFloat(level, 64)
 	if err != nil || !finite(t) {
@@ -368,8 +368,8 @@ var tLogisticLoss = Estimator{Name: "t-logistic", Level: true, Bounds: []string{
 	return NewTLogistic(p, Prior(c.Prior), 2*l2)
 }}
 
-// LossNames returns the valid beginnings of Config.Loss: the losses of package loss, the estimators and the losses of
-// kernels. Those that end in a colon need a number.
+// LossNames returns the valid beginnings of Config.Loss: the losses of package loss, of the estimators and of kernel
+// machines. A number must follow a name that ends in a colon.
 func LossNames(estimators []Estimator) []string {
 	var names []string
 	for _, name := range loss.Names() {
@@ -394,7 +394,7 @@ func LossNames(estimators []Estimator) []string {
 func (c Config) LossName() (string, error) {
 	name := c.Loss
 	first, _, named := strings.Cut(name, ":")
-	// The expectation of the quadratic loss is exact under all of these names.
+	// The expectation of the quadratic loss is exact for all of these bounds.
 	exact := c.Bound == "gaussian" || c.Bound == "mcf" && first == "quadratic" || c.Bound == "quadratic-noising" && first == "linear"
 	bounds := loss.Bounds(first)
 	if c.Bound != "" && (len(bounds) > 1 || !exact) {
@@ -416,14 +416,14 @@ func (c Config) LossName() (string, error) {
 	return name + ":" + strconv.FormatFloat(c.Ell, 'g', -1, 64), nil
 }
 
-// estimator returns the Estimator of Loss and Bound, and the level after the name of the loss. It returns nil where
+// estimator returns the Estimator of Loss and Bound, and the number after the name of the loss. It returns nil if
 // Expected is the objective.
 func (c Config) estimator() (own *Estimator, level string, err error) {
 	first, level, _ := strings.Cut(c.Loss, ":")
 	for _, o := range append([]Estimator{tLogisticLoss}, c.Estimators...) {
 		switch {
 		case o.Name != first:
-		case slices.Contains(o.Bounds, c.Bound), o.Bounds[0] == "" && c.Bound == "gaussian": // the default may be given explicitly
+		case slices.Contains(o.Bounds, c.Bound), o.Bounds[0] == "" && c.Bound == "gaussian": // the default bound may be given explicitly
 			return &o, level, nil
 		case o.Bounds[0] == "":
 			return nil, "", fmt.Errorf("loss %s has no bound %s", first, c.Bound)
@@ -432,7 +432,8 @@ func (c Config) estimator() (own *Estimator, level string, err error) {
 	return nil, "", nil
 }
 
-// objective returns a function that builds the objective of a binary problem, and the name of the loss for the model.
+// objective returns a function that builds the objective of a binary problem. It also returns the name of the loss for
+// the model.
 func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Config) (Objective, error), name string, err error) {
 	switch {
 	case !(c.Cost > 0) || math.IsInf(c.Cost, 0):
@@ -465,7 +466,7 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 	if own != nil {
 		name := c.Loss
 		if slices.Contains(loss.Names(), own.Name) && own.Bounds[0] != "" {
-			name += ":" + c.Bound // this name means another loss
+			name += ":" + c.Bound // without the bound the name would mean another loss
 		}
 		return func(d *Data, b Subproblem, c Config) (Objective, error) {
 			return own.New(c.Problem(d, b, nil, noise), level, c)
@@ -480,7 +481,7 @@ func (c Config) objective(noise loss.Noise) (build func(*Data, Subproblem, Confi
 	}, l.String(), nil
 }
 
-// exact is objective for the bound exact.
+// exact implements objective for the bound "exact".
 func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (Objective, error), name string, err error) {
 	q, err := exactRate(noise)
 	if err != nil {
@@ -500,7 +501,7 @@ func (c Config) exact(noise loss.Noise) (build func(*Data, Subproblem, Config) (
 		return nil, "", err
 	}
 	name = l.String()
-	if l.Facts().Target == loss.Sign { // the model parses the name of a loss of numbers
+	if l.Facts().Target == loss.Sign { // the name of a regression loss must stay parseable by the model
 		base, rest, _ := strings.Cut(name, ":")
 		if _, margin, ok := strings.Cut(rest, ":"); ok {
 			rest = ":" + margin
@@ -618,7 +619,7 @@ func (c Config) Subproblems(d *Data) ([]Subproblem, error) {
 	return out, nil
 }
 
-// signs returns 1 for examples of the class, -1 for those of other classes and NaN for unlabeled ones.
+// signs returns 1 for examples of the class positive, -1 for examples of other classes and NaN for unlabeled examples.
 func (d *Data) signs(positive int) []float64 {
 	y := make([]float64, d.Rows())
 	for i := range y {
@@ -663,9 +664,9 @@ func (c Config) model(d *Data, results []*Result, loss string) *model.Linear {
 	return m
 }
 
-// SortClasses returns d with its classes in ascending order, numeric where all are numbers. So of two labels the larger
-// is the positive class. The returned Schema is a copy with exactly the classes that occur. Numeric labels are not
-// changed.
+// SortClasses returns d with its classes in ascending order, in numeric order if all class names are numbers. So the
+// larger of two labels is the positive class. The returned Schema is a copy with exactly the classes that occur.
+// Regression targets are not changed.
 func (d *Data) SortClasses() *Data {
 	if d.Schema.Target != loss.Sign {
 		return d
@@ -712,8 +713,8 @@ func (d *Data) SortClasses() *Data {
 	return &s
 }
 
-// Rarer returns the first of two classes if it is the rarer one among the first n labeled examples. It returns "" for
-// usual pairs such as 0 and 1, whose larger class is positive.
+// Rarer returns the name of the first of two classes if it is rarer than the second among the first n labeled examples.
+// It returns "" otherwise, and for conventional pairs such as 0 and 1, whose larger class is positive.
 func (d *Data) Rarer(n int) string {
 	classes, count := d.Schema.Classes, [2]int{}
 	if len(classes) != 2 || event.UsualPair(classes[0], classes[1]) {
@@ -733,7 +734,7 @@ func (d *Data) Rarer(n int) string {
 // Unlabel returns d with all labels removed.
 func (d *Data) Unlabel() *Data { return d.UnlabelFrom(0) }
 
-// UnlabelFrom returns d with the labels removed from the given row on.
+// UnlabelFrom returns d without the labels of all rows from the given row on.
 func (d *Data) UnlabelFrom(row int) *Data {
 	s := *d
 	s.labels = slices.Clone(d.labels)

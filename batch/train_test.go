@@ -17,7 +17,7 @@ import (
 	"blankout/internal/must"
 )
 
-// classData draws n examples of k classes in a plane of 6 features.
+// classData draws n examples of k classes. The examples lie in a plane of the space of 6 features.
 func classData(t testing.TB, n, k int, names ...string) *Data {
 	r := rand.New(rand.NewPCG(uint64(n), uint64(k)))
 	s := event.NewSchema(20, nil, 10)
@@ -41,7 +41,7 @@ func classData(t testing.TB, n, k int, names ...string) *Data {
 	return b.Data(s).SortClasses()
 }
 
-// trainError returns the share of examples that the model classifies wrongly.
+// trainError returns the fraction of examples that the model classifies wrongly.
 func trainError(d *Data, m *model.Linear) float64 {
 	wrong := 0
 	for i := range d.Rows() {
@@ -158,7 +158,7 @@ func TestTrainRefuses(t *testing.T) {
 	}
 }
 
-// A loss may be named in one string or by several settings.
+// TestTrainNamesOfLosses checks that a loss may be given as one string or as several settings.
 func TestTrainNamesOfLosses(t *testing.T) {
 	d := classData(t, 60, 2, "3", "5")
 	for _, c := range []struct {
@@ -183,7 +183,7 @@ func TestTrainNamesOfLosses(t *testing.T) {
 	}
 }
 
-// Data at the limits of floating point give an error or a finite result.
+// TestTrainNeverGivesNaN checks that data at the limits of floating point give an error or a finite result.
 func TestTrainNeverGivesNaN(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, scale := range []float64{1e-30, 1, 1e8, 1e30, 1e150} {
@@ -226,7 +226,7 @@ func TestTrainNeverGivesNaN(t *testing.T) {
 }
 
 func ExampleTrain() {
-	// Ten events of which one word decides, and another repeats it.
+	// There are ten events. One word determines the class, and another word always occurs with it.
 	schema := event.NewSchema(4, []string{"ham", "spam"}, 2)
 	var b Builder
 	for i := range 10 {
@@ -249,7 +249,8 @@ func ExampleTrain() {
 	// Output: weights 0.60 0.60, certified to true
 }
 
-// The default bound may be given with every loss, and an exact expectation by the name of a paper.
+// TestTrainBoundsThatChangeNothing checks that every loss accepts the name of its default bound. A loss with an exact
+// expectation must accept the names that papers use for it.
 func TestTrainBoundsThatChangeNothing(t *testing.T) {
 	d := classData(t, 60, 2, "3", "5")
 	for _, c := range [][2]string{

@@ -1,6 +1,6 @@
 package batch
 
-// This file scales the targets of a regression while it is solved.
+// This file scales the targets of a regression while the solver runs.
 
 import (
 	"math"
@@ -9,20 +9,21 @@ import (
 	"blankout/internal/loss"
 )
 
-// targetUnit standardizes the targets of a regression while it is solved: (y - center)/scale. So the penalty, the
-// tolerance and the threshold of huber do not depend on the unit of the data, and the solution for a y + b is a times
+// targetUnit standardizes the targets y of a regression while the solver runs, to (y - center)/scale. So the penalty,
+// the tolerance and the threshold of huber do not depend on the unit of the data: the solution for a y + b is a times
 // the solution for y, plus b. For counts the center is 0 and the scale is their mean.
 type targetUnit struct {
 	target        loss.Target
 	center, scale float64
-	squared       bool // the loss is homogeneous of degree 2 in the targets, otherwise of degree 1
+	squared       bool // whether the loss is homogeneous of degree 2 in the targets, otherwise of degree 1
 }
 
-// unitClip is the largest number of deviations from the median that a target counts, as in online/regression.
+// unitClip is the largest distance of a target from the median, in deviations, that counts for the unit, as in
+// online/regression. Larger distances are clipped.
 const unitClip = 8
 
-// newTargetUnit returns the unit of the labels y (NaN for none) with these weights, for a loss. Without a free
-// intercept the center is 0 and the scale of counts is 1, because nothing could undo the shift.
+// newTargetUnit returns the unit of the targets y (NaN for none) with these weights, for a loss. Without a free
+// intercept the center is 0 and the scale of counts is 1, because the intercept could not undo the shift.
 func newTargetUnit(y []float64, weight func(i int) float64, l loss.Loss, intercept Intercept) targetUnit {
 	facts := l.Facts()
 	_, quadratic := l.(loss.Linear)
@@ -86,7 +87,7 @@ func (u targetUnit) in(y []float64) {
 	}
 }
 
-// weightsIn returns parameters converted to the unit. The last is the intercept, if there is one.
+// weightsIn returns the parameters w converted to the unit. An element after the columns is the intercept.
 func (u targetUnit) weightsIn(w []float64, columns int) []float64 {
 	if u.target == loss.Count {
 		w = slices.Clone(w)

@@ -43,7 +43,8 @@ func trainedOn(t *testing.T, c Config, counts bool, f func(float64) float64) (pr
 	return predictions, fit
 }
 
-// The predictions for a y + b are a times those for y, plus b. For counts this holds with a y.
+// TestTrainIsEquivariant checks that the predictions for targets a y + b are a times the predictions for y, plus b. For
+// counts the test uses a y.
 func TestTrainIsEquivariant(t *testing.T) {
 	for _, name := range []string{"linear", "absolute", "quantile:0.9", "huber:1", "poisson"} {
 		for _, noise := range []string{"none", "dropout:0.3"} {
@@ -66,7 +67,7 @@ func TestTrainIsEquivariant(t *testing.T) {
 								t.Fatalf("event %d: %v, want %v (%v off)", i, got[i]/a-b, want[i], off)
 							}
 						}
-						// J and the gap are in the unit of the target.
+						// J and the gap scale with the unit of the target.
 						factor := a
 						if name == "linear" || name == "huber:1" {
 							factor *= a
@@ -87,7 +88,8 @@ func TestTrainIsEquivariant(t *testing.T) {
 	}
 }
 
-// A unit converts parameters back and forth, and has no center or scale that the intercept cannot undo.
+// TestTargetUnit checks that a unit converts parameters back and forth, and that its center and scale are such that the
+// intercept can undo them.
 func TestTargetUnit(t *testing.T) {
 	one := func(int) float64 { return 1 }
 	y := []float64{2, 3, 5, 7, math.NaN(), 11}
@@ -117,11 +119,11 @@ func TestTargetUnit(t *testing.T) {
 	}
 }
 
-// One target of 1e9 among two hundred hardly moves the robust losses.
+// TestTrainOutlier checks that one target of 1e9 among two hundred hardly changes the solutions of robust losses.
 func TestTrainOutlier(t *testing.T) {
 	for _, name := range []string{"absolute", "huber:1"} {
 		c := DefaultConfig()
-		c.Loss, c.Noise, c.Cost, c.Tol = name, "none", 1, 1e-12 // relative to a value that the outlier makes large
+		c.Loss, c.Noise, c.Cost, c.Tol = name, "none", 1, 1e-12 // the tolerance is relative to an objective that the outlier makes large
 		want, _ := trainedOn(t, c, false, func(y float64) float64 { return y })
 		first := true
 		got, _ := trainedOn(t, c, false, func(y float64) float64 {

@@ -19,82 +19,81 @@ import (
 	"blankout/internal/model"
 )
 
-// Validation is the distance of a live model from the exact solution of its problem, on the same events with the same
-// Scaler, and the robustness of both. Errors are in percent and log-losses in nats. Undefined numbers are nil, never
-// NaN.\
+// Validation reports the distance of a live model from the exact solution of its problem, and the robustness of both.
+// Both use the same events and the same Scaler. Errors are in percent and log-losses in nats. Undefined numbers are
+// nil, never NaN.
 //
-// For numeric labels, objectives are in the unit in which the targets are learned (ValidateConfig.Unit) and weights in
-// the unit of the targets. The error of a forecast or failure is the root mean squared error, in the unit of the
-// targets.
+// For regression, objectives are in the unit in which the targets are learned (ValidateConfig.Unit) and weights in the
+// unit of the targets. The error of a forecast or failure is the root mean squared error, in the unit of the targets.
 type Validation struct {
 	// The caller reads the events and stores the report. It sets ID and the fields up to Pause, except for Time, Events
 	// and Seconds.
 	ID       string    `json:"id,omitempty"`
 	Time     time.Time `json:"time"`
 	Events   int       `json:"events"`       // labeled events in the exact problem
-	Records  uint64    `json:"records"`      // position of the live model in the stream
+	Records  uint64    `json:"records"`      // number of records that the live model has processed
 	Read     uint64    `json:"records_read"` // number of Records that were read again
 	Coverage float64   `json:"coverage"`     // Read / Records
-	// Source is log, reservoir or sample. A reservoir is a uniform sample, used where the log has been deleted. A
-	// sample is one that the learner keeps in memory: see ValidateConfig.HalfLives.
+	// Source is log, reservoir or sample. A reservoir is a uniform sample for the case that the log has been deleted. A
+	// sample is kept in the learner's memory, see ValidateConfig.Halves.
 	Source string `json:"source"`
-	// Window says that the exact problem covers only the last events, by configuration. Verified says that it covers
-	// exactly the learned events: counts and sums of fingerprints agree.
+	// Window is true if the configuration limits the exact problem to the last events. Verified is true if the problem
+	// has exactly the learned events: counts and sums of fingerprints agree.
 	Window   bool          `json:"window"`
 	Verified bool          `json:"verified"`
 	Offsets  event.Offsets `json:"offsets,omitempty"`
-	Seconds  float64       `json:"seconds"`       // spent solving and measuring
-	Reading  float64       `json:"read_seconds"`  // spent reading the events again
-	Pause    float64       `json:"pause_seconds"` // spent waiting, to leave the processor to others
+	Seconds  float64       `json:"seconds"`       // seconds spent solving and measuring
+	Reading  float64       `json:"read_seconds"`  // seconds spent reading the events again
+	Pause    float64       `json:"pause_seconds"` // seconds spent waiting, to leave the processor to others
 
-	// ByAge holds the losses of predictions by the age of the weights, over the whole stream: errors in percent, or
-	// mean absolute errors. The caller sets it.
+	// ByAge holds the losses of predictions by the staleness of the weights, over the whole stream: errors in percent,
+	// or mean absolute errors. The caller sets it.
 	ByAge []measure.StaleLoss `json:"by_staleness,omitempty"`
 
-	// Summary says in a sentence how far the live weights are from the exact ones, and what adopting those would
-	// change.
+	// Summary states in a sentence how far the live weights are from the exact weights, and what adopting the exact
+	// weights would change.
 	Summary string `json:"summary"`
-	// Alarm says in a sentence why the live weights are far worse than the exact ones. "" if they are not. It does not
-	// depend on the policy.
+	// Alarm states in a sentence why the live weights are far worse than the exact weights. It is "" if they are not.
+	// It does not depend on the policy.
 	Alarm string `json:"alarm,omitempty"`
 
 	Loss     string  `json:"loss"`
 	Noise    string  `json:"noise"`
-	Cost     float64 `json:"c"` // null means 0: no penalty
+	Cost     float64 `json:"c"` // cost c; null means 0: no penalty
 	Features int     `json:"features"`
 	Classes  int     `json:"classes"`
 
 	Live  Standing `json:"live"`
 	Exact Standing `json:"exact"`
-	// Certificate is an upper bound on Exact.Objective - minimum, nil where there is none.
+	// Certificate is an upper bound on Exact.Objective - minimum, nil if no bound is known.
 	Certificate *float64 `json:"certificate"`
 	Converged   bool     `json:"converged"`
 	// Gap is Live.Objective - Exact.Objective. RelativeGap is Gap / Exact.Objective.
 	Gap         float64  `json:"gap"`
 	RelativeGap *float64 `json:"relative_gap"`
-	// GapError is the standard error of RelativeGap, for classes on the halves of a sample. It is 0 where the gap is
-	// over all events.
+	// GapError is the standard error of RelativeGap, for classification on the halves of a sample. It is 0 if the gap
+	// is over all events.
 	GapError float64 `json:"relative_gap_error,omitempty"`
 	// Distance is |w_live - w_exact|. Cosine is the cosine of the angle between them. Both ignore the intercepts.
 	Distance    float64      `json:"distance"`
 	Cosine      *float64     `json:"cosine"`
 	Differences []Difference `json:"differences"`
 
-	// MeasuredOn is holdout, or learned if no event was held out, or sample. Standing, robustness and failures are
-	// measured on those events.
+	// MeasuredOn is holdout, learned or sample: the events on which Standing, robustness and failures are measured. It
+	// is learned if no event was held out.
 	MeasuredOn string `json:"measured_on"`
 	Holdout    int    `json:"holdout"` // number of held-out events
-	// Newest compares on the newest of the held-out or learned events. In a drifting stream the best model over all
-	// events is not always the best there. Nil with fewer than two events.
+	// Newest compares the models on the newest of the held-out or learned events. In a drifting stream the best model
+	// over all events is not always the best on the newest. It is nil for fewer than two events.
 	Newest *Newest `json:"newest"`
-	// Deletions are the shares of features that are deleted at random, for Standing.Robustness. The survivors are
-	// scaled by the model's rule for missing features, as in predictions.
+	// Deletions are the fractions of features that are deleted at random, for Standing.Robustness. The survivors are
+	// scaled by the model's missing policy, as in predictions.
 	Deletions []float64 `json:"deletions"`
-	// Failures are the single points of failure, the worst of each kind first.
+	// Failures are the features, fields and groups whose loss increases the error most, the worst of each kind first.
 	Failures []Failure `json:"failures"`
 
-	// Adopted says that the exact solution has replaced the live weights. NotAdopted says why it has not, under a
-	// policy that adopts.
+	// Adopted is true if the exact solution has replaced the live weights. NotAdopted is the reason why it has not, if
+	// the policy is adopt.
 	Adopted    bool   `json:"adopted"`
 	NotAdopted string `json:"not_adopted,omitempty"`
 }
@@ -129,8 +128,8 @@ func (v *Validation) summary() string {
 		n.Events, map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn], measures[0], digits(from[0], 4), digits(to[0], 4), digits(n.StandardError, 2), measures[1], digits(from[1], 4), digits(to[1], 4))
 }
 
-// Above these limits the live weights are far worse than the exact ones: the gap is as large as the objective, and the
-// log-loss is this many times the exact one and this many nats more.
+// The live weights are far worse than the exact ones above all of these limits. alarmGap is the gap relative to the
+// objective, alarmTimes the ratio of the log-losses, and alarmNats their difference in nats.
 const alarmGap, alarmTimes, alarmNats = 1, 1.5, 0.1
 
 // alarm returns the text of Alarm. If the live weights are better on the newest events, the stream has drifted and
@@ -152,7 +151,8 @@ func (v *Validation) alarm() string {
 	return "the current weights are far from the exact solution on the same events: " + strings.Join(parts, "; ")
 }
 
-// digits formats x with n significant digits. It uses an exponent only from 1e15 on and below 1e-6.
+// digits formats x with n significant digits. It uses an exponent only for absolute values of at least 1e15 or below
+// 1e-6.
 func digits(x float64, n int) string {
 	text := strconv.FormatFloat(x, 'g', n, 64)
 	if size := math.Abs(x); size >= 1e15 || size < 1e-6 || math.IsNaN(size) {
@@ -162,7 +162,8 @@ func digits(x float64, n int) string {
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
-// percent formats the size of a share in percent with two significant digits, at most four decimals and no exponent.
+// percent formats the absolute value of a fraction in percent, with two significant digits, at most four decimals and
+// no exponent.
 func percent(share float64) string {
 	x, decimals := 100*math.Abs(share), 4
 	for least := 1e-2; decimals > 0 && x >= least; least *= 10 {
@@ -171,23 +172,24 @@ func percent(share float64) string {
 	return strconv.FormatFloat(x, 'f', decimals, 64)
 }
 
-// Newest compares on the newest events: a fifth of those that a Validation measures on, at least 100 and at most 2,000.
+// Newest compares the models on the newest events: a fifth of the events that a Validation measures on, at least 100
+// and at most 2,000.
 type Newest struct {
 	Events     int    `json:"events"`
 	MeasuredOn string `json:"measured_on"` // holdout or learned
-	Since      int64  `json:"since"`       // time of the oldest event, in milliseconds since 1970
+	Since      int64  `json:"since"`       // time of the oldest of these events, in milliseconds since 1970
 	Live       Loss   `json:"live"`
 	Exact      Loss   `json:"exact"`
-	// Gain is the mean log-loss of the live model minus that of the exact solution. For numbers it uses
-	// measure.Deviance: the squared error for squared, twice the absolute error for absolute. StandardError is that of
-	// the mean of the differences by event.
+	// Gain is the mean log-loss of the live model minus the mean log-loss of the exact solution. For regression it uses
+	// measure.Deviance: the squared error for squared, twice the absolute error for absolute. StandardError is the
+	// standard error of Gain, from the differences by event.
 	Gain          float64 `json:"gain"`
 	StandardError float64 `json:"standard_error"`
-	// Better is exact or live where |Gain| exceeds StandardError, otherwise neither.
+	// Better is exact or live if |Gain| exceeds StandardError, otherwise neither.
 	Better string `json:"better"`
 }
 
-// String says which is better, in a sentence.
+// String describes in a sentence which model is better.
 func (n *Newest) String() string {
 	on := map[string]string{"holdout": "held out", "learned": "learned"}[n.MeasuredOn]
 	better := map[string]string{"exact": "the exact solution is better", "live": "the live weights are better"}[n.Better]
@@ -199,14 +201,15 @@ func (n *Newest) String() string {
 		n.Events, on, cmp.Or(better, "neither is better by more than chance"), n.Live.LogLoss, n.Exact.LogLoss, n.StandardError, n.Live.Error, n.Exact.Error)
 }
 
-// Loss measures the predictions of a model for some events. Error and LogLoss are of classes, and 0 for numeric labels.
+// Loss measures the predictions of a model for some events. Error and LogLoss are for classification, and 0 for
+// regression.
 type Loss struct {
 	Error   float64    `json:"error"`
 	LogLoss float64    `json:"log_loss"`
 	Numbers *OfNumbers `json:"numbers,omitempty"`
 }
 
-// OfNumbers measures predictions of numbers, in the unit of the targets.
+// OfNumbers measures regression predictions, in the unit of the targets.
 type OfNumbers struct {
 	MAE      float64 `json:"mae"`
 	RMSE     float64 `json:"rmse"`
@@ -215,26 +218,26 @@ type OfNumbers struct {
 
 // Standing is one side of a Validation: the live or the exact model.
 type Standing struct {
-	// Objective is that of the level alone (ValidateConfig.Level), on its own problem. The measures below it are those
-	// of the model that answers, and of an exact solution with all columns.
+	// Objective is the objective of one noise level (ValidateConfig.Level), on its own problem. All other measures are
+	// of the whole model that predicts, or of an exact solution with all columns.
 	Objective        float64   `json:"objective"`
 	Norm             float64   `json:"norm"` // |w|
 	Intercept        []float64 `json:"intercept"`
 	Error            *float64  `json:"error"`
 	LogLoss          *float64  `json:"log_loss"`
 	CalibrationError *float64  `json:"calibration_error"`
-	AUC              *float64  `json:"auc"` // for two classes
+	AUC              *float64  `json:"auc"` // area under the ROC curve, for two classes
 	AveragePrecision *float64  `json:"average_precision"`
 	// Reliability is the reliability diagram of the probabilities of the predicted class.
 	Reliability []measure.Bin `json:"reliability"`
-	// NumbersReport is for numeric labels. The measures of classes are nil then.
+	// NumbersReport has the measures of a regression model. The classification measures are nil then.
 	*measure.NumbersReport
-	Robustness []*float64 `json:"robustness"` // forecast error by deletion
-	// GroupRobustness is the same by the share of feature groups that die. It is left out if no groups are named and
-	// the noise has no groups.
+	Robustness []*float64 `json:"robustness"` // forecast error, by element of Deletions
+	// GroupRobustness is the forecast error if fractions of the feature groups are missing. It is left out if no groups
+	// are named and the noise has no groups.
 	GroupRobustness []*float64 `json:"group_robustness,omitempty"`
-	// SilentRobustness and SilentGroupRobustness are the same under silent death. Dead numbers read the values of the
-	// live model, and the model answers as if the events were complete.
+	// SilentRobustness and SilentGroupRobustness are the same forecasts for silent failures: dead numbers read the dead
+	// values of the live model, and the model predicts as if the events were complete.
 	SilentRobustness      []*float64 `json:"silent_robustness"`
 	SilentGroupRobustness []*float64 `json:"silent_group_robustness,omitempty"`
 }
@@ -247,14 +250,14 @@ type Difference struct {
 	Exact   float64 `json:"exact"`
 }
 
-// Failure is the error if a feature, field or group dies for good: its contribution to the score is then zero in every
-// event.
+// Failure is the error if a feature, field or group is missing permanently. Its contribution to the score is then zero
+// in every event.
 type Failure struct {
 	Kind  string  `json:"kind"` // feature, field or group
 	Name  string  `json:"name"`
-	Share float64 `json:"fraction"` // of the events, that hold it
-	Live  float64 `json:"live"`     // error after its death
-	Rise  float64 `json:"rise"`     // Live minus the present error, in percentage points
+	Share float64 `json:"fraction"` // fraction of the events that have it
+	Live  float64 `json:"live"`     // error of the live model without it
+	Rise  float64 `json:"rise"`     // Live minus the current error, in percentage points
 	Exact float64 `json:"exact"`
 }
 
@@ -262,31 +265,31 @@ type Failure struct {
 type ValidateConfig struct {
 	// Config is the exact problem: the loss, noise and penalty of the live model. Multiclass and Copies are ignored.
 	Config
-	Deletions []float64 // in [0, 1)
-	Top       int       // number of reported differences, and of reported failures of each kind
+	Deletions []float64 // deleted fractions, in [0, 1)
+	Top       int       // number of reported differences, and of reported failures per kind
 	// Sample is the largest number of events on which robustness and failures are measured. Larger sets are sampled
 	// evenly.
 	Sample int
-	// HalfLives says that learned and held-out events are two halves of one sample, which the live model has learned. The
-	// exact solution overfits its half and is worse on the other by the same amount. Therefore objectives are the means
-	// of both halves.
+	// Halves means that the learned and the held-out events are two halves of one sample, all of which the live model
+	// has learned. The exact solution overfits its half and is worse on the other half by the same amount. So
+	// objectives are the means over both halves.
 	Halves bool
 	// OwnHoldout excludes the events of Evidence.Aside from Validation.Newest.
 	OwnHoldout bool
-	// Level has the weights whose objective is compared with the minimum, for a live model that mixes noise levels. Nil
-	// is the live model itself. Foreign reports the columns that only other levels have: the minimum is that of the
-	// problem without them. It may be nil.
+	// Level has the weights whose objective is compared with the minimum, if the live model mixes several noise levels.
+	// Nil means the live model itself. Foreign reports the columns that only other levels have; the exact problem
+	// leaves them out. It may be nil.
 	Level   *model.Linear
 	Foreign func(column uint32) bool
-	// Start is an earlier exact solution of the same learner. The solver starts there if that is better than the live
+	// Start is an earlier exact solution of the same learner. The solver starts from it if it is better than the live
 	// weights. It may be nil.
 	Start *model.Linear
-	// Unit is the unit in which the live learner learns numeric targets.
+	// Unit is the unit in which the live learner learns regression targets.
 	Unit Unit
 }
 
-// Unit is the unit in which numeric targets are learned: real ones as (y - Center)/Scale, counts as y/Scale. Targets
-// outside of Low and High, in their own unit, are clipped. The zero value changes nothing.
+// Unit is the unit in which regression targets are learned: real targets as (y - Center)/Scale, counts as y/Scale.
+// Targets outside of Low and High, in their own unit, are clipped. The zero value changes nothing.
 type Unit struct {
 	Center, Scale float64
 	Low, High     float64
@@ -301,23 +304,24 @@ func DefaultValidateConfig() ValidateConfig {
 	return c
 }
 
-// Evidence collects the events that a live model has learned, and held-out events, as its Scaler transforms them.
+// Evidence collects the events that a live model has learned, and held-out events. It stores them as the model's Scaler
+// transforms them.
 type Evidence struct {
 	live    *model.Linear
 	builder Builder
-	data    *Data // all events, once complete
+	data    *Data // all events; nil while events can be added
 	rows    int
 	learned []int
-	heldOut []int // includes aside
+	heldOut []int // rows of the held-out events, including aside
 	aside   []int
-	times   []int64 // by row, milliseconds
+	times   []int64 // time of each row, in milliseconds
 	x       event.Vec
 	missing interned[model.MissingCount]
 	parts   interned[string] // model.Parts of imputed events
-	levels  []int            // by row, the level that answers: see model.Answer
+	levels  []int            // noise level that predicts each row, see model.Answer
 }
 
-// NewEvidence returns empty Evidence about a live model.
+// NewEvidence returns empty Evidence for a live model.
 func NewEvidence(live *model.Linear) *Evidence {
 	return &Evidence{live: live, builder: Builder{Splines: live.Scaler.Splines}}
 }
@@ -329,7 +333,7 @@ func (v *Evidence) Learned(e *event.Example, importance float64) error {
 	return v.add(e, importance)
 }
 
-// HeldOut copies an event that the live model has not learned.
+// HeldOut copies a held-out event, which the live model has not learned.
 func (v *Evidence) HeldOut(e *event.Example) error {
 	v.heldOut = append(v.heldOut, v.rows)
 	return v.add(e, e.Weight)
@@ -359,10 +363,10 @@ func (v *Evidence) add(e *event.Example, importance float64) error {
 	return v.builder.Add(&event.Example{Features: v.x, Label: e.Label, Target: e.Target, Weight: importance, Offset: e.Offset})
 }
 
-// linear is a linear scorer of Data. It holds, by output, the weights of the compact columns and then the intercept.
+// linear is a linear scorer of Data. It holds, by output, the weights of the compact columns followed by the intercept.
 type linear [][]float64
 
-// ErrOneClass means that the events have fewer than two classes or that all numbers are equal, so that there is nothing
+// ErrOneClass means that the events have fewer than two classes or that all targets are equal, so that there is nothing
 // to learn.
 var (
 	ErrOneClass = errors.New("only one class has been learned")
@@ -383,8 +387,8 @@ func (v *Evidence) all() *Data {
 	return v.data
 }
 
-// alone returns the same events without the columns that are foreign to a level of the live model, as Evidence about
-// that level's own problem. It returns v if there are no such columns.
+// alone returns the same events without the columns that foreign reports, as Evidence for the problem of one noise
+// level of the live model. It returns v if there are no such columns.
 func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) *Evidence {
 	all := v.all()
 	if foreign == nil || !slices.ContainsFunc(all.columns, foreign) {
@@ -395,8 +399,8 @@ func (v *Evidence) alone(level *model.Linear, foreign func(column uint32) bool) 
 }
 
 // EachLearned calls f with the learned and unlabeled events in the order of the stream. An event has its class, its
-// importance as weight, and standardized features with their fields, valid during the call. No events can be added
-// afterwards.
+// importance as weight, and standardized features with their fields. It is valid during the call only. No events can be
+// added afterwards.
 func (v *Evidence) EachLearned(f func(e *event.Example)) {
 	d := v.all()
 	var e event.Example
@@ -419,17 +423,17 @@ func (v *Evidence) EachLearned(f func(e *event.Example)) {
 // Exact is the exact solution of the problem of a live model.
 type Exact struct {
 	*model.Linear
-	Live, Objective float64 // of the live and of the exact weights
+	Live, Objective float64 // objectives of the live and of the exact weights
 	Gap             float64 // upper bound on Objective - minimum, +Inf if unknown
 	Converged       bool
 	Iterations      int
-	live, weights   linear // by output
+	live, weights   linear // live and exact weights by output
 	loss            string
 }
 
 // Exact solves the exact problem on the learned events. live may differ from the model of NewEvidence if it has the
-// same Schema, Scaler and statistics. No events can be added afterwards. Errors are ErrOneClass, of the configuration,
-// or of ctx.
+// same Schema, Scaler and statistics. No events can be added afterwards. The error is ErrOneClass, an error in the
+// configuration, or the error of ctx.
 func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConfig) (*Exact, error) {
 	noise, err := loss.ParseNoise(c.Noise)
 	if err != nil {
@@ -490,8 +494,8 @@ func (v *Evidence) Exact(ctx context.Context, live *model.Linear, c ValidateConf
 	return e, nil
 }
 
-// solveOutputs solves the problem of every output. It starts from its present weights or from earlier ones (which may
-// be nil), whichever is better.
+// solveOutputs solves the problem of every output. It starts from the current weights of the output or from earlier
+// weights (which may be nil), whichever are better.
 func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateConfig, objective func(k int) (Objective, error)) (*Exact, error) {
 	e := &Exact{Converged: true, weights: make(linear, len(now))}
 	solved := 0
@@ -501,7 +505,7 @@ func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateC
 			return nil, err
 		}
 		if o == nil {
-			// A class that has not appeared, or is the only one: nothing to learn.
+			// The class has not appeared, or it is the only one, so there is nothing to learn.
 			e.weights[k] = make([]float64, len(now[k]))
 			copy(e.weights[k][d.Columns():], now[k][d.Columns():])
 			continue
@@ -529,8 +533,8 @@ func solveOutputs(ctx context.Context, d *Data, now, earlier linear, c ValidateC
 	return e, nil
 }
 
-// onHalves replaces the objectives by the means of those of two halves of the events. It uses the outputs that both
-// halves can learn.
+// onHalves replaces the objectives by their means over two halves of the events. It uses the outputs that both halves
+// can learn.
 func (e *Exact) onHalves(halves [2]*Data, now linear, objective func(d *Data, k int) (Objective, error)) error {
 	e.Live, e.Objective = 0, 0
 	told := false
@@ -556,8 +560,9 @@ func (e *Exact) onHalves(halves [2]*Data, now linear, objective func(d *Data, k 
 	return nil
 }
 
-// Validate solves the exact problem on the learned events and compares. It also returns the exact solution, as a model
-// with the live Scaler. No events can be added afterwards. Errors are as for Exact.
+// Validate solves the exact problem on the learned events and compares the live model with the solution. It also
+// returns the exact solution, as a model with the live Scaler. No events can be added afterwards. Errors are as for
+// Exact.
 func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation, *Exact, error) {
 	begin := time.Now()
 	rest := func(i int) {
@@ -652,8 +657,8 @@ func (v *Evidence) Validate(ctx context.Context, c ValidateConfig) (*Validation,
 	return r, solution, nil
 }
 
-// byLevel returns the result of of for the weights w of m. At shares of missing fields that m answers with another
-// level, it uses the weights of that level.
+// byLevel returns the result of of for the weights w of m. If m predicts with another noise level at a missing
+// fraction, byLevel uses the weights of that level there.
 func (v *Evidence) byLevel(w linear, m *model.Linear, c ValidateConfig, of func(w linear) []float64) (out []*float64) {
 	d := v.all()
 	known := m.Missing != nil && (m.Missing.Known || slices.ContainsFunc(m.Schema.Fields, func(f event.Field) bool { return f.Kind.Named() }))
@@ -682,7 +687,7 @@ func allDefined(values []float64) (out []*float64) {
 	return out
 }
 
-// groups returns the groups whose deaths are forecast, nil for none.
+// groups returns the groups for which the error without them is forecast, or nil for none.
 func (v *Evidence) groups(d *Data, noise string) (*units, error) {
 	n, err := loss.ParseNoise(noise)
 	if err != nil {
@@ -707,7 +712,7 @@ func defined(x float64) *float64 {
 func (v *Evidence) weights(d *Data, m *model.Linear, c Config) linear {
 	w := make(linear, m.Outputs)
 	n := d.Columns()
-	if c.Intercept != NoIntercept || m.Target() != loss.Sign { // the unit of numbers has a center
+	if c.Intercept != NoIntercept || m.Target() != loss.Sign { // regression needs an intercept, because the unit of the targets has a center
 		n++
 	}
 	for k := range w {
@@ -722,7 +727,8 @@ func (v *Evidence) weights(d *Data, m *model.Linear, c Config) linear {
 	return w
 }
 
-// outside returns the penalty of the live weights whose columns no event of d holds. The exact weights are zero there.
+// outside returns the penalty of the live weights whose columns occur in no event of d. The exact weights of these
+// columns are zero.
 func (v *Evidence) outside(d *Data, live *model.Linear, c Config) float64 {
 	l2 := 1.0
 	if c.L2 >= 0 {
@@ -745,8 +751,8 @@ func eachOutside(live *model.Linear, d *Data, f func(w float64)) {
 	}
 }
 
-// againstTheRest returns the problem of output k of a model with the given number of outputs. ok is false if the labels
-// are all on one side.
+// againstTheRest returns the problem of output k of a model with the given number of outputs. ok is false if all labels
+// are on one side.
 func (d *Data) againstTheRest(k, outputs int) (p Subproblem, ok bool) {
 	positive := k
 	if outputs == 1 {
@@ -762,7 +768,7 @@ func (d *Data) againstTheRest(k, outputs int) (p Subproblem, ok bool) {
 	return p, least < most
 }
 
-// compare fills in the comparison of the weights.
+// compare sets the fields of r that compare the weights.
 func (v *Evidence) compare(r *Validation, d *Data, live, exact linear, c ValidateConfig) {
 	var ll, ee, le, distance float64
 	var order []Difference
@@ -799,7 +805,7 @@ func (v *Evidence) class(k int) string {
 	return ""
 }
 
-// model returns the weights as a model with the live Scaler and its statistics.
+// model returns the weights w as a model with the live Scaler and its statistics.
 func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss string) *model.Linear {
 	head := live.Alone().Head
 	k := len(w)
@@ -823,8 +829,8 @@ func (v *Evidence) model(d *Data, live *model.Linear, w linear, noise, loss stri
 	return m
 }
 
-// decided returns a scorer whose score for one output is positive where m predicts the positive class. The effect of
-// deletions on predictions depends on the threshold.
+// decided returns a scorer whose score is positive if m predicts the positive class, for a model with one output. It
+// includes the threshold of m, on which the effect of deletions depends.
 func (w linear) decided(d *Data, m *model.Linear) linear {
 	cut := m.Decision().Cut()
 	if len(w) != 1 || cut == 0 {
@@ -836,7 +842,7 @@ func (w linear) decided(d *Data, m *model.Linear) linear {
 	return linear{out}
 }
 
-// scores writes the scores of a model with these weights for event i to out.
+// scores writes the scores of the weights for event i to out. They use the model's missing policies.
 func (w linear) scores(d measured, i int, out []float64) []float64 {
 	row, scale := d.Row(i), d.scale(i)
 	for k := range w {
@@ -845,7 +851,7 @@ func (w linear) scores(d measured, i int, out []float64) []float64 {
 	return out
 }
 
-// answers writes the scores of m, which has these weights, for event i to out. Numbers that m imputes are imputed.
+// answers writes the scores of m, which has these weights, for event i to out. It imputes the numbers that m imputes.
 func (w linear) answers(d measured, i int, m *model.Linear, out []float64) []float64 {
 	if d.parts[i] == "" && (d.level[i] == 0 || m.Levels == nil) {
 		return w.scores(d, i, out)
@@ -879,7 +885,7 @@ func (w linear) measure(d measured, m *model.Linear, to *Standing, rest func(row
 	to.AUC, to.AveragePrecision, to.Reliability = r.AUC, r.AveragePrecision, r.Reliability
 }
 
-// newest compares on the newest events.
+// newest compares the models on the newest events.
 func (v *Evidence) newest(all *Data, live, exact linear, solution *model.Linear, own bool, u *unit) *Newest {
 	rows, on := slices.Clone(v.heldOut), "holdout"
 	if own {
@@ -900,7 +906,7 @@ func (v *Evidence) newest(all *Data, live, exact linear, solution *model.Linear,
 	return r
 }
 
-// compareOn compares on the given rows. It returns nil if they have no weight.
+// compareOn compares the models on the given rows. It returns nil if the rows have no weight.
 func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution *model.Linear, u *unit) *Newest {
 	d := v.measured(rows)
 	r := &Newest{Events: len(rows), Better: "neither"}
@@ -972,7 +978,7 @@ func (v *Evidence) compareOn(rows []int, all *Data, live, exact linear, solution
 	return r
 }
 
-// evenly returns at most n of the rows, evenly sampled, or all of them if n is 0.
+// evenly returns n of the rows, sampled evenly. It returns all rows if there are at most n or if n is 0.
 func evenly(rows []int, n int) []int {
 	if n <= 0 || len(rows) <= n {
 		return rows
@@ -984,11 +990,11 @@ func evenly(rows []int, n int) []int {
 	return out
 }
 
-// failures returns the effect of the death of each feature, named field and group on the error, the worst first.
+// failures returns the increase of the error without each feature, named field and group, the worst first.
 func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(row int)) []Failure {
 	name := v.live.Namer()
 	fields := v.live.Schema.Fields
-	part := make([]int, d.Columns()) // field of a column, 0 without a name
+	part := make([]int, d.Columns()) // field of each column, 0 for a column without a field name
 	for j := range part {
 		if id := int(d.fields.of(d.splines.Source(d.Column(j)))); id < len(fields) {
 			part[j] = id
@@ -996,7 +1002,7 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 	}
 	factors := v.live.Schema.Factors()
 	var groups []string
-	groupOf := make([]int, len(fields)) // 1 + index of the group
+	groupOf := make([]int, len(fields)) // 1 + index of the group, by field
 	for id, f := range fields {
 		if f.Group == "" {
 			continue
@@ -1032,21 +1038,21 @@ func (v *Evidence) failures(d measured, live, exact linear, top int, rest func(r
 			return [2]int{cmp.Or(f[0], -1), cmp.Or(f[1], -1)}
 		}, func(i int) string { return fields[i].Name })
 	}
-	numbers := map[uint32]int{} // by column, the compact columns of its number
+	numbers := map[uint32]int{} // compact column of each number, by column
 	kind("feature", d.Columns(), func(c int) [2]int {
 		column := d.Column(c)
 		if column < model.FirstBasisColumn {
 			numbers[column] = c
 		} else if of, ok := numbers[d.splines.Source(column)]; ok {
-			c = of // in a row it comes before its basis
+			c = of // the number comes before its spline columns
 		}
 		return [2]int{c, c}
 	}, func(i int) string { return name(d.Column(i)) })
 	return out
 }
 
-// losses holds the weight of the events, their cost (see measured.cost), and by part the weight of the events that hold
-// it and the increase of the cost without it.
+// losses holds the total weight of the events and their cost (see measured.cost). For each part it holds the weight of
+// the events that have the part (held), and the increase of the cost without it (growth).
 type losses struct {
 	total, cost  float64
 	held, growth []float64
@@ -1060,13 +1066,13 @@ func (l *losses) error(d measured, i int) float64 {
 	return d.error(l.cost+l.growth[i], l.total)
 }
 
-// without measures the error when a part of the columns dies. of returns the parts of a column. A negative number is no
-// part. A part that is named twice counts once.
+// without measures the error if one part of the columns is missing, for each part. of returns the two parts of a
+// column. A negative number is no part. A column with the same part twice counts once.
 func (w linear) without(d measured, parts int, of func(column int) [2]int, rest func(row int)) losses {
 	l := losses{held: make([]float64, parts), growth: make([]float64, parts)}
 	k := len(w)
 	scores, less := make([]float64, k), make([]float64, k)
-	lost := make([]float64, parts*k) // zero between rows
+	lost := make([]float64, parts*k) // all zero between rows
 	var seen []int
 	for i := range d.Rows() {
 		rest(i)
@@ -1082,7 +1088,7 @@ func (w linear) without(d measured, parts int, of func(column int) [2]int, rest 
 				if p < 0 || side == 1 && p == belongs[0] {
 					continue
 				}
-				if !slices.Contains(seen[max(0, len(seen)-1):], p) { // mostly neighbors
+				if !slices.Contains(seen[max(0, len(seen)-1):], p) { // equal parts are mostly adjacent
 					seen = append(seen, p)
 				}
 				for o := range w {

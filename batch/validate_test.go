@@ -18,7 +18,7 @@ import (
 	"blankout/online"
 )
 
-// validated learns all events except every tenth and validates.
+// validated learns all events except every tenth and then validates the model.
 func validated(t *testing.T, schema *event.Schema, all []event.Example, change func(*online.Config), c batch.ValidateConfig) (r *batch.Validation, live, exact *model.Linear) {
 	t.Helper()
 	config := online.DefaultConfig()
@@ -37,7 +37,8 @@ func validated(t *testing.T, schema *event.Schema, all []event.Example, change f
 	return r, live, solution.Linear
 }
 
-// The exact side is the result of Train on the same events, with the Scaler frozen at the live model.
+// TestValidateIsTrain checks that the exact side of a validation equals the result of Train on the same events, with
+// the frozen Scaler of the live model.
 func TestValidateIsTrain(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -77,7 +78,7 @@ func TestValidateIsTrain(t *testing.T) {
 			if !(r.Gap > 0) || r.Certificate == nil || *r.Certificate > r.Gap {
 				t.Errorf("gap %v with certificate %v", r.Gap, r.Certificate)
 			}
-			// The returned model is the solution: raw events, through its Scaler, have the same scores.
+			// The returned model is the solution: it gives raw events, through its Scaler, the same scores.
 			wrong, held := 0, 0
 			for i := range tt.all {
 				if i%10 == 0 {
@@ -94,7 +95,8 @@ func TestValidateIsTrain(t *testing.T) {
 	}
 }
 
-// without returns an event from which each feature is removed with probability d: null if it has a field.
+// without returns an event from which each feature is removed with probability d. A removed feature is null if it has a
+// field.
 func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 	left := &event.Example{Label: e.Label, Weight: e.Weight, Missing: slices.Clone(e.Missing)}
 	for j, column := range e.Features.Index {
@@ -112,8 +114,8 @@ func without(r *rand.Rand, e *event.Example, d float64) *event.Example {
 	return left
 }
 
-// The forecast for dying groups equals the effect of deleting them, for two and for more classes, within the error of
-// the drawn masks. Without groups there is no such forecast.
+// TestGroupForecastIsSimulation checks that the forecast for missing groups equals the effect of deleting them, for two
+// and more classes, within the error of the drawn masks. Without groups there must be no such forecast.
 func TestGroupForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -171,22 +173,23 @@ func TestGroupForecastIsSimulation(t *testing.T) {
 	}
 }
 
-// The forecast equals the model's error on events with deleted features, and the effect of the death of a feature or
-// group equals that of setting it to zero. The forecast for several classes draws 64 masks for each of 200 events, with
-// a standard error of .4 points. It answers a mask by the range of the dying share, not of the deleted one: .3 points.
+// TestForecastIsSimulation checks that the forecast equals the model's error on events with deleted features. The
+// effect of a missing feature or group must equal the effect of setting it to zero. For several classes the forecast
+// draws 64 masks for each of 200 events, with a standard error of 0.4 points. Its noise level follows the missing
+// fraction of each mask, not the deleted fraction, which causes 0.3 points.
 func TestForecastIsSimulation(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
 	adultSchema, adult := problems.Events(t, "testdata/adult.svm.gz")
 	severalSchema, more := problems.Several(4, 2000)
-	binarySchema, binary := problems.Several(2, 4000) // 20 features: the normal approximation
+	binarySchema, binary := problems.Several(2, 4000) // 20 features, so that the forecast uses the normal approximation
 	for _, tt := range []struct {
 		name   string
 		schema *event.Schema
 		all    []event.Example
 	}{{"adult", adultSchema, adult}, {"four classes", severalSchema, more}, {"two classes", binarySchema, binary}} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Optimizer, c.SilentValue = "adagrad", "zero" }, batch.DefaultValidateConfig()) // no basis
+			r, live, _ := validated(t, tt.schema, tt.all, func(c *online.Config) { c.Optimizer, c.SilentValue = "adagrad", "zero" }, batch.DefaultValidateConfig()) // no splines
 			var held []event.Example
 			for i := 0; i < len(tt.all); i += 10 {
 				held = append(held, tt.all[i])
@@ -195,7 +198,7 @@ func TestForecastIsSimulation(t *testing.T) {
 				if d > 0.7 || !longtest.Some(k, 3) {
 					continue
 				}
-				const copies = 120 // .3 points
+				const copies = 120 // standard error 0.3 points
 				wrong, silently := 0, 0
 				draw := rand.New(rand.NewPCG(3, uint64(k)))
 				var left event.Example
@@ -255,8 +258,8 @@ func TestForecastIsSimulation(t *testing.T) {
 	}
 }
 
-// When a field dies, its products with other fields die too. Predictions then use the model's threshold and
-// calibration.
+// TestFailureOfCross checks that the products of a missing field with other fields are missing too. The predictions
+// must use the model's threshold and calibration.
 func TestFailureOfCross(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.Crosses = [][2]string{{"a", "b"}}
@@ -315,7 +318,7 @@ func TestFailureOfCross(t *testing.T) {
 	}
 }
 
-// Events that already lack fields are measured by the model's own rule.
+// TestValidateMissing checks that events with missing fields are measured with the model's own missing policy.
 func TestValidateMissing(t *testing.T) {
 	for _, rule := range []model.MissingPolicy{model.MissingNone, model.MissingRescale} {
 		schema, all := problems.Several(2, 3000)
@@ -359,7 +362,7 @@ func TestValidateMissing(t *testing.T) {
 	}
 }
 
-// heldOutTenth returns the evidence of a model that has learned all events except every tenth.
+// heldOutTenth returns the Evidence for a model that has learned all events except every tenth.
 func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.Evidence {
 	t.Helper()
 	v := batch.NewEvidence(live)
@@ -377,13 +380,14 @@ func heldOutTenth(t *testing.T, live *model.Linear, all []event.Example) *batch.
 	return v
 }
 
-// Under silent noise the exact side is the result of Train with the live model's dead values.
+// TestValidateUnderSilentNoise checks that under silent noise the exact side equals the result of Train with the live
+// model's dead values.
 func TestValidateUnderSilentNoise(t *testing.T) {
 	t.Parallel()
 	schema, all := problems.Several(3, 300)
 	for i := range all {
 		for j := range all[i].Features.Value {
-			all[i].Features.Value[j] += 3 // 0 is far from the mean
+			all[i].Features.Value[j] += 3 // shifts the mean far from 0
 		}
 	}
 	var objectives []float64
@@ -410,7 +414,7 @@ func TestValidateUnderSilentNoise(t *testing.T) {
 			c := batch.DefaultValidateConfig()
 			c.Loss, c.Noise, c.Tol = live.Loss, live.Noise, 1e-10
 			d := b.Data(schema)
-			if less { // a column of other experts
+			if less { // exclude a column that only other experts have
 				c.Foreign, c.Level = func(column uint32) bool { return column == foreign }, live
 				b = batch.Builder{}
 				for i := range all {

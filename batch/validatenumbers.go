@@ -1,6 +1,6 @@
 package batch
 
-// This file validates models with numeric labels, in the unit in which they learn.
+// This file validates regression models, in the unit in which they learn.
 
 import (
 	"math"
@@ -10,14 +10,14 @@ import (
 	"blankout/internal/model"
 )
 
-// unit is a Unit for targets of a kind.
+// unit is a Unit together with its kind of target and its loss.
 type unit struct {
 	Unit
 	target loss.Target
 	loss   loss.Loss // for targets and predictions in their own unit
 }
 
-// unit returns the unit in which the live model learns its targets, nil for classes.
+// unit returns the unit in which the live model learns its targets, or nil for classification.
 func (v *Evidence) unit(c ValidateConfig) *unit {
 	target := v.live.Target()
 	if target == loss.Sign {
@@ -30,11 +30,11 @@ func (v *Evidence) unit(c ValidateConfig) *unit {
 	if u.Low == u.High {
 		u.Low, u.High = math.Inf(-1), math.Inf(1)
 	}
-	u.loss, _ = loss.Parse(v.live.Loss) // Target has parsed this name
+	u.loss, _ = loss.Parse(v.live.Loss) // no error: Target has parsed this name
 	return u
 }
 
-// standardLoss returns the name of the loss for targets and predictions in the unit.
+// standardLoss returns the name of the loss for targets and predictions that are in the unit.
 func (u *unit) standardLoss() string {
 	if h, ok := u.loss.(loss.Huber); ok {
 		return loss.Huber{D: h.D / u.Scale}.String()
@@ -42,7 +42,7 @@ func (u *unit) standardLoss() string {
 	return u.loss.String()
 }
 
-// slope returns the factor of weights from the unit to the original targets.
+// slope returns the factor that converts weights from the unit to the original targets.
 func (u *unit) slope() float64 {
 	if u.target == loss.Count {
 		return 1
@@ -50,7 +50,7 @@ func (u *unit) slope() float64 {
 	return u.Scale
 }
 
-// shift returns the intercept, for the original targets, of the score 0 in u.
+// shift returns the intercept for the original targets that corresponds to the score 0 in the unit.
 func (u *unit) shift() float64 {
 	if u.target == loss.Count {
 		return math.Log(u.Scale)
@@ -58,7 +58,7 @@ func (u *unit) shift() float64 {
 	return u.Center
 }
 
-// problem returns the targets in the unit. ok is false if all are equal.
+// problem returns the problem with the targets in the unit. ok is false if all targets are equal.
 func (u *unit) problem(d *Data) (p Subproblem, ok bool) {
 	p = Subproblem{Positive: 0, Negative: -1, Y: make([]float64, d.Rows())}
 	least, most := math.Inf(1), math.Inf(-1)
@@ -79,8 +79,8 @@ func (u *unit) problem(d *Data) (p Subproblem, ok bool) {
 	return p, least < most
 }
 
-// standard returns the weights for targets in the unit, for the columns of d and the intercept, if there is one. A nil
-// unit does not change them.
+// standard converts weights for the original targets to weights for targets in the unit. The result has the columns of
+// d, and the intercept if there is one. A nil unit does not change the weights.
 func (u *unit) standard(d *Data, own linear, c Config) linear {
 	if u == nil {
 		return own
@@ -109,7 +109,7 @@ func (u *unit) own(d *Data, standard linear) linear {
 	return out
 }
 
-// measureNumbers measures the predictions of the weights, in the unit of the targets.
+// measureNumbers measures the predictions of the weights, in the original unit of the targets.
 func (w linear) measureNumbers(d measured, m *model.Linear, u *unit, rest func(row int)) *measure.NumbersReport {
 	var sums measure.Numbers
 	scores := make([]float64, 1)
@@ -123,7 +123,7 @@ func (w linear) measureNumbers(d measured, m *model.Linear, u *unit, rest func(r
 	return &r
 }
 
-// residual returns the residuals of the events, nil if they have no weight.
+// residual returns the distribution of the residuals of the events, or nil if the events have no weight.
 func (e *Exact) residual(u *unit, d measured) *model.Residual {
 	var r residuals
 	scores := make([]float64, 1)

@@ -17,7 +17,7 @@ import (
 	"blankout/online"
 )
 
-// numbers returns events with numeric labels far from 0, or counts.
+// numbers returns events for regression, with targets far from 0 or with counts.
 func numbers(target loss.Target, n int) (*event.Schema, []event.Example) {
 	r := rand.New(rand.NewPCG(7, 8))
 	schema := event.NewSchema(10, nil, 2)
@@ -43,7 +43,7 @@ func numbers(target loss.Target, n int) (*event.Schema, []event.Example) {
 	return schema, all
 }
 
-// validatedNumbers learns all events except every tenth and validates.
+// validatedNumbers learns all events except every tenth and then validates the model.
 func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)) (r *batch.Validation, live, exact *model.Linear, learner *online.Learner, all []event.Example) {
 	t.Helper()
 	config := online.DefaultConfig()
@@ -67,7 +67,7 @@ func validatedNumbers(t *testing.T, lossName string, change func(*online.Config)
 	return r, live, solution.Linear, learner, all
 }
 
-// oneBatch is a Source of one batch.
+// oneBatch is a Source that returns all events as one batch.
 type oneBatch []event.Example
 
 func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
@@ -79,8 +79,9 @@ func (o *oneBatch) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// The live objective is the learner's own over the same events. The exact one is lower, up to the certificate. Both
-// models' measures on held-out events are those of their predictions.
+// TestValidateNumbers checks that the live objective equals the learner's own objective on the same events. The exact
+// objective must be lower, up to the certificate. The measures of both models on held-out events must be those of their
+// predictions.
 func TestValidateNumbers(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -139,7 +140,7 @@ func TestValidateNumbers(t *testing.T) {
 	}
 }
 
-// The exact side is the result of Train on the same targets in the unit.
+// TestValidateNumbersIsTrain checks that the exact side equals the result of Train on the same targets in the unit.
 func TestValidateNumbersIsTrain(t *testing.T) {
 	r, live, exact, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.C, c.Optimizer = 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
@@ -167,7 +168,8 @@ func TestValidateNumbersIsTrain(t *testing.T) {
 	}
 }
 
-// A target beyond the bounds is clipped, as in learning, so a single one does not dominate the exact solution.
+// TestValidateNumbersClips checks that a target beyond the bounds is clipped, as in learning. So a single target cannot
+// dominate the exact solution.
 func TestValidateNumbersClips(t *testing.T) {
 	_, _, exact, learner, all := validatedNumbers(t, "linear", func(*online.Config) {})
 	all[2001].Target = 1e9
@@ -188,7 +190,8 @@ func TestValidateNumbersClips(t *testing.T) {
 	}
 }
 
-// Weights of columns that no event holds any more are penalized, in the learner's unit.
+// TestValidateNumbersOutside checks that weights of columns that occur in no event any more are penalized, in the
+// learner's unit.
 func TestValidateNumbersOutside(t *testing.T) {
 	_, live, _, learner, all := validatedNumbers(t, "linear", func(c *online.Config) { c.Noise, c.C, c.Optimizer = "none", 0.01, "adagrad" })
 	u := learner.Snapshot().Unit()
@@ -215,7 +218,8 @@ func TestValidateNumbersOutside(t *testing.T) {
 	}
 }
 
-// The forecast for deletion is the expectation over all masks, and the effect of a death that of setting to zero.
+// TestForecastOfNumbersIsAllMasks checks that the forecast for deleted features is the expectation over all masks. The
+// effect of a missing feature must equal the effect of setting it to zero.
 func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -236,7 +240,7 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 		off := func(e *event.Example, dead uint32) float64 {
 			x := live.Standardized(e, event.Vec{})
 			for j, column := range x.Index {
-				if dead>>live.Scaler.Splines.Source(column)&1 == 1 { // basis die with their number
+				if dead>>live.Scaler.Splines.Source(column)&1 == 1 { // spline columns are deleted with their number
 					x.Value[j] = 0
 				}
 			}
@@ -257,7 +261,7 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 			if got := *r.Live.Robustness[k]; math.Abs(got-want) > 1e-9*want {
 				t.Errorf("%s, %v deleted: forecast %v, all masks say %v", lossName, d, got, want)
 			}
-			groups := sum(off, func(dead uint32) float64 { // a, c and e are off, the others right
+			groups := sum(off, func(dead uint32) float64 { // features a, c and e are in one group, the other features in another
 				switch dead {
 				case 0:
 					return (1 - d) * (1 - d)
@@ -268,7 +272,7 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 				}
 				return 0
 			})
-			if got := *r.Live.GroupRobustness[k]; math.Abs(got-groups) > 0.05*groups { // of drawn masks
+			if got := *r.Live.GroupRobustness[k]; math.Abs(got-groups) > 0.05*groups { // within the error of drawn masks
 				t.Errorf("%s, %v of the groups deleted: forecast %v, all masks say %v", lossName, d, got, groups)
 			}
 		}
@@ -294,7 +298,7 @@ func TestForecastOfNumbersIsAllMasks(t *testing.T) {
 	}
 }
 
-// The comparison on the newest events has the paired differences of the deviance.
+// TestNewestOfNumbers checks that the comparison on the newest events uses paired differences of the deviance.
 func TestNewestOfNumbers(t *testing.T) {
 	r, live, exact, _, all := validatedNumbers(t, "linear", func(*online.Config) {})
 	var differences, weights []float64

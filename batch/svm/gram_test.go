@@ -125,11 +125,11 @@ func TestSMOMeetsTheOptimalityConditions(t *testing.T) {
 		g := must.Get(NewGram(k, d, 2))(t)
 		for _, cost := range []float64{0.01, 1, 30} {
 			if _, ok := k.(kernel.Polynomial); ok {
-				cost /= 30 // badly conditioned: millions of steps at 30
+				cost /= 30 // badly conditioned: cost 30 would need millions of steps
 			}
 			c := constant(cost, len(y))
 			for i := range c {
-				c[i] *= float64(r.IntN(4)) // importance; zero among them
+				c[i] *= float64(r.IntN(4)) // importance weights, including zero
 			}
 			var first *batch.DualResult
 			for _, variant := range []string{"shrinking", "whole", "cached", "no intercept"} {
@@ -189,7 +189,7 @@ func TestSMODegenerate(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
-	// The same point in both classes, and a singular matrix: w = 0 is the answer.
+	// Both classes contain the same points and the matrix is singular, so the solution is w = 0.
 	y := []float64{1, -1, 1, -1}
 	g := must.Get(NewGram(kernel.Linear{}, denseData(t, x, y, nil), 1))(t)
 	r, err := batch.HingeDual(g, y, constant(1, 4)).Solve(ctx)

@@ -6,5 +6,5 @@ import (
 	"go.uber.org/goleak"
 )
 
-// A goroutine that outlives a call fails the tests.
+// TestMain fails the tests if a goroutine outlives a call.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,8 +10,8 @@ import (
 	"blankout/internal/must"
 )
 
-// denseData returns the Data of a matrix with every column present. Examples have class 1 for y > 0 and otherwise
-// class 0, and their weights, or 1 if weights is nil.
+// denseData returns the Data of a matrix with every column present. Examples have class 1 for y > 0, else class 0.
+// weights are their importance weights; nil means 1.
 func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 	t.Helper()
 	var b batch.Builder
@@ -24,7 +24,7 @@ func denseData(t testing.TB, x [][]float64, y, weights []float64) *batch.Data {
 			e.Weight = weights[i]
 		}
 		for c, v := range row {
-			if v != 0 || i == 0 { // the first row names every column
+			if v != 0 || i == 0 { // the first row has every column
 				eventtest.Put(&e, uint32(c), v)
 			}
 		}

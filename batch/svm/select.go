@@ -13,20 +13,19 @@ import (
 	"blankout/internal/model"
 )
 
-// Machine is the settings of a kernel machine, which batch.Select can vary: it
-// implements batch.Settings.
+// Machine holds the settings of a kernel machine. It implements batch.Settings, so batch.Select can vary them.
 type Machine struct {
 	Config batch.Config
 	Kernel Config
 }
 
-// Check returns the first thing wrong that can be told without data.
+// Check returns the first error in the settings that can be found without data.
 func (m Machine) Check() error { return m.Kernel.Check(m.Config) }
 
-// sharedKeys are the settings of the batch.Config that kernel machines have.
+// sharedKeys are the settings of a batch.Config that apply to kernel machines.
 var sharedKeys = []string{"c", "cost", "l2", "ell", "intercept", "multiclass"}
 
-// With returns the settings with the one of a flag's name changed.
+// With returns the settings with one setting changed. key is the name of its flag.
 func (m Machine) With(key, value string) (Machine, error) {
 	if slices.Contains(sharedKeys, key) {
 		err := m.Config.Set(key, value)
@@ -36,8 +35,8 @@ func (m Machine) With(key, value string) (Machine, error) {
 	return m, err
 }
 
-// Set gives the setting of a flag's name a value: one of kernel, sigma (of the
-// kernel), degree, drop-q, keep, epochs and loss.
+// Set changes one setting. key is the name of its flag: kernel, sigma (of the kernel), degree, drop-q, keep, epochs or
+// loss.
 func (k *Config) Set(key, value string) error {
 	number := func(to *float64) error {
 		x, err := strconv.ParseFloat(value, 64)
@@ -89,9 +88,8 @@ func (k *Config) Set(key, value string) error {
 	return nil
 }
 
-// Chain returns what trains on d, one after the other, settings that differ in their
-// cost alone: they share their matrices. The chains, as many as there are workers, share
-// the memory.
+// Chain returns a function that trains on d with settings that differ only in their cost. Call it for one setting after
+// the other; the calls share their matrices. The memory limit is divided among workers chains.
 func (Machine) Chain(d *batch.Data, workers int) func(context.Context, Machine) (model.Model, error) {
 	var shared *trainer
 	return func(ctx context.Context, m Machine) (model.Model, error) {

@@ -16,7 +16,7 @@ import (
 func TestSelect(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	var b batch.Builder
-	for i := range 120 { // two rings
+	for i := range 120 { // two concentric rings
 		angle, radius := 2*math.Pi*r.Float64(), float64(1+i%2)+0.2*r.NormFloat64()
 		e := event.Example{Label: i % 2, Weight: 1, Features: event.Vec{Index: []uint32{0, 1}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
 		must.Do(t, b.Add(&e))
@@ -36,7 +36,7 @@ func TestSelect(t *testing.T) {
 	if best.Kernel != "rbf:0.5" || len(table.Candidates) != 48 {
 		t.Errorf("the best of %d is %s", len(table.Candidates), table.Name(table.Best[0]))
 	}
-	// A candidate of a chain is what Train finds.
+	// A candidate of a chain equals the result of Train.
 	s.Threads, s.Folds, s.Validation = 1, 0, d
 	m.Kernel.Kept = &KeptGram{}
 	table, settings = must.Get2(batch.Select(t.Context(), d, m, s))(t)

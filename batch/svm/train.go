@@ -1,6 +1,6 @@
 package svm
 
-// This file goes from a Config and Data to a kernel machine.
+// This file trains a kernel machine on Data from a Config.
 
 import (
 	"context"
@@ -17,27 +17,24 @@ import (
 	"blankout/internal/model"
 )
 
-// Config says what Train solves, beside the batch.Config.
+// Config holds the settings of Train that batch.Config does not have.
 type Config struct {
-	Kernel string // as kernel.Parse reads it
-	// Drop is the penalty; Q = 0 is the ordinary support vector machine, Q =
-	// AutoStrength 1/n for n examples.
+	Kernel string // kernel, as parsed by kernel.Parse
+	// Drop is the penalty. Q = 0 gives the ordinary support vector machine, Q = AutoStrength means 1/n for n examples.
 	Drop DropSVM
-	// Square takes the square loss instead of the hinge, see DropSVM.Square, and Ridge keeps
-	// |w|^2 beside it: without a penalty on samples that is kernel ridge regression.
+	// Square selects the square loss instead of the hinge, see DropSVM.Square. Ridge also keeps the penalty |w|^2:
+	// without a penalty on samples that is kernel ridge regression.
 	Square, Ridge bool
-	// Memory bounds the bytes of matrices and caches. Without DropSVM rows of K
-	// are computed again where it does not fit; with it, a matrix that does not
-	// fit is an error.
+	// Memory limits the bytes of matrices and caches. Without DropSVM, rows of K are recomputed if K does not fit. With
+	// DropSVM, a matrix that does not fit is an error.
 	Memory int
-	// Kept, which may be nil, keeps the Gram matrix for others with the same kernel that are
-	// trained on the same Data one after the other: 16 n^2 bytes beside Memory.
+	// Kept keeps the Gram matrix for later trainings with the same kernel and Data. They must not run concurrently. It
+	// takes 16 n^2 bytes in addition to Memory and may be nil.
 	Kept *KeptGram
 }
 
-// AutoStrength as the Q of a Config is 1/n for a problem of n examples. The
-// elements of M are sums over n entries of K: a fixed Q would weigh more the more
-// examples there are, until only a constant is left.
+// AutoStrength as the Q of a Config means 1/n for a problem of n examples. The elements of M are sums over n entries of
+// K, so a fixed Q would become stronger with more examples, until only a constant remains.
 const AutoStrength = -1
 
 // DefaultConfig returns DropSVM with an RBF kernel, q = 1/n, keep = 0.7 and
@@ -46,31 +43,28 @@ func DefaultConfig() Config {
 	return Config{Kernel: "rbf", Drop: DropSVM{Q: AutoStrength, Keep: 0.7}, Memory: 2 << 30}
 }
 
-// Fit is what Train found. Its Iterations are steps of SMO.
+// Fit is the result of Train. Its Iterations are steps of SMO.
 type Fit struct {
 	batch.Solution
 	Model  *kernel.Model
-	Jitter float64 // the largest of DropKernel
-	// Vectors counts the support vectors of the dual, summed over the problems.
-	// With a penalty the model's expansion has every example all the same.
+	Jitter float64 // largest DropKernel.Jitter of the problems
+	// Vectors counts the support vectors of the dual, summed over the problems. With a penalty the model's expansion
+	// contains every example.
 	Vectors int
 	threads int
 }
 
-// Train solves the support vector machine of a kernel, or DropSVM, on the
-// labeled examples of d. From c it takes Cost or L2, Ell, Intercept, Multiclass,
-// Tol, Threads and Progress (once for every problem solved). In the notation of
-// Chen et al.
+// Train solves the support vector machine of a kernel, or DropSVM, on the labeled examples of d. From c it uses Cost or
+// L2, Ell, Intercept, Multiclass, Tol, Threads and Progress, which it calls once per solved problem. In the notation of
+// Chen et al. the objective is
 //
 //	J(w) = l2 |w|^2 + kappa sum m_n max(0, ell - y_n f_n),
 //
-// w in the feature space of the kernel (of Kbar for DropSVM), l2 = 1 and
-// kappa = 2c, or L2 and 1. Its dual is a batch.DualProblem with
-// C_n = kappa m_n/(2 l2), J = 2 l2 times its primal. Of the square
-// loss kappa = c: J = l2 (2q gamma'M gamma) + kappa sum m_n (y_n - f_n)^2, and l2 |w|^2
-// with Ridge.
+// with w in the feature space of the kernel (of Kbar for DropSVM), and l2 = 1 and kappa = 2c, or l2 = L2 and kappa = 1.
+// Its dual is a batch.DualProblem with C_n = kappa m_n/(2 l2), and J = 2 l2 times the primal of the DualProblem. For
+// the square loss kappa = c and J = l2 (2q gamma'M gamma) + kappa sum m_n (y_n - f_n)^2, plus l2 |w|^2 if Ridge is set.
 //
-// One-against-one solves every pair on its own examples, K, M and all.
+// One-against-one solves each pair of classes on its own examples, with its own K and M.
 func Train(ctx context.Context, d *batch.Data, c batch.Config, k Config) (*Fit, error) {
 	begin := time.Now()
 	t, err := newTrainer(d, c, k, nil)
@@ -85,15 +79,15 @@ func Train(ctx context.Context, d *batch.Data, c batch.Config, k Config) (*Fit, 
 	return f, nil
 }
 
-// IsLoss reports whether a loss is one of kernel machines: dropsvm, dropsvm:square for the
-// square loss, or dropsvm:ridge for that and |w|^2.
+// IsLoss reports whether a loss is a loss of kernel machines: dropsvm, dropsvm:square for the square loss, or
+// dropsvm:ridge for the square loss with the penalty |w|^2.
 func IsLoss(loss string) bool {
 	name, _, _ := strings.Cut(loss, ":")
 	return name == "dropsvm"
 }
 
-// Check returns the first thing wrong with the settings, and with those of c that
-// a kernel machine has, that can be told without data.
+// Check returns the first error in k, or in the settings of c that apply to kernel machines, that can be found without
+// data.
 func (k Config) Check(c batch.Config) error {
 	if _, err := kernel.Parse(k.Kernel); err != nil {
 		return err
@@ -121,8 +115,8 @@ func (k Config) Check(c batch.Config) error {
 	return nil
 }
 
-// newTrainer prepares the problems and the matrices they share, or takes
-// those of like, a trainer on the same examples that differs in its cost alone.
+// newTrainer prepares the problems and the matrices they share. If like is not nil, newTrainer reuses its problems and
+// matrices; like must be a trainer on the same examples that differs only in its cost.
 func newTrainer(d *batch.Data, c batch.Config, k Config, like *trainer) (*trainer, error) {
 	if err := k.Check(c); err != nil {
 		return nil, err
@@ -214,8 +208,8 @@ func (t *trainer) train(ctx context.Context) (*Fit, error) {
 }
 
 type trainer struct {
-	from      *batch.Data // with what has no label
-	data      *batch.Data // without
+	from      *batch.Data // all examples, including unlabeled ones
+	data      *batch.Data // labeled examples
 	kernel    kernel.Kernel
 	c         batch.Config
 	k         Config
@@ -225,14 +219,14 @@ type trainer struct {
 	shared    *matrices
 }
 
-// matrices is what the problems on the same examples share.
+// matrices are the matrices that all problems on the same examples share.
 type matrices struct {
-	gram *Gram // nil where it does not fit in memory
+	gram *Gram // nil if it does not fit in memory
 	drop *DropKernel
 }
 
 type result struct {
-	rows           []int // of the data
+	rows           []int // rows of the data that the problem uses
 	gamma          []float64
 	b              float64
 	objective, gap float64
@@ -242,7 +236,7 @@ type result struct {
 	vectors        int
 }
 
-// matrix computes the matrices of examples, with a share of the memory.
+// matrix computes the matrices of the examples d, with a fraction 1/share of the memory.
 func (t *trainer) matrix(d *batch.Data, threads, share int) (*matrices, error) {
 	n := d.Rows()
 	bytes := 8 * n * n
@@ -274,7 +268,7 @@ func (t *trainer) matrix(d *batch.Data, threads, share int) (*matrices, error) {
 	return m, err
 }
 
-// drop returns the settings of DropSVM for n examples.
+// drop returns the settings of DropSVM for n examples, with AutoStrength resolved.
 func (t *trainer) drop(n int) DropSVM {
 	drop := t.k.Drop
 	if drop.Q == AutoStrength {
@@ -329,7 +323,7 @@ func (t *trainer) solve(ctx context.Context, p batch.Subproblem) (result, error)
 	if m.drop != nil {
 		r.gamma = m.drop.Expansion(dual.Beta)
 	}
-	// The certificate covers the rounding of the sums it is made of.
+	// The certificate includes the rounding error of its sums.
 	r.objective, r.gap = 2*t.l2*dual.Primal, 2*t.l2*(max(dual.Gap, 0)+1e-14*math.Abs(dual.Primal))
 	r.converged, r.iterations = dual.Converged, dual.Iterations
 	for _, b := range dual.Beta {
@@ -340,7 +334,7 @@ func (t *trainer) solve(ctx context.Context, p batch.Subproblem) (result, error)
 	return r, nil
 }
 
-// square fills r with the closed form of the square loss.
+// square writes the closed-form solution of the square loss to r.
 func (t *trainer) square(r *result, k *Gram, y, weight []float64) error {
 	s := make([]float64, len(weight))
 	for i, w := range weight {
@@ -363,8 +357,8 @@ func (t *trainer) square(r *result, k *Gram, y, weight []float64) error {
 	return nil
 }
 
-// TrainError returns the share of the labeled examples of d, by weight, that
-// the model gets wrong; d as it was trained on.
+// TrainError returns the fraction of the labeled examples of d, by weight, that the model classifies wrongly. d must be
+// the training data.
 func (f *Fit) TrainError(d *batch.Data) float64 {
 	const block = 256
 	n := d.Rows()

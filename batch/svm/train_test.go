@@ -16,8 +16,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestTrainIsThatOfBatchForTheLinearKernel checks that, with the linear kernel and without dropout, the machine
-// equals the linear model of batch.Train, with its intercepts, margins, importance weights and penalties.
+// TestTrainIsThatOfBatchForTheLinearKernel checks that the machine with the linear kernel and without dropout equals
+// the linear model of batch.Train. It covers intercepts, margins, importance weights and penalties.
 func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 	ctx := context.Background()
 	x, y := problems.Gaussian(71, 120, 6, true)
@@ -40,7 +40,7 @@ func TestTrainIsThatOfBatchForTheLinearKernel(t *testing.T) {
 			c.Solver = batch.SMO
 			smo := must.Get(batch.Train(ctx, d, c))(t)
 			var kernel [3]*Fit
-			for i, memory := range []int{1 << 30, 30_000, 0} { // K at once, some rows of it, two
+			for i, memory := range []int{1 << 30, 30_000, 0} { // memory for all of K, for some rows of K, and for two rows
 				k := Config{Kernel: "linear", Memory: memory}
 				kernel[i] = must.Get(Train(ctx, d, c, k))(t)
 			}
@@ -69,7 +69,7 @@ func TestTrainManyClasses(t *testing.T) {
 	ctx := context.Background()
 	r := rand.New(rand.NewPCG(2, 2))
 	var b batch.Builder
-	for i := range 150 { // three rings, which no linear model can tell apart
+	for i := range 150 { // three concentric rings, which no linear model can separate
 		angle := 2 * math.Pi * r.Float64()
 		radius := float64(1+i%3) + 0.1*r.NormFloat64()
 		e := event.Example{Label: i % 3, Weight: 1, Features: event.Vec{Index: []uint32{4, 9}, Value: []float64{radius * math.Cos(angle), radius * math.Sin(angle)}}}
@@ -136,7 +136,7 @@ func TestTrainRefuses(t *testing.T) {
 	}
 }
 
-// scoresOf returns the scores of all rows.
+// scoresOf returns the scores of all rows of d.
 func scoresOf(f *Fit, d *batch.Data) (all []float64) {
 	for i := range d.Rows() {
 		all = append(all, f.Model.ScoreVec(d.Vec(i, event.Vec{}), make([]float64, max(f.Model.Outputs, len(d.Schema.Classes))))...)
@@ -144,7 +144,7 @@ func scoresOf(f *Fit, d *batch.Data) (all []float64) {
 	return all
 }
 
-// TestNewModelLeavesOut checks that a row without a coefficient is no support vector.
+// TestNewModelLeavesOut checks that a row whose coefficients are 0 is no support vector.
 func TestNewModelLeavesOut(t *testing.T) {
 	x, y := problems.Gaussian(61, 30, 6, true)
 	d := denseData(t, x, y, nil)

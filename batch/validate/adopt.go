@@ -1,6 +1,6 @@
 package validate
 
-// This file computes exact solutions for the policy adopt.
+// This file computes exact solutions for the policy adopt and puts them into the learner.
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"blankout/online"
 )
 
-// CheckAdopt returns why a Learner of this configuration cannot adopt exact solutions, or nil if it can.
+// CheckAdopt returns nil if a Learner of this configuration can adopt exact solutions, else the reason why not.
 func CheckAdopt(c online.Config) error {
 	l, err := loss.Parse(c.Loss)
 	if err != nil {
@@ -37,17 +37,17 @@ func CheckAdopt(c online.Config) error {
 
 // Adoption is the result of Validator.Adopt.
 type Adoption struct {
-	// Learner is at the requested position, with the exact solution as its iterate and its average. It is nil if
-	// nothing is adopted: Report.NotAdopted says why.
+	// Learner is a Learner at the requested position with the exact solution as its iterate and its average. It is nil
+	// if nothing is adopted; Report.NotAdopted is the reason.
 	Learner *online.Learner
-	Report  *batch.Validation // nil if there is nothing to compare with
-	Exact   *model.Linear     // of the published level
+	Report  *batch.Validation // nil if no comparison was possible
+	Exact   *model.Linear     // exact solution of the published noise level
 	Reason  string            // same as Report.NotAdopted
-	Kept    bool              // the live weights are as good: nothing went wrong
+	Kept    bool              // true if nothing is wrong but the live weights are equally good
 }
 
-// Adopt solves the exact problem, for each noise level, of a Learner that is frozen at the given position of its
-// stream. It builds a Learner from the solutions. Errors are from reading the events again, or from ctx.
+// Adopt solves the exact problem of each noise level of a Learner that is frozen at the given position of its stream.
+// It builds a Learner from the solutions. It returns an error if reading the events again fails or ctx ends.
 func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offsets) (*Adoption, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.AdoptCPU, since: time.Now()}
 	r, exact, evidence, err := v.validate(ctx, RequestOf(s, at), pace)
@@ -66,7 +66,7 @@ func (v *Validator) Adopt(ctx context.Context, s *online.Snapshot, at event.Offs
 	if !r.Verified {
 		return refuse("only %d of the %d learned records could be read again", r.Read, r.Records)
 	}
-	// If the stream drifts, the best model over all of it may be worse for coming events.
+	// If the stream drifts, the best model over all events may be worse for coming events.
 	switch n := r.Newest; {
 	case math.IsInf(v.Config.AdoptMargin, -1):
 	case n == nil:

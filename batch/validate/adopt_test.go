@@ -25,7 +25,7 @@ import (
 	"blankout/online"
 )
 
-// examples is a Source of one batch.
+// examples is a Source that returns all events as one batch.
 type examples []event.Example
 
 func (x *examples) Next(_ context.Context, b *event.Batch) error {
@@ -37,8 +37,8 @@ func (x *examples) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// adopt has a learner adopt the exact solution of all that it has learned, whatever that
-// gains. It returns also the Validator that has found it.
+// adopt makes a learner adopt the exact solution of all learned events, whatever the gain is. It also returns the
+// Validator that it used.
 func adopt(t *testing.T, c online.Config, l *online.Learner, all []event.Example, at event.Offsets) (*validate.Validator, *validate.Adoption) {
 	t.Helper()
 	v := validator(c, all)
@@ -61,13 +61,13 @@ func validator(c online.Config, all []event.Example) *validate.Validator {
 	return v
 }
 
-// learnSome learns events of k classes and adopts.
+// learnSome learns events of k classes and adopts the exact solution.
 func learnSome(t *testing.T, c online.Config, k int, events int) (*online.Learner, *validate.Adoption, []event.Example) {
 	l, a, all, _ := learnAndGap(t, c, k, events)
 	return l, a, all
 }
 
-// learnAndGap returns also what tells the relative gap of a model on the events.
+// learnAndGap is learnSome that also returns a function for the relative gap of a model on the events.
 func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Learner, *validate.Adoption, []event.Example, func(*model.Linear) float64) {
 	t.Helper()
 	l, all, at := learned(t, c, k, events)
@@ -78,7 +78,7 @@ func learnAndGap(t *testing.T, c online.Config, k int, events int) (*online.Lear
 	}
 }
 
-// learned learns events of k classes.
+// learned returns a learner that has learned events of k classes.
 func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner, []event.Example, event.Offsets) {
 	t.Helper()
 	schema := event.NewSchema(12, nil, k)
@@ -109,8 +109,8 @@ func learned(t *testing.T, c online.Config, k int, events int) (*online.Learner,
 	return l, all, at
 }
 
-// TestAdoptDoesNotRest checks that a validation pauses to let learning proceed, and an adoption does not, because
-// learning waits for it.
+// TestAdoptDoesNotRest checks that a validation pauses to let learning proceed, and that an adoption does not pause,
+// because learning waits for it.
 func TestAdoptDoesNotRest(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
@@ -125,8 +125,9 @@ func TestAdoptDoesNotRest(t *testing.T) {
 	}
 }
 
-// TestAdoptRules checks that every optimizer continues from the adopted solution. After some more events it is at
-// most twice as far from the minimum as the replaced weights, or half again as far as those would be.
+// TestAdoptRules checks that every optimizer continues from the adopted solution. After more events its distance from
+// the minimum is at most twice that of the replaced weights. Or it is at most 1.5 times the distance that those weights
+// would then have.
 func TestAdoptRules(t *testing.T) {
 	longtest.NotRaced(t)
 	all := map[string]func(*online.Config){
@@ -189,10 +190,10 @@ func TestAdoptRules(t *testing.T) {
 	}
 }
 
-// TestAdoptBank checks that a learner with several noise levels adopts the exact solution of each: the same bits
-// that a learner of that level alone adopts. For the level with the largest weight it is equal within the tolerance
-// of the solver, which starts from the mixture. There is no second-order expert, which would be part of both
-// mixtures.
+// TestAdoptBank checks that a learner with several noise levels adopts the exact solution of each level. The bits must
+// equal those that a learner of that level alone adopts. For the level with the largest weight the solutions agree
+// within the solver's tolerance, because the solver starts from the mixture. The learner has no second-order expert,
+// which would be part of both mixtures.
 func TestAdoptBank(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Adapt = "adagrad", true
@@ -231,9 +232,8 @@ func TestAdoptBank(t *testing.T) {
 	}
 }
 
-// bent learns events of numbers that do not act linearly, with labels that are numbers where there are no
-// classes, and returns what draws the next one. With scarce there is a third number that a third of the events
-// leave out.
+// bent learns events of numbers with nonlinear effects. For 0 classes it draws regression targets. It also returns a
+// function that draws the next event. With scarce the events have a third number, which a third of them omit.
 func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Learner, all []event.Example, at event.Offsets, draw func() event.Example) {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"ebb", "flow", "slack"}[:classes], classes)
@@ -270,8 +270,8 @@ func bent(t *testing.T, c online.Config, classes int, scarce bool) (l *online.Le
 	return l, all, at, draw
 }
 
-// TestGapOfTheLevelAlone checks that the gap is that of the level in its own problem, without the basis columns of
-// the second-order expert. The exact solution that predicts has them.
+// TestGapOfTheLevelAlone checks that the gap is measured on the problem of the noise level, without the spline columns
+// of the second-order expert. The exact solution that predicts has those columns.
 func TestGapOfTheLevelAlone(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, classes := range []int{2, 3} {
@@ -316,8 +316,8 @@ func TestGapOfTheLevelAlone(t *testing.T) {
 	}
 }
 
-// TestBeginsAtTheEarlierSolution checks that a validation starts from the solution of the previous one and soon
-// finds it again.
+// TestBeginsAtTheEarlierSolution checks that a validation starts from the previous solution and converges to it
+// quickly.
 func TestBeginsAtTheEarlierSolution(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer = "adagrad"
@@ -341,7 +341,7 @@ func TestBeginsAtTheEarlierSolution(t *testing.T) {
 	}
 }
 
-// TestAdoptCurves checks that, for numbers with nonlinear effects, the second-order expert has the basis columns of
+// TestAdoptCurves checks that, for numbers with nonlinear effects, the second-order expert has the spline columns of
 // the exact solution. The adopted state predicts as the exact solution does, and learning continues from it.
 func TestAdoptCurves(t *testing.T) {
 	for _, classes := range []int{2, 3, 0} {
@@ -414,7 +414,7 @@ func TestAdoptMetric(t *testing.T) {
 		_, df, dv := loss.At(float64(2*e.Label-1), f, v)
 		for j, d := range x.Index {
 			z, w := x.Value[j], m.Weight(d, 0)
-			g := e.Weight / repeats * (df*z + 2*dv*0.3/0.7*z*z*w) // the ridge is in the start
+			g := e.Weight / repeats * (df*z + 2*dv*0.3/0.7*z*z*w) // the penalty is part of the initial accumulators
 			want[d] += repeats * g * g
 		}
 	}
@@ -425,8 +425,8 @@ func TestAdoptMetric(t *testing.T) {
 	}
 }
 
-// TestAdoptMetricOfNumbers checks that, for numeric labels, the accumulators are those of the labels' own unit
-// divided by the square of the learner's unit, for every column.
+// TestAdoptMetricOfNumbers checks the accumulators for regression, for every column: the sums of squared gradients in
+// the targets' own unit, divided by the square of the learner's unit.
 func TestAdoptMetricOfNumbers(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise = "squared", "dropout:0.3"
@@ -476,13 +476,13 @@ func TestAdoptMetricOfNumbers(t *testing.T) {
 	}
 }
 
-// TestAdoptUnderDrift checks that the exact solution is not adopted if the stream has drifted, because it is worse
-// for new events. On a stationary stream it is adopted if it is better by more than chance.
+// TestAdoptUnderDrift checks that the exact solution is not adopted if the stream has drifted, because it is worse for
+// new events. On a stationary stream the solution is adopted if it is significantly better.
 func TestAdoptUnderDrift(t *testing.T) {
 	const n, flip, after, holdout = 3000, 2000, 1000, 5
 	for _, drifts := range []bool{true, false} {
 		c := online.DefaultConfig()
-		c.Noise, c.LearningRate = "none", 0.02 // slow, so that one pass leaves something to gain
+		c.Noise, c.LearningRate = "none", 0.02 // a low learning rate, so that one pass is not enough to converge
 		if drifts {
 			c.LearningRate = 0
 		}
@@ -499,7 +499,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 				x := r.NormFloat64()
 				eventtest.Put(&e, j, x)
 				if score += x; drifts && i >= flip && j >= 2 {
-					score -= 2 * x // most of what it says has turned round
+					score -= 2 * x // most of the effect of x is reversed
 				}
 			}
 			if score+0.5*r.NormFloat64() > 0 {
@@ -534,7 +534,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 		if a.Learner != nil || !a.Kept || newest.Better != "live" || !strings.Contains(a.Reason, "the live weights are better") || a.Report.NotAdopted != a.Reason {
 			t.Errorf("the stream drifts: %q, %+v", a.Reason, newest)
 		}
-		// What would have been adopted is worse for what comes.
+		// The solution is adopted regardless, and is worse for new events.
 		v.Config.AdoptMargin = math.Inf(-1)
 		if a = must.Get(v.Adopt(t.Context(), live, at))(t); a.Learner == nil {
 			t.Fatal(a)
@@ -556,8 +556,7 @@ func TestAdoptUnderDrift(t *testing.T) {
 	}
 }
 
-// TestAdoptCountsUnlabeled checks that unlabeled events count after an adoption if they count in learning, and
-// otherwise not.
+// TestAdoptCountsUnlabeled checks that unlabeled events count after an adoption only if they count in learning.
 func TestAdoptCountsUnlabeled(t *testing.T) {
 	for _, alpha := range []float64{0, 0.5} {
 		c := online.DefaultConfig()
@@ -594,8 +593,8 @@ func TestAdoptCountsUnlabeled(t *testing.T) {
 	}
 }
 
-// TestAdoptNeedsACertificate checks that a solution without a certificate within the tolerance is not adopted,
-// whatever it gains.
+// TestAdoptNeedsACertificate checks that a solution without a certificate within the tolerance is never adopted,
+// however large its gain is.
 func TestAdoptNeedsACertificate(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
@@ -606,7 +605,7 @@ func TestAdoptNeedsACertificate(t *testing.T) {
 	if err != nil || a.Learner != nil || a.Kept || !strings.Contains(a.Reason, "is not certified to the tolerance 1e-300") || a.Report.NotAdopted != a.Reason || a.Report.Adopted {
 		t.Errorf("%+v, %v", a, err)
 	}
-	// Of a loss that is not convex the solver converges, and no gap can be known.
+	// For a loss that is not convex the solver converges, but no gap can be computed.
 	c.Loss = "erf"
 	l, all, at = learned(t, c, 2, 300)
 	v = validator(c, all)
@@ -616,8 +615,8 @@ func TestAdoptNeedsACertificate(t *testing.T) {
 	}
 }
 
-// TestAdoptNothingThatIsNoBetter checks that a solution that is equally good, or cannot be compared, is not better
-// by any margin.
+// TestAdoptNothingThatIsNoBetter checks that a solution that is equally good, or cannot be compared, is not adopted at
+// any margin.
 func TestAdoptNothingThatIsNoBetter(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise = "dropout:0.3"
@@ -634,7 +633,7 @@ func TestAdoptNothingThatIsNoBetter(t *testing.T) {
 		}
 		if n := a.Report.Newest; n == nil || n.Gain == 0 {
 			t.Fatalf("the gain is %v", n)
-		} else if x.margin == -1e9 { // the margin at which the gain is no more than it
+		} else if x.margin == -1e9 { // the margin that equals the gain
 			v.Config.AdoptMargin = n.Gain / n.StandardError
 			if v.Config.AdoptMargin*n.StandardError != n.Gain {
 				t.Skip("their quotient is rounded")

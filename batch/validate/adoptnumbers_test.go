@@ -15,8 +15,8 @@ import (
 	"blankout/online"
 )
 
-// TestAdoptNumbers checks that, for numeric labels, the adopted state predicts as the exact solution does at each
-// level, and that learning continues from it. Its sums of squared gradients are those of the solution.
+// TestAdoptNumbers checks that, for regression, the adopted state predicts as the exact solution does at each noise
+// level. Learning continues from it, and its accumulators are those of the solution.
 func TestAdoptNumbers(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"squared", "huber:1", "poisson"} {
@@ -57,18 +57,18 @@ func TestAdoptNumbers(t *testing.T) {
 						t.Fatalf("event %d: the adopted state says %v, the exact solution %v", i, got, want)
 					}
 				}
-				// It is at its own minimum, to the tolerance.
+				// The adopted model is at its own minimum, within the tolerance.
 				again, _, err := v.Validate(t.Context(), validate.Request{Live: adopted.Model(), Unit: adopted.Unit(), At: at})
 				if err != nil || !(math.Abs(*again.RelativeGap) < 1e-5) || !again.Verified {
 					t.Errorf("validated again: gap %v, %v", *again.RelativeGap, err)
 				}
-				// Learning on does not undo it: the same events once more, from the state as saved.
+				// Learning the same events again, from the saved state, stays near the solution.
 				blocks := must.Get(adopted.Blocks())(t)
 				next := must.Get(online.Restore(c, blocks))(t)
 				for i := range all {
 					next.Learn(&all[i], nil)
 				}
-				spread := map[bool]float64{true: 6, false: 24}[lossName == "poisson"] // of the targets
+				spread := map[bool]float64{true: 6, false: 24}[lossName == "poisson"] // spread of the targets
 				rmse := func(m *model.Linear) float64 {
 					sum := 0.0
 					for i := range all {
@@ -84,7 +84,8 @@ func TestAdoptNumbers(t *testing.T) {
 	}
 }
 
-// TestReservoirOfNumbers checks that a reservoir keeps numeric labels, and that a truncated one is rejected.
+// TestReservoirOfNumbers checks that a reservoir keeps regression targets, and that truncated data of a reservoir are
+// rejected.
 func TestReservoirOfNumbers(t *testing.T) {
 	r := must.Get(validate.NewReservoir(5, nil))(t)
 	for i := range int64(20) {

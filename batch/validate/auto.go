@@ -8,42 +8,42 @@ import (
 	"blankout/batch"
 )
 
-// Auto is the schedule of "auto". The first validation is due at autoFirst records, the next whenever the records have
-// doubled, at most one in autoEvery. A validation uses a Sample of events, as many as the fraction autoShare of the
-// processor time of learning pays for. It waits until they are enough for a meaningful result.
+// Auto is the schedule of "auto". The first validation is due after autoFirst records, the next whenever the number of
+// records has doubled, but at most once per autoEvery. A validation uses events from a Sample, as many as fit into the
+// fraction autoShare of the learner's processor time. It waits until they are enough for a meaningful result.
 type Auto struct {
-	at    uint64        // records at which the next validation is due
-	last  time.Time     // when the last one ran
-	spent time.Duration // on all validations
-	each  time.Duration // cost of the last one per event, 0 before the first
+	at    uint64        // number of records at which the next validation is due
+	last  time.Time     // time of the last validation
+	spent time.Duration // time spent on all validations
+	each  time.Duration // time per event in the last validation, 0 before the first
 }
 
 const (
 	autoFirst = 10_000
 	autoEvery = 24 * time.Hour
 	autoShare = 0.05
-	// With fewer events than these, in all and for each feature, an exact solution says more about the sample than
-	// about the stream.
+	// autoLeast is the smallest number of events of a validation, and autoByFeature the smallest number per feature.
+	// With fewer events an exact solution would describe the sample, not the stream.
 	autoLeast, autoByFeature = 2000, 20
-	// autoDear is the assumed cost of an event in the first validation, relative to learning it.
+	// autoDear is the assumed cost of an event in the first validation, relative to the cost of learning it.
 	autoDear = 1.5
 )
 
 // fromSample is the Validation.Source of a validation on a Sample.
 const fromSample = "sample"
 
-// Progress is the progress of a learner.
+// Progress is the state of a learner that determines whether a validation is due.
 type Progress struct {
-	Records  uint64        // since the learner first began
-	Own      uint64        // of Records, those of this process
-	Learning time.Duration // spent on Own
+	Records  uint64        // records since the learner's start, including earlier processes
+	Own      uint64        // records of this process
+	Learning time.Duration // time spent learning the Own records
 	CPU      time.Duration // processor time of the whole process
 	Sampled  int           // number of events in the Sample
 	Now      time.Time
 }
 
 // NewAuto returns the schedule of a learner with the given number of records. reports are the stored reports, newest
-// first. Those of an earlier stream are ignored: reports belong to this learner until their records go up.
+// first. Reports belong to this learner as long as their numbers of records decrease; older reports are ignored.
 func NewAuto(records uint64, reports []*batch.Validation) *Auto {
 	a := &Auto{at: autoFirst}
 	for _, r := range reports {
@@ -62,13 +62,13 @@ func NewAuto(records uint64, reports []*batch.Validation) *Auto {
 	return a
 }
 
-// Due returns the number of events of a validation that is due now, 0 if none is. It calls features, which returns the
-// size of the model, only if everything else is met.
+// Due returns the number of events of a validation that is due now, or 0 if none is. It calls features, which returns
+// the number of the model's features, only if all other conditions hold.
 func (a *Auto) Due(p Progress, features func() int) int {
 	if p.Records < a.at || p.Own == 0 || !a.last.IsZero() && p.Now.Sub(a.last) < autoEvery {
 		return 0
 	}
-	learning := p.Learning.Seconds() / float64(p.Own) // per record
+	learning := p.Learning.Seconds() / float64(p.Own) // seconds per record
 	each := a.each.Seconds()
 	if each == 0 {
 		each = autoDear * learning
@@ -79,25 +79,25 @@ func (a *Auto) Due(p Progress, features func() int) int {
 		return 0
 	}
 	if n < autoByFeature*features() {
-		a.at = p.Records + p.Records/10 // do not ask again before every batch
+		a.at = p.Records + p.Records/10 // avoids calling features before every batch
 		return 0
 	}
 	return n
 }
 
-// Begun records that a validation begins.
+// Begun records that a validation has started.
 func (a *Auto) Begun(p Progress) {
 	a.last = p.Now
 	a.begun(p.Records)
 }
 
-// begun sets the next validation to the next doubling of autoFirst.
+// begun sets the next validation to the next doubling of autoFirst above records.
 func (a *Auto) begun(records uint64) {
 	for a.at = autoFirst; a.at <= records; a.at *= 2 {
 	}
 }
 
-// Take adds the cost of a finished validation.
+// Take adds the cost of a finished validation to the schedule.
 func (a *Auto) Take(r *batch.Validation) {
 	if r != nil && r.Source == fromSample {
 		a.each = 0

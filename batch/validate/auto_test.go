@@ -9,14 +9,15 @@ import (
 
 var day0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// at is the progress of a learner that has taken so long for each record, all of them in this
-// program's life, and has all of them sampled.
+// at returns the progress of a learner that took each per record. This process has learned all records, and all are in
+// the sample.
 func at(records uint64, each time.Duration, after time.Duration) Progress {
 	learning := time.Duration(records) * each
 	return Progress{Records: records, Own: records, Learning: learning, CPU: learning, Sampled: int(records), Now: day0.Add(after)}
 }
 
-// report is one of a validation over n events that took so long for each, paused as long again.
+// report returns the report of a validation on n events that took each per event to read and again to solve. Its pause
+// was as long.
 func report(records uint64, n int, each time.Duration, when time.Duration) *batch.Validation {
 	took := (time.Duration(n) * each).Seconds()
 	return &batch.Validation{Time: day0.Add(when), Source: fromSample, Records: records, Read: uint64(n), Reading: took, Seconds: took, Pause: took}
@@ -24,7 +25,7 @@ func report(records uint64, n int, each time.Duration, when time.Duration) *batc
 
 func few() int { return 10 }
 
-// TestAutoSchedule checks that a validation is due at 10,000 records and each time they double, and never twice a
+// TestAutoSchedule checks that a validation is due at 10,000 records and whenever the number doubles, but never twice a
 // day.
 func TestAutoSchedule(t *testing.T) {
 	rich := func(records uint64, after time.Duration) Progress {
@@ -55,8 +56,8 @@ func TestAutoSchedule(t *testing.T) {
 	}
 }
 
-// TestAutoBudget checks that all validations together take at most a twentieth of the time. A validation is over as
-// many events as that allows, and there is none if they are too few.
+// TestAutoBudget checks that all validations together take at most 5 % of the time. A validation uses as many events as
+// that allows, and is not due if they are too few.
 func TestAutoBudget(t *testing.T) {
 	const each = 10 * time.Microsecond
 	a := NewAuto(0, nil)
@@ -67,7 +68,7 @@ func TestAutoBudget(t *testing.T) {
 		if n == 0 {
 			continue
 		}
-		cost := 2 * each // of an event: dearer than the first was taken to be
+		cost := 2 * each // cost per event, above the assumed cost of the first validation
 		if last == 0 {
 			cost = autoDear * 10 * time.Microsecond
 		}
@@ -80,7 +81,7 @@ func TestAutoBudget(t *testing.T) {
 		share := spent.Seconds() / p.CPU.Seconds()
 		most := autoShare
 		if made == 1 {
-			most *= 1.2 // this one was dearer than the one before let expect
+			most *= 1.2 // this validation cost more than the previous one predicted
 		}
 		if share > most {
 			t.Errorf("at %d records validations have taken %.3f of the time", records, share)
@@ -91,7 +92,7 @@ func TestAutoBudget(t *testing.T) {
 	if last < 100_000 || made < 8 || dearest < autoShare/2 {
 		t.Errorf("%d validations, the last over %d events, took a share of %v at most", made, last, dearest)
 	}
-	// Time that was not spent learning counts, and so does what is spent on other things than samples not.
+	// The budget counts processor time beyond learning, and reports that are not of a sample do not use it.
 	p := at(20_000, each, 0)
 	if a := NewAuto(0, nil); a.Due(p, few) > 0 {
 		t.Error("over more events than a twentieth of the time pays for")
@@ -102,7 +103,7 @@ func TestAutoBudget(t *testing.T) {
 	if p.Records = 40_000; a.Due(p, few) == 0 {
 		t.Error("what else the program does is not counted")
 	}
-	// Every feature needs events.
+	// A validation needs enough events for each feature.
 	asked := 0
 	p = at(1_000_000, each, 0)
 	features := func() int { asked++; return 5_000 }
@@ -117,8 +118,8 @@ func TestAutoBudget(t *testing.T) {
 	}
 }
 
-// TestAutoAfterRestart checks that a restart continues from this learner's reports: the time and number of records
-// of the last one, and the cost of all.
+// TestAutoAfterRestart checks that a restart continues from this learner's reports: the time and number of records of
+// the last report, and the total cost.
 func TestAutoAfterRestart(t *testing.T) {
 	const each = 10 * time.Microsecond
 	reports := []*batch.Validation{report(90_000, 4000, each, 3*time.Hour), {Source: "log", Records: 60_000, Seconds: 1000, Time: day0},
@@ -127,7 +128,7 @@ func TestAutoAfterRestart(t *testing.T) {
 	if want := 4000*each + 3000*2*each; a.spent != want || a.each != each || !a.last.Equal(day0.Add(3*time.Hour)) || a.at != 160_000 {
 		t.Errorf("goes on from %+v, want %v spent", a, want)
 	}
-	// Of a million records only the last 1,000 came in this life: it is the learner's age that counts.
+	// Only the last 1,000 of a million records are from this process, but all records of the learner count.
 	p := Progress{Records: 1_000_000, Own: 1000, Learning: 1000 * each, CPU: 2000 * each, Sampled: 1e6, Now: day0.Add(27 * time.Hour)}
 	all := (999_000 + 2000) * each
 	if n := a.Due(p, few); n != int((autoShare*all.Seconds()-a.spent.Seconds())/each.Seconds()) || n < 2000 {

@@ -14,19 +14,19 @@ import (
 )
 
 // Config is the section [validate] of the configuration: how a run compares its live model with the exact solution.
-// config/blankout.toml explains each key. The comments here add what a program needs.
+// config/blankout.toml explains each key. The comments here add what Go callers need.
 type Config struct {
-	// Holdout is the k of HeldOut.
+	// Holdout is the argument k of the function HeldOut.
 	Holdout      uint64 `toml:"holdout"`
 	Events       Events `toml:"events"`
 	HoldoutTopic string `toml:"holdout_topic"`
 	Window       uint64 `toml:"window"`
-	// Reservoir is the size of a Reservoir in events. It replaces the log when the log holds less than half of the
-	// events. 0 means no reservoir.
+	// Reservoir is the size of a Reservoir in events. The Reservoir replaces the log if the log has less than half of
+	// the events. 0 means no reservoir.
 	Reservoir int `toml:"-"`
-	// CPU is the share of one processor that validation may use beside learning, in (0, 1].
+	// CPU is the fraction of one processor that validation may use while learning proceeds, in (0, 1].
 	CPU float64 `toml:"-"`
-	// AdoptCPU is CPU under the policy adopt, where learning waits for the solution.
+	// AdoptCPU replaces CPU under the policy adopt, because learning waits for the solution.
 	AdoptCPU float64 `toml:"-"`
 	// Policy is observe, alarm or adopt.
 	Policy string  `toml:"policy"`
@@ -38,10 +38,10 @@ type Config struct {
 	Tol         float64       `toml:"-"`
 }
 
-// Events is the interval between validations in records. 0 means never, AutoEvents as Auto decides.
+// Events is the number of records between validations. 0 means no validations; AutoEvents means the schedule of Auto.
 type Events uint64
 
-// AutoEvents is "auto".
+// AutoEvents is the value that is written as "auto".
 const AutoEvents Events = math.MaxUint64
 
 // MarshalTOML writes "auto" or a number.
@@ -112,7 +112,7 @@ func (c Config) Fingerprint() online.Fingerprint {
 	return f
 }
 
-// As returns c with the settings of a Fingerprint. Settings that depend on them are adjusted.
+// As returns c with the settings of a Fingerprint. It also adjusts the settings that depend on them.
 func (c Config) As(f online.Fingerprint) (Config, error) {
 	if text := f["holdout"]; text != "" {
 		var err error
@@ -135,5 +135,6 @@ func (c Config) As(f online.Fingerprint) (Config, error) {
 	return c, c.Check()
 }
 
-// adoptText is the part of a Fingerprint for the interval of adoptions and the gap of the solutions.
+// adoptText is the part of a Fingerprint for the number of records between adoptions and for the largest gap of the
+// solutions.
 const adoptText = "after every %d records, to %g"

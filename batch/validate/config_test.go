@@ -6,11 +6,12 @@ import (
 	"testing"
 )
 
-// TestConfigCheck checks that invalid settings are rejected by name, and that the limits themselves are accepted.
+// TestConfigCheck checks that invalid settings are rejected by name, and that the limits of the valid ranges are
+// accepted.
 func TestConfigCheck(t *testing.T) {
 	adopt := func(c *Config) { c.Policy, c.Events, c.Window = "adopt", 1000, 0 }
 	for _, tt := range []struct {
-		want string // "" is taken
+		want string // "" if the settings are valid
 		edit func(c *Config)
 	}{
 		{"", func(*Config) {}},
@@ -31,7 +32,7 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// TestAs checks that the settings in a fingerprint are those that it was made of.
+// TestAs checks that As restores the settings from which a fingerprint was made.
 func TestAs(t *testing.T) {
 	c := DefaultConfig()
 	c.Holdout, c.Policy, c.Events, c.Tol, c.AdoptMargin, c.Window = 7, "adopt", 5000, 1e-9, -1.5, 0

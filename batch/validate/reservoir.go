@@ -13,18 +13,18 @@ import (
 	"blankout/internal/event"
 )
 
-// Reservoir is a uniform sample of the labeled events, for validations when the log no longer holds them. It keeps the
+// Reservoir is a uniform sample of the labeled events, for validations after the log has deleted them. It keeps the
 // events whose position in the stream has the smallest hash. So it depends only on the set of events, not on their
-// order or on restarts. Every event has the same chance, held-out events too.
+// order or on restarts. Every event has the same chance, including held-out events.
 //
-// The features take up at most limit bytes. If there are too many events, or they are too large, those with the largest
-// hashes are removed. A single event of more than a sixteenth of limit is not kept.
+// The features take up at most limit bytes. If there are too many events, or they are too large, the events with the
+// largest hashes are removed. An event that takes more than a sixteenth of limit is not kept.
 type Reservoir struct {
 	size   int
 	limit  int
-	events kept   // a heap with the largest hash first
-	bytes  int    // size of their features
-	met    uint64 // labeled events offered
+	events kept   // a heap with the largest hash at the root
+	bytes  int    // size of the features of all kept events
+	met    uint64 // number of labeled events offered
 	below  uint64 // smallest hash of a removed event; only events with smaller hashes are kept
 }
 
@@ -54,7 +54,7 @@ func (k *kept) Pop() any {
 // bytes returns the size of the features of an event.
 func (k *keptEvent) bytes() int { return 12*len(k.Features.Index) + 2*len(k.Field) }
 
-// Offer offers an event. It is copied if it is kept. A nil Reservoir keeps nothing.
+// Offer offers an event to the sample. If it is kept, the Reservoir stores a copy. A nil Reservoir keeps nothing.
 func (r *Reservoir) Offer(topic string, partition int32, e *event.Example) {
 	if r == nil || r.size == 0 || e.Label == event.Unlabeled || !e.Usable() {
 		return
@@ -77,7 +77,7 @@ func (r *Reservoir) Offer(topic string, partition int32, e *event.Example) {
 	r.shrink()
 }
 
-// shrink removes events until the rest fits.
+// shrink removes events until the remaining events fit.
 func (r *Reservoir) shrink() {
 	for len(r.events) > r.size || r.bytes > r.limit {
 		k := heap.Pop(&r.events).(keptEvent)
@@ -98,8 +98,8 @@ func (r *Reservoir) Events() []event.Example {
 	return out
 }
 
-// Encode returns the block "reservoir". The same events in any order give the same bytes. Encode returns nil if no
-// events are to be kept.
+// Encode returns the content of the checkpoint block "reservoir". The same events in any order give the same bytes.
+// Encode returns nil if no events are to be kept.
 func (r *Reservoir) Encode() []byte {
 	if r == nil || r.size == 0 {
 		return nil
@@ -142,8 +142,8 @@ func (k *keptEvent) code(c *coder.Coder) {
 	}
 }
 
-// NewReservoir returns a Reservoir of at most size events that continues from the result of Encode, or starts empty for
-// nil. It never keeps an event with a larger hash than a removed one.
+// NewReservoir returns a Reservoir of at most size events. It continues from data, a result of Encode, or starts empty
+// for nil. It never keeps an event whose hash is larger than that of a removed event.
 func NewReservoir(size int, data []byte) (*Reservoir, error) {
 	r := &Reservoir{size: size, limit: ReservoirBytes, below: math.MaxUint64}
 	if data == nil || size == 0 {
@@ -174,7 +174,7 @@ func NewReservoir(size int, data []byte) (*Reservoir, error) {
 // BlockReservoir is the name of the checkpoint block with the reservoir.
 const BlockReservoir = "reservoir"
 
-// ReadReservoir returns the result of Encode in a checkpoint, nil if it has none.
+// ReadReservoir returns the reservoir block of a checkpoint, or nil if it has none.
 func ReadReservoir(blocks []event.Block) []byte {
 	data, err := event.FindBlock(blocks, BlockReservoir)
 	if err != nil {

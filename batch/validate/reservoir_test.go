@@ -20,7 +20,7 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 		return &event.Example{Label: offset % 2, Weight: 1, Offset: int64(offset),
 			Features: event.Vec{Index: []uint32{uint32(offset % 7)}, Value: []float64{float64(offset)}}}
 	}
-	// One that has room for every event knows every hash.
+	// A reservoir that is large enough for every event has every hash.
 	all := newReservoir(t, n)
 	for i := range n {
 		all.Offer("t", 0, event(i))
@@ -49,8 +49,8 @@ func TestReservoirKeepsTheSmallestHashes(t *testing.T) {
 			t.Errorf("%s: other events than the %d with the smallest hashes", name, size)
 		}
 	}
-	// The hash knows nothing of an event's place, so the sample is spread evenly:
-	// its mean offset has a deviation of n/sqrt(12 size), which is 102.
+	// The hash does not depend on an event's time, so the sample is spread evenly: its mean offset has a deviation of
+	// n/sqrt(12 size), which is 102.
 	mean := 0.0
 	for _, k := range want.events {
 		mean += float64(k.Offset) / size
@@ -65,8 +65,8 @@ func newReservoir(t *testing.T, size int) *Reservoir {
 	return must.Get(NewReservoir(size, nil))(t)
 }
 
-// TestReservoirOpenedAsLarger checks that a full reservoir that is opened with a larger size keeps the events below
-// the smallest hash that it has dropped, and no others. Otherwise the sample would not be uniform.
+// TestReservoirOpenedAsLarger checks a full reservoir that is opened with a larger size. It must keep only events below
+// the smallest hash that it has dropped. Otherwise the sample would not be uniform.
 func TestReservoirOpenedAsLarger(t *testing.T) {
 	event := func(offset int) *event.Example {
 		return &event.Example{Weight: 1, Offset: int64(offset)}
@@ -97,8 +97,8 @@ func TestReservoirOpenedAsLarger(t *testing.T) {
 	}
 }
 
-// TestReservoirOfLargeEvents checks that large events are limited by their bytes: those with the smallest hashes
-// that fit are kept, in any order and over restarts. A few much larger events displace none.
+// TestReservoirOfLargeEvents checks that large events are limited by their bytes: the events with the smallest hashes
+// that fit are kept, in any order and across restarts. A few much larger events must not displace others.
 func TestReservoirOfLargeEvents(t *testing.T) {
 	const n, limit = 400, 64 << 10
 	event := func(offset int) *event.Example {

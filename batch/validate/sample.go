@@ -10,25 +10,26 @@ import (
 	"blankout/internal/event"
 )
 
-// Sample is a uniform sample of the labeled events offered: those whose position in the stream has a hash below a
-// threshold. The threshold decreases so that the sample fits into its bytes. A Sample is only in memory and starts
-// empty with every process. Its events are packed in append-only chunks, so a copy made by Freeze keeps its contents.
+// Sample is a uniform sample of the labeled events offered. It keeps the events whose position in the stream has a hash
+// below a threshold. The threshold decreases so that the events fit into the limit of bytes. A Sample is kept only in
+// memory and starts empty with every process. Its events are packed in append-only chunks, so a copy made by Freeze
+// keeps its contents.
 type Sample struct {
-	limit     int // bytes of all chunks
+	limit     int // largest number of bytes of all chunks
 	bytes     int
 	threshold uint64
 	chunks    [][]byte
 	kept      int
 }
 
-// SampleBytes is the limit of a learner's Sample. While a validation works on a copy, removed events and the remainder
-// of a halved sample are in memory too: 64 MiB in all.
+// SampleBytes is the limit of a learner's Sample. While a validation uses a copy, removed events and the rest of a
+// halved sample stay in memory too, 64 MiB in all.
 const SampleBytes = 24 << 20
 
 const chunkBytes = 256 << 10
 
-// NewSample returns an empty Sample of at most limit bytes. It keeps at most one event in four, which is more than
-// autoShare pays for.
+// NewSample returns an empty Sample of at most limit bytes. It keeps at most a quarter of the events, which is more
+// than a validation may use under autoShare.
 func NewSample(limit int) *Sample { return &Sample{limit: limit, threshold: math.MaxUint64 / 4} }
 
 // Len returns the number of kept events.
@@ -39,7 +40,7 @@ func (s *Sample) Len() int {
 	return s.kept
 }
 
-// Offer offers an event. It is copied if it is kept. A nil Sample keeps nothing.
+// Offer offers an event to the sample. If it is kept, the Sample stores a copy. A nil Sample keeps nothing.
 func (s *Sample) Offer(topic string, partition int32, e *event.Example) {
 	if s == nil || e.Label == event.Unlabeled || !e.Usable() || e.Weight == 0 {
 		return
@@ -59,7 +60,7 @@ func (s *Sample) Offer(topic string, partition int32, e *event.Example) {
 	s.kept++
 }
 
-// room ensures that the last chunk has size free bytes. It returns false if there is no room for another chunk.
+// room ensures that the last chunk has size free bytes. It returns false if that would need a chunk beyond the limit.
 func (s *Sample) room(size int) bool {
 	if n := len(s.chunks); n > 0 && cap(s.chunks[n-1])-len(s.chunks[n-1]) >= size {
 		return true
@@ -72,7 +73,7 @@ func (s *Sample) room(size int) bool {
 	return true
 }
 
-// halve removes the upper half of the hashes.
+// halve removes the events with the larger half of the hashes.
 func (s *Sample) halve() {
 	old := s.chunks
 	s.threshold, s.chunks, s.bytes, s.kept = s.threshold/2, nil, 0, 0
@@ -90,7 +91,7 @@ func (s *Sample) halve() {
 	}
 }
 
-// Freeze returns a copy that shares the events.
+// Freeze returns a copy that shares the memory of the events.
 func (s *Sample) Freeze() *Sample {
 	c := *s
 	c.chunks = slices.Clone(s.chunks)
@@ -115,7 +116,8 @@ func (s *Sample) draw(n int) (events [][]byte) {
 	return events
 }
 
-// A packed event consists of its size, its hash, six numbers, four lengths and its lists.
+// packedHead is the size of the fixed part of a packed event: its size, its hash, six numbers and four lengths. Its
+// lists follow.
 const packedHead = 4 + 8 + 4 + 5*8 + 4*4
 
 func packedBytes(e *event.Example) int {
@@ -154,12 +156,12 @@ func pack(b []byte, hash uint64, partition int32, e *event.Example) []byte {
 	return b
 }
 
-// packedPlace returns the partition and the offset of a packed event.
+// packedPlace returns the partition and the offset of the event that is packed in b.
 func packedPlace(b []byte) (partition int32, offset int64) {
 	return int32(binary.LittleEndian.Uint32(b[12:])), int64(binary.LittleEndian.Uint64(b[48:]))
 }
 
-// unpack decodes an event that pack wrote into e, reusing e's slices.
+// unpack decodes an event that pack wrote. It reuses the slices of e.
 func unpack(b []byte, e *event.Example) {
 	le := binary.LittleEndian
 	number := func(i int) uint64 { return le.Uint64(b[16+8*i:]) }
@@ -185,13 +187,13 @@ func unpack(b []byte, e *event.Example) {
 		e.MissingColumns = append(e.MissingColumns, le.Uint32(b[4*i:]))
 	}
 	if fields == 0 {
-		e.Field = nil // the anonymous field throughout
+		e.Field = nil // nil means that all features are of the anonymous field
 	}
 }
 
 // placeHash returns the hash of an event's position in the stream.
 func placeHash(topic string, partition int32, offset int64) uint64 {
-	hash := uint64(14695981039346656037) // FNV-1a of the topic
+	hash := uint64(14695981039346656037) // FNV-1a hash of the topic
 	for i := range len(topic) {
 		hash = (hash ^ uint64(topic[i])) * 1099511628211
 	}

@@ -29,8 +29,8 @@ func sampled(r *rand.Rand, offset int) *event.Example {
 	return e
 }
 
-// TestSampleIsBoundedAndUniform checks that a Sample stays within its bytes, holds its events unchanged, and is
-// uniform over partitions, time and sizes of events.
+// TestSampleIsBoundedAndUniform checks that a Sample stays within its byte limit and returns its events unchanged. It
+// must be uniform over partitions, time and event sizes.
 func TestSampleIsBoundedAndUniform(t *testing.T) {
 	const n, limit = 60_000, 1 << 20
 	r := rand.New(rand.NewPCG(1, 2))
@@ -73,7 +73,7 @@ func TestSampleIsBoundedAndUniform(t *testing.T) {
 		mean += float64(e.Offset) / float64(s.Len())
 		size += float64(e.Features.Len()) / float64(s.Len())
 	}
-	// Deviations of the means: n/sqrt(12 k) and 11.5/sqrt(k), k being about 2,000.
+	// The deviations of the means are n/sqrt(12 k) and 11.5/sqrt(k), where k is about 2,000.
 	if mean < n/2-5*400 || mean > n/2+5*400 || size < 19.5-5*.26 || size > 19.5+5*.26 {
 		t.Errorf("mean offset %v of %d, mean length %v", mean, n, size)
 	}
@@ -92,8 +92,8 @@ func TestSampleIsBoundedAndUniform(t *testing.T) {
 	}
 }
 
-// TestSampleStandsForTheStream checks that each half of a sample represents all learned events, and that an event
-// counts by its own weight and that of its class.
+// TestSampleStandsForTheStream checks that each half of a sample represents all learned events. An event must count by
+// its own weight times the weight of its class.
 func TestSampleStandsForTheStream(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	live := model.NewLinear(schema, "logistic", "none", [][]float64{make([]float64, 256)}, []float64{0})
@@ -108,7 +108,8 @@ func TestSampleStandsForTheStream(t *testing.T) {
 	v.Learner.ClassWeight = map[string]float64{"yes": 3}
 	got := must.Get(v.gatherSample(t.Context(), Request{Live: live, Sample: s, Most: n}, schema, &throttle{share: 1}))(t)
 	d := got.evidence.LearnedData()
-	// Of four kinds of events with weights 1 or 2 times 1 or 3, by how many there are of each.
+	// Compare the weights of four kinds of events (event weight 1 or 2, class weight 1 or 3) with the number of events
+	// of each kind.
 	sum, lightest := 0.0, math.Inf(1)
 	for i := range d.Rows() {
 		sum, lightest = sum+d.Weight(i), min(lightest, d.Weight(i))
@@ -124,7 +125,7 @@ func TestSampleStandsForTheStream(t *testing.T) {
 	}
 }
 
-// clean has empty lists nil.
+// clean returns e with empty slices replaced by nil.
 func clean(e event.Example) event.Example {
 	for _, list := range []*[]uint16{&e.Field, &e.Missing} {
 		if len(*list) == 0 {

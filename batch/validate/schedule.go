@@ -1,7 +1,7 @@
 package validate
 
-// This file decides when the next validation is due and keeps the status of the last one. All kinds of runs that
-// validate beside learning share it.
+// This file decides when the next validation is due and keeps the status of the last one. All commands that validate
+// while learning share it.
 
 import (
 	"context"
@@ -15,23 +15,23 @@ import (
 	"blankout/internal/model"
 )
 
-// Status describes the validations of a learner since it began.
+// Status describes the validations of a learner since the learner started.
 type Status struct {
 	Running      bool
 	Done, Failed uint64
-	Last         *batch.Validation // nil before the first; shared, must not be modified
+	Last         *batch.Validation // last report; nil before the first; shared, must not be modified
 	// Alarm is true if the last report has an alarm or, under the policy alarm, a gap above the limit.
 	Alarm bool
 }
 
-// Result is a result of Validator.Validate on its way to the learner's goroutine.
+// Result is a result of Validator.Validate that is sent to the learner's goroutine.
 type Result struct {
 	Report *batch.Validation
 	Exact  *model.Linear
 	Err    error
 }
 
-// Keep gives a report an ID, in order of time, and passes it to keep, if that is not nil. Errors are only logged,
+// Keep gives a report an ID that sorts by time, and passes it to keep, if keep is not nil. Errors are only logged,
 // because nothing depends on stored reports.
 func Keep(v *batch.Validation, keep func(*batch.Validation) error, log *slog.Logger) {
 	v.ID = fmt.Sprintf("%s-%012d", v.Time.Format("20060102T150405.000Z"), v.Records)
@@ -71,11 +71,11 @@ func (s *Status) Take(c Config, r Result, log *slog.Logger) {
 	}
 }
 
-// Schedule decides when a validation is due for a numeric Config.Events, in records since the learner first began. Auto
-// is the schedule of AutoEvents.
+// Schedule decides when a validation is due if Config.Events is a number of records. It counts records since the
+// learner's start, including earlier processes. For AutoEvents use Auto.
 type Schedule struct {
 	config Config
-	at     uint64 // records at which the next validation is due, 0 for none
+	at     uint64 // number of records at which the next validation is due; 0 for none
 }
 
 // NewSchedule returns the Schedule of a learner with the given number of records.
@@ -90,7 +90,7 @@ func (s *Schedule) Due(records uint64) bool {
 	return s.at > 0 && records >= s.at
 }
 
-// Begun sets the next validation, at the next multiple of Config.Events, after one has begun.
+// Begun records that a validation has started. The next is due at the next multiple of Config.Events.
 func (s *Schedule) Begun(records uint64) {
 	if n := uint64(s.config.Events); n > 0 && s.config.Events != AutoEvents && s.config.Policy != "adopt" {
 		s.at = (records/n + 1) * n

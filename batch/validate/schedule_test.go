@@ -7,8 +7,8 @@ import (
 	"blankout/batch"
 )
 
-// TestAlarm checks that under the policy alarm every gap raises an alarm that is not known to be small, also one
-// that could not be computed.
+// TestAlarm checks that under the policy alarm every gap raises an alarm unless it is known to be small. A gap that
+// could not be computed must raise one too.
 func TestAlarm(t *testing.T) {
 	c := DefaultConfig()
 	gap := func(x float64) *float64 { return &x }
@@ -24,7 +24,7 @@ func TestAlarm(t *testing.T) {
 			t.Errorf("%s, gap %v: %+v, want alarm %v", x.policy, x.gap, s, x.want)
 		}
 	}
-	for _, policy := range []string{"observe", "alarm", "adopt"} { // whatever the policy
+	for _, policy := range []string{"observe", "alarm", "adopt"} { // for every policy
 		var s Status
 		c.Policy = policy
 		if s.Take(c, Result{Report: &batch.Validation{RelativeGap: gap(0), Alarm: "far off"}}, slog.New(slog.DiscardHandler)); !s.Alarm {
@@ -33,7 +33,8 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// TestSchedule checks that a validation is due at the multiples of Config.Events, wherever the learner started.
+// TestSchedule checks that a validation is due at the multiples of Config.Events, whatever the number of records at the
+// start.
 func TestSchedule(t *testing.T) {
 	c := DefaultConfig()
 	c.Events = 10

@@ -1,5 +1,6 @@
-// Package validate computes the exact solution of a Learner's problem on the same events, read again or kept in a
-// sample, and reports how far the live model is from it. It works on a frozen state and never touches the Learner.
+// Package validate computes the exact solution of a Learner's problem and reports how far the live model is from it. It
+// uses the same events as the Learner, read again or kept in a sample. It works on a frozen state and never changes the
+// Learner.
 package validate
 
 import (
@@ -18,8 +19,8 @@ import (
 	"blankout/online"
 )
 
-// HeldOut reports whether a record belongs to the holdout of one record in k. It depends only on the position of the
-// record, so every process agrees on it.
+// HeldOut reports whether a record belongs to the holdout, a fraction 1/k of all records. The result depends only on
+// the position of the record, so it is the same in every process.
 func HeldOut(partition int32, offset int64, k uint64) bool {
 	if k == 0 {
 		return false
@@ -30,45 +31,45 @@ func HeldOut(partition int32, offset int64, k uint64) bool {
 // Validator solves the exact problem of a Learner on the events that it has learned.
 type Validator struct {
 	Config  Config
-	Learner online.Config // of the Learner
+	Learner online.Config // configuration of the Learner
 	// Exact minimizes the exact expectation over all dropout masks (batch.ExactBound) instead of the bound that the
 	// Learner uses.
 	Exact bool
-	// Open opens the Learner's stream again, each partition at its Position. Events are decoded with s, which the
-	// caller owns. Validate closes the Source if it is an io.Closer.
+	// Open opens the Learner's stream again, starting each partition at its Position. Events are decoded with s, which
+	// the caller owns. Validate closes the Source if it is an io.Closer.
 	Open func(ctx context.Context, s *event.Schema, from event.Offsets) (event.Source, error)
-	// OpenJoined is Open for labels that come later than their events. Each partition ends at its Position in to. Open
-	// is nil then.
+	// OpenJoined is the counterpart of Open for delayed labels; Open is nil then. Each partition ends at its Position
+	// in to.
 	OpenJoined func(ctx context.Context, s *event.Schema, from, to event.Offsets) (Joined, error)
-	// OpenHoldout opens Config.HoldoutTopic as Open does, up to its present end. It is nil without such a topic.
+	// OpenHoldout opens Config.HoldoutTopic as Open does, up to its current end. It is nil if there is no such topic.
 	OpenHoldout func(ctx context.Context, s *event.Schema) (event.Source, error)
 	// Reports are the reports of earlier runs, newest first. Auto continues from them.
 	Reports []*batch.Validation
-	// may be nil
+	// called during a solution; may be nil
 	Progress func(batch.Progress)
 }
 
-// Joined yields events with their labels, and the records that they consist of. It is a *labels.Joined. Validate closes
-// it.
+// Joined yields events with their labels, and the records that they consist of. The implementation is *labels.Joined.
+// Validate closes it.
 type Joined interface {
 	Records(context.Context, *event.Batch) error
 	Settled(f func(partition int32, e *event.Example) error) error
 	io.Closer
 }
 
-// Request says what to validate.
+// Request describes the state to validate.
 type Request struct {
 	Live      *model.Linear
-	Level     *model.Linear            // online.Snapshot.Levels: the level to compare with the exact solution; nil means Live
-	Foreign   func(column uint32) bool // online.Snapshot.Foreign; may be nil
-	Unit      batch.Unit               // online.Snapshot.Unit of the same state
-	ByAge     []measure.StaleLoss      // online.Snapshot.ByAge, for the report
-	At        event.Offsets            // its position in the stream
-	Labeled   uint64                   // number of events labeled by then, if labels come later
-	Reservoir []byte                   // result of ReadReservoir; may be nil
+	Level     *model.Linear            // noise level to compare with the exact solution, from online.Snapshot.Levels; nil means Live
+	Foreign   func(column uint32) bool // columns of other levels, from online.Snapshot.Foreign; may be nil
+	Unit      batch.Unit               // unit of the targets, from online.Snapshot.Unit of the same state
+	ByAge     []measure.StaleLoss      // losses by staleness, from online.Snapshot.ByAge, for the report
+	At        event.Offsets            // position of the model in the stream
+	Labeled   uint64                   // number of events that are labeled at that position, for delayed labels
+	Reservoir []byte                   // reservoir from ReadReservoir; may be nil
 	Earlier   *model.Linear            // the previous exact solution; may be nil
-	// Sample replaces the log and Reservoir, with about Most of its events. Half of them are learned and the other half
-	// is measured. It may be nil.
+	// Sample replaces the log and Reservoir; about Most of its events are used. The solver uses half of them and the
+	// errors are measured on the other half. It may be nil.
 	Sample *Sample
 	Most   int
 }
@@ -79,7 +80,7 @@ func RequestOf(s *online.Snapshot, at event.Offsets) Request {
 	return Request{Live: s.Model(), Level: levels[largest], Foreign: s.Foreign, Unit: s.Unit(), ByAge: s.ByAge(), At: at}
 }
 
-// Validate compares a live model with the exact solution, and also returns that.
+// Validate compares a live model with the exact solution. It also returns the exact solution.
 func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation, *model.Linear, error) {
 	pace := &throttle{ctx: ctx, share: v.Config.CPU, since: time.Now()}
 	r, exact, _, err := v.validate(ctx, s, pace)
@@ -92,7 +93,7 @@ func (v *Validator) Validate(ctx context.Context, s Request) (*batch.Validation,
 func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*batch.Validation, *batch.Exact, *batch.Evidence, error) {
 	c := v.Problem(s)
 	c.Progress, c.Pause = v.Progress, pace.rest
-	c.OwnHoldout = v.Config.Policy == "adopt" // that topic ends at its present end
+	c.OwnHoldout = v.Config.Policy == "adopt" // the holdout topic is read to its current end, which the model may not have reached
 	if s.Sample != nil {
 		c.Halves, c.Deletions, c.Sample = true, nil, 1000
 	}
@@ -116,17 +117,17 @@ func (v *Validator) validate(ctx context.Context, s Request, pace *throttle) (*b
 	return r, exact, got.evidence, nil
 }
 
-// gathered is the evidence of a validation and its source.
+// gathered is the evidence of a validation, and how it was read.
 type gathered struct {
 	evidence *batch.Evidence
 	source   string // log or reservoir
-	window   bool   // records were skipped by configuration
-	read     uint64 // records
-	verified bool   // they are the learned records
+	window   bool   // whether the configuration skipped records
+	read     uint64 // number of records read
+	verified bool   // whether they are exactly the learned records
 }
 
-// gather reads the learned records and those of the holdout topic. It reads from the log or, if the log holds less than
-// half of them, from the reservoir.
+// gather reads the learned records and the records of the holdout topic. It reads from the log. If the log has less
+// than half of the records, it reads from the reservoir.
 func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gathered, error) {
 	schema := s.Live.Schema.Clone()
 	if s.Sample != nil {
@@ -153,7 +154,7 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 			}
 			e := k.Example
 			if !HeldOut(k.partition, e.Offset, v.Config.Holdout) {
-				e.Weight *= float64(sample.met) / float64(n) // each event represents this many
+				e.Weight *= float64(sample.met) / float64(n) // each kept event represents this many events
 			}
 			if err := v.present(got.evidence, schema, HeldOut(k.partition, e.Offset, v.Config.Holdout), &e); err != nil {
 				return nil, fmt.Errorf("the reservoir: %w", err)
@@ -173,8 +174,8 @@ func (v *Validator) gather(ctx context.Context, s Request, pace *throttle) (*gat
 	return got, ctx.Err()
 }
 
-// gatherSample takes the events from the sample. Their weights add up to the number of learned events. Held-out events
-// are in the half that is measured.
+// gatherSample reads the events from the sample. Their weights add up to the number of learned events. Held-out events
+// are in the half on which errors are measured.
 func (v *Validator) gatherSample(ctx context.Context, s Request, schema *event.Schema, pace *throttle) (*gathered, error) {
 	got := &gathered{evidence: batch.NewEvidence(s.Live), source: fromSample}
 	events := s.Sample.draw(s.Most)
@@ -209,7 +210,7 @@ func (v *Validator) gatherSample(ctx context.Context, s Request, schema *event.S
 // CanRead reports whether events can be read again.
 func (v *Validator) CanRead() bool { return v.Open != nil || v.OpenJoined != nil }
 
-// readHoldout adds the events of the holdout topic, at most Window of them.
+// readHoldout adds the events of the holdout topic to the evidence, at most Config.Window of them.
 func (v *Validator) readHoldout(ctx context.Context, schema *event.Schema, evidence *batch.Evidence, pace *throttle) (err error) {
 	source, err := v.OpenHoldout(ctx, schema)
 	if err != nil {
@@ -239,7 +240,7 @@ func (v *Validator) readHoldout(ctx context.Context, schema *event.Schema, evide
 	return nil
 }
 
-// problem returns the batch problem of a model of the Learner.
+// problem returns the settings of the exact problem for a model of the Learner.
 func (v *Validator) problem(h *model.Head) batch.ValidateConfig {
 	c := batch.DefaultValidateConfig()
 	c.Loss, c.Noise, c.Tol, c.Top, c.Prior = h.Loss, h.Noise, v.Config.Tol, reported, "l2"
@@ -260,7 +261,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 		total += p.Records
 	}
 	got.window = v.Config.Window > 0 && total > v.Config.Window
-	skip := uint64(0) // with later labels all events are read, so that labels find them
+	skip := uint64(0) // with delayed labels all events are read, so that every label finds its event
 	if v.OpenJoined != nil {
 		if got.window = v.Config.Window > 0 && s.Labeled > v.Config.Window; got.window {
 			skip = s.Labeled - v.Config.Window
@@ -275,7 +276,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 	for i := range counted {
 		p := &counted[i]
 		if p.Next = p.First; !whole {
-			// Each partition contributes in proportion.
+			// Each partition contributes in proportion to its records.
 			last := float64(at[i].Records) / float64(total) * float64(v.Config.Window)
 			p.Next = max(p.First, at[i].Next-int64(math.Ceil(last)))
 		}
@@ -307,7 +308,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			break // the log has become shorter: Coverage shows it
+			break // the log has become shorter; Coverage reports it
 		} else if err != nil {
 			return 0, readError{fmt.Errorf("reading the events again: %w", err)}
 		}
@@ -342,7 +343,7 @@ func (v *Validator) read(ctx context.Context, s Request, schema *event.Schema, g
 	return wanted, ctx.Err()
 }
 
-// open opens the records to read again. settled is nil if labels come with their events.
+// open opens the records to read again. settled is nil if labels arrive with their events.
 func (v *Validator) open(ctx context.Context, s *event.Schema, from, to event.Offsets) (next func(context.Context, *event.Batch) error,
 	closer io.Closer, settled func(func(int32, *event.Example) error) error, err error) {
 	if v.OpenJoined != nil {
@@ -376,23 +377,23 @@ func (v *Validator) present(evidence *batch.Evidence, s *event.Schema, held bool
 	return evidence.Learned(e, e.Weight*v.importance(s, e))
 }
 
-// importance returns the weight of an event's class.
+// importance returns the weight of the class of event e.
 func (v *Validator) importance(s *event.Schema, e *event.Example) float64 {
-	if len(v.Learner.ClassWeight) > 0 { // labels are classes
+	if len(v.Learner.ClassWeight) > 0 { // class weights exist for classification only
 		return v.Learner.WeightOf(s.Classes[e.Label])
 	}
 	return 1
 }
 
-// throttle limits a goroutine to a share of a processor's time.
+// throttle limits a goroutine to a fraction of a processor's time.
 type throttle struct {
 	ctx    context.Context
 	share  float64
-	since  time.Time // start of the present work
+	since  time.Time // start of the current work
 	waited time.Duration
 }
 
-// rest waits as long as the work since the last rest requires.
+// rest waits as long as the time worked since the last wait requires.
 func (t *throttle) rest() {
 	const least = 2 * time.Millisecond // shorter waits are inaccurate
 	busy := time.Since(t.since)
@@ -415,7 +416,7 @@ type readError struct{ error }
 
 func (e readError) Unwrap() error { return e.error }
 
-// Problem returns the exact problem of a Learner's model.
+// Problem returns the settings of the exact problem for the model of a request.
 func (v *Validator) Problem(s Request) batch.ValidateConfig {
 	c := v.problem(&s.Live.Head)
 	c.Level, c.Foreign, c.Start, c.Unit = s.Level, s.Foreign, s.Earlier, s.Unit

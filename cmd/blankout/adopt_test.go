@@ -13,15 +13,15 @@ import (
 	"blankout/internal/must"
 )
 
-// An exact solution is adopted also if the records decide about the learner's settings: svmlight cannot declare what is
-// missing, so that the expected loss is silent.
+// TestAdoptUnderSettingsOfRecords checks that an exact solution can be adopted if the records determine the learner's
+// settings. Here svmlight records cannot declare missing fields, so the expected noise is silent.
 func TestAdoptUnderSettingsOfRecords(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var lines bytes.Buffer
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 1200 {
 		z, sum, features := r.NormFloat64(), 0.0, ""
-		for j := range 12 { // so much alike that AdaGrad is far from the solution
+		for j := range 12 { // nearly equal features, so that AdaGrad is far from the solution
 			x := z + 0.05*r.NormFloat64()
 			sum += 20 * float64(1-2*(j%2)) * x
 			features += fmt.Sprintf(" %d:%.4f", j+1, x)
@@ -33,7 +33,7 @@ func TestAdoptUnderSettingsOfRecords(t *testing.T) {
 		fmt.Fprintln(&lines, label+features)
 	}
 	must.Do(t, os.WriteFile("events.svm", lines.Bytes(), 0o644))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would try for ever
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without a timeout the command would retry forever
 	defer cancel()
 	args := []string{"run", "-d", "events.svm"}
 	for _, set := range []string{"learner.expected_missing=0.05", "learner.optimizer=adagrad", "learner.covariance_max_fields=0", "validate.events=1000",

@@ -1,6 +1,6 @@
 package main
 
-// This file writes the predictions of predict, in the format that the file name implies.
+// This file writes the predictions of the command predict, in the format that the file name implies.
 
 import (
 	"encoding/csv"
@@ -17,24 +17,24 @@ import (
 	"blankout/internal/served"
 )
 
-// answerWriter writes the prediction of each example, given its scores and probabilities. place returns the position of
-// the example.
+// answerWriter writes the prediction of each example, given its scores and probabilities. place returns the example's
+// position in the input.
 type answerWriter interface {
 	add(e *event.Example, scores, probabilities []float64, place func() string) error
 	flush() error
 }
 
-// answers writes a prediction for every example. In a .jsonl file it is the JSON of the HTTP server, in a .csv file a
-// row of ID, class and probabilities, otherwise a line of class and scores.
+// answers writes a prediction for every example. A .jsonl file gets the JSON of the HTTP server. A .csv file gets rows
+// of ID, class and probabilities. Any other file gets lines of class and scores.
 type answers struct {
 	model      *served.Model
-	schema     *event.Schema // of the examples
+	schema     *event.Schema // schema of the examples
 	names      namer
 	regression bool
 	out        io.Writer
 	json       *json.Encoder
 	csv        *csv.Writer
-	classes    []string // as in the text format
+	classes    []string // class names, written as in the text format
 	line       []byte
 	row        []string
 }
@@ -44,7 +44,7 @@ func newAnswers(out io.Writer, path string, m *served.Model, s *event.Schema, d 
 	switch filepath.Ext(path) {
 	case ".jsonl", ".ndjson":
 		a.json = json.NewEncoder(out)
-		d.record.KeepValue = true // for the names of unknown features
+		d.record.KeepValue = true // to report the names of unseen features
 	case ".csv":
 		a.csv = csv.NewWriter(out)
 		return a, a.csv.Write(a.header())
@@ -63,7 +63,7 @@ func (a *answers) header() []string {
 	return append(row, "missing", "missing_policy", "set")
 }
 
-// shown returns the classes that have a column of probabilities: for two classes the positive one.
+// shown returns the classes whose probabilities are written: all classes, or only the positive one of two.
 func (a *answers) shown() []int {
 	n := len(a.model.Schema.Classes)
 	if n == 2 {
