@@ -13,8 +13,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// BenchmarkLearnGroups compares learning with noise of groups and with noise of features, on events of sensors with
-// eight readings each.
+// BenchmarkLearnGroups compares learning with group noise and with feature noise, on events of sensors with eight
+// readings each.
 func BenchmarkLearnGroups(b *testing.B) {
 	const sensors, width, n = 16, 8, 16 * 8
 	for _, classes := range []int{2, 6} {
@@ -61,8 +61,8 @@ func BenchmarkLearnGroups(b *testing.B) {
 	}
 }
 
-// Levels of both structures continue from a checkpoint with the same bits. The expected loss may change in between if
-// the levels stay the same.
+// TestGroupBankRestores checks that noise levels of features and of groups continue from a checkpoint with the same
+// bits. Settings of the expected loss may change in between if the levels stay the same.
 func TestGroupBankRestores(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3} {

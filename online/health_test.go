@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests the health of fields and its alarms.
+// This file tests the monitor of fields' health and its alarms.
 
 import (
 	"fmt"
@@ -19,15 +19,15 @@ import (
 	"blankout/online/watch"
 )
 
-// As in package watch.
+// The values of package watch.
 const healthBlock, healthFields, healthChanges = 256, watch.MostFields, 64
 
-// changesOf returns the number of alarms raised and ended.
+// changesOf returns how many alarms were raised or ended.
 func changesOf(l *learner) uint64 {
 	return l.Alarms(0).Changes
 }
 
-// newSensors returns a learner of the events of synthetic.Sensors.
+// newSensors returns a learner for events of synthetic.Sensors.
 func newSensors(t testing.TB, c online.Config) *learner {
 	t.Helper()
 	return start(t, c, sensorSchema())
@@ -55,7 +55,7 @@ func alarmTexts(l *learner) (out []string) {
 	return out
 }
 
-// servedError returns the model's share of errors on the next events.
+// servedError returns the model's error rate on the next events.
 func servedError(l *learner, s *synthetic.Sensors) float64 {
 	m, wrong := l.model(), 0.0
 	for range 5000 {
@@ -67,9 +67,9 @@ func servedError(l *learner, s *synthetic.Sensors) float64 {
 	return wrong / 5000
 }
 
-// A field that dies raises an alarm within three blocks, whether it is null or omitted. The alarm has the exact event
-// of the start, the usual share and a forecast cost that comes true. It lasts until the field is back, however long
-// that takes.
+// TestHealthDeadField checks that a field that becomes null or absent raises an alarm within three blocks. The alarm
+// has the exact first event, the usual missing fraction, and a forecast cost that is accurate. It lasts until the field
+// returns, however long that takes.
 func TestHealthDeadField(t *testing.T) {
 	t.Parallel()
 	for _, absent := range []bool{false, true} {
@@ -97,7 +97,7 @@ func TestHealthDeadField(t *testing.T) {
 			}
 			t.Log(a.Text)
 			for range map[bool]int{false: 2, true: 6}[longtest.Asked()] {
-				learnSensors(l, s, 10_000) // long after its absence has become normal for predictions
+				learnSensors(l, s, 10_000) // long after predictions treat the absence as normal
 			}
 			h = l.Report().Health
 			if h.Alarms != 1 || changesOf(l) != 1 || h.Fields[0].Alarms[0].Since.UnixMilli() != synthetic.SensorStart+1000*died {
@@ -122,7 +122,7 @@ func TestHealthDeadField(t *testing.T) {
 	}
 }
 
-// The cost of a field's death is not reported after only a few events.
+// TestHealthCostNeedsEvents checks that the cost of a missing field is not reported after only a few events.
 func TestHealthCostNeedsEvents(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(1)
 	learnSensors(l, s, 1664)
@@ -143,14 +143,15 @@ func TestHealthCostNeedsEvents(t *testing.T) {
 	}
 }
 
-// A field that is often missing raises no alarm, nor does a short burst. An increase does.
+// TestHealthUsuallyMissing checks that neither a field that is often missing nor a short burst raises an alarm. An
+// increase of the missing fraction does.
 func TestHealthUsuallyMissing(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(2)
 	s.Usual = 0.3
 	learnSensors(l, s, 20_000)
 	for range 20 {
 		s.Lost = 1
-		learnSensors(l, s, 40) // a burst for b
+		learnSensors(l, s, 40) // a short burst of missing b
 		s.Lost = 0
 		learnSensors(l, s, 2000)
 	}
@@ -168,7 +169,8 @@ func TestHealthUsuallyMissing(t *testing.T) {
 	}
 }
 
-// Alarms for a number whose mean moves, one whose deviation grows, one that is stuck, and for new values.
+// TestHealthDrift checks the alarms for four faults: the mean of a number shifts, its deviation grows, a number is
+// stuck, and new values of a category appear.
 func TestHealthDrift(t *testing.T) {
 	t.Parallel()
 	calm := rand.NewPCG(3, 7)
@@ -222,8 +224,8 @@ func TestHealthDrift(t *testing.T) {
 	}
 }
 
-// A Learner restored in the middle of a block, before, during and after an alarm, continues with the same bits and
-// repeats no message.
+// TestHealthRestored checks that a Learner restored within a block continues with the same bits and repeats no message.
+// It restores before, during and after an alarm.
 func TestHealthRestored(t *testing.T) {
 	l, s := newSensors(t, online.DefaultConfig()), synthetic.NewSensors(4)
 	for _, step := range []struct {
@@ -251,7 +253,7 @@ func TestHealthRestored(t *testing.T) {
 	}
 }
 
-// Memory is limited whatever fields do: there are at most healthFields fields and healthChanges stored changes.
+// TestHealthIsBounded checks that memory is bounded: at most healthFields fields and healthChanges changes are stored.
 func TestHealthIsBounded(t *testing.T) {
 	t.Parallel()
 	s := event.NewSchema(14, []string{"no", "yes"}, 2)
@@ -280,13 +282,14 @@ func TestHealthIsBounded(t *testing.T) {
 	}
 }
 
-// A constant number has not drifted, and does not come before other healthy fields. It is never detected as stuck.
+// TestConstantFieldIsNotTheWorst checks that a constant number has no drift, is not listed before other healthy fields,
+// and is never detected as stuck.
 func TestConstantFieldIsNotTheWorst(t *testing.T) {
 	l := start(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b"))
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 6000 {
 		x, y := r.NormFloat64(), r.NormFloat64()
-		e := eventtest.Event(0, x, 0.1, y) // the second field, b, is constant
+		e := eventtest.Event(0, x, 0.1, y) // the second field, b, stays at 0.1
 		if x+0.5*y > 0 {
 			e.Label = 1
 		}

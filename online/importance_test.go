@@ -36,7 +36,8 @@ func labeled(r *rand.Rand, classes int) *event.Example {
 	return eventtest.Event(label, x, z)
 }
 
-// The learner recovers from one mislabeled event with a large weight, at any position.
+// TestOneWrongEventOfGreatWeight checks that the learner recovers from one mislabeled event with a large weight,
+// wherever it is in the stream.
 func TestOneWrongEventOfGreatWeight(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	"blankout/online"
 )
 
-// TestManyClasses lets 40 classes arrive one after another. None is predicted before it arrives, all are learned, and a
-// restart changes no bits. Rare labels in between cost little.
+// TestManyClasses adds 40 classes one after another. No class is predicted before its first event, all classes are
+// learned, and a restart changes no bits. Rare labels in between cost little.
 func TestManyClasses(t *testing.T) {
 	const classes, every, events = 40, 25, 2500
 	s := setting{online.DefaultConfig(), classes}
@@ -69,11 +69,11 @@ func TestManyClasses(t *testing.T) {
 	}
 }
 
-// TestWhichNumberIsThere checks a stream in which the class is which of two numbers is omitted, whatever the other
-// reads.
+// TestWhichNumberIsThere checks that the learner uses which number is present. In the stream, one of two numbers is
+// omitted, and the class determines which; the values carry no information.
 func TestWhichNumberIsThere(t *testing.T) {
 	c := online.DefaultConfig()
-	c.Optimizer = "adagrad" // splines can express it too
+	c.Optimizer = "adagrad" // splines could also express it
 	r := newRun(t, setting{c, 2}, 101)
 	missed := 0
 	for i := range 4000 {
@@ -89,12 +89,12 @@ func TestWhichNumberIsThere(t *testing.T) {
 			missed++
 		}
 	}
-	if missed > 100 { // 50 at best
+	if missed > 100 { // 50 is the best possible
 		t.Errorf("%d of 1000 wrong", missed)
 	}
 }
 
-// TestHalfLifeTime checks that a half-life in seconds equals one in events if an event arrives every second.
+// TestHalfLifeTime checks that a half-life in seconds equals a half-life in events if one event arrives per second.
 func TestHalfLifeTime(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Noise, c.OnDrift, c.HalfLife = "adagrad", "none", "log", 50
@@ -113,7 +113,7 @@ func TestHalfLifeTime(t *testing.T) {
 			e.Time = 1_700_000_000_000 + 1000*int64(i)
 			b[k] = append(b[k], r.learn(e)...)
 		}
-		if !near(b[0], a, 0.02) { // the first event has no time before it
+		if !near(b[0], a, 0.02) { // the first event has no predecessor
 			t.Fatalf("event %d: scores %v with a half-life of 50 events, %v with one of 50 seconds", i, a, b[0])
 		}
 		differs = differs || i > 500 && !near(b[1], a, 0.2)
@@ -123,7 +123,7 @@ func TestHalfLifeTime(t *testing.T) {
 	}
 }
 
-// TestClassWeight checks that a class of weight 5 is predicted more often and missed less often.
+// TestClassWeight checks that a class with weight 5 is predicted more often and missed less often.
 func TestClassWeight(t *testing.T) {
 	missed := func(weight float64) (of [2]int) {
 		c := online.DefaultConfig()
@@ -147,7 +147,7 @@ func TestClassWeight(t *testing.T) {
 	}
 }
 
-// TestCrosses checks that a product of two categories is learned if configured.
+// TestCrosses checks that a configured product of two categories is learned.
 func TestCrosses(t *testing.T) {
 	for _, crossed := range []bool{false, true} {
 		s := setting{online.DefaultConfig(), 2}

@@ -14,7 +14,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// gaugesLearner returns a Learner of columns without fields. If known, an absent column is missing, otherwise it is 0.
+// gaugesLearner returns a Learner for columns without fields. If known, an absent column counts as missing, otherwise
+// as 0.
 func gaugesLearner(t *testing.T, known bool, change func(*online.Config)) *online.Learner {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
@@ -22,7 +23,7 @@ func gaugesLearner(t *testing.T, known bool, change func(*online.Config)) *onlin
 	return newLearner(t, with(change), schema)
 }
 
-// A stream whose absent columns are missing: they are not imputed, and a restart changes nothing.
+// TestKnown checks a stream whose absent columns are missing: they are not imputed, and a restart changes nothing.
 func TestKnown(t *testing.T) {
 	longtest.NotRaced(t)
 	errors := map[bool]float64{}
@@ -56,7 +57,7 @@ func TestKnown(t *testing.T) {
 			t.Errorf("known %v: %+v", known, m)
 		}
 	}
-	if !(errors[true] < 0.18) || !(errors[false] > errors[true]+0.1) { // a missing reading is not 0
+	if !(errors[true] < 0.18) || !(errors[false] > errors[true]+0.1) { // an absent reading is not 0
 		t.Errorf("errors with half of the readings gone: %v", errors)
 	}
 }
@@ -73,8 +74,8 @@ func pictures(r *rand.Rand) *event.Example {
 	return e
 }
 
-// In a table the columns that most events have are imputed when they are declared missing, up to the configured number.
-// A restart changes nothing. With a lower limit the learner starts anew.
+// TestKnownTable checks that the most frequent columns of a table are imputed if they are declared missing, up to the
+// configured number. A restart changes nothing. With a lower limit, imputation restarts from an empty estimate.
 func TestKnownTable(t *testing.T) {
 	longtest.NotRaced(t)
 	l := gaugesLearner(t, true, func(c *online.Config) { c.CovarianceMaxFields = 24 })
@@ -82,7 +83,7 @@ func TestKnownTable(t *testing.T) {
 	r, held := rand.New(rand.NewPCG(7, 4)), map[uint32]int{}
 	var other *online.Learner
 	for i := range 3000 {
-		if i == 650 { // before columns have been chosen
+		if i == 650 { // before the first columns are chosen
 			other = restart(t, config, l)
 		}
 		e := pictures(r)
@@ -119,12 +120,13 @@ func TestKnownTable(t *testing.T) {
 	}
 }
 
-// The forecast for features that are known to be missing is the error of the model's own predictions.
+// TestKnownForecast checks that the forecast for missing columns equals the model's real prediction error with those
+// columns missing.
 func TestKnownForecast(t *testing.T) {
 	forecast := map[bool]float64{}
 	for _, known := range []bool{false, true} {
 		l := gaugesLearner(t, known, func(c *online.Config) { c.Noise, c.Standardize = "none", "none" })
-		// Counts of words, more of them for class yes. The intercept compensates for them.
+		// The features are word counts, larger for class yes. The intercept compensates for their mean.
 		r := rand.New(rand.NewPCG(5, 6))
 		ev := func() *event.Example {
 			e := &event.Example{Weight: 1, Label: r.IntN(2)}

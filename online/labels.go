@@ -1,6 +1,6 @@
 package online
 
-// This file detects regression targets under a loss for classification.
+// This file detects numeric labels (regression targets) under a loss for classification.
 
 import (
 	"fmt"
@@ -24,12 +24,12 @@ func (e *NumbersError) Error() string {
 		"if they are classes, name them in record.classes, or use loss logistic for whole numbers", e.Loss, e.Labels)
 }
 
-// ofNumbers reports whether a loss for classification is often confused with one for regression.
+// ofNumbers reports whether a loss for classification has a name that users also expect for regression.
 func ofNumbers(l loss.Loss) bool { return l == loss.Loss(loss.Quadratic{}) }
 
 // CheckNumbers returns a *NumbersError if one of the first n events of b has a numeric label that is not a class.
-// events is the number of events before b. After watch.WarnAfter events the result is nil: the first events decide what
-// the labels of a stream are.
+// events is the number of events before b. After watch.WarnAfter events the result is always nil, because the first
+// events decide what the labels of a stream are.
 func CheckNumbers(lossName string, b *event.Batch, n int, events uint64) error {
 	if events >= watch.WarnAfter {
 		return nil
@@ -45,12 +45,12 @@ func CheckNumbers(lossName string, b *event.Batch, n int, events uint64) error {
 	return CheckLabels(lossName, classes)
 }
 
-// maxNumberClasses is the largest number of different whole numbers that are accepted as unnamed classes under a loss
-// that ofNumbers returns true for.
+// maxNumberClasses is the largest number of different integers that are accepted as unnamed classes under a loss for
+// which ofNumbers is true.
 const maxNumberClasses = 20
 
-// CheckLabels returns a *NumbersError if more than two unnamed labels look like regression targets: some are not whole
-// numbers or, under a loss that ofNumbers returns true for, there are too many.
+// CheckLabels returns a *NumbersError if more than two unnamed labels look like regression targets. That is the case if
+// some are not integers or, under a loss for which ofNumbers is true, if there are too many.
 func CheckLabels(lossName string, labels []string) error {
 	l, err := loss.Parse(lossName)
 	if err != nil || loss.LabelsOf(lossName) != loss.Sign || len(labels) <= 2 || !AreNumbers(labels) {

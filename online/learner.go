@@ -1,21 +1,21 @@
-// Package online learns a linear model one event at a time, as if features went missing at random. The noise is
-// integrated out analytically. Each event is scored before it is learned.
+// Package online learns a linear model one event at a time, as if random features were missing. The expectation over
+// this dropout noise is computed analytically. Each event is scored before it is learned.
 //
-// A [Learner] is for one goroutine and does no I/O. Predict returns the [Prediction] for an event and changes nothing.
+// A [Learner] is for one goroutine and does no I/O. Predict returns the [Prediction] for an event and changes no state.
 // Learn returns the same Prediction and then learns the event. If the label of an event is delayed, the caller stores
-// the Prediction made when the event arrived ([Prediction.Append]) and passes it to Learn as the prior. The prior is
-// then measured and used to update the mixture weights. A [Report] holds measures and counts, [Alarms] holds what the
-// monitors have raised, and a [Snapshot] is the state at one instant, with its models.
+// the Prediction made when the event arrived ([Prediction.Append]) and passes it to Learn as the prior. The measures
+// and the mixture weights then use the prior. A [Report] holds measures and counts, [Alarms] holds the alarms of the
+// monitors, and a [Snapshot] is the state at one instant, with its models.
 //
 // Learn passes an event through these packages. None imports a later one, and none imports the Learner:
 //
 //  1. encode makes an Input of the event: its rows, its standardized values, and its missing fields.
-//  2. levels scores the Input with the weights of each noise level. correct has experts (second order, splines,
-//     discriminant) that correct those scores.
-//  3. impute estimates the missing numbers.
-//  4. mixture mixes all scores into one prediction, by how much of the event is missing.
-//  5. monitor receives the event and the prediction. It measures, calibrates, makes prediction sets, and detects drift,
-//     broken fields and staleness. It changes no weight, but may request that old events be forgotten.
+//  2. levels scores the Input with the weights of each noise level (dropout rate). correct has experts (second order,
+//     splines, discriminant) that correct those scores.
+//  3. impute estimates the missing numeric values.
+//  4. mixture mixes all scores into one prediction, with weights that depend on the fraction of missing fields.
+//  5. monitor receives the event and the prediction. It measures errors, calibrates, forms prediction sets, and detects
+//     drift, broken fields and staleness. It changes no weight, but may request that old events be forgotten.
 //  6. At some events (beat.go) masked copies of the event are scored (masked.go), to train mixture and forecasts.
 //  7. levels and correct learn the event.
 //
@@ -47,37 +47,37 @@ type Learner struct {
 	set       settings
 	encoder   *encode.Encoder
 	levels    *levels.Expert
-	predictor *predictor // makes predictions with the encoder, the levels, and what corrects them
+	predictor *predictor // makes predictions with the encoder and all experts
 	monitors  *monitor.Monitors
 	outputs   *outputs
-	classes   []float64 // weight of each class
+	classes   []float64 // class weights
 	events    uint64    // number of events so far with a weight above 0
 	weights   schedule.Importance
-	weight    float64  // importance weight of the current event, without that of its class
+	weight    float64  // importance weight of the current event, without its class weight
 	targets   *targets // nil for classification
 	clock     schedule.Clock
-	hurried   uint64 // mixture weights are put in force more often up to this event
+	hurried   uint64 // up to this event, mixture weights take effect more often
 	masked    masked
 	ablation  ablation
 	pasts     pasts
-	snapshot  *model.Table // the latest, whose blocks the next one shares
-	member    *member      // nil unless several Learners learn one model
+	snapshot  *model.Table // the latest snapshot, whose blocks the next one shares
+	member    *member      // nil outside a group of learners
 	room      room
 }
 
-// room is scratch memory for one event.
+// room holds reusable memory for one event.
 type room struct {
 	in       encode.Input
 	seen     monitor.Event
 	scored   scored
-	earlier  []float64 // the scores of lanes when the event arrived
-	target   []float64 // by output
-	out      []float64 // by output
-	lanes    []float64 // see ensemble.appendLanes
-	shown    []float64 // the scores that were predicted when the event arrived
-	standard []float64 // the scores of lanes in the unit of regression targets
+	earlier  []float64 // scores of all lanes when the event arrived
+	target   []float64 // targets by output
+	out      []float64 // scores by output
+	lanes    []float64 // values of ensemble.appendLanes
+	shown    []float64 // scores that were predicted when the event arrived
+	standard []float64 // scores of all lanes in the unit of regression targets
 	imputed  imputed
-	byClass  []float64 // scores
+	byClass  []float64 // scores by class
 	by       mixture.Event
 	labeled  labeled
 }
@@ -92,7 +92,8 @@ func New(c Config, s *event.Schema) (*Learner, error) {
 	return newLearner(c, set, s, s.Outputs())
 }
 
-// newLearner is New for a given number of outputs and parsed settings. Parsing takes milliseconds for some losses.
+// newLearner is New with parsed settings and a given number of outputs. Parsing the settings takes milliseconds for
+// some losses.
 func newLearner(c Config, set settings, s *event.Schema, outputs int) (*Learner, error) {
 	if want := loss.LabelsOf(c.Loss); s.Target != want {
 		return nil, fmt.Errorf("learner: loss %s is for %v labels, the schema has %v", c.Loss, want, s.Target)
@@ -133,8 +134,8 @@ func (l *Learner) setOutputs() {
 	l.ablation = newAblation(x, l.monitors)
 }
 
-// Predict returns the prediction for an event. It learns and observes nothing. The slices of the result are valid until
-// the next call.
+// Predict returns the prediction for an event and changes no state. The slices of the result are valid until the next
+// call.
 func (l *Learner) Predict(e *event.Example) Prediction {
 	p := l.predictAll(e, l.mixes() && !l.member.shares())
 	if len(p.Lanes) > 0 {
@@ -145,7 +146,8 @@ func (l *Learner) Predict(e *event.Example) Prediction {
 	return p
 }
 
-// predictAll is Predict with the current weights. It includes lanes on request.
+// predictAll is Predict with the current weights. If lanes is true, the result includes the scores of all lanes (mixed
+// models).
 func (l *Learner) predictAll(e *event.Example, lanes bool) Prediction {
 	if !e.Usable() {
 		return Prediction{Learned: l.events, Refused: true}
@@ -182,12 +184,13 @@ func (l *Learner) predict(p *Prediction, awake bool) {
 	}
 }
 
-// Learn scores an event, learns from it, and returns what Predict would have returned. The prior is the prediction made
-// when the event arrived, if its label is delayed, else nil. The monitors measure the prior, and the levels are judged
-// by it.
+// Learn scores an event, learns from it, and returns what Predict would have returned. If the label is delayed, prior
+// must be the prediction made when the event arrived, else nil. The monitors measure the prior, and mixture weights are
+// updated with it.
 //
-// An importance weight of 0 changes nothing. A whole weight up to 16 has the effect of so many equal events. An event
-// without a label changes no weight. A refused event is counted and not learned.
+// An event with importance weight 0 changes nothing. An integer weight up to 16 has the effect of that many equal
+// events. An event without a label changes no model weight. An invalid event is rejected: it is counted but not
+// learned.
 func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	if !e.Usable() {
 		l.monitors.Refused.Take(e, l.events)
@@ -201,7 +204,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 		return Prediction{Learned: l.events, Refused: true}
 	}
 	l.events++
-	if !l.member.shares() { // between intervals the group decays
+	if !l.member.shares() { // in a group, the merge applies the decay
 		if halves := l.clock.HalfLives(e.Time); halves > 0 {
 			l.decay(math.Exp2(-halves))
 		}
@@ -227,7 +230,7 @@ func (l *Learner) Learn(e *event.Example, prior *Prediction) (p Prediction) {
 	return p
 }
 
-// learn learns an event with a label, and completes its prediction.
+// learn learns a labeled event, and completes its prediction p.
 func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	l.addClass(e)
 	if l.weight = l.weights.Bound(e.Weight); !l.member.shares() {
@@ -257,7 +260,7 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 		known = l.targets.unit.Known()
 	}
 	l.rescale()
-	if known { // nothing can be learned while all targets are equal
+	if known { // while all targets are equal, there is nothing to learn
 		l.update(l.weight*l.classes[e.Label], lanes)
 		l.solve(l.weight * l.classes[e.Label])
 		l.masked.trainExperts(&r.labeled, r.target, l.weight*l.classes[e.Label])
@@ -275,8 +278,8 @@ func (l *Learner) learn(e *event.Example, prior, p *Prediction) {
 	}
 }
 
-// class processes the label of a classified event, whose current prediction is p. It passes the prediction shown to the
-// reader to the monitors, and updates the mixture weights.
+// class processes the label of a classified event, whose current prediction is p. It passes the prediction that the
+// reader received (shown) to the monitors, and updates the mixture weights.
 func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64, stale monitor.Older) {
 	r, j := &l.room, shown.Decision.Judge(shown.Scores, e.Label)
 	seen := &r.seen // field by field, because copying the whole struct is slow
@@ -304,8 +307,8 @@ func (l *Learner) class(e *event.Example, p, shown *Prediction, lanes []float64,
 	}
 }
 
-// influence returns the influence of the current event on the loss, for the output of its class. It returns 0 if the
-// settings do not ask for mislabeled events.
+// influence returns the factor by which the loss weighs the current event for the output of its class. It returns 0 if
+// mislabeled events are not configured to be detected.
 func (l *Learner) influence(label int, scores []float64) float64 {
 	if l.config.MislabeledBelow == 0 {
 		return 0
@@ -317,7 +320,7 @@ func (l *Learner) influence(label int, scores []float64) float64 {
 	return l.levels.Influence(&r.scored.levels, l.predictor.mixture.Largest(r.in.Range), k, rows.Y(output, k, len(r.target)), scores[min(label, len(scores)-1)])
 }
 
-// judge updates the mixture weights by the losses of the lanes at the current event, and at masked copies of it.
+// judge updates the mixture weights by the losses of the lanes at the current event and at masked copies of it.
 func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	r, x := &l.room, l.predictor
 	r.labeled = labeled{
@@ -331,7 +334,7 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 			if r.in.Range == 0 {
 				x.mixture.ObservePart(scores.lanes, by)
 			}
-		case l.levels.Passed(): // all lanes have learned the event in an earlier pass
+		case l.levels.Passed(): // all lanes have already learned the event in an earlier pass
 		case r.in.Range == 0:
 			x.judgeWhole(l.masked.judged(&r.labeled, scores), by)
 		case k.Named+k.Silent > 0:
@@ -343,8 +346,8 @@ func (l *Learner) judge(e *event.Example, by *mixture.Event, lanes []float64) {
 	l.masked.evaluate(&r.labeled)
 }
 
-// shown completes an earlier prediction. If new classes have arrived since, it appends their scores. It returns the
-// scores of lanes by which the levels are judged, or nil for their current scores.
+// shown completes an earlier prediction: it appends scores for classes that have been added since. It returns the
+// scores of lanes by which the noise levels are compared, or nil for their current scores.
 func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
 	earlier.Decision, earlier.Loss = now.Decision, now.Loss
 	if n := len(earlier.Lanes); (n == l.levels.Lanes() || n == l.predictor.laneCount()) && earlier.Learned != now.Learned && earlier.Learned >= l.outputs.young.Changed {
@@ -354,7 +357,7 @@ func (l *Learner) shown(earlier, now *Prediction) (lanes []float64) {
 	return lanes
 }
 
-// unlabeled predicts an event without a label, and adds its expected curvature to the accumulators.
+// unlabeled predicts an event without a label, and adds the expected curvature of the loss to the accumulators.
 func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	l.encoder.Read(e, l.events, &l.room.in)
 	if l.encoder.Note(&l.room.in); !l.member.shares() {
@@ -372,13 +375,13 @@ func (l *Learner) unlabeled(e *event.Example, p *Prediction) {
 	}
 }
 
-// update trains the levels with the current event. A weight above 1 is split into several steps.
+// update trains the noise levels with the current event. A weight above 1 is split into several steps.
 func (l *Learner) update(weight float64, lanes []float64) {
 	r, first := &l.room, true
 	if lanes != nil {
 		lanes = lanes[:l.levels.Lanes()]
 	}
-	if weight > 0 && weight <= 1 { // the usual case
+	if weight > 0 && weight <= 1 { // the common case
 		l.levels.Update(&r.in, &r.scored.levels, lanes, r.target, weight, l.encoder.Table)
 		return
 	}
@@ -399,8 +402,9 @@ func (l *Learner) solve(weight float64) {
 	}
 }
 
-// rescale applies the new scales of the current event's columns, after the event has been scored with the old ones, as
-// a reader of the model would score it. If a scale has changed, the event is scored again before it is learned.
+// rescale applies the new scales of the current event's columns. It does so after the event was scored with the old
+// scales, as readers of the model would score it. If a scale has changed, the event is scored again before it is
+// learned.
 func (l *Learner) rescale() {
 	r := &l.room
 	if r.in.Rescales {
@@ -412,14 +416,14 @@ func (l *Learner) rescale() {
 	}
 }
 
-// move adapts the weights to scales that have changed.
+// move converts the weights to changed scales.
 func (l *Learner) move(moves []encode.Move) {
 	for _, m := range moves {
 		l.levels.Move(m, l.encoder.Intercepts)
 	}
 }
 
-// observe completes seen, passes it to the monitors, and does what they request.
+// observe completes seen, passes it to the monitors, and carries out their requests.
 func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 	seen.Number, seen.Time, seen.Weight, seen.Active = l.events, e.Time, e.Weight, l.outputs.active(l.levels.Active())
 	if seen.Due, seen.Again = due(l.events), l.levels.Passed(); l.member.shares() {
@@ -431,8 +435,8 @@ func (l *Learner) observe(e *event.Example, seen *monitor.Event) {
 	l.act(l.monitors.Observe(seen))
 }
 
-// act does what the monitors request. It does nothing after the first pass over a finite set, because later passes
-// repeat the same events.
+// act carries out requests of the monitors. It does nothing after the first pass over a finite data set, because later
+// passes repeat the same events.
 func (l *Learner) act(asked *monitor.Request) {
 	if asked == nil || l.levels.Passed() {
 		return
@@ -447,13 +451,13 @@ func (l *Learner) act(asked *monitor.Request) {
 	}
 }
 
-// decay multiplies the memory of the past by keep. Weights stay, and then change faster.
+// decay multiplies the memory of earlier events by keep. The weights stay, but later steps are larger.
 func (l *Learner) decay(keep float64) {
 	l.levels.Decay(keep, l.encoder.Table, l.encoder.Intercepts)
 	l.predictor.imputer.Decay(keep)
 }
 
-// Config returns the Learner's settings. The caller must not change what they refer to.
+// Config returns the Learner's settings. The caller must not change the maps and slices in them.
 func (l *Learner) Config() Config { return l.config }
 
 // EndPass marks the end of one pass over a finite set of events, before the next pass.
@@ -462,12 +466,12 @@ func (l *Learner) EndPass() { l.levels.EndPass() }
 // Schema returns the Schema that the Learner uses now.
 func (l *Learner) Schema() *event.Schema { return l.encoder.Schema() }
 
-// SetSchema replaces the Schema by a later state of it. It is for callers that decode on another goroutine.
+// SetSchema replaces the Schema by a later version. It is for callers that decode on another goroutine.
 func (l *Learner) SetSchema(s *event.Schema) {
 	l.outputs.most = s.MaxClasses
 	l.encoder.Follow(s)
 	l.monitors.Follow(s)
 }
 
-// Prefetch loads the rows of an event into the cache before Learn. It changes nothing.
+// Prefetch loads the rows of an event into the CPU cache before Learn. It changes no state.
 func (l *Learner) Prefetch(e *event.Example) { l.encoder.Table.Prefetch(e.Features) }

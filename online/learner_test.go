@@ -16,14 +16,14 @@ import (
 	"blankout/online/scaling"
 )
 
-// plain returns the settings of one level and rule.
+// plain returns settings with one noise level and the optimizer adagrad.
 func plain() online.Config {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Calibrate, c.OnDrift, c.Presence = "adagrad", "off", "log", "none"
 	return c
 }
 
-// configs are plain settings of every kind.
+// configs has changes of the plain settings, by name, of every kind.
 var configs = map[string]func(*online.Config){
 	"default":           func(*online.Config) {},
 	"none":              func(c *online.Config) { c.Noise = "none" },
@@ -89,16 +89,16 @@ var configs = map[string]func(*online.Config){
 	"calibrated": func(c *online.Config) { c.Calibrate, c.Threshold, c.OnDrift = "on", 0.3, "expert" },
 }
 
-// lacking holds the streams with missing fields, and the settings that matter to them.
+// Streams with missing fields, and the settings that matter for them.
 var (
 	lackingStreams  = []string{"nulls", "sensors", "columns"}
 	lackingSettings = []string{"default", "dropout", "observed", "half-life", "all scaled", "unlabeled", "silent too", "corrected", "corrected, presence", "corrected, all", "imputed", "as it is", "few imputed", "not imputed"}
 )
 
-// matters reports whether settings are tested with a stream.
+// matters reports whether the named settings are tested with a kind of stream.
 func matters(name, kind string) bool {
 	if strings.Contains(name, "window") && kind != "records" {
-		return false // solving with many columns takes long
+		return false // solving is slow with many columns
 	}
 	if slices.Contains(lackingStreams, kind) {
 		return slices.Contains(lackingSettings, name)
@@ -106,7 +106,7 @@ func matters(name, kind string) bool {
 	return !slices.Contains(lackingSettings[10:], name)
 }
 
-// vary gives some events a weight, and removes the label of others.
+// vary changes the weight of some events, and removes the label of others.
 func vary(r *rand.Rand, e *event.Example) *event.Example {
 	switch r.IntN(12) {
 	case 0:
@@ -119,8 +119,8 @@ func vary(r *rand.Rand, e *event.Example) *event.Example {
 	return e
 }
 
-// TestRestart checks that a restarted Learner continues with the same bits, with each kind of settings and each stream
-// that matters to them.
+// TestRestart checks that a restored Learner continues with the same bits, for all combinations of settings and streams
+// that matter.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for j, name := range slices.Sorted(maps.Keys(configs)) {
@@ -147,7 +147,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// In masks a number dies with its presence column, in formats with and without fields.
+// TestPresenceInMasks checks that masks remove a number and its presence column together, in formats with and without
+// fields.
 func TestPresenceInMasks(t *testing.T) {
 	for kind, draw := range map[string]func(uint64) stream{"seldom": seldom, "table": table} {
 		c := plain()
@@ -172,12 +173,12 @@ func TestPresenceInMasks(t *testing.T) {
 	}
 }
 
-// Fields of later events in the Schema change nothing.
+// TestFieldsAhead checks that Schema fields of later events change nothing.
 func TestFieldsAhead(t *testing.T) {
 	c := plain()
 	s, ahead := records(11), records(11)
 	names := ahead.schema.Fields[1:]
-	s.schema.Fields = s.schema.Fields[:3] // of the first two fields
+	s.schema.Fields = s.schema.Fields[:3] // starts with only the first two fields
 	l, other := newLearner(t, c, s.schema), newLearner(t, c, ahead.schema)
 	for n := range 1500 {
 		e, same := s.next(), ahead.next()
@@ -197,7 +198,7 @@ func TestFieldsAhead(t *testing.T) {
 	sameState(t, "with a Schema of later events", blocksOf(t, l)[:1], blocksOf(t, other)[:1])
 }
 
-// A state of another version is rejected with what to do.
+// TestOtherVersion checks that a state of another version is rejected with an error that states what to do.
 func TestOtherVersion(t *testing.T) {
 	c := plain()
 	s := records(12)
@@ -214,8 +215,9 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// TestLearnReturnsPrediction checks that Learn returns the same bits as Predict for each event, also when the event
-// changes scales, adds columns, or changes which experts are used. The model of a Snapshot scores and decides alike.
+// TestLearnReturnsPrediction checks that Learn returns the same bits as Predict for each event. This includes events
+// that change scales, add columns, or change which experts are used. The model of a Snapshot gives the same scores and
+// decisions.
 func TestLearnReturnsPrediction(t *testing.T) {
 	t.Parallel()
 	all := map[string]func(*online.Config){
@@ -234,7 +236,7 @@ func TestLearnReturnsPrediction(t *testing.T) {
 			s, draw := readingsOf(5, classes)
 			c := with(all[name])
 			if classes == 0 && (name == "groups" || name == "calibrated") {
-				continue // both are for classes
+				continue // both settings are for classification
 			}
 			if classes == 0 {
 				c.Loss = "squared"
@@ -262,11 +264,11 @@ func learnsAsPredicted(t *testing.T, name string, l *online.Learner, draw func()
 		}
 		got := l.Learn(e, nil).Scores
 		if len(got) != len(want) || slices.Contains(want, mixture.NoClass) {
-			continue // a class has arrived
+			continue // this event added a class
 		}
 		for k := range want {
 			if n == scaling.KnotEvents && math.Abs(got[k]-want[k]) < 1e-12 {
-				continue // features are summed in another order because new ones die with them
+				continue // new pairs of features change the order of the sum
 			}
 			if math.Float64bits(got[k]) != math.Float64bits(want[k]) {
 				t.Errorf("%s: event %d, output %d: Predict says %v, Learn %v", name, n, k, want[k], got[k])
@@ -276,7 +278,8 @@ func learnsAsPredicted(t *testing.T, name string, l *online.Learner, draw func()
 	}
 }
 
-// A Clone continues with the same bits as the original, and learning with one does not change the other.
+// TestClone checks that a Clone continues with the same bits as the original, and that each is independent of the
+// other.
 func TestClone(t *testing.T) {
 	t.Parallel()
 	for i, kind := range slices.Sorted(maps.Keys(streams)) {

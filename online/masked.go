@@ -1,7 +1,8 @@
 package online
 
-// This file evaluates predictions of masked events: copies of labeled events from which features have been removed,
-// before the event is learned. Forecasts and the mixture weights of events with missing fields are learned from these.
+// This file evaluates predictions of masked events: copies of labeled events from which features are removed, before
+// the event is learned. Forecasts and the mixture weights for events with missing fields are learned from these
+// predictions.
 
 import (
 	"blankout/internal/event"
@@ -14,26 +15,26 @@ import (
 	"blankout/online/silent"
 )
 
-// masked draws masks and evaluates masked events. All fields but drawn are scratch.
+// masked draws masks and evaluates masked events. All fields except drawn are reusable memory.
 type masked struct {
 	*predictor
 	monitors *monitor.Monitors
-	alone    float64 // the rate at which features of a group die by themselves
+	alone    float64 // rate at which single features of a group are dropped
 	drawn    uint64  // number of masks drawn so far
 	mask     mixture.Mask
 	factors  [][2]int // see event.Schema.Factors
 	field    []uint16
-	whole    encode.Input // the event, with the columns that are known to be 0
+	whole    encode.Input // the event, including columns that are 0 when absent
 	numbers  impute.Numbers
-	dead     []bool       // by feature
-	left     encode.Input // the event without the dead features
-	silently encode.Input // the event in which the dead features have died silently
+	dead     []bool       // missing features
+	left     encode.Input // the event without the missing features
+	silently encode.Input // the event in which the features are silently missing
 	scored   scored
-	declared levels.Nested // the levels' scores of the masked copies if missing features are declared
-	nested   levels.Nested // the same if they die silently
+	declared levels.Nested // scores of the masked copies by the levels, with declared missing features
+	nested   levels.Nested // the same with silently missing features
 	imputed  imputed
-	out      []float64 // by output
-	byClass  []float64 // by class
+	out      []float64 // scores by output
+	byClass  []float64 // scores by class
 	seen     monitor.Event
 	silent   silent.Mask
 }
@@ -45,7 +46,7 @@ func newMasked(x *predictor, monitors *monitor.Monitors, alone float64, drawn ui
 	}
 }
 
-// labeled is a labeled event that has been encoded and scored, before it is learned.
+// labeled is a labeled event that has been encoded and scored, but not learned yet.
 type labeled struct {
 	*event.Example
 	number  uint64
@@ -53,12 +54,12 @@ type labeled struct {
 	scored  *scored
 	imputed *imputed
 	by      *mixture.Event
-	awake   bool // experts that have no weight in predictions score masked copies, too
-	trains  bool // mixture weights are learned from masked copies
+	awake   bool // experts without weight in predictions also score masked copies
+	trains  bool // masked copies train mixture weights
 }
 
-// evaluate draws the masks of an event, if its number is one of those that get masks, and predicts the masked copies. If
-// groups are declared, the mixture weights learn from masks of groups, else from masks of single features.
+// evaluate draws the masks of an event, if its number is due for masks, and predicts the masked copies. If groups are
+// declared, mixture weights learn from masks of groups, otherwise from masks of single features.
 func (m *masked) evaluate(e *labeled) {
 	if !masks(e.number) {
 		return
@@ -71,15 +72,16 @@ func (m *masked) evaluate(e *labeled) {
 	}
 }
 
-// evaluatesGroups reports whether the loss of whole groups is forecast. A field without a group is a group of its own.
+// evaluatesGroups reports whether the error with missing groups is forecast. A field without a group counts as its own
+// group.
 func (m *masked) evaluatesGroups() bool { return m.levels.Grouping.Declared() || m.levels.Grouped() }
 
-// evaluateMask draws one mask, of groups or of single features, and predicts the masked copy at each point. Mixture
-// weights learn from it if trains is set.
+// evaluateMask draws one mask, of groups or of single features, and predicts the masked copy at each point (missing
+// fraction). If trains is true, mixture weights learn from it.
 func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	in := m.draw(e, groups)
 	curves, silently := &m.mixture.Table.Features, &m.mixture.Table.SilentFeatures
-	if groups { // point 0 of single features has more events, see Learner.class
+	if groups { // for single features, Learner.class measures point 0 at more events
 		curves, silently = &m.mixture.Table.Groups, &m.mixture.Table.SilentGroups
 		m.record(curves, 0, e, m.answer(e.in, e.scored.lanes, e.imputed, m.out, &m.byClass))
 	}
@@ -116,7 +118,8 @@ func (m *masked) evaluateMask(e *labeled, groups, trains bool) {
 	}
 }
 
-// draw draws a mask for an event. It returns the event with the columns that are known to be 0, which can die as well.
+// draw draws a mask for an event. It returns the event including the columns that are known to be 0, which can be
+// missing as well.
 func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 	schema := m.encoder.Schema()
 	in := m.encoder.WithZeros(e.in, &m.whole)
@@ -141,8 +144,8 @@ func (m *masked) draw(e *labeled, groups bool) *encode.Input {
 	return in
 }
 
-// removeDead fills left with an event without the features that are dead at a point; all is what the event would lack
-// if none of its features were missing. If features is false, left has no features.
+// removeDead fills left with an event without the features that are missing at a point. all is the missing count of the
+// event before features were removed. If features is false, left has no features.
 func (m *masked) removeDead(in *encode.Input, all model.MissingCount, point int, features bool) {
 	if features {
 		in.Without(m.dead, &m.left)
@@ -165,7 +168,7 @@ func (m *masked) monitor(e *labeled, scores []float64, j model.Judged) {
 	m.monitors.Masked(seen)
 }
 
-// evaluateSilent predicts an event in which the dead features have died silently.
+// evaluateSilent predicts an event in which the features are silently missing.
 func (m *masked) evaluateSilent(e *labeled, in *encode.Input, curves *mixture.Curves, point int) {
 	if m.silently.Range, m.silently.Scale = 0, 1; m.corrects(false) {
 		in.Silently(m.dead, &m.silently)
@@ -175,8 +178,8 @@ func (m *masked) evaluateSilent(e *labeled, in *encode.Input, curves *mixture.Cu
 	m.record(curves, point, e, m.answer(&m.silently, m.scored.lanes, &m.imputed, m.out, &m.byClass))
 }
 
-// judged returns the scores by which lanes are judged at an event without missing fields: those of the event or, if a
-// level has silent noise, those of a copy in which some features have died silently.
+// judged returns the scores by which lanes are compared at an event without missing fields. They are the scores of the
+// event or, if a level has silent noise, of a copy in which some features are silently missing.
 func (m *masked) judged(e *labeled, s laneScores) laneScores {
 	if !m.drawSilent(e.in, e.number, 0) {
 		return s
@@ -185,9 +188,9 @@ func (m *masked) judged(e *labeled, s laneScores) laneScores {
 	return m.laneScores(&m.scored, nil, nil)
 }
 
-// drawSilent fills silently with a copy of an event in which some features have died silently, drawn as the level with
-// silent noise learns it. The number of the event and the number of the copy determine the copy. The result is false if
-// no level has silent noise or no feature has died.
+// drawSilent fills silently with a copy of an event in which some features are silently missing, drawn from the
+// distribution that the silent level learns. The numbers of the event and of the copy determine the copy. The result is
+// false if no level has silent noise or no feature is missing.
 func (m *masked) drawSilent(in *encode.Input, number, copy uint64) bool {
 	noise, some := m.levels.Silent()
 	if !some {
@@ -203,12 +206,12 @@ func (m *masked) drawSilent(in *encode.Input, number, copy uint64) bool {
 	return m.silent.Some
 }
 
-// The experts learn firstCopies silently masked copies of each of the first earlyGroups events if groups die, and one
-// copy of every other event.
+// The experts learn firstCopies silently masked copies of each of the first earlyGroups events if whole groups can be
+// missing, and one copy of every other event.
 const firstCopies, earlyGroups = 3, 2000
 
-// trainExperts trains the experts that correct the levels with an event or, if a level has silent noise, with silently
-// masked copies of it.
+// trainExperts trains the correcting experts with an event or, if a level has silent noise, with silently masked copies
+// of it.
 func (m *masked) trainExperts(e *labeled, target []float64, weight float64) {
 	if !e.scored.some {
 		return
@@ -228,8 +231,7 @@ func (m *masked) trainExperts(e *labeled, target []float64, weight float64) {
 	}
 }
 
-// record adds the loss of a prediction to the forecast at a point. For classification it returns how the prediction was
-// judged.
+// record adds the loss of a prediction to the forecast at a point. For classification it returns the judged prediction.
 func (m *masked) record(curves *mixture.Curves, point int, e *labeled, scores []float64) (j model.Judged) {
 	if t := m.targets; t != nil {
 		recordSquare(curves, point, e.Example, t.unit.Value(scores[0]))

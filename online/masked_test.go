@@ -15,8 +15,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// Events with many missing fields are mostly predicted by levels with high noise, whether masks or such events have
-// shown that. They are predicted better, and the forecast shows it.
+// TestLevelsByShare checks that events with many missing fields are mostly predicted by levels with high noise. The
+// learner must find this from masks or from such events. The error must be lower, and the forecast must match it.
 func TestLevelsByShare(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, learned := range []float64{0, 0.5} {
@@ -53,7 +53,7 @@ func TestLevelsByShare(t *testing.T) {
 		if got := 100 * metrics.Forecast.Declared[6].Error; learned == 0 && math.Abs(got-wrong[1]) > 3 {
 			t.Errorf("learned with %v null: forecast %.2f %%, %.2f are wrong", learned, got, wrong[1])
 		}
-		if learned == 0 && !(wrong[1] < wrong[0]-4) || !(wrong[1] < wrong[0]+0.2) { // every event with missing fields teaches the others too
+		if learned == 0 && !(wrong[1] < wrong[0]-4) || !(wrong[1] < wrong[0]+0.2) { // with missing fields in the stream, all levels learn from such events
 			t.Errorf("learned with %v null: %.2f %% wrong by the weights of whole events, %.2f by those of the share", learned, wrong[0], wrong[1])
 		}
 	}

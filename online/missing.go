@@ -1,6 +1,7 @@
 package online
 
-// This file predicts events with missing fields: it mixes the missing policies, and learns their mixture weights.
+// This file predicts events with missing fields: it mixes the missing policies (none, rescale, impute), and learns
+// their mixture weights.
 
 import (
 	"math"
@@ -12,8 +13,8 @@ import (
 	"blankout/online/mixture"
 )
 
-// predictor makes predictions from encoded events: the ensemble scores the event, and the scores are mixed by how much
-// of the event is missing. It shares its parts with the Learner, which trains them.
+// predictor makes predictions from encoded events. The ensemble scores the event, and the scores are mixed with weights
+// for the event's missing fraction. predictor shares its parts with the Learner, which trains them.
 type predictor struct {
 	ensemble
 	encoder *encode.Encoder
@@ -23,34 +24,34 @@ type predictor struct {
 	mixed   mixed
 }
 
-// imputed is the imputation of an event's missing numbers, and the scores that the imputed values add.
+// imputed is the imputation of an event's missing numeric values, with the scores that the imputed values add.
 type imputed struct {
 	numbers  impute.Numbers
-	some     bool // whether expected and the fields below are those of the current event
+	some     bool // whether the fields below are valid for the current event
 	expected impute.Expected
 	scored   scored
-	variance []float64 // by output: of the mixed score that the imputed values add
-	weights  []float64 // scratch, see ensemble.weightsOf
+	variance []float64 // by output: variance of the mixed score that the imputed values add
+	weights  []float64 // scratch memory for ensemble.weightsOf
 }
 
 func newImputed(x *ensemble) imputed {
 	return imputed{scored: x.newScored(x.levels.NewScores()), variance: make([]float64, x.levels.Outputs)}
 }
 
-// impute imputes the missing numbers of the event that the encoder has read last, if the prediction depends on them.
-// If awake is set, experts that have no weight in predictions score the imputed values, too.
+// impute imputes the missing numeric values of the last encoded event, if the prediction depends on them. If awake is
+// true, experts without weight in predictions also score the imputed values.
 func (x *predictor) impute(in *encode.Input, awake bool, f *imputed) {
 	f.some, f.numbers.SomeMissing = false, false
 	if in.Range == 0 {
 		return
 	}
-	// The interval of a regression depends on the imputed values under every policy.
+	// A regression interval depends on the imputed values under every policy.
 	if x.imputer.Read(in, x.encoder, &f.numbers); x.targets != nil || x.mixture.Policies()[in.Range-1][2] > 0 {
 		x.expect(in, awake, f)
 	}
 }
 
-// expect imputes the missing numbers, which f.numbers lists.
+// expect imputes the missing numeric values that f.numbers lists.
 func (x *predictor) expect(in *encode.Input, awake bool, f *imputed) {
 	if f.some = f.numbers.SomeMissing && in.Range > 0; !f.some {
 		return
@@ -64,7 +65,7 @@ func (x *predictor) expect(in *encode.Input, awake bool, f *imputed) {
 	}
 }
 
-// policy returns the missing policies as they are mixed for an event.
+// policy returns the mixed missing policies of an event.
 func (x *predictor) policy(in *encode.Input, f *imputed) model.Answer {
 	var parts model.Parts
 	if f.some {
@@ -75,13 +76,13 @@ func (x *predictor) policy(in *encode.Input, f *imputed) model.Answer {
 
 // mixed holds the mixed scores of an event with missing fields, by output.
 type mixed struct {
-	base     []float64 // of the intercepts alone
-	left     []float64 // of the intercepts and the features that are present
-	add      []float64 // what the imputed values add
-	variance []float64 // of add; borrowed
-	active   int       // outputs in use
+	base     []float64 // scores of only the intercepts
+	left     []float64 // scores of the intercepts and the present features
+	add      []float64 // scores that the imputed values add
+	variance []float64 // variance of add; borrowed
+	active   int       // number of outputs in use
 	widen    func(f, v float64) float64
-	bases    []float64 // the intercepts, by lane and output
+	bases    []float64 // intercepts by lane and output
 	lanes    []float64 // scratch, by lane and output
 	out      []float64
 	others   []float64
@@ -97,7 +98,7 @@ func newMixed(x *predictor) mixed {
 	}
 }
 
-// mix mixes the scores of all lanes with the mixture weights of the event's range. The caller borrows the result until
+// mix mixes the scores of all lanes with the mixture weights of the event's missing range. The result is valid until
 // the next call.
 func (x *predictor) mix(in *encode.Input, lanes []float64, f *imputed) *mixed {
 	x.intercepts(x.encoder.Intercepts, x.mixed.base, x.mixed.bases)
@@ -116,7 +117,7 @@ func (x *predictor) mixBy(weights, lanes []float64, f *imputed) *mixed {
 	return m
 }
 
-// widen returns the score that predicts the mean prediction over a normal distribution of scores with mean f and
+// widen returns the score whose prediction equals the mean prediction over normally distributed scores with mean f and
 // variance v.
 func (x *predictor) widen(f, v float64) float64 {
 	switch t := x.targets; {
@@ -128,7 +129,8 @@ func (x *predictor) widen(f, v float64) float64 {
 	return f
 }
 
-// sum writes to out the scores in which the present features count scale times and the imputed values share times.
+// sum writes to out the scores with the present features multiplied by scale and the imputed values multiplied by
+// share.
 func (m *mixed) sum(scale, share float64, out []float64) []float64 {
 	copy(out[m.active:], m.left[m.active:])
 	for k, b := range m.base[:m.active] {
@@ -139,7 +141,7 @@ func (m *mixed) sum(scale, share float64, out []float64) []float64 {
 	return out
 }
 
-// answer returns the scores of sum, widened by the variance of the imputed values.
+// answer returns the result of sum, adjusted by widen for the variance of the imputed values.
 func (m *mixed) answer(scale, share float64) []float64 {
 	out := m.sum(scale, share, m.out)
 	for k := range m.active {
@@ -151,8 +153,8 @@ func (m *mixed) answer(scale, share float64) []float64 {
 }
 
 // answer returns the scores that the model predicts for an event, by class, given the scores of all lanes. Regression
-// scores are in the Learner's unit. The result is in out, which has room for all outputs, or in byClass if classes share
-// an output.
+// scores are in the Learner's unit. The result is in out, which must have room for all outputs, or in byClass if
+// classes share an output.
 func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []float64, byClass *[]float64) []float64 {
 	if in.Range == 0 || in.Scale == 1 && !f.some {
 		x.mixture.Score(lanes, in.Range, x.levels.Active(), out)
@@ -161,7 +163,7 @@ func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []
 	how, m := x.policy(in, f), x.mix(in, lanes, f)
 	share := how.Shares[2]
 	scores := x.outputs.byClass(m.sum(how.Scale, share, out), byClass)
-	if share > 0 { // classes that share an output have different scores, so each is widened
+	if share > 0 { // classes that share an output have different scores, so each is widened separately
 		of := x.outputs.young.Outputs()
 		for class, score := range scores {
 			k := class
@@ -176,8 +178,9 @@ func (x *predictor) answer(in *encode.Input, lanes []float64, f *imputed, out []
 	return scores
 }
 
-// missingVariance returns how much the missing fields of an event widen a regression interval. The variance is that of the imputed
-// values and, for the part of the mixture that does not impute, the square of what they would have added.
+// missingVariance returns how much the missing fields of an event widen a regression interval. The variance is the
+// variance of the imputed values. For the part of the mixture that does not impute, the square of the omitted score is
+// added.
 func (x *predictor) missingVariance(in *encode.Input, lanes []float64, f *imputed) model.MissingVariance {
 	by := model.MissingVariance{Range: in.Range}
 	if f.some && x.targets != nil {
@@ -187,8 +190,8 @@ func (x *predictor) missingVariance(in *encode.Input, lanes []float64, f *impute
 	return by
 }
 
-// observeMissing updates the mixture weights of an event's range. Each policy is judged with the lanes as they are
-// mixed, and each lane with the policies as they are mixed. If corrected is set, the corrected lane is judged, too.
+// observeMissing updates the mixture weights of an event's missing range. Each policy is compared using the mixed
+// lanes, and each lane using the mixed policies. If corrected is true, the corrected lane is compared too.
 func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected bool, f *imputed, by *mixture.Event) {
 	how, m := x.policy(in, f), x.mix(in, lanes, f)
 	regression := by.Lose != nil
@@ -198,7 +201,7 @@ func (x *predictor) observeMissing(in *encode.Input, lanes []float64, corrected 
 			rescaled += (in.Missing.Null + in.Missing.Absent) / present
 		}
 		losses := model.PolicyWeights{by.Lost(m.answer(1, 0)), math.NaN(), math.NaN()}
-		if !regression { // regression never rescales
+		if !regression { // regression does not rescale
 			losses[1] = by.Lost(m.answer(rescaled, 0))
 		}
 		if f.some {

@@ -13,8 +13,8 @@ import (
 	"blankout/online"
 )
 
-// Missing numbers are imputed. Under every policy the model of a Snapshot predicts the same as Predict, for events with
-// any missing fields and for columns that are 0 when omitted.
+// TestImputed checks that missing numbers are imputed. Under every policy the model of a Snapshot must predict the same
+// as Predict. The test uses events with any missing fields, and columns that are 0 when omitted.
 func TestImputed(t *testing.T) {
 	for _, kind := range []string{"sensors", "columns"} {
 		for _, policy := range []string{"auto", "impute", "rescale", "none"} {
@@ -49,7 +49,8 @@ func TestImputed(t *testing.T) {
 	}
 }
 
-// For correlated numbers imputing loses less than rescaling, and auto hardly more than the best rule.
+// TestImputingPays checks that imputing correlated numbers has a lower loss than rescaling, and that "auto" is nearly
+// as good as the best policy.
 func TestImputingPays(t *testing.T) {
 	lost := map[string]float64{}
 	for _, policy := range []string{"auto", "impute", "rescale", "none"} {
@@ -70,15 +71,15 @@ func TestImputingPays(t *testing.T) {
 	}
 }
 
-// numberConfig returns settings for numbers.
+// numberConfig returns settings for regression.
 func numberConfig(name string) online.Config {
 	c := plain()
 	c.Loss = name
 	return c
 }
 
-// For regression too, the Snapshot predicts the same as Predict. The error on complete events does not depend on the
-// number of events with missing numbers.
+// TestImputedNumbers checks for regression that the Snapshot predicts the same as Predict. The error on complete events
+// must not depend on the number of events with missing numbers.
 func TestImputedNumbers(t *testing.T) {
 	for _, name := range []string{"squared", "absolute", "poisson", "silent"} {
 		c, s := numberConfig(name), sensors(11)
@@ -120,7 +121,7 @@ func TestImputedNumbers(t *testing.T) {
 	}
 }
 
-// The limit on imputed numbers may change between runs.
+// TestFewerImputed checks that the limit on imputed columns may change between runs.
 func TestFewerImputed(t *testing.T) {
 	s := sensors(12)
 	l := newLearner(t, plain(), s.schema)
@@ -150,7 +151,8 @@ func TestFewerImputed(t *testing.T) {
 	}
 }
 
-// For several classes too, which share an output while they are young, the Snapshot predicts the same as Predict.
+// TestImputedClasses checks for several classes, which share an output while they have few events, that the Snapshot
+// predicts the same as Predict.
 func TestImputedClasses(t *testing.T) {
 	for _, missing := range []float64{0, 0.4} {
 		c := plain()
@@ -186,7 +188,7 @@ func TestImputedClasses(t *testing.T) {
 	}
 }
 
-// without returns half of all events with some numbers null.
+// without returns a copy of an event. In half of the calls some of its numbers are null.
 func without(e *event.Example, r *rand.Rand) *event.Example {
 	share := 0.0
 	if r.IntN(2) == 0 {
@@ -203,7 +205,8 @@ func without(e *event.Example, r *rand.Rand) *event.Example {
 	return left
 }
 
-// With only one level its model predicts the same as the published one, also for events with missing fields.
+// TestLevelLacks checks that with one noise level its model predicts the same as the published model, also with missing
+// fields.
 func TestLevelLacks(t *testing.T) {
 	c := plain()
 	c.Noise = "none"
@@ -229,7 +232,7 @@ func TestLevelLacks(t *testing.T) {
 	}
 }
 
-// lackingStream makes events of two classes with ten numbers, some of them null or omitted.
+// lackingStream generates events of two classes with ten numbers, some of them null or omitted.
 type lackingStream struct {
 	r          *rand.Rand
 	null, gone float64
@@ -252,7 +255,8 @@ func (s *lackingStream) next() *event.Example {
 	return e
 }
 
-// The learner chooses the rule with the lower loss, and a restart changes nothing.
+// TestMissingRuleIsMeasured checks that the learner chooses the missing policy with the lower loss, and that a restart
+// changes nothing.
 func TestMissingRuleIsMeasured(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -279,7 +283,7 @@ func TestMissingRuleIsMeasured(t *testing.T) {
 		l.Learn(e, nil)
 	}
 	l.same(t, "events that lack fields")
-	// For weights learned this way the rule none is better.
+	// With these weights the policy "none" is better.
 	if !(asIs < rescaled) || !(served < asIs+0.02*(rescaled-asIs)) {
 		t.Errorf("log-loss as is %v, rescaled %v, served %v", asIs, rescaled, served)
 	}

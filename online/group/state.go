@@ -70,9 +70,9 @@ type Rejection struct {
 func (r *Rejection) Error() string { return string(r.Reason) + ": " + r.Detail }
 
 // NewFold returns the Fold of an empty commit log that starts with the state of a Learner. The Fold owns the Learner
-// from then on. settings determine the meaning of the weights besides the Learner's own settings: how records become
-// events, and which are held out; settings may be nil. offsets are the positions of that state; other partitions may
-// start anywhere.
+// from then on. settings holds the other settings that determine the meaning of the weights: how records become events,
+// and which are held out; it may be nil. offsets are the positions of the Learner's state; other partitions may start
+// anywhere.
 func NewFold(l *online.Learner, settings online.Fingerprint, offsets event.Offsets) *Fold {
 	all := online.FingerprintOf(l.Config(), l.Schema())
 	maps.Copy(all, settings)
@@ -81,9 +81,9 @@ func NewFold(l *online.Learner, settings online.Fingerprint, offsets event.Offse
 	return f
 }
 
-// Apply applies the commit at an offset of the commit log, with its chunks in order; a nil chunk is one that could not
-// be read. It returns the columns whose rows have changed, which members must follow (online.Learner.Follow), or a
-// *Rejection. Offsets must ascend.
+// Apply applies the commit at an offset of the commit log, with its chunks in order; a nil chunk could not be read. It
+// returns the columns whose rows have changed, which members must copy (online.Learner.Follow), or a *Rejection.
+// Offsets must ascend.
 func (f *Fold) Apply(offset int64, c *Commit, chunks []*Chunk) (changed []uint32, err error) {
 	f.advance(offset)
 	d, offsets, err := f.check(c, chunks)
@@ -110,7 +110,7 @@ func (f *Fold) advance(offset int64) {
 	f.offset = offset
 }
 
-// accept adds the last record of the commit log, which was accepted, to the chain.
+// accept adds an accepted record of the commit log to the chain hash.
 func (f *Fold) accept(record []byte) {
 	f.accepted++
 	f.chain = xxhash.Sum64(binary.LittleEndian.AppendUint64(record, f.chain))
@@ -120,7 +120,7 @@ func (f *Fold) accept(record []byte) {
 	f.history = append(f.history, link{f.offset, f.chain})
 }
 
-// check returns what a commit would add and the offsets after it, or why it is rejected.
+// check returns the Delta that a commit would add and the offsets after it, or the reason for a rejection.
 func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, error) {
 	if c.Fingerprint != f.fingerprint {
 		return nil, nil, &Rejection{ReasonSettings, "it was learned with other settings: use the same configuration for all members"}
@@ -128,7 +128,7 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, e
 	if f.architecture != "" && c.Architecture != f.architecture {
 		return nil, nil, &Rejection{ReasonArchitecture, fmt.Sprintf("it was learned on %s, and the group learns on %s", c.Architecture, f.architecture)}
 	}
-	i := sort.Search(len(f.history), func(i int) bool { return f.history[i].offset > c.Base }) // after the snapshot's link
+	i := sort.Search(len(f.history), func(i int) bool { return f.history[i].offset > c.Base }) // index after the link of the commit's base
 	switch {
 	case i == 0:
 		return nil, nil, &Rejection{ReasonSnapshot, fmt.Sprintf("it builds on offset %d of the commit log, which lies more than %d accepted commits back", c.Base, maxHistory/2)}
@@ -168,17 +168,17 @@ func (f *Fold) check(c *Commit, chunks []*Chunk) (*share.Delta, event.Offsets, e
 	return d, offsets, nil
 }
 
-// Learner returns the model. The caller must not change it.
+// Learner returns the Learner with the group's model. The caller must not change it.
 func (f *Fold) Learner() *online.Learner { return f.learner }
 
-// Fingerprint returns the Fingerprint that a Commit to this group must have.
+// Fingerprint returns the hash of the settings that a Commit to this group must have.
 func (f *Fold) Fingerprint() uint64 { return f.fingerprint }
 
 // Architecture returns the architecture of the accepted commits, "" before the first.
 func (f *Fold) Architecture() string { return f.architecture }
 
-// Base returns the offset of the last applied commit, -1 for none, and the chain there: those of a delta that a member
-// starts now.
+// Base returns the offset of the last applied commit, -1 for none, and the chain hash there. A member that starts a
+// delta now records both in its commit.
 func (f *Fold) Base() (offset int64, chain uint64) { return f.offset, f.chain }
 
 // Next returns the offset at which the next span of a partition must start; ok is false for a partition without an
@@ -188,7 +188,7 @@ func (f *Fold) Next(topic string, partition int32) (next int64, ok bool) {
 	return p.Next, ok
 }
 
-// Offsets returns a copy of the positions of the accepted commits.
+// Offsets returns a copy of the positions after the accepted commits.
 func (f *Fold) Offsets() event.Offsets { return f.offsets.Clone() }
 
 // Skipped returns a copy of the gaps that the group has skipped.
@@ -200,11 +200,11 @@ func (f *Fold) Accepted() uint64 { return f.accepted }
 // Rejected returns a copy of the numbers of rejected commits by reason.
 func (f *Fold) Rejected() map[Reason]uint64 { return maps.Clone(f.rejected) }
 
-// blockFold is the block of a snapshot besides those of the Learner.
+// blockFold is the name of the block that a snapshot has in addition to the Learner's blocks.
 const blockFold = "fold"
 
-// EachBlock yields the state: the blocks of the Learner, which are a model file, and the block "fold". Equal Folds
-// yield equal bytes.
+// EachBlock yields the encoded state: the blocks of the Learner, which are a model file, and the block "fold". Equal
+// Folds yield equal bytes.
 func (f *Fold) EachBlock() (iter.Seq[event.Block], error) {
 	learner, err := f.learner.Snapshot().EachBlock()
 	if err != nil {
@@ -219,8 +219,8 @@ func (f *Fold) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// ReadFold returns the Fold whose EachBlock has yielded the blocks. It continues with the commits after its Base.
-// settings are those of NewFold.
+// ReadFold decodes the blocks that EachBlock has yielded. The Fold continues with the commits after its Base. settings
+// is the argument of NewFold.
 func ReadFold(c online.Config, settings online.Fingerprint, blocks []event.Block) (*Fold, error) {
 	data, err := event.FindBlock(blocks, blockFold)
 	if err != nil {

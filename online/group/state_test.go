@@ -7,11 +7,12 @@ import (
 	"blankout/internal/must"
 )
 
-// The fold remembers as many accepted commits as maxHistory, and of more the latest half: a
-// delta that builds on the oldest link remembered is accepted, and one before it is not.
+// TestFoldHistory checks the length of the fold's history. The history grows to maxHistory accepted commits and then
+// shrinks to the latest half. A delta from the oldest remembered commit is accepted, and a delta from an earlier commit
+// is rejected.
 func TestFoldHistory(t *testing.T) {
 	fold := NewFold(newLearner(t), nil, event.Offsets{{Topic: "t"}})
-	chains := []uint64{fold.chain} // before each offset of the commit log
+	chains := []uint64{fold.chain} // chain hash before each offset of the commit log
 	offset := int64(-1)
 	skip := func() {
 		t.Helper()
@@ -49,8 +50,8 @@ func TestFoldHistory(t *testing.T) {
 	}
 }
 
-// A span of a topic that was made anew is not accepted; where either does not say which topic
-// it is of, it is taken for the same.
+// TestFoldTopicID checks that a span is rejected if its topic was deleted and created again. If the span or the fold
+// has no topic id, the topics count as the same.
 func TestFoldTopicID(t *testing.T) {
 	for _, test := range []struct {
 		was, is, then string

@@ -1,6 +1,6 @@
 package group
 
-// This file has the Status that a member publishes.
+// This file has the Status of a member.
 
 import (
 	"cmp"
@@ -17,63 +17,63 @@ import (
 	"blankout/stream"
 )
 
-// Status is the state of a Member, and what it knows of the others. It is immutable.
+// Status describes a Member, and what it knows about the other members from their commits. It is immutable.
 type Status struct {
 	Member     string                  `json:"member"`
 	Generation int32                   `json:"generation"` // 0 before the member has joined
 	Members    int                     `json:"members"`    // number of members of the group
 	Standby    int                     `json:"standby"`    // number of members without a partition
 	Partitions []stream.TopicPartition `json:"partitions"` // partitions of this member
-	Ends       []End                   `json:"ends"`       // ends of these partitions
-	Writer     bool                    `json:"writer"`     // it has the lowest partition, so it writes snapshots and validates
-	// Of the commit log, as far as this member has applied it:
-	Offset    int64             `json:"commit_log_offset"` // offset after the last commit
-	Lag       int64             `json:"commit_log_lag"`    // number of later commits
+	Ends       []End                   `json:"ends"`       // end offsets of these partitions
+	Writer     bool                    `json:"writer"`     // this member has the lowest partition, so it writes snapshots and validates
+	// The part of the commit log that this member has applied:
+	Offset    int64             `json:"commit_log_offset"` // offset after the last applied commit
+	Lag       int64             `json:"commit_log_lag"`    // number of commits that are not applied yet
 	Chain     string            `json:"chain"`
-	Accepted  uint64            `json:"accepted"` // by all members
+	Accepted  uint64            `json:"accepted"` // commits of all members
 	Rejected  map[Reason]uint64 `json:"rejected"`
-	Positions event.Offsets     `json:"positions"`         // position of the group in each partition
-	Skipped   []Gap             `json:"skipped,omitempty"` // records that "group skip" made the group skip
-	// Of this member:
-	Pending     uint64  `json:"pending"`            // number of events learned and not committed yet
+	Positions event.Offsets     `json:"positions"`         // the group's position in each partition
+	Skipped   []Gap             `json:"skipped,omitempty"` // records that the command "group skip" made the group skip
+	// The member's own work:
+	Pending     uint64  `json:"pending"`            // number of learned events that are not committed yet
 	Committed   uint64  `json:"committed"`          // number of commits written
 	Refused     uint64  `json:"refused"`            // number of rejected commits
-	Reprocessed uint64  `json:"reprocessed_events"` // number of events that were learned and rejected
+	Reprocessed uint64  `json:"reprocessed_events"` // number of events that were learned in rejected commits
 	DeltaBytes  uint64  `json:"delta_bytes"`
 	DeltaRows   uint64  `json:"delta_rows"`
-	Commit      float64 `json:"commit_seconds"` // total time of commits, from the cut until they are applied or rejected
-	Sync        float64 `json:"sync_seconds"`   // total time to become equal to the group's state after that
-	HeldOut     uint64  `json:"held_out"`       // number of records read and not learned
-	// Of the latest snapshot: the offset of the commit log after it, the hash of its bytes, which all members share,
-	// and the time when this member reached it.
+	Commit      float64 `json:"commit_seconds"` // total time of commits, until they are applied or rejected
+	Sync        float64 `json:"sync_seconds"`   // total time to load the group's state after commits
+	HeldOut     uint64  `json:"held_out"`       // number of records that were read but held out from learning
+	// The latest snapshot: the offset of the commit log after it, the hash of its bytes, which is equal for all
+	// members, and when this member reached it.
 	SnapshotOffset int64     `json:"snapshot_offset"`
 	SnapshotHash   string    `json:"snapshot_hash"`
 	SnapshotAt     time.Time `json:"snapshot_at"`
 	// Mismatches is the number of group snapshots whose bytes differ from this member's.
 	Mismatches uint64 `json:"replica_mismatches"`
-	// Peers are the members whose commits this member has read, including itself, in the order of their ids. Members
-	// without a commit for an hour are left out.
+	// Peers are the members whose commits this member has read, including itself, sorted by id. Members without a
+	// commit for an hour are omitted.
 	Peers []Peer `json:"peers"`
 
-	// Model is the newest model for readers, and Version the offset of the commit log after it. Both are the same for
-	// all members.
+	// Model is the newest model for readers, and Version is the offset of the commit log after it. Both are the same
+	// for all members.
 	Model   *online.Snapshot `json:"-"`
 	Version int64            `json:"version"`
-	Learner online.Report    `json:"-"` // of the group's model
-	// Counts are those of the records that this member has read, whether or not its commits were accepted.
+	Learner online.Report    `json:"-"` // report of the group's model
+	// Counts are the counts of records that this member has read, whether or not its commits were accepted.
 	Counts     run.Counts      `json:"-"`
-	Validation validate.Status `json:"-"` // by this member
-	// Warnings are about the group's model, and about what its owner probably does not expect.
+	Validation validate.Status `json:"-"` // status of this member's validations
+	// Warnings describe problems of the group's model, and settings that the user probably does not want.
 	Warnings []watch.Warning `json:"-"`
 	At       time.Time       `json:"at"`
-	NotReady string          `json:"not_ready,omitempty"` // the reason, "" if the member is ready
+	NotReady string          `json:"not_ready,omitempty"` // why the member is not ready, or ""
 }
 
-// End is the end of a partition, and the number of its records that the group has not learned.
+// End is the end of a partition, and how many of its records the group has not learned.
 type End struct {
 	stream.TopicPartition
 	HighWater int64 `json:"high_water"` // offset of the end
-	Lag       int64 `json:"lag"`        // number of offsets between the end and the group's position
+	Lag       int64 `json:"lag"`        // number of records between the end and the group's position
 }
 
 // ends returns the ends of the partitions that the member reads.
@@ -95,19 +95,19 @@ func (l *running) ends(positions event.Offsets) []End {
 	return out
 }
 
-// Peer is what this member knows of another one from its commits.
+// Peer describes another member, as far as its commits show.
 type Peer struct {
 	Member   string    `json:"member"`
-	Accepted uint64    `json:"accepted"` // number of commits
+	Accepted uint64    `json:"accepted"` // number of accepted commits
 	Rejected uint64    `json:"rejected"`
-	Events   uint64    `json:"events"` // of accepted commits
-	At       time.Time `json:"at"`     // time at which its latest commit was read
+	Events   uint64    `json:"events"` // number of events in accepted commits
+	At       time.Time `json:"at"`     // when its latest commit was read
 	// Behind is the number of commits between the base of its latest commit and that commit: the age of the model with
-	// which the member had learned.
+	// which it was learned.
 	Behind int64 `json:"behind"`
 }
 
-// Status returns the latest Status, or nil until Run has applied the commit log for the first time.
+// Status returns the latest Status. It returns nil until Run has applied the commit log for the first time.
 func (m *Member) Status() *Status {
 	m.asked.Add(1)
 	return m.status.Load()
@@ -118,9 +118,9 @@ const reportEvery = 200 * time.Millisecond
 // served is the model for readers.
 type served struct {
 	model  *online.Snapshot
-	offset int64 // of the commit log
+	offset int64 // offset of the commit log after the model
 	copied time.Time
-	cost   time.Duration // time to copy the model
+	cost   time.Duration // time that the copy of the model took
 }
 
 // report publishes a Status.
@@ -166,7 +166,7 @@ func (l *running) report(notReady string) {
 	}
 }
 
-// failing returns what cannot be read or written, or "".
+// failing describes what cannot be read or written, or returns "".
 func (l *running) failing() string {
 	if why := l.entries.reader.Failing(); why != "" {
 		return why

@@ -1,6 +1,6 @@
 package group
 
-// This file validates the group's model, on one of its members.
+// This file lets one member validate the group's model.
 
 import (
 	"context"
@@ -9,15 +9,15 @@ import (
 	"blankout/internal/model"
 )
 
-// validator is the part of a running member that validates.
+// validator is the validation state of a running member.
 type validator struct {
 	schedule validate.Schedule
 	exact    *model.Linear      // the latest exact solution, or nil
-	cancel   context.CancelFunc // of the current validation, or nil
+	cancel   context.CancelFunc // cancels the current validation; nil if none runs
 }
 
-// validateIfDue starts a validation if one is requested, or if one is due and this member is the writer, so that a
-// group validates once. The model is the group's, so that every member would report the same.
+// validateIfDue starts a validation if one is requested. If one is due, only the writer starts it, so that the group
+// validates once. It validates the group's model, so every member would report the same.
 func (l *running) validateIfDue() {
 	if l.Validator == nil || l.validator.cancel != nil {
 		return

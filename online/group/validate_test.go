@@ -20,8 +20,7 @@ import (
 	"blankout/stream"
 )
 
-// validating gives a member a Validator: one record in five is held out, and a validation comes after each thousand
-// records.
+// validating gives a member a Validator that holds out one record in five and validates after each thousand records.
 func (e *events) validating(m *Member) {
 	c := validate.DefaultConfig()
 	c.Holdout, c.Events, c.Window, c.CPU = 5, 1000, 0, 1
@@ -40,7 +39,7 @@ func TestMembersValidate(t *testing.T) {
 	e := newEvents(t, 4, 500)
 	ctx, _ := limited(t)
 	var mu sync.Mutex
-	reports := map[int][]*batch.Validation{} // by member
+	reports := map[int][]*batch.Validation{} // reports by member
 	var running members
 	members := make([]*Member, 2)
 	for i := range members {
@@ -52,7 +51,7 @@ func TestMembersValidate(t *testing.T) {
 			reports[i] = append(reports[i], v)
 			return nil
 		}
-		// Until all is applied and what is under way or asked for is validated.
+		// Stop after all records are applied, and all due or requested validations are reported.
 		asked := false
 		m.Until = func(s *Status) bool {
 			if !e.all(s) || s.Validation.Running {
@@ -69,7 +68,7 @@ func TestMembersValidate(t *testing.T) {
 		members[i] = m
 		running.start(t, ctx, i, m)
 	}
-	// What is due is validated by one.
+	// Only one member validates when it is due.
 	for due := false; !due; time.Sleep(10 * time.Millisecond) {
 		if ctx.Err() != nil {
 			t.Fatal("nothing is validated")
@@ -94,7 +93,7 @@ func TestMembersValidate(t *testing.T) {
 	for i, m := range members {
 		s := m.Status()
 		e.check(s)
-		// Of the refused ones some would have been held out.
+		// Some of the refused records would have been held out.
 		if got := s.Learner.Events + s.Learner.Refused; got < 4000-held || s.Learner.Events > 4000-held || s.Learner.Refused == 0 {
 			t.Errorf("member %d: %d events and %d refused of 4000 of which %d are held out", i, s.Learner.Events, s.Learner.Refused, held)
 		}
@@ -113,7 +112,7 @@ func TestMembersValidate(t *testing.T) {
 		}
 		last = append(last, v)
 	}
-	// They may have read the partitions in different orders.
+	// The members may have read the partitions in different orders.
 	if a, b := last[0].Live.Objective, last[1].Live.Objective; math.Abs(a-b) > 1e-12*a {
 		t.Errorf("the members' objectives are %v and %v, of the same model and events", a, b)
 	}
@@ -137,7 +136,7 @@ func TestMembersValidate(t *testing.T) {
 	}
 }
 
-// TestMemberOfOtherSettings checks that a member whose settings make other events of the records learns nothing.
+// TestMemberOfOtherSettings checks that a member whose settings turn records into other events learns nothing.
 func TestMemberOfOtherSettings(t *testing.T) {
 	e := newEvents(t, 1, 1500)
 	e.complete.Store(true)
@@ -156,7 +155,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	if s := other.Status(); s != nil {
 		t.Errorf("it had a status: %+v", s)
 	}
-	// Nor is a commit of such a one accepted.
+	// A commit of such a member is rejected too.
 	marks := map[uint64]bool{}
 	for _, settings := range []online.Fingerprint{nil, {"holdout": "5"}, {"holdout": "7"}, {"holdout": "5", "drop": "x"}} {
 		marks[NewFold(newLearner(t), settings, nil).Fingerprint()] = true
@@ -164,7 +163,7 @@ func TestMemberOfOtherSettings(t *testing.T) {
 	if len(marks) != 4 || !marks[FingerprintHash(online.FingerprintOf(newLearner(t).Config(), newLearner(t).Schema()))] {
 		t.Errorf("%d fingerprints of four settings", len(marks))
 	}
-	// A base of a program that did not write settings is gone on from.
+	// A snapshot of an older program that did not write settings is accepted.
 	topic := must.Get(stream.OpenSnapshots(ctx, m.Config.Snapshots(e.connect(), m.Log)))(t)
 	defer topic.Close()
 	base := must.Get(topic.Newest(ctx, nil))(t)

@@ -1,6 +1,6 @@
 package group
 
-// This file applies a commit log for people, to inspect it and to verify its snapshots.
+// This file applies a commit log for users, to inspect it and to verify its snapshots.
 
 import (
 	"bytes"
@@ -18,45 +18,46 @@ import (
 // Report is the result of applying a commit log.
 type Report struct {
 	Name string `json:"name"`
-	// From is the snapshot from which the commit log was applied: the offset after the last commit in it; 0 is the
-	// start of the commit log.
+	// From is the offset after the last commit in the snapshot from which the commit log was applied; 0 is the start of
+	// the commit log.
 	From   int64  `json:"from"`
-	Offset int64  `json:"offset"` // offset after the last record
+	Offset int64  `json:"offset"` // offset after the last applied record
 	Chain  string `json:"chain"`
-	// Architecture is that of the members' programs, "" before they have learned.
+	// Architecture is the architecture of the members' programs, "" before they have learned.
 	Architecture string            `json:"architecture,omitempty"`
 	Accepted     uint64            `json:"accepted"`
 	Rejected     map[Reason]uint64 `json:"rejected"`
 	Skipped      []Gap             `json:"skipped,omitempty"` // gaps that the group skips
 	Events       uint64            `json:"events"`
-	// Members are those with a commit after From, by id.
+	// Members are the members with a commit after From, sorted by id.
 	Members []MemberReport `json:"members"`
 	// Snapshots are the snapshots after From in the snapshot topic, in order.
 	Snapshots []SnapshotReport `json:"snapshots"`
 	Positions event.Offsets    `json:"positions"`
 }
 
-// MemberReport is the report of one member.
+// MemberReport describes one member.
 type MemberReport struct {
 	Member   string `json:"member"`
-	Accepted uint64 `json:"accepted"` // number of commits
+	Accepted uint64 `json:"accepted"` // number of accepted commits
 	Rejected uint64 `json:"rejected"`
 	// RejectedFor is the number of rejected commits by reason.
 	RejectedFor map[Reason]uint64 `json:"rejected_for,omitempty"`
-	Events      uint64            `json:"events"` // of accepted commits
+	Events      uint64            `json:"events"` // number of events in accepted commits
 	Last        int64             `json:"last"`   // offset of its last commit
 }
 
-// SnapshotReport is the report of one snapshot.
+// SnapshotReport describes one snapshot.
 type SnapshotReport struct {
 	Offset int64 `json:"offset"`
 	Bytes  int   `json:"bytes"`
-	Same   bool  `json:"same"` // equal to the state of the commit log, byte by byte
-	// CPU is the CPU on which it was computed, "" if the commit log has no mark of it.
+	Same   bool  `json:"same"` // whether it equals the state of the commit log, byte by byte
+	// CPU is the CPU that computed the snapshot, "" if the commit log has no mark for it.
 	CPU string `json:"cpu,omitempty"`
 }
 
-// Verified returns an error unless there was a snapshot to verify and all equal the state of the commit log.
+// Verified returns an error unless there was at least one snapshot, and all snapshots equal the state of the commit
+// log.
 func (r *Report) Verified() error {
 	if len(r.Snapshots) == 0 {
 		return errors.New("no snapshot follows the one that the commit log was applied from")
@@ -73,14 +74,14 @@ func (r *Report) Verified() error {
 	return nil
 }
 
-// Inspect applies the commit log of a member's group from its start or the oldest snapshot, and compares later
+// Inspect applies the commit log of a member's group, from its start or from the oldest snapshot, and compares later
 // snapshots with the result. It writes nothing.
 func Inspect(ctx context.Context, m *Member) (*Report, error) {
 	r, _, err := inspectGroup(ctx, m)
 	return r, err
 }
 
-// inspectGroup is Inspect, and also returns the state of the commit log.
+// inspectGroup is Inspect, and also returns the replica at the end of the commit log.
 func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 	topic, err := m.Config.openSnapshots(ctx, m.Kafka.ConnectConfig, m.Log)
 	if err != nil {
@@ -93,7 +94,7 @@ func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 			return nil, nil, err
 		}
 		r, end, err := inspect(ctx, m, snapshots, false)
-		if err == nil && end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonSnapshot] > 0 && len(snapshots) > 0 { // it started from another group
+		if err == nil && end.fold.Accepted() == 0 && end.fold.Rejected()[ReasonSnapshot] > 0 && len(snapshots) > 0 { // the group started from another group
 			r, end, err = inspect(ctx, m, snapshots, true)
 		}
 		var trimmed *stream.TrimmedError
@@ -104,9 +105,9 @@ func inspectGroup(ctx context.Context, m *Member) (*Report, *replica, error) {
 	}
 }
 
-// inspect is one attempt of inspectGroup, with the snapshots in the order of offsets. It starts with the oldest
-// snapshot if oldest is set, if the first records of the commit log have been deleted, or if a snapshot exists from before
-// the first record. The error is a *SettingsError if nothing of the commit log was learned under the settings of m.
+// inspect is one attempt of inspectGroup, with the snapshots sorted by offset. It starts with the oldest snapshot in
+// three cases: oldest is true, the first records of the commit log have been deleted, or a snapshot is older than the
+// first record. The error is a *SettingsError if nothing in the commit log was learned under the settings of m.
 func inspect(ctx context.Context, m *Member, snapshots []stream.GroupSnapshot, oldest bool) (*Report, *replica, error) {
 	c := &m.Config
 	report, all := &Report{Name: c.Name}, snapshots
@@ -192,7 +193,7 @@ func inspect(ctx context.Context, m *Member, snapshots []stream.GroupSnapshot, o
 	return report, end, nil
 }
 
-// marked records the mark of a snapshot, which may be nil.
+// marked records the mark of a snapshot. m may be nil.
 func (r *Report) marked(m *Mark) {
 	for i := range r.Snapshots {
 		if b := &r.Snapshots[i]; m != nil && b.Offset == m.Base {
@@ -223,7 +224,7 @@ func count(members map[MemberID]*MemberReport, m mixed, rejected *Rejection) {
 // same reports whether a snapshot equals the state of the replica.
 func (r *replica) same(b *stream.GroupSnapshot) (bool, error) {
 	if b.Offset != r.read {
-		return false, nil // no member writes a snapshot there
+		return false, nil // no member writes a snapshot at this offset
 	}
 	data, _, err := r.encode()
 	return bytes.Equal(data, b.Data), err

@@ -13,45 +13,45 @@ import (
 	"blankout/online/scaling"
 )
 
-// Gatherer gathers the covariance of numeric columns. It keeps the weighted mean of the standardized values, and the
-// sums of products of deviations from it. From time to time it computes the Covariance in force from these, so that
-// results for a pattern of missing columns can be cached. All intervals are counted in events, and nothing depends on
-// the cache.
+// Gatherer estimates the covariance of numeric columns. It keeps the weighted mean of the standardized values, and the
+// sums of products of deviations from it. From time to time it computes the Covariance in effect from the sums, so that
+// imputation can cache results for a pattern of missing columns. All intervals are counted in events, and no result
+// depends on the cache.
 //
-// A value that is null, absent or an outlier counts as its imputed value, with the variance of that. Recent events
-// weigh more: the sums remember covarianceMemory gathered events, or as many as the half-life allows. An alarm that
-// makes the learner forget leaves a tenth of the sums.
+// A value that is null, absent or an outlier counts as its imputed value, with the variance of the imputation. Recent
+// events weigh more: the sums cover covarianceMemory gathered events, or fewer with a half-life. An alarm that makes
+// the learner forget leaves a tenth of the sums.
 type Gatherer struct {
 	most     int      // largest number of columns
 	Columns  []uint32 // ascending
-	fields   []uint16 // see model.Covariance
-	Gathered uint64   // number of events
-	sums     Sums     // of the standardized values of the events
+	fields   []uint16 // field of each column, see model.Covariance
+	Gathered uint64   // number of gathered events
+	sums     Sums     // sums over the standardized values of the events
 	unit     float64  // weight of the next event
-	growth   float64  // of the decay at the last event
-	due      bool     // columns have changed, so the next event computes the Covariance again
+	growth   float64  // decay factor at the last event, as in Imputer.growth
+	due      bool     // columns have changed, so the next event recomputes the Covariance
 
-	Covariance *model.Covariance // in force; nil for fewer than two columns
+	Covariance *model.Covariance // the covariance in effect; nil for fewer than two columns
 
 	// Scratch for the current event.
 	x     []float64
 	parts model.Parts
 }
 
-// NewGatherer returns a Gatherer for at most so many columns.
+// NewGatherer returns a Gatherer for at most the given number of columns.
 func NewGatherer(most int) Gatherer { return Gatherer{most: most} }
 
 const (
-	// covarianceMemory is the largest number of events that are remembered.
+	// covarianceMemory is the largest number of events over which the sums decay.
 	covarianceMemory = 16_384
-	// One event in gatherLeast is gathered until there are gatherFirst times as many events as columns. After that it
-	// is one in columns/gatherColumns, but at least one in gatherLeast.
+	// One event in gatherLeast is gathered until gatherFirst events per column are gathered. After that it is one in
+	// columns/gatherColumns, but not more than one in gatherLeast.
 	gatherLeast, gatherFirst, gatherColumns = 4, 8, 8
-	// An event with k missing columns is much more expensive. At most one in k^2/gatherMissing events is gathered, and
-	// at first one in k^2/gatherMissingFirst.
+	// An event with k missing columns is much more expensive, so at most one in k^2/gatherMissing events is gathered.
+	// At first it is one in k^2/gatherMissingFirst.
 	gatherMissing, gatherMissingFirst = 80, 640
-	// movedFar is the change of a column's center or scale, in deviations, at which the Covariance must be computed
-	// again.
+	// movedFar is the change of a column's center or scale, in standard deviations, after which the Covariance must be
+	// recomputed.
 	movedFar = 0.1
 	// covarianceRidge is the number of uncorrelated events that are added per column, because few events do not
 	// determine a covariance.
@@ -60,8 +60,8 @@ const (
 	maxUnit = 1e100
 )
 
-// Every returns the number of events per gathered event. The cost of an event grows with the square of the columns,
-// that of an update with their number.
+// Every returns the number of events per gathered event. The cost of a gathered event grows with the square of the
+// number of columns, while other costs of learning grow linearly.
 func (f *Gatherer) Every() uint64 {
 	n := uint64(len(f.Columns))
 	if f.Gathered < gatherFirst*n {
@@ -70,8 +70,8 @@ func (f *Gatherer) Every() uint64 {
 	return max(gatherLeast, n/gatherColumns)
 }
 
-// passesOver reports whether to skip the event of a number because too many columns are missing from it. Its cost grows
-// with the square of the missing columns.
+// passesOver reports whether to skip the event with this number because it has too many missing columns. Its cost grows
+// with the square of the number of missing columns.
 func (f *Gatherer) passesOver(number uint64, lacks int) bool {
 	spare := gatherMissing
 	if f.Gathered < gatherFirst*uint64(len(f.Columns)) {
@@ -81,8 +81,8 @@ func (f *Gatherer) passesOver(number uint64, lacks int) bool {
 	return number/every%max(1, uint64(lacks*lacks/spare)/every) != 0
 }
 
-// Follow processes the event of a number: changes of scales and, if gathers is set, its values. growth is that of the
-// half-life, see Imputer.Decay. zeros are the columns that are 0 if absent.
+// Follow processes the event with this number: changed scales and, if gathers is true, its values. growth is
+// Imputer.growth. zeros lists the columns that are 0 if absent.
 func (f *Gatherer) Follow(r *scaling.Read, gathers bool, number uint64, growth float64, fields []event.Field, zeros []uint32) {
 	for _, m := range r.Moved {
 		f.moved(m.Column, m.Was, m.Is)
@@ -162,7 +162,7 @@ func (f *Gatherer) gather(r *scaling.Read, number uint64, growth float64, fields
 	f.sums.Add(f.unit, f.x)
 }
 
-// take records the values of columns, and returns the number of columns that have become known.
+// take records the values of columns. It returns by how much the number of observed columns has grown.
 func (f *Gatherer) take(values []scaling.Value) (more int) {
 	next := 0
 	for _, v := range values {
@@ -189,8 +189,8 @@ func (f *Gatherer) take(values []scaling.Value) (more int) {
 	return more
 }
 
-// renewsAt reports whether the Covariance is computed again after so many gathered events: at each quarter of a power
-// of two, or each half for many columns.
+// renewsAt reports whether the Covariance is recomputed after the given number of gathered events: four times between
+// successive powers of two, or twice for many columns.
 func renewsAt(gathered uint64, n int) bool {
 	parts := uint64(4)
 	if n > 64 {
@@ -203,10 +203,10 @@ func renewsAt(gathered uint64, n int) bool {
 	return gathered%(power/parts) == 0
 }
 
-// renew computes the Covariance in force.
+// renew recomputes the Covariance in effect.
 func (f *Gatherer) renew() {
 	f.due = false
-	// Correlations shrink as if uncorrelated events had been added.
+	// Correlations shrink as if uncorrelated events had been added to the sums.
 	certain := f.sums.Weight / (f.sums.Weight + covarianceRidge*float64(len(f.Columns))*f.unit)
 	if c := f.sums.Covariance(f.Columns, f.fields, certain); c != nil {
 		f.Covariance = c
@@ -227,7 +227,7 @@ func (f *Gatherer) Forget(keep float64) {
 	}
 }
 
-// insert adds a column as if it had been in one event, with deviation 1.
+// insert adds a column, as if it had been observed in one event with standard deviation 1.
 func (f *Gatherer) insert(at int, column uint32, field uint16) {
 	n := len(f.Columns)
 	if n == 0 {
@@ -279,7 +279,7 @@ func (f *Gatherer) moved(column uint32, was, is model.Standardization) {
 	if !known {
 		return
 	}
-	if was.Unit != is.Unit || was.Scale == 0 || is.Scale == 0 { // the values have another meaning
+	if was.Unit != is.Unit || was.Scale == 0 || is.Scale == 0 { // the meaning of the values has changed
 		f.sums.Mean[at] = 0
 		f.each(at, func(x *float64, own bool) {
 			if *x = 0; own {
@@ -299,7 +299,7 @@ func (f *Gatherer) moved(column uint32, was, is model.Standardization) {
 	f.due = f.due || math.Abs(shift) > movedFar || math.Abs(math.Log(ratio)) > movedFar
 }
 
-// each calls do with the entries of a column's row of squares; own marks the diagonal.
+// each calls do with the entries of a column's row and column in Squares. own is true for the diagonal entry.
 func (f *Gatherer) each(at int, do func(x *float64, own bool)) {
 	n := len(f.Columns)
 	for j := range n {
@@ -307,7 +307,7 @@ func (f *Gatherer) each(at int, do func(x *float64, own bool)) {
 	}
 }
 
-// State codes the state, except for the Covariance in force.
+// State encodes or decodes the state, except the Covariance in effect.
 func (f *Gatherer) State(c *coder.Coder) {
 	c.Uint32s(&f.Columns)
 	c.Uint16s(&f.fields)

@@ -13,8 +13,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// TestCovariancesShrink checks that covariances of two columns shrink as if uncorrelated events had been added, and that
-// variances stay.
+// TestCovariancesShrink checks that covariances between columns shrink as if uncorrelated events had been added, and
+// that variances do not.
 func TestCovariancesShrink(t *testing.T) {
 	f := &Gatherer{Columns: []uint32{3, 7}, fields: []uint16{1, 2}, sums: Sums{10, []float64{0, 0}, []float64{20, 0, 12, 30}}, unit: 4}
 	f.renew()
@@ -28,7 +28,7 @@ func TestCovariancesShrink(t *testing.T) {
 	}
 }
 
-// gatherAll adds complete events with the columns of f, as Follow does.
+// gatherAll adds complete events with the columns of f, like Follow.
 func gatherAll(f *Gatherer, rows [][]float64) {
 	fields := []event.Field{{}, {Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}
 	for i, x := range rows {
@@ -40,8 +40,8 @@ func gatherAll(f *Gatherer, rows [][]float64) {
 	}
 }
 
-// TestMoments compares the sums with their definition. Each event counts with the weight that later events leave to
-// it. Columns that are moved, added or removed do not change the others.
+// TestMoments compares the sums with their definition, including the decay of earlier events. Columns that are moved,
+// added or removed must not change other columns.
 func TestMoments(t *testing.T) {
 	g := NewGatherer(256)
 	f := &g
@@ -113,7 +113,7 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// TestGatheredLessOften checks that, for many columns, few events are added once there have been several for each
+// TestGatheredLessOften checks that a Gatherer with many columns adds few events after the first several events per
 // column.
 func TestGatheredLessOften(t *testing.T) {
 	f := NewGatherer(256)
@@ -129,15 +129,15 @@ func TestGatheredLessOften(t *testing.T) {
 	}
 }
 
-// TestLackingIsGatheredLessOften checks that an event that lacks many columns is added less often than a complete
-// one.
+// TestLackingIsGatheredLessOften checks that events with many missing columns are added less often than complete
+// events.
 func TestLackingIsGatheredLessOften(t *testing.T) {
 	f := NewGatherer(256)
 	f.Columns = make([]uint32, 128)
 	for _, c := range []struct {
 		gathered uint64
 		lacks    int
-		every    uint64 // of those that Every names
+		every    uint64 // number of candidate events, see Every, per added event
 	}{{0, 0, 1}, {0, 64, 1}, {0, 120, 5}, {8 * 128, 0, 1}, {8 * 128, 64, 3}, {8 * 128, 120, 11}} {
 		f.Gathered = c.gathered
 		taken := uint64(0)
@@ -152,7 +152,7 @@ func TestLackingIsGatheredLessOften(t *testing.T) {
 	}
 }
 
-// TestWildIsNotGathered checks that an outlier neither changes the sums nor is used to impute.
+// TestWildIsNotGathered checks that an outlier does not change the sums and is not used for imputation.
 func TestWildIsNotGathered(t *testing.T) {
 	a, b := NewGatherer(256), NewGatherer(256)
 	r := rand.New(rand.NewPCG(7, 8))
@@ -183,7 +183,7 @@ func TestWildIsNotGathered(t *testing.T) {
 	}
 }
 
-// FuzzFillState reads blocks, and checks that accepted ones are written again unchanged.
+// FuzzFillState decodes arbitrary blocks, and checks that accepted blocks are encoded unchanged.
 func FuzzFillState(f *testing.F) {
 	l := Gatherer{Columns: []uint32{1, 4}, fields: []uint16{1, 2}, sums: Sums{2, []float64{0, 1}, []float64{1, 0, .5, 2}}, unit: 1, growth: 1}
 	w := coder.Coder{}
@@ -202,8 +202,8 @@ func FuzzFillState(f *testing.F) {
 	})
 }
 
-// TestZeros checks that a column that is 0 if omitted is added as 0, and that a column that is no longer chosen is
-// not added.
+// TestZeros checks that a column that is 0 if omitted is added as 0, and that a column that Choose has removed is not
+// added.
 func TestZeros(t *testing.T) {
 	f, r, fields := NewGatherer(3), rand.New(rand.NewPCG(7, 8)), []event.Field{{}}
 	zeros := []uint32{2, 5}

@@ -1,5 +1,6 @@
-// Package impute estimates the missing numbers of an event from those that are present, with the variance of the error.
-// It gathers the covariance of numeric columns while events are learned (Gatherer). It contains no model weights.
+// Package impute estimates the missing numeric values of an event from the present ones, with the variance of the
+// error. It estimates the covariance of numeric columns while events are learned (Gatherer). It contains no model
+// weights.
 package impute
 
 import (
@@ -13,24 +14,24 @@ import (
 	"blankout/online/scaling"
 )
 
-// Imputer gathers the covariance of numeric columns, and imputes with it.
+// Imputer estimates the covariance of numeric columns, and imputes with it.
 type Imputer struct {
 	most     int // largest number of columns, 0 for none
 	gathered Gatherer
-	growth   float64      // factor of the weight of new events, see Decay
+	growth   float64      // factor of new events' weights, see Decay
 	read     scaling.Read // scratch for Gather
 }
 
-// New returns an Imputer for at most so many columns.
+// New returns an Imputer for at most the given number of columns.
 func New(most int) *Imputer { return &Imputer{most: most, gathered: NewGatherer(most), growth: 1} }
 
-// Covariance returns the Covariance in force, nil for fewer than two columns.
+// Covariance returns the Covariance in effect, or nil for fewer than two columns.
 func (m *Imputer) Covariance() *model.Covariance { return m.gathered.Covariance }
 
 // Columns returns the number of columns.
 func (m *Imputer) Columns() int { return len(m.gathered.Columns) }
 
-// mostGrowth is the largest factor of new events; older events then count for nothing.
+// mostGrowth bounds the factor of new events; beyond it, older events have negligible weight.
 const mostGrowth = 1e100
 
 // Decay multiplies the weight of earlier events by keep.
@@ -40,8 +41,8 @@ func (m *Imputer) Decay(keep float64) {
 	}
 }
 
-// Gather gathers the numbers of a labeled event that has just been observed. may is false for events that must not be
-// gathered.
+// Gather updates the covariance from a labeled event that the encoder has just observed. may is false for events whose
+// values must not be gathered.
 func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder, may bool) {
 	if m.most == 0 {
 		return
@@ -60,9 +61,9 @@ func (m *Imputer) Gather(in *encode.Input, n *encode.Encoder, may bool) {
 	m.gathered.Follow(read, gathers, in.Number, m.growth, n.Schema().Fields, n.Fields.Missing.Zeros)
 }
 
-// Review updates the columns after the encoder has reviewed which columns are numbers. In a sparse text format that can
-// declare columns missing, columns that are 0 if absent are imputed as well: the most frequent ones, as far as the
-// limit allows.
+// Review updates the columns after the encoder has reviewed which columns are numeric. In a sparse text format that can
+// declare columns missing, columns that are 0 if absent are imputed too. If there are too many, the most frequent ones
+// are chosen.
 func (m *Imputer) Review(r *encode.Review, n *encode.Encoder) {
 	if m.most == 0 {
 		return
@@ -99,13 +100,13 @@ func (m *Imputer) zeros(n *encode.Encoder) []uint32 {
 
 // Numbers holds an event's values of the Covariance's columns, by index in the Covariance.
 type Numbers struct {
-	X           []float64   // of columns that are Observed
-	Parts       model.Parts // Observed, or Filled for missing columns
+	X           []float64   // values of columns that are Observed
+	Parts       model.Parts // Observed, or Imputed for missing columns
 	SomeMissing bool        // some columns are missing
-	places      []int       // by feature of the event: index in the Covariance, or -1
+	places      []int       // by feature of the event: the index of its column in the Covariance, or -1
 }
 
-// Read fills to with the numbers of the event that was encoded last.
+// Read fills to with the numeric values of the last encoded event.
 func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 	c := m.Covariance()
 	if c == nil {
@@ -133,7 +134,7 @@ func (m *Imputer) Read(in *encode.Input, n *encode.Encoder, to *Numbers) {
 	h.TellParts(event.Vec{Index: columns, Value: x}, to.Parts)
 }
 
-// Without fills to with the numbers that are left if some features of the event are dead.
+// Without fills to with the values that remain when some features of the event are missing; dead is by feature.
 func (n *Numbers) Without(dead []bool, to *Numbers) {
 	to.X, to.Parts, to.SomeMissing = append(to.X[:0], n.X...), append(to.Parts[:0], n.Parts...), n.SomeMissing
 	for i, place := range n.places {
@@ -148,12 +149,12 @@ type Expected struct {
 	// Input has the imputed values as features. Its intercept is 0.
 	Input      encode.Input
 	imputation *model.Imputation
-	places     []int     // by feature: index in the Covariance
-	x          []float64 // by index in the Covariance
+	places     []int     // by feature: index of its column in the Covariance
+	x          []float64 // imputed values by index in the Covariance
 	w, extra   []float64 // scratch for Variance
 }
 
-// Expect imputes the missing numbers of an event.
+// Expect imputes the missing numeric values of an event.
 func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 	c := m.Covariance()
 	to.imputation, to.places, to.x = c.Imputation(n.Parts), to.places[:0], append(to.x[:0], n.X...)
@@ -174,7 +175,7 @@ func (m *Imputer) Expect(n *Numbers, e *encode.Encoder, to *Expected) {
 	to.Input.Rows, to.Input.X = append(to.Input.Rows, e.Intercepts), append(to.Input.X, 0)
 }
 
-// Variance returns the variance of the weighted sum of the imputed values; weight returns the weight of a column, given
+// Variance returns the variance of the weighted sum of the imputed values. weight returns the weight of a column, given
 // its row.
 func (x *Expected) Variance(weight func(column uint32, row []float64) float64) float64 {
 	if x.imputation == nil {
@@ -190,8 +191,8 @@ func (x *Expected) Variance(weight func(column uint32, row []float64) float64) f
 	return variance
 }
 
-// State codes what has been gathered, except for the Covariance in force, which the model contains. If there are more
-// columns than the limit allows, everything is forgotten.
+// State encodes or decodes the estimate, except the Covariance in effect, which the model contains. If there are more
+// columns than the limit allows, the whole estimate is discarded.
 func (m *Imputer) State(c *coder.Coder, inForce *model.Covariance, zeros []uint32) {
 	c.Float(&m.growth)
 	if m.gathered.State(c); !c.Decode {

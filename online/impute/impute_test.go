@@ -17,8 +17,8 @@ func newEncoder(s *event.Schema) *encode.Encoder {
 	}, s)
 }
 
-// TestExpect checks that, of two correlated numbers, the expectation of one is the regression on the other, and its
-// variance that of the residual.
+// TestExpect checks the imputation of one of two correlated numbers: the value is the regression on the other number,
+// and the variance is the variance of the residual.
 func TestExpect(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	ids := []uint16{s.AddField(event.Field{Name: "a", Kind: event.Numeric}), s.AddField(event.Field{Name: "b", Kind: event.Numeric})}
@@ -47,14 +47,14 @@ func TestExpect(t *testing.T) {
 	}
 	var x Expected
 	m.Expect(&numbers, n, &x)
-	// b has the deviation 50, of which .6 follows from a.
+	// b has the standard deviation 50, and its regression on a has slope .6 (standardized).
 	if got := x.Input.X; len(got) != 2 || math.Abs(got[0]-0.9) > 0.05 || got[1] != 0 || &x.Input.Rows[0][0] != &n.Table.Row(2)[0] {
 		t.Errorf("expected is %v, want .9", got)
 	}
 	if got := x.Variance(func(uint32, []float64) float64 { return 2 }); math.Abs(got-4*0.64) > 0.15 {
 		t.Errorf("the variance is %v, want 4 times .64", got)
 	}
-	// A number of which nothing is left, and one that is far outside.
+	// One event with no number present, and one with an outlier.
 	e = &event.Example{Weight: 1, Features: event.Vec{Index: []uint32{1, 2}, Value: []float64{11, 1e9}}, Field: ids}
 	n.Read(e, 1, &in)
 	m.Read(&in, n, &numbers)
@@ -72,7 +72,7 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-// TestDecay checks that decayed events count less than new ones.
+// TestDecay checks that earlier events have less weight than new events after Decay.
 func TestDecay(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	ids := []uint16{s.AddField(event.Field{Name: "a", Kind: event.Numeric}), s.AddField(event.Field{Name: "b", Kind: event.Numeric})}

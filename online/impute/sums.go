@@ -1,6 +1,6 @@
 package impute
 
-// This file has the sums from which a covariance is computed, for a stream and for a whole training set.
+// This file has the sums from which a covariance is computed, for a stream or for a training set.
 
 import (
 	"slices"
@@ -11,14 +11,14 @@ import (
 	"blankout/internal/model"
 )
 
-// Sums holds the weighted mean of points, and the weighted sums of the products of their deviations from the mean.
+// Sums holds the weighted mean of points, and the weighted sums of products of deviations from the mean.
 type Sums struct {
-	Weight  float64 // of all points
+	Weight  float64 // total weight of all points
 	Mean    []float64
-	Squares []float64 // row by row; only the lower triangle counts
+	Squares []float64 // row by row; only the lower triangle is valid
 }
 
-// NewSums returns the Sums of no points, with n values each.
+// NewSums returns empty Sums for points with n values each.
 func NewSums(n int) Sums { return Sums{Mean: make([]float64, n), Squares: make([]float64, n*n)} }
 
 // Clone returns a copy.
@@ -35,8 +35,8 @@ func (s *Sums) Add(weight float64, x []float64) {
 	blas64.Syr(weight*was/s.Weight, blas64.Vector{N: n, Data: x, Inc: 1}, blas64.Symmetric{Uplo: blas.Lower, N: n, Data: s.Squares, Stride: n})
 }
 
-// Covariance returns the covariance of columns, with the given fields. Covariances of two columns are multiplied by
-// certain. It returns nil without points, and if a number is not finite.
+// Covariance returns the covariance of columns, with the given fields. Covariances between two columns are multiplied
+// by certain. It returns nil if there are no points or if a number is not finite.
 func (s *Sums) Covariance(columns []uint32, fields []uint16, certain float64) *model.Covariance {
 	n := len(s.Mean)
 	if !(s.Weight > 0) {

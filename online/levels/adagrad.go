@@ -1,5 +1,5 @@
-// Package levels has the expert that learns a linear model at several noise levels at once, each independently of the
-// others, with AdaGrad or another optimizer of package rules.
+// Package levels has the expert that learns one linear model for each of several noise levels (dropout rates). The
+// models are independent of one another. AdaGrad or another optimizer of package optimizers learns them.
 package levels
 
 import (
@@ -21,71 +21,71 @@ import (
 type Settings struct {
 	Optimizer optimizers.Entry // the optimizer
 	Loss      loss.Loss
-	Noises    []loss.Noise // of the levels; silent noise is the last
-	Outputs   int          // 1 for two classes
+	Noises    []loss.Noise // noise of each level; silent noise is last
+	Outputs   int          // number of outputs; 1 for two classes
 	Rate      float64      // the learning rate
-	// FreeRate means that the user has not set the Rate, so that a level with silent noise may use another rate.
+	// FreeRate is true if the user has not set Rate, so that a level with silent noise may use another rate.
 	FreeRate bool
 	Start    float64 // initial value of the accumulators
 	// Ridge is the factor of w_d^2/2 in the objective of one pass, spread over the events of feature d. With one
 	// output, a large enough Start replaces the ridge in the first pass.
 	Ridge float64
 	L1    float64
-	// Average is the fraction of the stream over which averages are taken, 0 for no averages. Adapts means that each
-	// level chooses between its average and its iterate, and adapts its learning rate.
+	// Average is the fraction of the stream over which weights are averaged, 0 for no averages. Adapts lets each level
+	// choose between its average and its iterate (current weights), and adapt its learning rate.
 	Average float64
 	Adapts  bool
-	// Intercept means that there is an intercept, and Penalized that the ridge applies to it.
+	// Intercept adds an intercept. Penalized applies the ridge to it.
 	Intercept, Penalized bool
-	// Clean means that gradients are those of the loss without noise. Only the optimizer then uses the noise.
+	// Clean selects gradients of the loss without noise. Only the optimizer's preconditioner then uses the noise.
 	Clean bool
-	// Grouping has the features that die together, for noise of groups. Observed means that SetRates sets the rates at
-	// which groups die.
+	// Grouping defines which features are dropped together, for noise of groups. If Observed is true, SetRates sets the
+	// rates at which groups are dropped.
 	Grouping *model.Grouping
 	Observed bool
-	Window   refresh.Settings // of events that are solved by IRLS
+	Window   refresh.Settings // settings of the event windows that IRLS solves
 }
 
-// Expert holds the noise levels. Their weights of a feature are in the feature's row, see rows.Layout.
+// Expert holds the noise levels. All levels' weights of a feature are in the feature's row, see rows.Layout.
 type Expert struct {
 	Settings
 	levels    []level
 	layout    rows.Layout
 	optimizer optimizers.Optimizer
-	kind      kind    // of noise
-	ridge     float64 // in force, see Settings.Ridge
-	active    int     // number of outputs in use: those of classes that have arrived
+	kind      kind    // dependence of the noise on values
+	ridge     float64 // the ridge in effect, see Settings.Ridge
+	active    int     // number of outputs in use, that is, of classes seen so far
 	steps     uint64
 	period    uint64  // number of steps of the first pass, 0 during that pass
-	growth    float64 // factor of new terms of the accumulators; the accumulator in force is the sum divided by growth
+	growth    float64 // factor of new terms of the accumulators; the effective accumulator is the sum divided by growth
 	step      step
 	window    refresh.Refresh
 	silent    *silentLevel    // nil if no level has silent noise
-	rated     int             // number of calls that have changed rates
-	shared    *share.Interval // nil unless the Expert learns in a group
-	// Rewritten is the number of times that all rows have been changed at once. It is not part of the state.
+	rated     int             // number of calls of SetRates that changed rates
+	shared    *share.Interval // nil outside a group of learners
+	// Rewritten counts changes of all rows at once. It is not part of the state.
 	Rewritten uint64
 }
 
 // level is the state of one noise level.
 type level struct {
-	strength float64   // variance of a feature's noise, divided by its basis
-	squares  []float64 // by output: the sum of all squared weights, for constant noise
+	strength float64   // variance of a feature's noise, divided by its basis (x^2 for dropout)
+	squares  []float64 // by output: sum of all squared weights, for constant noise
 	schedule.Pace
 }
 
 // Scores holds the scores of an event, by level and output.
 type Scores struct {
-	Iterate  []float64 // sum w x
-	Lag      []float64 // score of the average minus that of the iterate, divided by the level's Coefficient
-	square   []float64 // sum basis w^2 over the features, where a pair counts as one feature
-	sums     []float64 // the three lists in one slice
-	basis    []float64 // see Expert.basis
-	pairs    []float64 // by pair, level and output: what the pair adds to the score
-	together *together // nil if no features die together, and for events that are not learned
+	Iterate  []float64 // score of the current weights, sum w x
+	Lag      []float64 // score of the average minus score of the iterate, divided by the level's Coefficient
+	square   []float64 // sum basis w^2 over the features; a pair counts as one feature
+	sums     []float64 // memory of the three lists
+	basis    []float64 // result of Expert.basis
+	pairs    []float64 // by pair, level and output: the score that the pair adds
+	together *together // nil for events that are not learned, or if no features are dropped together
 }
 
-// New returns an Expert that has learned nothing.
+// New returns an Expert in its initial state.
 func New(c Settings) *Expert {
 	e := &Expert{Settings: c, growth: 1, window: refresh.Refresh{Settings: c.Window}}
 	e.Noises = slices.Clone(c.Noises)
@@ -98,7 +98,7 @@ func New(c Settings) *Expert {
 	return e
 }
 
-// setOutputs sets up everything that depends on the number of outputs.
+// setOutputs allocates everything that depends on the number of outputs.
 func (e *Expert) setOutputs(outputs int) {
 	e.Outputs = outputs
 	e.layout = rows.Layout{Outputs: outputs, N: len(e.levels) * outputs, Refresh: e.Optimizer.Parts}
@@ -126,12 +126,12 @@ func (e *Expert) setOutputs(outputs int) {
 	e.optimizer = e.Optimizer.Make(c)
 }
 
-// StartRow fills a new row of zeros.
+// StartRow initializes a new row, which has zeros.
 func (e *Expert) StartRow(row []float64) { e.optimizer.Start(row) }
 
 // Grow increases the number of outputs to one per class, and returns the function that converts a row. Outputs keep
-// what they have learned. If there was one output for two classes, it becomes that of the second class, and its
-// negation that of the first.
+// their weights. A single output for two classes becomes the output of the second class, and its negation becomes the
+// output of the first.
 func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 	was, squares := *e, e.squares()
 	e.setOutputs(outputs)
@@ -158,8 +158,8 @@ func (e *Expert) Grow(outputs int) (fill func(to, from []float64)) {
 	}
 }
 
-// Regroup makes one output for each list in from, and returns the function that converts a row. An output starts as the
-// mean of the old outputs on its list. All outputs are in use.
+// Regroup replaces the outputs by one for each list in from, and returns the function that converts a row. A new output
+// starts as the mean of the old outputs on its list. All outputs are in use.
 func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	was, squares := *e, e.squares()
 	e.setOutputs(len(from))
@@ -175,14 +175,14 @@ func (e *Expert) Regroup(from [][]int) (fill func(to, from []float64)) {
 	}
 }
 
-// Shift adds by to the intercepts of an output. The averages change as well.
+// Shift adds by to an output's intercepts at all levels, and to their averages.
 func (e *Expert) Shift(output int, by float64, intercepts []float64) {
 	for j := output; e.Intercept && j < e.layout.N; j += e.Outputs {
 		e.setIntercept(intercepts, j, e.layout.Weights(intercepts)[j]+by, e.window.CenterOf(intercepts)[j]+by)
 	}
 }
 
-// Together returns, by level, the intercept of a class as likely as the given outputs together.
+// Together returns, by level, the intercept of a class that is as probable as the given outputs together.
 func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 	for v := range e.levels {
 		sum := 0.0
@@ -194,7 +194,7 @@ func (e *Expert) Together(outputs []int, intercepts []float64) (by []float64) {
 	return by
 }
 
-// Place sets the intercepts of an output, by level. The averages change as well.
+// Place sets an output's intercepts, by level, and their averages.
 func (e *Expert) Place(output int, by, intercepts []float64) {
 	for v, b := range by {
 		if j := v*e.Outputs + output; e.Intercept {
@@ -203,8 +203,8 @@ func (e *Expert) Place(output int, by, intercepts []float64) {
 	}
 }
 
-// Activate puts the first n outputs in use, if there are several. A new output starts as if all earlier events had been
-// of other classes.
+// Activate sets the number of outputs in use to n, if there are several. A new output starts as if all earlier events
+// had been of other classes.
 func (e *Expert) Activate(n int, intercepts []float64) {
 	for ; e.Outputs > 1 && e.active < n; e.active++ {
 		if !e.Intercept {
@@ -213,7 +213,7 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 		for j := e.active; j < e.layout.N; j += e.Outputs {
 			b := -math.Log(float64(e.steps + 1))
 			e.setIntercept(intercepts, j, b, b)
-			if e.layout.Lags(intercepts)[j] = 0; e.shared != nil { // as the merged model will
+			if e.layout.Lags(intercepts)[j] = 0; e.shared != nil { // consistent with the merged model
 				e.layout.Weights(e.shared.Bias)[j] = e.layout.Weights(intercepts)[j]
 			}
 		}
@@ -223,17 +223,17 @@ func (e *Expert) Activate(n int, intercepts []float64) {
 // Active returns the number of outputs in use.
 func (e *Expert) Active() int { return e.active }
 
-// Width returns the number of values per row for so many outputs: those of the parts, followed by more values per
-// output, padded to whole cache lines.
+// Width returns the number of values per row for the given number of outputs: the values of all parts, followed by more
+// values per output, padded to whole cache lines.
 func (c *Settings) Width(outputs, more int) int {
 	const line = 8
 	return (rows.FirstPart + (c.parts()*len(c.Noises)+more)*outputs + line - 1) / line * line
 }
 
-// End returns the end of the parts in a row.
+// End returns the index in a row after the last part.
 func (e *Expert) End() int { return rows.FirstPart + e.parts()*e.layout.N }
 
-// NewScores returns memory for the scores of an event. NewOwn returns memory for those of an event that may be learned.
+// NewScores returns memory for the scores of an event. NewOwn returns memory for an event that may be learned.
 func (e *Expert) NewScores() Scores {
 	n := e.layout.N
 	all := make([]float64, 3*n)
@@ -260,7 +260,8 @@ func (e *Expert) Score(in *encode.Input, s *Scores) {
 	e.scorePairs(in, s)
 }
 
-// Published writes the score that each level predicts to out, by level and output: that of its average or its iterate.
+// Published writes the score that each level predicts to out, by level and output: the score of its average or of its
+// iterate.
 func (e *Expert) Published(s *Scores, out []float64) {
 	k := e.Outputs
 	for v := range e.levels {
@@ -283,7 +284,7 @@ func (e *Expert) AppendLanes(s *Scores, out []float64) []float64 {
 // Lanes returns the number of values that AppendLanes appends.
 func (e *Expert) Lanes() int { return 2 * e.layout.N }
 
-// PublishedLanes is Published for values that AppendLanes has appended.
+// PublishedLanes is Published, computed from values that AppendLanes has appended.
 func (e *Expert) PublishedLanes(lanes, out []float64) {
 	n := e.layout.N
 	for j, f := range lanes[:n] {
@@ -291,7 +292,7 @@ func (e *Expert) PublishedLanes(lanes, out []float64) {
 	}
 }
 
-// PublishedIntercepts writes the score that each level predicts for an event without features to out, by level and
+// PublishedIntercepts writes the scores that each level predicts for an event without features to out, by level and
 // output.
 func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	w, u := e.layout.Weights(intercepts), e.layout.Lags(intercepts)
@@ -300,7 +301,7 @@ func (e *Expert) PublishedIntercepts(intercepts, out []float64) {
 	}
 }
 
-// Weight returns the weight of a row for an output, mixed over levels.
+// Weight returns the weight of a row for an output, averaged over the levels with the mixture weights.
 func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
 	for v, share := range mixture {
@@ -312,8 +313,8 @@ func (e *Expert) Weight(row, mixture []float64, output int) (sum float64) {
 	return sum
 }
 
-// Parts returns the positions in a row of the weights that are mixed, with their factors. It adds the mixed intercepts
-// to intercepts, by output.
+// Parts returns the index in a row of the weights of each level that has mixture weight, with their factors. It adds
+// the mixed intercepts to intercepts, by output.
 func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []model.Part) {
 	n, k := e.layout.N, e.Outputs
 	w, u := e.layout.Weights(row), e.layout.Lags(row)
@@ -330,12 +331,13 @@ func (e *Expert) Parts(mixture []float64, row, intercepts []float64) (parts []mo
 	return parts
 }
 
-// maxMove bounds two changes when a column's scale changes: that of an intercept, which all events share, and that of
-// the score at one deviation from the center. Larger changes would extrapolate the weights too far.
+// maxMove bounds two changes when a column's scale changes: the change of an intercept, which affects all events, and
+// the change of the score at one standard deviation from the center. Larger changes would extrapolate the weights too
+// far.
 const maxMove = 1
 
-// Move adapts the weights of a row to its column's new scale, level by level. A level whose change would exceed maxMove
-// keeps its weights.
+// Move converts the weights of a row to its column's new scale. A level whose change would exceed maxMove keeps its
+// weights.
 func (e *Expert) Move(m encode.Move, intercepts []float64) {
 	if m.Keep != 1 {
 		e.optimizer.Forget(m.Row, false, m.Keep)
@@ -370,7 +372,7 @@ func (e *Expert) Move(m encode.Move, intercepts []float64) {
 	}
 }
 
-// tooFar reports whether a weight of the iterate or the average exceeds most.
+// tooFar reports whether a weight of the iterate or of the average exceeds most in magnitude.
 func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
 	for j, w := range w {
 		if !(math.Abs(w) <= most && math.Abs(w+coefficient*u[j]) <= most) {
@@ -380,15 +382,15 @@ func (e *Expert) tooFar(w, u []float64, coefficient, most float64) bool {
 	return false
 }
 
-// Rescale multiplies all weights by factor, adds shift to the intercepts, and multiplies the accumulators by keep,
-// because the unit of the targets has changed.
+// Rescale converts the weights to a new unit of targets: it multiplies them by factor and adds shift to the intercepts.
+// It also multiplies the accumulators by keep.
 func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts []float64) {
 	e.each(t, intercepts, func(row []float64, intercept bool) {
 		if intercept && !e.Intercept {
 			return
 		}
 		e.optimizer.Rescale(row, 0, e.layout.N, factor)
-		e.optimizer.Forget(row, intercept, keep*factor*factor) // Rescale divides by the square of factor
+		e.optimizer.Forget(row, intercept, keep*factor*factor) // optimizer.Rescale divides by the square of factor
 	})
 	for v := range e.levels {
 		for k := range e.levels[v].squares {
@@ -402,7 +404,7 @@ func (e *Expert) Rescale(factor, shift, keep float64, t *model.Table, intercepts
 	}
 }
 
-// each calls do with all rows. do may change them.
+// each calls do with each row. do may change the row.
 func (e *Expert) each(t *model.Table, intercepts []float64, do func(row []float64, intercept bool)) {
 	e.Rewritten++
 	do(intercepts, true)
@@ -427,7 +429,7 @@ func (e *Expert) Decay(keep float64, t *model.Table, intercepts []float64) {
 	})
 }
 
-// rebase makes the Coefficient of a level's average 1, by multiplying all lags.
+// rebase multiplies a level's lags, so that the Coefficient of its average becomes 1.
 func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	g := e.levels[v].Rebase()
 	e.each(t, intercepts, func(row []float64, _ bool) {
@@ -438,8 +440,8 @@ func (e *Expert) rebase(v int, t *model.Table, intercepts []float64) {
 	})
 }
 
-// EndPass marks the end of one pass over a finite set, before the next pass. Then the ridge counts once per pass, and
-// nothing is adapted: the rate is the configured one, and the averages predict.
+// EndPass marks the end of one pass over a finite data set, before the next pass. From then on the ridge counts once
+// per pass, the learning rate is the configured one, and the averages predict.
 func (e *Expert) EndPass() {
 	if e.period > 0 {
 		return
@@ -453,7 +455,7 @@ func (e *Expert) EndPass() {
 // Passed reports whether the first pass has ended.
 func (e *Expert) Passed() bool { return e.period > 0 }
 
-// State codes everything but the rows.
+// State encodes or decodes the state except the rows.
 func (e *Expert) State(c *coder.Coder) {
 	c.Uint(&e.steps)
 	c.Uint(&e.period)

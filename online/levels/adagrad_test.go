@@ -17,20 +17,20 @@ import (
 
 var rule, _ = optimizers.Find("adagrad")
 
-// slow is one level, as the formulas have it: weights by column, all of them looked at with every event. Its intercept is
-// column 0.
+// slow is one level, computed directly from the formulas: weights by column, all of which are visited at every event.
+// Its intercept is column 0.
 type slow struct {
 	loss                   loss.Loss
 	strength, rate, start  float64
 	ridge                  float64
-	share                  float64 // of the stream that the average is of
+	share                  float64 // fraction of the stream that is averaged
 	w, sum, average, count []float64
 	taken                  float64
 	proximal               bool
-	paired                 bool // columns 5 and 7 die together, and 6 and 8
+	paired                 bool // columns 5 and 7 are a pair, and 6 and 8
 }
 
-// with returns what the column adds to a score together with what dies with it.
+// with returns the part of the score from a column and its paired column.
 func (s *slow) with(w, x []float64, d int) float64 {
 	sum := x[d] * w[d]
 	if other := map[int]int{5: 7, 6: 8, 7: 5, 8: 6}[d]; s.paired && other > 0 && x[5+(d+1)%2] != 0 {
@@ -67,7 +67,7 @@ func (s *slow) learn(x []float64, y, weight float64) {
 	}
 	a := 1.0
 	if s.proximal {
-		// Where a df is the derivative at f - a df kappa, by bisection.
+		// a solves the equation: a df is the derivative at f - a df kappa. It is found by bisection.
 		low, high := 0.0, 1.0
 		for range 60 {
 			a = (low + high) / 2
@@ -88,9 +88,8 @@ func (s *slow) learn(x []float64, y, weight float64) {
 	}
 }
 
-// TestAgainstSlow checks that each level of the Expert learns as the slow form does alone, for losses, noises and
-// kinds of settings. The fractions of proximal steps are found to a hundredth, so the comparison has that
-// tolerance.
+// TestAgainstSlow checks that each level of the Expert learns like slow, for several losses, noises and kinds of
+// settings. The Expert finds the fraction a of a proximal step only to within 1 %, which determines the tolerance.
 func TestAgainstSlow(t *testing.T) {
 	for _, l := range []loss.Loss{loss.LogisticGaussian{}, loss.LogisticChen{}, loss.HingeGaussian{Ell: 1}, loss.Probit{}, loss.LogisticQuadratic{}, loss.Quadratic{}} {
 		for _, levels := range [][]loss.Noise{{loss.NoNoise{}}, {loss.Dropout{Q: 0.5}}, {loss.Dropout{Q: 0}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, {loss.NoNoise{}, loss.Dropout{Q: 0.2}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.4}, loss.Dropout{Q: 0.5}}} {
@@ -124,7 +123,7 @@ func against(t *testing.T, c Settings, paired bool) {
 	r, own := rand.New(rand.NewPCG(1, 2)), e.NewScores()
 	near := 1e-9
 	if c.Adapts {
-		if near = 0.02; paired { // two of a pair share what is found to a hundredth
+		if near = 0.02; paired { // the error of 1 % counts twice for a pair
 			near = 0.04
 		}
 	}
@@ -162,7 +161,7 @@ func against(t *testing.T, c Settings, paired bool) {
 			}
 		}
 		if c.Adapts && number == 20 {
-			return // from here on the rate is tuned
+			return // from here on Expert adapts its learning rate
 		}
 		e.Update(in, &own, nil, []float64{y}, weight, table)
 		for _, s := range all {
@@ -176,7 +175,7 @@ func against(t *testing.T, c Settings, paired bool) {
 	}
 }
 
-// TestMove checks that a row that is moved with its column's scale scores as before.
+// TestMove checks that a row scores the same after it is converted to its column's new scale.
 func TestMove(t *testing.T) {
 	c := Settings{Optimizer: rule, Loss: loss.LogisticGaussian{}, Noises: []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.7}}, Outputs: 1, Rate: 0.3, Start: 1, Average: 0.15, Adapts: true, Intercept: true}
 	e := New(c)
@@ -202,7 +201,7 @@ func TestMove(t *testing.T) {
 	if got := in.Rows[0][rows.FirstPart+3]; math.Abs(got-sum*0.5/4) > 1e-15 {
 		t.Errorf("sum of squares %v, was %v", got, sum)
 	}
-	// What would be extrapolated too far stays.
+	// A change that would extrapolate too far is not made.
 	e.Move(encode.Move{Row: in.Rows[0], Ratio: 1, Shift: 1e6, Keep: 1}, intercepts)
 	again := e.NewScores()
 	e.Score(in, &again)
@@ -213,7 +212,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// TestWidth checks that rows have memory for all parts, in whole cache lines.
+// TestWidth checks that rows have room for all parts, in whole cache lines.
 func TestWidth(t *testing.T) {
 	for _, c := range []struct{ levels, outputs, want int }{{1, 1, 8}, {3, 1, 16}, {2, 1, 16}, {3, 10, 96}, {4, 1, 24}} {
 		if got := (&Settings{Optimizer: rule, Noises: make([]loss.Noise, c.levels)}).Width(c.outputs, 0); got != c.want {

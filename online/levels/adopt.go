@@ -1,6 +1,6 @@
 package levels
 
-// This file adopts weights that were found by another method.
+// This file adopts weights from another solver.
 
 import (
 	"math"
@@ -11,12 +11,12 @@ import (
 	"blankout/online/schedule"
 )
 
-// Adopt sets the iterates and averages to the given weights, by column, level and output; intercept asks for the
+// Adopt sets the iterates and averages to the given weights, by column, level and output; intercept is true for the
 // intercepts. Weights that are not known stay. All adaptation to the old weights and the accumulators are discarded.
-// The caller must compute the accumulators again, with Remeasure for each event and then Fit.
+// The caller must recompute the accumulators, with Remeasure for each event and then Fit.
 //
 // An average over the stream is over the last fraction 1/(1+p) of the steps (package schedule). The adopted weights
-// count as the iterate of each step so far, so the average continues as if it had seen 1+p times as many steps.
+// count as the iterate of every earlier step, so the average continues as if it had seen 1+p times as many steps.
 func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column uint32, intercept bool, level, output int) (w float64, known bool)) {
 	place := func(row []float64, column uint32, intercept bool) {
 		w := e.layout.Weights(row)
@@ -52,12 +52,13 @@ func (e *Expert) Adopt(t *model.Table, intercepts []float64, weight func(column 
 	e.window.Clear()
 }
 
-// Remeasure adds an event to the accumulators as if it had been learned, and changes no weight. target is y by output.
+// Remeasure adds an event to the accumulators as if it had been learned, but changes no weight. target holds y by
+// output.
 func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weight float64) {
 	s := &e.step
 	e.Score(in, own)
 	e.gather(in, own, target, weight)
-	parts := min(math.Ceil(weight), schedule.MostImportance) // as Update does
+	parts := min(math.Ceil(weight), schedule.MostImportance) // like Update
 	for range int(parts) {
 		if e.silent != nil {
 			e.takeSilent(in, in.Rows)
@@ -78,7 +79,7 @@ func (e *Expert) Remeasure(in *encode.Input, own *Scores, target []float64, weig
 	}
 }
 
-// Fit adapts what the optimizer keeps besides the weights to the new weights.
+// Fit adapts the optimizer's other state to the new weights.
 func (e *Expert) Fit(t *model.Table, intercepts []float64) {
 	e.each(t, intercepts, func(row []float64, intercept bool) { e.optimizer.Forget(row, intercept, 1) })
 }

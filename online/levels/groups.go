@@ -1,7 +1,8 @@
 package levels
 
-// This file has noise that removes whole groups of features (rows.Groups), and noise whose variance is not proportional
-// to the square of a feature's value. Pairs of features that die together have a faster form.
+// This file implements noise that removes whole groups of features (rows.Groups), and noise whose variance is not
+// proportional to the square of a feature's value. Pairs of features that are dropped together have a faster
+// implementation.
 
 import (
 	"slices"
@@ -14,7 +15,7 @@ import (
 	"blankout/online/rows"
 )
 
-// kind is the function of a feature's value to which the variance of its noise is proportional.
+// kind says how the variance of a feature's noise depends on the feature's value.
 type kind int
 
 const (
@@ -33,8 +34,8 @@ func kindOf(n loss.Noise) kind {
 	return square
 }
 
-// Constant reports whether a level has noise whose variance is independent of the values. Square reports whether the
-// variance of all levels' noise is proportional to the square of the values.
+// Constant reports whether any level has noise whose variance is independent of the values. Square reports whether the
+// variance of every level's noise is proportional to the square of the values.
 func (c *Settings) Constant() bool {
 	return slices.ContainsFunc(c.Noises, func(n loss.Noise) bool { return kindOf(n) == constant })
 }
@@ -43,12 +44,12 @@ func (c *Settings) Square() bool {
 	return !slices.ContainsFunc(c.Noises, func(n loss.Noise) bool { return kindOf(n) != square })
 }
 
-// Grouped reports whether a level has noise of groups.
+// Grouped reports whether any level has noise of groups.
 func (c *Settings) Grouped() bool { return slices.ContainsFunc(c.Noises, loss.IsGrouped) }
 
-// basis returns the function of each feature's value to which the variance of its noise is proportional, 0 for the
-// intercepts, in the memory of to. Constant noise also acts on features that are absent from an event. To compensate, a
-// present feature counts for as many events as there are per event with the feature.
+// basis returns, in the memory of to, the factor of each feature's noise variance that depends on its value; it is 0
+// for the intercepts. Constant noise also acts on features that are absent from an event. To compensate, a present
+// feature counts Number/n times, where n is the number of events that had it.
 func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
 	if cap(to) < len(in.X) {
 		to = make([]float64, 2*len(in.X))
@@ -72,12 +73,12 @@ func (e *Expert) basis(in *encode.Input, to []float64) []float64 {
 	return to
 }
 
-// together is an event whose features die together in groups: its rows, ordered by group, and what each group adds to
-// the scores.
+// together describes an event whose features are dropped together in groups: its rows, ordered by group, and the score
+// that each group adds.
 type together struct {
 	groups *rows.Groups
 	event  rows.Event
-	rated  int // see Expert.rated
+	rated  int // value of Expert.rated when it was filled
 }
 
 func (e *Expert) newTogether() *together {
@@ -87,7 +88,7 @@ func (e *Expert) newTogether() *together {
 	return &together{groups: rows.NewGroups(e.Grouping, e.Noises, e.Outputs, false), rated: e.rated}
 }
 
-// scoreTogether is Score for features that die together. The features of a pair die with their group.
+// scoreTogether is Score for features that are dropped together. The features of a pair are dropped with their group.
 func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
 	g, n := s.together, in.Features()
 	if g.rated != e.rated {
@@ -99,9 +100,9 @@ func (e *Expert) scoreTogether(in *encode.Input, s *Scores) {
 	rows.Sum(g.event.Rows[n:], rows.FirstPart, e.layout.N, g.event.X[n:], g.event.Basis[n:], s.Iterate, s.Lag, s.square)
 }
 
-// Deaths fills to with the features of an event that die together, and what each group adds to the mixed score of the
-// levels. A pair of groups counts pairs times. to is empty unless the event was scored to be learned. features are
-// indices in the event.
+// Deaths fills to with the groups of an event's features that are dropped together, and the part of the levels' mixed
+// score that each group adds. A pair of groups counts pairs times. to is empty unless the event was scored to be
+// learned. features are indices in the event.
 func (e *Expert) Deaths(own *Scores, mixture []float64, pairs float64, features []int, to *newton.Groups) {
 	g := own.together
 	if to.Keys = to.Keys[:0]; g == nil {
@@ -132,7 +133,7 @@ func (e *Expert) arrange(in *encode.Input, s *Scores, of [][]float64) {
 	g.event.X[n] = in.X[n]
 }
 
-// variances writes the variances of the iterates' scores to out.
+// variances writes the variances of the iterates' scores under the noise to out.
 func (e *Expert) variances(own *Scores, out []float64) {
 	switch k := e.Outputs; {
 	case e.Clean:
@@ -155,8 +156,8 @@ func (e *Expert) variances(own *Scores, out []float64) {
 	}
 }
 
-// averageVariances returns the variances of the averages' scores. For constant noise it returns those of the iterates,
-// which are close.
+// averageVariances returns the variances of the averages' scores. For constant noise it returns the variances of the
+// iterates' scores, which are close.
 func (e *Expert) averageVariances(in *encode.Input, own *Scores) []float64 {
 	s := &e.step
 	if e.Clean || e.kind == constant {
@@ -187,7 +188,7 @@ func (e *Expert) squares() (all [][]float64) {
 	return all
 }
 
-// addSquares adds the squared weights of an event's features, times sign, to the sums.
+// addSquares adds sign times the squared weights of an event's features to the sums.
 func (e *Expert) addSquares(in *encode.Input, sign float64) {
 	if e.kind != constant {
 		return
@@ -200,8 +201,8 @@ func (e *Expert) addSquares(in *encode.Input, sign float64) {
 	}
 }
 
-// SetRates sets the rates at which groups die, for the noise of the only level; nil changes nothing. The caller must
-// not change rates later.
+// SetRates sets the rates at which groups are dropped, for the noise of the only level. nil changes nothing. The caller
+// must not change rates later.
 func (e *Expert) SetRates(rates map[string]float64) {
 	if !e.Observed || rates == nil {
 		return
@@ -212,7 +213,7 @@ func (e *Expert) SetRates(rates map[string]float64) {
 	e.rated++
 }
 
-// ratesState codes the observed rates.
+// ratesState encodes or decodes the observed rates.
 func (e *Expert) ratesState(c *coder.Coder) {
 	if !e.Observed {
 		return
@@ -228,7 +229,7 @@ func (e *Expert) ratesState(c *coder.Coder) {
 	}
 }
 
-// scorePairs adds the squares of what pairs add to the score.
+// scorePairs adds the squares of the scores that pairs add.
 func (e *Expert) scorePairs(in *encode.Input, s *Scores) {
 	n := e.layout.N
 	s.pairs = s.pairs[:0]
@@ -255,8 +256,8 @@ func (e *Expert) comparePairs(in *encode.Input, square []float64) {
 	}
 }
 
-// segmentPairs divides the rows of the step into pairs and the runs between them. The gradient of a pair's features has
-// a factor of its own: the derivative by the score plus that by the variance, which both features share.
+// segmentPairs divides the rows of the step into pairs and the rows between them. A pair's gradient has its own factor:
+// the derivative with respect to the score plus the derivative with respect to the variance, which both features share.
 func (e *Expert) segmentPairs(in *encode.Input, own *Scores) {
 	s, n := &e.step, e.layout.N
 	padded := (n + 3) &^ 3 // see rows.NewStep
@@ -276,7 +277,7 @@ func (e *Expert) segmentPairs(in *encode.Input, own *Scores) {
 			s.Segments = append(s.Segments, rows.Segment{From: from, To: to, DF: s.DF, Shrink: s.Shrink, Strength: s.Strength})
 		}
 	}
-	for side := range 2 { // numbers come first, in order, then their presence columns in the same order
+	for side := range 2 { // numbers come first, then their presence columns in the same order
 		for i, p := range in.Pairs {
 			at := int(p[side])
 			run(at)

@@ -1,7 +1,7 @@
 package levels
 
-// This file scores nested copies of an event: from copy to copy more features are dead. All copies together cost one or two
-// passes over the features, because the score is a sum over them.
+// This file scores nested copies of an event, each with more missing features than the one before. All copies together
+// cost one or two passes over the features, because the score is a sum over them.
 
 import (
 	"slices"
@@ -10,17 +10,17 @@ import (
 	"blankout/online/rows"
 )
 
-// Nested holds the scores of nested copies of an event, and scratch memory.
+// Nested holds the scores of nested copies of an event, and reusable memory.
 type Nested struct {
-	// At are the scores by copy; copy 0 is not scored. Their sums of squares, which only training needs, are 0.
+	// At has the scores by copy; copy 0 is not scored. Their sums of squares, which only training needs, are 0.
 	At    []Scores
-	order [][]float64 // rows, by the last copy in which the feature is alive
+	order [][]float64 // rows, sorted by the last copy in which the feature is present
 	x     []float64
 	none  []float64 // zeros
-	until []int     // by copy: where in order its features end
+	until []int     // by copy: the index in order after its features
 }
 
-// NewNested returns a Nested for so many copies.
+// NewNested returns a Nested for the given number of copies.
 func (e *Expert) NewNested(copies int) Nested {
 	n := Nested{At: make([]Scores, copies), until: make([]int, copies+1)}
 	for i := range n.At {
@@ -29,8 +29,8 @@ func (e *Expert) NewNested(copies int) Nested {
 	return n
 }
 
-// ScoreNested scores copies of an event in which feature i is alive up to copy last[i], -1 for none. A dead feature is left
-// out or, if silent is set, has the value in.Dead[i].
+// ScoreNested scores copies of an event in which feature i is present up to copy last[i], -1 for none. A missing
+// feature is left out or, if silent is true, has the value in.Dead[i].
 func (e *Expert) ScoreNested(in *encode.Input, last []int8, silent bool, n *Nested) {
 	features, copies := in.Features(), len(n.At)
 	sum := &n.At[copies-1]
@@ -56,10 +56,10 @@ func (e *Expert) ScoreNested(in *encode.Input, last []int8, silent bool, n *Nest
 	}
 }
 
-// maxCopies is the largest number of copies, plus one.
+// maxCopies is one more than the largest number of copies.
 const maxCopies = 16
 
-// dead returns the rows and values of all features when they are dead, without those whose value is then 0.
+// dead returns the rows and values of all features when silently missing, omitting values of 0.
 func (n *Nested) dead(in *encode.Input) ([][]float64, []float64) {
 	n.order, n.x = n.order[:0], n.x[:0]
 	for i, x := range in.Dead[:in.Features()] {
@@ -70,14 +70,14 @@ func (n *Nested) dead(in *encode.Input) ([][]float64, []float64) {
 	return n.order, n.x
 }
 
-// arrange sorts the features by the last copy in which they are alive. Those that are dead in all copies come first. Values are
-// relative to those of dead features.
+// arrange sorts the features by the last copy in which they are present. Features that are missing in all copies come
+// first. If silent is true, values are relative to the values when silently missing.
 func (n *Nested) arrange(in *encode.Input, last []int8, silent bool) {
 	features := in.Features()
 	n.order, n.x = slices.Grow(n.order[:0], features)[:features], slices.Grow(n.x[:0], features)[:features]
 	var count, next [maxCopies]int
 	for _, until := range last[:features] {
-		count[max(until, 0)]++ // features alive in copy 0 alone count with the dead ones
+		count[max(until, 0)]++ // copy 0 is not scored, so its features count as missing
 	}
 	at := 0
 	for i := range n.until {

@@ -12,7 +12,7 @@ import (
 	"blankout/online/optimizers"
 )
 
-// TestNestedScores checks ScoreNested against Score of each copy.
+// TestNestedScores compares ScoreNested with Score of each copy.
 func TestNestedScores(t *testing.T) {
 	const copies = 10
 	adagrad, _ := optimizers.Find("adagrad")
@@ -27,7 +27,7 @@ func TestNestedScores(t *testing.T) {
 				for _, features := range []int{0, 1, 13, 200} {
 					in, last := randomInput(r, x.Width(outputs, 0), features)
 					nested, want := x.NewNested(copies), x.NewScores()
-					for range 2 { // the second time with used scratch memory
+					for range 2 { // the second time reuses memory
 						x.ScoreNested(in, last, silent, &nested)
 					}
 					for i := 1; i < copies; i++ {
@@ -44,7 +44,7 @@ func TestNestedScores(t *testing.T) {
 	}
 }
 
-// randomInput returns an event with random rows and values, and the last copy in which each feature is alive.
+// randomInput returns an event with random rows and values, and the last copy in which each feature is present.
 func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []int8) {
 	in = &encode.Input{}
 	for i := range features + 1 {
@@ -64,7 +64,7 @@ func randomInput(r *rand.Rand, width, features int) (in *encode.Input, last []in
 	return in, last
 }
 
-// deadCopy returns the copy of an event in which the features are dead whose last copy is an earlier one.
+// deadCopy returns a copy of an event without the features whose last copy is an earlier one.
 func deadCopy(in *encode.Input, last []int8, copy int, silent bool) *encode.Input {
 	var dead []bool
 	for _, until := range last {

@@ -1,6 +1,6 @@
 package levels
 
-// This file lets an Expert learn in a group, and merges what other members have learned (package share).
+// This file lets an Expert learn in a group of learners, and merges what other members have learned (package share).
 
 import (
 	"math"
@@ -12,25 +12,25 @@ import (
 	"blankout/online/share"
 )
 
-// Share makes the Expert learn for the group during an interval, or alone if in is nil. During an interval averages and
-// iterates are compared, but the merged model chooses between them.
+// Share makes the Expert learn for the group during an interval; nil ends that. During an interval averages and
+// iterates are compared, but the choice between them is made when the group's intervals are merged.
 func (e *Expert) Share(in *share.Interval) { e.shared = in }
 
 // Growth returns the factor of new terms of the accumulators.
 func (e *Expert) Growth() float64 { return e.growth }
 
-// ShareSettings returns what an interval needs to know of the Expert.
+// ShareSettings returns the Expert's settings that an interval needs.
 func (e *Expert) ShareSettings(halfLife float64) share.Settings {
 	return share.Settings{Layout: e.layout, Eta: e.Rate, Start: e.Start, HalfLife: halfLife}
 }
 
-// weigh sets how often the rows of the step count.
+// weigh sets the importance of each row of the step, see share.Interval.
 func (e *Expert) weigh(in *encode.Input, own *Scores) {
 	s := &e.step
 	if e.shared.Weigh(&s.Step); own.together == nil {
 		return
 	}
-	roots := s.Roots // in the order of the columns
+	roots := s.Roots // roots in the order of the columns
 	e.step.roots = append(e.step.roots[:0], roots...)
 	for i := range in.Features() {
 		e.step.roots[own.together.groups.Row(i)] = roots[i]
@@ -38,7 +38,7 @@ func (e *Expert) weigh(in *encode.Input, own *Scores) {
 	s.Roots = e.step.roots
 }
 
-// Sums holds the counts of an Expert that are merged by addition.
+// Sums holds an Expert's counts that are merged by addition.
 type Sums struct {
 	Steps  uint64
 	Active int
@@ -54,7 +54,7 @@ func (e *Expert) Sums() Sums {
 	return s
 }
 
-// State codes the Sums.
+// State encodes or decodes the Sums.
 func (s *Sums) State(c *coder.Coder) {
 	c.Uint(&s.Steps)
 	c.Int(&s.Active)
@@ -63,7 +63,7 @@ func (s *Sums) State(c *coder.Coder) {
 	}
 }
 
-// AddChanges adds the changes of a row: of the weights, multiplied by ratio, and of the accumulators. The averages stay
+// AddChanges adds the changes of the weights, multiplied by ratio, and of the accumulators to a row. The averages stay
 // the same, so the lags change with the weights.
 func (e *Expert) AddChanges(row, changes []float64, ratio float64) {
 	w, m, lag := e.layout.Weights(row), e.layout.Preconditioner(row), e.layout.Lags(row)
@@ -75,7 +75,7 @@ func (e *Expert) AddChanges(row, changes []float64, ratio float64) {
 	}
 }
 
-// AddShift adds to the intercepts what changes of a column's weights are worth at another center of the column.
+// AddShift adds to the intercepts the effect of a column's weight changes if the column has another center here.
 func (e *Expert) AddShift(intercepts, changes []float64, shift float64) {
 	if shift == 0 || !e.Intercept {
 		return
@@ -88,8 +88,8 @@ func (e *Expert) AddShift(intercepts, changes []float64, shift float64) {
 	}
 }
 
-// Merge merges what an interval has adapted and counted from base to now, with so many comparisons, and chooses between
-// averages and iterates.
+// Merge merges the adaptation and counts of an interval, from base to now, with the given number of comparisons. It
+// then chooses between averages and iterates.
 func (e *Expert) Merge(base, now *Sums, compared uint64, t *model.Table, intercepts []float64) {
 	steps := now.Steps - base.Steps
 	e.steps += steps

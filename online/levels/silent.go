@@ -1,7 +1,7 @@
 package levels
 
-// This file has the level with silent noise (loss.Silent), which is the last level. It differs from other levels in its
-// gradient alone: its weights are in the same rows, and scales, averages and rates apply to it as to any level.
+// This file has the noise level with silent noise (loss.Silent), which is the last level. Only its gradient differs
+// from the other levels: its weights are in the same rows, and scales, averages and rates apply to it as well.
 
 import (
 	"blankout/internal/loss"
@@ -10,13 +10,13 @@ import (
 	"blankout/online/silent"
 )
 
-// silentLevel is the level of silent noise.
+// silentLevel is the noise level with silent noise.
 type silentLevel struct {
 	event silent.Event
 	rows  rows.Event
 }
 
-// setSilent sets up everything that depends on the number of outputs.
+// setSilent allocates everything that depends on the number of outputs.
 func (e *Expert) setSilent() {
 	if noise, ok := e.Noises[len(e.Noises)-1].(loss.Silent); ok {
 		k := e.Outputs
@@ -24,7 +24,7 @@ func (e *Expert) setSilent() {
 	}
 }
 
-// Silent returns the noise of the silent level, if there is one.
+// Silent returns the silent noise; some reports whether a level has it.
 func (e *Expert) Silent() (n loss.Silent, some bool) {
 	if e.silent == nil {
 		return n, false
@@ -32,7 +32,7 @@ func (e *Expert) Silent() (n loss.Silent, some bool) {
 	return e.silent.event.Noise, true
 }
 
-// others returns the number of levels with other noise. isSilent reports whether a level has silent noise.
+// others returns the number of levels with other than silent noise. isSilent reports whether a level has silent noise.
 func (e *Expert) others() int {
 	if e.silent != nil {
 		return len(e.levels) - 1
@@ -42,7 +42,7 @@ func (e *Expert) others() int {
 
 func (e *Expert) isSilent(level int) bool { return level == e.others() }
 
-// takeSilent passes an event with these rows to the silent level.
+// takeSilent prepares the silent level for an event with these rows.
 func (e *Expert) takeSilent(in *encode.Input, of [][]float64) {
 	s := e.silent
 	if s.rows = (rows.Event{Rows: of, Intercepts: true, X: in.X}); !e.Intercept {
@@ -62,7 +62,7 @@ func (e *Expert) deriveSilent(target []float64, weight float64) {
 	s.slopes[len(e.levels)-1] = e.silent.event.Begin(s.Y[at:][:e.active], weight, s.value[at:])
 }
 
-// stepSilent makes the step of the silent level, after its gradients have been found.
+// stepSilent makes the step of the silent level, after deriveSilent.
 func (e *Expert) stepSilent(weight float64) {
 	s, at := &e.step, e.silent.event.First
 	e.silent.rows.Ridge = e.ridges(e.silent.rows.Rows)
@@ -72,11 +72,11 @@ func (e *Expert) stepSilent(weight float64) {
 }
 
 // silentPace is the factor of the silent level's rate, unless the user has set the rate. With several outputs, whose
-// steps are not proximal, the rate of a level without noise is too small for the silent level, because its gradients
-// shrink with the features that die.
+// steps are not proximal, the default rate is too small for the silent level, because its gradients shrink with the
+// missing features.
 const silentPace = 10.0 / 3
 
-// rate returns the negative rate of a level.
+// rate returns the negative learning rate of a level.
 func (e *Expert) rate(v int) float64 {
 	rate := -e.levels[v].Rate(e.Rate)
 	if e.isSilent(v) && e.Outputs > 1 && e.FreeRate {

@@ -12,17 +12,17 @@ import (
 	"blankout/online/schedule"
 )
 
-// step is scratch memory for one step, by level and output. It keeps nothing between events.
+// step is reusable memory for one step, by level and output. Nothing in it is kept between events.
 type step struct {
 	rows.Step
-	value       []float64 // the losses of the iterates
-	average     []float64 // see averageVariances
+	value       []float64 // losses of the iterates
+	average     []float64 // result of averageVariances
 	coefficient []float64
 	raised      []float64
-	slopes      []float64 // by level: derivative of the iterate's loss by the coefficient of the lags
-	ridge       []float64 // by row
+	slopes      []float64 // by level: derivative of the iterate's loss with respect to the coefficient of the lags
+	ridge       []float64 // ridge factor by row
 	touched     [][]float64
-	roots       []float64 // by row, see weigh
+	roots       []float64 // by row, set by weigh
 }
 
 func newStep(strength []float64, outputs int) step {
@@ -33,7 +33,7 @@ func newStep(strength []float64, outputs int) step {
 	return s
 }
 
-// Update learns an event that Score has scored with the current weights. target is y by output. weight multiplies the
+// Update learns an event after Score with the current weights. target holds y by output. weight multiplies the
 // gradients; it is at most 1, except for parts of very large weights. Averages and iterates are compared by lanes,
 // which AppendLanes appended when the event arrived, or by their current scores if lanes is nil.
 func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, weight float64, t *model.Table) {
@@ -69,7 +69,7 @@ func (e *Expert) Update(in *encode.Input, own *Scores, lanes, target []float64, 
 const comparesSeldom, seldom = 65_536, 16
 
 // comparesEvery returns the number of steps per comparison of averages and iterates. Each comparison counts once. If it
-// counted for all of these steps, late comparisons would outweigh the past, and chance would decide.
+// counted for all of these steps, the few late comparisons would outweigh all earlier ones, and chance would decide.
 func (e *Expert) comparesEvery() uint64 {
 	if e.steps > comparesSeldom {
 		return seldom
@@ -77,7 +77,7 @@ func (e *Expert) comparesEvery() uint64 {
 	return schedule.Every(e.steps)
 }
 
-// derive computes the derivatives of the expected losses, for all levels but the silent one.
+// derive computes the derivatives of the expected losses for all levels except the silent one.
 func (e *Expert) derive(own *Scores, target []float64, weight float64) {
 	s, k, n := &e.step, e.Outputs, e.layout.N
 	e.variances(own, s.Variance)
@@ -129,7 +129,7 @@ func (e *Expert) gradients(own *Scores, target []float64, weight float64) {
 	}
 }
 
-// place makes an event the event of the step: its rows and segments.
+// place sets up the step for an event: its rows and segments.
 func (e *Expert) place(in *encode.Input, own *Scores, of [][]float64) {
 	s := &e.step
 	if g := own.together; g != nil {
@@ -144,8 +144,8 @@ func (e *Expert) place(in *encode.Input, own *Scores, of [][]float64) {
 	}
 }
 
-// ridges returns the factor of w in the gradient of the ridge, by row. The ridge of one pass is spread over the events
-// of a feature.
+// ridges returns the factor of the weight w in the gradient of the ridge, by row. The ridge of one pass is spread over
+// the events of a feature.
 func (e *Expert) ridges(of [][]float64) []float64 {
 	s, n, ridge, passes := &e.step, len(of), e.ridge, 1.0
 	if e.period > 0 {
@@ -167,9 +167,9 @@ func (e *Expert) ridges(of [][]float64) []float64 {
 	return s.ridge
 }
 
-// compare compares each level's average with its iterate at one event of every so many. Without lanes it compares
-// expected losses under the level's noise. With lanes it compares the losses of the scores when the event arrived,
-// without noise, because readers of the model predict complete events.
+// compare compares each level's average with its iterate at one event in the given number. Without lanes it compares
+// expected losses under the level's noise. With lanes it compares losses without noise of the scores when the event
+// arrived, because readers of the model predict complete events.
 func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every uint64) {
 	s, k := &e.step, e.Outputs
 	var variances []float64
@@ -202,15 +202,16 @@ func (e *Expert) compare(in *encode.Input, own *Scores, lanes []float64, every u
 	}
 }
 
-// decide updates a level's choice by how much more its average has lost than its iterate at one event.
+// decide updates a level's choice between average and iterate. gain is the loss of the average minus the loss of the
+// iterate at one event.
 func (e *Expert) decide(lv *level, gain float64, every uint64) {
 	if lv.Compare(gain, every); e.shared == nil {
 		lv.Choose()
 	}
 }
 
-// Accumulate adds the expected curvature of an event without a label to the accumulators. It averages the curvature of
-// both labels by the iterate's probability.
+// Accumulate adds the expected curvature of the loss at an unlabeled event to the accumulators. The curvature is
+// averaged over both labels, with the probabilities that the iterate predicts.
 func (e *Expert) Accumulate(in *encode.Input, own *Scores, weight float64, t *model.Table) {
 	s := &e.step
 	e.variances(own, s.Variance)

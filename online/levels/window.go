@@ -1,7 +1,7 @@
 package levels
 
-// This file solves windows of the latest events by IRLS, in addition to the optimizer's steps or in place of them
-// (package refresh).
+// This file solves windows of the latest events by IRLS (iteratively reweighted least squares), in addition to the
+// optimizer's steps or instead of them (package refresh).
 
 import (
 	"blankout/internal/event"
@@ -10,25 +10,25 @@ import (
 	"blankout/online/refresh"
 )
 
-// parts returns the number of parts of a row that have a value per level and output.
+// parts returns the number of values that a row has per level and output.
 func (c *Settings) parts() int {
 	return c.Optimizer.Parts + (&refresh.Refresh{Settings: c.Window}).Parts()
 }
 
-// Windows reports whether windows of events are solved.
+// Windows reports whether windows of events are solved by IRLS.
 func (c *Settings) Windows() bool { return c.Window.Size > 0 }
 
-// odd reports whether the values of a part change their sign with the weights. Accumulators do not.
+// odd reports whether the values of a part change sign when the weights do. Accumulators do not.
 func (e *Expert) odd(part int) bool { return part != 1 && !(e.Windows() && part == e.layout.Refresh) }
 
-// setIntercept sets an intercept, and its value at the start of the window (center).
+// setIntercept sets an intercept to b, and its value at the start of the window to center.
 func (e *Expert) setIntercept(intercepts []float64, j int, b, center float64) {
 	e.optimizer.Set(intercepts, j, b)
 	e.window.CenterOf(intercepts)[j] = center
 }
 
 // Learned adds a learned event to the window, and solves the window if it is complete. m standardizes events, output
-// returns the output of a class, and dead returns the standardized value of a column whose feature is dead.
+// returns the output of a class, and dead returns the standardized value of a silently missing column.
 func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, intercepts []float64, output func(class int) int, dead func(column uint32) float64) {
 	if !e.Windows() || !e.window.Add(x, weight) {
 		return
@@ -40,10 +40,10 @@ func (e *Expert) Learned(x *event.Example, weight float64, m *model.Linear, inte
 	e.window.Solve(w)
 }
 
-// Failures returns the number of windows without a solution, which changed nothing.
+// Failures returns the number of windows that had no solution and therefore changed nothing.
 func (e *Expert) Failures() uint64 { return e.window.Failures }
 
-// gather adds the curvature of a remeasured event to that of the events before the window.
+// gather adds the curvature of a remeasured event to the curvature before the window.
 func (e *Expert) gather(in *encode.Input, own *Scores, target []float64, weight float64) {
 	if !e.Windows() {
 		return

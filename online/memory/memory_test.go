@@ -7,14 +7,15 @@ import (
 	"blankout/online/memory"
 )
 
-// A column that is there takes no room, and the first that finds none is named, wherever it stands.
+// TestFirst checks that a column that is already in the table needs no memory, and that First returns the first column
+// that does not fit.
 func TestFirst(t *testing.T) {
 	table := model.NewTable(10)
 	for column := range uint32(5) {
 		table.Touch(10 * column)
 	}
 	for _, c := range []struct {
-		rows    int // for which there is room
+		rows    int // number of rows that fit
 		columns []uint32
 		width   int
 		i, n    int
@@ -24,7 +25,7 @@ func TestFirst(t *testing.T) {
 		{6, []uint32{0, 1, 10, 20, 21}, 10, 4, 7},
 		{5, []uint32{0, 10, 20, 30, 40}, 10, -1, 5},
 		{5, []uint32{0, 10, 20, 30, 41}, 10, 4, 6},
-		{4, []uint32{0, 10, 20}, 10, -1, 5}, // too many already
+		{4, []uint32{0, 10, 20}, 10, -1, 5}, // already above the bound
 		{8, []uint32{1, 2, 3}, 11, 2, 8},
 	} {
 		i, n := memory.Bound(80*c.rows).First(table, c.columns, c.width)

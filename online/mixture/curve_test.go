@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCurveKeeps checks that a forecast is the mean over its first samples, and later over about the last
+// TestCurveKeeps checks that a forecast is the mean over its first samples, and later the mean over about the last
 // curveMemory samples.
 func TestCurveKeeps(t *testing.T) {
 	var f Curve

@@ -12,31 +12,32 @@ import (
 	"blankout/internal/model"
 )
 
-// Features holds the features of an event.
+// Features describes the features of an event, for Mask.Draw.
 type Features struct {
 	Columns []uint32
-	Field   []uint16 // of each, see event.Example.FieldsOf; empty for a sparse text format
+	Field   []uint16 // field of each feature, see event.Example.FieldsOf; empty for a sparse text format
 	Schema  *event.Schema
 	Factors [][2]int       // see event.Schema.Factors
-	Curves  *model.Splines // whose presence and spline columns die with their number
-	Known   bool           // the format is sparse, and the Schema determines which columns are missing
+	Curves  *model.Splines // splines, whose presence and basis columns are missing with their number
+	Known   bool           // sparse format in which absent columns count as missing
 }
 
-// Mask removes features from an event. Masks are nested: a feature is alive up to its last point.
+// Mask removes features from an event. It has a mask for each of several points (missing fractions), and these are
+// nested: a feature is present up to its last point.
 type Mask struct {
-	Last []int8          // by feature: its last point
-	Dead [Points]float64 // number of fields that are dead at each point
-	dies []int8          // by field: its last point, -1 if it is not in the event
+	Last []int8          // by feature: the last point where it is present
+	Dead [Points]float64 // number of missing fields at each point
+	dies []int8          // by field: the last point where it is present, -1 if it is not in the event
 }
 
-// Draw draws the mask of a number. Groups die as a whole if they are given, else each feature dies independently. The
-// result reports whether the event has features that can be declared missing.
+// Draw draws the mask with this number. If groups is not nil, groups are removed as a whole, otherwise each feature
+// independently. named reports whether the event has features that can be declared missing.
 func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bool) {
 	fields := x.Schema.Fields
 	point := func(key uint64) int8 {
 		var r rand.PCG
-		// Eight consecutive masks give each key each eighth of the rates once, which makes their mean more precise than
-		// that of independent masks.
+		// Eight consecutive masks give each key (field or group) each eighth of the rates once. So their mean is more
+		// precise than the mean of independent masks.
 		r.Seed(key^0x626c616e6b6f7574, 1<<32^number/8)
 		return PointOf(r.Uint64() ^ bits.Reverse64(number%8))
 	}
@@ -55,7 +56,7 @@ func (m *Mask) Draw(x Features, number uint64, groups *model.Grouping) (named bo
 		if len(x.Field) > 0 && int(x.Field[i]) < len(fields) {
 			id = x.Field[i]
 		}
-		var a, b uint64 // the keys with which the feature dies
+		var a, b uint64 // keys (fields or groups) with which the feature is removed
 		source := x.Curves.Source(column)
 		switch {
 		case groups != nil:
@@ -107,7 +108,7 @@ func (m *Mask) die(last int8) {
 	}
 }
 
-// Alone kills single features at a rate, in addition to groups.
+// Alone removes single features with the given probability, in addition to groups.
 func (m *Mask) Alone(rate float64, event uint64) {
 	if rate == 0 {
 		return
@@ -121,13 +122,13 @@ func (m *Mask) Alone(rate float64, event uint64) {
 	}
 }
 
-// Points is the number of deletion rates of a Spline.
+// Points is the number of deletion rates of a Curve.
 const Points = 10
 
 // Missing returns the deletion rate of a point.
 func Missing(point int) float64 { return float64(point) / Points }
 
-// Spline estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9. For
+// Curve estimates the error of predictions if a fraction d of the features were missing, for d = 0, 0.1, … 0.9. For
 // regression it estimates the squared error. It is measured on a sample of the events, before they are learned. Old
 // samples decay.
 type Curve struct {
@@ -135,12 +136,12 @@ type Curve struct {
 }
 
 const (
-	curveMemory = 10_000 // samples
-	// A curve remembers a fraction 1/curveShare of its samples; older ones decay.
+	curveMemory = 10_000 // number of samples
+	// The decay covers the latest 1/curveShare of the samples, up to curveMemory samples.
 	curveShare = 2
 )
 
-// Add adds a sample at a point, unless it is NaN.
+// Add adds a sample at a point. It ignores NaN.
 func (f *Curve) Add(point int, wrong float64) {
 	if math.IsNaN(wrong) {
 		return
@@ -151,12 +152,12 @@ func (f *Curve) Add(point int, wrong float64) {
 	f.wrong[point] = f.wrong[point]*keep + wrong
 }
 
-// keep returns the decay of older samples at a new one.
+// keep returns the decay factor of older samples when one is added.
 func (f *Curve) keep(point int) float64 {
 	return 1 - 1/min(curveMemory, 8+f.samples[point]/curveShare)
 }
 
-// At returns the estimate at a point, NaN before the first sample.
+// At returns the estimate at a point, or NaN before the first sample.
 func (f *Curve) At(point int) float64 { return f.wrong[point] / f.weight[point] }
 
 // Merge adds the samples of an interval, from base to now.
@@ -181,7 +182,7 @@ func (f *Curve) Merge(base, now *Curve) {
 	}
 }
 
-// State codes the curve.
+// State encodes or decodes the curve.
 func (f *Curve) State(c *coder.Coder) {
 	for _, p := range []*[Points]float64{&f.samples, &f.weight, &f.wrong} {
 		for i := range p {
@@ -190,22 +191,22 @@ func (f *Curve) State(c *coder.Coder) {
 	}
 }
 
-// Curves estimates the error and, for classification, the log-loss.
+// Curves estimates the error rate and, for classification, the log-loss.
 type Curves struct{ Error, LogLoss Curve }
 
-// Merge merges both.
+// Merge merges both curves.
 func (f *Curves) Merge(base, now *Curves) {
 	f.Error.Merge(&base.Error, &now.Error)
 	f.LogLoss.Merge(&base.LogLoss, &now.LogLoss)
 }
 
-// State codes both.
+// State encodes or decodes both curves.
 func (f *Curves) State(c *coder.Coder) {
 	f.Error.State(c)
 	f.LogLoss.State(c)
 }
 
-// within reports whether no point has more than events samples after base.
+// within reports whether at most the given number of samples was added to each point since base.
 func (f *Curves) within(base *Curves, events float64) bool {
 	for i := range Points {
 		if f.Error.samples[i]-base.Error.samples[i] > events || f.LogLoss.samples[i]-base.LogLoss.samples[i] > events {
@@ -215,5 +216,5 @@ func (f *Curves) within(base *Curves, events float64) bool {
 	return true
 }
 
-// PointOf returns the last point at which a feature is alive, given a fraction of 1<<64.
+// PointOf returns the last point at which a feature is present, given the 64-bit fraction u/2^64.
 func PointOf(u uint64) int8 { return int8(u >> 32 * Points >> 32) }

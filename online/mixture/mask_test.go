@@ -9,8 +9,8 @@ import (
 	"blankout/internal/event"
 )
 
-// TestMask checks that every field dies at a point with the probability of that point, independently of the others,
-// and that eight consecutive masks take each field to each eighth of the rates once.
+// TestMask checks that every field is missing at a point with the probability of that point, independently of other
+// fields. In eight consecutive masks each field must have each eighth of the rates once.
 func TestMask(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	x := Features{Schema: schema}
@@ -67,7 +67,7 @@ func TestMask(t *testing.T) {
 	if share := float64(both) / masks; math.Abs(share-0.09) > 0.02 {
 		t.Errorf("two columns die together in %v of the masks, want 0.09", share)
 	}
-	if len(orders) < 20 { // 10 if they were the same every time
+	if len(orders) < 20 { // 10 if the orders repeated
 		t.Errorf("10,000 times eight masks have only %d orders", len(orders))
 	}
 }

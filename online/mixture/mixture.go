@@ -1,9 +1,10 @@
 // Package mixture mixes the scores that several experts give to an event, and the policies for missing fields. Each of
-// these lanes and policies has a mixture weight, which is learned from its losses (Weights). There is a set of weights for
-// each range of the fraction of an event's fields that is missing (Table).
+// these lanes (mixed models) and policies has a mixture weight, which is learned from its losses (Weights). There is a
+// set of weights for each range of the fraction of an event's fields that is missing (Table).
 //
-// The mixed score stays linear in the features. The package also draws masks, which remove features from an event (Mask),
-// and estimates the error at each fraction of missing features from masked events (Spline). It contains no model weights.
+// The mixed score stays linear in the features. The package also draws masks, which remove features from an event
+// (Mask), and estimates the error at each fraction of missing features from masked events (Curve). It contains no model
+// weights.
 package mixture
 
 import (
@@ -14,53 +15,54 @@ import (
 	"blankout/internal/model"
 )
 
-// Mixture holds the mixture weights of lanes and of policies, by range of missing fields (see Range), and the
-// forecasts. Each lane competes with its scores multiplied by each of the scales, so that an overconfident lane counts
-// for less (temperatures; Guo et al. 2017).
+// Mixture holds the mixture weights of lanes (mixed models) and of missing policies, by range of the missing fraction
+// (see Range), and the forecasts. Each lane is also mixed with its scores multiplied by each of several scales, so that
+// an overconfident lane gets less influence (temperatures; Guo et al. 2017).
 type Mixture struct {
 	Table  *Table
 	policy model.MissingPolicy // the configured policy
-	fills  bool                // numbers can be imputed
+	fills  bool                // numeric values can be imputed
 	lanes  int
-	// correctable means that there is one more lane, the corrected lane, with the scores of the correcting experts.
-	// corrects means that it may have weight.
+	// correctable adds one more lane, the corrected lane, which has the scores of the correcting experts. corrects
+	// reports whether that lane may have weight.
 	correctable, corrects bool
-	weights               [Ranges][]float64 // see Weights
+	weights               [Ranges][]float64 // results of method Weights
 	scales                []float64
 	room                  []float64
-	scaled                []float64 // by output
+	scaled                []float64 // scratch scores by output
 }
 
-// Event is what lanes are judged by at an event. Scores are by lane and output; the first Active outputs are in use.
+// Event describes an event by which lanes are compared. Scores are by lane and output; the first Active outputs are in
+// use.
 type Event struct {
 	Outputs, Active int
-	Label           int // the class
+	Label           int // index of the class
 	// Lose returns the loss of a score for regression. It is nil for classification, where the loss is the log-loss.
 	Lose func(score float64) float64
 	room []float64
 }
 
-// NoClass is the score of an output whose class has not arrived.
+// NoClass is the score of an output that has no class yet.
 const NoClass = -30
 
-// firstShare is the initial weight of the lane that the user expects to be best.
+// firstShare is the initial mixture weight of the lane that is expected to be best.
 const firstShare = 0.8
 
 // Settings are the settings of a Mixture.
 type Settings struct {
-	Lanes       int // without the corrected lane
+	Lanes       int // number of lanes without the corrected lane
 	Expected    int // index of the lane that is expected to be best
 	Correctable bool
 	Scales      []float64
 	Policy      model.MissingPolicy // the configured policy
-	Fills       bool                // numbers can be imputed
+	Fills       bool                // numeric values can be imputed
 	Regression  bool
 }
 
-// correctedShare is the initial weight of the corrected lane.
+// correctedShare is the initial mixture weight of the corrected lane.
 const correctedShare = 0.5
 
-// New returns a Mixture that has observed nothing.
+// New returns a Mixture with initial weights.
 func New(c Settings) *Mixture {
 	lanes := c.Lanes
 	first := make([]float64, lanes)
@@ -82,14 +84,14 @@ func New(c Settings) *Mixture {
 	return m
 }
 
-// firstPolicies returns the initial weights of policies: most for imputation if numbers can be imputed, else most for
-// rescaling.
+// firstPolicies returns the initial weights of the missing policies. The largest weight is for imputation if numeric
+// values can be imputed, otherwise for rescaling.
 func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.PolicyWeights {
 	if policy != model.MissingAuto {
 		return model.OnePolicy(policy)
 	}
 	plain := [2]float64{0.1, 0.9}
-	if regression { // regression never rescales
+	if regression { // regression does not rescale
 		plain = [2]float64{1, 0}
 	}
 	if !fills {
@@ -98,14 +100,14 @@ func firstPolicies(policy model.MissingPolicy, fills, regression bool) model.Pol
 	return model.PolicyWeights{0.1 * plain[0], 0.1 * plain[1], 0.9}
 }
 
-// Weights returns the weights of all lanes in a range. They are weights times scales, so they need not sum to 1. The
-// caller must not change them.
+// Weights returns the weights of all lanes in a range. They are products of mixture weights and scales, so they need
+// not sum to 1. The caller must not change them.
 func (m *Mixture) Weights(r int) []float64 { return m.weights[r] }
 
 // Uncorrected returns the weights without the corrected lane.
 func (m *Mixture) Uncorrected(r int) []float64 { return m.Table.InForce[r].Levels }
 
-// Correct sets whether the corrected lane may have weight.
+// Correct sets whether the corrected lane may have mixture weight.
 func (m *Mixture) Correct(may bool) {
 	if m.corrects != may {
 		m.corrects = may
@@ -113,19 +115,19 @@ func (m *Mixture) Correct(may bool) {
 	}
 }
 
-// CorrectAgain gives the corrected lane its initial weight.
+// CorrectAgain gives the corrected lane its initial mixture weight.
 func (m *Mixture) CorrectAgain() {
 	m.Table.SecondAgain(correctedShare)
 	m.weigh()
 }
 
-// CorrectAlone gives the corrected lane the whole weight, until other lanes are better.
+// CorrectAlone gives the corrected lane all mixture weight, until other lanes prove better.
 func (m *Mixture) CorrectAlone() {
 	m.Table.SecondAlone()
 	m.takeForce()
 }
 
-// Corrected returns the weight of the corrected lane in a range.
+// Corrected returns the mixture weight of the corrected lane in a range.
 func (m *Mixture) Corrected(r int) float64 {
 	if !m.corrects {
 		return 0
@@ -133,7 +135,7 @@ func (m *Mixture) Corrected(r int) float64 {
 	return m.Table.InForce[r].Second
 }
 
-// weigh computes the weights of all lanes.
+// weigh recomputes the results of Weights.
 func (m *Mixture) weigh() {
 	for r := range m.weights {
 		if !m.correctable {
@@ -149,10 +151,10 @@ func (m *Mixture) weigh() {
 	}
 }
 
-// Largest returns the lane with the largest weight in a range.
+// Largest returns the index of the lane with the largest weight in a range.
 func (m *Mixture) Largest(r int) int { return m.Table.InForce[r].Largest() }
 
-// Restart gives the whole weight to the lane with the largest weight. Policies keep their weights.
+// Restart gives all mixture weight to the lane that has the most. Policies keep their weights.
 func (m *Mixture) Restart() {
 	first := make([]float64, m.lanes)
 	first[m.Largest(0)] = 1
@@ -160,7 +162,7 @@ func (m *Mixture) Restart() {
 	m.takeForce()
 }
 
-// Policies returns the weights of the policies by range.
+// Policies returns the weights of the missing policies by range.
 func (m *Mixture) Policies() model.MissingPolicies { return m.Table.Policies() }
 
 // Score writes the mixed scores in a range to out, by output.
@@ -168,14 +170,14 @@ func (m *Mixture) Score(lanes []float64, r, active int, out []float64) {
 	Mix(m.weights[r], lanes, active, out)
 }
 
-// Base writes the base of the corrected lane to out, by output: the other lanes with the weights of complete events. It
-// is 0 for outputs that are not in use.
+// Base writes the scores that the corrected lane corrects to out, by output: the other lanes mixed with the weights for
+// complete events. They are 0 for outputs that are not in use.
 func (m *Mixture) Base(lanes []float64, active int, out []float64) {
 	Mix(m.Uncorrected(0), lanes, active, out)
 	clear(out[active:])
 }
 
-// Mix writes the scores of lanes, mixed by weights, to out by output.
+// Mix writes the scores of lanes, mixed by weights, to out, by output.
 func Mix(weights, lanes []float64, active int, out []float64) {
 	clear(out)
 	for i, w := range weights {
@@ -200,12 +202,13 @@ func (m *Mixture) Observe(lanes []float64, r int, e *Event) {
 	m.Table.TakeLevels(r, m.room)
 }
 
-// ObserveCorrected updates the weight of the corrected lane, given its loss and that of the other lanes together.
+// ObserveCorrected updates the weight of the corrected lane, given the losses of the other lanes together (others) and
+// of the corrected lane.
 func (m *Mixture) ObserveCorrected(r int, others, corrected float64) {
 	m.Table.TakeSecond(r, others, corrected)
 }
 
-// Chooses reports whether ObservePolicies has an effect.
+// Chooses reports whether the policy is "auto", so that ObservePolicies has an effect.
 func (m *Mixture) Chooses() bool { return m.policy == model.MissingAuto }
 
 // ObservePart is Observe for a learner in a group, at an event without missing fields.
@@ -216,7 +219,7 @@ func (m *Mixture) ObservePart(lanes []float64, e *Event) {
 	}
 }
 
-// ObservePolicies updates the weights of policies by their losses at an event; NaN marks a policy that is not
+// ObservePolicies updates the weights of policies by their losses at an event. NaN marks a policy that is not
 // available.
 func (m *Mixture) ObservePolicies(r int, losses model.PolicyWeights) { m.Table.TakePolicies(r, losses) }
 
@@ -270,7 +273,7 @@ func (m *Mixture) losses(lanes []float64, e *Event, out []float64) []float64 {
 	return out
 }
 
-// binary is losses for one output for two classes.
+// binary is losses for a single output for two classes.
 func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
 	sign := 1.0
 	if label == 1 {
@@ -293,19 +296,19 @@ func (m *Mixture) binary(lanes []float64, label int, out []float64) []float64 {
 	return out[:n]
 }
 
-// Merge merges what an interval of another learner has added between base and now.
+// Merge adds the observations of another learner between base and now.
 func (m *Mixture) Merge(base, now *Table) {
 	m.Table.Merge(base, now)
 	m.takeForce()
 }
 
-// Apply puts the learned weights in force.
+// Apply makes the learned weights take effect.
 func (m *Mixture) Apply() {
 	m.Table.Apply()
 	m.takeForce()
 }
 
-// takeForce computes the weights in force. A configured policy has the whole weight, and imputation has none if nothing
+// takeForce computes the weights in effect. A configured policy gets all weight, and imputation gets none if no value
 // can be imputed.
 func (m *Mixture) takeForce() {
 	for r := 1; r < Ranges; r++ {
@@ -319,8 +322,8 @@ func (m *Mixture) takeForce() {
 	m.weigh()
 }
 
-// ByRange returns the index of the weights for each range, as model.Missing.Levels has them, and the ranges with
-// weights of their own. Both are nil if all ranges have the weights of complete events.
+// ByRange returns, for each range, the index of its weights (as in model.Missing.Levels), and the ranges that have
+// their own weights. Both results are nil if all ranges use the weights for complete events.
 func (m *Mixture) ByRange() (weights, ranges []int) {
 	weights = make([]int, model.MissingBins)
 	for bin := range weights {
@@ -353,7 +356,7 @@ func same(a, b []float64) bool {
 	return true
 }
 
-// State codes the Mixture.
+// State encodes or decodes the Mixture.
 func (m *Mixture) State(c *coder.Coder) {
 	if m.Table.State(c); c.Decode {
 		m.takeForce()

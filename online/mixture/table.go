@@ -1,6 +1,6 @@
 package mixture
 
-// This file has the mixture weights by range of missing fields.
+// This file has the mixture weights by range of the missing fraction.
 
 import (
 	"math"
@@ -9,11 +9,11 @@ import (
 	"blankout/internal/model"
 )
 
-// Ranges is the number of ranges of the fraction of an event's fields that is missing: one for complete events, and
-// those of model.MissingBin.
+// Ranges is the number of ranges of the fraction of an event's fields that is missing: one for complete events, and the
+// ranges of model.MissingBin.
 const Ranges = 1 + model.MissingBins
 
-// Range returns the range of an event with these missing fields.
+// Range returns the range of an event with this missing count.
 func Range(k model.MissingCount) int {
 	if !k.Some() {
 		return 0
@@ -21,15 +21,15 @@ func Range(k model.MissingCount) int {
 	return 1 + model.MissingBin(k.Fraction())
 }
 
-// RangeWeights holds the weights in force for events of a range: of levels, of the second-order expert, and of policies
-// (rules).
+// RangeWeights holds the weights in effect for events of a range: of levels, of the second-order expert, and of missing
+// policies.
 type RangeWeights struct {
-	Levels   []float64           // weights times scales, which need not sum to 1
-	Second   float64             // of the second-order expert, against the mixed levels
-	Policies model.PolicyWeights // unused for complete events
+	Levels   []float64           // products of mixture weights and scales, which need not sum to 1
+	Second   float64             // weight of the second-order expert against the mixed levels
+	Policies model.PolicyWeights // not used for complete events
 }
 
-// Largest returns the level with the largest weight.
+// Largest returns the index of the level with the largest weight.
 func (m *RangeWeights) Largest() int {
 	best := 0
 	for v, share := range m.Levels {
@@ -40,21 +40,21 @@ func (m *RangeWeights) Largest() int {
 	return best
 }
 
-// Table holds the mixture weights of levels and of policies (rules) by range, and the forecasts. Levels are judged with
-// the policies as they are mixed, and policies with the levels as they are mixed.
+// Table holds the mixture weights of levels and of missing policies by range, and the forecasts. Levels are compared
+// using the mixed policies, and policies using the mixed levels.
 type Table struct {
 	scales   []float64
-	levels   [Ranges]Weights  // by level and scale
-	policies [Ranges]Weights  // unused for complete events
-	second   *[Ranges]Weights // of the mixed levels and the second-order expert; nil if there is none
-	// The decayed number of events of each range that lacked fields without a mask.
+	levels   [Ranges]Weights  // weights by level and scale
+	policies [Ranges]Weights  // not used for complete events
+	second   *[Ranges]Weights // weights of the mixed levels and of the second-order expert; nil without that expert
+	// own is the decayed number of events of each range whose fields were really missing, without a mask.
 	own    [Ranges]float64
 	mixes  [Ranges][]float64
 	shares []float64 // scratch
-	// InForce holds the weights in force, which Apply changes.
+	// InForce holds the weights in effect, which Apply changes.
 	InForce [Ranges]RangeWeights
-	// Features and Groups are the forecasts for features and groups that are declared missing. SilentFeatures and
-	// SilentGroups are those for silent death.
+	// The forecasts: Features and Groups for features and groups that are declared missing, SilentFeatures and
+	// SilentGroups for silently missing ones.
 	Features, Groups, SilentFeatures, SilentGroups Curves
 }
 
@@ -63,8 +63,8 @@ func (t *Table) curves() [4]*Curves {
 	return [4]*Curves{&t.Features, &t.Groups, &t.SilentFeatures, &t.SilentGroups}
 }
 
-// wholeRates are the switching rates of levels for complete events, rangeRate is that for other ranges, and policyRates
-// are those of policies. The best policy differs more between streams than the best level.
+// wholeRates are the switching rates of levels for complete events, rangeRate is the rate for other ranges, and
+// policyRates are the rates of policies. The best policy differs more between streams than the best level.
 var wholeRates = []float64{1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
 
 // secondRates are the switching rates between the mixed levels and the second-order expert.
