@@ -76,8 +76,8 @@ func (a *answers) shown() []int {
 	return all
 }
 
-// add writes the prediction for e, given its scores and probabilities. place returns the position of e, for an example
-// without an ID.
+// add writes the prediction for e, given its scores and probabilities. place returns the position of e in the input,
+// which stands in for a missing ID.
 func (a *answers) add(e *event.Example, scores, probabilities []float64, place func() string) error {
 	switch {
 	case a.json != nil:
@@ -86,7 +86,7 @@ func (a *answers) add(e *event.Example, scores, probabilities []float64, place f
 			return err
 		}
 		answer, err := a.model.PredictionOf(e, a.schema, scores, own)
-		answer.Version = 0 // all come from one model
+		answer.Version = 0 // all predictions are of one model
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,8 @@ func (a *answers) add(e *event.Example, scores, probabilities []float64, place f
 	return err
 }
 
-// number returns the predicted value of a score and, if the model knows its residuals, the bounds of its interval.
+// number returns the predicted value of a regression score. If the model has a distribution of residuals, number also
+// returns the bounds of the prediction interval.
 func (a *answers) number(e *event.Example, score float64) []string {
 	value := a.model.Value(score)
 	row := []string{strconv.FormatFloat(value, 'g', -1, 64), "", ""}

@@ -1,6 +1,6 @@
 package main
 
-// This file defines what a shell completes: commands, flags and the values of flags.
+// This file defines what a shell can complete: commands, flags and the values of flags.
 
 import (
 	"fmt"
@@ -15,8 +15,8 @@ import (
 	"blankout/stream/record"
 )
 
-// flagValues holds the completions of flags that are neither files nor numbers. The user continues after a colon. A
-// command's own completion takes precedence.
+// flagValues holds the completions of flags whose values are neither files nor numbers. If a completion ends in a
+// colon, the user types the rest. A command's own completion takes precedence.
 var flagValues = map[string][]string{
 	"format":       record.Formats(),
 	"loss":         batch.LossNames(estimators.All()),
@@ -49,7 +49,7 @@ func completeFlags(c *cobra.Command) {
 				then |= cobra.ShellCompDirectiveNoSpace
 			}
 		}
-		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, then)) // an error if c has its own
+		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, then)) // the error means that c has its own completion
 	}
 	for _, child := range c.Commands() {
 		completeFlags(child)

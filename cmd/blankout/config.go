@@ -23,24 +23,24 @@ import (
 	"blankout/stream/record"
 )
 
-// configFlags are the flags of commands with a configuration.
+// configFlags are the flags of commands that use a configuration.
 type configFlags struct {
 	file string
 	set  []string
 }
 
-// hereFile is the default configuration file of commands of a service.
+// hereFile is the default configuration file of commands that run as a service.
 const hereFile = "blankout.toml"
 
-// addHere is add for the commands of a service, which use the blankout.toml of the working directory unless -f names a
-// file.
+// addHere is add for commands that run as a service. They use the blankout.toml of the working directory unless -f
+// names a file.
 func (f *configFlags) addHere(c *cobra.Command) {
 	f.add(c)
 	c.Flags().Lookup("config").Usage = "configuration `FILE` (blankout config init writes one)\n[" + hereFile + " if there is one here]"
 }
 
-// findHere selects the blankout.toml of the working directory, if there is one and -f names no file. It reports whether
-// it did.
+// findHere selects the blankout.toml of the working directory, if it exists and -f names no file. It reports whether it
+// selected the file.
 func (f *configFlags) findHere() bool {
 	info, err := os.Stat(hereFile)
 	found := f.file == "" && err == nil && info.Mode().IsRegular()
@@ -61,8 +61,8 @@ func (f *configFlags) load(flags ...string) (*config.Loaded, error) {
 	return f.loadFor(nil, nil, flags...)
 }
 
-// loadFor is load for a command about a model. Without a file, the record settings in the model's own file replace the
-// defaults, and so do those in the blocks of its checkpoint, if given.
+// loadFor is load for a command that uses a model. If there is no configuration file, the record settings in the
+// model's own file replace the defaults. So do the record settings in the blocks of its checkpoint, if saved has any.
 func (f *configFlags) loadFor(m *served.Model, saved []event.Block, flags ...string) (*config.Loaded, error) {
 	base := config.Default()
 	if saved != nil && f.file == "" {
@@ -201,9 +201,9 @@ draft cannot know, such as record.label=fraud.`,
 
 // checkResult is the JSON output of config check for a valid configuration.
 type checkResult struct {
-	File   string        `json:"file"`             // "" if none was read
-	Given  []string      `json:"given"`            // keys that were set in any way
-	Sample *sampleResult `json:"sample,omitempty"` // of --sample
+	File   string        `json:"file"`             // name of the file, "" if none was read
+	Given  []string      `json:"given"`            // keys that were set by the file, the environment or --set
+	Sample *sampleResult `json:"sample,omitempty"` // result of --sample
 }
 
 func (p *program) configCheck() *cobra.Command {
@@ -269,8 +269,8 @@ that look like a time or an id. Such fields harm the model if they are features.
 	return c
 }
 
-// warnOfClasses warns of the cost of n classes, or room for them, with noise auto. It does not warn of 100, the default
-// of record.max_classes.
+// warnOfClasses warns of the cost of n classes with noise auto. n may be the largest number of classes. It does not
+// warn of 100, the default of record.max_classes.
 func (p *program) warnOfClasses(n int, c online.Config) {
 	if n > record.DefaultMaxClasses && c.Noise == "auto" && !loss.IsRegression(c.Loss) {
 		p.warn(fmt.Sprintf("%s: noise auto learns each at several noise levels, with two to three times the time and memory of one level such as none or dropout:0.3", plural(n, "class")))

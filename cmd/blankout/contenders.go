@@ -1,6 +1,6 @@
 package main
 
-// This file creates the learners of one stream: that of [learner] and those of [[challenger]].
+// This file creates the learners of one stream: the learner of [learner] and the learners of [[challenger]].
 
 import (
 	"context"
@@ -32,14 +32,14 @@ type contender struct {
 	name        string
 	config      online.Config
 	record      record.Config
-	own         bool // its columns differ from those of the first
+	own         bool // whether its columns differ from those of the first learner
 	promote     string
 	window      uint64
 	fingerprint online.Fingerprint
 }
 
-// contendersOf returns the learners of a configuration, that of [learner] first. It is promoted automatically if any
-// is.
+// contendersOf returns the learners of a configuration; the learner of [learner] is first. The first learner is
+// promoted automatically if any challenger is.
 func contendersOf(c *config.Config, records record.Config, data string) []contender {
 	learned := func(l online.Config, r record.Config) online.Config {
 		return l.Among(r.Declares(data), r.Grouped())
@@ -57,7 +57,8 @@ func contendersOf(c *config.Config, records record.Config, data string) []conten
 	return out
 }
 
-// schema returns the Schema of a new learner besides the first, with the classes of the first.
+// schema returns the Schema of a new challenger. A Schema of its own has the classes of first, the Schema of the first
+// learner.
 func (x *contender) schema(first *event.Schema) *event.Schema {
 	if !x.own {
 		return first
@@ -95,8 +96,8 @@ func (x *contender) join(c *run.Contest, l *online.Learner, s run.Standing) {
 	c.Contenders = append(c.Contenders, &run.Contender{Learner: l, Fingerprint: x.fingerprint, Standing: s})
 }
 
-// resumeLearners adds the learners of a checkpoint to a Runner. A learner that is not in the checkpoint begins now. One
-// that is no longer configured is dropped.
+// resumeLearners adds the learners of a checkpoint to a Runner. A learner that is not in the checkpoint starts now. A
+// learner that is no longer configured is dropped.
 func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, log *slog.Logger) error {
 	saved, err := run.ReadContest(blocks)
 	if err != nil {
@@ -147,7 +148,7 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 		x := &learners[i]
 		name := x.name
 		if i == lead {
-			name = saved.Lead // that of the lead, whose settings [learner] has now
+			name = saved.Lead // name of the saved lead, whose settings [learner] now has
 		}
 		standing, known := saved.Standing(name)
 		if all[i] == nil {
@@ -156,7 +157,7 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 			}
 			log.Info("a challenger starts", "challenger", x.name, "records", records)
 			standing = run.NewStanding(records)
-		} else if !known { // from a checkpoint of a single learner
+		} else if !known { // the checkpoint is of a single learner
 			standing.Paired = run.NewStanding(records).Paired
 		}
 		if !x.own {
@@ -167,7 +168,7 @@ func resumeLearners(r *run.Runner, learners []contender, blocks []event.Block, l
 	return nil
 }
 
-// ownSchemas returns the Schemas of the contenders with their own columns.
+// ownSchemas returns the Schemas of the contenders that have their own columns.
 func ownSchemas(r *run.Runner) (out []*event.Schema) {
 	if r.Contest != nil {
 		for _, x := range r.Contest.Contenders[1:] {
@@ -179,7 +180,7 @@ func ownSchemas(r *run.Runner) (out []*event.Schema) {
 	return out
 }
 
-// decodeContenders makes the contenders with their own columns decode records as they are read from the source.
+// decodeContenders makes the contenders that have their own columns decode each record as it is read from the source.
 func (s *service) decodeContenders() {
 	for i, x := range s.learners {
 		if x.own {
@@ -194,7 +195,7 @@ func (s *service) decodeContenders() {
 	}
 }
 
-// laterDecoder is created with its first record, when the header of a file has been read.
+// laterDecoder creates its decoder at its first record, because only then has the header of a file been read.
 type laterDecoder struct {
 	make func() (record.Decoder, error)
 	made record.Decoder
@@ -209,8 +210,8 @@ func (d *laterDecoder) Decode(ctx context.Context, r record.Record, e *event.Exa
 	return d.made.Decode(ctx, r, e)
 }
 
-// validateContenders gives each contender a validator for the time when it has the lead, and the Runner that of the
-// lead.
+// validateContenders gives each contender a validator, which is used while the contender has the lead. The Runner gets
+// the validator of the current lead.
 func validateContenders(r *run.Runner, learners []contender, c *config.Config, data string, log *slog.Logger) {
 	if r.Contest == nil {
 		return
@@ -224,7 +225,7 @@ func validateContenders(r *run.Runner, learners []contender, c *config.Config, d
 	r.Validator = r.Contest.Contenders[r.Contest.Lead].Validator
 }
 
-// validators returns the validators of the learners.
+// validators returns the validators of all learners.
 func (s *service) validators() []*validate.Validator {
 	if s.runner.Contest == nil {
 		return []*validate.Validator{s.runner.Validator}
@@ -236,8 +237,8 @@ func (s *service) validators() []*validate.Validator {
 	return out
 }
 
-// askedOf returns the record settings of prediction requests to a learner: those of the first learner, with its own
-// columns.
+// askedOf returns a function that returns the record settings of prediction requests for a learner. They are the
+// settings of the first learner, with the learner's own columns.
 func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner string) *record.Config {
 	var mu sync.Mutex
 	var of *record.Config
@@ -263,7 +264,8 @@ func (s *service) askedOf(asked *atomic.Pointer[record.Config]) func(learner str
 	}
 }
 
-// learnerOfBlock returns the learner without the lead to which a block challenger/NAME of a checkpoint belongs.
+// learnerOfBlock returns the learner to which a checkpoint block challenger/NAME belongs. Learners without the lead
+// have such blocks.
 func learnerOfBlock(name string) (learner string, ok bool) {
 	parts := strings.SplitN(name, "/", 3)
 	if len(parts) < 3 || run.ContenderPrefix(parts[1]) != parts[0]+"/"+parts[1]+"/" {
@@ -272,8 +274,8 @@ func learnerOfBlock(name string) (learner string, ok bool) {
 	return parts[0] + "/" + parts[1], true
 }
 
-// learnersOf returns the reports about several learners in a checkpoint; nil for a single one. lead is the summary of
-// the one with the lead.
+// learnersOf returns the reports about the learners in a checkpoint, or nil if there is only one. lead is the summary
+// of the learner that has the lead.
 func learnersOf(blocks []event.Block, lead *online.Summary) (out []serve.LearnerReport, err error) {
 	saved, err := run.ReadContest(blocks)
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// This file draws the curves of a model, for inspect.
+// This file draws the splines of a model as figures, for the command inspect.
 
 import (
 	"errors"
@@ -14,8 +14,9 @@ import (
 	"blankout/simulate"
 )
 
-// drawCurves writes a figure COLUMN-NAME.svg to a directory for every number with a curve: its contribution to the
-// score, including its own weight, from the first knot to the last. It returns the number of figures.
+// drawCurves writes a figure COLUMN-NAME.svg to a directory for every number with a spline. It shows the contribution
+// to the score, including the number's linear weight, from the first knot to the last. It returns the number of
+// figures.
 func drawCurves(m *model.Linear, dir string) (n int, err error) {
 	for c := range m.DrawnCurves() {
 		if n == 0 {
@@ -27,7 +28,7 @@ func drawCurves(m *model.Linear, dir string) (n int, err error) {
 		f := simulate.Figure{Title: title, X: title, Y: "added to the score"}
 		for _, of := range c.Added {
 			if of.Class == "" && len(c.Added) > 1 {
-				continue // a class that has not appeared
+				continue // the class has not appeared
 			}
 			f.Series = append(f.Series, simulate.Series{Form: simulate.BareLine, Name: event.Printable(of.Class), X: c.X, Y: of.Score})
 		}

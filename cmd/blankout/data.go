@@ -1,7 +1,7 @@
 package main
 
-// This file is shared by every command that reads examples. It has their flags, combines these with the configuration
-// and the model's settings, and handles records that cannot be used.
+// All commands that read examples use this file. It defines their flags, combines these with the configuration and the
+// model's settings, and handles records that cannot be used.
 
 import (
 	"cmp"
@@ -27,30 +27,30 @@ import (
 	"blankout/stream/record"
 )
 
-// dataFlags are the flags of a command that reads examples: from files, standard input, or records of a topic between
-// two offsets. The command must call resolve before it reads.
+// dataFlags are the flags of a command that reads examples from files, from standard input, or from the records of a
+// topic between two offsets. The command must call resolve before it reads.
 type dataFlags struct {
 	paths    []string
 	settings configFlags   // only [record] and [registry] are used
-	learns   bool          // the command also uses other sections
-	trains   bool          // it also uses [learner], by itself
-	flags    record.Config // from the given flags
-	refused  string        // fail or skip
+	learns   bool          // whether the command also uses other sections
+	trains   bool          // whether the command uses [learner] by itself
+	flags    record.Config // record settings from the given flags
+	refused  string        // what to do with rejected records: fail or skip
 	// record holds the record settings, combined by resolve from the model's settings, the configuration and the flags.
 	record record.Config
 	// format is the format of paths whose name implies none, "" if unknown.
 	format string
-	// ahead is the number of threads that decode a file ahead of its use. 0 decodes nothing ahead. Otherwise the caller
-	// must not use the schema meanwhile.
+	// ahead is the number of threads that decode a file before its records are needed. 0 disables that. If it is not 0,
+	// the caller must not use the schema while reading.
 	ahead int
-	pack  func([]event.Example) any // of stream.File.Ahead
-	// reading holds the record settings of the last opened path, as its name and header say.
+	pack  func([]event.Example) any // pack argument of stream.File.Ahead
+	// reading holds the record settings of the last opened path, including those that follow from its name and header.
 	reading record.Config
-	// join says where labels that arrive later are, and joined how long events wait for them.
+	// join is the source of delayed labels, and joined the settings for how long events wait for them.
 	join   *joinFlags
 	joined labels.Config
 	given  func(flag string) bool
-	has    func(flag string) bool // the command has the flag
+	has    func(flag string) bool // reports whether the command has the flag
 	// say prints a message for the user once. warn prints a warning.
 	say, warn func(text string)
 	tally     *tally
@@ -59,8 +59,8 @@ type dataFlags struct {
 // tally counts the records that a command has read.
 type tally struct {
 	read, labeled, refused int
-	first                  string // place and reason of the first rejected record
-	warned                 bool   // about missing labels
+	first                  string // position and reason of the first rejected record
+	warned                 bool   // whether the missing labels have been reported
 }
 
 func (d *dataFlags) add(c *cobra.Command) {
@@ -123,7 +123,8 @@ func (g groupsFlag) Set(text string) error {
 	return nil
 }
 
-// addForModel is add for a command with a model, whose file takes precedence over the defaults.
+// addForModel is add for a command with a model. The record settings in the model's file take precedence over the
+// defaults.
 func (d *dataFlags) addForModel(c *cobra.Command) {
 	d.add(c)
 	for name, usage := range map[string]string{
@@ -143,7 +144,7 @@ func (d *dataFlags) addForModel(c *cobra.Command) {
 	}
 }
 
-// flagFor returns the flag of the command for a setting of [learner], "" if there is none.
+// flagFor returns the command's flag for a setting of [learner], or "" if it has none.
 func (d *dataFlags) flagFor(set string) string {
 	key, value, _ := strings.Cut(set, "=")
 	flag, learner := strings.CutPrefix(key, "learner.")
@@ -172,12 +173,12 @@ func (d *dataFlags) override(recordConfig *record.Config) {
 	}
 }
 
-// maxClasses is the largest number of classes for a command on files, if nothing says how many there are. A learner,
-// which must know at its first event, uses two.
+// maxClasses is the largest number of classes of a command on files, if no setting limits it. A learner needs the
+// number at its first event and uses two.
 const maxClasses = 1000
 
-// resolve decides how records are read: by [record] of the configuration or, without a configuration file, by the
-// settings in the file of m, if it has them. The environment, --set and flags override both. m may be nil.
+// resolve determines the settings for reading records. They come from [record] of the configuration or, without a
+// configuration file, from the file of m, if it has them. The environment, --set and flags override both. m may be nil.
 func (d *dataFlags) resolve(m *served.Model) error {
 	if !slices.Contains([]string{"fail", "skip"}, d.refused) {
 		return usageError{fmt.Errorf("--refused %q: want fail or skip", d.refused)}
@@ -216,7 +217,7 @@ func (d *dataFlags) resolve(m *served.Model) error {
 	if m == nil {
 		return nil
 	}
-	said := func(flag string) string { // how it was given
+	said := func(flag string) string { // how the user has given a setting
 		switch key := "record." + strings.ReplaceAll(flag, "-", "_"); {
 		case d.given(flag):
 			return "--" + flag
@@ -237,14 +238,14 @@ func (d *dataFlags) resolve(m *served.Model) error {
 	return nil
 }
 
-// regroup sets the groups of --groups or the configuration in the Schema of a model, if there are any.
+// regroup sets the groups from --groups or the configuration in the Schema of a model, if any are given.
 func (d *dataFlags) regroup(s *event.Schema) {
 	if len(d.record.Groups) > 0 || d.record.GroupEvery > 0 {
 		d.record.Regroup(s)
 	}
 }
 
-// sayReadAs prints the record settings of a model's file, and which further settings of it are in force.
+// sayReadAs prints the record settings of a model's file, and the further settings of the file that are used.
 func (p *program) sayReadAs(m *served.Model, further ...string) {
 	if p.quiet || !m.Recorded {
 		return
@@ -252,7 +253,7 @@ func (p *program) sayReadAs(m *served.Model, further ...string) {
 	defaults := record.DefaultConfig().Settings()
 	var own []string
 	for key, value := range m.Record.Settings() {
-		if value != defaults[key] && key != "format" { // the file name says that first
+		if value != defaults[key] && key != "format" { // the format of the file name takes precedence
 			own = append(own, fmt.Sprintf("%s %q", key, value))
 		}
 	}
@@ -268,7 +269,7 @@ func (p *program) sayReadAs(m *served.Model, further ...string) {
 	fmt.Fprintf(p.stderr, "events are read with the model's record settings (%s)%s; flags override them\n", cmp.Or(strings.Join(own, ", "), "the defaults"), also)
 }
 
-// open opens one path.
+// open opens one path for reading.
 func (d *dataFlags) open(ctx context.Context, path string, s *event.Schema) (stream.Opened, error) {
 	if d.join.labels != "" {
 		return d.openJoined(ctx, path, s)
@@ -276,7 +277,7 @@ func (d *dataFlags) open(ctx context.Context, path string, s *event.Schema) (str
 	in := stream.Input{Where: path, Record: d.record, Format: d.format, Kafka: stream.DefaultConsumerConfig()}
 	events, err := in.Open(ctx, s, nil)
 	d.reading = d.record
-	d.reading.Format = cmp.Or(d.record.Format, d.format, "json") // of a topic; a file knows its own
+	d.reading.Format = cmp.Or(d.record.Format, d.format, "json") // format of a topic; a file determines its own
 	if f, ok := events.(*stream.File); ok {
 		if unnamed := f.Unnamed(); len(unnamed) > 0 {
 			d.say(path + ": " + unnamedColumns(unnamed))
@@ -298,7 +299,8 @@ func unnamedColumns(numbers []int) string {
 	return fmt.Sprintf("columns %s have no name in the header and are ignored", list)
 }
 
-// each calls f for every example of the paths. A record that cannot be used is an error that names its place.
+// each calls f for every example of the paths. For a record that cannot be used it returns an error with the record's
+// position.
 func (d *dataFlags) each(ctx context.Context, paths []string, s *event.Schema, f func(e *event.Example) error) error {
 	return d.eachPlaced(ctx, paths, s, func(in *packedBatch, i int, _ func() string) error { return f(&in.Examples[i]) })
 }
@@ -309,8 +311,8 @@ type packedBatch struct {
 	packed any
 }
 
-// eachPlaced is each for an f that also gets the batch of the example and its place: file and line, or topic, partition
-// and offset.
+// eachPlaced is each with more arguments for f: the batch of the example, and the example's position (file and line, or
+// topic, partition and offset).
 func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *event.Schema, f func(in *packedBatch, i int, place func() string) error) error {
 	if len(paths) == 0 {
 		return usageError{errors.New("name a file of examples with -d (- is standard input)")}
@@ -327,12 +329,12 @@ func (d *dataFlags) eachPlaced(ctx context.Context, paths []string, s *event.Sch
 	return nil
 }
 
-// errNoRecord says that there is nothing to read.
+// errNoRecord returns the error that there is nothing to read.
 func errNoRecord(paths []string) error {
 	return refusedError{fmt.Errorf("%s: contains no event", strings.Join(paths, ", "))}
 }
 
-// errNoLabel returns an error if records were read and none had a label.
+// errNoLabel returns an error if records were read but none had a label.
 func (d *dataFlags) errNoLabel(read, labeled int) error {
 	if read == 0 || labeled > 0 || d.record.Unlabeled || d.join.labels != "" || !slices.ContainsFunc(d.paths, func(path string) bool { return namesLabel(d.record, path) }) {
 		return nil
@@ -392,7 +394,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *event.Schema, f 
 			}
 			switch err := f(&b, i, place); {
 			case is[*fs.PathError](err):
-				return err // from f's output, not from the record
+				return err // the error is from writing f's output, not from the record
 			case is[unusable](err) && d.refused == "skip":
 				d.tally.refuse(fmt.Errorf("%s: %w", place(), err))
 			case err != nil:
@@ -402,7 +404,7 @@ func (d *dataFlags) eachOf(ctx context.Context, path string, s *event.Schema, f 
 	}
 }
 
-// unusable is the reason why a valid record cannot be used after all.
+// unusable is the reason why a record cannot be used although it is valid.
 type unusable struct{ error }
 
 func (t *tally) refuse(err error) {
@@ -411,7 +413,7 @@ func (t *tally) refuse(err error) {
 	}
 }
 
-// tell reports the rejected records, once all records are read.
+// tell reports the rejected records after all records have been read.
 func (d *dataFlags) tell() {
 	t := d.tally
 	if t.refused == 0 {
@@ -425,14 +427,14 @@ func (d *dataFlags) tell() {
 	}
 }
 
-// placedRefusal is the rejection of a record of a file: its detail begins with the place.
+// placedRefusal is the rejection of a record of a file. Its detail begins with the record's position.
 type placedRefusal struct{ *event.Refusal }
 
 func (r placedRefusal) Error() string { return fmt.Sprintf("%s (%s)", r.Detail, r.Reason) }
 func (r placedRefusal) Unwrap() error { return r.Refusal }
 
-// readModel reads a model, a checkpoint (for a directory the newest) or a snapshot, from a file or an address, as for
-// served.Open.
+// readModel reads a model, a snapshot or a checkpoint (for a directory the newest) from a file or an address, as
+// served.Open does.
 func readModel(path string) (*served.Model, error) {
 	if path == "" {
 		return nil, usageError{errors.New("name a model file with -m")}
@@ -447,8 +449,8 @@ func readModel(path string) (*served.Model, error) {
 	return modelOf(file, at)
 }
 
-// readServed is readModel for commands that serve predictions of the model. It warns if these become worse than useless
-// with the model's age.
+// readServed is readModel for commands that serve predictions of the model. It warns if predictions of older weights
+// were worse than predicting the class frequencies.
 func (p *program) readServed(path string) (*served.Model, error) {
 	m, err := readModel(path)
 	if err == nil && m.Head.Stale != "" {
@@ -457,10 +459,10 @@ func (p *program) readServed(path string) (*served.Model, error) {
 	return m, err
 }
 
-// write replaces the file at path by a model of the events that d has read.
+// write replaces the file at path with a model that was trained on the events that d has read.
 func (d *dataFlags) write(path string, m model.Model) error {
 	read := d.reading
-	read.Columns = d.record.Columns // another file has its own header
+	read.Columns = d.record.Columns // the header of another file may differ
 	return served.New(m, read).WriteFile(path)
 }
 

@@ -25,7 +25,7 @@ import (
 	"blankout/stream/record"
 )
 
-// deadLetterFlags say which dead letters to use.
+// deadLetterFlags select the dead letters to use.
 type deadLetterFlags struct {
 	settings configFlags
 	data     string
@@ -112,22 +112,22 @@ with -o, records that are not one line of text. The exit code is then 3.`,
 	return c
 }
 
-// letterCount is the number of dead letters found.
+// letterCount counts the dead letters found.
 type letterCount struct {
 	Letters  int            `json:"letters"`
 	ByReason map[string]int `json:"by_reason"`
-	Repeated int            `json:"repeated"` // stored again, not counted
-	Damaged  int            `json:"damaged"`  // places without a valid letter
+	Repeated int            `json:"repeated"` // letters that were stored twice, counted once
+	Damaged  int            `json:"damaged"`  // positions without a valid letter
 }
 
-// each calls do once for every letter with one of the reasons.
+// each calls do once for every letter whose reason is selected.
 func (o *deadLetterFlags) each(ctx context.Context, p *program, c *config.Config, do func(*stream.Letter) error) (n letterCount, err error) {
 	n.ByReason = map[string]int{}
 	in := stream.Input{Where: cmp.Or(o.data, c.DeadLetters().File), Kafka: c.Kafka.ConsumerConfig}
 	if o.data == "" && c.DeadLetter.Topic != "" {
 		in.Where, in.Kafka.Topics, in.Kafka.UnlabeledTopics, in.Kafka.Partitions = "", []string{c.DeadLetter.Topic}, nil, nil
 	}
-	// All existing letters count, whatever the configuration says about events.
+	// Read all existing letters, whatever the configuration specifies for events.
 	in.Kafka.Start, in.Kafka.DedupWindow, in.Kafka.CreateTopics = "earliest", 0, false
 	in.Kafka.Log = p.logger(p.newScreen(0))
 	letters, err := stream.OpenLetters(ctx, in)
@@ -182,7 +182,7 @@ func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most 
 	if err != nil {
 		return err
 	}
-	// Partitions are read in any order, so the letters themselves say which is the latest.
+	// Partitions are read in any order, so sort the letters themselves to find the latest.
 	order := func(a, b *stream.Letter) int {
 		return cmp.Or(cmp.Compare(a.Time, b.Time), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset), bytes.Compare(a.Value, b.Value))
 	}
@@ -233,8 +233,8 @@ func (p *program) listDeadLetters(ctx context.Context, o *deadLetterFlags, most 
 // replayed is the JSON output of replay.
 type replayed struct {
 	letterCount
-	Replayed map[string]int `json:"replayed"` // by topic or file
-	LeftOut  map[string]int `json:"left_out"` // by the reason why they were not sent
+	Replayed map[string]int `json:"replayed"` // number of records sent, by topic or file
+	LeftOut  map[string]int `json:"left_out"` // number of records not sent, by reason
 }
 
 func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to, out string) (err error) {
@@ -337,7 +337,8 @@ func (p *program) replayDeadLetters(ctx context.Context, o *deadLetterFlags, to,
 	return nil
 }
 
-// asLine returns a record as a line of a file, or why it cannot be one. JSON loses its line breaks.
+// asLine returns a record as one line of a file. If that is impossible it returns the reason. Line breaks are removed
+// from JSON.
 func asLine(value []byte) (line []byte, why string) {
 	if bytes.ContainsAny(value, "\r\n") && json.Valid(value) {
 		var compact bytes.Buffer

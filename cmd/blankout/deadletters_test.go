@@ -12,8 +12,8 @@ import (
 	"blankout/stream"
 )
 
-// A record is sent again to the partition that it came from, with its key, time and bytes;
-// to another topic it goes by its key.
+// TestReplay checks that a record is sent again to its original partition with its key, time and bytes. In another
+// topic its key determines the partition.
 func TestReplay(t *testing.T) {
 	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 3, "other": 3, "dead": 2}}))(t)
 	t.Cleanup(broker.Close)

@@ -16,27 +16,27 @@ import (
 )
 
 // deletion scores examples with randomly deleted features. The masks depend only on the seed and the number of the
-// example. They are those of the first copies of the command corrupt.
+// example. They are the masks of the first copies that the command corrupt writes.
 type deletion struct {
 	model     model.Model
 	corrupter batch.Corrupter
-	declare   bool // the predictions are those for declared loss, otherwise for silent loss
-	rescale   bool // of the survivors, by rescaling; otherwise of silent loss
+	declare   bool // whether predictions treat deleted features as declared missing, not as silently absent
+	rescale   bool // whether to predict by rescaling the survivors (--rescale)
 	rules     map[model.MissingPolicy]int
-	loss      loss.Loss // for regression, otherwise nil
+	loss      loss.Loss // loss for regression; nil for classification
 
 	n                int       // number of the next example
-	x, room          event.Vec // room is for x with more columns
+	x, room          event.Vec // room is a buffer for x with more columns
 	field            []uint16
 	dead             []bool
-	declared, silent event.Example // the remaining example
+	declared, silent event.Example // the example after deletion, declared and silent
 	scores           []float64
 	probabilities    []float64
-	classes          [2]measure.Classes // for declared and for silent loss
+	classes          [2]measure.Classes // measures for declared and for silent loss
 	numbers          [2]measure.Numbers
 }
 
-// newDeletion returns the deletion for the flags. It counts in rules which policy makes its predictions.
+// newDeletion returns the deletion for the flags. It counts its predictions in rules, by missing policy.
 func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, rules map[model.MissingPolicy]int) (*deletion, error) {
 	d := &deletion{
 		model: m, declare: o.declared, rescale: o.rescale, rules: rules, scores: make([]float64, max(m.About().Outputs, 2)),
@@ -57,7 +57,7 @@ func newDeletion(m model.Model, o *predictFlags, schema *event.Schema, rules map
 	return d, nil
 }
 
-// score returns the scores of the remaining next example, and measures declared and silent loss.
+// score deletes features from the next example and returns its scores. It measures both declared and silent loss.
 func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	h := d.model.About()
 	d.x = d.model.Standardized(e, event.Vec{Index: d.x.Index[:0], Value: d.x.Value[:0]})
@@ -88,7 +88,7 @@ func (d *deletion) score(e *event.Example, out []float64) []float64 {
 	return out
 }
 
-// measure counts an example with these scores, for declared loss (0) or silent loss (1).
+// measure counts the scores of an example, for declared loss (i = 0) or silent loss (i = 1).
 func (d *deletion) measure(i int, e *event.Example, scores []float64) {
 	h := d.model.About()
 	switch {
@@ -102,7 +102,7 @@ func (d *deletion) measure(i int, e *event.Example, scores []float64) {
 	}
 }
 
-// left returns the remaining last example, as its prediction sees it.
+// left returns the last example after deletion, in the form that was predicted.
 func (d *deletion) left() *event.Example {
 	if d.declare {
 		return &d.declared
@@ -110,7 +110,7 @@ func (d *deletion) left() *event.Example {
 	return &d.silent
 }
 
-// lacks returns what the last example lacks, as its prediction sees it.
+// lacks returns the missing fields of the last example, in the form that was predicted.
 func (d *deletion) lacks() missingFields {
 	if d.rescale {
 		return missingFields{answer: d.model.About().Answer, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(d.model, e) }}
@@ -126,21 +126,21 @@ func (d *deletion) lacks() missingFields {
 	}
 }
 
-// deletionReport holds the errors for declared and for silent loss; nil if nothing was deleted.
+// deletionReport holds the errors for declared and for silent loss; both are nil if nothing was deleted.
 type deletionReport struct {
 	Declared *lossReport `json:"declared,omitempty"`
 	Silent   *lossReport `json:"silent,omitempty"`
 }
 
-// lossReport holds error and log-loss for classes, RMSE and MAE for regression.
+// lossReport holds error and log-loss for classification, RMSE and MAE for regression.
 type lossReport struct {
-	Error   *float64 `json:"error,omitempty"`    // in percent
-	LogLoss *float64 `json:"log_loss,omitempty"` // in nats
+	Error   *float64 `json:"error,omitempty"`    // error in percent
+	LogLoss *float64 `json:"log_loss,omitempty"` // log-loss in nats
 	RMSE    *float64 `json:"rmse,omitempty"`
 	MAE     *float64 `json:"mae,omitempty"`
 }
 
-// report is empty for nil.
+// report returns the errors. It returns an empty report for a nil deletion.
 func (d *deletion) report() (r deletionReport) {
 	if d == nil {
 		return r

@@ -1,6 +1,6 @@
 package main
 
-// The command demo learns real events from an embedded broker and shows the effect of deleting features.
+// The command demo learns real events from an embedded broker. It then shows the effect of deleting features.
 
 import (
 	"bufio"
@@ -55,7 +55,7 @@ and leaves no files, unless you give --keep.`,
 	return c
 }
 
-// demo is one run of the command.
+// demo is the state of one run of the command.
 type demo struct {
 	*program
 	short bool
@@ -64,8 +64,8 @@ type demo struct {
 
 	screen *screen
 	record record.Config
-	events [][]byte // to learn
-	test   [][]byte // never learned
+	events [][]byte // events to learn
+	test   [][]byte // events that are never learned
 }
 
 const demoTopic = "sentences"
@@ -166,7 +166,8 @@ func (d *demo) produce(ctx context.Context, broker *stream.Embedded) error {
 	return producer.Close()
 }
 
-// learn continues from the newest checkpoint, if there is one, until the end of the topic or for a number of events.
+// learn continues from the newest checkpoint, if there is one. It stops at the end of the topic or after the given
+// number of events.
 func (d *demo) learn(ctx context.Context, broker *stream.Embedded, store *checkpoint.Store, c online.Config, events uint64) (*run.Runner, error) {
 	r, err := newRunner([]contender{{config: c, record: d.record}}, validate.Config{}, nil, store, false, "", slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -203,7 +204,7 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 	result := demoResult{Events: metrics.Events, Error: 100 * metrics.Total.Error(), Level: metrics.Level, Words: m.Rows.Len()}
 	out := bufio.NewWriter(d.stdout)
 	if d.json {
-		out.Reset(d.stderr) // text for people
+		out.Reset(d.stderr) // switch to text for people
 	}
 	fmt.Fprintf(out, "\nEach of the %s sentences was predicted before it was learned:\nerror %s %%\n",
 		humanize.Comma(int64(metrics.Events)), percent(100*metrics.Total.Error()))
@@ -268,17 +269,17 @@ func (d *demo) summary(ctx context.Context, r *run.Runner, c online.Config, stor
 // demoResult is the JSON output of demo.
 type demoResult struct {
 	Events uint64  `json:"events"`
-	Error  float64 `json:"error"`       // in percent, each event predicted before it was learned
-	Level  string  `json:"noise_level"` // the chosen noise level
-	Words  int     `json:"words"`       // with a weight
-	// Deleted holds the errors with a fraction of the words deleted, for each way to learn.
+	Error  float64 `json:"error"`       // progressive error in percent: each event is predicted before it is learned
+	Level  string  `json:"noise_level"` // noise level with the largest weight
+	Words  int     `json:"words"`       // number of words with a weight
+	// Deleted holds the errors with a fraction of the words deleted, for each learner.
 	Deleted []demoDeleted `json:"deleted"`
 }
 
 type demoDeleted struct {
 	Learned string  `json:"learned"`
 	Share   float64 `json:"fraction"`
-	Error   float64 `json:"error"` // in percent
+	Error   float64 `json:"error"` // error in percent
 }
 
 func (r *demoResult) add(learned string, share, percent float64) {

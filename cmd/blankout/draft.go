@@ -1,6 +1,6 @@
 package main
 
-// config init --from-file and --from-topic draft a configuration from a sample of the events.
+// The flags --from-file and --from-topic of config init draft a configuration from a sample of the events.
 
 import (
 	"bytes"
@@ -24,11 +24,11 @@ import (
 // draftFields is the number of fields that a draft lists individually.
 const draftFields = 200
 
-// draft returns a configuration for events like those of a file, of kafka://… or, for "", of the topics of l: the keys
-// that the sample decides, and a comment on each field.
+// draft returns a configuration for events like those of a file, of kafka://… or, for "", of the topics of l. It
+// contains the keys that the sample determines, and a comment on each field.
 func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) {
 	c, kafka := l.Record, l.Kafka.ConsumerConfig
-	kafka.UntilEnd = true // only the present events of a topic
+	kafka.UntilEnd = true // read only the current events of a topic
 	read := func() (*sample, error) {
 		return readSample(ctx, stream.Input{Where: where, Record: c, Kafka: kafka, Format: c.Format})
 	}
@@ -37,7 +37,7 @@ func draft(ctx context.Context, l *config.Loaded, where string) ([]byte, error) 
 		return nil, err
 	}
 	c.Separator = cmp.Or(s.separator, c.Separator)
-	var written []notation.Found // with the notation set they are no longer found
+	var written []notation.Found // numbers written in text; they are not found again once the notation is set
 	if n := s.notation(); n != notation.Plain && c.Notation() == notation.Plain {
 		written = s.written
 		c.Decimal, c.Thousands = n.Decimal, n.Thousands
@@ -143,7 +143,7 @@ func draftRecord(line func(text string, args ...any), c *record.Config, format s
 	}
 }
 
-// fieldNotes returns notes about the fields, and the fields that look as if they contained the label.
+// fieldNotes returns notes about the fields. drop lists the fields that seem to contain the label.
 func (s *sample) fieldNotes() (drop, notes []string) {
 	events := s.records - s.refused
 	for _, key := range s.fields.keys() {

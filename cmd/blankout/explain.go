@@ -25,7 +25,7 @@ import (
 
 // explainFlags are the flags of predict for explanations.
 type explainFlags struct {
-	form  string // "text" or "json", "" for no explanations
+	form  string // "text" or "json"; "" for no explanations
 	class string
 	top   int
 }
@@ -53,23 +53,23 @@ func (o *explainFlags) check() error {
 
 // explanation holds the contributions of the features of one event to its score.
 type explanation struct {
-	Event     string   `json:"event"` // its place: FILE:LINE or TOPIC/PARTITION: offset N
+	Event     string   `json:"event"` // position of the event: FILE:LINE or TOPIC/PARTITION: offset N
 	Key       string   `json:"key,omitempty"`
-	Label     *string  `json:"label"`               // null without one
-	Predicted string   `json:"predicted,omitempty"` // as in Class, not for regression
-	Class     string   `json:"class,omitempty"`     // class of this score
+	Label     *string  `json:"label"`               // null for an unlabeled event
+	Predicted string   `json:"predicted,omitempty"` // predicted class, in the form of Class; not for regression
+	Class     string   `json:"class,omitempty"`     // class that the score belongs to
 	Score     float64  `json:"score"`
-	Prob      *float64 `json:"probability"` // of Class; null if the loss has no classes
+	Prob      *float64 `json:"probability"` // probability of Class; null if the loss gives no probabilities
 	Intercept float64  `json:"intercept"`
 	Noise     string   `json:"noise"`
-	Variance  float64  `json:"variance"` // of the score under Noise
+	Variance  float64  `json:"variance"` // variance of the score under Noise
 	Features  int      `json:"features"` // number of features of the event
 	// Unseen is the number of features that the model has not seen.
 	Unseen  int      `json:"unseen"`
-	Missing []string `json:"missing,omitempty"` // fields known to be missing
-	Stuck   []string `json:"stuck,omitempty"`   // those of them that are stuck, not null
-	// MissingPolicy is the policy that predicted the event because of missing fields, Factor the factor of its
-	// features, and Why the share of missing fields that selected the rule.
+	Missing []string `json:"missing,omitempty"` // fields that the model treats as missing
+	Stuck   []string `json:"stuck,omitempty"`   // fields of Missing that are stuck at a value, not null
+	// MissingPolicy is the policy that predicted the event because of its missing fields. Factor is the factor of its
+	// features. Why is the missing fraction that selected the policy.
 	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
 	Factor        float64             `json:"factor,omitempty"`
 	Why           string              `json:"why,omitempty"`
@@ -81,7 +81,7 @@ type explanation struct {
 
 type explainedTerm struct {
 	Name         string   `json:"name"`
-	Names        []string `json:"names,omitempty"` // all names in the event that share the column, if several do
+	Names        []string `json:"names,omitempty"` // all names in the event that share this column, if several do
 	Field        string   `json:"field,omitempty"`
 	Column       uint32   `json:"column"`
 	Raw          float64  `json:"raw"`
@@ -92,12 +92,12 @@ type explainedTerm struct {
 	Known        bool     `json:"known"`
 }
 
-// explainer writes the explanation of each example: a JSON object a line, or text.
+// explainer writes the explanation of each example as text or as a line of JSON.
 type explainer struct {
 	flags  *explainFlags
 	model  *model.Linear
-	schema *event.Schema // of the examples
-	class  int           // the class to explain, -1 to choose by example
+	schema *event.Schema // schema of the examples
+	class  int           // class to explain; -1 to choose it for each example
 	names  namer
 	out    *bufio.Writer
 	json   *json.Encoder // nil for text
@@ -120,7 +120,7 @@ func newExplainer(out io.Writer, m *served.Model, s *event.Schema, d *dataFlags,
 	if o.form == "json" {
 		x.json = json.NewEncoder(x.out)
 	}
-	d.record.KeepValue = true // for the names of its features
+	d.record.KeepValue = true // to report the names of the event's features
 	return x, nil
 }
 
@@ -144,10 +144,10 @@ type namer struct {
 	model   *served.Model
 	data    *dataFlags // settings for reading the events
 	reading record.Config
-	names   *served.EventNames // for records with the settings of reading
+	names   *served.EventNames // names for records that are read with the settings in reading
 }
 
-// in returns the names for events of the present path.
+// in returns the names for events of the current path.
 func (n *namer) in() (_ *served.EventNames, err error) {
 	if n.names == nil || !reflect.DeepEqual(n.reading, n.data.reading) {
 		n.reading = n.data.reading
@@ -216,8 +216,8 @@ func (a *explainer) explain(e *event.Example, scores, probabilities []float64) (
 	return x, nil
 }
 
-// whyPolicy returns why a missing policy predicted an event with missing fields: the fraction of missing fields, and
-// the mixture weights of the policies.
+// whyPolicy explains why a missing policy predicted an event with missing fields: the missing fraction, and the mixture
+// weights of the policies.
 func whyPolicy(h *model.Head, e *event.Example) string {
 	k, m, a := h.CountMissing(e), h.Missing, h.Answer(e)
 	if m == nil {

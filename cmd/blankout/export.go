@@ -1,7 +1,6 @@
 package main
 
-// The command export writes a model as JSON, text or ONNX; corrupt writes noisy copies of a data
-// file.
+// The command export writes a model as JSON, text or ONNX. The command corrupt writes noisy copies of a data file.
 
 import (
 	"bytes"
@@ -96,7 +95,7 @@ type corruptFlags struct {
 	data  dataFlags
 	model string
 	noise string
-	// Probabilities of deleting features and groups, "" for none.
+	// deletes holds the probabilities of deleting features and groups, "" for none.
 	deletes [2]string
 	copies  int
 	scale   bool
@@ -153,7 +152,7 @@ settings, columns, names and groups of a model.`,
 	return c
 }
 
-// parseNoise returns the noise of --noise, or of the flags that abbreviate one.
+// parseNoise returns the noise of --noise, or of the flags that are short forms of a noise.
 func (o *corruptFlags) parseNoise(named bool) (loss.Noise, error) {
 	var parts []string
 	for i, name := range []string{"dropout:", "group:"} {
@@ -177,7 +176,7 @@ func coefficients(n loss.Noise) (c0, c1, c2 float64) {
 	return n.Coefficients()
 }
 
-// corruptSchema decides how examples are read. It returns the model's Schema or, without a model, a new one.
+// corruptSchema determines how examples are read. It returns the model's Schema or, without a model, a new one.
 func (p *program) corruptSchema(o *corruptFlags) (*event.Schema, error) {
 	if o.model == "" {
 		if err := o.data.resolve(nil); err != nil {
@@ -198,15 +197,15 @@ func (p *program) corruptSchema(o *corruptFlags) (*event.Schema, error) {
 	o.data.regroup(m.Schema)
 	schema := m.Schema.Clone()
 	if loss.IsRegression(m.Loss) {
-		// The file may be from a version that treated numbers as classes.
+		// The file may be from a version that treated regression targets as classes.
 		schema.Target, schema.Classes = loss.LabelsOf(m.Loss), nil
 	} else {
-		schema.MaxClasses = max(maxClasses, len(schema.Classes)) // copies may have labels that the model does not know
+		schema.MaxClasses = max(maxClasses, len(schema.Classes)) // copies may have labels that the model has not seen
 	}
 	return schema, nil
 }
 
-// isSvmlightLabel reports whether a class is valid as the label of a line.
+// isSvmlightLabel reports whether a class is valid as the label of an svmlight line.
 func isSvmlightLabel(class string) bool {
 	x, err := strconv.ParseFloat(class, 64)
 	return class != "" && !strings.ContainsAny(class, " \t\r\n\v\f#:,") && (err != nil || !math.IsNaN(x) && !math.IsInf(x, 0))
@@ -260,7 +259,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 			x.Value = append(x.Value[:0], e.Features.Value...)
 			corrupter.Vec(x, e.Field, n, copy)
 			keep := 0
-			for i, v := range x.Value { // svmlight omits zeros
+			for i, v := range x.Value { // the svmlight format omits zeros
 				if v != 0 {
 					x.Index[keep], x.Value[keep] = x.Index[i], v
 					keep++
@@ -291,7 +290,7 @@ func (p *program) runCorrupt(c *cobra.Command, o *corruptFlags, noise loss.Noise
 	if err == nil && o.json {
 		err = json.NewEncoder(p.stdout).Encode(struct {
 			Examples int `json:"examples"`
-			Copies   int `json:"copies"` // of each
+			Copies   int `json:"copies"` // number of copies of each example
 		}{n, o.copies})
 	}
 	return err

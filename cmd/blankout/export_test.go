@@ -25,14 +25,14 @@ import (
 	"blankout/stream/record"
 )
 
-// TestExportsScore scores events from each form in which weights leave the program,
-// JSON, text and GET /v1/model?weights=1, by nothing but what that form says.
+// TestExportsScore scores events using only the exported JSON, the exported text or the response of GET
+// /v1/model?weights=1. The scores must equal those of the model.
 func TestExportsScore(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	mixed := func(i int) string {
 		x, note := random.NormFloat64(), "usual"
 		if i%100 == 99 {
-			x, note = 1e6, "rare" // beyond the clip
+			x, note = 1e6, "rare" // outside the clipping limits
 		}
 		label := "abc"[min(2, max(0, int(1.5+x+random.NormFloat64())))]
 		return fmt.Sprintf(`{"label":"%c","temp":%v,"price":%v,"tail":%v,"same":7,"color":"%s","words":["%s","w%d"],"on":%t}`,
@@ -98,7 +98,7 @@ func TestExportsScore(t *testing.T) {
 				d, scaler := must.Get2(fit.Fit(b.Data(schema)))(t)
 				solved := must.Get(batch.Train(t.Context(), d, batch.DefaultConfig()))(t)
 				m = solved.Model.WithScaler(scaler)
-				// Every training event scores what it did while it was solved.
+				// Every training event must have the same score as during training.
 				for i := range d.Rows() {
 					x := d.Vec(i, event.Vec{})
 					if f := m.ScoreVec(x, make([]float64, 1)); math.IsNaN(f[0]) || math.Abs(f[0]-solved.Model.Score(&event.Example{Features: x}, make([]float64, 1))[0]) > 1e-12 {
@@ -149,23 +149,23 @@ func TestExportsScore(t *testing.T) {
 	}
 }
 
-// formula is a model as an export words it.
+// formula is a model, read from an export.
 type formula struct {
 	intercept []float64
-	terms     map[string]formulaTerm // by name
-	knots     map[string][]float64   // of the curves, by name
+	terms     map[string]formulaTerm // terms by name
+	knots     map[string][]float64   // knots of the splines, by name
 	clip      float64
 
-	clipped, filled, transformed, bent bool // has happened
+	clipped, filled, transformed, bent bool // whether a score has used this part of the formula
 }
 
 type formulaTerm struct {
 	weights []float64
 	model.Standardization
-	always bool // 0 where the event leaves it out
+	always bool // treat the value as 0 if the event omits it
 }
 
-// score is what the documentation of the exports says.
+// score computes the scores as the documentation of the exports specifies.
 func (f *formula) score(event map[string]float64) []float64 {
 	out := append([]float64(nil), f.intercept...)
 	hats := map[string]float64{}
@@ -286,7 +286,7 @@ func textFormula(t *testing.T, path string, m *model.Linear) formula {
 	for line := range strings.Lines(string(exportOf(t, path, "text"))) {
 		line = strings.TrimSuffix(line, "\n")
 		if comment, ok := strings.CutPrefix(line, "# "); ok {
-			heads = strings.Split(comment, "\t") // the last one names the columns
+			heads = strings.Split(comment, "\t") // the last comment names the columns
 			if curve, ok := strings.CutPrefix(comment, "knots of "); ok {
 				name, knots, _ := strings.Cut(curve, ": ")
 				for knot := range strings.FieldsSeq(knots) {

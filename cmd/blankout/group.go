@@ -1,7 +1,7 @@
 package main
 
-// This file holds the commands for groups of learners: a member, which run --group starts, and commands that inspect a
-// group's commit log.
+// This file implements groups of learners: the member that run --group starts, and the commands that inspect a group's
+// commit log.
 
 import (
 	"context"
@@ -35,7 +35,7 @@ import (
 // newMember returns the member of a configuration.
 func newMember(c *config.Config, log *slog.Logger) *group.Member {
 	if len(c.Record.Classes) == 0 && c.Record.MaxClasses == record.DefaultMaxClasses {
-		c.Record.MaxClasses = 2 // members cannot grow at the same event
+		c.Record.MaxClasses = 2 // without a limit, all members would have to add a class at the same event
 	}
 	return &group.Member{
 		Config: c.Group, Kafka: c.Kafka.ConsumerConfig, Learner: c.Learner, Schema: c.Record.Schema, Log: log,
@@ -46,7 +46,7 @@ func newMember(c *config.Config, log *slog.Logger) *group.Member {
 	}
 }
 
-// learnInGroup is run --group: a member, its HTTP server, and its dead letters.
+// learnInGroup implements run --group: it runs a member with its HTTP server and its dead letters.
 func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config) error {
 	for flag, given := range map[string]bool{"--data": o.data != "", "--labels": o.labels != "", "--reset": o.reset, "--from": o.from != "", "--max-events": o.maxEvents > 0} {
 		if given {
@@ -58,7 +58,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	if err := c.OpenRegistry(log); err != nil {
 		return usageError{err}
 	}
-	c.Record.KeepValue = true // for the page
+	c.Record.KeepValue = true // the web page shows values
 	m := newMember(c, log)
 	m.From = o.fromGroup
 	reports, foreign, err := serve.OpenReports(c.Validate.Directory, keptReports)
@@ -108,7 +108,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 		return fmt.Errorf("run: %w", err)
 	}
 	status := m.Status()
-	if status == nil { // stopped before anything was applied
+	if status == nil { // the member stopped before anything was applied
 		return nil
 	}
 	by := map[event.Reason]uint64{}
@@ -122,7 +122,7 @@ func (p *program) learnInGroup(ctx context.Context, o runFlags, c *config.Config
 	return json.NewEncoder(p.stdout).Encode(status)
 }
 
-// memberStatus returns a member's Status in the form of a run's. The counts are those of the group.
+// memberStatus returns a function that converts a member's Status to a run.Status. The counts are those of the group.
 func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 	return func() *run.Status {
 		out := &run.Status{NotReady: "not started", Started: started}
@@ -138,7 +138,7 @@ func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 		}
 		for _, end := range s.Ends {
 			at := slices.IndexFunc(out.Partitions, func(p run.PartitionStatus) bool { return p.Topic == end.Topic && p.Partition == end.Partition })
-			if at < 0 { // nothing of it is learned yet
+			if at < 0 { // nothing of the partition has been learned yet
 				at = len(out.Partitions)
 				out.Partitions = append(out.Partitions, run.PartitionStatus{Position: event.Position{Topic: end.Topic, Partition: end.Partition, Next: end.HighWater - end.Lag}})
 			}
@@ -148,7 +148,7 @@ func memberStatus(m *group.Member, started time.Time) func() *run.Status {
 	}
 }
 
-// memberModel returns a member's newest model in the form of a published one.
+// memberModel returns a function that returns a member's newest model as a published model.
 func memberModel(m *group.Member) func() *run.Published {
 	var mu sync.Mutex
 	var last *run.Published
@@ -167,7 +167,7 @@ func memberModel(m *group.Member) func() *run.Published {
 }
 
 // writerSnapshots sends the group's model to its destinations while this member is the writer. The versions are offsets
-// of the commit log, the same for every writer.
+// of the commit log, so they are the same for every writer.
 type writerSnapshots struct {
 	member *group.Member
 	open   func(context.Context) (*serve.Snapshots, error)
@@ -175,7 +175,7 @@ type writerSnapshots struct {
 	places atomic.Pointer[serve.Snapshots] // nil while another member is the writer
 }
 
-// check opens the destinations once, so that errors are reported before anything is learned.
+// check opens the destinations once, so that errors are reported before learning starts.
 func (w *writerSnapshots) check(ctx context.Context) error {
 	there, err := w.open(ctx)
 	if err != nil {
@@ -185,14 +185,14 @@ func (w *writerSnapshots) check(ctx context.Context) error {
 	if err := there.Close(); err != nil {
 		return err
 	}
-	// A single learner counts its starts in the upper half of a version.
+	// The versions of a single learner have the number of its starts in their upper half.
 	if version>>32 > 0 {
 		return usageError{fmt.Errorf("snapshots: version %d was published by a single learner, and the group cannot exceed it: give the group another [snapshot] topic, file or object", version)}
 	}
 	return nil
 }
 
-// start begins to watch for this member's turn, and returns a function that stops it.
+// start starts to wait for this member's turn as the writer. The returned function stops that.
 func (w *writerSnapshots) start() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -212,7 +212,7 @@ func (w *writerSnapshots) start() (stop func() error) {
 	return func() error { cancel(); running.Wait(); return nil }
 }
 
-// turn sends models until the member's turn, or ctx, ends.
+// turn sends models until this member's turn as the writer ends or ctx ends.
 func (w *writerSnapshots) turn(ctx context.Context) error {
 	places, err := w.open(ctx)
 	if err != nil {
@@ -334,7 +334,7 @@ group.name.`,
 	return c
 }
 
-// oneGroup accepts the name of a group, or none, which means group.name of the configuration.
+// oneGroup accepts the name of a group, or no name, which means group.name of the configuration.
 func oneGroup(c *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return usageError{fmt.Errorf("%s: want one group, not %d", c.CommandPath(), len(args))}
@@ -342,7 +342,7 @@ func oneGroup(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// loadGroup is load for the group of a name, or for that of the configuration without a name.
+// loadGroup is load for the named group, or for the group of the configuration if there is no name.
 func (f *configFlags) loadGroup(name []string) (*config.Loaded, error) {
 	var flags []string
 	if len(name) > 0 {
@@ -355,7 +355,7 @@ func (f *configFlags) loadGroup(name []string) (*config.Loaded, error) {
 	return l, err
 }
 
-// inspectGroup applies the commit log of a group.
+// inspectGroup applies the commit log of a group and returns a report about the group.
 func (p *program) inspectGroup(ctx context.Context, name []string, settings *configFlags) (*group.Report, error) {
 	l, err := settings.loadGroup(name)
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// This file prints the health of fields.
+// This file prints the health of fields: whether they are missing or stuck more often than usual.
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 	"blankout/online/watch"
 )
 
-// printAlarms prints which fields differ from their usual state.
+// printAlarms prints the fields that differ from their usual state.
 func printAlarms(out *bufio.Writer, h *watch.Health) {
 	const most = 10
 	n := 0
@@ -31,7 +31,7 @@ func printAlarms(out *bufio.Writer, h *watch.Health) {
 	}
 }
 
-// printFeatures prints the health of every watched field.
+// printFeatures prints the health of every monitored field.
 func printFeatures(out *bufio.Writer, h *watch.Health) {
 	printAlarms(out, h)
 	if h.Alarms > 0 {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// A sensor dies and comes back: the log of run says so with the times of the records,
-// inspect tells the alarms of a checkpoint, and --features the condition of every field.
-// A stop in the middle of an alarm changes nothing.
+// TestHealthOfFields checks the reports about a sensor that fails and recovers. The log of run must have the times of
+// the records. inspect must list the alarms of a checkpoint and, with --features, the state of every field. A stop
+// during an alarm must change nothing.
 func TestHealthOfFields(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var lines bytes.Buffer

@@ -24,7 +24,7 @@ func learnsInbox(c *config.Config, data string) bool {
 	return c.HTTP.Learn && data == "" && len(c.Kafka.Topics) == 0
 }
 
-// checkInbox returns why events over HTTP cannot be accepted.
+// checkInbox returns an error if events over HTTP cannot be accepted.
 func checkInbox(c *config.Config, o *runFlags) error {
 	switch {
 	case !c.HTTP.Learn:
@@ -45,7 +45,7 @@ func checkInbox(c *config.Config, o *runFlags) error {
 	return nil
 }
 
-// openInbox opens the log of events over HTTP, beside the checkpoints, and makes it the source.
+// openInbox opens the log of events over HTTP, in the directory of the checkpoints, and makes it the source.
 func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Store, acceptor *atomic.Pointer[serve.Acceptor], log *slog.Logger) error {
 	l, err := inbox.Open(filepath.Join(string(c.Checkpoint.Directory), "inbox"), inbox.Options{Free: store.Free, MinFree: c.Checkpoint.MinFree, Log: log})
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Stor
 	}
 	s.close = append(s.close, source.Close)
 	s.runner.Source = source
-	var saved []int64 // positions of the stored checkpoints of this run
+	var saved []int64 // positions in the log of the checkpoints that this run has stored
 	s.runner.Commit = func(_ context.Context, offsets event.Offsets) error {
 		p, _ := offsets.Lookup(inbox.Topic, 0)
 		if saved = append(saved, p.Next); len(saved) < c.Checkpoint.Keep {
@@ -81,7 +81,7 @@ func (s *service) openInbox(c *config.Config, reset bool, store *checkpoint.Stor
 	return nil
 }
 
-// openTopicAcceptor sends events over HTTP to the first topic.
+// openTopicAcceptor makes the server send events that arrive over HTTP to the first topic.
 func (s *service) openTopicAcceptor(c *config.Config, acceptor *atomic.Pointer[serve.Acceptor], log *slog.Logger) error {
 	labels := ""
 	if len(c.Labels.Topics) > 0 {
@@ -101,8 +101,8 @@ func (s *service) openTopicAcceptor(c *config.Config, acceptor *atomic.Pointer[s
 	return nil
 }
 
-// acceptedSchema returns the Schema for checking events before they are accepted. It has room for as many classes as
-// the learner's.
+// acceptedSchema returns the Schema with which events are checked before they are accepted. It allows as many classes
+// as the learner's Schema.
 func acceptedSchema(c *config.Config) *event.Schema {
 	s := c.Record.Schema()
 	if len(c.Record.Classes) == 0 {

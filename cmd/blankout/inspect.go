@@ -113,7 +113,7 @@ progress, the commits of each member and the refused commits.`,
 	return c
 }
 
-// inspection is the content of a file. Errors are in percent.
+// inspection is the JSON output of inspect: the content of a file. Errors are in percent.
 type inspection struct {
 	File        string          `json:"file"`
 	Kind        checkpoint.Kind `json:"kind"`
@@ -121,35 +121,35 @@ type inspection struct {
 	Events      uint64          `json:"events"`
 	Classes     []string        `json:"classes"`
 	Fields      int             `json:"fields"`
-	Features    int             `json:"features"` // columns with a row
-	Knots       int             `json:"knots"`    // further rows, for the knots of splines
+	Features    int             `json:"features"` // number of columns with a row of weights
+	Knots       int             `json:"knots"`    // number of further rows, for the knots of splines
 	Columns     uint64          `json:"columns"`
 	Names       int             `json:"names"`
 	Collisions  int             `json:"name_collisions"`
-	Memory      int             `json:"memory_bytes"` // of the rows
+	Memory      int             `json:"memory_bytes"` // memory of the rows
 	Loss        string          `json:"loss"`
 	Noise       string          `json:"noise"`
 	Trained     string          `json:"trained"`
 	Standardize string          `json:"standardize"`
 	Intercept   []float64       `json:"intercept"`
 	Kernel      string          `json:"kernel,omitempty"`
-	Vectors     int             `json:"support_vectors,omitempty"` // of the dual, alpha > 0
-	Expansion   int             `json:"expansion,omitempty"`       // examples used for scoring
+	Vectors     int             `json:"support_vectors,omitempty"` // number of support vectors of the dual, alpha > 0
+	Expansion   int             `json:"expansion,omitempty"`       // number of examples used for scoring
 	Norm        float64         `json:"weight_norm"`
 	Stuck       []stuckField    `json:"stuck,omitempty"`
 	Offsets     event.Offsets   `json:"offsets,omitempty"`
-	Progress    *online.Summary `json:"progress,omitempty"` // of a checkpoint
-	Warnings    []watch.Warning `json:"warnings,omitempty"` // of a checkpoint
-	Health      *watch.Health   `json:"health,omitempty"`   // of the fields, of a checkpoint
+	Progress    *online.Summary `json:"progress,omitempty"` // progress of the learner in a checkpoint
+	Warnings    []watch.Warning `json:"warnings,omitempty"` // warnings in a checkpoint
+	Health      *watch.Health   `json:"health,omitempty"`   // health of the fields in a checkpoint
 	Snapshot    *snapshotID     `json:"snapshot,omitempty"`
-	// Learner names the learner of the model, if there are several of a stream. Learners compares them, for a
+	// Learner is the name of the model's learner, if the stream has several learners. Learners compares them, for a
 	// checkpoint.
 	Learner  string                `json:"learner,omitempty"`
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	Largest  [][]namedWeight       `json:"largest_weights"`
 	Blocks   []blockSize           `json:"blocks"`
 
-	model *model.Linear // nil for other kinds
+	model *model.Linear // nil for other kinds of model
 }
 
 // snapshotID identifies a snapshot among a learner's published models.
@@ -158,7 +158,7 @@ type snapshotID struct {
 	Published time.Time `json:"published"`
 }
 
-// stuckField is a field that the model treats as missing at a value.
+// stuckField is a field with a value at which the model treats it as missing.
 type stuckField struct {
 	Field string  `json:"field"`
 	Value float64 `json:"value"`
@@ -220,7 +220,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			i.Stuck = append(i.Stuck, stuckField{s.Fields[f.Field].Name, f.Value})
 		}
 	}
-	// A model has no position in a stream, and a snapshot no history.
+	// A model file has no stream position, and a snapshot has no history, so these blocks are optional.
 	if _, err := event.FindBlock(file.Blocks, "offsets"); err == nil {
 		if i.Offsets, err = run.ReadOffsets(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", path, err)}
@@ -256,7 +256,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 	return i, nil
 }
 
-// print prints the content of a file. draw adds bars of text to curves.
+// print prints the content of a file. draw adds bar charts as text.
 func (i *inspection) print(out *bufio.Writer, draw bool) {
 	fmt.Fprintf(out, "%s: %s, %s, all checksums valid\n", i.File, i.Kind, humanize.IBytes(uint64(i.Bytes)))
 	switch i.Kind {
@@ -385,10 +385,11 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	}
 }
 
-// mostClassLines is the largest number of classes for which inspect shows the coverage.
+// mostClassLines is the largest number of classes for which inspect prints the coverage.
 const mostClassLines = 10
 
-// classCoverage prints how often the sets of each class's events contained it, the worst first.
+// classCoverage prints, for each class, how often the prediction sets of its events contained the class. The worst
+// class is first.
 func classCoverage(out io.Writer, classes []measure.ClassCoverage) {
 	classes = slices.DeleteFunc(slices.Clone(classes), func(c measure.ClassCoverage) bool { return c.Events == 0 })
 	slices.SortStableFunc(classes, func(a, b measure.ClassCoverage) int { return cmp.Compare(a.Recent, b.Recent) })
@@ -404,7 +405,7 @@ func classCoverage(out io.Writer, classes []measure.ClassCoverage) {
 	}
 }
 
-// ageLine returns a line about predictions by weights of an age.
+// ageLine returns a line about predictions by weights of a given staleness.
 func ageLine(r measure.StaleLoss) string {
 	told := func(err, logLoss, deviance *float64) string {
 		switch {
@@ -458,12 +459,12 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, dec
 	t.Flush()
 }
 
-// answeredBy returns which level predicts events with each share of missing fields.
+// answeredBy returns a text about which noise level predicts events at each missing fraction.
 func answeredBy(levels []string) string {
 	var parts []string
 	for bin, level := range levels {
 		if bin+1 < len(levels) && levels[bin+1] == level {
-			continue // the next range says it
+			continue // the line of the next range covers this range
 		}
 		if bin < len(model.MissingEdges) {
 			parts = append(parts, fmt.Sprintf("%s up to %g %%", level, 100*model.MissingEdges[bin]))

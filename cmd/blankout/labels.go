@@ -1,6 +1,6 @@
 package main
 
-// This file opens what run needs for labels that arrive later, and summarizes their outcomes.
+// This file opens the resources that run needs for delayed labels, and summarizes the outcomes of the labels.
 
 import (
 	"cmp"
@@ -28,16 +28,16 @@ import (
 	"blankout/stream/record"
 )
 
-// joining says how labels that arrive later are joined with their events.
+// joining describes how delayed labels are joined with their events.
 type joining struct {
-	settings map[string]string // of the fingerprint
+	settings map[string]string // settings for the fingerprint
 	open     func(labels.State) (*labels.Join, error)
 }
 
-// joins reports whether labels arrive later than events.
+// joins reports whether labels are delayed: they arrive separately from their events.
 func joins(c *config.Config, o runFlags) bool { return o.labels != "" || len(c.Labels.Topics) > 0 }
 
-// checkJoin returns an error for settings that do not work with labels that arrive later.
+// checkJoin returns an error for settings that do not work with delayed labels.
 func checkJoin(c *config.Config, o runFlags) error {
 	switch {
 	case o.data != "" && o.labels == "":
@@ -53,7 +53,7 @@ func checkJoin(c *config.Config, o runFlags) error {
 	return nil
 }
 
-// openJoin opens the waiting events of a checkpoint.
+// openJoin opens the events of a checkpoint that are waiting for labels.
 func (s *service) openJoin(c *config.Config, o runFlags, from labels.State, log *slog.Logger) (*labels.Join, error) {
 	directory := c.LabelsDirectory()
 	if o.reset {
@@ -123,8 +123,8 @@ func (s *service) openJoined(ctx context.Context, c *config.Config, o runFlags, 
 	return nil
 }
 
-// openLanes opens all partitions of events and of labels, at their positions. It also returns what the caller must
-// close, one element for each lane.
+// openLanes opens all partitions of events and of labels at their positions in from. It also returns the resources that
+// the caller must close, one element for each lane.
 func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events, later stream.Input, log *slog.Logger) (lanes []labels.Lane, all []stream.Opened, err error) {
 	defer func() {
 		if err != nil {
@@ -153,14 +153,14 @@ func openLanes(ctx context.Context, s *event.Schema, from event.Offsets, events,
 	return lanes, all, nil
 }
 
-// sayLate returns a Lane's Late function.
+// sayLate returns the function Late for a Lane.
 func sayLate(log *slog.Logger, p stream.Partition) func() {
 	return func() {
 		log.Warn("a new partition has records older than the learned ones: they are learned next, so a repeated run will differ", "topic", p.Topic, "partition", p.Number)
 	}
 }
 
-// sayOdd returns a Lane's Odd function. It logs the first record, the second, the fourth and so on.
+// sayOdd returns the function Odd for a Lane. It logs the first record, the second, the fourth and so on.
 func sayOdd(log *slog.Logger, p stream.Partition) func(offset, time int64) {
 	n := 0
 	return func(offset, at int64) {
@@ -184,7 +184,7 @@ func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream
 		if err != nil || !file {
 			return &labels.Deferred{}, err
 		}
-		read := event.NewSchema(1, nil, max(2, s.MaxClasses)) // a record that it rejects has no time
+		read := event.NewSchema(1, nil, max(2, s.MaxClasses)) // a separate Schema; a record that it rejects has no time
 		read.Target = s.Target
 		clock, err := of(read)
 		return &labels.Deferred{Clock: clock}, err
@@ -200,8 +200,8 @@ func openLane(ctx context.Context, s *event.Schema, from event.Offsets, p stream
 // addedPartitions opens partitions that are added to the topics while events and labels are joined.
 type addedPartitions struct {
 	schema    *event.Schema
-	found     [2]atomic.Pointer[[]stream.Partition] // of events and of labels
-	known     map[string]bool                       // by laneName
+	found     [2]atomic.Pointer[[]stream.Partition] // partitions of events and of labels
+	known     map[string]bool                       // partitions opened so far, by laneName
 	consuming *atomic.Pointer[consumers]
 	opened    []stream.Opened
 	log       *slog.Logger
@@ -209,8 +209,8 @@ type addedPartitions struct {
 
 func laneName(topic string, partition int32) string { return fmt.Sprintf("%s/%d", topic, partition) }
 
-// watch looks for partitions until the returned function is called, which also closes them. Nobody may call open at the
-// same time.
+// watch looks for new partitions until the returned function is called, which also closes the partitions. open must not
+// run concurrently with that function.
 func (a *addedPartitions) watch(events, later stream.Input) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -228,8 +228,8 @@ func (a *addedPartitions) watch(events, later stream.Input) (stop func() error) 
 	}
 }
 
-// open opens the partitions that watch has found, at their beginning. A partition that cannot be opened is tried again
-// when it is found again.
+// open opens the partitions that watch has found, at their beginning. If a partition cannot be opened, open tries again
+// when watch finds it again.
 func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err error) {
 	for i := range a.found {
 		all := a.found[i].Swap(nil)
@@ -263,10 +263,10 @@ func (a *addedPartitions) open(ctx context.Context) (lanes []labels.Lane, err er
 	return lanes, nil
 }
 
-// joinFlags are the flags of a command that reads events and their labels to their end.
+// joinFlags are the flags of a command that reads events and their labels to the end.
 type joinFlags struct {
 	labels string
-	// counts holds the counts of the data read last.
+	// counts holds the counts of the most recently read data.
 	counts *labels.Counts
 }
 
@@ -323,7 +323,7 @@ func (d *dataFlags) openJoined(ctx context.Context, path string, s *event.Schema
 	return j, nil
 }
 
-// sayJoined prints the counts of labels that arrived later; nil prints nothing.
+// sayJoined prints the counts of delayed labels. For nil it prints nothing.
 func (p *program) sayJoined(c *labels.Counts) {
 	if c == nil {
 		return
@@ -341,16 +341,16 @@ func (p *program) sayJoined(c *labels.Counts) {
 	fmt.Fprintln(p.stderr, text)
 }
 
-// joinedFiles is a stream.Opened.
+// joinedFiles is a stream.Opened that joins events with their labels.
 type joinedFiles struct {
 	*labels.Joined
 	join      *labels.Join
 	opened    []stream.Opened
-	directory string // of waiting events, removed at the end
+	directory string // directory of waiting events, removed at the end
 	flags     *dataFlags
 }
 
-// Close closes everything, after it has passed the counts to the flags.
+// Close stores the counts in the flags and then closes everything.
 func (j *joinedFiles) Close() error {
 	var errs []error
 	for _, o := range j.opened {
@@ -364,10 +364,10 @@ func (j *joinedFiles) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(j.directory))...)
 }
 
-// consumers read one partition each, or one consumer reads all.
+// consumers are either one consumer for each partition or one consumer for all partitions.
 type consumers []*stream.Consumer
 
-// stats sums the statistics of the consumers; nil for nil.
+// stats returns the summed statistics of the consumers, or nil for nil.
 func (c *consumers) stats() *stream.ConsumerStats {
 	if c == nil {
 		return nil
@@ -386,14 +386,14 @@ func (c *consumers) stats() *stream.ConsumerStats {
 	return &sum
 }
 
-// labelSummary summarizes labels that arrived later. Errors are in percent.
+// labelSummary summarizes delayed labels. Errors are in percent.
 type labelSummary struct {
 	labels.Counts
-	// LearningError and LearningLogLoss are those of predictions at the time of learning. progressive_error and
-	// progressive_log_loss are those of predictions at arrival.
+	// LearningError and LearningLogLoss are for predictions at the time of learning. progressive_error and
+	// progressive_log_loss are for predictions at the event's arrival.
 	LearningError   *float64 `json:"learning_error"`
 	LearningLogLoss *float64 `json:"learning_log_loss"`
-	LearningMAE     *float64 `json:"learning_mae,omitempty"` // for numeric labels, instead
+	LearningMAE     *float64 `json:"learning_mae,omitempty"` // mean absolute error, instead of these for regression
 }
 
 func summarizeLabels(s *run.Status) *labelSummary {

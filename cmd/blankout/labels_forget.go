@@ -52,7 +52,7 @@ func (p *program) forget(settings *configFlags, ids []string, asJSON bool) (err 
 	if err != nil {
 		return err
 	}
-	store, err := openCheckpoints(&c.Config) // so that no learner uses it
+	store, err := openCheckpoints(&c.Config) // opened so that no learner can use the store at the same time
 	if err != nil {
 		return err
 	}

@@ -21,9 +21,9 @@ import (
 	"blankout/stream/record"
 )
 
-// Partitions added while events and labels are joined are read from their beginning. Where
-// their records came after all that was taken by then the order is that of a reader who
-// knew them from the first; else they are counted.
+// TestAddedPartitionsAreJoined checks that partitions that are added while events and labels are joined are read from
+// their beginning. If all their records are later than the records joined so far, the order is as if the partitions had
+// existed from the start. Otherwise the records are counted as out of order.
 func TestAddedPartitionsAreJoined(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		t.Run(fmt.Sprintf("late %v", late), func(t *testing.T) { testAddedPartitions(t, late) })
@@ -37,7 +37,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 		return must.Get(kgo.NewClient(kgo.SeedBrokers(broker.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
 	}
 	write := func(topic string, partition int32, times ...int64) {
-		client := newClient() // a new one knows all partitions
+		client := newClient() // a new client sees all partitions
 		defer client.Close()
 		for _, at := range times {
 			value := fmt.Sprintf(`{"x":%d,"label":"yes"}`, at)
@@ -95,7 +95,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 	merge.Added = a.open
 	stop := a.watch(inputs(one))
 	defer stop()
-	for consuming.Load() == &all && len(order) < 6 { // both begin at their end
+	for consuming.Load() == &all && len(order) < 6 { // both partitions start at their end
 		if err := read(merge, 50*time.Millisecond); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func testAddedPartitions(t *testing.T, late bool) {
 	if late {
 		first = 1100
 	}
-	write("clicks", 1, first+4, first+5) // before anyone knows the partition
+	write("clicks", 1, first+4, first+5) // written before the reader has found the partition
 	for tries := 0; len(*consuming.Load()) < 4; tries++ {
 		if tries == 1000 {
 			t.Fatalf("%d partitions are read, want 4", len(*consuming.Load()))

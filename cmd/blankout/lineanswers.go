@@ -1,6 +1,6 @@
 package main
 
-// This file writes the output of run --answers: a line for each record.
+// This file writes the output of run --answers: one line for each record.
 
 import (
 	"bufio"
@@ -16,36 +16,36 @@ import (
 	"blankout/online"
 )
 
-// lineAnswers writes the lines.
+// lineAnswers writes one line of JSON for each record.
 type lineAnswers struct {
 	out    *bufio.Writer
 	lines  *json.Encoder
 	schema *event.Schema
 	chance []float64
 	n      int
-	// learner returns the name of the learner that predicts, "" for a single one.
+	// learner returns the name of the learner that predicts, or "" if there is only one.
 	learner func() string
 }
 
-// newLineAnswers returns the lineAnswers for events of a Schema.
+// newLineAnswers returns a lineAnswers for events of a Schema.
 func newLineAnswers(to io.Writer, s *event.Schema, learner func() string) *lineAnswers {
 	out := bufio.NewWriterSize(to, 1<<16)
 	return &lineAnswers{out: out, lines: json.NewEncoder(out), schema: s, learner: learner}
 }
 
-// lineAnswer is a line.
+// lineAnswer is the content of one line.
 type lineAnswer struct {
-	Record        int                `json:"record"` // of this run, from 0
+	Record        int                `json:"record"` // number of the record in this run, from 0
 	ID            string             `json:"id,omitempty"`
-	Learner       string             `json:"learner,omitempty"` // that predicted, if there are several
-	Class         string             `json:"class,omitempty"`   // none before the first class
+	Learner       string             `json:"learner,omitempty"` // learner that predicted, if there are several
+	Class         string             `json:"class,omitempty"`   // predicted class; none before the first class appears
 	Probability   *float64           `json:"probability,omitempty"`
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
-	Value         *float64           `json:"value,omitempty"` // for regression
-	Error         string             `json:"error,omitempty"` // why the record was rejected
+	Value         *float64           `json:"value,omitempty"` // predicted value, for regression
+	Error         string             `json:"error,omitempty"` // reason why the record was rejected
 }
 
-// add writes the line of an event, and flushes at the end of a batch.
+// add writes the line of an event. It flushes the output at the end of a batch.
 func (a *lineAnswers) add(e *event.Example, p *online.Prediction) error {
 	if e == nil {
 		if err := a.out.Flush(); err != nil {
@@ -71,7 +71,7 @@ func (a *lineAnswers) add(e *event.Example, p *online.Prediction) error {
 	return nil
 }
 
-// classes fills in the prediction of classes.
+// classes sets the fields of line that a classifier predicts.
 func (a *lineAnswers) classes(p *online.Prediction, line *lineAnswer) {
 	k := max(2, len(p.Scores))
 	a.chance = p.Decision.Probabilities(p.Scores, slices.Grow(a.chance[:0], k)[:k])

@@ -1,8 +1,7 @@
-// Command blankout learns linear classifiers from a Kafka topic, event by
-// event, so that they keep working when features go missing.
+// Command blankout learns linear models from a Kafka topic, event by event. The models keep predicting well if features
+// are missing.
 //
-// Start with blankout demo. docs/start.md links to all pages, and blankout help
-// lists the commands.
+// Start with blankout demo. docs/start.md links to all pages, and blankout help lists the commands.
 package main
 
 import (
@@ -11,16 +10,17 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
-	_ "time/tzdata" // for record.timezone, where the system has no database of zones
+	_ "time/tzdata" // for record.timezone, if the system has no time zone database
 )
 
 func main() {
 	// A panic, or a failed allocation of the Go runtime, ends the program with SIGABRT. The runtime's own exit code
-	// would be 2, which means a wrong configuration and keeps a supervisor such as systemd from restarting the program.
+	// would be 2. That code means a wrong configuration and keeps a supervisor such as systemd from restarting the
+	// program.
 	debug.SetTraceback("crash")
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // set by nohup
-		signals = append(signals, syscall.SIGHUP) // the terminal is gone: save and stop
+	if !signal.Ignored(syscall.SIGHUP) { // nohup makes the program ignore SIGHUP
+		signals = append(signals, syscall.SIGHUP) // the terminal was closed: save and stop
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once

@@ -30,19 +30,19 @@ import (
 	"blankout/stream"
 )
 
-// TestMain lets the scripts below run this test binary as blankout: the real
-// program in a process of its own, main included.
+// TestMain lets the test scripts run this test binary as blankout: the real program, including main, in a separate
+// process.
 func TestMain(m *testing.M) {
 	testscript.Main(leakless{m}, map[string]func(){"blankout": main})
 }
 
-// leakless fails tests that pass but leave goroutines behind, as
-// goleak.VerifyTestMain does, which cannot be told to run testscript.Main.
+// leakless fails tests that pass but leave goroutines running. goleak.VerifyTestMain does the same but cannot run
+// testscript.Main.
 type leakless struct{ *testing.M }
 
 func (m leakless) Run() int {
-	// A program inherits an ignored SIGHUP, and under nohup the scripts that send one
-	// would wait for ever. What is caught here is at its default in a child.
+	// A child process inherits an ignored SIGHUP, so under nohup the scripts that send SIGHUP would wait forever. A
+	// signal that is caught here has its default action in a child.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	code := m.M.Run()
 	if code != 0 {
@@ -60,7 +60,7 @@ func TestScript(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
-			// The race detector otherwise waits a second at each of some 500 exits.
+			// By default the race detector waits a second at each of about 500 exits.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
 		},
@@ -70,8 +70,8 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// checkCode is the script command "code N args…": blankout with these arguments
-// must end with exit code N. stdout and stderr then look at what it wrote.
+// checkCode implements the script command "code N args…": blankout with these arguments must end with exit code N. The
+// script commands stdout and stderr can then check its output.
 func checkCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 {
 		ts.Fatalf("usage: code N args…")
@@ -89,8 +89,8 @@ func checkCode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// writeParquet is the script command "parquet FROM TO": it writes the JSON lines of a file
-// {"label": …, "shop": …, "x": …, "words": […]}, of which x may be null, as a Parquet file.
+// writeParquet implements the script command "parquet FROM TO". It converts JSON lines {"label": …, "shop": …, "x": …,
+// "words": […]} to a Parquet file. x may be null.
 func writeParquet(ts *testscript.TestScript, neg bool, args []string) {
 	type event struct {
 		Label string   `json:"label" parquet:"label"`
@@ -107,8 +107,8 @@ func writeParquet(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(parquet.WriteFile(ts.MkAbs(args[1]), rows))
 }
 
-// clean is the script command "clean args…": blankout with these arguments must
-// succeed and write nothing that a terminal would obey.
+// clean implements the script command "clean args…": blankout with these arguments must succeed and must not write
+// terminal control characters.
 func clean(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec("blankout", args...))
 	for _, stream := range []string{"stdout", "stderr"} {
@@ -118,9 +118,8 @@ func clean(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// startBroker is the script command "broker TOPIC…": it starts an embedded broker
-// with these topics, of one partition each or as many as TOPIC:N says, for the
-// rest of the script, and points blankout's configuration at it.
+// startBroker implements the script command "broker TOPIC…". It starts an embedded broker for the rest of the script
+// and sets it in blankout's configuration. The topics have one partition each; TOPIC:N has N partitions.
 func startBroker(ts *testscript.TestScript, neg bool, topics []string) {
 	c := stream.EmbeddedConfig{Topics: map[string]int32{}}
 	for _, topic := range topics {
@@ -138,8 +137,7 @@ func startBroker(ts *testscript.TestScript, neg bool, topics []string) {
 	ts.Setenv("BLANKOUT_KAFKA_BROKERS", strings.Join(broker.Brokers(), ","))
 }
 
-// await is the script command "await FILE": it waits for a command in the
-// background to write it.
+// await implements the script command "await FILE": it waits until a background command has written the file.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	for range 6000 {
 		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
@@ -150,8 +148,8 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s does not come", args[0])
 }
 
-// address is the script command "address VARIABLE": it sets the variable to a
-// free address on the loopback interface.
+// address implements the script command "address VARIABLE": it sets the variable to a free address on the loopback
+// interface.
 func address(ts *testscript.TestScript, neg bool, args []string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
@@ -159,8 +157,8 @@ func address(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(l.Close())
 }
 
-// get is the script command "get PATH PATTERN": the answer to this request to
-// $BLANKOUT_HTTP_ADDRESS must come to match.
+// get implements the script command "get PATH PATTERN": it repeats the request to $BLANKOUT_HTTP_ADDRESS until the
+// response matches the pattern.
 func get(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile(args[1])
 	var got string
@@ -180,9 +178,8 @@ func get(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("%s does not come to match %s; it is\n%s", args[0], args[1], got)
 }
 
-// startRegistry is the script command "registry": it starts a schema registry for the rest
-// of the script, and points blankout's configuration at it. While there is a file "away" it
-// answers with errors.
+// startRegistry implements the script command "registry". It starts a schema registry for the rest of the script and
+// sets it in blankout's configuration. While a file "away" exists, the registry responds with errors.
 func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	handler, away := srfake.NewRegistry().Handler(), ts.MkAbs("away")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -196,8 +193,8 @@ func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("BLANKOUT_REGISTRY_URL", server.URL)
 }
 
-// startStore is the script command "store": it starts an S3-compatible store with the bucket
-// models and points blankout at it.
+// startStore implements the script command "store": it starts an S3-compatible store with the bucket models and sets it
+// in blankout's configuration.
 func startStore(ts *testscript.TestScript, neg bool, args []string) {
 	store := s3test.Start()
 	ts.Defer(store.Close)
@@ -207,7 +204,7 @@ func startStore(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("AWS_SECRET_ACCESS_KEY", s3test.SecretKey)
 }
 
-// flipByte is the script command "flip FILE": it changes the byte in the middle.
+// flipByte implements the script command "flip FILE": it changes the byte in the middle of the file.
 func flipByte(ts *testscript.TestScript, neg bool, args []string) {
 	name := ts.MkAbs(args[0])
 	data, err := os.ReadFile(name)
@@ -216,8 +213,7 @@ func flipByte(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(name, data, 0o600))
 }
 
-// TestExamples holds every line of every command's example against the scripts:
-// what a help text shows has been run, word for word.
+// TestExamples checks that the scripts run every line of every command's example in the help texts, word for word.
 func TestExamples(t *testing.T) {
 	ran := scripted(t, "testdata/script/*.txtar")
 	var visit func(c *cobra.Command)
@@ -237,7 +233,7 @@ func TestExamples(t *testing.T) {
 	visit((&program{}).root())
 }
 
-// scripted returns the lines that scripts run.
+// scripted returns the command lines that the scripts run.
 func scripted(t *testing.T, pattern string) map[string]bool {
 	t.Helper()
 	scripts := must.Get(filepath.Glob(pattern))(t)
@@ -245,19 +241,18 @@ func scripted(t *testing.T, pattern string) map[string]bool {
 	for _, name := range scripts {
 		text := must.Get(os.ReadFile(name))(t)
 		for line := range strings.Lines(string(text)) {
-			line, _, _ = strings.Cut(strings.TrimPrefix(line, "exec "), "&") // in the background
+			line, _, _ = strings.Cut(strings.TrimPrefix(line, "exec "), "&") // a background command
 			ran[strings.TrimSpace(line)] = true
 		}
 	}
 	return ran
 }
 
-// TestDocs holds the commands of docs/start.md and docs/configure.md against the scripts that
-// run them.
+// TestDocs checks that the scripts run the commands of docs/start.md and docs/configure.md.
 func TestDocs(t *testing.T) {
 	for _, d := range []struct {
 		page, scripts string
-		least         int // commands
+		least         int // least number of commands
 	}{{"start.md", "start.txtar", 10}, {"configure.md", "*.txtar", 8}} {
 		text := must.Get(os.ReadFile("../../docs/" + d.page))(t)
 		ran, commands := scripted(t, "testdata/script/"+d.scripts), 0
@@ -266,7 +261,7 @@ func TestDocs(t *testing.T) {
 				line = strings.ReplaceAll(strings.TrimSpace(line), "127.0.0.1:8642", "$BLANKOUT_HTTP_ADDRESS")
 				line = strings.ReplaceAll(line, "127.0.0.1:9092", "$BLANKOUT_KAFKA_BROKERS")
 				if strings.HasPrefix(line, "go build ") || d.page == "start.md" && (strings.HasPrefix(line, "export ") || line == "blankout broker") {
-					continue // this program, and the script's broker: the tests of tests/ run these from a clone
+					continue // building this program and starting a broker: the tests in tests/ run these commands from a clone
 				}
 				if commands++; !ran[line] {
 					t.Errorf("docs/%s: no line of %s runs %q", d.page, d.scripts, line)

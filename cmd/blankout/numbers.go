@@ -1,6 +1,6 @@
 package main
 
-// This file formats the measures of numeric labels.
+// This file formats the error measures of regression.
 
 import (
 	"encoding/json"
@@ -18,10 +18,10 @@ import (
 	"blankout/online/watch"
 )
 
-// numberMeasures measures the predictions for examples with numeric labels.
+// numberMeasures measures regression predictions.
 type numberMeasures struct {
 	loss     loss.Loss
-	examples int // labeled or not
+	examples int // number of examples, labeled or not
 	sums     measure.Numbers
 }
 
@@ -30,7 +30,7 @@ func newNumberMeasures(lossName string) (*numberMeasures, error) {
 	return &numberMeasures{loss: l}, err
 }
 
-// add adds an example with a score. by is its model.ScoreVariance.
+// add adds an example with a score. by is the result of model.ScoreVariance for the example.
 func (m *numberMeasures) add(e *event.Example, h *model.Head, score float64, by model.MissingVariance) {
 	m.examples++
 	if e.Label >= 0 {
@@ -54,7 +54,7 @@ func (m *numberMeasures) encode(w io.Writer, refused int, unmet unseenReport, de
 		measure.NumbersReport
 		deletionReport
 		Unseen  unseenReport `json:"unseen"`
-		Refused int          `json:"refused"` // and skipped
+		Refused int          `json:"refused"` // number of rejected and skipped records
 	}{m.examples, m.sums.Report(m.loss), deleted, unmet, refused})
 }
 
@@ -66,7 +66,7 @@ func recentError(m *online.Report) string {
 	return fmt.Sprintf("error %.2f %%", 100*m.Window.Error())
 }
 
-// baselinesLine formats the losses of predictors that know only the labels, to follow other measures. It returns "" if
+// baselinesLine formats the losses of baselines that use only the labels, to follow other measures. It returns "" if
 // they are unknown.
 func baselinesLine(b watch.BaselineReport) string {
 	var parts []string

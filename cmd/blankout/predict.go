@@ -1,6 +1,6 @@
 package main
 
-// The command predict scores a file and measures the scores.
+// The command predict scores a file and measures the predictions.
 
 import (
 	"cmp"
@@ -34,7 +34,7 @@ type predictFlags struct {
 	rescale   bool
 	declared  bool
 	missing   string
-	unknown   string // refuse or answer
+	unknown   string // what to do with events without a seen feature: refuse or answer
 	unlabeled bool
 	maxEvents int
 	explain   explainFlags
@@ -132,7 +132,7 @@ nothing is declared. Predictions and other measures are silent, or declared with
 	return c
 }
 
-// sayLacking prints how the examples with missing fields were predicted.
+// sayLacking prints the missing policies that predicted examples with missing fields.
 func (p *program) sayLacking(rules map[model.MissingPolicy]int) {
 	if lacking := rules[model.MissingNone] + rules[model.MissingRescale] + rules[model.MissingImpute]; lacking > 0 {
 		fmt.Fprintf(p.stderr, "%-20s %s had fields declared missing; %s rescaled, %s imputed\n", "missing", plural(lacking, "example"),
@@ -171,7 +171,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	schema := head.Schema
 	o.data.regroup(schema)
 	o.data.record.Unlabeled = o.unlabeled
-	// Labels that are not classes of the model become further classes.
+	// Labels that are not classes of the model are added as further classes.
 	known := len(schema.Classes)
 	schema = schema.Clone()
 	schema.MaxClasses = known + 2
@@ -180,7 +180,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 		if numbers, err = newNumberMeasures(head.Loss); err != nil {
 			return err
 		}
-		// The file may be from a version that treated numbers as classes.
+		// The file may be from a version that treated regression targets as classes.
 		schema.Target, schema.Classes, known = head.Target(), nil, 1
 	}
 	out, err := p.create(o.out)
@@ -190,7 +190,7 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 	screen := p.newScreen(10 * time.Second)
 	measures := measure.NewEvaluation(len(head.Schema.Classes))
 	measures.Positive = schema.PositiveClass(head.Positive)
-	score, rules := read.Score, map[model.MissingPolicy]int{} // number of examples with missing fields, by rule
+	score, rules := read.Score, map[model.MissingPolicy]int{} // rules counts examples with missing fields by policy
 	lacks := missingFields{answer: head.Answer, by: func(e *event.Example) model.MissingVariance { return model.ScoreVariance(read.Model, e) }}
 	var deleted *deletion
 	if o.remove > 0 || o.groups > 0 {
@@ -279,13 +279,13 @@ func (p *program) runPredict(ctx context.Context, o *predictFlags) error {
 			measure.ClassesReport
 			deletionReport
 			Unseen  unseenReport `json:"unseen"`
-			Refused int          `json:"refused"` // and skipped
+			Refused int          `json:"refused"` // number of rejected and skipped records
 		}{r, deleted.report(), unmetReport, o.data.tally.refused})
 	}
 	return nil
 }
 
-// errEnough stops reading examples without an error.
+// errEnough stops the reading of examples; it is not reported as an error.
 var errEnough = errors.New("enough examples")
 
 // newWriter returns the writer of predictions, or explanations.
@@ -312,7 +312,8 @@ func (p *program) sayNames(s *event.Schema) {
 	fmt.Fprintf(p.stderr, "the model's dictionary holds %s names, of which %s share a column%s\n", humanize.Comma(int64(s.Names.Len())), humanize.Comma(int64(s.Collisions())), full)
 }
 
-// measureClasses measures the prediction a for an example, with its scores and probabilities.
+// measureClasses measures the prediction for an example, with its scores and probabilities. a is how the model
+// predicted it.
 func measureClasses(to *measure.Evaluation, h *model.Head, e *event.Example, a model.Answer, scores, probabilities []float64) {
 	class := h.Predict(scores)
 	to.Add(e.Label, e.Weight, scores, class, probabilities)
@@ -331,16 +332,16 @@ func (p *program) sayUnlabeled(seen *examined, o *predictFlags) {
 	}
 }
 
-// examined checks the examples against the model, and counts them.
+// examined checks the examples against the model and counts them.
 type examined struct {
 	model  *served.Model
-	known  int  // number of classes
-	refuse bool // reject examples whose features the model has not seen
+	known  int  // number of the model's classes
+	refuse bool // whether to reject examples without a feature that the model has seen
 
 	n, zeros, labeled    int
 	onlyUnseen, familiar int
-	// zero is the class 0 that the model does not have, -1 before it appears. In a file where every label is 0 it means
-	// unlabeled.
+	// zero is the index of a class "0" that the model does not have, -1 before it appears. If every label in a file is
+	// 0, then 0 means unlabeled.
 	zero int
 }
 
@@ -377,13 +378,13 @@ func (x *examined) take(e *event.Example, schema *event.Schema) error {
 	return nil
 }
 
-// missingFields describes how the last scored example was predicted, with its model.ScoreVariance.
+// missingFields describes how the last scored example was predicted, including its model.ScoreVariance.
 type missingFields struct {
 	answer func(*event.Example) model.Answer
 	by     func(*event.Example) model.MissingVariance
 }
 
-// printable returns names for display.
+// printable returns names in a form that is safe to print.
 func printable(names []string) (out []string) {
 	for _, name := range names {
 		out = append(out, event.Printable(name))
@@ -430,7 +431,7 @@ func addMissingFlag(c *cobra.Command, to *string) {
 	_ = c.RegisterFlagCompletionFunc("missing-policy", cobra.FixedCompletions(model.MissingPolicyNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// forceMissing makes a model use one rule for events with missing fields, except for auto.
+// forceMissing makes a model use the given missing policy for all events with missing fields. auto changes nothing.
 func forceMissing(m *served.Model, rule model.MissingPolicy) error {
 	if rule == model.MissingImpute && m.Head.Covariance == nil {
 		return usageError{errors.New("--missing-policy impute: the model has no covariance of numeric columns, which imputation needs")}

@@ -1,6 +1,6 @@
 package main
 
-// run predicts the events of a topic, beside learning or, with --predict-only, alone.
+// This file lets run predict the events of a topic, while learning or, with --predict-only, without learning.
 
 import (
 	"context"
@@ -26,8 +26,8 @@ import (
 	"blankout/serve/predict"
 )
 
-// openSnapshots prepares the destinations of models, nil if there are none. It makes this run's versions larger than
-// those in the destinations, which may come from another checkpoint directory.
+// openSnapshots prepares the destinations of published models. It returns nil if there are none. It makes this run's
+// versions larger than the versions in the destinations, which may come from another checkpoint directory.
 func (s *service) openSnapshots(ctx context.Context, c *config.Config, model func() *served.Model, log *slog.Logger) (*serve.Snapshots, error) {
 	if c.Snapshot.Topic == "" && c.Snapshot.File == "" && c.Snapshot.Object == "" {
 		return nil, nil
@@ -53,13 +53,13 @@ func newPredictor(c *config.Config, model func() *served.Model, log *slog.Logger
 		return nil
 	}
 	kafka := c.Kafka.ConsumerConfig
-	// These are for the topics to learn.
+	// These settings are for the topics that are learned.
 	kafka.UnlabeledTopics, kafka.Partitions, kafka.Before, kafka.DedupWindow = nil, nil, 0, 0
 	return &predict.Predictor{Config: c.Predict, Kafka: kafka, Model: model, Log: log}
 }
 
-// accompany starts everything that runs beside learning. Close stops it. Under until_end predictions run to their end
-// too, unless ctx ends before.
+// accompany starts everything that runs concurrently with learning; Close stops it. Under until_end the predictions
+// continue to the end of their topic, unless ctx ends earlier.
 func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *serve.Snapshots, predictor *predict.Predictor) {
 	background, stop := context.WithCancel(context.Background())
 	var working sync.WaitGroup
@@ -87,7 +87,7 @@ func (s *service) accompany(ctx context.Context, c *config.Config, snapshots *se
 	})
 }
 
-// predictOnly is run --predict-only: it follows a model and scores a topic.
+// predictOnly implements run --predict-only: it follows a model and scores a topic.
 func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config) (err error) {
 	switch {
 	case c.Predict.Topic == "" && c.HTTP.Address == "":
@@ -110,10 +110,10 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	}
 	defer follower.Close()
 	model := func() *served.Model {
-		m, _ := follower.Model() // the log has the error
+		m, _ := follower.Model() // no error handling: the follower logs its errors
 		return m
 	}
-	predictor := newPredictor(c, model, log) // nil without a topic
+	predictor := newPredictor(c, model, log) // nil if no topic is configured
 	shown := serve.Service{Model: model, Registry: c.Record.Registry}
 	if predictor != nil {
 		predictor.MaxEvents = o.maxEvents
@@ -142,7 +142,8 @@ func (p *program) predictOnly(ctx context.Context, o runFlags, c *config.Config)
 	return json.NewEncoder(p.stdout).Encode(map[string]uint64{"scored": s.Scored, "refused": s.Refused, "version": s.Version})
 }
 
-// learned returns a model only once it has learned something. Before that its predictions are meaningless.
+// learned returns a function that returns the model only if it has learned something. Before that its predictions are
+// meaningless.
 func learned(model func() *served.Model) func() *served.Model {
 	return func() *served.Model {
 		if m := model(); m != nil && m.Events > 0 {
@@ -152,12 +153,12 @@ func learned(model func() *served.Model) func() *served.Model {
 	}
 }
 
-// schemes returns the openers of models in topics and stores, with the connections of the configuration.
+// schemes returns the functions that open models in topics and stores, with the connections of the configuration.
 func schemes(c *config.Config) map[string]served.Opener {
 	return map[string]served.Opener{"kafka": kafka.Opener(c.Kafka.ConnectConfig), "s3": s3.Opener(c.S3)}
 }
 
-// openModel reads the model at an address, with the default configuration and the environment.
+// openModel reads the model at an address, with the default configuration and the environment variables.
 func openModel(where string) (*served.Model, error) {
 	l, err := config.Load(config.Source{Env: os.Environ()})
 	if err != nil {
@@ -176,8 +177,8 @@ func openModel(where string) (*served.Model, error) {
 	return m, nil
 }
 
-// readCheckpoint reads a checkpoint (from a directory or s3://BUCKET/PREFIX the newest) or any other file of a model.
-// at is its path or address.
+// readCheckpoint reads a checkpoint or any other file of a model. For a directory or s3://BUCKET/PREFIX it reads the
+// newest checkpoint. at is the path or address of the file that was read.
 func readCheckpoint(path string) (file *checkpoint.File, at string, bytes int, err error) {
 	var data []byte
 	if strings.HasPrefix(path, "s3://") {

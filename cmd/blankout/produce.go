@@ -112,7 +112,7 @@ func schemaEncoder(ctx context.Context, file, topic string, l *config.Loaded) (f
 	if err != nil {
 		return nil, err
 	}
-	l.Record.Format = "" // of the file
+	l.Record.Format = "" // the format follows from the file name
 	return func(object []byte) ([]byte, error) { return encoder.Encode(id, object) }, nil
 }
 
@@ -170,8 +170,8 @@ func (p *program) produceFile(ctx context.Context, name string, recordConfig rec
 	return nil
 }
 
-// produceProgress returns how progress is shown: on a terminal a bar by the bytes of the file read, otherwise a line
-// now and then.
+// produceProgress returns two functions that show the progress. On a terminal they draw a bar by the bytes read,
+// otherwise they print a line at intervals.
 func produceProgress(s *screen, records *stream.Records) (show func(n uint64), finish func()) {
 	_, size := records.Progress()
 	if s.every == 0 || !s.terminal {
@@ -190,6 +190,6 @@ func produceProgress(s *screen, records *stream.Records) (show func(n uint64), f
 		progressbar.OptionSetDescription("producing"), progressbar.OptionThrottle(s.every), progressbar.OptionClearOnFinish())
 	return func(uint64) {
 		read, _ := records.Progress()
-		_ = bar.Set64(read) // a failing bar does not matter
+		_ = bar.Set64(read) // an error of the progress bar is harmless
 	}, func() { _ = bar.Finish() }
 }

@@ -25,9 +25,9 @@ import (
 
 var updateReference = flag.Bool("update-reference", false, "rewrite docs/reference.md")
 
-// TestReference compares docs/reference.md with the configuration's comments, the commands'
-// flags, the table of metrics, the reasons of refusals, the operations of frames, the OpenAPI document and the
-// results of commands.
+// TestReference compares docs/reference.md with its sources: the configuration's comments, the commands' flags, the
+// table of metrics, the reasons of refusals, the operations of frames, the OpenAPI document and the results of
+// commands.
 func TestReference(t *testing.T) {
 	const path = "../../docs/reference.md"
 	want := "# Reference\n\nLook up a configuration key, a flag, a metric, an HTTP path or a JSON field here.\n\n" +
@@ -50,8 +50,8 @@ func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(strings.TrimSpace(text))
 }
 
-// referenceKeys returns the keys of config/blankout.toml by section. Keys that follow one another
-// without a comment between them share a row.
+// referenceKeys returns the keys of config/blankout.toml by section. Consecutive keys without a comment between them
+// share a row.
 func referenceKeys(t *testing.T) string {
 	text := must.Get(os.ReadFile("../../config/blankout.toml"))(t)
 	_, body, ok := strings.Cut(string(text), "\n\n")
@@ -102,7 +102,7 @@ func referenceKeys(t *testing.T) string {
 	return out.String()
 }
 
-// referenceFlags returns the commands and their flags. Commands whose flag has the same text share a row.
+// referenceFlags returns the commands and their flags. Commands whose flag has the same usage text share a row.
 func referenceFlags() string {
 	root := (&program{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}).root()
 	var out strings.Builder
@@ -120,7 +120,7 @@ func referenceFlags() string {
 				return
 			}
 			value, usage := pflag.UnquoteUsage(f)
-			usage = strings.Replace(usage, "\n", "; ", 1) // after the first line, which --help shows alone
+			usage = strings.Replace(usage, "\n", "; ", 1) // --help shows only the first line
 			text := "--" + f.Name
 			if f.Shorthand != "" {
 				text = "-" + f.Shorthand + ", " + text
@@ -188,7 +188,7 @@ func referenceFrames(t *testing.T) string {
 	return out.String()
 }
 
-// schema is the part of an OpenAPI schema that the page shows.
+// schema holds the fields of an OpenAPI schema that the page shows.
 type schema struct {
 	Type        any               `json:"type"`
 	Ref         string            `json:"$ref"`
@@ -197,7 +197,7 @@ type schema struct {
 	Items       *schema           `json:"items"`
 }
 
-// kind returns what a field holds, in words.
+// kind returns a description of the type of a field.
 func (s schema) kind() string {
 	switch x := s.Type.(type) {
 	case string:
@@ -234,7 +234,7 @@ func referenceHTTP(t *testing.T) string {
 				Summary string `json:"summary"`
 			}
 			if json.Unmarshal(document.Paths[path][method], &operation) != nil || operation.Summary == "" {
-				continue // parameters
+				continue // request parameters are not listed
 			}
 			paths++
 			fmt.Fprintf(&out, "| `%s %s` | %s |\n", strings.ToUpper(method), path, cell(operation.Summary))
@@ -262,7 +262,7 @@ func referenceHTTP(t *testing.T) string {
 	return out.String()
 }
 
-// referenceResults returns the fields of the JSON that commands write.
+// referenceResults returns the fields of the JSON objects that commands write.
 func referenceResults(t *testing.T) string {
 	var out strings.Builder
 	out.WriteString("\n## JSON of commands\n\nCommands write this with `--json`. Numbers that are undefined are null. Fields can be absent if they do not apply.\n")
@@ -302,7 +302,8 @@ func referenceResults(t *testing.T) string {
 	return out.String()
 }
 
-// jsonFields returns the names and kinds of the fields that encoding/json writes of a struct, and of structs in it.
+// jsonFields returns the names and types of the fields that encoding/json writes for a struct and for the structs in
+// it.
 func jsonFields(s reflect.Type, depth int) (fields []string) {
 	for i := range s.NumField() {
 		f := s.Field(i)
@@ -321,7 +322,7 @@ func jsonFields(s reflect.Type, depth int) (fields []string) {
 		kind := "object"
 		element := inner
 		if inner == reflect.TypeFor[time.Time]() {
-			kind, element = "string", reflect.TypeFor[string]() // as RFC 3339
+			kind, element = "string", reflect.TypeFor[string]() // times are written as RFC 3339 strings
 		}
 		switch inner.Kind() {
 		case reflect.Bool:
@@ -342,7 +343,7 @@ func jsonFields(s reflect.Type, depth int) (fields []string) {
 				field += " of (" + strings.Join(inside, ", ") + ")"
 			}
 		}
-		if slices.Contains(fields, field) { // of an embedded struct as well
+		if slices.Contains(fields, field) { // the field is also in an embedded struct
 			continue
 		}
 		fields = append(fields, field)

@@ -1,6 +1,6 @@
 package main
 
-// A service reads its configuration again on request.
+// This file lets a service read its configuration again on request.
 
 import (
 	"log/slog"
@@ -11,7 +11,7 @@ import (
 	"blankout/config"
 )
 
-// setLevel hides log lines below the level. --quiet hides more.
+// setLevel hides log lines below the level. With --quiet it hides more.
 func (p *program) setLevel(level slog.Level) {
 	if p.quiet {
 		level = max(level, slog.LevelWarn)
@@ -19,9 +19,9 @@ func (p *program) setLevel(level slog.Level) {
 	p.level.Set(level)
 }
 
-// reloads makes a service read its configuration file again at every SIGHUP, until it is stopped by the returned
-// function. log.level takes effect. Other changed keys are logged, with the advice to restart. SIGHUP stops a service
-// without a file, or whose terminal has gone.
+// reloads makes a service read its configuration file again at every SIGHUP, until the returned function is called. A
+// new log.level takes effect. Other changed keys are logged with the advice to restart. Without a configuration file,
+// or if its terminal was closed, SIGHUP stops the service.
 func (p *program) reloads(file string, now *config.Loaded, load func() (*config.Loaded, error), log *slog.Logger) (stop func()) {
 	if file == "" || isTerminal(p.stderr) {
 		return func() {}
@@ -36,7 +36,7 @@ func (p *program) reloads(file string, now *config.Loaded, load func() (*config.
 		if err == nil {
 			var after map[string]config.Shown
 			if after, err = newer.Values(); err == nil {
-				p.setLevel(min(p.level.Level(), newer.Log.Level)) // visible at either level
+				p.setLevel(min(p.level.Level(), newer.Log.Level)) // so that the message is visible at the old and the new level
 				log.Info("configuration read again", "file", file, "log.level", newer.Log.Level)
 				if changed := changedKeys(before, after); len(changed) > 0 {
 					log.Warn("these keys have changed and take effect at the next start", "keys", changed)
@@ -53,7 +53,7 @@ func (p *program) reloads(file string, now *config.Loaded, load func() (*config.
 // changedKeys returns the sorted keys whose values differ and that do not take effect while a service runs.
 func changedKeys(before, after map[string]config.Shown) (changed []string) {
 	all := maps.Clone(after)
-	maps.Copy(all, before) // of a challenger that no longer exists
+	maps.Copy(all, before) // includes keys of a challenger that no longer exists
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if key != "log.level" && !reflect.DeepEqual(before[key].Value, after[key].Value) {
 			changed = append(changed, key)

@@ -35,9 +35,9 @@ type program struct {
 	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
-	quiet  bool          // no progress, only warnings and errors
-	level  slog.LevelVar // of logs
-	// helpAll is set if the help must show all flags.
+	quiet  bool          // print no progress, only warnings and errors
+	level  slog.LevelVar // level of logs
+	// helpAll is true if the help must show all flags.
 	helpAll bool
 }
 
@@ -64,7 +64,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	return exitCode(err)
 }
 
-// root returns the tree of commands. A new command is a file with a function of its name and a line here.
+// root returns the tree of commands. To add a command, add a file with a function of its name and a line here.
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "blankout",
@@ -88,7 +88,7 @@ expected loss over missing features, so the model keeps working when features di
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentFlags().BoolVarP(&p.quiet, "quiet", "q", false, "print no progress, only warnings and errors")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		if args := c.Flags().Args(); c.HasSubCommands() && len(args) > 0 { // as in rum -d FILE
+		if args := c.Flags().Args(); c.HasSubCommands() && len(args) > 0 { // for example rum -d FILE
 			return unknownCommand(c, args[0])
 		}
 		hint := ""
@@ -97,7 +97,7 @@ expected loss over missing features, so the model keeps working when features di
 			c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
 			name := unknown.GetSpecifiedName()
 			now := config.RenamedFlag(name)
-			if name == "known" { // two flags had this name
+			if name == "known" { // two flags had this old name
 				if now = "absent"; c.Flags().Lookup("declared") != nil {
 					now = "declared"
 				}
@@ -134,13 +134,13 @@ expected loss over missing features, so the model keeps working when features di
 	return root
 }
 
-// resultFile is the output file of results. Close writes what is buffered.
+// resultFile is the output file of results. Close writes the buffered output.
 type resultFile struct {
 	*bufio.Writer
 	file io.Closer
 }
 
-// create returns the resultFile of a path. - is standard output and "" writes nothing.
+// create returns the resultFile for a path. The path - means standard output, and "" discards the output.
 func (p *program) create(path string) (*resultFile, error) {
 	switch path {
 	case "":
@@ -152,8 +152,8 @@ func (p *program) create(path string) (*resultFile, error) {
 	return &resultFile{bufio.NewWriterSize(f, 1<<16), f}, err
 }
 
-// createFile opens an empty file for lines of text. A terminal, a pipe or /dev/null is written to. A disk device would
-// lose its data, and is rejected.
+// createFile opens an empty file for lines of text. A terminal, a pipe or /dev/null is accepted. A disk device is
+// rejected, because writing would destroy its data.
 func createFile(path string) (*os.File, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeDevice != 0 && info.Mode()&fs.ModeCharDevice == 0 {
 		return nil, fmt.Errorf("writing %s: this is a block device; name a file", path)
@@ -161,7 +161,8 @@ func createFile(path string) (*os.File, error) {
 	return os.Create(path)
 }
 
-// modelTarget returns why a model cannot be written to path, before any work is done for it. "" writes none.
+// modelTarget returns an error if a model cannot be written to path. Commands call it before they start work. "" means
+// that no model is written.
 func modelTarget(path string) error {
 	if path == "" {
 		return nil
@@ -239,10 +240,10 @@ func isTerminal(s any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// logger writes above the progress line: text on a terminal, otherwise JSON.
+// logger returns a logger that writes above the progress line: text on a terminal, otherwise JSON.
 func (p *program) logger(screen *screen) *slog.Logger {
 	options := &slog.HandlerOptions{Level: &p.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Value.Kind() == slog.KindDuration { // otherwise a number of nanoseconds
+		if a.Value.Kind() == slog.KindDuration { // otherwise slog writes nanoseconds
 			a.Value = slog.StringValue(a.Value.Duration().String())
 		}
 		return a

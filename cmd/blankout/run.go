@@ -1,6 +1,6 @@
 package main
 
-// The command run learns from a stream. This file has its flags and its output at the end.
+// The command run learns from a stream. This file has its flags and its final output.
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ import (
 	"blankout/stream/record"
 )
 
-// runFlags are the flags of run, besides those of the configuration.
+// runFlags are the flags of run that are not configuration settings.
 type runFlags struct {
 	data      string
 	labels    string
@@ -34,8 +34,8 @@ type runFlags struct {
 	from      string
 	maxEvents uint64
 	untilEnd  bool
-	serve     bool // of -d
-	serveOn   bool // after the end
+	serve     bool // serve HTTP during a run on a file (-d)
+	serveOn   bool // serve HTTP after the end
 	refused   string
 	brokers   string
 	topics    string
@@ -46,8 +46,8 @@ type runFlags struct {
 	predict   bool
 }
 
-// serves reports whether the run serves HTTP. A run on a file does so only on request, so that a second one does not
-// find its port taken.
+// serves reports whether the run serves HTTP. A run on a file does so only on request, so that a second run does not
+// find its port in use.
 func (o *runFlags) serves() bool { return o.data == "" || o.serve || o.serveOn }
 
 func (p *program) runCommand() *cobra.Command {
@@ -141,7 +141,7 @@ var settingFlags = []struct{ name, key, usage string }{
 	{"drop", "record.drop", "comma-separated `FIELD,…` that are not features"},
 }
 
-// changed returns the settings of the given flags, as KEY=VALUE.
+// changed returns the settings whose flags were given, as KEY=VALUE.
 func changed(c *cobra.Command, settings map[string]string) (out []string) {
 	for flag, key := range settings {
 		if f := c.Flags().Lookup(flag); f.Changed {
@@ -169,7 +169,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 		return err
 	}
 	if given := l.Given(); l.HTTP.Learn && !slices.ContainsFunc(given, func(key string) bool { return key == "kafka.topics" || key == "kafka.brokers" }) {
-		l.Kafka.Topics = nil // the default is meaningless if events arrive over HTTP
+		l.Kafka.Topics = nil // ignore the default topics if events arrive over HTTP
 	}
 	if err := checkInbox(&l.Config, &o); err != nil {
 		return usageError{fmt.Errorf("run: %w", err)}
@@ -257,7 +257,7 @@ func (p *program) learn(c *cobra.Command, o runFlags, settings *configFlags) err
 	return json.NewEncoder(p.stdout).Encode(summary(status, s.runner.Offsets))
 }
 
-// advised adds advice to the error of a run that learned hardly anything.
+// advised adds advice to the error of a run that learned almost nothing.
 func (p *program) advised(ctx context.Context, err error, c *config.Config, o runFlags) error {
 	if !joins(c, o) {
 		if advice := adviseOn(ctx, inputOf(c, o.data)); advice != "" {
@@ -272,40 +272,40 @@ func (p *program) advised(ctx context.Context, err error, c *config.Config, o ru
 	return err
 }
 
-// namesLabel reports whether a setting names the field of the label. Records of svmlight, VW and idx have a fixed place
-// for it.
+// namesLabel reports whether a setting names the field of the label. In svmlight, VW and idx records the label has a
+// fixed position.
 func namesLabel(c record.Config, path string) bool {
 	return !slices.Contains([]string{"svmlight", "vw", "idx"}, cmp.Or(record.FormatOf(path), c.Format))
 }
 
-// runSummary is the JSON output of run at the end. Errors are in percent.
+// runSummary is the final JSON output of run. Errors are in percent.
 type runSummary struct {
-	Events   uint64 `json:"events"` // of this run, without rejected ones
+	Events   uint64 `json:"events"` // events of this run, without rejected ones
 	Refused  uint64 `json:"refused"`
-	Total    uint64 `json:"total_events"` // of all runs of this learner
+	Total    uint64 `json:"total_events"` // events of all runs of this learner
 	Features int    `json:"features"`
 	online.Summary
-	// MAE and RMSE are those of Summary, for numeric labels. R2 is there too.
+	// MAE and RMSE are for regression, with the R2 of Summary.
 	MAE  *float64 `json:"mae,omitempty"`
 	RMSE *float64 `json:"rmse,omitempty"`
-	// Positive names the positive one of two classes.
+	// Positive is the name of the positive class if there are two classes.
 	Positive    string            `json:"positive,omitempty"`
 	Seconds     float64           `json:"seconds"`
 	Checkpoint  string            `json:"checkpoint"`
 	Checkpoints uint64            `json:"checkpoints"`
 	Offsets     event.Offsets     `json:"offsets"`
 	RefusedBy   map[string]uint64 `json:"refused_by"`
-	NotFinite   uint64            `json:"not_finite"` // values that were NaN or infinite, and counted as missing
+	NotFinite   uint64            `json:"not_finite"` // number of values that were NaN or infinite; they count as missing
 	HeldOut     uint64            `json:"held_out"`
 	Validations uint64            `json:"validations"`
-	// HoldoutError is the error on held-out events, predicted at arrival. For numeric labels there are HoldoutMAE and
-	// HoldoutRMSE instead.
+	// HoldoutError is the error on held-out events, predicted at arrival. For regression HoldoutMAE and HoldoutRMSE
+	// replace it.
 	HoldoutError *float64 `json:"holdout_error"`
 	HoldoutMAE   *float64 `json:"holdout_mae,omitempty"`
 	HoldoutRMSE  *float64 `json:"holdout_rmse,omitempty"`
 	// Warnings are about probable mistakes in the stream or its settings.
 	Warnings []watch.Warning `json:"warnings"`
-	// Learners compares several learners of the stream with the lead, as GET /v1/learners does.
+	// Learners compares the learners of the stream with the lead, if there are several, as GET /v1/learners does.
 	Learners []serve.LearnerReport `json:"learners,omitempty"`
 	*labelSummary
 }

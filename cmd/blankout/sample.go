@@ -1,6 +1,6 @@
 package main
 
-// config check --sample looks for harmful fields in the first events.
+// This file lets config check --sample find harmful fields in the first events.
 
 import (
 	"cmp"
@@ -27,22 +27,22 @@ import (
 const (
 	sampleRecords = 20_000
 	sampleValues  = 2_000_000 // largest number of features, which limits the memory
-	sampleLeast   = 20        // a field with fewer readings is not judged
+	sampleLeast   = 20        // least number of readings to judge a field
 )
 
-// sample is the content of the first records of a file or topic, read with the configuration.
+// sample is the content of the first records of a file or topic, read with the settings of the configuration.
 type sample struct {
-	time                      int64 // of the first record with one
+	time                      int64 // time of the first record that has a time
 	schema                    *event.Schema
 	fields                    sampled
 	records, labeled, refused int
-	first                     string // what was wrong with the first rejected record
-	counts                    []int  // of events, by class
-	separator                 string // of CSV, as detected
+	first                     string // reason why the first rejected record was rejected
+	counts                    []int  // number of events by class
+	separator                 string // separator of a CSV file, as detected
 	written                   []notation.Found
 }
 
-// readSample reads the first records of a file or topic. It counts all classes that are not configured, even beyond the
+// readSample reads the first records of a file or topic. It counts all classes if none are configured, even beyond the
 // limit of a learner.
 func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 	in.Record.MaxClasses = max(in.Record.MaxClasses, maxClasses)
@@ -84,19 +84,19 @@ func readSample(ctx context.Context, in stream.Input) (_ *sample, err error) {
 			out.fields.add(e, out.schema, out.records)
 		}
 	}
-	for len(out.counts) < len(out.schema.Classes) { // configured classes without a label so far
+	for len(out.counts) < len(out.schema.Classes) { // add configured classes that had no label so far
 		out.counts = append(out.counts, 0)
 	}
 	out.written = notation.Find(out.schema)
 	return out, nil
 }
 
-// isWritten reports whether the texts of a field are numbers.
+// isWritten reports whether a field contains numbers written as text.
 func (s *sample) isWritten(field string) bool {
 	return slices.ContainsFunc(s.written, func(f notation.Found) bool { return f.Field == field })
 }
 
-// notation returns the notation of numbers in texts, or Plain if there are none.
+// notation returns the notation of numbers that are written as text, or Plain if there are none.
 func (s *sample) notation() notation.Notation {
 	for _, f := range s.written {
 		if f.Notation != notation.Plain {
@@ -151,8 +151,8 @@ func (p *program) checkSample(ctx context.Context, c record.Config, path string)
 	return result, nil
 }
 
-// classes returns the classes found. Of a usual pair the larger is last, of two other classes the rarer. More classes
-// are sorted as numbers, or else with the rarest last.
+// classes returns the classes found. For a conventional pair the larger class is last, for two other classes the rarer.
+// More than two classes are sorted as numbers if they are numbers, otherwise by decreasing frequency.
 func (s *sample) classes() []string {
 	names := slices.Clone(s.schema.Classes)
 	slices.SortFunc(names, func(a, b string) int {
@@ -170,13 +170,13 @@ func (s *sample) classes() []string {
 	return names
 }
 
-// numbers reports whether the labels look like numbers to predict.
+// numbers reports whether the labels look like regression targets.
 func (s *sample) numbers() bool {
 	names := s.schema.Classes
 	return len(names) > 2 && online.AreNumbers(names) && online.CheckLabels("quadratic", names) != nil
 }
 
-// classAdvice returns advice about more classes than a learner has room for.
+// classAdvice returns advice if the sample has more classes than a learner's limit.
 func (s *sample) classAdvice(c record.Config) string {
 	names := s.classes()
 	many := ""
@@ -193,11 +193,11 @@ func (s *sample) classAdvice(c record.Config) string {
 	return text + fmt.Sprintf(", and record.max_classes is %d: set record.classes = %s", c.MaxClasses, quoted(names...))
 }
 
-// draftClasses is the largest number of classes that are listed individually.
+// draftClasses is the largest number of classes that a draft lists individually.
 const draftClasses = 100
 
-// labelFields returns the text followed by the fields that could be the label: those in every event with few values. It
-// returns "" if there are none.
+// labelFields returns text followed by the fields that could be the label: the fields with few values that every event
+// has. It returns "" if there are none.
 func (s *sample) labelFields(text string) string {
 	const most, shown = 20, 5
 	type candidate struct {
@@ -223,10 +223,11 @@ func (s *sample) labelFields(text string) string {
 	return text + strings.Join(parts, ", ")
 }
 
-// adviseOn returns advice from the first events of a run that learned nothing, or hardly anything; "" if there is none.
+// adviseOn returns advice, from the first events, for a run that learned nothing or almost nothing. It returns "" if
+// there is none.
 func adviseOn(ctx context.Context, in stream.Input) string {
 	if in.Where == "-" {
-		return "" // it has gone
+		return "" // standard input cannot be read again
 	}
 	in.Kafka.UntilEnd, in.Record.KeepValue = true, false
 	s, err := readSample(ctx, in)
@@ -262,27 +263,27 @@ func (s *sample) String() string {
 // warn prints a warning for the user.
 func (p *program) warn(text string) { fmt.Fprintln(p.stderr, "warning: "+text) }
 
-// sampled holds the readings of each field or, for text formats without fields, of each column.
+// sampled holds the readings of each field. For text formats without fields it holds the readings of each column.
 type sampled map[sampledKey]*readings
 
 type sampledKey struct {
 	field  uint16
-	column uint32 // of field 0
+	column uint32 // column, if field is 0
 }
 
 type readings struct {
 	n         int
-	events    int // events with the field
-	newest    int // number of the last of them
+	events    int // number of events with the field
+	newest    int // number of the last event with the field
 	low, high float64
-	whole     bool // all are whole numbers
-	rising    int  // readings larger than the previous one
+	whole     bool // whether all readings are whole numbers
+	rising    int  // number of readings that are larger than the previous one
 	last      float64
-	numbers   map[float64]struct{} // distinct numbers
-	columns   map[uint32]struct{}  // distinct columns of names
+	numbers   map[float64]struct{} // distinct readings
+	columns   map[uint32]struct{}  // distinct columns of categorical values
 }
 
-// add adds an event, with the number of its record from 1.
+// add adds an event. number is the number of its record, from 1.
 func (f *sampled) add(e *event.Example, s *event.Schema, number int) {
 	if *f == nil {
 		*f = sampled{}
@@ -316,7 +317,7 @@ func (f *sampled) add(e *event.Example, s *event.Schema, number int) {
 	}
 }
 
-// epochs are the units of times since 1970.
+// epochs are the units in which a field may give the time since 1970.
 var epochs = []struct {
 	unit string
 	per  float64 // units per second
@@ -347,10 +348,10 @@ func (s *sample) suspicious() (out []string) {
 	return out
 }
 
-// leftOut returns a message if a third or more of the events omit most numeric fields, and these fields are never 0 in
-// the others: then they are probably omitted when they are 0. It returns "" otherwise.
+// leftOut returns a message if numeric fields are probably omitted whenever they are 0: a third or more of the events
+// omit most numeric fields, and these fields are never 0 in the other events. Otherwise it returns "".
 func (f sampled) leftOut(s *event.Schema, events int) string {
-	left, zero := 0, 0 // fields that are omitted, and those of them that are sometimes 0
+	left, zero := 0, 0 // number of omitted fields, and number of these that are sometimes 0
 	for key, r := range f {
 		if s.Fields[key.field].Kind == event.Numeric && events >= sampleLeast && 3*(events-r.n) >= events {
 			left++
@@ -366,16 +367,16 @@ func (f sampled) leftOut(s *event.Schema, events int) string {
 		plural(left, "numeric field"))
 }
 
-// leftOutLeast is the smallest number of omitted fields for that conclusion.
+// leftOutLeast is the smallest number of omitted fields for which leftOut returns a message.
 const leftOutLeast = 3
 
-// suspicion returns what the readings look like, "" for an ordinary feature.
+// suspicion returns a description of readings that look like a time or an ID, or "" for an ordinary feature.
 func (r *readings) suspicion() string {
 	different := func(n int) string {
 		return fmt.Sprintf("%s of %s readings are different", humanize.Comma(int64(n)), humanize.Comma(int64(r.n)))
 	}
 	for _, e := range epochs {
-		// From 2001 to 2100, and not constant.
+		// Times between 2001 and 2100 that are not constant.
 		if r.low >= 1e9*e.per && r.high < 4.1e9*e.per && r.high > r.low {
 			return fmt.Sprintf("a growing time in %s since 1970 (%.0f to %.0f): name it in record.time or record.drop", e.unit, r.low, r.high)
 		}
@@ -389,7 +390,7 @@ func (r *readings) suspicion() string {
 		return fmt.Sprintf("an id or a time (%s): name it in record.id, record.time or record.drop", different(distinct))
 	case r.whole && r.rising >= r.n*95/100:
 		return fmt.Sprintf("a counter or an id (%s, each larger than the one before): name it in record.id or record.drop", different(distinct))
-	case r.whole && r.n >= 100 && distinct >= r.n*99/100 && r.high-r.low >= max(1e6, 1e3*float64(r.n)): // a price is smaller, and repeats
+	case r.whole && r.n >= 100 && distinct >= r.n*99/100 && r.high-r.low >= max(1e6, 1e3*float64(r.n)): // an ID: prices are smaller and repeat
 		return fmt.Sprintf("an id (%s, whole numbers from %.0f to %.0f): name it in record.id, record.drop or, if values repeat, record.categorical", different(distinct), r.low, r.high)
 	}
 	return ""

@@ -16,8 +16,8 @@ import (
 	"blankout/internal/must"
 )
 
-// config check --sample names the fields that grow without end or whose values do
-// not come again, and no others.
+// TestSample checks that config check --sample reports only the fields that grow without limit or whose values do not
+// repeat.
 func TestSample(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var lines bytes.Buffer
@@ -29,7 +29,7 @@ func TestSample(t *testing.T) {
 			"cents": 100 + r.IntN(60_000), "x": r.NormFloat64(), "hour": r.IntN(24), "city": []string{"Oslo", "Rome"}[r.IntN(2)], "ok": r.IntN(2) == 0,
 			"page": fmt.Sprint("p", r.IntN(300)), "words": []string{"a", fmt.Sprint("b", i)}, "constant": 1_763_000_000, "year": 2000 + r.IntN(25),
 		}
-		if i < 15 { // too few to judge by
+		if i < 15 { // too few readings to judge the field
 			event["rare"] = i
 		}
 		must.Do(t, write.Encode(event))
@@ -64,17 +64,18 @@ func TestSample(t *testing.T) {
 			t.Errorf("%q is not said:\n%s", want, said)
 		}
 	}
-	// What the configuration takes care of is no feature.
+	// Fields that the configuration uses or drops are not reported.
 	if got, said := check("record.time=ms", "record.id=uuid", "record.drop=ns,seconds,serial,user,when"); len(got) > 0 {
 		t.Errorf("named %q\n%s", got, said)
 	}
 }
 
-// Where most numeric fields are left out of most events, it says what they count as.
+// TestSampleOfSparseNumbers checks that the sample reports how omitted fields count if most events omit most numeric
+// fields.
 func TestSampleOfSparseNumbers(t *testing.T) {
 	for _, test := range []struct {
 		share float64
-		zeros bool // the writer writes some
+		zeros bool // whether the data contain some explicit zeros
 		set   string
 		want  bool
 	}{{0.2, false, "", true}, {0.5, false, "", true}, {0.8, false, "", false}, {0.2, true, "", false}, {0.2, false, "record.absent=zero", false}} {
@@ -106,8 +107,8 @@ func TestSampleOfSparseNumbers(t *testing.T) {
 	}
 }
 
-// TestCheckSampleOfFewLabels checks that config check --sample warns about samples without labels, or with labels of one
-// class, if the classes are configured.
+// TestCheckSampleOfFewLabels checks that config check --sample warns about a sample without labels. It must also warn
+// about labels of only one class, if the classes are configured.
 func TestCheckSampleOfFewLabels(t *testing.T) {
 	for _, x := range []struct{ name, sample, label, want string }{
 		{"no label", "{\"x\":1}\n{\"x\":2}\n", "y", `no record has the field record.label = "y"`},

@@ -20,20 +20,20 @@ import (
 	"blankout/online/watch"
 )
 
-// screen is standard error with one line at the bottom that is overwritten: the progress line. Without a terminal it is
-// an ordinary line now and then. Everything else, including the log, is written to the screen as an io.Writer. It is
-// safe for concurrent use.
+// screen is standard error with a progress line at the bottom that is overwritten. If standard error is not a terminal,
+// the progress is an ordinary line at intervals. All other output, including the log, is written to the screen as an
+// io.Writer. It is safe for concurrent use.
 type screen struct {
 	mu       sync.Mutex
 	w        io.Writer
 	terminal bool
-	every    time.Duration // between progress lines; 0 writes none
+	every    time.Duration // time between progress lines; 0 writes none
 	last     time.Time
-	line     string // on the screen, "" if none
+	line     string // current progress line, "" if there is none
 }
 
-// newScreen returns the screen of p, quiet if p is. A log gets a progress line every logEvery, a terminal five a
-// second.
+// newScreen returns the screen of p; it is quiet if p is quiet. In a log the progress line is written every logEvery,
+// on a terminal five times a second.
 func (p *program) newScreen(logEvery time.Duration) *screen {
 	s := &screen{w: p.stderr, terminal: isTerminal(p.stderr), every: logEvery, last: time.Now()}
 	if s.terminal {
@@ -118,7 +118,7 @@ func (s *screen) draw() {
 	io.WriteString(s.w, line)
 }
 
-// learning measures the progress of a run between two looks.
+// learning measures the progress of a run between two calls of look.
 type learning struct {
 	at     time.Time
 	events uint64
@@ -127,16 +127,16 @@ type learning struct {
 // progress is the state of a run at one time.
 type progress struct {
 	events, rate  int64
-	error, lately float64                // progressive, in percent; NaN without labeled events
+	error, lately float64                // progressive error, overall and recent, in percent; NaN without labeled events
 	lag           int64                  // -1 if unknown
 	refused       int64                  // records that cannot be used
 	passedOver    int64                  // records that are not events, or are repeated
-	lastError     string                 // why it is not consuming
-	numbers       *measure.NumbersReport // for regression
+	lastError     string                 // reason why the run is not consuming
+	numbers       *measure.NumbersReport // measures for regression
 	baselines     watch.BaselineReport
 }
 
-// look returns the state of a run, with the rate since the last look.
+// look returns the state of a run. Its rate is measured since the previous call.
 func (l *learning) look(s *run.Status) progress {
 	if l.at.IsZero() {
 		l.at = s.Started
@@ -163,7 +163,7 @@ func (l *learning) look(s *run.Status) progress {
 	return p
 }
 
-// progressOf returns the state of a run, with the rate since its beginning.
+// progressOf returns the state of a run. Its rate is measured since the start of the run.
 func progressOf(s *run.Status) progress {
 	var l learning
 	p := l.look(s)
@@ -171,7 +171,7 @@ func progressOf(s *run.Status) progress {
 	return p
 }
 
-// passedOver counts records that are not events, or are repeated.
+// passedOver returns the number of records that are not events, or are repeated.
 func passedOver(by map[event.Reason]uint64) (n uint64) {
 	for reason, count := range by {
 		if !reason.Faulty() {
@@ -231,7 +231,7 @@ func (p progress) log() []any {
 	return out
 }
 
-// plural formats a count with a regular noun.
+// plural formats a count with a noun that has a regular plural.
 func plural(n int, name string) string {
 	return humanize.Comma(int64(n)) + " " + english.PluralWord(n, name, "")
 }

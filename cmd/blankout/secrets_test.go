@@ -21,7 +21,7 @@ import (
 	"blankout/internal/must"
 )
 
-// output is a buffer that a program under way writes to.
+// output is a buffer to which a running program writes.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -39,8 +39,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// The password and the token come out nowhere: not in a log, an error, what is
-// shown or served, or a file, whether they are right or wrong.
+// TestSecretsAreNeverTold checks that the password and the token appear nowhere: not in a log, an error, a page, a
+// response or a file, whether they are right or wrong.
 func TestSecretsAreNeverTold(t *testing.T) {
 	const password, wrong, token, guess = "pa55-Kafka-right", "pa55-Kafka-wrong", "t0ken-http-right", "t0ken-http-guess"
 	broker, err := kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events", "requests", "predictions", "snapshots", "wire"),
@@ -51,7 +51,7 @@ func TestSecretsAreNeverTold(t *testing.T) {
 	defer broker.Close()
 	dir := t.TempDir()
 	t.Chdir(dir)
-	secrets := t.TempDir() // where they may stand
+	secrets := t.TempDir() // directory of the files that may contain secrets
 	tokenFile := filepath.Join(secrets, "token")
 	config := `
 [kafka]
@@ -93,7 +93,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	tell(ctx, 0, "produce", "-f", "blankout.toml", "-d", "events.jsonl", "--topic", "requests")
 	tell(ctx, 0, "config", "show", "-f", "blankout.toml")
 	tell(ctx, 2, "run", "-f", "blankout.toml", "--set", "kafka.sasl.password="+wrong)
-	// A secret that stands where it must not is not told either.
+	// A secret in a place where it is not allowed must not appear either.
 	for _, wrong := range []string{
 		"predict.model=http://me:" + token + "@127.0.0.1:1", "predict.model=http://me:" + token + "%@127.0.0.1:1", "predict.model=ftp://" + token + "@127.0.0.1:1",
 		"kafka.brokers=alice:" + password + "@127.0.0.1:9092",
@@ -107,7 +107,8 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 		tell(ctx, 2, "config", "show", "-f", filepath.Join(secrets, name))
 	}
 	tell(ctx, 2, "run", "-f", "blankout.toml", "--predict-only", "--set", "predict.model=http://me:"+token+"@127.0.0.1:1")
-	// Nor is one in the query of an address, whose errors libraries write.
+	// A secret in the query of an address must not appear either, although libraries write such addresses in their
+	// errors.
 	query := "?token=" + token
 	tell(ctx, 1, "inspect", "http://127.0.0.1:1/"+query)
 	tell(ctx, 1, "predict", "-m", "http://127.0.0.1:1/"+query, "-d", "events.jsonl")
@@ -123,7 +124,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 	tell(brief, 0, "run", "-f", "blankout.toml", "--set", "kafka.topics=wire", "--set", "record.format=avro", "--set", "registry.url=http://127.0.0.1:1/"+query, "--set", "http.address=", "--set", "checkpoint.directory=other", "--set", "snapshot.topic=", "--set", "snapshot.file=")
 	tell(ctx, 0, "run", "-f", "blankout.toml", "--until-end", "--json")
 
-	// A service, asked in every way.
+	// Run a service and send it every kind of request.
 	service, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	before := len(told.String())
@@ -155,7 +156,7 @@ token_file = "` + filepath.ToSlash(tokenFile) + `"
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	// Its follower, with the right token, and then with another.
+	// Run a follower of the service with the right token, and then with a wrong one.
 	tell(ctx, 0, "run", "-f", "blankout.toml", "--predict-only", "--set", "predict.model="+url, "--set", "predict.group=other", "--until-end", "--set", "http.address=")
 	stop()
 	<-done

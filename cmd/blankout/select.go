@@ -22,7 +22,7 @@ import (
 	"blankout/simulate"
 )
 
-// checkSelection returns an error in the flags that choose settings.
+// checkSelection returns the first error in the flags for choosing settings.
 func (o *trainFlags) checkSelection() error {
 	switch {
 	case o.folds > 0 && len(o.validation) > 0:
@@ -40,7 +40,7 @@ func (o *trainFlags) checkSelection() error {
 	return nil
 }
 
-// deletions are the additional shares of deleted features at which the grid is measured, for comparison.
+// deletions are the additional deleted fractions at which the grid is measured, for comparison.
 var deletions = []float64{0, 0.1, 0.3, 0.5, 0.7, 0.9}
 
 // parseGrid parses --grid.
@@ -55,8 +55,8 @@ func parseGrid(grid []string) (axes []batch.Axis, err error) {
 	return axes, nil
 }
 
-// selectSettings chooses settings from the grid and stores the best in o. The first deletion level of the table is the
-// expected one. The others are for comparison.
+// selectSettings chooses settings from the grid and stores the best in o. The first deleted fraction in the table is
+// the expected fraction. The other fractions are for comparison.
 func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear, screen *screen) (*batch.Ranking, error) {
 	axes, err := parseGrid(o.grid)
 	if err != nil {
@@ -131,7 +131,7 @@ func (p *program) selectSettings(ctx context.Context, o *trainFlags, d *batch.Da
 func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Data, scaler *model.Linear) (*batch.Data, error) {
 	schema := d.Schema.Clone()
 	known := len(schema.Classes)
-	schema.MaxClasses = known + 1 // room for an unknown one, to report it
+	schema.MaxClasses = known + 1 // one more than the known classes, so that an unknown class can be reported
 	var b batch.Builder
 	var x event.Vec
 	err := o.data.eachPlaced(ctx, o.validation, schema, func(in *packedBatch, i int, _ func() string) error {
@@ -158,8 +158,8 @@ func (p *program) loadValidation(ctx context.Context, o *trainFlags, d *batch.Da
 	return v, nil
 }
 
-// plotTable draws the candidates' errors by deletion level to path and, for each numeric setting, the best error by its
-// values to another file.
+// plotTable draws the candidates' errors by deleted fraction to path. For each numeric setting it draws the best error
+// by the setting's values to another file.
 func plotTable(t *batch.Ranking, path string) error {
 	order := make([]int, len(t.Deletions))
 	for i := range order {
@@ -168,7 +168,7 @@ func plotTable(t *batch.Ranking, path string) error {
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(t.Deletions[a], t.Deletions[b]) })
 	f := simulate.Figure{Title: "Held-out error of the candidates", X: "features deleted (%)", Y: "error (%)"}
 	for i, c := range t.Candidates {
-		// More than a few cannot be distinguished: then only those that are best somewhere.
+		// Many lines cannot be distinguished, so draw only the candidates that are best for some fraction.
 		if len(t.Candidates) > 10 && !slices.Contains(t.Best, i) {
 			continue
 		}
@@ -197,8 +197,8 @@ func plotTable(t *batch.Ranking, path string) error {
 	return nil
 }
 
-// profile draws the lowest error by the values of setting k, a line for each deletion level. It returns false unless
-// the values are at least two numbers.
+// profile draws the lowest error by the values of setting k, one line for each deleted fraction. It returns false if
+// the setting has fewer than two values or a value that is not a number.
 func profile(t *batch.Ranking, k int, order []int) (f simulate.Figure, ok bool) {
 	var values []float64
 	for _, c := range t.Candidates {
@@ -232,11 +232,11 @@ func profile(t *batch.Ranking, k int, order []int) (f simulate.Figure, ok bool) 
 	return f, true
 }
 
-// place is the origin of an example: file and line or topic, partition and offset, and its key.
+// place is the origin of an example: at is file and line, or topic, partition and offset.
 type place struct{ at, key string }
 
-// writeInfluences writes a line of tab-separated values for each example: place, key, class, and the influence in each
-// binary problem. It returns the places with the smallest influence.
+// writeInfluences writes a line of tab-separated values for each example: origin, key, class, and the influence in each
+// binary problem. It returns the origins of the examples with the smallest influence.
 func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []string, err error) {
 	xi, err := fit.Influences(d, o.config)
 	if err != nil {
@@ -265,7 +265,7 @@ func (o *trainFlags) writeInfluences(fit *batch.Fit, d *batch.Data) (suspects []
 	for i, at := range o.places {
 		key, class := "", ""
 		if at.key != "" {
-			key = strconv.QuoteToGraphic(at.key) // it may contain tabs
+			key = strconv.QuoteToGraphic(at.key) // the key may contain tabs
 		}
 		if k := d.Label(i); k >= 0 {
 			class = event.Printable(classes[k])

@@ -58,7 +58,7 @@ on a free port, which it prints.`,
 	return c
 }
 
-// onDisk returns the Service of a path. reports is the directory of reports, "" for the default of run.
+// onDisk returns the Service for a path. reports is the directory of reports; "" means the default of run.
 func onDisk(path, reports string) (s serve.Service, err error) {
 	if filepath.Ext(path) == ".json" {
 		data, err := os.ReadFile(path)
@@ -116,7 +116,7 @@ func onDisk(path, reports string) (s serve.Service, err error) {
 	return s, err
 }
 
-// statusOnDisk returns the status in the learner's checkpoint.
+// statusOnDisk returns the status of the learner in a checkpoint.
 func statusOnDisk(blocks []event.Block) (*run.Status, error) {
 	c, err := online.ReadConfig(blocks)
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
-// This file implements the service that run starts: store, learner, server, validations and destinations of records.
+// This file implements the service that run starts: checkpoint store, learner, server, validations and destinations of
+// records.
 
 import (
 	"context"
@@ -33,9 +34,9 @@ import (
 	"blankout/stream/record"
 )
 
-// newRunner returns a Runner with its checkpoints in store. Its learners, the first of which is that of [learner],
-// continue from the checkpoint named from, or else from the newest, or else start anew. The caller adds the Source.
-// join says how to open what waits for labels that arrive later, nil if there are none.
+// newRunner returns a Runner with its checkpoints in store. The first learner is that of [learner]. All learners
+// continue from the checkpoint named from, or from the newest if from is "", or start new if there is none. The caller
+// adds the Source. join opens the events that wait for delayed labels; nil means that labels are not delayed.
 func newRunner(learners []contender, v validate.Config, join *joining, store *checkpoint.Store, reset bool, from string, log *slog.Logger) (*run.Runner, error) {
 	r := &run.Runner{
 		Config: run.DefaultConfig(),
@@ -92,7 +93,7 @@ func newRunner(learners []contender, v validate.Config, join *joining, store *ch
 		if waiting, _, err = labels.ReadState(file.Blocks); err != nil {
 			return nil, refusedError{fmt.Errorf("%s: %w", file.Name, err)}
 		}
-		if info, err := os.Stat(filepath.Join(store.Dir(), file.Name)); err == nil { // not for objects
+		if info, err := os.Stat(filepath.Join(store.Dir(), file.Name)); err == nil { // checkpoints in an object store have no such file
 			r.Saved = run.SaveStatus{Name: file.Name, Bytes: info.Size(), At: info.ModTime()}
 		}
 		log.Info("resuming from a checkpoint", "name", file.Name, "events", r.Learner.Report().Events)
@@ -112,11 +113,11 @@ func newRunner(learners []contender, v validate.Config, join *joining, store *ch
 // keptReports is the number of stored validation reports.
 const keptReports = 100
 
-// service is a run with everything around it, closed in reverse order of opening.
+// service is a run with its server and all other resources. They are closed in reverse order of opening.
 type service struct {
 	runner   *run.Runner
 	learners []contender
-	learner  func(name string) *served.Model // the newest model of each
+	learner  func(name string) *served.Model // returns the newest model of a learner
 	read     record.Config                   // record settings of the source, once it is open
 	close    []func() error
 }
@@ -130,9 +131,9 @@ func (s *service) Close() error {
 	return errors.Join(errs...)
 }
 
-// openService opens everything in the configuration, longest-lived first: the checkpoints, the runner, the server
-// (before any request to Kafka), the destinations of snapshots and dead letters, and the source (the file data if
-// given, otherwise Kafka).
+// openService opens everything in the configuration. It opens resources with a longer life first: the checkpoints, the
+// runner, the server (before any request to Kafka), the destinations of snapshots and dead letters, and the source. The
+// source is the file data if given, otherwise Kafka.
 func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Logger) (_ *service, err error) {
 	s := &service{}
 	defer func() {
@@ -186,7 +187,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	if s.runner.DeadLetters, s.runner.Mislabeled, err = s.openLetters(ctx, c, log); err != nil {
 		return nil, err
 	}
-	c.Record.KeepValue = true // for mislabeled events and for the page
+	c.Record.KeepValue = true // needed for mislabeled events and for the web page
 	open := func() error { return s.openSource(ctx, c, o.data, &consuming, &asked, log) }
 	switch {
 	case s.runner.Labels != nil:
@@ -204,7 +205,7 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 			return nil, err
 		}
 	}
-	if o.reset { // now that nothing can fail any more
+	if o.reset { // only after all other resources are open
 		aside, err := store.SetAside()
 		if err != nil {
 			return nil, err
@@ -217,8 +218,8 @@ func openService(ctx context.Context, c *config.Config, o runFlags, log *slog.Lo
 	return s, nil
 }
 
-// askedAs returns the record settings of prediction requests: those of learned events. For a file they follow from its
-// name. While only a header line names the columns, requests are JSON.
+// askedAs returns the record settings of prediction requests: the settings of learned events. For a file they follow
+// from its name. If only a header line names the columns, requests are JSON until the header has been read.
 func askedAs(c record.Config, data string) record.Config {
 	f := record.FormatOf(data)
 	if data == "" || strings.Contains(data, "://") || !slices.Contains(record.FileFormats(), f) {
@@ -230,7 +231,7 @@ func askedAs(c record.Config, data string) record.Config {
 	return c
 }
 
-// askAs makes prediction requests use the lines of a CSV file, whose columns are known now.
+// askAs makes prediction requests use the lines of a CSV file, whose header has now been read.
 func askAs(asked *atomic.Pointer[record.Config], c record.Config, file *stream.File) {
 	if read := file.Record(); read.Format == "csv" {
 		c.Format, c.Columns, c.Separator, c.KeepValue = read.Format, read.Columns, read.Separator, false
@@ -238,7 +239,7 @@ func askAs(asked *atomic.Pointer[record.Config], c record.Config, file *stream.F
 	}
 }
 
-// openStore opens the checkpoints.
+// openStore opens the store of checkpoints.
 func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Store, error) {
 	store, err := openCheckpoints(c)
 	if err != nil {
@@ -255,7 +256,7 @@ func (s *service) openStore(c *config.Config, log *slog.Logger) (*checkpoint.Sto
 	return store, nil
 }
 
-// openCheckpoints opens the directory or the objects of checkpoints.
+// openCheckpoints opens the directory or the object store of checkpoints.
 func openCheckpoints(c *config.Config) (*checkpoint.Store, error) {
 	if !c.Checkpoint.Objects() {
 		return checkpoint.Open(string(c.Checkpoint.Directory), c.Checkpoint.Keep)
@@ -267,8 +268,8 @@ func openCheckpoints(c *config.Config) (*checkpoint.Store, error) {
 	return checkpoint.OpenObjects(objects, c.Checkpoint.Keep)
 }
 
-// history returns the file of the page's history: beside the checkpoints or, if these are objects, in the cache of
-// [s3]. "" means none.
+// history returns the file of the web page's history. It is in the directory of the checkpoints or, if these are
+// objects, in the cache of [s3]. "" means none.
 func history(c *config.Config) string {
 	switch {
 	case !c.Checkpoint.Objects():
@@ -282,11 +283,11 @@ func history(c *config.Config) string {
 // readable returns the checkpoints and reports that users other than the owner can read.
 func readable(checkpoints, reports string) (names []string) {
 	for _, pattern := range []string{filepath.Join(checkpoints, "*.blankout"), filepath.Join(checkpoints, "*", "*.blankout"), filepath.Join(reports, "*.json")} {
-		files, _ := filepath.Glob(pattern) // the only possible error is a pattern with a [: no warning then
+		files, _ := filepath.Glob(pattern) // the only possible error is a pattern with a [; then there is no warning
 		for _, file := range files {
 			info, err := os.Stat(file)
 			dir, err2 := os.Stat(filepath.Dir(file))
-			// Windows has modes too, but they mean nothing there.
+			// On Windows, file modes have no meaning.
 			if err == nil && err2 == nil && info.Mode().Perm()&0o044 != 0 && dir.Mode().Perm()&0o011 != 0 && runtime.GOOS != "windows" {
 				names = append(names, file)
 			}
@@ -295,7 +296,7 @@ func readable(checkpoints, reports string) (names []string) {
 	return names
 }
 
-// openRunner creates the runner from the newest checkpoint.
+// openRunner creates the runner and restores it from the newest checkpoint.
 func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Store, log *slog.Logger) error {
 	var join *joining
 	if joins(c, o) && len(c.Challengers) > 0 {
@@ -307,9 +308,9 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 		}
 		join = &joining{c.Labels.Settings(), func(from labels.State) (*labels.Join, error) { return s.openJoin(c, o, from, log) }}
 	}
-	records := c.Record // a checkpoint has its own seed
+	records := c.Record // a checkpoint replaces this seed with its own
 	if o.data == "" && records.Seed == 0 {
-		records.Seed = rand.Uint64() // seeded by the system, as all of math/rand/v2
+		records.Seed = rand.Uint64() // math/rand/v2 takes its seed from the system
 	}
 	learners := contendersOf(c, records, o.data)
 	r, err := newRunner(learners, c.Validate.Config, join, store, o.reset, o.from, log)
@@ -322,7 +323,7 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	if err != nil {
 		return err
 	}
-	r.FirstVersion = start << 32 // no run publishes that often
+	r.FirstVersion = start << 32 // no run publishes 1<<32 versions
 	r.Config.SaveEvents, r.Config.SaveInterval = c.Checkpoint.Events, c.Checkpoint.Interval
 	r.Config.ShutdownTimeout = c.Checkpoint.ShutdownTimeout
 	r.Config.Refused = c.DeadLetter.Policy
@@ -332,14 +333,14 @@ func (s *service) openRunner(c *config.Config, o runFlags, store *checkpoint.Sto
 	r.Config.Fruitless = o.refused == "skip"
 	r.Config.PublishInterval = c.HTTP.PublishInterval
 	r.Validator = newValidator(c, o.data, log)
-	r.Validator.Learner = r.Learner.Config() // as in the records and the checkpoint
+	r.Validator.Learner = r.Learner.Config() // the configuration after reading the records and the checkpoint
 	if r.Labels != nil {
 		joinedValidator(r.Validator, c, o.data, o.labels)
 	}
 	validateContenders(r, learners, c, o.data, log)
 	if o.data == "-" || learnsInbox(c, o.data) {
 		for _, v := range s.validators() {
-			v.Open = nil // it cannot be read again
+			v.Open = nil // the source cannot be read again
 		}
 		if c.Validate.Policy == "adopt" {
 			what := "standard input"
@@ -399,7 +400,7 @@ func (s *service) startServer(c serve.Config, shown serve.Service, log *slog.Log
 	return nil
 }
 
-// openLetters opens the destinations of rejected and mislabeled events; nil for none.
+// openLetters opens the destinations of rejected and mislabeled events. A destination is nil if it is not configured.
 func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.Logger) (refused run.DeadLetters, suspects run.Mislabeled, err error) {
 	if c.DeadLetter.Policy == run.PolicyDeadLetter {
 		d, err := stream.OpenDeadLetters(ctx, c.DeadLetters(), c.Kafka.ConnectConfig, log)
@@ -407,7 +408,7 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 			return nil, nil, err
 		}
 		s.close = append(s.close, func() error {
-			// No checkpoint or commit comes after a dead letter that is not stored safely, so nothing is lost and the
+			// If a dead letter is not stored safely, no later checkpoint or commit is made. So nothing is lost and the
 			// run has not failed.
 			if err := d.Close(); err != nil {
 				log.Warn("dead letters cannot be stored; the next start reads their records again", "err", err)
@@ -427,7 +428,7 @@ func (s *service) openLetters(ctx context.Context, c *config.Config, log *slog.L
 	return refused, suspects, nil
 }
 
-// openSource opens the events at the positions of the checkpoint. Standard input always starts anew.
+// openSource opens the events at the positions of the checkpoint. Standard input is always read from its beginning.
 func (s *service) openSource(ctx context.Context, c *config.Config, data string, consuming *atomic.Pointer[consumers], asked *atomic.Pointer[record.Config], log *slog.Logger) error {
 	r, in := s.runner, inputOf(c, data)
 	in.Kafka.Log = log
@@ -471,8 +472,8 @@ func (s *service) openSource(ctx context.Context, c *config.Config, data string,
 	return nil
 }
 
-// laterInput is standard input. Its first bytes, which determine its format, may take long to arrive. So the first Next
-// opens it, and a run that waits for them serves the model of its checkpoint and can be stopped.
+// laterInput is standard input. Its first bytes, which determine its format, may take long to arrive, so the first call
+// of Next opens it. A run that waits for these bytes serves the model of its checkpoint and can be stopped.
 type laterInput struct {
 	open   func(context.Context) (stream.Opened, error)
 	opened stream.Opened

@@ -2,8 +2,8 @@
 
 package main
 
-// onValidateSignal does nothing where there is no SIGUSR1.
+// onValidateSignal does nothing, because this system has no SIGUSR1.
 func onValidateSignal(func()) (stop func()) { return func() {} }
 
-// onReloadSignal does nothing where there is no SIGHUP.
+// onReloadSignal does nothing, because this system has no SIGHUP.
 func onReloadSignal(func()) (stop func()) { return func() {} }

@@ -8,20 +8,21 @@ import (
 	"syscall"
 )
 
-// onValidateSignal calls f for every SIGUSR1. The returned function stops that and waits for the last call.
+// onValidateSignal calls f for every SIGUSR1. The returned function stops that and waits until the last call of f has
+// ended.
 func onValidateSignal(f func()) (stop func()) { return onSignal(syscall.SIGUSR1, f) }
 
-// onReloadSignal calls f for every SIGHUP, which no longer stops the program. The returned function ends that. If
-// SIGHUP is ignored, as under nohup, it stays ignored.
+// onReloadSignal calls f for every SIGHUP, which then no longer stops the program. The returned function undoes that.
+// If SIGHUP is ignored, as under nohup, it stays ignored.
 func onReloadSignal(f func()) (stop func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return func() {}
 	}
-	signal.Ignore(syscall.SIGHUP) // main uses it to stop the program
+	signal.Ignore(syscall.SIGHUP) // main uses the signal to stop the program
 	return onSignal(syscall.SIGHUP, f)
 }
 
-// onSignal calls f for every signal of a kind. The returned function ends that.
+// onSignal calls f for every signal s. The returned function stops that.
 func onSignal(s os.Signal, f func()) (stop func()) {
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, s)

@@ -1,6 +1,6 @@
 package main
 
-// The command simulate replays recorded events while features die.
+// The command simulate replays recorded events while features go missing.
 
 import (
 	"cmp"
@@ -35,13 +35,13 @@ type simulateFlags struct {
 	data       dataFlags
 	models     []string
 	nightmares []string
-	deletes    [2]string // shares of features and of groups
+	deletes    [2]string // fractions of features and of groups to delete
 	groups     []string
 	declared   bool
 	rescale    bool
 	missing    string
 	learn      []string
-	delays     []string // of labels
+	delays     []string // delays of labels
 	train      []string
 	losses     []string
 	fit        batch.Config
@@ -167,7 +167,7 @@ func (o *simulateFlags) check(c *cobra.Command) error {
 	}
 	for _, s := range o.nightmares {
 		if s == "group:*" || strings.HasPrefix(s, "group:*@") {
-			r.Families = append(r.Families, simulate.Family{Name: s}) // its levels need the Schema
+			r.Families = append(r.Families, simulate.Family{Name: s}) // its levels, one per group, need the Schema
 			continue
 		}
 		family, err := simulate.ParseFamily(s)
@@ -285,13 +285,13 @@ func (p *program) runSimulate(ctx context.Context, o *simulateFlags) error {
 	return nil
 }
 
-// dataFor returns the settings for reading events for a model, or for learners if m is nil.
+// dataFor returns the settings for reading the events for a model, or for learners if m is nil.
 func (o *simulateFlags) dataFor(m *served.Model) (*dataFlags, error) {
 	data := o.data
 	return &data, data.resolve(m)
 }
 
-// eachGroup adds the levels of the families of group:*.
+// eachGroup adds a level for each group to the families that are named group:*.
 func (o *simulateFlags) eachGroup(s *event.Schema) {
 	for i := range o.replay.Families {
 		f := &o.replay.Families[i]
@@ -331,8 +331,8 @@ func (o *simulateFlags) eachGroup(s *event.Schema) {
 // subjects reads the models and creates the learners, each with its events.
 func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen) ([]*simulate.Subject, error) {
 	var subjects []*simulate.Subject
-	shared := map[string]*simulate.Subject{} // by Schema and record settings
-	var taught *served.Model                 // the first with record settings
+	shared := map[string]*simulate.Subject{} // subjects that share events, by Schema and record settings
+	var taught *served.Model                 // first model that has record settings
 	for _, path := range o.models {
 		name, file, named := strings.Cut(path, "=")
 		if !named {
@@ -349,7 +349,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 		}
 		s.Model = m.Model
 		if loss.IsRegression(m.Loss) {
-			// The file may be from a version that treated numbers as classes.
+			// The file may be from a version that treated regression targets as classes.
 			m.Schema.Target, m.Schema.Classes = loss.LabelsOf(m.Loss), nil
 		}
 		data, err := o.dataFor(m)
@@ -381,8 +381,8 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 	if len(learners) == 0 && o.data.settings.file != "" {
 		learners = []string{""}
 	}
-	var first *simulate.Subject // its events are for all learners
-	var declares, grouped bool  // the properties of their records
+	var first *simulate.Subject // first learner, whose events all learners share
+	var declares, grouped bool  // properties of the learners' records
 	for _, text := range learners {
 		changes := strings.Fields(text)
 		learner, err := o.learner(changes)
@@ -418,7 +418,7 @@ func (p *program) subjects(ctx context.Context, o *simulateFlags, screen *screen
 	return subjects, nil
 }
 
-// learner returns the configuration of a learner with some settings of [learner] changed.
+// learner returns the configuration of a learner with changes to some settings of [learner].
 func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 	var flags []string
 	for _, change := range changes {
@@ -431,14 +431,14 @@ func (o *simulateFlags) learner(changes []string) (*online.Config, error) {
 	return &l.Learner, nil
 }
 
-// findSchema returns the Schema of a learner of these events. For a loss of classes it has every class that occurs, in
+// findSchema returns the Schema of a learner of these events. For classification it has every class that occurs, in
 // ascending order.
 func findSchema(ctx context.Context, data *dataFlags, paths []string, lossName string) (*event.Schema, error) {
 	data.record.Target = loss.LabelsOf(lossName)
 	records := data.record
 	if records.Target == loss.Sign && len(records.Classes) == 0 {
 		if slices.Contains(paths, "-") {
-			records.MaxClasses = record.DefaultMaxClasses // read once, so classes are found on arrival
+			records.MaxClasses = record.DefaultMaxClasses // standard input is read only once, so classes are added when they appear
 		} else {
 			t := trainFlags{data: *data}
 			t.data.paths = paths
@@ -482,7 +482,7 @@ func (o *simulateFlags) examples(ctx context.Context, data *dataFlags, paths []s
 	return out, nil
 }
 
-// chooseAndReplay is simulate --train.
+// chooseAndReplay implements simulate --train.
 func (p *program) chooseAndReplay(ctx context.Context, o *simulateFlags, screen *screen) (*simulate.Result, []simulate.Choice, error) {
 	data, err := o.dataFor(nil)
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// simulate --label-delay delays the labels of a file.
+// This file lets simulate --label-delay delay the labels of a file.
 
 import (
 	"context"

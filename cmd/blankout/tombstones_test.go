@@ -12,8 +12,8 @@ import (
 	"blankout/stream"
 )
 
-// Tombstones of a compacted topic are passed over and counted, by run and by what reads
-// files: they are no dead letters, end no run under the policy fail, and refuse none.
+// TestTombstones checks that tombstones of a compacted topic are skipped and counted, by run and by commands that read
+// files. They must not become dead letters, end a run under the policy fail, or count as refused.
 func TestTombstones(t *testing.T) {
 	broker := must.Get(stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}}))(t)
 	defer broker.Close()

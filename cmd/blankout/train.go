@@ -37,7 +37,7 @@ type trainFlags struct {
 	model     string
 	unlabeled []string
 	scaler    string
-	// standardize is the mode of an exact solver.
+	// standardize is the standardization mode of an exact solver.
 	standardize string
 	json        bool
 	folds       int
@@ -46,13 +46,13 @@ type trainFlags struct {
 	missing     float64
 	plot        string
 	influences  string
-	places      []place // of the examples, for influences
+	places      []place // origins of the examples, for influences
 	kernel      kernelFlags
 	covariance  int            // largest number of numeric columns in the covariance
-	presence    batch.Presence // of the fields in the examples, for the rule of --missing-policy
-	observed    bool           // the noise is loss.ObservedNoise; its rates are known once the examples have been read
-	silentValue string         // the dead value of features under silent noise
-	deaths      batch.Deaths   // the readings that determine it
+	presence    batch.Presence // presence of the fields in the examples, for --missing-policy
+	observed    bool           // whether the noise is loss.ObservedNoise, whose rates are known only after reading the examples
+	silentValue string         // value that features read after they fail silently, under silent noise
+	deaths      batch.Deaths   // readings that determine this value
 }
 
 func (p *program) train() *cobra.Command {
@@ -105,7 +105,7 @@ computes the objective and the training error. --noise and --standardize default
 	f := c.Flags()
 	f.StringVarP(&o.model, "output", "o", "", "write the model to `FILE` (also -m)")
 	f.StringVarP(&o.model, "model", "m", "", "write the model to `FILE`, as -o")
-	_ = f.MarkHidden("model") // its name before -o, when all commands shared that
+	_ = f.MarkHidden("model") // an older name of the flag, when all commands shared it
 	t := &o.config
 	f.StringVar(&t.Loss, "loss", t.Loss, "`LOSS`: logistic, hinge or, for regression, squared\n"+valuesUsage(batch.LossNames(t.Estimators)))
 	f.StringVar(&t.Bound, "bound", "", "form of the expected loss: gaussian (the default), chen, quadratic-noising, mcf\nor exact (over all dropout masks, for at most 16 features in an event)")
@@ -201,7 +201,7 @@ func (o *trainFlags) check(c *cobra.Command) error {
 		return fmt.Errorf("--silent-value %w", err)
 	}
 	if o.observed = o.config.Noise == loss.ObservedNoise; o.observed {
-		o.config.Noise = "group:0" // its kind
+		o.config.Noise = "group:0" // a group noise, for checks before the rates are known
 	}
 	check := o.config.Check
 	if svm.IsLoss(o.config.Loss) {
@@ -224,24 +224,24 @@ type trainResult struct {
 	Features    int      `json:"features"`
 	Classes     int      `json:"classes"`
 	TrainError  *float64 `json:"train_error"`
-	// For numeric labels, of the training examples.
+	// Measures for regression, on the training examples.
 	*measure.NumbersReport
-	// Of predictors that know only the labels, in the order of the examples.
+	// Losses of baselines that use only the labels, in the order of the examples.
 	watch.BaselineReport
-	Refused int `json:"refused"` // and skipped
+	Refused int `json:"refused"` // number of rejected and skipped records
 	// SupportVectors is the number of alpha > 0 of a kernel machine, summed over its binary problems.
 	SupportVectors int `json:"support_vectors,omitempty"`
-	// Noise is the noise that --noise observed has found.
+	// Noise is the noise that --noise observed has estimated.
 	Noise string `json:"noise,omitempty"`
-	// Counts of events and labels that arrive later (--labels).
+	// Counts of events and delayed labels (--labels).
 	*labels.Counts
 	// Selection is the cross-validation of --folds. Chosen holds the chosen settings.
 	Selection *batch.Ranking    `json:"selection,omitempty"`
 	Chosen    map[string]string `json:"chosen,omitempty"`
 
-	unpenalized bool   // --l2 0
-	outlier     string // the extreme readings that may dominate the solution
-	unfilled    string // why the model cannot impute as requested
+	unpenalized bool   // whether the penalty is 0 (--l2 0)
+	outlier     string // description of extreme readings that may dominate the solution
+	unfilled    string // reason why the model cannot impute as requested
 }
 
 func (p *program) runTrain(ctx context.Context, o *trainFlags) error {
