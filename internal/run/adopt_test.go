@@ -22,7 +22,7 @@ import (
 	"blankout/online"
 )
 
-// adopting makes a service adopt the exact solution after so many records, found after a delay.
+// adopting makes a service adopt the exact solution every events records. The solution is ready after a delay.
 func (s *service) adopting(events uint64, delay func() time.Duration) *[]*batch.Validation {
 	reports := s.validating(events)
 	s.Validator.Learner.Noise = "dropout:0.3"
@@ -39,7 +39,7 @@ func (s *service) adopting(events uint64, delay func() time.Duration) *[]*batch.
 	return reports
 }
 
-// opening replaces how the Validator opens the events. It may call open, which does as before.
+// opening replaces the function with which the Validator opens the events. f may call open, the original function.
 func (s *service) opening(f func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error)) {
 	open := s.Validator.Open
 	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
@@ -49,7 +49,7 @@ func (s *service) opening(f func(ctx context.Context, schema *event.Schema, from
 
 type opener = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error)
 
-// startOne starts a service with one noise level, which is faster to solve than several.
+// startOne starts a service with one noise level, which is solved faster than several.
 func startOne(t *testing.T, dir string, n int, seed uint64) *service {
 	t.Helper()
 	c := learnerConfig()
@@ -59,7 +59,7 @@ func startOne(t *testing.T, dir string, n int, seed uint64) *service {
 
 func at0() time.Duration { return 0 }
 
-// standing solves the exact problem of a checkpoint.
+// standing solves the exact problem for the state in a checkpoint.
 func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	t.Helper()
 	file := must.Get(checkpoint.Decode(data))(t)
@@ -69,8 +69,8 @@ func (s *service) standing(t *testing.T, data []byte) *batch.Validation {
 	return r
 }
 
-// After an adoption the live objective is the exact one, also in the middle of a batch. The result does not depend on
-// the time of the solver, on batches, or on stops and lost work at any point.
+// TestAdopt checks that the live objective equals the exact one after an adoption, also in the middle of a batch. The
+// result must not depend on the solver's time, on batches, or on stops and lost work at any point.
 func TestAdopt(t *testing.T) {
 	const n, every = 1500, 400
 	reference := t.TempDir()
@@ -98,7 +98,7 @@ func TestAdopt(t *testing.T) {
 		}
 	}
 
-	// Ended at N, the state is the exact solution.
+	// If the stream ends at record N, the state is the exact solution.
 	dir := t.TempDir()
 	s = startOne(t, dir, n, 5)
 	reports = s.adopting(every, at0)
@@ -157,8 +157,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// While the solver works, learning waits right after the record that the solution is for. The state at that record is
-// saved and published.
+// TestLearningWaits checks that learning waits for the solver directly after the record that the solution includes. The
+// state at that record must be saved and published.
 func TestLearningWaits(t *testing.T) {
 	const n, every = 1000, 300
 	dir := t.TempDir()
@@ -167,7 +167,7 @@ func TestLearningWaits(t *testing.T) {
 	var published atomic.Bool
 	s.adopting(every, func() time.Duration {
 		<-saved
-		// A model is published if copying it takes at most a twentieth of the time.
+		// Wait for the publication: copying a model may take at most a twentieth of the time.
 		for i := 0; i < 6000 && !published.Load(); i++ {
 			time.Sleep(10 * time.Millisecond)
 			published.Store(s.Published().Offsets[0].Records == every)
@@ -196,7 +196,7 @@ func TestLearningWaits(t *testing.T) {
 	if v := s.Status().Validation; v.Adopted != 3 || !waited || !published.Load() || v.Waited == 0 || v.Adopting != 0 || !v.WaitingSince.IsZero() {
 		t.Errorf("%+v", v)
 	}
-	// Dead letters are stored and counted once, also those of a batch with the waiting position.
+	// Dead letters are stored and counted once, also in a batch that waits in the middle.
 	letters := &letters{}
 	s = startOne(t, t.TempDir(), n, 3)
 	s.adopting(every, func() time.Duration { return 20 * time.Millisecond })
@@ -225,8 +225,8 @@ func (l *letters) Add(_ context.Context, _ string, _ int32, e *event.Example) er
 
 func (*letters) Flush(context.Context) error { return nil }
 
-// If there is no solution in time, learning continues without it, once that decision is saved. A restart never decides
-// again, however fast its solver is.
+// TestAdoptWait checks that learning continues if no solution is ready in time, once that decision is saved. A restart
+// must never decide again, however fast its solver is.
 func TestAdoptWait(t *testing.T) {
 	const n, every = 1500, 400
 	never := func(s *service) {
@@ -236,7 +236,7 @@ func TestAdoptWait(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
-		s.Config.SaveEvents, s.Config.SaveInterval = 0, 0 // except those for adopting
+		s.Config.SaveEvents, s.Config.SaveInterval = 0, 0 // only adoptions save
 	}
 	finish := func(dir string) []byte {
 		s := startOne(t, dir, n, 8)
@@ -263,7 +263,7 @@ func TestAdoptWait(t *testing.T) {
 	s.store.Close()
 	want := finish(reference)
 
-	// Killed after it has continued a little. The decision's checkpoint cannot be written at first.
+	// Stop the run shortly after learning continues. At first the checkpoint with the decision cannot be written.
 	dir := t.TempDir()
 	s = startOne(t, dir, n, 5)
 	never(s)
@@ -283,7 +283,7 @@ func TestAdoptWait(t *testing.T) {
 		return nil
 	})
 	s.source.passing = func(offset int) {
-		// Three batches are read ahead.
+		// Allow for three batches that are read ahead.
 		if offset > every+200 && safe.Load() == 0 {
 			t.Error("learning went on before it was saved that there was no solution")
 			cancel()
@@ -304,7 +304,8 @@ func TestAdoptWait(t *testing.T) {
 	}
 }
 
-// A failed adoption leaves the learned state and says why. Failed reading is retried.
+// TestAdoptRefused checks that a failed adoption keeps the learned state and reports the reason. Failed reads are
+// retried.
 func TestAdoptRefused(t *testing.T) {
 	const n = 900
 	plain := t.TempDir()
@@ -317,7 +318,7 @@ func TestAdoptRefused(t *testing.T) {
 	s = startOne(t, t.TempDir(), n, 0)
 	reports := s.adopting(400, at0)
 	s.opening(func(ctx context.Context, schema *event.Schema, from event.Offsets, open opener) (event.Source, error) {
-		from[0].Next = 10 // the log has lost its beginning
+		from[0].Next = 10 // as if the log had lost its beginning
 		return open(ctx, schema, from)
 	})
 	must.Do(t, s.Run(t.Context()))
@@ -342,7 +343,7 @@ func TestAdoptRefused(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 
-	s = startOne(t, t.TempDir(), 90, 0) // one class only, so far
+	s = startOne(t, t.TempDir(), 90, 0) // only one class so far
 	s.adopting(50, at0)
 	must.Do(t, s.Run(t.Context()))
 	if v := s.Status().Validation; v.NotAdopted != 1 {

@@ -10,7 +10,8 @@ import (
 	"blankout/internal/event"
 )
 
-// ahead is the reading side. It has three Batches: one is being decoded, one waits, one is being learned.
+// ahead reads and decodes ahead of learning. It has three Batches: one is being decoded, one waits, one is being
+// learned.
 type ahead struct {
 	filled chan filledBatch
 	free   chan *event.Batch
@@ -20,12 +21,11 @@ type ahead struct {
 
 type filledBatch struct {
 	*event.Batch
-	own []columns // see Contest.decode
+	own []columns // columns by contender, see Contest.decode
 	err error
 }
 
-// readAhead starts a goroutine that reads a source, and decodes what the contenders decode differently; contest may be
-// nil.
+// readAhead starts a goroutine that reads a source and decodes the contenders' separate columns. contest may be nil.
 func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahead {
 	const batches = 3
 	ctx, stop := context.WithCancel(ctx)
@@ -35,7 +35,7 @@ func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahea
 	}
 	go func() {
 		defer close(a.done)
-		own := map[*event.Batch][]columns{} // each belongs to its Batch
+		own := map[*event.Batch][]columns{} // columns of each Batch
 		for {
 			var b *event.Batch
 			select {
@@ -44,7 +44,7 @@ func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahea
 				return
 			}
 			err := next(ctx, source, contest, b, own)
-			a.filled <- filledBatch{b, own[b], err} // never blocks, because there are as many places as Batches
+			a.filled <- filledBatch{b, own[b], err} // never blocks, because the channel has capacity for all Batches
 			if err != nil {
 				return
 			}
@@ -53,8 +53,7 @@ func readAhead(ctx context.Context, source event.Source, contest *Contest) *ahea
 	return a
 }
 
-// next converts a panic of a decoder to an error. Otherwise the panic would end the process on a goroutine that cannot
-// save anything.
+// next converts a panic of a decoder to an error. Otherwise the panic would end the process without a save.
 func next(ctx context.Context, source event.Source, contest *Contest, b *event.Batch, own map[*event.Batch][]columns) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

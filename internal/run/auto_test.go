@@ -16,7 +16,7 @@ import (
 	"blankout/stream/labels"
 )
 
-// few gives the events of a testStream twelve columns, and a class that depends on them.
+// few gives an event of a testStream twelve columns, and a class that depends on them.
 func few(e *event.Example) {
 	for i := range e.Features.Index {
 		e.Features.Index[i] = uint32(1000 * (i + 1))
@@ -27,8 +27,8 @@ func few(e *event.Example) {
 	}
 }
 
-// "auto" validates beside learning, on a sample that costs no reading, and continues from the reports after a restart.
-// What is learned and saved is the same without it.
+// TestValidateAuto checks that the schedule "auto" validates during learning, on a sample that needs no reading. A
+// restart must continue from the reports, and the learned and saved state must be the same without "auto".
 func TestValidateAuto(t *testing.T) {
 	const n = 70_000
 	starting := func(dir string, stop uint64) *service {
@@ -78,7 +78,7 @@ func TestValidateAuto(t *testing.T) {
 	}
 }
 
-// With delayed labels "auto" does nothing and says so once.
+// TestValidateAutoWithLateLabels checks that "auto" does nothing with delayed labels, and logs this once.
 func TestValidateAutoWithLateLabels(t *testing.T) {
 	s := start(t, t.TempDir(), 300, 1)
 	reports := s.validating(0)
@@ -95,8 +95,8 @@ func TestValidateAutoWithLateLabels(t *testing.T) {
 	}
 }
 
-// A number means after every so many records, however long a validation takes: validations that become due meanwhile
-// use the states of their time, and run later.
+// TestValidateEveryTime checks a schedule by number of records if validations are slow. Validations that become due in
+// the meantime must use the states of their time, and run later.
 func TestValidateEveryTime(t *testing.T) {
 	const n, every = 1000, 200
 	s := start(t, t.TempDir(), n, 5)
@@ -108,7 +108,7 @@ func TestValidateEveryTime(t *testing.T) {
 		}
 	}
 	s.Validator.Open = func(ctx context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
-		<-ended // the first ends when all records have been read
+		<-ended // the first validation ends after all records have been read
 		return open(ctx, schema, from)
 	}
 	must.Do(t, s.Run(t.Context()))
@@ -121,7 +121,7 @@ func TestValidateEveryTime(t *testing.T) {
 		}
 	}
 
-	// There is a limit: more are skipped, and that is reported.
+	// The number of waiting validations is limited: further ones are skipped, which is reported.
 	s = start(t, t.TempDir(), n, 5)
 	reports = s.validating(20)
 	open, ended = s.Validator.Open, make(chan struct{})

@@ -18,8 +18,8 @@ import (
 	"blankout/online"
 )
 
-// BenchmarkSave measures the cost of a checkpoint for a learner of a million features: the pause (the copy) when all of
-// them or some have changed since the last one, and the encoding and writing beside learning.
+// BenchmarkSave measures the cost of a checkpoint for a learner of a million features. It measures the pause (the
+// copy), if all or some features have changed since the last checkpoint, and the encoding and writing during learning.
 func BenchmarkSave(b *testing.B) {
 	const features = 1_000_000
 	for _, met := range []int{features, features / 100} {
@@ -66,7 +66,7 @@ func BenchmarkSave(b *testing.B) {
 	}
 }
 
-// benchBatches makes batches of events with twenty features each.
+// benchBatches returns batches of events with twenty features each.
 func benchBatches(batches, size int) (*event.Schema, []event.Batch) {
 	schema := event.NewSchema(18, []string{"no", "yes"}, 2)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -84,8 +84,8 @@ func benchBatches(batches, size int) (*event.Schema, []event.Batch) {
 	return schema, made
 }
 
-// BenchmarkRun measures what the run loop adds to learning: events with twenty features from memory, through Run and,
-// for comparison, directly into the Learner.
+// BenchmarkRun measures the overhead of the run loop: it learns events with twenty features from memory, through Run
+// and directly with the Learner.
 func BenchmarkRun(b *testing.B) {
 	const batches, size = 8, 512
 	schema, made := benchBatches(batches, size)
@@ -109,7 +109,7 @@ func BenchmarkRun(b *testing.B) {
 	})
 }
 
-// rounds repeats the same batches with increasing offsets.
+// rounds is a Source that repeats the same batches with increasing offsets.
 type rounds struct {
 	made   []event.Batch
 	left   int
@@ -133,15 +133,15 @@ func (s *rounds) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// BenchmarkValidating compares the speed of learning alone and beside continuous validations that are limited to half a
-// processor. At half the maximum input rate learning keeps up if the second is more than half as fast as the first.
-// They alternate every 200,000 events.
+// BenchmarkValidating compares the speed of learning with and without continuous validations that are limited to half a
+// processor. If the input has half the maximum rate, learning keeps up as long as its speed does not halve. The two
+// variants alternate every 200,000 events.
 func BenchmarkValidating(b *testing.B) {
 	const batches, size = 64, 512
 	schema, made := benchBatches(batches, size)
 	const events = 200_000
 	var took [2]time.Duration
-	var ratios []float64 // of neighbors, because the machine may be busy
+	var ratios []float64 // ratios of neighboring measurements, because the load of the machine varies
 	validated := uint64(0)
 	for b.Loop() {
 		var now [2]time.Duration
@@ -163,7 +163,7 @@ func BenchmarkValidating(b *testing.B) {
 						r.Validate()
 					}
 					if s.Learned == events {
-						cancel() // a running validation is given up
+						cancel() // cancels a running validation
 					}
 				}
 			}

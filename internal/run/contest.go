@@ -1,6 +1,6 @@
 package run
 
-// This file learns a stream with several learners, and compares them (challengers).
+// This file learns a stream with several learners (challengers), and compares them.
 
 import (
 	"context"
@@ -20,18 +20,18 @@ import (
 	"blankout/stream/record"
 )
 
-// Champion is the name of the learner of [learner] among the contenders.
+// Champion is the contender name of the learner that the section [learner] configures.
 const Champion = "learner"
 
-// Contest is a set of learners of one stream. Records are read once. One learner has the lead: it is learned like a
-// single Learner, and predictions, snapshots, validations and dead letters are those of the lead. The others learn the
-// same events and are compared with it.
+// Contest is a set of learners of one stream, the contenders. Records are read once. One contender has the lead: it
+// learns like a single Learner, and predictions, snapshots, validations and dead letters come from it. The others learn
+// the same events and are compared with it.
 //
-// The state depends on the records alone: the others learn exactly the events that the lead has counted, differences
-// are averaged over blocks of records, and a contender is promoted automatically only after a number of records.
+// The state depends only on the records. The others learn exactly the events that the lead has counted, differences are
+// averaged over blocks of records, and automatic promotion depends on the number of records.
 type Contest struct {
 	Contenders []*Contender // the first is the Champion
-	Lead       int          // index of the lead
+	Lead       int          // index of the contender with the lead
 }
 
 // Contender is one of the learners of a Contest.
@@ -40,35 +40,35 @@ type Contender struct {
 	Fingerprint online.Fingerprint
 	Standing
 
-	// Decoder decodes the contender's columns from a record's bytes, with Schema; nil if they equal those of the
-	// Champion.
+	// Decoder decodes the contender's columns from a record's bytes, with Schema. It is nil if the columns equal those
+	// of the Champion.
 	Decoder record.Decoder
 	Schema  *event.Schema
-	// Validator validates while the contender has the lead; it may be nil.
+	// Validator validates the contender while it has the lead; it may be nil.
 	Validator *validate.Validator
 
-	losses []eventLoss // of the events in the current part of a batch
+	losses []eventLoss // losses for the current part of a batch
 	failed *panicError
 }
 
-// PromoteAuto is the Standing.Promote of a contender that is promoted automatically.
+// PromoteAuto is the value of Standing.Promote for automatic promotion.
 const PromoteAuto = "auto"
 
 // auto reports whether the contender is promoted automatically.
 func (s *Standing) auto() bool { return s.Promote == PromoteAuto }
 
-// Standing is what a checkpoint keeps of a contender besides its Learner. Promote and Window are the current settings,
-// for readers of the checkpoint.
+// Standing is the state of a contender in a checkpoint, besides its Learner. Promote and Window are the current
+// settings, for readers of the checkpoint.
 type Standing struct {
 	Name    string         `json:"name"`
-	Promote string         `json:"promote"` // PromoteAuto, or another value
+	Promote string         `json:"promote"` // PromoteAuto or another setting
 	Window  uint64         `json:"window"`  // number of records per window of the comparison
-	Begun   uint64         `json:"begun"`   // number of records before the first one that it has learned
+	Begun   uint64         `json:"begun"`   // number of records before the first record that it has learned
 	Paired  measure.Paired `json:"paired"`
 }
 
-// blockContest is the checkpoint block with the SavedContest. The blocks of the lead have the names of those of a
-// single Learner; those of the others begin with ContenderPrefix.
+// blockContest is the checkpoint block with the SavedContest. The lead's blocks have the same names as the blocks of a
+// single Learner. The names of the other contenders' blocks begin with ContenderPrefix.
 const blockContest = "challengers"
 
 // ContenderPrefix returns the prefix of the block names of a contender without the lead.
@@ -80,7 +80,8 @@ type SavedContest struct {
 	Learners []Standing `json:"learners"` // in the order of the configuration
 }
 
-// ReadContest returns the SavedContest of a checkpoint. For a single Learner, that learner has the lead.
+// ReadContest returns the SavedContest of a checkpoint. A single Learner is returned as the only contender, with the
+// lead.
 func ReadContest(blocks []event.Block) (SavedContest, error) {
 	s := SavedContest{Lead: Champion}
 	if _, err := event.FindBlock(blocks, blockContest); err != nil {
@@ -89,7 +90,7 @@ func ReadContest(blocks []event.Block) (SavedContest, error) {
 	return s, readJSON(blocks, blockContest, &s)
 }
 
-// Standing returns the Standing of a name, and whether there is one.
+// Standing returns the Standing of the contender with the given name, and whether it exists.
 func (s *SavedContest) Standing(name string) (Standing, bool) {
 	for _, x := range s.Learners {
 		if x.Name == name {
@@ -102,7 +103,7 @@ func (s *SavedContest) Standing(name string) (Standing, bool) {
 // lead returns the contender with the lead.
 func (c *Contest) lead() *Contender { return c.Contenders[c.Lead] }
 
-// LeadName returns the name of the contender with the lead, "" for a nil Contest. It is for Runner.Answer.
+// LeadName returns the name of the contender with the lead, or "" for a nil Contest. Use it in Runner.Answer.
 func (c *Contest) LeadName() string {
 	if c == nil {
 		return ""
@@ -118,13 +119,14 @@ func (c *Contest) names() (names []string) {
 	return names
 }
 
-// columns holds the events of a batch with a contender's own columns.
+// columns holds the events of a batch, decoded with a contender's Schema.
 type columns struct {
 	examples []event.Example
 	schema   *event.Schema
 }
 
-// decode decodes the columns of the contenders that have their own, by contender; to is scratch memory.
+// decode decodes a batch for each contender with a separate Decoder, and returns the columns by contender. to is
+// scratch memory.
 func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]columns, error) {
 	if to == nil {
 		to = make([]columns, len(c.Contenders))
@@ -133,7 +135,7 @@ func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]c
 		if x.Decoder == nil {
 			continue
 		}
-		if b.Schema != nil { // classes have the Champion's indices
+		if b.Schema != nil { // classes keep the Champion's indices
 			x.Schema.Classes, x.Schema.Joined = b.Schema.Classes, b.Schema.Joined
 		}
 		list := slices.Grow(to[i].examples[:0], len(b.Examples))[:len(b.Examples)]
@@ -162,7 +164,7 @@ func (c *Contest) decode(ctx context.Context, b *event.Batch, to []columns) ([]c
 	return to, nil
 }
 
-// seen returns the batch with the columns of contender i, from event from on.
+// seen returns the batch as contender i decodes it. from is the index of its first event in own.
 func (c *Contest) seen(i int, b *event.Batch, own []columns, from int) event.Batch {
 	v := *b
 	if c.Contenders[i].Decoder != nil {
@@ -171,21 +173,22 @@ func (c *Contest) seen(i int, b *event.Batch, own []columns, from int) event.Bat
 	return v
 }
 
-// round is a part of a batch that all contenders learn at the same time.
+// round is a part of a batch that all contenders learn concurrently.
 type round struct {
 	contest *Contest
 	lead    *Contender
 	before  uint64     // number of records before the part
-	taken   []chan int // number of events that the lead has counted, for each of the others
+	taken   []chan int // for each other contender: the number of events that the lead has counted
 	count   int
 	working sync.WaitGroup
 }
 
-// takenEvery is the number of events after which the lead signals the others.
+// takenEvery is the number of events after which the lead signals its progress to the others.
 const takenEvery = 64
 
-// begin starts a goroutine for each contender without the lead, which learns the events of a part up to the position of
-// the lead. views has the part with each contender's columns, and before is the number of records before it.
+// begin starts a goroutine for each contender without the lead. The goroutine learns the events of a part, up to the
+// position of the lead. views has the part with each contender's columns, and before is the number of records before
+// it.
 func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
 	r := &round{contest: c, lead: c.lead(), before: before}
 	r.lead.losses = r.lead.losses[:0]
@@ -204,8 +207,8 @@ func (c *Contest) begin(views []event.Batch, holdout, before uint64) *round {
 	return r
 }
 
-// take counts an event of the lead, with its prediction, which may be nil. An event that is held out is not compared,
-// because the others do not predict it.
+// take records that the lead has counted an event, with its prediction p, which may be nil. A held-out event is not
+// compared, because the other contenders do not predict it.
 func (r *round) take(e *event.Example, p *online.Prediction) {
 	r.lead.losses = append(r.lead.losses, comparedLoss(e, p))
 	if r.count++; r.count%takenEvery == 0 {
@@ -219,7 +222,8 @@ func (r *round) tell() {
 	}
 }
 
-// end lets the others learn the last events that the lead has counted, waits for them, and compares all.
+// end waits until the other contenders have learned the last events that the lead has counted, and compares all
+// contenders.
 func (r *round) end() error {
 	if r.count%takenEvery > 0 {
 		r.tell()
@@ -275,7 +279,7 @@ type eventLoss struct{ value, weight float64 }
 var noLoss = eventLoss{value: math.NaN()}
 
 // comparedLoss returns the loss of a prediction: the log-loss for classification, the squared error for regression, the
-// deviance for counts; NaN if there is nothing to compare.
+// deviance for counts. It returns NaN if nothing can be compared.
 func comparedLoss(e *event.Example, p *online.Prediction) eventLoss {
 	switch {
 	case p == nil || p.Refused || e.Refused != nil || e.Label == event.Unlabeled:

@@ -26,7 +26,7 @@ import (
 	"blankout/stream/record"
 )
 
-// contestStream is a Source of n JSON records of topic t/3 in batches of random sizes.
+// contestStream is a Source of n JSON records of topic t/3, in batches of random sizes.
 type contestStream struct {
 	decoder record.Decoder
 	schema  *event.Schema
@@ -61,8 +61,7 @@ func (s *contestStream) Next(ctx context.Context, b *event.Batch) error {
 	return ctx.Err()
 }
 
-// record returns record number n. The label is the sign of a sum of a product, which no single field predicts, and a
-// number.
+// record returns record number n. The label is the sign of x plus a^b as -1 or 1; no single field predicts a^b.
 func (s *contestStream) record(n int) []byte {
 	r := rand.New(rand.NewPCG(uint64(n), 9))
 	a, b, x := r.IntN(2), r.IntN(2), r.NormFloat64()
@@ -80,7 +79,7 @@ func (s *contestStream) record(n int) []byte {
 	return []byte(text)
 }
 
-// entrant is a contender of these tests. The first is the Champion.
+// entrant is a contender in these tests. The first entrant is the Champion.
 type entrant struct {
 	name   string
 	change func(*online.Config, *record.Config)
@@ -181,8 +180,8 @@ func contestState(t *testing.T, dir string) ([]byte, []event.Block, run.SavedCon
 	return data, file.Blocks, saved
 }
 
-// Stops, and ends without a save, at any record change no byte, nor do the sizes of batches and the number of threads.
-// The contender with the product becomes the lead.
+// TestContestDependsOnEventsOnly checks that the final bytes do not depend on stops at any record, with and without a
+// save. They must not depend on batch sizes and threads either. The contender with the product must become the lead.
 func TestContestDependsOnEventsOnly(t *testing.T) {
 	const n = 14_000
 	reference := t.TempDir()
@@ -237,7 +236,8 @@ func TestContestDependsOnEventsOnly(t *testing.T) {
 	}
 }
 
-// Each contender learns as it would alone, and the differences are those of its predictions.
+// TestContendersLearnAsAlone checks that each contender learns as a single learner would, and that the differences are
+// computed from its predictions.
 func TestContendersLearnAsAlone(t *testing.T) {
 	const n = 8000
 	list := slices.Clone(entrants)
@@ -250,7 +250,7 @@ func TestContendersLearnAsAlone(t *testing.T) {
 	r.Validator = holdout
 	must.Do(t, r.Run(t.Context()))
 	_, blocks, saved := contestState(t, dir)
-	losses := make([][]float64, len(list)) // by contender and record
+	losses := make([][]float64, len(list)) // losses by contender and record
 	weights := make([]float64, n)
 	for i, x := range list {
 		alone := t.TempDir()
@@ -276,7 +276,7 @@ func TestContendersLearnAsAlone(t *testing.T) {
 			got = event.BlocksUnder(blocks, run.ContenderPrefix(x.name))
 		}
 		for _, b := range want {
-			if b.Name == "offsets" || b.Name == "warnings" { // of the stream, of the lead alone
+			if b.Name == "offsets" || b.Name == "warnings" { // blocks of the stream, which only the lead has
 				continue
 			}
 			if data, err := event.FindBlock(got, b.Name); err != nil || !bytes.Equal(data, b.Data) {
@@ -299,7 +299,7 @@ func TestContendersLearnAsAlone(t *testing.T) {
 	}
 }
 
-// Equal learners do not change the lead.
+// TestEqualContenders checks that equal learners do not change the lead.
 func TestEqualContenders(t *testing.T) {
 	alike := entrant{"alike", func(c *online.Config, _ *record.Config) { c.LearningRate = 0.0501 }, true}
 	base := entrant{run.Champion, func(c *online.Config, _ *record.Config) { c.LearningRate = 0.05 }, true}
@@ -312,7 +312,8 @@ func TestEqualContenders(t *testing.T) {
 	}
 }
 
-// A requested contender becomes the lead, a checkpoint has it when Promote returns, and the next run continues with it.
+// TestPromote checks that a requested contender becomes the lead. A checkpoint must have it when Promote returns, and
+// the next run must continue with it.
 func TestPromote(t *testing.T) {
 	const n = 9000
 	list := slices.Clone(entrants)
@@ -326,7 +327,7 @@ func TestPromote(t *testing.T) {
 	save, saves := r.Save, 0
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		saves++
-		time.Sleep(100 * time.Millisecond) // without waiting for a save the response would come earlier
+		time.Sleep(100 * time.Millisecond) // if Promote did not wait for a save, it would return earlier
 		return save(blocks)
 	}
 	if err := r.Promote(t.Context(), "nobody"); err == nil || err.Error() != `no learner "nobody": want one of ["learner" "slow" "product"]` {
@@ -335,7 +336,7 @@ func TestPromote(t *testing.T) {
 	asked, promoted := make(chan bool), make(chan error, 1)
 	s.passing = func(offset int) {
 		if offset > 4000 && offset%500 == 0 {
-			time.Sleep(30 * time.Millisecond) // time for saves that nobody requested
+			time.Sleep(30 * time.Millisecond) // time for unrequested saves
 		}
 		if offset == 4000 {
 			<-asked
@@ -375,14 +376,15 @@ func TestPromote(t *testing.T) {
 	}
 }
 
-// If a record ends the run, all contenders have learned everything before it and no more.
+// TestContestFailsTogether checks a record that ends the run: all contenders must have learned every record before it
+// and none after.
 func TestContestFailsTogether(t *testing.T) {
 	dir := t.TempDir()
 	list := []entrant{entrants[0], {"slow", entrants[1].change, false}}
 	r, _, _ := contest(t, dir, list, 3000, 1)
 	r.Config.Refused = run.PolicyFail
 	var refused *run.RefusedError
-	if err := r.Run(t.Context()); !errors.As(err, &refused) || refused.Offset != 7 { // the first rejected one
+	if err := r.Run(t.Context()); !errors.As(err, &refused) || refused.Offset != 7 { // the first rejected record
 		t.Fatal(err)
 	}
 	for _, x := range r.Contest.Contenders {

@@ -4,5 +4,5 @@ package run
 
 import "time"
 
-// processTime returns the processor time of the program, 0 if not known.
+// processTime returns the processor time of the program, or 0 if unknown.
 func processTime() time.Duration { return 0 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processTime returns the processor time of the program, 0 if not known.
+// processTime returns the processor time of the program, or 0 if unknown.
 func processTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -1,6 +1,6 @@
 package run
 
-// This file handles events that the Learner refuses, because it has no memory for their features or their class.
+// This file handles events that the Learner refuses because its memory limit excludes their features or class.
 
 import (
 	"context"
@@ -10,8 +10,7 @@ import (
 	"blankout/internal/event"
 )
 
-// refusal returns, under PolicyFail, the error of an event that the Learner will refuse. The event has not been counted
-// then.
+// refusal returns an error under PolicyFail if the Learner will refuse the event, before the event is counted.
 func (in *Intake) refusal(b *event.Batch, e *event.Example) error {
 	if in.Refused != PolicyFail || in.Labels != nil || validate.HeldOut(b.Partition, e.Offset, in.Holdout) {
 		return nil
@@ -19,7 +18,7 @@ func (in *Intake) refusal(b *event.Batch, e *event.Example) error {
 	return refusedError(b, e, in.Learner.Refusal(e))
 }
 
-// refusedError returns the error of a refusal, or nil.
+// refusedError returns the error for a refusal, or nil if r is nil.
 func refusedError(b *event.Batch, e *event.Example, r *event.Refusal) error {
 	if r == nil {
 		return nil
@@ -29,7 +28,7 @@ func refusedError(b *event.Batch, e *event.Example, r *event.Refusal) error {
 	return &RefusedError{b.Topic, b.Partition, e.Offset, refusal}
 }
 
-// decline counts an event that the Learner will refuse, and reports whether it is one.
+// decline counts an event that the Learner will refuse, and reports whether it will.
 func (in *Intake) decline(b *event.Batch, e *event.Example) bool {
 	r := in.Learner.Refusal(e)
 	if r == nil {
@@ -44,8 +43,8 @@ func (in *Intake) decline(b *event.Batch, e *event.Example) bool {
 	return true
 }
 
-// storeDeclined passes the events of a batch that the Learner has refused to the dead letters. No checkpoint passes
-// them until they are safe.
+// storeDeclined passes the events of a batch that the Learner has refused to the dead letters. No checkpoint includes
+// these events until they are stored safely.
 func (in *Intake) storeDeclined(ctx context.Context, b *event.Batch) error {
 	declined := in.declined
 	in.declined = nil

@@ -16,7 +16,7 @@ import (
 	"blankout/online/memory"
 )
 
-// crowding starts a service whose Learner has no room for some of the events, which the decoder accepts.
+// crowding starts a service whose Learner has no memory for some events that the decoder accepts.
 func crowding(t *testing.T, dir string, n int, refuse func(offset int) bool) *service {
 	c := learnerConfig()
 	c.MaxMemory = int(memory.Least)
@@ -34,8 +34,8 @@ func crowding(t *testing.T, dir string, n int, refuse func(offset int) bool) *se
 	return s
 }
 
-// An event that the Learner rejects is a dead letter, and no checkpoint comes after it before it is stored. It counts
-// as rejected, not as learned, and changes nothing in the model.
+// TestDeclinedIsDeadLetter checks an event that the Learner rejects. It must become a dead letter, and no checkpoint
+// may include it before it is stored. It counts as rejected, not as learned, and changes nothing in the model.
 func TestDeclinedIsDeadLetter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := crowding(t, t.TempDir(), 400, everySeventh)
@@ -52,7 +52,7 @@ func TestDeclinedIsDeadLetter(t *testing.T) {
 	})
 }
 
-// A stop while they cannot be stored leaves no checkpoint after them.
+// TestStopWithoutDeclined checks a stop while declined events cannot be stored: no checkpoint may include them.
 func TestStopWithoutDeclined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -68,7 +68,8 @@ func TestStopWithoutDeclined(t *testing.T) {
 	})
 }
 
-// Under PolicyFail the run ends at such an event with the state before it saved, and continues with it.
+// TestDeclinedFails checks that under PolicyFail the run ends at a declined event. The state before it must be saved,
+// and the next run continues with that event.
 func TestDeclinedFails(t *testing.T) {
 	dir := t.TempDir()
 	at := func(offset int) bool { return offset == 333 }

@@ -13,20 +13,20 @@ import (
 	"blankout/online/watch"
 )
 
-// FruitlessError ends a run that has read everything and learned nothing, has refused more than half of the records, or
-// has found no records although no earlier run has either. Such a run writes no final checkpoint, which could replace
-// an older one.
+// FruitlessError ends a run that has read everything without success. The run has learned nothing, or has refused more
+// than half of the records, or has found no records, as all earlier runs. It writes no final checkpoint, which could
+// replace an older one.
 type FruitlessError struct {
-	Read      uint64 // number of records, without repeated ones and tombstones
+	Read      uint64 // number of records, without repeated records and tombstones
 	Learned   uint64
 	Unlabeled uint64
 	RefusedBy map[event.Reason]uint64
-	First     *Sample // the first refused record, or nil
-	// Times describes, for delayed labels, what is wrong with the times of events and labels.
+	First     *Sample // the first refused record; nil if there is none
+	// Times describes, for delayed labels, the problems with the times of events and labels.
 	Times []string
 }
 
-// NoLabels reports whether the reason is that no record had a label.
+// NoLabels reports whether the reason is that no record has a label.
 func (e *FruitlessError) NoLabels() bool {
 	return e.Unlabeled > 0 && e.Learned == 0 && 2*(e.Read-e.Unlabeled) <= e.Read
 }
@@ -60,12 +60,12 @@ func (e *FruitlessError) Error() string {
 	return text
 }
 
-// fewRecords is the number of records up to which a run that continues from a checkpoint is not judged: the rest after
-// a stop may be a refused record, or events without labels.
+// fewRecords is the number of records up to which a continued run is not judged. The rest after a stop may be a single
+// refused record, or events without labels.
 const fewRecords = 10
 
-// fruitless returns a *FruitlessError if the run, which has read everything, is fruitless. Events that wait for delayed
-// labels may still be learned, and some of them never are.
+// fruitless returns a *FruitlessError if the run has read everything and is fruitless. Events that still wait for
+// delayed labels do not count against the run.
 func (l *loop) fruitless() error {
 	s := &l.intake.counts
 	e := &FruitlessError{Learned: s.Learned + s.HeldOut, RefusedBy: map[event.Reason]uint64{}}
@@ -87,7 +87,7 @@ func (l *loop) fruitless() error {
 		e.Unlabeled = s.Unlabeled
 	}
 	e.Read = s.Learned + s.HeldOut + s.Unlabeled + refused
-	records := uint64(0) // including those that are neither learned nor faulty, such as tombstones
+	records := uint64(0) // includes records that are neither learned nor faulty, such as tombstones
 	for _, p := range l.Offsets {
 		records += p.Records
 	}

@@ -12,8 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// The death of a field is logged once, however often the run is restarted while it is dead, and once when it is back.
-// The state is that of an uninterrupted run.
+// TestHealthIsLogged checks that a dead field is logged once, however often the run is restarted, and once again when
+// it recovers. The state must equal that of an uninterrupted run.
 func TestHealthIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	live := func(dir string, until int) *service {
@@ -21,7 +21,7 @@ func TestHealthIsLogged(t *testing.T) {
 		s.Config.SaveEvents = 0
 		s.source.spoil = func(e *event.Example) {
 			i := slices.Index(e.Field, 3)
-			if e.Label = 0; i >= 0 && e.Features.Value[i] > 0 { // the dying field determines the label
+			if e.Label = 0; i >= 0 && e.Features.Value[i] > 0 { // the field that dies determines the label
 				e.Label = 1
 			}
 			if i >= 0 && e.Offset >= 3000 && e.Offset < 5000 {
@@ -64,7 +64,7 @@ func TestHealthIsLogged(t *testing.T) {
 	}
 }
 
-// If very many fields die at once, the log stays readable.
+// TestManyAlarmsAreLogged checks that only a limited number of alarms is logged if very many fields die at once.
 func TestManyAlarmsAreLogged(t *testing.T) {
 	s := start(t, t.TempDir(), 3000, 1)
 	s.Config.SaveEvents = 0

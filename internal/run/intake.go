@@ -1,6 +1,6 @@
 package run
 
-// This file has the processing of records, for the loop of a Runner and for a member of a group.
+// This file processes records, for the loop of a Runner and for a member of a group.
 
 import (
 	"context"
@@ -25,14 +25,14 @@ import (
 	"blankout/stream/labels"
 )
 
-// Intake processes the batches of a stream. For each batch, in this order:
+// Intake processes the batches of a stream. For each batch, call these methods in order:
 //
 //  1. Admit stores the records that cannot be used.
 //  2. Learn counts all records, and learns events, or measures those that are held out.
 //  3. HandOn passes mislabeled events to Mislabeled; Flush returns once they are safe.
 //
 // A part of a batch counts as a batch. An Intake belongs to one goroutine. Set its exported fields before the first
-// batch; only Learner is required, and may be replaced between batches.
+// batch. Only Learner is required, and it may be replaced between batches.
 type Intake struct {
 	Learner     *online.Learner
 	Refused     Policy // "" means PolicySkip
@@ -41,28 +41,29 @@ type Intake struct {
 	Holdout     uint64       // see validate.HeldOut
 	Labels      *labels.Join // see Runner.Labels
 	Unnamed     bool         // see Config.Unnamed
-	Log         *slog.Logger // nil for no log
+	Log         *slog.Logger // nil disables the log
 	Turns       Turns
 	Answer      func(e *event.Example, p *online.Prediction) error // see Runner.Answer
 
-	retry  retry               // nil tries once
-	round  *round              // of the other contenders; nil for a single Learner
-	kept   *validate.Reservoir // of checkpoints; nil for none
-	sample *validate.Sample    // nil for none
-	recent *recentRing         // nil for none
+	retry  retry               // nil means a single attempt
+	round  *round              // for the other contenders; nil for a single Learner
+	kept   *validate.Reservoir // reservoir in checkpoints; may be nil
+	sample *validate.Sample    // may be nil
+	recent *recentRing         // may be nil
 
 	counts    Counts
-	confusion [][]float64 // see Counts
-	stored    []float64   // the prediction for the current event, which will wait for its label
+	confusion [][]float64 // see Counts.Confusion
+	stored    []float64   // prediction for the current event, stored until its label arrives
 
-	// Borrowed from the current batch: late labels, and mislabeled events that HandOn has not passed on yet.
+	// late has the late labels of the current batch, and mislabeled has the mislabeled events that HandOn has not
+	// passed on yet. Both are borrowed.
 	late       []event.Example
-	declined   []event.Example // refused by the Learner, to be stored
+	declined   []event.Example // events that the Learner refused, to be stored
 	mislabeled []mislabeledEvent
 
 	handedOn uint64 // number of mislabeled events passed on
-	broken   error  // a record is partly counted, so the state must not be saved
-	unsafe   bool   // a dead letter could not be stored at the end, so the state must not be saved either
+	broken   error  // set if a record is partly counted, so that the state must not be saved
+	unsafe   bool   // set if a dead letter could not be stored at the end, so that the state must not be saved
 }
 
 // Progress counts the records of a partition: an event.Position, or a group's Span.
@@ -70,50 +71,50 @@ type Progress interface {
 	Advance(offset int64, fingerprint uint64) error
 }
 
-// Counts has the numbers of records that an Intake has processed, by result.
+// Counts has the number of processed records by result.
 type Counts struct {
 	Learned, Unlabeled, Refused    uint64
-	HeldOut                        uint64          // not learned
-	Holdout                        measure.Classes // scores of held-out events
-	HoldoutNumbers                 measure.Numbers // the same for regression
-	NotFinite                      uint64          // values that were NaN or infinite, and count as missing
+	HeldOut                        uint64          // number of events that were held out, not learned
+	Holdout                        measure.Classes // measures of held-out events
+	HoldoutNumbers                 measure.Numbers // measures of held-out events for regression
+	NotFinite                      uint64          // number of values that were NaN or infinite, and count as missing
 	RefusedBy                      map[event.Reason]uint64
-	DeadLetters                    map[event.Reason]uint64 // those stored
-	DeadLetterFailures             uint64                  // failed attempts to store
-	Mislabeled, MislabeledFailures uint64                  // those stored, and failed attempts
-	WaitingFailures                uint64                  // failed attempts to store what waits for labels
-	LearnTime                      time.Duration           // time in the Learner
-	// NewestTime is the largest event time learned. NewestAge is the age of the newest event of the last batch when it
-	// had been learned. They are zero if events have no time.
+	DeadLetters                    map[event.Reason]uint64 // number of stored dead letters
+	DeadLetterFailures             uint64                  // number of failed attempts to store a dead letter
+	Mislabeled, MislabeledFailures uint64                  // numbers of stored events and of failed attempts
+	WaitingFailures                uint64                  // number of failed attempts to store waiting events
+	LearnTime                      time.Duration           // time spent in the Learner
+	// NewestTime is the largest event time learned. NewestAge is the age of the last batch's newest event when it had
+	// been learned. They are zero if events have no time.
 	NewestTime time.Time
 	NewestAge  time.Duration
-	// Newest is the newest usable raw record. It is nil if records are not kept (record.Config.KeepValue), and for a
-	// record larger than maxNewest.
+	// Newest is the newest usable raw record. It is nil if records are not kept (record.Config.KeepValue), or if the
+	// record is larger than maxNewest.
 	Newest []byte
-	// RefusedSamples and MislabeledSamples are some of the newest refused records and mislabeled events.
+	// RefusedSamples and MislabeledSamples are a few of the newest refused records and mislabeled events.
 	RefusedSamples, MislabeledSamples []Sample
-	// Confusion counts the learned events by class and predicted class, if there can be more than two classes.
+	// Confusion counts the learned events by class and predicted class, if there may be more than two classes.
 	Confusion [][]float64
 }
 
 // maxNewest is the largest size of Counts.Newest in bytes.
 const maxNewest = 1 << 16
 
-// DeadLetters stores the records that cannot be used.
+// DeadLetters stores records that cannot be used.
 type DeadLetters interface {
 	// Add stores a refused event. After an error it was not stored, and Add may be called again.
 	Add(ctx context.Context, topic string, partition int32, e *event.Example) error
-	// Flush returns nil once everything added is safe. After an error it may be called again.
+	// Flush returns nil once all added records are stored safely. After an error it may be called again.
 	Flush(ctx context.Context) error
 }
 
-// Mislabeled stores the events whose label is probably wrong, see online.Config.MislabeledBelow. They are learned like
-// all others.
+// Mislabeled stores events whose label is probably wrong, see online.Config.MislabeledBelow. They are learned like all
+// others.
 type Mislabeled interface {
 	// AddMislabeled stores an event with the name of its class, the score of the class and the influence, see
-	// watch.MislabeledEvent. After an error it was not stored, and AddMislabeled may be called again.
+	// watch.MislabeledEvent. After an error the event was not stored, and AddMislabeled may be called again.
 	AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error
-	// Flush returns nil once everything added is safe. After an error it may be called again.
+	// Flush returns nil once all added events are stored safely. After an error it may be called again.
 	Flush(ctx context.Context) error
 }
 
@@ -123,12 +124,12 @@ type mislabeledEvent struct {
 	watch.MislabeledEvent
 }
 
-// retry calls try, which stores records, until it succeeds or ctx ends. about is logged.
+// retry calls try, which stores records in a store, until it succeeds or ctx ends. about is logged.
 type retry func(ctx context.Context, in store, try func() error, about ...any) error
 
-// store is a place where records are kept for people.
+// store is a destination of records that people inspect.
 type store struct {
-	name     string  // of the kind of records
+	name     string  // name of the kind of records
 	failures *uint64 // number of failed attempts
 }
 
@@ -154,7 +155,7 @@ func (in *Intake) store(ctx context.Context, where store, try func() error, abou
 	return nil
 }
 
-// unusable reports whether an event was refused because of a fault.
+// unusable reports whether an event was refused because it is faulty.
 func unusable(e *event.Example) bool { return e.Refused != nil && e.Refused.Reason.Faulty() }
 
 // firstUnusable returns the index of the first unusable event, or -1.
@@ -167,9 +168,9 @@ func firstUnusable(list []event.Example) int {
 	return -1
 }
 
-// Admit returns the number of events of a batch to learn: all, or those before a refused one that ends the run under
-// PolicyFail. It stores the refused ones, and what waits for labels, before the first event is learned: no checkpoint
-// or commit passes a record that is not safe.
+// Admit returns the number of events of a batch to learn. These are all events or, under PolicyFail, the events before
+// a refused record that ends the run. Admit stores refused records and waiting events before the first event is
+// learned, so that no checkpoint or commit includes a record that is not stored safely.
 func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *RefusedError, err error) {
 	n = len(b.Examples)
 	if in.Unnamed {
@@ -200,7 +201,7 @@ func (in *Intake) Admit(ctx context.Context, b *event.Batch) (n int, failed *Ref
 	return n, failed, nil
 }
 
-// storeRefused stores the refused events in list.
+// storeRefused stores the refused events of list.
 func (in *Intake) storeRefused(ctx context.Context, b *event.Batch, list []event.Example) error {
 	first := firstUnusable(list)
 	if first < 0 {
@@ -239,11 +240,11 @@ func (in *Intake) count(to *map[event.Reason]uint64, reason event.Reason, n uint
 	(*to)[reason] += n
 }
 
-// Learn counts and learns the first n events of a batch, where n is the result of Admit.
+// Learn counts and learns the first n events of a batch. n is the result of Admit.
 func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) error {
 	began := time.Now()
 	err := in.examples(b, n, p)
-	if in.round != nil { // before anything that waits and reports
+	if in.round != nil { // start it before anything that may block
 		err = errors.Join(err, in.round.end())
 	}
 	if err != nil {
@@ -261,7 +262,7 @@ func (in *Intake) Learn(ctx context.Context, b *event.Batch, n int, p Progress) 
 	now := time.Now()
 	in.counts.LearnTime += now.Sub(began)
 	for i := n - 1; i >= 0; i-- {
-		// The time of a refused record may be the broker's and not the event's.
+		// Skip refused records: their time may be the broker's, not the event's.
 		if e := &b.Examples[i]; e.Refused == nil {
 			in.newest(e, now)
 			break
@@ -285,7 +286,7 @@ func (in *Intake) newest(e *event.Example, now time.Time) {
 	}
 }
 
-// panicError is a panic while learning.
+// panicError reports a panic during learning.
 type panicError struct {
 	topic     string
 	partition int32
@@ -298,20 +299,20 @@ func (e *panicError) Error() string {
 	return fmt.Sprintf("%s/%d offset %d: learning this record panics: %v; nothing is saved past the last checkpoint\n%s", e.topic, e.partition, e.offset, e.cause, e.stack)
 }
 
-// Turns yields to other goroutines while a batch is learned. Otherwise requests may have to wait until Go preempts
-// learning after 10 ms. It does not yield while there are no requests, because each yield wakes a thread, which would
-// cost a twentieth of the processor time.
+// Turns yields to other goroutines while a batch is learned. Otherwise requests may have to wait for 10 ms, until Go
+// preempts learning. It does not yield if there are no requests, because each yield wakes a thread, which would cost a
+// twentieth of the processor time.
 type Turns struct {
-	Asked *atomic.Uint64 // number of requests for the model; nil if there are no readers
-	seen  uint64         // last value of Asked
-	left  int            // number of remaining turns
+	Asked *atomic.Uint64 // number of requests for the model; nil without readers
+	seen  uint64         // latest value of Asked
+	left  int            // number of remaining yields
 }
 
-// A turn is due after yieldEvery events, which take a tenth of a millisecond. There are turnsAfter turns after the last
-// request, because the next one may be waiting.
+// yieldEvery is the number of events between yields, which take a tenth of a millisecond. turnsAfter is the number of
+// yields after the last request, because another request may be waiting.
 const yieldEvery, turnsAfter = 64, 64
 
-// due reports whether a turn is due after i events of a batch.
+// due reports whether to yield after i events of a batch.
 func (t *Turns) due(i int) bool {
 	if t.Asked == nil || i%yieldEvery != 0 {
 		return false
@@ -329,7 +330,7 @@ func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
 		if cause := recover(); cause != nil {
 			err = &panicError{b.Topic, b.Partition, b.Examples[i].Offset, cause, debug.Stack()}
 			if in.Log != nil {
-				in.Log.Error("learning panics", "err", err) // logged at once, because closing may fail or hang
+				in.Log.Error("learning panics", "err", err) // log now, because closing may fail or hang
 			}
 		}
 	}()
@@ -364,7 +365,7 @@ func (in *Intake) examples(b *event.Batch, n int, p Progress) (err error) {
 	return nil
 }
 
-// example processes an event that has its label, if any, and returns its prediction, or nil if it is refused.
+// example processes an event that does not wait for a label. It returns the prediction, or nil if the event is refused.
 func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 	e := &b.Examples[i]
 	switch {
@@ -394,7 +395,7 @@ func (in *Intake) example(b *event.Batch, i int) *online.Prediction {
 	return &p
 }
 
-// answered passes an event, or nil at the end of a batch, to Answer.
+// answered passes an event to Answer; a nil event ends a batch.
 func (in *Intake) answered(e *event.Example, p *online.Prediction) error {
 	if in.Answer == nil {
 		return nil
@@ -402,7 +403,7 @@ func (in *Intake) answered(e *event.Example, p *online.Prediction) error {
 	return in.Answer(e, p)
 }
 
-// keep offers an event to the samples for validation.
+// keep offers an event to the samples that validation uses.
 func (in *Intake) keep(b *event.Batch, e *event.Example) {
 	in.kept.Offer(b.Topic, b.Partition, e)
 	in.sample.Offer(b.Topic, b.Partition, e)
@@ -413,10 +414,10 @@ func (in *Intake) refuse(b *event.Batch, e *event.Example) {
 	in.counts.Refused++
 	in.count(&in.counts.RefusedBy, e.Refused.Reason, 1)
 	in.counts.RefusedSamples = withSample(in.counts.RefusedSamples, refusedSample(b, e))
-	in.Learner.Learn(e, nil) // which counts it
+	in.Learner.Learn(e, nil) // Learn counts the event
 }
 
-// holdOut measures an event that is not learned, and returns its prediction.
+// holdOut measures a held-out event, and returns its prediction.
 func (in *Intake) holdOut(e *event.Example) *online.Prediction {
 	in.counts.HeldOut++
 	p := in.Learner.Predict(e)
@@ -433,7 +434,7 @@ func (in *Intake) holdOut(e *event.Example) *online.Prediction {
 	return &p
 }
 
-// HandOn passes the mislabeled events of a batch to Mislabeled. After an error it keeps them.
+// HandOn passes the mislabeled events of a batch to Mislabeled. After an error it keeps them for another attempt.
 func (in *Intake) HandOn(ctx context.Context, b *event.Batch) error {
 	if len(in.mislabeled) == 0 {
 		return nil
@@ -452,7 +453,7 @@ func (in *Intake) HandOn(ctx context.Context, b *event.Batch) error {
 	})
 }
 
-// Flush returns nil once all mislabeled events so far are safe.
+// Flush returns nil once all mislabeled events so far are stored safely.
 func (in *Intake) Flush(ctx context.Context) error {
 	return in.store(ctx, in.mislabeledStore(), func() error { return in.tryFlush(ctx) })
 }
@@ -477,9 +478,9 @@ func (in *Intake) tryFlush(ctx context.Context) error {
 // Counts returns a copy of the counts.
 func (in *Intake) Counts() Counts {
 	c := in.counts
-	c.RefusedBy, c.DeadLetters = maps.Collect(maps.All(c.RefusedBy)), maps.Collect(maps.All(c.DeadLetters)) // not nil
+	c.RefusedBy, c.DeadLetters = maps.Collect(maps.All(c.RefusedBy)), maps.Collect(maps.All(c.DeadLetters)) // never nil
 	if len(in.confusion) <= 2 {
-		return c // for two classes the Learner's measures have it
+		return c // for two classes the Learner's measures have the confusion matrix
 	}
 	for _, row := range in.confusion {
 		c.Confusion = append(c.Confusion, slices.Clone(row))

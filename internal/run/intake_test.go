@@ -10,7 +10,8 @@ import (
 	"blankout/online"
 )
 
-// A turn is due after every yieldEvery events, turnsAfter times after each request and never without one.
+// TestTurnsDue checks that a yield is due after every yieldEvery events, turnsAfter times after each request, and never
+// without a request.
 func TestTurnsDue(t *testing.T) {
 	var asked atomic.Uint64
 	turns := Turns{Asked: &asked}
@@ -35,7 +36,8 @@ func TestTurnsDue(t *testing.T) {
 	}
 }
 
-// With one processor other goroutines have their turns while a batch is learned, if there was a request.
+// TestLearnYields checks, with one processor, that other goroutines run while a batch is learned if there was a
+// request.
 func TestLearnYields(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	schema := event.NewSchema(4, []string{"a", "b"}, 2)
@@ -59,8 +61,7 @@ func TestLearnYields(t *testing.T) {
 		asked.Add(1)
 		before := turns.Load()
 		err := in.Learn(t.Context(), b, len(b.Examples), &event.Position{})
-		// At least: Go itself interrupts what takes longer than 10 ms, and may give a turn to one of its own
-		// goroutines.
+		// There may be more or fewer turns: Go preempts after 10 ms, and may give a turn to its own goroutines.
 		if n := turns.Load() - before; err != nil || n < turnsAfter*3/4 {
 			t.Errorf("round %d: %d turns while %d events were learned, want %d: %v", i, n, len(b.Examples), turnsAfter, err)
 		}

@@ -16,8 +16,7 @@ import (
 // LabelCounts says what became of events and delayed labels.
 type LabelCounts = labels.Counts
 
-// join processes a record of a joined stream. An event is predicted and waits. A label makes its event learned, with
-// the features and the prediction from the event's arrival.
+// LabelCounts has the counts of events and delayed labels by result.
 func (in *Intake) join(b *event.Batch, e *event.Example) error {
 	j := in.Labels
 	j.Advance(b.Topic, b.Partition, e)
@@ -65,8 +64,8 @@ func (in *Intake) learnExpired(b *event.Batch, w *labels.Waited) error {
 	return in.learnWaited(b, w)
 }
 
-// learnWaited learns an event that has waited, at a record of the batch. If the Learner refuses it there is no dead
-// letter, because its bytes were not kept.
+// learnWaited learns an event that has waited for its label. If the Learner refuses it, there is no dead letter,
+// because its bytes were not kept.
 func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 	prior, err := online.ReadPrediction(w.Prediction)
 	if err != nil {
@@ -94,13 +93,13 @@ func (in *Intake) learnWaited(b *event.Batch, w *labels.Waited) error {
 	return nil
 }
 
-// atLearning returns the measures of predictions at the time when events were learned.
+// atLearning returns the measures of predictions that were made when events were learned.
 func (in *Intake) atLearning() measure.Classes {
 	s := in.Labels.State()
 	return measure.Classes{Weight: s.Weight, Wrong: s.Wrong, LogLoss: s.LogLoss}
 }
 
-// storeLate passes late labels to the dead letters, and retries as long as necessary.
+// storeLate passes late labels to the dead letters, and retries until it succeeds.
 func (in *Intake) storeLate(ctx context.Context, b *event.Batch) error {
 	late := in.late
 	in.late = nil

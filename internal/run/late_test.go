@@ -9,8 +9,8 @@ import (
 	"blankout/internal/must"
 )
 
-// A solution that is ready when the time is up, with its report on the way, is adopted: report and decision never
-// differ.
+// TestAdoptWhileReporting checks a solution that is ready when the time limit ends, but whose report is still being
+// sent. It must be adopted, so that report and decision agree.
 func TestAdoptWhileReporting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startOne(t, t.TempDir(), 500, 1)

@@ -1,6 +1,6 @@
 package run
 
-// This file has the loop that learns and starts jobs.
+// This file defines the loop that learns and starts jobs.
 
 import (
 	"cmp"
@@ -19,26 +19,26 @@ import (
 	"blankout/online/watch"
 )
 
-// loop is the state of one Run. It belongs to the goroutine that called Run.
+// loop is the state of one call of Run. It belongs to the goroutine that called Run.
 type loop struct {
 	*Runner
-	Validator *validate.Validator // of the Runner, and later of the contender with the lead
+	Validator *validate.Validator // initially the Runner's; later the validator of the contender with the lead
 
 	log       *slog.Logger
 	current   Status
 	highWater map[partition]int64
 	before    uint64 // number of records before Run started
-	records   uint64 // number of records since then
+	records   uint64 // number of records since Run started
 
 	reported   time.Time
 	unreported bool
-	first      online.Alarms // when Run started
+	first      online.Alarms // alarms when Run started
 	logged     online.Alarms
 	warned     map[string]warned
 
 	ahead    *ahead
-	finished chan func() // results of jobs, to be called
-	end      func()      // ends the run, as the caller of Run can
+	finished chan func() // results of jobs, as functions to call
+	end      func()      // ends the run like the caller's context
 
 	intake    Intake
 	saver     saver
@@ -52,7 +52,7 @@ func newLoop(r *Runner) *loop {
 	l := &loop{
 		Runner: r, Validator: r.Validator, log: r.Log, highWater: map[partition]int64{}, warned: map[string]warned{},
 		current: Status{Started: now},
-		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 3), // a place for every job
+		first:   r.Learner.Alarms(math.MaxUint64), finished: make(chan func(), 3), // capacity for the result of every job
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
@@ -74,16 +74,16 @@ func newLoop(r *Runner) *loop {
 	return l
 }
 
-// job is work on a goroutine of its own, one piece at a time.
+// job is work on a separate goroutine, one task at a time.
 type job struct {
 	finished chan<- func()
-	cancel   context.CancelFunc // of the current piece, or nil
+	cancel   context.CancelFunc // cancels the current task; nil without a task
 }
 
 func (j *job) running() bool { return j.cancel != nil }
 
-// begin starts work on a goroutine. take processes the result on the loop's goroutine. The channel has a place for
-// every job, so that none ever blocks.
+// begin starts work on a goroutine. The loop's goroutine calls take with the result. The channel has capacity for every
+// job, so sending never blocks.
 func begin[T any](j *job, work func(context.Context) T, take func(T)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	j.cancel = cancel
@@ -104,14 +104,15 @@ type partition struct {
 
 var errEnough = errors.New("enough events")
 
-// reportInterval is the largest age of a Status while something happens.
+// reportInterval is the largest age of a Status while the run makes progress.
 const reportInterval = 200 * time.Millisecond
 
-// learn processes batches until there are no more, or no more are wanted. Any error is a failure.
+// learn processes batches until the events end, or the run is stopped. It returns nil in both cases, and an error for a
+// failure.
 func (l *loop) learn(ctx context.Context) error {
-	tick := time.NewTicker(reportInterval) // saves and reports are due without events, too
+	tick := time.NewTicker(reportInterval) // saves and reports become due even without events
 	defer tick.Stop()
-	err := l.adoptIfDue(ctx) // where the last run was stopped
+	err := l.adoptIfDue(ctx) // an adoption may be due where the last run was stopped
 	for err == nil {
 		select {
 		case <-ctx.Done():
@@ -130,7 +131,7 @@ func (l *loop) learn(ctx context.Context) error {
 				return fmt.Errorf("reading events: %w", b.err)
 			}
 			err = l.batch(ctx, b)
-			l.ahead.free <- b.Batch // never blocks, because there are as many places as Batches
+			l.ahead.free <- b.Batch // never blocks, because the channel has capacity for all Batches
 		}
 		if err == nil {
 			err = l.doWhatIsDue(ctx)
@@ -145,7 +146,7 @@ func (l *loop) learn(ctx context.Context) error {
 	return err
 }
 
-// attend waits for a condition, and runs due jobs in the meantime. It returns an error only when ctx ends.
+// attend waits until a condition holds, and runs due jobs in the meantime. It returns an error only if ctx ends.
 func (l *loop) attend(ctx context.Context, until func() bool) error {
 	tick := time.NewTicker(reportInterval)
 	defer tick.Stop()
@@ -165,7 +166,7 @@ func (l *loop) attend(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// doWhatIsDue publishes, saves, validates and reports if that is due. It returns an error only when ctx ends.
+// doWhatIsDue publishes, saves, validates and reports if each is due. It returns an error only if ctx ends.
 func (l *loop) doWhatIsDue(ctx context.Context) error {
 	now := time.Now()
 	if l.publisher.due(l.records, now) {
@@ -217,7 +218,7 @@ func (l *loop) batch(ctx context.Context, b filledBatch) error {
 	}
 }
 
-// part processes a batch or a part of it, which starts at index from of the contenders' own columns.
+// part processes a batch or a part of it. from is the part's index in the contenders' own columns.
 func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int) error {
 	var views []event.Batch
 	if l.Contest != nil {
@@ -235,7 +236,7 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	err = l.learnPart(ctx, b, n, position, views)
 	if err != nil {
 		if failed := (*RefusedError)(nil); errors.As(err, &failed) {
-			l.saver.moved = l.saver.moved || !found || *position != before // what came before it is saved
+			l.saver.moved = l.saver.moved || !found || *position != before // false if the position equals the saved position
 		}
 		l.saver.final = cmp.Or(l.intake.broken, l.saver.final)
 		return err
@@ -262,7 +263,7 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 	return nil
 }
 
-// position returns the position of a batch's partition at the start of the batch.
+// position returns the position of a batch's partition before the batch. found says whether it was saved before.
 func (l *loop) position(b *event.Batch, found bool) *event.Position {
 	start := b.Next
 	if len(b.Examples) > 0 {
@@ -274,7 +275,7 @@ func (l *loop) position(b *event.Batch, found bool) *event.Position {
 			"topic", b.Topic, "partition", b.Partition, "from", position.Next, "to", start)
 		position.Next = start
 		if position.TopicID != b.TopicID {
-			position.First = start // earlier records cannot be read again
+			position.First = start // earlier records are no longer available
 		}
 	}
 	position.TopicID = cmp.Or(b.TopicID, position.TopicID)
@@ -317,14 +318,13 @@ func (l *loop) reportDrift(b *event.Batch, d watch.Drift) {
 		"on_drift", l.Learner.Config().OnDrift)
 }
 
-// warned is what has been logged about one kind of Warning.
+// warned records what has been logged about one kind of Warning.
 type warned struct {
-	on      bool   // it is a current Warning
-	records uint64 // number of records when it was last logged
+	on      bool   // the Warning is current
+	records uint64 // number of records when the Warning was last logged
 }
 
-// warn logs new Warnings. A Warning that comes and goes is logged again only when twice as many records have been
-// counted.
+// warn logs new Warnings. A Warning that ends and returns is logged again only if the number of records has doubled.
 func (l *loop) warn(final bool) {
 	l.current.Warnings = l.Learner.Warnings(l.saver.fingerprint, final)
 	for kind, w := range l.warned {
@@ -342,20 +342,20 @@ func (l *loop) warn(final bool) {
 	}
 }
 
-// freeze copies the current state. It copies only what has changed since the last copy.
+// freeze copies the current state. It copies only parts that have changed since the last copy.
 func (l *loop) freeze() *frozen {
 	return &frozen{Snapshot: l.Learner.Snapshot(), offsets: l.Offsets.Clone(), records: l.before + l.records}
 }
 
-// frozen is the state at one instant, for jobs.
+// frozen is the state at one moment, for jobs.
 type frozen struct {
 	*online.Snapshot
 	offsets event.Offsets
-	records uint64         // number of counted records, including those before Run and those of the current round
-	contest *frozenContest // of a checkpoint; nil for a single Learner
+	records uint64         // number of counted records, including records before Run and in the current round
+	contest *frozenContest // contest for a checkpoint; nil for a single Learner
 }
 
-// report publishes the Status.
+// report publishes the Status. notReady is its NotReady.
 func (l *loop) report(notReady string) {
 	s := l.current
 	s.Counts = l.intake.Counts()

@@ -17,27 +17,27 @@ import (
 	"blankout/online"
 )
 
-// UnknownContenderError reports that a Runner has no learner with a name.
+// UnknownContenderError reports that a Runner has no learner with the requested name.
 type UnknownContenderError struct {
 	Name  string
-	Names []string // of the learners
+	Names []string // names of the existing learners
 }
 
 func (e *UnknownContenderError) Error() string {
 	return fmt.Sprintf("no learner %.40q: want one of %q", e.Name, e.Names)
 }
 
-// promotion is the request to promote a contender. done receives nil once a checkpoint has the change.
+// promotion is a request to promote a contender. done receives nil once a checkpoint has the change.
 type promotion struct {
 	name string
 	done chan<- error
 }
 
-// promotions holds the requests that have not been processed.
+// promotions holds the requests that are not processed yet.
 type promotions struct {
 	mu    sync.Mutex
 	asked []promotion
-	ended error // why no more are accepted
+	ended error // reason why no more requests are accepted
 }
 
 func (p *promotions) add(x promotion) error {
@@ -57,8 +57,8 @@ func (p *promotions) take(ended error) []promotion {
 	return asked
 }
 
-// Promote promotes the contender with a name, between two batches, and returns nil once a checkpoint has the change.
-// Any goroutine may call it while Run learns. The error is an *UnknownContenderError for an unknown name.
+// Promote promotes the contender with the given name, between two batches. It returns nil once a checkpoint has the
+// change. Any goroutine may call it while Run learns. It returns an *UnknownContenderError if the name is unknown.
 func (r *Runner) Promote(ctx context.Context, name string) error {
 	if r.Contest == nil {
 		return errors.New("there is only one learner: add others with [[challenger]]")
@@ -81,7 +81,7 @@ func (r *Runner) Promote(ctx context.Context, name string) error {
 // promoteAsked processes the requests of Promote.
 func (l *loop) promoteAsked() {
 	if l.Contest == nil || l.current.Validation.Adopting > 0 {
-		return // it is processed after the decision
+		return // processed after the decision
 	}
 	asked := l.promotions.take(nil)
 	for _, p := range asked {
@@ -102,13 +102,13 @@ func answerPromotions(list []promotion, err error) {
 	}
 }
 
-// endPromotions answers the remaining requests at the end of a run.
+// endPromotions rejects the remaining requests at the end of a run.
 func (l *loop) endPromotions(err error) {
 	answerPromotions(append(l.saver.promoting, l.promotions.take(err)...), err)
 }
 
-// untilWindow returns n, or a smaller number of records after which a window ends, if a contender can be promoted
-// automatically.
+// untilWindow returns n. If a contender can be promoted automatically and a comparison window ends earlier, it returns
+// the number of records until that end.
 func (l *loop) untilWindow(n int) int {
 	if l.Contest == nil || !slices.ContainsFunc(l.Contest.Contenders, func(x *Contender) bool { return x.auto() }) {
 		return n
@@ -119,8 +119,8 @@ func (l *loop) untilWindow(n int) int {
 	return n
 }
 
-// promoteBetter promotes the best of the contenders with automatic promotion that have been better than the lead in two
-// windows, the second of which has just ended.
+// promoteBetter promotes the best contender with automatic promotion that has been better than the lead in two windows.
+// The second window has just ended.
 func (l *loop) promoteBetter() {
 	if l.Contest == nil {
 		return
@@ -139,7 +139,7 @@ func (l *loop) promoteBetter() {
 	}
 }
 
-// promote promotes a contender. No weight changes; the comparisons start again.
+// promote promotes a contender. It changes no weight, and restarts the comparisons.
 func (l *loop) promote(i int, why string) {
 	c, records := l.Contest, l.before+l.records
 	if i == c.Lead {
@@ -166,7 +166,7 @@ func (l *loop) promote(i int, why string) {
 	_ = failpoint.Here("run.promoted")
 }
 
-// learnWith makes the loop learn with another Learner, that of the lead.
+// learnWith replaces the Learner of the loop and of the lead.
 func (l *loop) learnWith(x *online.Learner) {
 	l.Learner, l.intake.Learner = x, x
 	if l.Contest != nil {
@@ -174,7 +174,7 @@ func (l *loop) learnWith(x *online.Learner) {
 	}
 }
 
-// takeValidator makes the validator of the lead the current one. Kept events are discarded, because the columns may
+// takeValidator makes the lead's validator the current validator. It discards kept events, because the columns may
 // differ.
 func (l *loop) takeValidator(lead *Contender) {
 	if lead.Validator == nil || l.Validator == nil {
@@ -186,14 +186,14 @@ func (l *loop) takeValidator(lead *Contender) {
 	l.validator.waiting, l.validator.exact = nil, nil
 	l.Validator = lead.Validator
 	if l.intake.kept != nil {
-		l.intake.kept, _ = validate.NewReservoir(l.Validator.Config.Reservoir, nil) // its error is that of an encoded one
+		l.intake.kept, _ = validate.NewReservoir(l.Validator.Config.Reservoir, nil) // it can only fail while decoding
 	}
 	if l.intake.sample != nil {
 		l.intake.sample = validate.NewSample(validate.SampleBytes)
 	}
 }
 
-// beginContest gives the contenders their current Schemas, because the decoder reads ahead from now on.
+// beginContest gives the contenders Views of their Schemas, because the decoder reads ahead from now on.
 func (l *loop) beginContest() {
 	if l.Contest == nil {
 		return
@@ -206,7 +206,8 @@ func (l *loop) beginContest() {
 	}
 }
 
-// learnPart learns the first n events of a part with all contenders, given their views, or with the single Learner.
+// learnPart learns the first n events of a part with all contenders, or with the single Learner. views has the part as
+// each contender decodes it.
 func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p Progress, views []event.Batch) error {
 	if l.Contest == nil {
 		return l.intake.Learn(ctx, b, n, p)
@@ -216,7 +217,7 @@ func (l *loop) learnPart(ctx context.Context, b *event.Batch, n int, p Progress,
 	return l.intake.Learn(ctx, b, n, p)
 }
 
-// publish adds the models of the other contenders to that of the lead.
+// publish adds the models of the other contenders to the lead's model.
 func (c *Contest) publish(p *Published) {
 	if c == nil {
 		return
@@ -229,8 +230,8 @@ func (c *Contest) publish(p *Published) {
 	}
 }
 
-// ContenderStatus is the status of a contender. It is compared with the lead, by log-loss, for regression by squared
-// error or deviance.
+// ContenderStatus is the status of a contender, including its comparison with the lead. The comparison uses the
+// log-loss or, for regression, the squared error or deviance.
 type ContenderStatus struct {
 	Standing
 	Lead    bool

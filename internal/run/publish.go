@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// publisher determines when readers get a new model. Copying takes at most a twentieth of the time.
+// publisher determines when readers get a new model. Copying models may take at most a twentieth of the time.
 type publisher struct {
 	config *Config
 	count  uint64 // number of published models
-	news   bool   // records were counted since the latest one
-	next   uint64 // number of records at which the next is due
+	news   bool   // records were counted since the latest publication
+	next   uint64 // number of records at which the next publication is due
 	last   time.Time
 	cost   time.Duration
 }

@@ -1,7 +1,7 @@
 package run
 
-// This file keeps some of the newest events, with which the server computes how predictions would change if a field
-// were missing.
+// This file keeps some of the newest events. The server uses them to compute how predictions change if a field is
+// missing.
 
 import (
 	"slices"
@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// The ring keeps recentEvents of the newest labeled events, in a long stream one in recentEvery of them, without
-	// events with more than recentFeatures features.
+	// The ring keeps recentEvents of the newest labeled events. In a long stream it samples one event in recentEvery.
+	// It skips events with more than recentFeatures features.
 	recentEvents, recentEvery = 512, 8
 	recentFeatures            = 2048
 )
 
-// recentRing holds the events. The loop adds events, and others read copies.
+// recentRing holds the newest sampled events. The loop adds events, and other goroutines read copies.
 type recentRing struct {
 	mu      sync.Mutex
-	events  []event.Example // the oldest is at index first
+	events  []event.Example // the oldest event is at index first
 	first   int
 	offered uint64
 }
 
-// offer adds a copy of an event, if the event is sampled.
+// offer adds a copy of an event if the event is sampled.
 func (r *recentRing) offer(e *event.Example) {
 	if r == nil || e.Label == event.Unlabeled || !e.Usable() {
 		return
@@ -45,7 +45,7 @@ func (r *recentRing) offer(e *event.Example) {
 	r.first = (r.first + 1) % recentEvents
 }
 
-// clear discards all events, but not the number of offered events.
+// clear discards all events, but keeps the number of offered events.
 func (r *recentRing) clear() {
 	if r == nil {
 		return

@@ -8,8 +8,8 @@ import (
 	"blankout/online"
 )
 
-// The newest events are kept, every eighth of a long stream, in order and as copies. Events without a label, or that
-// cannot be used, are not.
+// TestRecent checks that the newest events are kept in order and as copies; in a long stream, one in eight. Unlabeled
+// and unusable events are not kept.
 func TestRecent(t *testing.T) {
 	r := &Runner{}
 	e := event.Example{Features: event.Vec{Index: []uint32{3}, Value: []float64{0}}, Field: []uint16{1}, Missing: []uint16{2}, Weight: 1}
@@ -49,7 +49,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// If nobody will ask, neither models nor events are copied.
+// TestUnread checks that neither models nor events are copied if there are no readers.
 func TestUnread(t *testing.T) {
 	for _, unread := range []bool{false, true} {
 		schema := event.NewSchema(4, []string{"a", "b"}, 2)

@@ -1,11 +1,12 @@
-// Package run has the loop that learns from a stream, and its jobs.
+// Package run implements the loop that learns from a stream, and its jobs.
 //
 // The loop (loop.go) processes batches that are read ahead (ahead.go). An [Intake] (intake.go) processes each record;
 // the members of a group use it, too. A [Contest] has more learners of the same stream, which learn in addition to the
-// lead (contest.go) and can replace it (promote.go). Jobs run on other goroutines: saving checkpoints (save.go),
-// publishing models (publish.go), validating against the exact solution (validate.go), and adopting that solution
-// (adopt.go), for which learning waits. A job gets a frozen state and nothing else of the loop. Its result is processed
-// on the loop's goroutine.
+// lead (contest.go) and can replace it (promote.go).
+//
+// Jobs run on other goroutines: saving checkpoints (save.go), publishing models (publish.go), and validating against
+// the exact solution (validate.go). Adopting that solution (adopt.go) is a job for which learning waits. A job gets a
+// frozen state and nothing else of the loop. Its result is processed on the loop's goroutine.
 package run
 
 import (
@@ -24,104 +25,104 @@ import (
 	"blankout/stream/labels"
 )
 
-// Runner learns from a Source until it ends or is told to stop, and saves the Learner's state together with its
-// position in the stream in checkpoints.
+// Runner learns from a Source until the Source ends or the run is stopped. It saves the Learner's state together with
+// its position in the stream in checkpoints.
 //
 // One goroutine reads and decodes ahead, and the caller of Run learns. A third goroutine encodes and writes a
-// checkpoint while learning goes on, and a fourth validates or solves; they work on copies. All belong to Run and end
+// checkpoint while learning continues, and a fourth validates or solves; they work on copies. All belong to Run and end
 // before it returns.
 //
-// The state after a number of events depends on those events alone: saves, publishing and the boundaries of batches
-// change no weight. So a run that is killed and restarted from its last checkpoint ends in the same state, bit by bit,
-// as one that was never killed. (With several partitions their order is not determined, and every record still counts
-// once.)
+// The state after a number of events depends only on those events: saves, publications and batch boundaries change no
+// weight. So a run that is killed and restarted from its last checkpoint ends in the same state, bit by bit, as an
+// uninterrupted run. (With several partitions their order is not determined, but every record still counts once.)
 type Runner struct {
 	Config Config
 	Source event.Source
 	State
-	// Contest has more learners of the stream; it may be nil. Run keeps it current. It does not support Labels.
+	// Contest has additional learners of the stream; it may be nil. Run updates it. It does not support Labels.
 	Contest *Contest
-	Schema  *event.Schema // the one to which the Source's decoder adds
-	// Fingerprint has the settings that determine the meaning of the weights besides the Learner's: how records become
-	// events. It is part of every checkpoint, and Resume compares it.
+	Schema  *event.Schema // schema that the Source's decoder extends
+	// Fingerprint has the settings, besides the Learner's, that determine the meaning of the weights: how records
+	// become events. It is part of every checkpoint, and Resume compares it.
 	Fingerprint online.Fingerprint
 
-	// Save writes a checkpoint durably and returns its name and size; nil saves nothing. Run calls it on a goroutine,
-	// one call at a time. After an error learning goes on, and a later save is attempted. But a FinalError ends the
+	// Save writes a checkpoint durably and returns its name and size; nil disables saving. Run calls it on a goroutine,
+	// one call at a time. After an error learning continues, and a later save is attempted. But a FinalError ends the
 	// run, and nothing more is saved.
 	Save func(blocks iter.Seq[event.Block]) (name string, size int64, err error)
-	// Commit commits saved offsets to the broker, for its lag displays. An error is only logged. It may be nil.
+	// Commit commits saved offsets to the broker, so that lag displays show them. An error is only logged. Commit may
+	// be nil.
 	Commit func(context.Context, event.Offsets) error
 	// DeadLetters is required with PolicyDeadLetter.
 	DeadLetters DeadLetters
-	// Mislabeled stores the mislabeled events. No checkpoint passes one that is not safe there. If it is nil they are
-	// only counted.
+	// Mislabeled stores mislabeled events; nil means that they are only counted. No checkpoint includes a mislabeled
+	// event that is not stored safely.
 	Mislabeled Mislabeled
 	// Observe receives every new Status, on the goroutine of Run. It may be nil.
 	Observe func(*Status)
-	// Validator compares the live weights with the exact solution while learning goes on, and selects the records that
-	// are held out. It may be nil. Without its Open there is only a holdout.
+	// Validator compares the live weights with the exact solution while learning continues, and selects the held-out
+	// records. It may be nil. If its Open is nil, it only holds out records.
 	Validator *validate.Validator
 	// Labels is set if the Source is a labels.Merge, in which events wait for their labels. Runner does not close it.
-	// With Labels the run can neither validate by Open nor adopt, and has no Mislabeled: these need to read events
-	// again, or their bytes.
+	// With Labels the run cannot validate by Open, adopt solutions, or store Mislabeled events, because these need to
+	// read the events or their bytes again.
 	Labels *labels.Join
-	// Saved describes the checkpoint from which the run continues: name, bytes and time.
+	// Saved describes the checkpoint from which the run continues: its name, bytes and time.
 	Saved SaveStatus
 	// Report receives a finished validation, on a goroutine of Run. It may be nil.
 	Report func(*batch.Validation) error
-	// Answer receives the prediction of each event before it was learned, nil for a refused one, in order and on the
-	// goroutine of Run, and a nil event at the end of each batch. Its slices are valid until it returns. An error ends
-	// the run. It does not support Labels, and may be nil.
+	// Answer receives the prediction of each event before the event was learned, in order and on the goroutine of Run.
+	// The prediction of a refused event is nil. A nil event marks the end of each batch. The slices are valid until
+	// Answer returns. An error ends the run. Answer does not support Labels, and may be nil.
 	Answer func(e *event.Example, p *online.Prediction) error
-	Log    *slog.Logger // nil for no log
-	// FirstVersion is the version of the first published Model. Versions never decrease if it exceeds those of all
-	// earlier runs.
+	Log    *slog.Logger // nil disables the log
+	// FirstVersion is the version of the first published Model. It must exceed the versions of all earlier runs, so
+	// that versions never decrease.
 	FirstVersion uint64
 
 	status     atomic.Pointer[Status]
 	published  atomic.Pointer[Published]
-	asked      atomic.Uint64 // number of requests for what is published
-	validation atomic.Bool   // a validation is requested
+	asked      atomic.Uint64 // number of requests for published models
+	validation atomic.Bool   // a validation was requested
 	promotions promotions    // requested promotions
-	unread     bool          // there are no readers of Published and Recent
+	unread     bool          // Published and Recent have no readers
 	recent     recentRing
 }
 
-// State is the state from which a run continues. Run keeps it current, except for the Reservoir. Nobody else may use it
+// State is the state from which a run continues. Run updates it, except for the Reservoir. Nothing else may use it
 // during Run.
 type State struct {
 	Learner   *online.Learner
 	Offsets   event.Offsets // position of the Learner's state in the stream
 	Adoptions Adoptions     // decisions about exact solutions
-	Reservoir []byte        // of a checkpoint, see validate.ReadReservoir
+	Reservoir []byte        // encoded reservoir of a checkpoint, see validate.ReadReservoir
 }
 
-// Config has the settings of saving, publishing and stopping.
+// Config has the settings for saving, publishing and stopping.
 type Config struct {
 	// Refused is the policy for records that cannot be used.
 	Refused Policy
 	// SaveEvents and SaveInterval are the number of records and the time after which a checkpoint is due; 0 disables
-	// either. A last checkpoint is always written when the run ends or is stopped.
+	// each. A final checkpoint is always written when the run ends or is stopped.
 	SaveEvents   uint64
 	SaveInterval time.Duration
 	// PublishEvents and PublishInterval are the number of records and the time after which readers get a new Model; 0
-	// disables either. Copying takes at most a twentieth of the time, so a large model is published less often.
+	// disables each. Copying takes at most a twentieth of the time, so a large model is published less often.
 	PublishEvents   uint64
 	PublishInterval time.Duration
-	// Unlabeled means that events without a label are intended: they count as learned. Fruitless disables
+	// Unlabeled means that events without a label are intended: they count as learned. Fruitless disables the
 	// FruitlessError.
 	Unlabeled, Fruitless bool
-	// MaxEvents ends the run after that many records, 0 for no end.
+	// MaxEvents ends the run after the given number of records; 0 means no limit.
 	MaxEvents uint64
-	// KeepServing serves the model after the events have ended.
+	// KeepServing continues to serve the model after the events have ended.
 	KeepServing bool
-	// Unnamed means that classes are not named in the configuration, so numeric labels may be regression targets: see
+	// Unnamed means that the configuration names no classes. Numeric labels may then be regression targets: see
 	// NumbersError.
 	Unnamed bool
-	// LabelKeep is the number of checkpoints that are kept, which need the events that were waiting for labels.
+	// LabelKeep is the number of checkpoints that are kept. They need the events that were waiting for labels.
 	LabelKeep int
-	// ShutdownTimeout is the time limit of a stop: finishing the batch, the last save, the commit.
+	// ShutdownTimeout is the time limit for stopping: finishing the batch, the last save, the commit.
 	ShutdownTimeout time.Duration
 }
 
@@ -136,17 +137,17 @@ func DefaultConfig() Config {
 	}
 }
 
-// Policy is the policy for records that cannot be used.
+// Policy determines how records that cannot be used are handled.
 type Policy string
 
 // The policies for refused records, which are always counted.
 const (
-	PolicyDeadLetter Policy = "dead-letter" // store it as a dead letter, and continue
-	PolicySkip       Policy = "skip"        // continue
-	PolicyFail       Policy = "fail"        // save what came before it, and end with an error
+	PolicyDeadLetter Policy = "dead-letter" // store the record as a dead letter, and continue
+	PolicySkip       Policy = "skip"        // continue without the record
+	PolicyFail       Policy = "fail"        // save the state before the record, and end with an error
 )
 
-// Check returns an error for the first invalid setting, which it names.
+// Check returns an error that names the first invalid setting.
 func (c Config) Check() error {
 	switch {
 	case c.Refused != PolicyDeadLetter && c.Refused != PolicySkip && c.Refused != PolicyFail:
@@ -180,11 +181,12 @@ type FinalError struct{ Err error }
 func (e FinalError) Error() string { return e.Err.Error() }
 func (e FinalError) Unwrap() error { return e.Err }
 
-// Run learns until the Source ends, after MaxEvents, until ctx ends, or until something fails. In the first three cases
-// it saves and returns nil, within ShutdownTimeout. If it has learned almost nothing, it saves nothing at the end and
-// returns a *FruitlessError. If the Source fails, or a record under PolicyFail, it saves what it has learned and
-// returns the error. If learning panics it does not save the state, which may be inconsistent, and the error names the
-// record.
+// Run learns until the Source ends, after MaxEvents, until ctx ends, or until a failure. In the first three cases it
+// saves and returns nil, within ShutdownTimeout. If it has learned almost nothing, it saves nothing at the end and
+// returns a *FruitlessError.
+//
+// If the Source fails, or a record is refused under PolicyFail, Run saves what it has learned and returns the error. If
+// learning panics, Run does not save the state, which may be inconsistent, and the error names the record.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.Config.Check(); err != nil {
 		return err
@@ -213,7 +215,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	caller := ctx
 	ctx, l.end = context.WithCancel(ctx)
 	defer l.end()
-	l.Learner.SetSchema(l.Learner.Schema().View()) // the decoder reads ahead from now on
+	l.Learner.SetSchema(l.Learner.Schema().View()) // a View, because the decoder reads ahead from now on
 	l.beginContest()
 	l.ahead = readAhead(ctx, l.Source, l.Contest)
 	err := l.learn(ctx)
@@ -228,7 +230,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	l.report("stopping")
 	l.endSolving(deadline)
 	if broken, fruitless := (*panicError)(nil), (*FruitlessError)(nil); errors.As(err, &broken) || errors.As(err, &fruitless) {
-		err = errors.Join(err, l.endSaving(deadline)) // of what was learned before
+		err = errors.Join(err, l.endSaving(deadline)) // wait for the save of an earlier state
 	} else {
 		err = errors.Join(err, l.saveAtEnd(deadline))
 		l.warn(true)

@@ -34,15 +34,15 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testStream is a Source of n artificial records in batches of random sizes. Fields and classes appear over time, as
-// for a decoder. When a Batch is reused, its old content is overwritten.
+// with a decoder. When a Batch is reused, its old content is overwritten.
 type testStream struct {
 	schema  *event.Schema
 	n       int
 	refuse  func(offset int) bool
 	sizes   *rand.Rand
 	next    int
-	passing func(offset int) // called with every record before it is returned
-	end     error            // in place of io.EOF
+	passing func(offset int) // called for every record before it is returned
+	end     error            // returned instead of io.EOF
 	spoil   func(e *event.Example)
 }
 
@@ -87,7 +87,7 @@ func (s *testStream) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// record makes record number n, always the same.
+// record returns record number n, always the same.
 func (s *testStream) record(n int) event.Example {
 	r := rand.New(rand.NewPCG(uint64(n), 2))
 	e := event.Example{Offset: int64(n), Fingerprint: r.Uint64(), Time: 1_700_000_000_000 + int64(n), Weight: 1}
@@ -105,7 +105,7 @@ func (s *testStream) record(n int) event.Example {
 		}
 		eventtest.Put(&e, uint32(f*1000+r.IntN(30)), r.NormFloat64(), uint16(f))
 	}
-	label := "1" // the larger of two comes first, its class has number 1
+	label := "1" // the first label is the larger of a usual pair, so it becomes class 1
 	if n > 100 && r.IntN(2) == 0 {
 		label = "-1"
 	}
@@ -121,7 +121,7 @@ func (s *testStream) record(n int) event.Example {
 
 var settings = online.Fingerprint{"format": "test"}
 
-// service is one process of a program: it opens the directory, resumes, and can Run until its Close.
+// service simulates one process: it opens the directory, resumes, and can call Run until Close.
 type service struct {
 	*run.Runner
 	store  *checkpoint.Store
@@ -133,7 +133,7 @@ func start(t *testing.T, dir string, n int, seed uint64) *service {
 	return startAs(t, dir, n, seed, learnerConfig())
 }
 
-// learnerConfig returns the default settings with a covariance of few columns, because each event of a testStream has a
+// learnerConfig returns the default settings, but a covariance of few columns, because each event of a testStream has a
 // different pattern of its 540 columns.
 func learnerConfig() online.Config {
 	c := online.DefaultConfig()
@@ -165,7 +165,7 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	s.Source = s.source
 	s.Config.Refused = run.PolicySkip
 	s.Config.SaveEvents = 70
-	s.Config.ShutdownTimeout = time.Hour // the test binary has its own deadline: a busy machine writes slowly
+	s.Config.ShutdownTimeout = time.Hour // a busy machine writes slowly; the test binary has its own deadline
 	s.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		saved, err := store.Save(checkpoint.Linear, blocks)
 		return saved.Name, saved.Bytes, errors.Join(err, saved.Prune)
@@ -173,12 +173,12 @@ func startAs(t *testing.T, dir string, n int, seed uint64, c online.Config) *ser
 	return s
 }
 
-// beforeSave calls f with the blocks of each save. If f returns an error, nothing is saved.
+// beforeSave calls f with the blocks of each save. If f returns an error, the save fails.
 func beforeSave(r *run.Runner, f func(blocks []event.Block) error) {
 	save := r.Save
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
 		var all []event.Block
-		for b := range blocks { // the next one may reuse its memory
+		for b := range blocks { // copy, because the next block may reuse the memory
 			all = append(all, event.Block{Name: b.Name, Data: slices.Clone(b.Data)})
 		}
 		if err := f(all); err != nil {
@@ -188,7 +188,7 @@ func beforeSave(r *run.Runner, f func(blocks []event.Block) error) {
 	}
 }
 
-// failSaves makes saves fail with an error of this text while the condition holds.
+// failSaves makes saves fail with the given error text while the condition holds.
 func failSaves(r *run.Runner, text string, condition func() bool) {
 	save := r.Save
 	r.Save = func(blocks iter.Seq[event.Block]) (string, int64, error) {
@@ -218,8 +218,8 @@ func newest(t *testing.T, dir string) ([]byte, event.Position) {
 
 const records = 1500
 
-// A run that stops at any record, or loses unsaved work, ends with the same bytes as an uninterrupted one, for any
-// batches and any times of saving, publishing and reporting.
+// TestStateDependsOnEventsOnly checks that the final bytes do not depend on stops, lost work and batches. They must not
+// depend on the times of saving, publishing and reporting either.
 func TestStateDependsOnEventsOnly(t *testing.T) {
 	reference := t.TempDir()
 	s := start(t, reference, records, 0)
@@ -245,13 +245,13 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 			switch {
 			case stop >= records:
 				done = true
-			case r.IntN(2) == 0: // told to stop
+			case r.IntN(2) == 0: // a regular stop
 				s.source.passing = func(offset int) {
 					if offset == stop {
 						cancel()
 					}
 				}
-			case r.IntN(2) == 0: // interrupted without a last save
+			case r.IntN(2) == 0: // a stop without a final save
 				var dead atomic.Bool
 				failSaves(s.Runner, "dead", dead.Load)
 				s.source.passing = func(offset int) {
@@ -285,11 +285,11 @@ func TestStateDependsOnEventsOnly(t *testing.T) {
 	}
 }
 
-// sink is a destination of dead letters that fails that many times first.
+// sink is a destination of dead letters that fails a given number of times first.
 type sink struct {
 	fail          int
 	added, stored []int64
-	mu            sync.Mutex // of stored, which a save reads
+	mu            sync.Mutex // protects stored, which a save reads
 }
 
 func (s *sink) Add(ctx context.Context, topic string, partition int32, e *event.Example) error {
@@ -315,7 +315,7 @@ func (s *sink) Flush(context.Context) error {
 	return nil
 }
 
-// precede checks that each save comes after the wanted events before it have been stored.
+// precede checks that the wanted events before each save's position are stored before the save.
 func (s *sink) precede(t *testing.T, r *run.Runner, wanted func(offset int) bool) {
 	beforeSave(r, func(blocks []event.Block) error {
 		offsets, _ := run.ReadOffsets(blocks)
@@ -356,7 +356,7 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
-// A stop while dead letters cannot be stored saves the state before them.
+// TestStopWithoutDeadLetters checks that a stop while dead letters cannot be stored saves the state before them.
 func TestStopWithoutDeadLetters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -372,7 +372,7 @@ func TestStopWithoutDeadLetters(t *testing.T) {
 	})
 }
 
-// suspectSink is a destination of mislabeled events that fails that many times first.
+// suspectSink is a destination of mislabeled events that fails a given number of times first.
 type suspectSink struct {
 	sink
 	classes []string
@@ -392,7 +392,7 @@ func (d *suspectSink) AddMislabeled(ctx context.Context, topic string, partition
 
 const suspicious = 0.65
 
-// startSuspecting is start with a loss that detects mislabeled events. It also returns which they are.
+// startSuspecting is start with a loss that detects mislabeled events. It also returns the offsets of these events.
 func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *service, mislabeled []int64) {
 	s = start(t, dir, n, 1)
 	c := learnerConfig()
@@ -414,7 +414,7 @@ func startSuspecting(t *testing.T, dir string, n int, d *suspectSink) (s *servic
 	return s, mislabeled
 }
 
-// No checkpoint comes after a mislabeled event that is not stored.
+// TestSuspectsAreSafe checks that no checkpoint includes a mislabeled event that is not stored.
 func TestSuspectsAreSafe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &suspectSink{sink: sink{fail: 5}}
@@ -439,7 +439,8 @@ func TestSuspectsAreSafe(t *testing.T) {
 	})
 }
 
-// A stop while mislabeled events cannot be stored saves nothing after one.
+// TestStopWithoutMislabeled checks that a stop while mislabeled events cannot be stored saves no state after such an
+// event.
 func TestStopWithoutMislabeled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -458,14 +459,14 @@ func TestStopWithoutMislabeled(t *testing.T) {
 	})
 }
 
-// An alarm of the drift detector is logged with its numbers.
+// TestDriftIsLogged checks that an alarm of the drift detector is logged with its numbers.
 func TestDriftIsLogged(t *testing.T) {
 	s := start(t, t.TempDir(), 5000, 1)
 	s.source.spoil = func(e *event.Example) {
 		if e.Label == event.Unlabeled {
 			return
 		}
-		// The feature tells the class for 3000 events, and nothing after.
+		// The feature determines the class for 3000 events, and is uninformative after that.
 		if e.Offset <= 3000 {
 			e.Label = int(e.Offset % 2)
 		}
@@ -484,7 +485,7 @@ func TestDriftIsLogged(t *testing.T) {
 	}
 }
 
-// borrowing remembers the bytes of the last rejected record that it has lent.
+// borrowing keeps the bytes of the last rejected record, which are only valid until the next read.
 type borrowing struct {
 	*testStream
 	refused []byte
@@ -508,7 +509,7 @@ func TestRefusedFails(t *testing.T) {
 	source := &borrowing{testStream: s.source}
 	s.Source = source
 	err := s.Run(t.Context())
-	clear(source.refused) // as the next read would
+	clear(source.refused) // overwrite the bytes as the next read would
 	if refused := (*run.RefusedError)(nil); !errors.As(err, &refused) || refused.Offset != 333 || err.Error() != "t/3 offset 333: record refused (syntax): spoilt" || string(refused.Refusal.Value) != "333" {
 		t.Errorf("%v, %+v", err, refused)
 	}
@@ -516,7 +517,7 @@ func TestRefusedFails(t *testing.T) {
 		t.Errorf("saved at %+v", p)
 	}
 	s.store.Close()
-	// Under another policy it continues from there.
+	// With another policy, the run continues from that record.
 	s = start(t, dir, 400, 2)
 	s.source.refuse = func(offset int) bool { return offset == 333 }
 	must.Do(t, s.Run(t.Context()))
@@ -525,8 +526,8 @@ func TestRefusedFails(t *testing.T) {
 	}
 }
 
-// A run that has read everything and learned nothing, or rejected more than half, ends with an error that counts the
-// reasons, and does not overwrite what was saved.
+// TestFruitless checks runs that have read everything but learned nothing, or rejected more than half. They must end
+// with an error that counts the reasons, and keep the saved checkpoint.
 func TestFruitless(t *testing.T) {
 	unlabeled := func(e *event.Example) { e.Label = event.Unlabeled }
 	repeated := func(e *event.Example) {
@@ -534,7 +535,7 @@ func TestFruitless(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(s *service)
-		want   string // "" if there is no error
+		want   string // expected error text; "" for no error
 	}{
 		"half refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 } }, ""},
 		"more refused":       {func(s *service) { s.source.refuse = func(n int) bool { return n%2 == 0 || n == 101 } }, "of 40 records 19 were learned, 21 were refused (syntax 21); no checkpoint was saved at the end\none that was refused: t/3 offset 101: syntax: spoilt"},
@@ -556,7 +557,7 @@ func TestFruitless(t *testing.T) {
 		s.store.Close()
 		s = start(t, dir, 140, 1)
 		s.Config.SaveEvents = 0
-		s.source.spoil = func(e *event.Example) { e.Label = 1 } // all have the same one
+		s.source.spoil = func(e *event.Example) { e.Label = 1 } // all events have the same label
 		test.change(s)
 		err := s.Run(t.Context())
 		_, p := newest(t, dir)
@@ -593,7 +594,7 @@ func TestSavesThatFail(t *testing.T) {
 		})
 		s.Observe = func(status *run.Status) { seen = seen || strings.Contains(status.NotReady, "disk full") }
 		s.source.passing = func(int) {
-			if s.Status().Save.Failed == 0 { // gives saves a chance to end
+			if s.Status().Save.Failed == 0 { // lets saves finish
 				time.Sleep(10 * time.Microsecond)
 			}
 		}
@@ -615,7 +616,7 @@ func TestSavesThatFail(t *testing.T) {
 	}
 }
 
-// A FinalError of a save ends the run, whatever remains to learn, and no other save is tried.
+// TestFinalError checks that a FinalError of a save ends the run early, and that no other save is attempted.
 func TestFinalError(t *testing.T) {
 	for _, at := range []int{1, 2} {
 		s := start(t, t.TempDir(), records, 1)
@@ -626,11 +627,11 @@ func TestFinalError(t *testing.T) {
 			if calls++; calls < at {
 				return save(blocks)
 			}
-			defer close(failed) // a second time panics
+			defer close(failed) // a second call would panic
 			return "", 0, run.FinalError{Err: lost}
 		}
 		s.source.passing = func(n int) {
-			if n == records-1 { // the last record comes after the end of the run
+			if n == records-1 { // the run must end before the last record
 				<-failed
 				for !strings.HasPrefix(s.Status().NotReady, "stop") {
 					time.Sleep(time.Millisecond)
@@ -650,12 +651,12 @@ func TestErrorsNameTheRecord(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(*testStream)
 		want  string
-		saved int64 // at least so far
+		saved int64 // expected smallest saved offset
 	}{
 		"learning panics": {func(s *testStream) {
 			s.spoil = func(e *event.Example) {
 				if e.Offset == 500 {
-					e.Label = 1000 // not one of the classes: an error of the decoder
+					e.Label = 1000 // an invalid class, as a decoder error would cause
 				}
 			}
 		}, "t/3 offset 500: learning this record panics", 0},
@@ -694,7 +695,7 @@ func TestErrorsNameTheRecord(t *testing.T) {
 	}
 }
 
-// When learning panics, a save of the state before is finished before Run returns.
+// TestPanicAwaitsSave checks that, if learning panics, Run waits for the running save of an earlier state.
 func TestPanicAwaitsSave(t *testing.T) {
 	s := start(t, t.TempDir(), records, 1)
 	s.Config.SaveEvents = records / 2
@@ -717,7 +718,7 @@ func TestPanicAwaitsSave(t *testing.T) {
 	}
 }
 
-// A hanging save does not prevent the program from ending.
+// TestShutdownTimeout checks that the program ends although a save hangs.
 func TestShutdownTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t, t.TempDir(), 100, 1)
@@ -736,7 +737,7 @@ func TestShutdownTimeout(t *testing.T) {
 	})
 }
 
-// Saves happen after a time as well as after a number of events, and an idle run saves once.
+// TestSaveInterval checks that saves happen after a time and after a number of events, and that an idle run saves once.
 func TestSaveInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -745,7 +746,7 @@ func TestSaveInterval(t *testing.T) {
 		committed := event.Offsets(nil)
 		s.Commit = func(_ context.Context, o event.Offsets) error {
 			committed = o
-			return errors.New("no coordinator") // must have no effect
+			return errors.New("no coordinator") // a failed commit must have no effect
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		s.Source = idle{s.source}
@@ -772,7 +773,7 @@ func TestSaveInterval(t *testing.T) {
 	})
 }
 
-// idle waits forever at the end of a stream.
+// idle is a testStream that blocks forever at its end.
 type idle struct{ *testStream }
 
 func (s idle) Next(ctx context.Context, b *event.Batch) error {
@@ -784,8 +785,8 @@ func (s idle) Next(ctx context.Context, b *event.Batch) error {
 	return err
 }
 
-// jumps returns what a Consumer returns at its start and after a policy for offsets out of range: batches that only
-// move the position.
+// jumps is a Source of batches that only move the position. A Consumer returns such batches at its start, and when an
+// offset is out of range.
 type jumps []event.Batch
 
 func (j *jumps) Next(_ context.Context, b *event.Batch) error {
@@ -852,7 +853,7 @@ func TestRunConfig(t *testing.T) {
 	}
 }
 
-// A warning is logged once, however long it lasts.
+// TestWarningsAreLoggedOnce checks that a warning is logged once, however long it lasts.
 func TestWarningsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	s := start(t, t.TempDir(), 6000, 0)
@@ -865,8 +866,8 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 	}
 }
 
-// A new run gives no warnings about the few events learned before. They are given at the end of a run, when nothing
-// more may come.
+// TestNoWarningsAtTheStart checks that a new run shows no warnings about the few events learned before. It must show
+// them at its end, when no more events may follow.
 func TestNoWarningsAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	for life, n := range []int{20, 40} {

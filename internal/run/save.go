@@ -1,6 +1,6 @@
 package run
 
-// This file saves checkpoints while learning goes on.
+// This file saves checkpoints while learning continues.
 
 import (
 	"context"
@@ -26,23 +26,23 @@ type saver struct {
 	config      *Config
 	save        func(iter.Seq[event.Block]) (string, int64, error)
 	commit      func(context.Context, event.Offsets) error
-	fingerprint online.Fingerprint            // of the lead
-	promoting   []promotion                   // those that are not in a checkpoint yet
+	fingerprint online.Fingerprint            // fingerprint of the lead
+	promoting   []promotion                   // promotions that are not in a checkpoint yet
 	settings    map[string]online.Fingerprint // fingerprints of the contenders by name
 
 	status    SaveStatus
-	moved     bool   // there is something to save
+	moved     bool   // the state has changed since the latest save
 	next      uint64 // number of records since Run started at which the next checkpoint is due
 	last      time.Time
-	err       error  // of the last save
-	lastError string // its consequence for the run, "" after a success
-	final     error  // a FinalError of a save: nothing more is saved
-	// urgent requests a checkpoint at once, or at retry after a failure.
+	err       error  // error of the latest save
+	lastError string // consequence of the error for the run, "" after a success
+	final     error  // a FinalError, after which nothing is saved
+	// urgent requests a checkpoint now or, after a failure, at the time retry.
 	urgent bool
-	asked  bool // the current save was urgent
+	asked  bool // the current save was requested as urgent
 	wait   time.Duration
 	retry  time.Time
-	// kept has the events that waited for labels at this run's checkpoints that may still exist, at most keep.
+	// kept has the waiting events of each checkpoint of this run that may still exist, at most keep of them.
 	kept []*labels.Frozen
 	keep int
 }
@@ -57,7 +57,7 @@ func (s *saver) due(records uint64, now time.Time) bool {
 	return s.config.SaveEvents > 0 && records >= s.next || s.config.SaveInterval > 0 && now.Sub(s.last) >= s.config.SaveInterval
 }
 
-// safe reports whether everything is in a checkpoint.
+// safe reports whether the latest checkpoint has the whole state.
 func (s *saver) safe() bool { return s.save == nil || !s.moved && !s.running() }
 
 // saveResult is the result of the goroutine that writes a checkpoint.
@@ -65,11 +65,11 @@ type saveResult struct {
 	name   string
 	size   int64
 	took   time.Duration
-	err    error // of the save
+	err    error // error of the save
 	commit error
 }
 
-// beginSave copies the state and starts a goroutine that encodes and writes it. Learning only waits for the copy.
+// beginSave copies the state and starts a goroutine that encodes and writes the copy. Learning only waits for the copy.
 func (l *loop) beginSave() {
 	s, began := &l.saver, time.Now()
 	if s.save == nil {
@@ -92,7 +92,7 @@ func (l *loop) beginSave() {
 	}
 	pause := time.Since(began)
 	s.moved, s.last, s.next = false, began, l.records+s.config.SaveEvents
-	s.asked, s.urgent = s.urgent, false // what is learned in the meantime is not urgent
+	s.asked, s.urgent = s.urgent, false // later changes are not urgent
 	s.status.Pause, s.status.PauseSum, s.status.PauseMax = pause, s.status.PauseSum+pause, max(s.status.PauseMax, pause)
 	begin(&s.job, func(context.Context) saveResult { return s.write(state, more, waiting) }, func(r saveResult) {
 		l.unreported = true
@@ -107,8 +107,8 @@ func (l *loop) beginSave() {
 	})
 }
 
-// write writes a checkpoint of a frozen state and then commits its offsets to the broker. Before that it makes safe
-// what waits for labels, and afterwards it frees what waited.
+// write writes a checkpoint of a frozen state, and then commits its offsets to the broker. Before that it stores the
+// waiting events safely; afterwards it frees waiting events that no checkpoint needs.
 func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen) (r saveResult) {
 	began := time.Now()
 	var err error
@@ -132,7 +132,7 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 	}
 	r.err, r.took = err, time.Since(began)
 	if err == nil && s.commit != nil {
-		// Part of stopping as well, where it may take at most half of the time.
+		// The commit is part of stopping, where it may take at most half of the time.
 		ctx, cancel := context.WithTimeout(context.Background(), min(5*time.Second, s.config.ShutdownTimeout/2))
 		defer cancel()
 		r.commit = firstError(failpoint.Here("run.commit"), func() error { return s.commit(ctx, state.offsets) })
@@ -140,7 +140,8 @@ func (s *saver) write(state *frozen, more []event.Block, waiting *labels.Frozen)
 	return r
 }
 
-// letGo frees what no kept checkpoint needs after a new one. If that fails, the next save retries.
+// letGo frees waiting events that no kept checkpoint needs after a new checkpoint. If that fails, the next save
+// retries.
 func (s *saver) letGo(saved *labels.Frozen) {
 	s.kept = append(s.kept, saved)
 	for len(s.kept) > max(s.keep, 1) {
@@ -166,7 +167,7 @@ func (s *saver) finish(r saveResult) {
 	st := &s.status
 	st.Took, st.TookSum, s.err = r.took, st.TookSum+r.took, r.err
 	if r.err != nil {
-		// Learning goes on: the last checkpoint is valid, and the next attempt is made when the next one is due.
+		// Learning continues: the last checkpoint is valid, and the next due save tries again.
 		st.Failed++
 		s.moved, s.urgent = true, s.urgent || s.asked
 		s.wait = max(100*time.Millisecond, min(2*s.wait, 10*time.Second))
@@ -188,7 +189,7 @@ func (s *saver) finish(r saveResult) {
 	}
 }
 
-// saveAtEnd waits for the current save and saves what has changed since.
+// saveAtEnd waits for the current save, and then saves later changes.
 func (l *loop) saveAtEnd(deadline context.Context) error {
 	var err error
 	for tried := false; ; {
@@ -227,19 +228,19 @@ func (l *loop) endSaving(deadline context.Context) error {
 	return nil
 }
 
-// The blocks that Run adds to those of the Learner.
+// The checkpoint blocks that Run adds to the Learner's blocks.
 const (
 	blockOffsets     = "offsets"     // JSON of event.Offsets
 	blockFingerprint = "fingerprint" // JSON of Runner.Fingerprint
 )
 
-// stateBlocks yields the blocks of a checkpoint. Equal states give equal blocks.
+// stateBlocks yields the blocks of a checkpoint. Equal states have equal blocks.
 func stateBlocks(s *frozen, f online.Fingerprint, settings map[string]online.Fingerprint, more []event.Block) (iter.Seq[event.Block], error) {
 	where, err := json.Marshal(s.offsets)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the offsets: %w", err)
 	}
-	fingerprint, err := json.Marshal(f) // sorted by key
+	fingerprint, err := json.Marshal(f) // keys are sorted
 	if err != nil {
 		return nil, fmt.Errorf("encoding the fingerprint: %w", err)
 	}
@@ -275,8 +276,8 @@ func stateBlocks(s *frozen, f online.Fingerprint, settings map[string]online.Fin
 	}, nil
 }
 
-// Resume returns the State in the blocks of a checkpoint. It returns a *online.MismatchError if c, or f (see
-// Runner.Fingerprint), would change the meaning of the weights.
+// Resume returns the State in the blocks of a checkpoint. It returns an *online.MismatchError if c or f would change
+// the meaning of the weights. f is the Runner's Fingerprint.
 func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s State, err error) {
 	if s.Learner, err = ResumeLearner(c, f, blocks); err != nil {
 		return s, err
@@ -289,8 +290,8 @@ func Resume(c online.Config, f online.Fingerprint, blocks []event.Block) (s Stat
 	return s, err
 }
 
-// ResumeLearner returns the Learner in the blocks of a checkpoint, or in those of a contender (event.BlocksUnder its
-// ContenderPrefix).
+// ResumeLearner returns the Learner in the blocks of a checkpoint, or in the blocks of a contender (event.BlocksUnder
+// its ContenderPrefix).
 func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) (*online.Learner, error) {
 	was, err := ReadFingerprint(blocks)
 	if err != nil {
@@ -316,13 +317,13 @@ func ResumeLearner(c online.Config, f online.Fingerprint, blocks []event.Block) 
 // ReadFingerprint returns the Runner's Fingerprint in a checkpoint.
 func ReadFingerprint(blocks []event.Block) (f online.Fingerprint, err error) {
 	err = readJSON(blocks, blockFingerprint, &f)
-	for _, key := range []string{"learners", "learners_interval"} { // of several threads, whose model is continued
+	for _, key := range []string{"learners", "learners_interval"} { // settings of the removed multithreaded learner, whose model is continued
 		delete(f, key)
 	}
 	return f, err
 }
 
-// ReadOffsets returns the position of a checkpoint in the stream.
+// ReadOffsets returns the stream position of a checkpoint.
 func ReadOffsets(blocks []event.Block) (event.Offsets, error) {
 	var offsets event.Offsets
 	return offsets, readJSON(blocks, blockOffsets, &offsets)

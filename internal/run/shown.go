@@ -1,7 +1,7 @@
 package run
 
-// This file keeps single records for the page: samples of refused records and of mislabeled events, and the confusion
-// matrix.
+// This file keeps single records for the web page: samples of refused records and of mislabeled events, and the
+// confusion matrix.
 
 import (
 	"bytes"
@@ -20,12 +20,12 @@ type Sample struct {
 	Partition int32  `json:"partition"`
 	Offset    int64  `json:"offset"`
 	Why       string `json:"why"`
-	Text      string `json:"text"` // the start of the record, if records are kept
+	Text      string `json:"text"` // start of the record, if records are kept
 }
 
 const (
-	shownSamples = 20  // number of samples
-	shownText    = 400 // length of Text in bytes
+	shownSamples = 20  // largest number of samples
+	shownText    = 400 // largest length of Text in bytes
 	// shownClasses is the largest number of classes of a confusion matrix.
 	shownClasses = 50
 )
@@ -49,12 +49,13 @@ func sample(b *event.Batch, e *event.Example, why string, value []byte) Sample {
 	return Sample{b.Topic, b.Partition, e.Offset, why, string(bytes.ToValidUTF8(text, []byte("\uFFFD")))}
 }
 
-// withSample returns the newest Samples, the newest first, in a new list, because a Status has the old one.
+// withSample adds a Sample in front, and keeps the newest ones. It returns a new list, because a Status has the old
+// list.
 func withSample(list []Sample, s Sample) []Sample {
 	return slices.Insert(slices.Clone(list[:min(len(list), shownSamples-1)]), 0, s)
 }
 
-// confuse counts an event by its class and the class that was predicted before it was learned.
+// confuse counts an event by its class and by the class that was predicted before the event was learned.
 func (in *Intake) confuse(e *event.Example, p *online.Prediction) {
 	classes := min(max(len(p.Scores), 2), shownClasses)
 	if e.Label < 0 || e.Label >= classes || in.Learner.Schema().Target != loss.Sign || p.Refused {

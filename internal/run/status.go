@@ -1,6 +1,6 @@
 package run
 
-// This file has the status of a run.
+// This file defines the status of a run.
 
 import (
 	"time"
@@ -12,49 +12,49 @@ import (
 	"blankout/online/watch"
 )
 
-// Published is a published Model and its position in the stream. It is immutable.
+// Published is a published Model and its stream position. It is immutable.
 type Published struct {
 	*model.Linear
-	Version uint64        // increases with time
-	Offsets event.Offsets // learned part of the stream
+	Version uint64        // increases with each publication
+	Offsets event.Offsets // position up to which the stream is learned
 	At      time.Time
-	// Learner is the name of the contender, "" for a single Learner. Others are the models of the contenders without
-	// the lead at the same position.
+	// Learner is the name of the contender, or "" for a single Learner. Others are the models of the contenders without
+	// the lead, at the same position.
 	Learner string
 	Others  []*Published
 }
 
-// Status is what Run publishes about itself after a batch. It is immutable.
+// Status is the status that Run publishes after a batch. It is immutable.
 type Status struct {
-	// NotReady is the reason why the run is not consuming, "" if it is. It is Ended if all events are consumed and
-	// Config.KeepServing is set.
+	// NotReady is the reason why the run does not consume events, "" if it does. It is Ended if all events are consumed
+	// and Config.KeepServing is set.
 	NotReady               string
 	Started                time.Time
-	Counts                 // since Run started
+	Counts                 // counts since Run started
 	Batches                uint64
-	Suspected, DriftAlarms uint64            // numbers of mislabeled events and alarms; Learner includes those before Run
-	FieldAlarms            uint64            // number of alarms; Learner.Health includes those before Run
+	Suspected, DriftAlarms uint64            // numbers of mislabeled events and drift alarms since Run started; Learner includes earlier ones
+	FieldAlarms            uint64            // number of alarms since Run started; Learner.Health includes earlier ones
 	Partitions             []PartitionStatus // ordered by topic and partition
 	Save                   SaveStatus
 	Published              uint64        // number of published Models
-	Learner                online.Report // of the Learner
+	Learner                online.Report // report of the Learner
 	Warnings               []watch.Warning
 	Validation             ValidationStatus
-	// Labels has the counts of delayed labels; nil if there are none. AtLearning measures predictions at the time when
+	// Labels has the counts of delayed labels; nil without delayed labels. AtLearning measures predictions made when
 	// their events were learned.
 	Labels     *LabelCounts
 	AtLearning measure.Classes
-	// Contest compares the contenders, in the order of the configuration; nil for a single Learner.
+	// Contest compares the contenders, in the order of the configuration. It is nil for a single Learner.
 	Contest []ContenderStatus
 }
 
 // PartitionStatus is the position in one partition.
 type PartitionStatus struct {
 	event.Position
-	HighWater int64 // -1 if not known
+	HighWater int64 // -1 if unknown
 }
 
-// Lag returns the number of offsets that are not learned, -1 if not known.
+// Lag returns the number of offsets that are not learned yet, or -1 if unknown.
 func (p PartitionStatus) Lag() int64 {
 	if p.HighWater < 0 {
 		return -1
@@ -65,16 +65,16 @@ func (p PartitionStatus) Lag() int64 {
 // SaveStatus is the status of checkpoints.
 type SaveStatus struct {
 	Saved, Failed uint64
-	Name          string // of the last one
+	Name          string // name of the latest checkpoint
 	Bytes         int64
-	At            time.Time     // when it was saved
-	Took, TookSum time.Duration // time to encode and write, while learning goes on
-	// Pause is the time for which learning waited for the copy.
+	At            time.Time     // time of the latest checkpoint
+	Took, TookSum time.Duration // time to encode and write, during which learning continues
+	// Pause is the time during which learning waited for the copy.
 	Pause, PauseSum, PauseMax time.Duration
 	CommitFailures            uint64
 }
 
-// Ended is the NotReady of a run with Config.KeepServing whose events have ended.
+// Ended is the value of NotReady after the events of a run with Config.KeepServing have ended.
 const Ended = "ended"
 
 // Status returns the latest Status. Any goroutine may call it at any time.

@@ -1,6 +1,6 @@
 package run
 
-// This file makes passes over a finite set of events.
+// This file trains on a finite set of events in several passes.
 
 import (
 	"context"
@@ -16,25 +16,25 @@ import (
 	"blankout/online/watch"
 )
 
-// Training makes passes over a finite set of events and reports the result.
+// Training makes passes over a finite set of events, and reports the result.
 type Training struct {
 	Learner *online.Learner
-	Schema  *event.Schema // the one to which the Source's decoder adds
-	// Open opens the set at its start. It is called once if Memory suffices for all events, else for every pass and
-	// once more to evaluate. Run closes what it opened if that is an io.Closer.
+	Schema  *event.Schema // schema that the Source's decoder extends
+	// Open opens the set at its start. It is called once if Memory suffices for all events; otherwise it is called for
+	// every pass and for the evaluation. If the result is an io.Closer, Run closes it.
 	Open   func() (event.Source, error)
 	Passes int
-	// Unnamed is as in Config, and Fingerprint as in Runner.
+	// Unnamed has the meaning of Config.Unnamed, and Fingerprint that of Runner.Fingerprint.
 	Unnamed     bool
 	Fingerprint online.Fingerprint
-	// Memory is the number of bytes of decoded events that are kept for later passes and the evaluation; 0 keeps none.
+	// Memory is the number of bytes for decoded events that are kept for later passes and the evaluation; 0 keeps none.
 	Memory int64
 	// Refused is PolicySkip or PolicyFail.
 	Refused Policy
-	// Threads is the number of goroutines that evaluate. The result does not depend on it.
+	// Threads is the number of goroutines for the evaluation. The result does not depend on it.
 	Threads int
-	// Evaluate computes Trained.Objective and Error, which reads every event once more and takes a third of the time of
-	// a pass.
+	// Evaluate enables the computation of Trained.Objective and Error. It reads every event once more, which takes a
+	// third of the time of a pass.
 	Evaluate bool
 	// Observe receives the status, on the goroutine of Run. It may be nil.
 	Observe func(pass int, s *Status)
@@ -42,24 +42,24 @@ type Training struct {
 
 // Trained is the result of a Training.
 type Trained struct {
-	Progressive        measure.Classes // of the first pass: every event is scored before it is learned
+	Progressive        measure.Classes // progressive measures of the first pass: every event is scored before it is learned
 	Learned, Unlabeled uint64
 	Refused            map[event.Reason]uint64
 	Passes             int
 	// Objective is the objective of the batch solvers at the published weights, |w|^2 + kappa sum loss (sum loss
 	// without a ridge), summed over outputs. Error is the fraction of training events that the published weights
-	// predict wrongly. Both are NaN if not evaluated.
+	// predict wrongly. Both are NaN without an evaluation.
 	Objective, Error float64
-	// For regression: the progressive measures of the first pass, and those of the published weights at the end, nil if
-	// not evaluated.
+	// ProgressiveNumbers has the progressive measures of the first pass for regression. Numbers has the measures of the
+	// published weights at the end; it is nil without an evaluation.
 	ProgressiveNumbers *watch.Numbers
-	Baselines          watch.Baselines // of the first pass
+	Baselines          watch.Baselines // baselines in the first pass
 	Numbers            *measure.NumbersReport
-	Noise              loss.Noise // published at the end
+	Noise              loss.Noise // noise of the published weights
 	Warnings           []watch.Warning
 }
 
-// Run trains. It returns the context's error if that ends first.
+// Run trains. It returns the context's error if the context ends first.
 func (t *Training) Run(ctx context.Context) (*Trained, error) {
 	result := &Trained{Refused: map[event.Reason]uint64{}, Objective: math.NaN(), Error: math.NaN()}
 	kept := &tape{limit: t.Memory}
@@ -80,7 +80,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 			result.Progressive, result.ProgressiveNumbers, result.Baselines = m.Total, m.Numbers, m.Baselines
 			result.Learned, result.Unlabeled, result.Refused = status.Learned, status.Unlabeled, status.RefusedBy
 		}
-		// The first pass has reported what is wrong with the records, and counted each once.
+		// Warnings about records are taken from the first pass, which has counted each record once.
 		first := slices.DeleteFunc(result.Warnings, func(w watch.Warning) bool { return !w.OfRecords() })
 		for _, w := range status.Warnings {
 			if pass == 0 || !w.OfRecords() {
@@ -106,7 +106,7 @@ func (t *Training) Run(ctx context.Context) (*Trained, error) {
 	return result, nil
 }
 
-// pass calls f with the events, from memory if all are kept.
+// pass calls f with a source of the events, which reads from memory if all events are kept.
 func (t *Training) pass(kept *tape, record bool, f func(event.Source) error) error {
 	if kept.complete {
 		kept.next = 0
@@ -130,7 +130,7 @@ func (t *Training) pass(kept *tape, record bool, f func(event.Source) error) err
 func (t *Training) learn(ctx context.Context, s event.Source, pass int) (*Status, error) {
 	c := DefaultConfig()
 	c.Refused, c.SaveEvents, c.SaveInterval, c.PublishEvents, c.PublishInterval = t.Refused, 0, 0, 0, 0
-	c.Unnamed, c.Fruitless = t.Unnamed, true // its report counts refused records
+	c.Unnamed, c.Fruitless = t.Unnamed, true // Trained reports the number of refused records
 	r := &Runner{Config: c, Source: s, State: State{Learner: t.Learner}, Schema: t.Schema, Fingerprint: t.Fingerprint, unread: true}
 	if t.Observe != nil {
 		r.Observe = func(s *Status) { t.Observe(pass, s) }
@@ -141,18 +141,18 @@ func (t *Training) learn(ctx context.Context, s event.Source, pass int) (*Status
 	return r.Status(), ctx.Err()
 }
 
-// tape keeps decoded batches in memory and is a Source of them. It leaves out what is not learned of an Example (key,
-// time, bytes of refused records).
+// tape keeps decoded batches in memory, and is a Source of them. It omits the parts of an Example that are not learned
+// (key, time, bytes of refused records).
 type tape struct {
-	from     event.Source // the Source that is recorded
-	limit    int64        // largest number of bytes
+	from     event.Source // source to record
+	limit    int64        // largest size in bytes
 	bytes    int64
 	batches  []event.Batch
 	complete bool
 	next     int
 }
 
-// recorder is a Source that keeps the batches that it passes on.
+// recorder is a Source that returns the batches of another Source and keeps them.
 type recorder struct{ *tape }
 
 func (r recorder) Next(ctx context.Context, b *event.Batch) error {
@@ -200,7 +200,7 @@ func (t *tape) keep(b *event.Batch) {
 	t.bytes += int64(12*entries + 2*fields + 2*missing + 200*len(b.Examples))
 }
 
-// Next passes on the kept batches without a copy, because nobody writes to them.
+// Next returns the kept batches without a copy, because they are never written.
 func (t *tape) Next(ctx context.Context, b *event.Batch) error {
 	if t.next == len(t.batches) {
 		return io.EOF

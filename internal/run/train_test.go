@@ -12,8 +12,8 @@ import (
 	"blankout/online"
 )
 
-// A Training ends in the state of the same passes made step by step, and evaluates it from memory and from the source,
-// with one thread and with three.
+// TestTraining checks that a Training ends in the same state as separate calls for each pass. It must evaluate the same
+// from memory and from the source, with one thread and with three.
 func TestTraining(t *testing.T) {
 	const n = 650
 	c := learnerConfig()

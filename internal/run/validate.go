@@ -1,6 +1,6 @@
 package run
 
-// This file runs validations while learning goes on.
+// This file runs validations while learning continues.
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"blankout/internal/model"
 )
 
-// Validate requests a validation. It starts at the end of a batch, or when the current one ends. Any goroutine may call
-// it at any time. It returns an error without a Validator that can read the events again or has a reservoir, and if the
-// events have ended with Config.KeepServing.
+// Validate requests a validation. It starts at the end of a batch, or when the current validation ends. Any goroutine
+// may call Validate at any time. It returns an error if no Validator can read the events again or has a reservoir. It
+// also returns an error if the events have ended with Config.KeepServing.
 func (r *Runner) Validate() error {
 	if r.Validator == nil || !r.Validator.CanRead() && r.Validator.Config.Reservoir == 0 {
 		return errors.New("this run cannot read its events again and keeps no reservoir of them, so it cannot validate")
@@ -28,17 +28,17 @@ func (r *Runner) Validate() error {
 // ValidationStatus is the status of validations since Run started.
 type ValidationStatus struct {
 	validate.Status
-	// Adopting is the number of records at which learning waits for an exact solution, and WaitingSince the start of
-	// the wait; zero if it does not wait.
+	// Adopting is the number of records at which learning waits for an exact solution, and WaitingSince is the start of
+	// the wait. Both are zero if learning does not wait.
 	Adopting     uint64
 	WaitingSince time.Time
-	Waited       time.Duration // in total, without the current wait
+	Waited       time.Duration // total, without the current wait
 	Adopted      uint64
-	NotAdopted   uint64 // refused: the learned state stayed
-	TimedOut     uint64 // given up after validate.Config.AdoptWait
+	NotAdopted   uint64 // number of refused solutions; the learned state stayed
+	TimedOut     uint64 // number of waits that ended after validate.Config.AdoptWait
 }
 
-// Waiting returns the time for which learning has been waiting for an exact solution.
+// Waiting returns how long learning has been waiting for an exact solution.
 func (s *ValidationStatus) Waiting() time.Duration {
 	if s.WaitingSince.IsZero() {
 		return 0
@@ -51,17 +51,18 @@ type validator struct {
 	job
 	schedule validate.Schedule
 	auto     *validate.Auto // nil unless the schedule is "auto"
-	waiting  []subject      // due while another one was running, the oldest first
+	waiting  []subject      // states whose validation became due during another, the oldest first
 	exact    *model.Linear  // the latest exact solution, or nil
 }
 
-// subject is a state to validate.
+// subject is a frozen state to validate.
 type subject struct {
 	*frozen
 	validate.Request
 }
 
-// The limits on subjects that wait: their number, and the features of each.
+// mostWaiting is the largest number of subjects that wait, and mostWaitingFeatures is the largest number of features of
+// each.
 const mostWaiting, mostWaitingFeatures = 16, 500_000
 
 func (l *loop) startValidating() (err error) {
@@ -85,8 +86,8 @@ func (l *loop) startValidating() (err error) {
 	return nil
 }
 
-// validateIfDue starts a validation if one is due or requested, or queues it behind the current one. A requested one is
-// queued without a state.
+// validateIfDue starts a validation if one is due or requested, or queues it while another runs. A requested validation
+// is queued without a state.
 func (l *loop) validateIfDue() {
 	v, records := &l.validator, l.before+l.records
 	if l.Validator == nil || records == 0 || l.current.Validation.Adopting > 0 {
@@ -124,7 +125,7 @@ func (l *loop) validateIfDue() {
 	}
 }
 
-// autoDue returns the number of events of the validation that is due by "auto", 0 for none.
+// autoDue returns the number of events for a validation that is due by "auto", or 0 if none is due.
 func (l *loop) autoDue() int {
 	v := &l.validator
 	if v.auto == nil || v.running() {
@@ -138,7 +139,7 @@ func (l *loop) autoDue() int {
 	return n
 }
 
-// subject freezes the state.
+// subject freezes the current state.
 func (l *loop) subject() subject {
 	state := l.freeze()
 	s := subject{state, validate.RequestOf(state.Snapshot, state.offsets)}
@@ -162,7 +163,7 @@ func (l *loop) beginValidation(s subject) {
 	}, l.finishValidation)
 }
 
-// finishValidation processes the result.
+// finishValidation processes the result of a validation.
 func (l *loop) finishValidation(r validate.Result) {
 	l.unreported = true
 	if r.Report != nil {
@@ -174,8 +175,8 @@ func (l *loop) finishValidation(r validate.Result) {
 	l.current.Validation.Take(l.Validator.Config, r, l.log)
 }
 
-// endValidation waits for the current validation, and runs the one that is due, if the run ends because its events have
-// ended. If the run was stopped or has failed, it cancels the validation.
+// endValidation ends validations at the end of a run. If the events have ended, it waits for the current validation,
+// and runs the due one. If the run was stopped or has failed, it cancels the validation.
 func (l *loop) endValidation(ctx context.Context, failed error) {
 	done := ctx.Done()
 	for {

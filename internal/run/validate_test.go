@@ -19,7 +19,7 @@ import (
 	"blankout/online"
 )
 
-// validating makes a service hold out about every seventh record and validate.
+// validating makes a service hold out about one record in seven, and validate.
 func (s *service) validating(events uint64) *[]*batch.Validation {
 	c := validate.DefaultConfig()
 	c.Holdout, c.Events, c.CPU = 7, validate.Events(events), 1
@@ -36,8 +36,8 @@ func (s *service) validating(events uint64) *[]*batch.Validation {
 	return reports
 }
 
-// Validating changes nothing: with and without it, in one process or several, the state is the same, and it is that of
-// the events that are not held out.
+// TestValidateChangesNothing checks that validation does not change the learned state, in one process or several. The
+// state must depend only on the events that are not held out.
 func TestValidateChangesNothing(t *testing.T) {
 	const n = 1500
 	reference := t.TempDir()
@@ -93,7 +93,7 @@ func TestValidateChangesNothing(t *testing.T) {
 	}
 }
 
-// The validated model is that of the checkpoint, from a file as beside learning.
+// TestValidateCheckpoint checks that a checkpoint's model is validated, from a file and during learning.
 func TestValidateCheckpoint(t *testing.T) {
 	longtest.NotRaced(t)
 	dir := t.TempDir()
@@ -114,8 +114,8 @@ func TestValidateCheckpoint(t *testing.T) {
 	if got.Live.Objective != want.Live.Objective || got.Exact.Objective != want.Exact.Objective || *got.Live.Error != *want.Live.Error {
 		t.Errorf("from the file %+v\nbeside learning %+v", got, want)
 	}
-	// A log returns whole batches: they begin before the requested position and end after the position of the request.
-	// Only the records between count.
+	// A log returns whole batches, which begin before the requested position and end after its end. Only the records
+	// between the two positions count.
 	exactly := s.Validator.Open
 	for _, window := range []uint64{0, 100} {
 		s.Validator.Config.Window = window
@@ -130,12 +130,12 @@ func TestValidateCheckpoint(t *testing.T) {
 		}
 	}
 	s.Validator.Open, s.Validator.Config.Window = exactly, 0
-	// From the earlier exact solution the solver has nothing left to do.
+	// The solver starts from the earlier exact solution, so that it has nothing left to do.
 	again, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at, Earlier: exact})
 	if err != nil || math.Abs(again.Exact.Objective-got.Exact.Objective) > 1e-6*got.Exact.Objective {
 		t.Errorf("again: %+v, %v", again, err)
 	}
-	// A window, and a log that has lost its beginning.
+	// Validate only a window, and then a log that has lost its beginning.
 	s.Validator.Config.Window = 100
 	if r, _, err := s.Validator.Validate(t.Context(), validate.Request{Live: live, At: at}); err != nil || r.Read != 100 || !r.Window || r.Verified || r.Coverage != 0.25 {
 		t.Errorf("window: %+v, %v", r, err)
@@ -158,7 +158,8 @@ func TestValidateCheckpoint(t *testing.T) {
 	}
 }
 
-// Without a log, a validation uses the reservoir: a uniform sample that is the same after restarts and in any order.
+// TestReservoir checks validation without a log, from the reservoir. The reservoir must be a uniform sample that is the
+// same after restarts and in any order.
 func TestReservoir(t *testing.T) {
 	const n, size = 1500, 400
 	dir := t.TempDir()
@@ -185,8 +186,8 @@ func TestReservoir(t *testing.T) {
 	if r.Source != "reservoir" || r.Read != size || r.Verified || r.Events+r.Holdout != size || r.Holdout < size/12 || r.Coverage != float64(size)/n {
 		t.Errorf("%+v", r)
 	}
-	// Scaled up, the objective estimates that of all events. Their losses have a mean of 10 and a deviation of 15.5, so
-	// that of 350 events is off by about 8 %.
+	// The scaled objective estimates the objective over all events. The losses have a mean of 10 and a deviation of
+	// 15.5, so the estimate from 350 events is off by about 8 %.
 	s.Validator.Open = func(_ context.Context, schema *event.Schema, from event.Offsets) (event.Source, error) {
 		return newStream(schema, from, n, 99), nil
 	}
@@ -214,7 +215,7 @@ func TestReservoir(t *testing.T) {
 	}
 }
 
-// A failing or slow validation does not affect the run.
+// TestValidateIsNoTrouble checks that a failing or slow validation does not affect the run.
 func TestValidateIsNoTrouble(t *testing.T) {
 	s := start(t, t.TempDir(), 1000, 1)
 	s.validating(300)
@@ -230,12 +231,12 @@ func TestValidateIsNoTrouble(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s.validating(300)
 	s.Validator.Open = func(ctx context.Context, _ *event.Schema, _ event.Offsets) (event.Source, error) {
-		cancel() // stopped while it reads
+		cancel() // stop the validation while it reads
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
 	s.source.end = nil
-	s.source.n = math.MaxInt // endless
+	s.source.n = math.MaxInt // endless stream
 	must.Do(t, s.Run(ctx))
 	if v := s.Status().Validation; v.Failed+v.Done > 0 || v.Running {
 		t.Errorf("given up: %+v", v)
@@ -275,7 +276,7 @@ func (l lateRefusals) Next(ctx context.Context, b *event.Batch) error {
 	return err
 }
 
-// A rejected record changes neither the newest event's time nor its age.
+// TestNewestTimeIsOfLearnedEvents checks that a rejected record changes neither the newest event's time nor its age.
 func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 	s := start(t, t.TempDir(), 300, 1)
 	s.source.refuse = func(offset int) bool { return offset == 7 || offset == 299 }
@@ -287,7 +288,8 @@ func TestNewestTimeIsOfLearnedEvents(t *testing.T) {
 	}
 }
 
-// The counts of a checkpoint do not count since the start, but its warnings appear at once.
+// TestCountersBeginAtTheStart checks that a new run does not include the counts of its checkpoint, but shows the
+// checkpoint's warnings at once.
 func TestCountersBeginAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	c := learnerConfig()

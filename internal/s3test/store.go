@@ -1,4 +1,4 @@
-// Package s3test is an S3-compatible store in this process, for tests.
+// Package s3test provides an S3-compatible store in the test process.
 package s3test
 
 import (
@@ -18,32 +18,32 @@ import (
 	"sync"
 )
 
-// Store has objects in the bucket models, checks signatures of version 4 and knows the
-// conditions of reads and writes, by Amazon's API reference.
+// Store has objects in the bucket models. It checks version 4 signatures and supports conditional reads and writes, as
+// Amazon's API reference defines them.
 type Store struct {
 	*httptest.Server
 	mu      sync.Mutex
-	objects map[string][]byte // by /BUCKET/KEY
-	calls   []string          // METHOD STATUS
+	objects map[string][]byte // objects by /BUCKET/KEY
+	calls   []string          // each call as METHOD STATUS
 	lost    int
 	broken  bool
 }
 
-// What requests must be signed with, and for.
+// The credentials and the region with which requests must be signed.
 const (
 	AccessKey = "AKIDEXAMPLE"
 	SecretKey = "wJalrXUtnFEMI/K7MDENG"
 	Region    = "eu-west-1"
 )
 
-// Start returns a Store that listens on loopback until its Close.
+// Start returns a Store that listens on loopback until Close.
 func Start() *Store {
 	s := &Store{objects: map[string][]byte{}}
 	s.Server = httptest.NewServer(s)
 	return s
 }
 
-// Put puts an object in its place, nil deletes it.
+// Put stores an object at a path; nil deletes it.
 func (s *Store) Put(path string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,14 +52,14 @@ func (s *Store) Put(path string, data []byte) {
 	}
 }
 
-// Get returns an object, nil if there is none.
+// Get returns an object, or nil if there is none.
 func (s *Store) Get(path string) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objects[path]
 }
 
-// Names returns those of the objects whose paths begin so, up to the next slash, sorted.
+// Names returns the rest of each object path that begins with path and has no slash after it, sorted.
 func (s *Store) Names(path string) (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,14 +72,14 @@ func (s *Store) Names(path string) (names []string) {
 	return names
 }
 
-// Lose makes the next writes succeed although their answers say that they failed.
+// Lose makes the given number of next writes succeed, although their responses report a failure.
 func (s *Store) Lose(writes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lost = writes
 }
 
-// Break has every answer be 503, or no longer.
+// Break makes every response 503, or ends that.
 func (s *Store) Break(broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.calls = append(s.calls, fmt.Sprint(r.Method, " ", code))
 }
 
-// Take returns the calls since it was called last.
+// Take returns the calls since the previous Take.
 func (s *Store) Take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,7 @@ func (s *Store) answer(w http.ResponseWriter, r *http.Request) int {
 	return refuse(http.StatusMethodNotAllowed, "MethodNotAllowed")
 }
 
-// list answers ListObjectsV2, two names at a time.
+// list handles ListObjectsV2, two names per response.
 func (s *Store) list(w http.ResponseWriter, r *http.Request) int {
 	query := r.URL.Query()
 	prefix, delimiter, after := query.Get("prefix"), query.Get("delimiter"), query.Get("continuation-token")
@@ -199,7 +199,7 @@ func unquote(tag string) string { return strings.Trim(tag, `"`) }
 
 func tagOf(data []byte) string { return fmt.Sprintf("%x", md5.Sum(data)) }
 
-// unchunk returns the body of a write, which may come in signed chunks.
+// unchunk returns the body of a write, which may be sent in signed chunks.
 func unchunk(r *http.Request) ([]byte, error) {
 	if !strings.HasPrefix(r.Header.Get("X-Amz-Content-Sha256"), "STREAMING-") {
 		return io.ReadAll(r.Body)
@@ -229,7 +229,7 @@ func unchunk(r *http.Request) ([]byte, error) {
 	}
 }
 
-// signed says whether a request is signed with the secret key (AWS Signature Version 4).
+// signed reports whether a request is signed with the secret key (AWS Signature Version 4).
 func signed(r *http.Request) bool {
 	fields := map[string]string{}
 	for part := range strings.SplitSeq(strings.TrimPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 "), ",") {

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// Client returns a client for requests that may contain secrets; t may be nil. It gives up after a minute, and follows
-// no redirect to another server than the requested one. Package http considers servers on one host equal, whatever
-// their port.
+// Client returns a client for requests that may contain secrets; t may be nil. Its timeout is one minute, and it
+// follows redirects only to the requested server. Package http would treat all ports of a host as one server.
 func Client(t *tls.Config) *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = t

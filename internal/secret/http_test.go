@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// What a server is sent goes to no other: not to another port of its host either. Within
-// the server a redirect is followed.
+// TestClient checks that a request is never redirected to another server, including another port of the same host.
+// Redirects within the server are followed.
 func TestClient(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { t.Errorf("another server was asked: %v", r.Header) }))
 	defer other.Close()
@@ -53,7 +53,7 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// Client is what the product asks other services by: nothing else makes one.
+// TestOneClient checks that the product creates HTTP clients only through Client.
 func TestOneClient(t *testing.T) {
 	other := regexp.MustCompile(`http\.(Client\{|DefaultClient|DefaultTransport|Transport\{|Get\(|Head\(|Post|PostForm)`)
 	err := filepath.WalkDir("../..", func(name string, d fs.DirEntry, err error) error {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Read returns the secret in a file, without a newline at its end. If file is "", it returns the value of an
-// environment variable, "" if that is not set. An empty file is an error, because a configuration that names a file
-// needs a secret.
+// Read returns the secret in a file, without a final newline. If file is "", it returns the value of an environment
+// variable, or "" if that is not set. An empty file is an error, because a configuration that names a file needs a
+// secret.
 func Read(file, env string) (string, error) {
 	if file == "" {
 		if env == "" {

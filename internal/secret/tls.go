@@ -9,7 +9,7 @@ import (
 )
 
 // TLS returns a configuration with the certificate authorities of the PEM file ca and the certificate of the files cert
-// and key; an empty name means Go's default. An error is a *event.KeyError for ca_file or cert_file.
+// and key. An empty name means Go's default. An error is an *event.KeyError for ca_file or cert_file.
 func TLS(ca, cert, key string) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {

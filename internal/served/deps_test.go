@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// A program that reads models from servers and files gets no client of Kafka and no library
-// of linear algebra with package served; one that follows a topic asks for the former by
-// served/kafka.
+// TestDependencies checks that package served imports neither a Kafka client nor a linear algebra library. A program
+// that follows a topic imports served/kafka for the Kafka client.
 func TestDependencies(t *testing.T) {
 	heavyOf := func(pkg string) (found []string) {
 		t.Helper()

@@ -19,15 +19,15 @@ import (
 	"blankout/stream/record"
 )
 
-// TestExplainFew checks that a short explanation is the start of the whole one, ties included, and takes no memory for
-// the other features.
+// TestExplainFew checks that a short explanation is the start of the whole explanation, including ties. It must not
+// allocate memory for the other features.
 func TestExplainFew(t *testing.T) {
 	const columns = 100_000
 	schema := event.NewSchema(20, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
 	weights := make([]float64, columns)
 	for d := range weights {
-		weights[d] = float64(d*7919%1000-500) / 100 // a hundred columns of each weight
+		weights[d] = float64(d*7919%1000-500) / 100 // a hundred columns have each weight
 	}
 	model := model.NewLinear(schema, "logistic", "none", [][]float64{weights}, []float64{4.995})
 	recordConfig := record.DefaultConfig()
@@ -52,7 +52,7 @@ func TestExplainFew(t *testing.T) {
 			t.Errorf("the first %d: %+v", most, few)
 		}
 	}
-	// The least of a few calls, because a garbage collection empties the pool of buffers, and the next call fills it.
+	// Take the minimum of a few calls: a garbage collection empties the pool of buffers, and the next call refills it.
 	least := func(most int) uint64 {
 		_, least := explain(most)
 		for range 4 {
@@ -66,8 +66,8 @@ func TestExplainFew(t *testing.T) {
 	}
 }
 
-// TestExplainNames checks that an explanation names features of the event, even if other features use the same column,
-// and that features that the model has not seen are reported.
+// TestExplainNames checks that an explanation names features of the event, even if other features share their column.
+// Features that the model has not seen must be reported.
 func TestExplainNames(t *testing.T) {
 	for _, bits := range []uint{2, 20} {
 		recordConfig := record.DefaultConfig()
@@ -105,7 +105,7 @@ func TestExplainNames(t *testing.T) {
 		slices.Sort(p.Unseen)
 		want := []string{"color=red ^ words=a", "color=red ^ words=day", "color=red ^ words=fine", "words=a", "words=day", "words=fine"}
 		must.EqualSlices(t, p.Unseen, want, "unseen features")
-		// Also without an explanation, repeatedly with one decoder, and for numbers.
+		// Repeat without an explanation, with one decoder, and for numeric fields.
 		for range 2 {
 			p, err = m.Predict([]byte(`{"words":"never","number":5,"flag":true}`), 0)
 			if want := []string{"flag=true", "number", "words=never"}; err != nil || !slices.Equal(slices.Sorted(slices.Values(p.Unseen)), want) {
@@ -118,7 +118,7 @@ func TestExplainNames(t *testing.T) {
 		if p, err := m.Predict([]byte(`{"words":["short"],"color":"red","size":1}`), 0); err != nil || p.Unseen != nil {
 			t.Errorf("unknown %q: %v", p.Unseen, err)
 		}
-		// A number's name goes into crosses in every event.
+		// The name of a numeric field is part of its crosses in every event.
 		for range 3 {
 			p, err := m.Predict([]byte(`{"color":"red","size":3}`), 100)
 			if err != nil || !slices.ContainsFunc(p.Explanation, func(c served.Contribution) bool { return c.Feature == "color=red ^ size" }) {
@@ -134,8 +134,8 @@ func TestExplainNames(t *testing.T) {
 	}
 }
 
-// TestExplainMissing checks that the contributions add up to the score if fields are missing, and that the mixture
-// weights of the missing policies are reported.
+// TestExplainMissing checks that the contributions add up to the score if fields are missing. The mixture weights of
+// the missing policies must be reported.
 func TestExplainMissing(t *testing.T) {
 	how := record.DefaultConfig()
 	schema := how.Schema()

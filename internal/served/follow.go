@@ -1,6 +1,6 @@
 package served
 
-// This file reads models from all places that can have one, and follows newer ones there.
+// This file reads models from all kinds of addresses, and follows newer models there.
 
 import (
 	"context"
@@ -24,24 +24,24 @@ import (
 	"blankout/stream/record"
 )
 
-// Options configure how a model is requested. The zero value suffices on loopback.
+// Options configure how a model is requested. The zero value suffices for servers on loopback.
 type Options struct {
-	Token    string        // for the server, "" if it needs none
-	Client   *http.Client  // nil for one that gives up after a minute
-	Interval time.Duration // between checks of Follow; 0 means a second
-	MaxBytes int64         // largest size of a model; 0 means 4 GiB
-	// Schemes open addresses with their scheme and ://, such as kafka (package served/kafka). Addresses of servers and
-	// files need none.
+	Token    string        // bearer token for the server, "" if it needs none
+	Client   *http.Client  // nil is a client with a timeout of one minute
+	Interval time.Duration // time between checks of Follow; 0 is one second
+	MaxBytes int64         // largest size of a model; 0 is 4 GiB
+	// Schemes has an Opener for each further address scheme (the text before ://), such as kafka (package
+	// served/kafka). Servers and files need none.
 	Schemes map[string]Opener
-	// Record is the format of events if the model does not have it, as a model trained from files; nil means the
-	// defaults.
+	// Record is the format of events for a model that does not store it, such as a model trained from files; nil means
+	// the defaults.
 	Record *record.Config
-	// Missing is the missing policy that replaces the model's own; "" and model.MissingAuto keep that.
+	// Missing is the missing policy that replaces the model's policy; "" and model.MissingAuto keep it.
 	Missing model.MissingPolicy
-	// Wait lets Follow start if no model has been published yet, or if the server does not answer.
+	// Wait lets Follow start if no model has been published yet, or if the server does not respond.
 	Wait bool
-	// Updated is called with every newer model after the first one of Follow, on the Follower's goroutine: until it
-	// returns there is no other call, and nothing newer is read. It may be nil.
+	// Updated is called with every newer model after the first one of Follow, on the Follower's goroutine. Until it
+	// returns, it is not called again, and no newer model is read. It may be nil.
 	Updated func(*Model)
 	// Log receives a message when Follow cannot check for a newer model, and when it can again; it may be nil.
 	Log *slog.Logger
@@ -73,9 +73,9 @@ func (o Options) withDefaults() Options {
 
 var patient = secret.Client(nil)
 
-// keepToken returns a redirect check that removes the token from a request to another server than the first; check is
-// the original one, nil for that of package http. Package http considers servers on one host equal, whatever their
-// port.
+// keepToken returns a redirect check that removes the token from a request to another server than the first. check is
+// the original check; nil means the default of package http. Package http would treat all ports of a host as one
+// server.
 func keepToken(check func(*http.Request, []*http.Request) error) func(*http.Request, []*http.Request) error {
 	return func(r *http.Request, via []*http.Request) error {
 		if !secret.SameOrigin(r, via) {
@@ -91,11 +91,11 @@ func keepToken(check func(*http.Request, []*http.Request) error) func(*http.Requ
 	}
 }
 
-// Opener opens the Source at an address. The Options are complete: zero values have been replaced by defaults.
+// Opener opens the Source at an address. Defaults have replaced the zero values of the Options.
 type Opener func(where string, o Options) (Source, error)
 
-// Open reads a Model from where: the address of a server (http:// or https://), an address with one of Options.Schemes,
-// a file, or a directory of checkpoints.
+// Open reads the Model at an address: a server (http:// or https://), an address with one of Options.Schemes, a file,
+// or a directory of checkpoints.
 func Open(ctx context.Context, where string, o Options) (*Model, error) {
 	s, err := NewSource(where, o)
 	if err != nil {
@@ -105,7 +105,7 @@ func Open(ctx context.Context, where string, o Options) (*Model, error) {
 	return m, errors.Join(err, s.Close())
 }
 
-// forced is a source whose models have another missing policy.
+// forced is a Source that replaces the missing policy of its models.
 type forced struct {
 	Source
 	rule model.MissingPolicy
@@ -119,15 +119,14 @@ func (f forced) Look(ctx context.Context) (*Model, error) {
 	return m, err
 }
 
-// Source is a place where newer models appear. It belongs to one goroutine.
+// Source is a source of newer models. It belongs to one goroutine.
 type Source interface {
-	// Look returns the newest model, or nil if it is the one that Look returned last. After an error it may be called
-	// again.
+	// Look returns the newest model, or nil if Look has already returned it. After an error it may be called again.
 	Look(ctx context.Context) (*Model, error)
 	Close() error
 }
 
-// NewSource returns the Source at an address that Open accepts. The caller closes it.
+// NewSource returns the Source at an address that Open accepts. The caller must close it.
 func NewSource(where string, o Options) (Source, error) {
 	o = o.withDefaults()
 	s, err := sourceAt(where, o)
@@ -161,9 +160,9 @@ func sourceAt(where string, o Options) (Source, error) {
 // server is a learner's HTTP server.
 type server struct {
 	url     *url.URL
-	where   event.Address // the URL, for errors
+	where   event.Address // URL, for errors
 	options Options
-	tag     string // of the last model
+	tag     string // entity tag of the latest model
 }
 
 func (s *server) Close() error { return nil }
@@ -179,8 +178,8 @@ func (s *server) Look(ctx context.Context) (*Model, error) {
 	if s.options.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.options.Token)
 	}
-	// A transport that requests gzip by itself also unpacks the response, up to a thousand bytes per byte sent; and
-	// gzip hardly makes a model smaller.
+	// Request no compression: a transport that requests gzip by itself also decompresses the response, up to a
+	// thousandfold. And gzip hardly makes a model smaller.
 	request.Header.Set("Accept-Encoding", "identity")
 	response, err := s.options.Client.Do(request)
 	if err != nil {
@@ -218,12 +217,12 @@ func (s *server) Look(ctx context.Context) (*Model, error) {
 	return m, nil
 }
 
-// file is a model file, or a directory of checkpoints, of which the newest is used. A writer replaces files, as
-// checkpoint.WriteFile does, so another file with the name is another model.
+// file is a model file, or a directory of checkpoints whose newest checkpoint is used. Writers replace files, as
+// checkpoint.WriteFile does. So a new file with the same name is a new model.
 type file struct {
 	path    string
 	options Options
-	last    os.FileInfo // of the last model
+	last    os.FileInfo // file of the latest model
 }
 
 func (s *file) Close() error { return nil }
@@ -269,8 +268,8 @@ type Follower struct {
 	lastError error
 }
 
-// Follow reads a model as Open does and checks for a newer one every Options.Interval, until Close. If there is no
-// model at first it fails, or continues to check with Options.Wait.
+// Follow reads a model as Open does, and checks for a newer model every Options.Interval until Close. If there is no
+// model at first, Follow fails, or continues to check if Options.Wait is set.
 func Follow(ctx context.Context, where string, o Options) (*Follower, error) {
 	o = o.withDefaults()
 	s, err := NewSource(where, o)
@@ -295,7 +294,7 @@ func Follow(ctx context.Context, where string, o Options) (*Follower, error) {
 func (f *Follower) follow(ctx context.Context, s Source, o Options, where string) {
 	tick := time.NewTicker(max(o.Interval, time.Millisecond))
 	defer tick.Stop()
-	told := "" // the error that has been logged
+	told := "" // the latest logged error
 	for first := o.Wait; ; first = false {
 		if !first {
 			select {
@@ -318,8 +317,8 @@ func (f *Follower) follow(ctx context.Context, s Source, o Options, where string
 		newer := false
 		f.mu.Lock()
 		f.lastError = err
-		// If several servers share an address, one may lag behind the others. A file that was never published has no
-		// version.
+		// If several servers share an address, one may lag behind the others. A file that was never published has
+		// version 0.
 		if err == nil && m != nil && (f.model == nil || m.Version > f.model.Version || m.At.After(f.model.At) || m.Version == 0) {
 			f.model, newer = m, true
 		}
@@ -330,15 +329,15 @@ func (f *Follower) follow(ctx context.Context, s Source, o Options, where string
 	}
 }
 
-// Model returns the newest model, nil before the first (see Options.Wait), and the error of the last check for a newer
-// one; the model is then still the last one.
+// Model returns the newest model and the error of the latest check. After an error the model is still the newest that
+// was read. It is nil before the first model (see Options.Wait).
 func (f *Follower) Model() (*Model, error) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.model, f.lastError
 }
 
-// Close stops following.
+// Close stops following and waits for the Follower's goroutine.
 func (f *Follower) Close() {
 	f.stop()
 	<-f.done

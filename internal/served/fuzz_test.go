@@ -10,9 +10,8 @@ import (
 	"blankout/internal/served"
 )
 
-// A model whose checksums are right but one of whose blocks says something else,
-// as of a hostile server or another program, is refused or predicts; it never
-// takes its reader down.
+// FuzzModel reads models with correct checksums and one altered block, as from a hostile server or another program.
+// Reading must fail, or the model must predict; it must never panic.
 func FuzzModel(f *testing.F) {
 	r, record := must.Get2(learner(f.TempDir(), 50))(f)
 	must.Do(f, r.Run(f.Context()))

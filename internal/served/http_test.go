@@ -81,8 +81,8 @@ func TestUnchangedModel(t *testing.T) {
 	}
 }
 
-// TestTokenStays checks that after a redirect the token is sent to the same server only: not to another port, and not
-// without TLS.
+// TestTokenStays checks that a redirect sends the token only to the same server: not to another port, and not without
+// TLS.
 func TestTokenStays(t *testing.T) {
 	var trained bytes.Buffer
 	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())

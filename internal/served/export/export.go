@@ -1,4 +1,4 @@
-// Package export writes a model's weights as JSON and as text, and as an ONNX graph.
+// Package export writes a model's weights as JSON, as text, or as an ONNX graph.
 package export
 
 import (
@@ -22,13 +22,13 @@ import (
 // Formats are the formats of Write.
 var Formats = []string{"json", "text", "onnx"}
 
-// RefusedError says why a model cannot be written in a format.
+// RefusedError reports why a model cannot be written in a format.
 type RefusedError struct{ Why string }
 
 func (e *RefusedError) Error() string { return e.Why }
 
-// Write writes a linear model in one of the Formats. The policy for missing fields is of onnx alone. Notes say what a
-// reader of the file should know. What the format cannot say is a *RefusedError.
+// Write writes a linear model in one of the Formats. Only onnx uses policy, the policy for missing fields. The notes
+// are information for readers of the file. If the format cannot represent the model, Write returns a *RefusedError.
 func Write(w io.Writer, m *served.Model, format string, policy model.MissingPolicy) (notes []string, err error) {
 	linear, ok := m.Model.(*model.Linear)
 	switch {
@@ -78,20 +78,20 @@ func writeONNX(w io.Writer, m *served.Model, linear *model.Linear, policy model.
 // weights is the JSON form of a model: its head and its features.
 type weights struct {
 	model.Head
-	Clip     float64   `json:"clip,omitempty"` // beyond which a standardized value is wild, none if it is left out
+	Clip     float64   `json:"clip,omitempty"` // largest standardized value before an outlier; omitted if unlimited
 	Features []feature `json:"features"`
 }
 
 // feature is a model.Column with its name.
 type feature struct {
 	Column  uint32    `json:"column"`
-	Name    string    `json:"name"` // its index, or its column, where no name is known
+	Name    string    `json:"name"` // its name or, if unknown, its index or column
 	Weights []float64 `json:"weights"`
 	model.Standardization
 }
 
-// print writes the model as text: comments that say how to read it, and a line for
-// each feature. Numbers are written with full precision.
+// print writes the model as text: comments that explain the format, and a line for each feature. Numbers are written
+// with full precision.
 func (x *weights) print(to io.Writer) error {
 	w := bufio.NewWriter(to)
 	fmt.Fprintf(w, "# loss %s, noise %s, %d events, classes %q\n", x.Loss, x.Noise, x.Events, x.Schema.Classes)
@@ -150,8 +150,8 @@ func (x *weights) print(to io.Writer) error {
 	return w.Flush()
 }
 
-// OutputNames says whose weights the outputs of a model have: of a class, of
-// pairs a:b what speaks for a and against b; nil for one output.
+// OutputNames returns a name for each output of a model: its class or, with pairs, a:b for the output that separates
+// class a from class b. It returns nil for one output.
 func OutputNames(h *model.Head) (names []string) {
 	if !h.Pairs {
 		if h.Outputs > 1 {

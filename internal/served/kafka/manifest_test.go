@@ -14,7 +14,7 @@ import (
 	"blankout/stream/record"
 )
 
-// published returns what a topic with one model holds, and the manifest's text.
+// published returns the contents of a topic with one model, and the manifest's text.
 func published(t testing.TB) (*contents, string) {
 	t.Helper()
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
@@ -45,7 +45,7 @@ func svmlight() record.Config {
 	return recordConfig
 }
 
-// read puts together what a manifest of this text describes.
+// read assembles the model that a manifest with this text describes.
 func (c *contents) read(text string, limit int64) (*served.Model, error) {
 	sum := sha256.Sum256([]byte(text))
 	value := hex.EncodeToString(sum[:]) + "\n" + text
@@ -56,7 +56,8 @@ func (c *contents) read(text string, limit int64) (*served.Model, error) {
 	return c.assemble(&config, limit)
 }
 
-// A manifest may name a piece as often as it likes: what it makes of them is bounded.
+// TestManifestBomb checks that a manifest that names a piece very often is rejected, so that the assembled size is
+// bounded.
 func TestManifestBomb(t *testing.T) {
 	c, text := published(t)
 	if _, err := c.read(text, 100_000); err != nil {
@@ -70,7 +71,7 @@ func TestManifestBomb(t *testing.T) {
 	}
 }
 
-// FuzzManifest reads manifests with a right checksum that say anything.
+// FuzzManifest reads manifests with a correct checksum and arbitrary text.
 func FuzzManifest(f *testing.F) {
 	_, text := published(f)
 	f.Add(text)
