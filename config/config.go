@@ -618,6 +618,17 @@ func (l *Loaded) CheckSecrets() error {
 	return nil
 }
 
+// FilledTemplate returns Template with the values that were set by flags.
+func (l *Loaded) FilledTemplate() string {
+	lines := strings.Split(Template, "\n")
+	for _, k := range keys(&l.Config) {
+		if at := lineOf(Template, k.path); at > 0 && l.origins[k.String()] == "--set" {
+			lines[at-1] = k.path[len(k.path)-1] + " = " + format(k)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Given returns the keys that were set, in order.
 func (l *Loaded) Given() []string { return slices.Sorted(maps.Keys(l.origins)) }
 

@@ -15,6 +15,7 @@ import (
 
 	"blankout/batch/validate"
 	"blankout/internal/event"
+	"blankout/internal/must"
 )
 
 // The template names every key once with its true default: decoded over an
@@ -33,6 +34,27 @@ func TestTemplateIsTheDefault(t *testing.T) {
 			t.Errorf("the template says %s = %s, the default is %s", k, got, want)
 		}
 	}
+}
+
+// TestFilledTemplate checks that a template filled by flags is a configuration with exactly their values.
+func TestFilledTemplate(t *testing.T) {
+	flags := []string{"kafka.brokers=a:1,b:2", "kafka.tls.enabled=true", "record.label=it's \"y\"", `record.groups={engine=["a","b"]}`,
+		"learner.expected_missing=0.3", "learner.half_life=1000", "checkpoint.directory=s3://bucket/prefix", "labels.max_delay=6h", "log.level=debug"}
+	l := must.Get(Load(Source{Flags: flags, Env: []string{"BLANKOUT_LEARNER_C=5"}}))(t)
+	text := l.FilledTemplate()
+	file := filepath.Join(t.TempDir(), "f.toml")
+	write(t, file, text)
+	again := must.Get(Load(Source{File: file, Env: []string{"BLANKOUT_LEARNER_C=5"}}))(t)
+	for i, k := range keys(&l.Config) {
+		must.Equal(t, format(keys(&again.Config)[i]), format(k), k)
+	}
+	changed := 0
+	for i, line := range strings.Split(text, "\n") {
+		if line != strings.Split(Template, "\n")[i] {
+			changed++
+		}
+	}
+	must.Equal(t, changed, len(flags), "changed lines")
 }
 
 func TestPrecedence(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"blankout/internal/event"
@@ -423,6 +424,8 @@ func explain(err error) error {
 		return fmt.Errorf("%w: set tls.ca_file to the authority that signed the brokers' certificates", err)
 	case errors.As(err, &record):
 		return fmt.Errorf("%w: the broker does not speak TLS on this port", err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%w: no program listens at this address: is the broker running, and is kafka.brokers (--brokers) right?", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: no answer: check that this is the port of a Kafka broker, and whether it needs TLS", err)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -113,7 +114,7 @@ func (p *program) configCommand() *cobra.Command {
 
 func (p *program) configInit() *cobra.Command {
 	var force bool
-	var fromFile, fromTopic string
+	var fromFile, fromTopic, brokers string
 	var set []string
 	c := &cobra.Command{
 		Use:   "init [FILE]",
@@ -122,9 +123,9 @@ func (p *program) configInit() *cobra.Command {
 
 With --from-file or --from-topic it reads the first events and drafts a short configuration:
 the format, the classes (the rarer of two last), and each field with its kind, its range and
-how often it is missing. It drops fields that look like an id or a time. --set adds what the
-draft cannot know, such as record.label=fraud.`,
-		Example: "  blankout config init\n  blankout config init service.toml\n  blankout config init -\n" +
+how often it is missing. It drops fields that look like an id or a time. --set sets keys of the
+written file, such as record.label=fraud.`,
+		Example: "  blankout config init\n  blankout config init service.toml --brokers kafka-1:9092 --set kafka.topics=payments\n  blankout config init -\n" +
 			"  blankout config init draft.toml --from-file events.jsonl --set record.label=fraud\n" +
 			"  blankout config init - --from-topic payments --set record.label=fraud",
 		Args: func(c *cobra.Command, args []string) error {
@@ -139,16 +140,25 @@ draft cannot know, such as record.label=fraud.`,
 				name = args[0]
 			}
 			drafting := fromFile != "" || fromTopic != ""
+			flags := configFlags{set: slices.Clip(set)}
+			if fromTopic != "" && !strings.HasPrefix(fromTopic, "kafka://") {
+				flags.set = append(flags.set, "kafka.topics="+fromTopic)
+			}
+			if brokers != "" {
+				flags.set = append(flags.set, "kafka.brokers="+brokers)
+			}
 			switch {
 			case fromFile != "" && fromTopic != "":
 				return usageError{errors.New("config init: --from-file and --from-topic exclude each other")}
-			case !drafting && len(set) > 0:
-				return usageError{errors.New("config init: --set needs --from-file or --from-topic")}
-			case drafting:
-				flags := configFlags{set: set}
-				if fromTopic != "" && !strings.HasPrefix(fromTopic, "kafka://") {
-					flags.set = append(set[:len(set):len(set)], "kafka.topics="+fromTopic)
+			case brokers != "" && strings.HasPrefix(fromTopic, "kafka://"):
+				return usageError{errors.New("config init: --brokers and the brokers of --from-topic kafka://… exclude each other")}
+			case !drafting && len(flags.set) > 0:
+				l, err := flags.load()
+				if err != nil {
+					return err
 				}
+				text = l.FilledTemplate()
+			case drafting:
 				l, err := flags.load()
 				if err != nil {
 					return err
@@ -195,7 +205,8 @@ draft cannot know, such as record.label=fraud.`,
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	c.Flags().StringVar(&fromFile, "from-file", "", "draft from the first events of `FILE`")
 	c.Flags().StringVar(&fromTopic, "from-topic", "", "draft from the first events of `TOPIC` or kafka://HOST:PORT/TOPIC")
-	c.Flags().StringArrayVar(&set, "set", nil, "for a draft: one setting, as in --set record.label=fraud (`KEY=VALUE`)")
+	c.Flags().StringVar(&brokers, "brokers", "", "`HOST:PORT,…` of the brokers [kafka.brokers]")
+	c.Flags().StringArrayVar(&set, "set", nil, "one setting, as in --set record.label=fraud (`KEY=VALUE`)")
 	return c
 }
 
