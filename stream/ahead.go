@@ -11,31 +11,31 @@ import (
 	"blankout/stream/record"
 )
 
-// pipeline reads and decodes a File in its own goroutines. One goroutine reads. Where lines can be decoded
-// independently, others decode block by block. Next returns the blocks in the order of the file, so the result does not
+// pipeline reads and decodes a File in its own goroutines. One goroutine reads. If lines can be decoded independently,
+// other goroutines decode block by block. Next returns the blocks in the order of the file, so the result does not
 // depend on the number of threads.
 type pipeline struct {
-	free, ready chan *block // empty blocks, and filled ones in the order of the file
+	free, ready chan *block // empty blocks, and decoded blocks in the order of the file
 	work        chan *block // blocks to decode
 	stop        chan struct{}
 	cancel      func() // cancels a read of standard input
 	done        sync.WaitGroup
-	held        *block // block that the caller of Next uses
+	held        *block // block whose Batch the caller of Next uses
 	err         error
 }
 
-// block is a Batch with the memory that its examples borrow.
+// block is a Batch, and the memory that its examples borrow.
 type block struct {
 	batch event.Batch
 	bytes []byte
 	err   error
 
 	packed any // result of pack for the examples
-	// For lines that are decoded independently.
+	// lines, records, labels and index are for lines that are decoded independently.
 	lines   record.Lines // in bytes
 	records []record.Record
 	labels  [][]byte // nil for a rejected record
-	index   []uint32 // of all examples
+	index   []uint32 // column indices of all examples
 	value   []float64
 	decoded chan struct{}
 }
@@ -44,11 +44,11 @@ type block struct {
 const blockLines = 1 << 10
 
 // Ahead makes the File read and decode in its own goroutines, a few batches ahead of Next. svmlight with numeric
-// indexes uses the given number of threads, other formats use one. The Schema grows while a batch is being learned, so
-// callers must use the Schema of the Batch, not that of the File. Close ends the goroutines.\
+// indices uses the given number of threads; other formats use one. The Schema grows while a batch is being learned, so
+// callers must use the Schema of the Batch, not the Schema of the File. Close ends the goroutines.
 //
 // If pack is not nil, these goroutines call it with the Examples of each Batch, several at the same time. Packed
-// returns its result. The Examples have no Labels then. An Example whose Label is invalid is rejected afterwards.
+// returns its result. The Examples have no Labels then. An Example with an invalid Label is refused only after pack.
 func (f *File) Ahead(threads int, pack func([]event.Example) any) {
 	threads = max(threads, 1)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -155,7 +155,7 @@ func (f *File) decode(k *block, d *record.Svmlight, s *record.Scanner) {
 	k.batch.Examples = examples
 }
 
-// decodeLabels gives the examples of k their classes, in order, and completes the batch.
+// decodeLabels sets the classes of the examples of k, in order, and completes the batch.
 func (f *File) decodeLabels(k *block) {
 	d := f.decoder.(*record.Svmlight)
 	for i, label := range k.labels {
@@ -168,5 +168,5 @@ func (f *File) decodeLabels(k *block) {
 	f.complete(&k.batch, k.lines.First+int64(k.lines.Count))
 }
 
-// Packed returns the result of Ahead's pack for the Examples of the last Next.
+// Packed returns the result of pack (see Ahead) for the Examples of the latest Next.
 func (f *File) Packed() any { return f.pipeline.held.packed }

@@ -1,6 +1,6 @@
 package stream
 
-// This file checks responses of brokers before kafka-go decodes them.
+// This file checks brokers' responses before kafka-go decodes them.
 
 import (
 	"bytes"
@@ -14,33 +14,33 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// maxAnswer is the largest size of any response except fetch responses, which are checked where they are read.
+// maxAnswer is the largest size of a response. Fetch responses are excepted; they are checked while they are read.
 const maxAnswer = 16 << 20
 
 // checkedConn is a connection to a broker that checks responses before kafka-go reads them. kafka-go allocates as many
-// elements as a response claims to have, so 14 bytes may request 100 GB. checkedConn reads the whole response, into
-// memory that grows with the received bytes, and decodes it once with kmsg, which accepts no length beyond the end of
-// the response.
+// elements as a response claims to have, so that 14 bytes may make it allocate 100 GB. checkedConn reads the whole
+// response into memory that grows with the received bytes. Then it decodes the response once with kmsg, which accepts
+// no length beyond the end of the response.
 type checkedConn struct {
 	net.Conn
 
-	// State of writing: the bytes of the request's header so far, and the remaining length.
+	// header and left are the state of writing: the bytes of the request's header so far, and the remaining length.
 	header []byte
 	left   int
 
 	mu      sync.Mutex
-	asked   []asked // requests without a response yet
-	trusted bool    // no more checks
+	asked   []asked // requests that wait for a response
+	trusted bool    // set if no further responses are checked
 
-	// State of reading: checked bytes that are not yet returned.
-	answer  bytes.Buffer // checked, not yet returned
-	through int          // remaining bytes of a response that is passed through
+	// answer and through are the state of reading.
+	answer  bytes.Buffer // checked bytes that are not returned yet
+	through int          // remaining bytes of a response that is returned unchecked
 }
 
-// asked is the kind of a request.
+// asked is the kind of a request: its key and version.
 type asked struct{ key, version int16 }
 
-// Write records the kind of each request.
+// Write writes bytes of requests, and records the kind of each request.
 func (c *checkedConn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	for b := b[:n]; len(b) > 0; {
@@ -49,7 +49,7 @@ func (c *checkedConn) Write(b []byte) (int, error) {
 			c.left, b = c.left-pass, b[pass:]
 			continue
 		}
-		// The length, the key and the version.
+		// The first 8 bytes are the length, the key and the version.
 		take := min(8-len(c.header), len(b))
 		c.header, b = append(c.header, b[:take]...), b[take:]
 		if len(c.header) < 8 {
@@ -86,7 +86,7 @@ func (c *checkedConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// next reads the start of a response, and all of it if it is to be checked.
+// next reads the start of a response, or the whole response if it must be checked.
 func (c *checkedConn) next() error {
 	var size [4]byte
 	if _, err := io.ReadFull(c.Conn, size[:]); err != nil {
@@ -110,10 +110,10 @@ func (c *checkedConn) next() error {
 		c.through = max(n, 0)
 		return nil
 	case key == protocol.SaslHandshake && a.version == 0:
-		c.trusted = true // no headers follow (brokers before Kafka 1.0)
+		c.trusted = true // brokers before Kafka 1.0 send no headers from here on
 		return nil
 	case looksLikeTLS(size):
-		return nil // from a broker that expects TLS: kafka-go reports it
+		return nil // a TLS alert from a broker that expects TLS; kafka-go reports it
 	case n < 4 || n > maxAnswer:
 		return fmt.Errorf("an answer of %d bytes to a request of %v", n, key)
 	default:
@@ -130,7 +130,7 @@ func (c *checkedConn) next() error {
 	}
 }
 
-// looksLikeTLS reports whether the length of a response is in fact a TLS alert.
+// looksLikeTLS reports whether the length of a response is really the start of a TLS alert.
 func looksLikeTLS(size [4]byte) bool { return size[0] == 0x15 && size[1] == 3 && size[2] <= 4 }
 
 // check decodes a response, which begins with the correlation ID.

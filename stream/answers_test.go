@@ -16,8 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// liar answers requests with a key with few bytes that claim very many elements. It answers others like a broker with
-// one topic "t" without partitions.
+// liar starts a fake broker. It answers requests of the given kind with few bytes that claim very many elements. For
+// other requests it acts as a broker with one topic "t" without partitions.
 func liar(t *testing.T, key protocol.ApiKey) (address string) {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
@@ -32,7 +32,7 @@ func liar(t *testing.T, key protocol.ApiKey) (address string) {
 				return
 			}
 			asked := protocol.ApiKey(binary.BigEndian.Uint16(head[4:]))
-			body := append([]byte(nil), head[8:12]...) // the correlation ID
+			body := append([]byte(nil), head[8:12]...) // correlation ID
 			switch {
 			case asked == key && key == protocol.ApiVersions:
 				body = append(body, 0, 0)
@@ -71,8 +71,8 @@ func allocates(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// A response of 14 bytes that claims many elements allocates little. Without the check it would allocate 12 GB and
-// more.
+// TestResponsesWithWrongLengths checks that a response of 14 bytes that claims many elements allocates little memory.
+// Without the check, 12 GB or more would be allocated.
 func TestResponsesWithWrongLengths(t *testing.T) {
 	for _, key := range []protocol.ApiKey{protocol.ApiVersions, protocol.Metadata} {
 		c := DefaultConnectConfig()
@@ -104,7 +104,8 @@ func TestResponsesWithWrongLengths(t *testing.T) {
 	must.True(t, took <= 1<<20, "topic ids: %d MB", took>>20)
 }
 
-// Valid responses pass unchanged, in any pieces. Memory for a large fetch grows with the received bytes.
+// TestAnswersComeThrough checks that valid responses pass unchanged, however they are split. The memory for a large
+// fetch must grow with the received bytes.
 func TestAnswersComeThrough(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
@@ -123,7 +124,7 @@ func TestAnswersComeThrough(t *testing.T) {
 		{kmsg.Metadata, 12, metadata.AppendTo([]byte{0, 0, 0, 2, 0})},
 		{kmsg.SASLHandshake, 0, []byte{0, 0, 0, 3, 0, 0, 0, 0, 0, 0}},
 	}
-	go func() { // the request, and then the responses, byte by byte
+	go func() { // send the request, and then the responses byte by byte
 		requests := 0
 		for range answers {
 			var head [4]byte

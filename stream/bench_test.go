@@ -14,7 +14,7 @@ import (
 	"blankout/stream/record"
 )
 
-// Reading a file of svmlight into examples, as train does.
+// BenchmarkFile reads a file of svmlight into examples, as the command train does.
 func BenchmarkFile(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var text strings.Builder

@@ -1,8 +1,8 @@
 package stream
 
-// This file sends requests that kafka-go lacks, or that it encodes in a way that brokers reject. kmsg encodes them.
-// They use kafka-go's connections like all others, because kafka-go finds the right broker: a group's coordinator or a
-// partition's leader.
+// This file sends requests that kafka-go lacks, or that it encodes in a way that brokers reject. kmsg encodes these
+// requests. They use kafka-go's connections like all others, because kafka-go finds the right broker: a group's
+// coordinator or a partition's leader.
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// call is a request of a fixed version and its response. The types that embed it name the recipient. It implements
+// call is a request of a fixed version and its response. The types that embed call select the recipient. It implements
 // protocol.RawExchanger.
 type call struct {
 	request  kmsg.Request
@@ -27,7 +27,7 @@ func (x *call) Required(map[protocol.ApiKey]int16) bool { return true }
 func (x *call) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	var head []byte
 	if x.request.IsFlexible() {
-		head = []byte{0} // no tagged fields in the header
+		head = []byte{0} // the header has no tagged fields
 	}
 	body, err := exchange(rw, x.ApiKey(), x.request.GetVersion(), x.request.AppendTo(head))
 	if err != nil {
@@ -76,11 +76,11 @@ func (x *leaderCall) Broker(c protocol.Cluster) (protocol.Broker, error) {
 	return b, nil
 }
 
-// askGroup sends a request of a fixed version to a group's coordinator.
+// askGroup sends a request of a fixed version to the coordinator of a group.
 func askGroup[R kmsg.Response](ctx context.Context, k *cluster, group string, request kmsg.Request) (r R, err error) {
 	x := &groupCall{call{request: request}, group}
 	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
-		return r, err // a goroutine may still write to x
+		return r, err // x may still be written by another goroutine
 	}
 	return x.response.(R), nil
 }

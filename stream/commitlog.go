@@ -1,10 +1,9 @@
 package stream
 
-// A commit log is a topic in which several writers keep one history that all readers see alike. Partition 0 holds
-// commits, whose order counts. The other partitions hold chunks, which commits refer to by their places. A chunk is
-// acknowledged before its commit is written, so a reader of the commit either finds the chunks or knows for certain
-// that they are gone, like every other reader. Nothing expires by itself. Trim deletes what a snapshot has made
-// unnecessary (snapshots.go).
+// A commit log is a topic in which several writers keep one history that is equal for all readers. Partition 0 holds
+// commits in a fixed order. The other partitions hold chunks, to which commits refer by partition and offset. A chunk
+// is acknowledged before its commit is written. So every reader of the commit either finds the chunks or knows for
+// certain that they were deleted. No record expires. Trim deletes records that a snapshot has replaced (snapshots.go).
 
 import (
 	"context"
@@ -21,18 +20,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// CommitLogConfig says where a commit log is.
+// CommitLogConfig has the settings of a commit log.
 type CommitLogConfig struct {
 	ConnectConfig
 	Topic string
 	// Create creates the topic if it does not exist, with retention.ms = -1 and without unclean leader elections. If
 	// the brokers keep three or more replicas, it also sets min.insync.replicas = 2.
 	Create bool
-	// Partitions is the number of partitions with chunks, for a created topic.
+	// Partitions is the number of partitions for chunks if the topic is created.
 	Partitions int
 	// DeliveryTimeout limits the retries for one record.
 	DeliveryTimeout time.Duration
-	Log             *slog.Logger // nil means no log
+	Log             *slog.Logger // nil disables the log
 }
 
 // DefaultCommitLogConfig returns the default settings.
@@ -40,7 +39,7 @@ func DefaultCommitLogConfig() CommitLogConfig {
 	return CommitLogConfig{ConnectConfig: DefaultConnectConfig(), Create: true, Partitions: 8, DeliveryTimeout: 2 * time.Minute}
 }
 
-// Place is the position of a record in a commit log.
+// Place is the partition and offset of a record in a commit log.
 type Place struct {
 	Partition int32
 	Offset    int64
@@ -51,21 +50,21 @@ type CommitLog struct {
 	config   CommitLogConfig
 	producer *Producer
 	id       string
-	turn     int // next partition for a chunk
+	turn     int // partition for the next chunk
 }
 
-// TrimmedError says that records of a commit log have been deleted, because a snapshot holds their content.
+// TrimmedError reports that records of a commit log have been deleted, because a snapshot has their content.
 type TrimmedError struct {
 	Topic string
 	Place
-	Start int64 // of the partition's log
+	Start int64 // start offset of the partition
 }
 
 func (e *TrimmedError) Error() string {
 	return fmt.Sprintf("%s/%d: offset %d was deleted, the log starts at %d: continue from the newest snapshot", e.Topic, e.Partition, e.Offset, e.Start)
 }
 
-// OpenCommitLog connects, and creates the topic if allowed.
+// OpenCommitLog connects to the brokers, and creates the topic if allowed.
 func OpenCommitLog(ctx context.Context, c CommitLogConfig) (*CommitLog, error) {
 	if c.Partitions < 1 {
 		return nil, event.KeyErrorf("partitions", "partitions %d, want at least 1 for chunks", c.Partitions)
@@ -94,8 +93,8 @@ func OpenCommitLog(ctx context.Context, c CommitLogConfig) (*CommitLog, error) {
 // ID returns the topic ID, or "" if the brokers have none.
 func (l *CommitLog) ID() string { return l.id }
 
-// AppendChunk writes a chunk and returns its place once it is acknowledged. After an error the chunk may still have
-// been written. That is harmless, because nothing refers to it.
+// AppendChunk writes a chunk and returns its place once the chunk is acknowledged. After an error the chunk may still
+// have been written. That is harmless, because no commit refers to it.
 func (l *CommitLog) AppendChunk(ctx context.Context, data []byte) (Place, error) {
 	partition := int32(1 + l.turn%(len(l.producer.numbers)-1))
 	l.turn++
@@ -109,8 +108,8 @@ func (l *CommitLog) AppendChunk(ctx context.Context, data []byte) (Place, error)
 	return Place{partition, offset}, nil
 }
 
-// AppendCommit writes a commit and returns its offset once it is acknowledged, or -1 if the brokers do not report it.
-// After an error the commit may still have been written, or be written later.
+// AppendCommit writes a commit and returns its offset once the commit is acknowledged. The offset is -1 if the brokers
+// do not report it. After an error the commit may still have been written, or may be written later.
 func (l *CommitLog) AppendCommit(ctx context.Context, data []byte) (offset int64, err error) {
 	if offset, err = l.producer.Append(ctx, 0, Message{Value: data}); err != nil {
 		return -1, fmt.Errorf("writing a commit: %w", err)
@@ -118,7 +117,7 @@ func (l *CommitLog) AppendCommit(ctx context.Context, data []byte) (offset int64
 	return offset, nil
 }
 
-// Partitions returns the number of partitions, including that of the commits.
+// Partitions returns the number of partitions, including the partition of the commits.
 func (l *CommitLog) Partitions() int { return len(l.producer.numbers) }
 
 // End returns the offset after the last commit.
@@ -127,8 +126,8 @@ func (l *CommitLog) End(ctx context.Context) (int64, error) {
 	return ends[0], err
 }
 
-// Trim deletes the records before an offset in each partition, by partition number. 0 or less deletes nothing. Deleted
-// records do not come back.
+// Trim deletes the records before the given offset of each partition. before is indexed by partition number; an offset
+// of 0 or less deletes nothing. Deleted records cannot be restored.
 func (l *CommitLog) Trim(ctx context.Context, before []int64) error {
 	k := l.producer.cluster
 	for partition, offset := range before {
@@ -190,9 +189,9 @@ func LogRange(ctx context.Context, c ConnectConfig, topic string, partition int3
 	return starts[partition], ends[partition], err
 }
 
-// Close closes the connections. It gives up a record whose writing has failed.
+// Close closes the connections. It discards a record whose write has failed.
 func (l *CommitLog) Close() error {
-	_ = l.producer.Close() // the error is about that record and has been reported
+	_ = l.producer.Close() // the error concerns that record, and was reported
 	return nil
 }
 
@@ -205,14 +204,14 @@ type CommitLogReader struct {
 	reader   *Reader
 	wait     time.Duration
 	unpack   unpacker
-	readOnly bool // writes nothing
+	readOnly bool // writes no marker records
 
-	partitions []int32 // known so far
+	partitions []int32 // partitions known so far
 }
 
-// ReadCommitLog reads a commit log from an offset on. id is the CommitLog.ID of the time when that offset was stored,
-// or "" if unknown. With toEnd the reader stops at the present end of the commit log. The error is a *TrimmedError if
-// some commits from there on have been deleted.
+// ReadCommitLog reads a commit log from offset from on. id is the CommitLog.ID when that offset was stored, or "" if
+// unknown. With toEnd the reader stops at the current end of the commit log. The error is a *TrimmedError if some of
+// the requested commits have been deleted.
 func ReadCommitLog(ctx context.Context, c CommitLogConfig, id string, from int64, toEnd bool) (*CommitLogReader, error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = c.ConnectConfig, []string{c.Topic}, []int32{0}, c.Log
@@ -226,7 +225,7 @@ func ReadCommitLog(ctx context.Context, c CommitLogConfig, id string, from int64
 	return &CommitLogReader{config: c, readOnly: toEnd, topic: c.Topic, id: r.ids[c.Topic], reader: r, wait: c.RequestTimeout, unpack: unpacker{limit: maxUnpacked}}, nil
 }
 
-// trimmed makes a *TrimmedError from an offset before the start of the log.
+// trimmed converts an error about an offset before the start of the log to a *TrimmedError.
 func trimmed(err error) error {
 	var out *OffsetOutOfRangeError
 	if errors.As(err, &out) && out.Offset < out.Start {
@@ -235,8 +234,8 @@ func trimmed(err error) error {
 	return err
 }
 
-// Next returns the next commits and waits for them as Reader.Next does. The first call returns none. The error is a
-// *TrimmedError if the commits have been deleted, or io.EOF at the end of a reader with toEnd.
+// Next returns the next commits, and waits for them as Reader.Next does. The first call returns no commits. The error
+// is a *TrimmedError if the commits have been deleted, or io.EOF at the end of a reader with toEnd.
 func (r *CommitLogReader) Next(ctx context.Context) ([]record.Record, error) {
 	b, err := r.reader.Next(ctx)
 	if err != nil {
@@ -261,19 +260,19 @@ func (r *CommitLogReader) Lag() int64 {
 	return lag
 }
 
-// Failing returns why the commit log cannot be read, or "" while it can be.
+// Failing returns the reason why the commit log cannot be read, or "" if there is none.
 func (r *CommitLogReader) Failing() string {
 	s := r.reader.Stats()
 	return s.Failing()
 }
 
-// Chunk returns the record at a place, which the caller owns. It returns nil if there is no such record and never will
-// be. It retries until it knows, or until ctx ends. The error is a *TrimmedError for places before the start of the
-// log.\
+// Chunk returns the record at a place; the caller owns it. It returns nil if there is no such record and never will be.
+// It retries until it is certain, or until ctx ends. The error is a *TrimmedError for places before the start of the
+// log.
 //
-// A broker that was paused may not know that another broker leads the partition now, and report an end that is too
-// early. So before it says that a place is past the end, Chunk writes an empty record after it, which such a broker
-// does not acknowledge. A reader with toEnd writes nothing. It asks again for RequestTimeout instead.
+// A broker that was paused may not know that another broker now leads the partition, and may report an end that is too
+// early. So before Chunk returns nil for a place beyond the end, it writes an empty record to the partition, which such
+// a broker does not acknowledge. A reader with toEnd writes nothing. It repeats the request for RequestTimeout instead.
 func (r *CommitLogReader) Chunk(ctx context.Context, at Place) (data []byte, err error) {
 	k := r.reader.cluster
 	if at.Offset < 0 || at.Partition < 1 {
@@ -302,10 +301,10 @@ func (r *CommitLogReader) Chunk(ctx context.Context, at Place) (data []byte, err
 	return data, err
 }
 
-// past holds what a reader knows about a place that seems to be past the end of its partition.
+// past is what a reader knows about a place that seems to be beyond the end of its partition.
 type past struct {
 	began time.Time
-	end   int64 // certain end of the partition, -1 if unknown
+	end   int64 // certain end of the partition, or -1 if unknown
 }
 
 func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]byte, error) {
@@ -341,7 +340,7 @@ func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]b
 		}
 		records, err := r.unpack.unpack(batch.codec(), batch.records)
 		if err != nil {
-			return nil, nil // no other reader can unpack it either
+			return nil, nil // no other reader can decompress it either
 		}
 		one := recordReader{rest: records, left: batch.count}
 		var raw rawRecord
@@ -352,7 +351,7 @@ func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]b
 			}
 			if batch.base+int64(raw.offsetDelta) == at.Offset {
 				if batch.codec() == 0 && raw.value != nil {
-					return slices.Clip(raw.value), nil // of a response that nobody else reads
+					return slices.Clip(raw.value), nil // memory of a response that has no other reader
 				}
 				return append([]byte{}, raw.value...), nil
 			}
@@ -364,8 +363,8 @@ func (r *CommitLogReader) chunk(ctx context.Context, at Place, seems *past) ([]b
 	return nil, r.outside(ctx, at, seems)
 }
 
-// outside decides about a place without a record: before the start of the log the record was deleted, after the end
-// there is none. If a record has appeared meanwhile, it is requested again.
+// outside handles a place without a record. Before the start of the log the record was deleted; after the end it does
+// not exist. If the record has appeared in the meantime, it is requested again.
 func (r *CommitLogReader) outside(ctx context.Context, at Place, seems *past) error {
 	k, one := r.reader.cluster, []int32{at.Partition}
 	starts, err := k.offsets(ctx, r.topic, one, kafka.FirstOffset, false)
@@ -379,7 +378,7 @@ func (r *CommitLogReader) outside(ctx context.Context, at Place, seems *past) er
 	case at.Offset < starts[at.Partition]:
 		return &TrimmedError{r.topic, at, starts[at.Partition]}
 	case at.Offset < ends[at.Partition]:
-		return kafka.OffsetNotAvailable // temporary
+		return kafka.OffsetNotAvailable // a temporary error
 	case r.readOnly && time.Since(seems.began) >= r.wait:
 		return nil
 	case !r.readOnly && seems.end < 0:
@@ -393,8 +392,8 @@ func (r *CommitLogReader) outside(ctx context.Context, at Place, seems *past) er
 	return kafka.OffsetNotAvailable
 }
 
-// mark writes an empty record to a partition and returns its offset, or -1 if unknown. Everything acknowledged earlier
-// lies before it.
+// mark writes an empty record to a partition and returns its offset, or -1 if unknown. All records acknowledged earlier
+// have smaller offsets.
 func (r *CommitLogReader) mark(ctx context.Context, partition int32) (offset int64, err error) {
 	c := DefaultProducerConfig()
 	c.ConnectConfig, c.Topic, c.Log, c.DeliveryTimeout = r.config.ConnectConfig, r.topic, r.config.Log, r.config.DeliveryTimeout
@@ -403,7 +402,7 @@ func (r *CommitLogReader) mark(ctx context.Context, partition int32) (offset int
 		return -1, err
 	}
 	offset, err = p.Append(ctx, partition, Message{})
-	_ = p.Close() // the error is about that record and has been reported
+	_ = p.Close() // the error concerns that record, and was reported
 	return offset, err
 }
 

@@ -44,7 +44,7 @@ func readCommitLog(t testing.TB, c CommitLogConfig, id string, from int64) *Comm
 	return r
 }
 
-// testCommit is a commit of the tests: the content of its chunks, and their places.
+// testCommit is a commit in these tests: the content of its chunks, and their places.
 type testCommit struct {
 	Writer, Seq int
 	Chunks      []Place
@@ -94,8 +94,8 @@ func readCommits(t testing.TB, r *CommitLogReader) (order []string, offsets []in
 	}
 }
 
-// TestCommitLogOfSeveralWriters checks that every acknowledged commit is stored once and in the order of its writer, and
-// that all readers see the same order, with several writers, broken connections and moving leaders.
+// TestCommitLogOfSeveralWriters runs several writers with broken connections and moving leaders. Every acknowledged
+// commit must be stored once and in the order of its writer, and all readers must see the same order.
 func TestCommitLogOfSeveralWriters(t *testing.T) {
 	noLeaks(t)
 	var n network
@@ -173,14 +173,14 @@ func TestCommitLogTopic(t *testing.T) {
 	for name, want := range map[string]string{"retention.ms": "-1", "retention.bytes": "-1", "unclean.leader.election.enable": "false", "min.insync.replicas": "2"} {
 		must.Equal(t, got[name], want, name)
 	}
-	c.Topic = "t" // of one partition
+	c.Topic = "t" // a topic with one partition
 	if _, err := OpenCommitLog(t.Context(), c); err == nil || !strings.Contains(err.Error(), "a commit log needs at least two") {
 		t.Errorf("a topic of one partition: %v", err)
 	}
 }
 
-// TestCheckRetention checks that topics whose records expire are rejected with the setting to change. Topics whose
-// settings may not be read are accepted.
+// TestCheckRetention checks that a topic whose records expire is rejected, and that the error names the setting to
+// change. A topic whose settings cannot be read is accepted.
 func TestCheckRetention(t *testing.T) {
 	noLeaks(t)
 	b := startCluster(t, 1, 1)
@@ -236,7 +236,7 @@ func TestCheckRetention(t *testing.T) {
 }
 
 // TestChunkOfStaleLeader checks that a new chunk is found although a paused broker, which is no longer the leader,
-// answers with old data for a moment. A chunk that does not exist is reported as missing.
+// briefly returns old data. A chunk that does not exist must be reported as missing.
 func TestChunkOfStaleLeader(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
@@ -286,14 +286,14 @@ func TestChunkOfStaleLeader(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		written++
-		stale = stale && asked < 3 // and a little later writing works
+		stale = stale && asked < 3 // the leader is current from the third request on
 		return nil, nil, false
 	})
 	for _, looks := range []bool{false, true} {
 		r := must.Get(ReadCommitLog(t.Context(), c, l.ID(), 0, looks))(t)
 		defer r.Close()
 		hold(true)
-		time.AfterFunc(100*time.Millisecond, func() { // by then it has been requested
+		time.AfterFunc(100*time.Millisecond, func() { // after the first request
 			mu.Lock()
 			defer mu.Unlock()
 			stale = false
@@ -316,7 +316,7 @@ func TestChunkOfStaleLeader(t *testing.T) {
 	must.Equal(t, written, 1, "records written")
 }
 
-// TestCommitLogTrim checks that trimmed commits and chunks are gone, with errors that say so.
+// TestCommitLogTrim checks that trimmed commits and chunks are deleted, and that reading them returns a *TrimmedError.
 func TestCommitLogTrim(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
@@ -328,7 +328,7 @@ func TestCommitLogTrim(t *testing.T) {
 	if end, err := l.End(t.Context()); end != 10 || err != nil {
 		t.Errorf("end %d, %v", end, err)
 	}
-	c.RequestTimeout = 300 * time.Millisecond // for this time a reader with toEnd repeats the request
+	c.RequestTimeout = 300 * time.Millisecond // a reader with toEnd repeats the request for this time
 	r := readCommitLog(t, c, l.ID(), 0)
 	_, offsets, commits := readCommits(t, r)
 	first := commits[0].Chunks[0]
@@ -344,7 +344,7 @@ func TestCommitLogTrim(t *testing.T) {
 			before[at.Partition] = max(before[at.Partition], at.Offset+1)
 		}
 	}
-	for range 2 { // deleted records do not come back
+	for range 2 { // deleted records must stay deleted
 		must.Do(t, l.Trim(t.Context(), before))
 	}
 	var trimmed *TrimmedError
@@ -373,7 +373,7 @@ func openSnapshots(t testing.TB, b *Embedded) *SnapshotTopic {
 	return snapshots
 }
 
-// TestSnapshotTopic checks which snapshots are kept, and that incomplete, foreign and invalid ones are skipped.
+// TestSnapshotTopic checks which snapshots are kept. Incomplete, foreign and invalid snapshots must be skipped.
 func TestSnapshotTopic(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, nil)
@@ -386,7 +386,7 @@ func TestSnapshotTopic(t *testing.T) {
 		t.Errorf("an empty topic has %+v", base)
 	}
 	base := func(offset int64) *GroupSnapshot {
-		return &GroupSnapshot{offset, bytes.Repeat(fmt.Appendf(nil, "%d,", offset), int(offset)*20_000)} // 1 to 5 pieces
+		return &GroupSnapshot{offset, bytes.Repeat(fmt.Appendf(nil, "%d,", offset), int(offset)*20_000)} // needs 1 to 5 pieces
 	}
 	write := func(snapshots *SnapshotTopic, offset, before int64) {
 		t.Helper()
@@ -415,15 +415,15 @@ func TestSnapshotTopic(t *testing.T) {
 	expect(9, 5, 9)
 	write(snapshots, 30, 9)
 	expect(30, 9, 30)
-	other := openSnapshots(t, b) // writes the same one
+	other := openSnapshots(t, b) // writes the same snapshot
 	write(other, 30, 9)
 	expect(30, 9, 30)
-	write(other, 7, 0) // a late one
+	write(other, 7, 0) // a late snapshot
 	expect(30, 7, 9, 30)
 	write(snapshots, 40, 30)
 	expect(40, 30, 40)
 
-	// A writer that stopped in the middle.
+	// Simulate a writer that stopped in the middle of a snapshot.
 	producer := other.producer
 	put := func(key string, value []byte) {
 		t.Helper()
@@ -442,7 +442,7 @@ func TestSnapshotTopic(t *testing.T) {
 	put(snapshotKey(70), nil)
 	expect(60, 40, 60)
 
-	// Unknown records, and a snapshot that its reader does not accept, are skipped, and logged with their position.
+	// Unknown records, and a snapshot that the reader rejects, are skipped and logged with their position.
 	var log bytes.Buffer
 	snapshots.producer.cluster.log = slog.New(slog.NewTextHandler(&log, nil))
 	put("something", []byte("else"))
@@ -472,7 +472,7 @@ func TestSnapshotTopic(t *testing.T) {
 	write(snapshots, 90, 60)
 	expect(90, 60, 90)
 
-	// Without any snapshot among them the topic belongs to something else.
+	// A topic with records but without any snapshot is used for something else, and is rejected.
 	c := SnapshotConfig{ConnectConfig: commitLogConfig(t, b).ConnectConfig, Topic: "events", Create: true, Log: streamtest.Log(t)}
 	snapshots = must.Get(OpenSnapshots(t.Context(), c))(t)
 	defer snapshots.Close()

@@ -1,8 +1,8 @@
 package stream
 
-// This file connects to a Kafka cluster: addresses, TLS, SASL, timeouts and the handling of failed connections.
-// kafka-go's Transport keeps connections and routes requests to partition leaders. The type cluster adds the true cause
-// of an error, dropping dead addresses, and closing every connection.
+// This file connects to a Kafka cluster: addresses, TLS, SASL, timeouts and failed connections. kafka-go's Transport
+// keeps connections and routes requests to partition leaders. The type cluster also reports the true cause of an error,
+// drops dead addresses, and closes every connection.
 
 import (
 	"context"
@@ -33,37 +33,37 @@ import (
 
 // ConnectConfig holds the settings of a connection to a cluster.
 type ConnectConfig struct {
-	Brokers []string `toml:"brokers"` // host:port of one or more brokers to ask first
-	// RequestTimeout limits every call to a broker, including connecting.
+	Brokers []string `toml:"brokers"` // host:port of one or more bootstrap brokers
+	// RequestTimeout limits every request to a broker, including connecting.
 	RequestTimeout time.Duration `toml:"request_timeout"`
 	// ConnectTimeout limits the wait for a first response while brokers start.
 	ConnectTimeout time.Duration `toml:"connect_timeout"`
-	// MetadataInterval is the largest age of the known leaders and partitions. It also limits one request for them, so
+	// MetadataInterval is the largest age of the cached leaders and partitions. It also limits one metadata request, so
 	// it should be at least 1 s.
 	MetadataInterval time.Duration `toml:"-"`
 	TLS              TLSConfig     `toml:"tls"`
 	SASL             SASLConfig    `toml:"sasl"`
 }
 
-// TLSConfig says whether and how connections are encrypted. Files are in PEM format.
+// TLSConfig configures encryption. Files are in PEM format.
 type TLSConfig struct {
 	Enabled  bool   `toml:"enabled"`
-	CAFile   string `toml:"ca_file"`   // certificate authorities of the brokers; "" means those of the system
-	CertFile string `toml:"cert_file"` // the client's own certificate, with KeyFile
+	CAFile   string `toml:"ca_file"`   // CA certificates for the brokers; "" means the system's
+	CertFile string `toml:"cert_file"` // certificate of the client, with its key in KeyFile
 	KeyFile  string `toml:"key_file"`  //
 
 	ServerName string `toml:"server_name"` // expected name in the certificate; "" means the dialed address
 }
 
-// SASLConfig says how the client authenticates. The password is read from a file or from the environment, never from
-// the configuration.
+// SASLConfig configures authentication. The password is read from a file or from the environment, never from the
+// configuration.
 type SASLConfig struct {
 	Mechanism    string `toml:"mechanism"`     // "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512" or "OAUTHBEARER"
 	Username     string `toml:"username"`      // for OAUTHBEARER the client ID; the password is the client secret
-	PasswordEnv  string `toml:"-"`             // name of an environment variable
-	PasswordFile string `toml:"password_file"` // path of a file; a final newline is dropped
-	// For OAUTHBEARER: the token endpoint, the authorities of its certificate ("" means those of the system), the scope
-	// of the tokens, and extensions for the broker.
+	PasswordEnv  string `toml:"-"`             // name of an environment variable with the password
+	PasswordFile string `toml:"password_file"` // path of a file with the password; a final newline is dropped
+	// For OAUTHBEARER: the token endpoint, the CA certificates for it ("" means the system's), the scope of the tokens,
+	// and extensions for the broker.
 	TokenURL    event.Address     `toml:"token_url"`
 	TokenCAFile string            `toml:"token_ca_file"`
 	Scopes      []string          `toml:"scopes"`
@@ -81,8 +81,8 @@ func DefaultConnectConfig() ConnectConfig {
 	}
 }
 
-// check returns an error for the first invalid setting. It reads no file or secret, so a configuration can be checked
-// where those are missing.
+// check returns an error for the first invalid setting. It reads neither files nor secrets, so that a configuration can
+// be checked without them.
 func (c *ConnectConfig) check() error {
 	if len(c.Brokers) == 0 {
 		return event.KeyErrorf("brokers", "brokers: none given")
@@ -183,7 +183,7 @@ func (c *SASLConfig) load() (sasl.Mechanism, error) {
 // cluster is a connection to a Kafka cluster. It is safe for concurrent use.
 type cluster struct {
 	addr      net.Addr
-	names     string // the configured brokers, for messages
+	names     string // the configured brokers, for error messages
 	transport *kafka.Transport
 	client    *kafka.Client
 	timeout   time.Duration
@@ -196,7 +196,7 @@ type cluster struct {
 	closed bool
 }
 
-// connect prepares a cluster and waits for its first response. topics limits the metadata that is kept.
+// connect prepares a cluster and waits for its first response. Only metadata of the given topics is kept.
 func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Logger) (*cluster, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func connect(ctx context.Context, c ConnectConfig, topics []string, log *slog.Lo
 	return k, nil
 }
 
-// speaksHTTP reports whether an HTTP server listens at an address. An HTTP server does not answer a broker request,
+// speaksHTTP reports whether an HTTP server listens at an address. An HTTP server does not respond to a Kafka request,
 // because it waits for the end of a line.
 func speaksHTTP(address string) bool {
 	conn, err := net.DialTimeout("tcp", address, time.Second)
@@ -314,16 +314,16 @@ func (k *cluster) close() {
 	}
 }
 
-// now returns the epoch to pass to forget after a failure.
+// now returns the current epoch. Pass it to forget after a failed call.
 func (k *cluster) now() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.epoch
 }
 
-// forget drops idle connections and cached metadata, so that the next call asks for the leaders again. Without it the
-// Transport keeps dead addresses for seconds. epoch is the result of now before the failed call. If several callers
-// fail together, only the first one forgets, and the others find fresh connections.
+// forget drops idle connections and cached metadata, so that the next call requests the leaders again. Otherwise the
+// Transport would keep dead addresses for seconds. epoch is the result of now before the failed call. If several
+// callers fail together, only the first caller drops the connections, and the others use new connections.
 func (k *cluster) forget(epoch int) {
 	k.mu.Lock()
 	first := epoch == k.epoch
@@ -337,7 +337,7 @@ func (k *cluster) forget(epoch int) {
 }
 
 // cause returns the true cause of a failed call. Without metadata the Transport reports "topic not found" for any
-// cause. Requesting the metadata itself reveals the cause.
+// cause, so cause requests the metadata itself.
 func (k *cluster) cause(ctx context.Context, err error) error {
 	var code kafka.Error
 	if ctx.Err() != nil || errors.As(err, &code) && code != kafka.UnknownTopicOrPartition && code != kafka.Unknown {
@@ -359,7 +359,7 @@ func permanent(err error) bool {
 	var hostname x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	var record tls.RecordHeaderError
-	var alert *net.OpError // an error that the other side reports through crypto/tls
+	var alert *net.OpError // an error that the peer reports through crypto/tls
 	return errors.As(err, &authority) || errors.As(err, &hostname) || errors.As(err, &invalid) ||
 		errors.As(err, &record) || errors.As(err, &alert) && alert.Op == "remote error"
 }
@@ -369,10 +369,10 @@ const (
 	lastBackoff  = 2 * time.Second
 )
 
-// backoff sleeps before retry number attempt (from 1), a little longer each time. It returns false if ctx ends first.
+// backoff sleeps before a retry, a little longer for each attempt (counted from 1). It returns false if ctx ends first.
 func backoff(ctx context.Context, attempt int) bool {
 	d := min(firstBackoff<<min(attempt-1, 10), lastBackoff)
-	d += rand.N(d / 4) // many clients must not retry in step
+	d += rand.N(d / 4) // keeps many clients from retrying at the same time
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -383,8 +383,8 @@ func backoff(ctx context.Context, attempt int) bool {
 	}
 }
 
-// retry calls f until it succeeds, fails permanently or ctx ends. In the last case the error is that of ctx, with that
-// of f.
+// retry calls f until it succeeds, fails permanently or ctx ends. If ctx ends, it returns the error of ctx with the
+// last error of f.
 func (k *cluster) retry(ctx context.Context, doing string, f func() error) error {
 	var before error
 	for attempt := 1; ; attempt++ {
@@ -394,14 +394,14 @@ func (k *cluster) retry(ctx context.Context, doing string, f func() error) error
 			return nil
 		}
 		if err = k.cause(ctx, err); ctx.Err() != nil && before != nil {
-			err = before // more informative than the timeout
+			err = before // the earlier error is more informative than the timeout
 		}
 		before = err
 		if permanent(err) {
 			return fmt.Errorf("%s: %w", doing, explain(err))
 		}
 		k.forget(epoch)
-		if logged(attempt) && ctx.Err() == nil { // stopping is not a failure
+		if logged(attempt) && ctx.Err() == nil { // a regular stop is not a failure
 			k.log.Warn(doing, "attempt", attempt, "err", explain(err))
 		}
 		if !backoff(ctx, attempt) {
@@ -410,7 +410,7 @@ func (k *cluster) retry(ctx context.Context, doing string, f func() error) error
 	}
 }
 
-// logged limits the log lines of a lasting failure to attempts 1, 2, 4, 8, ….
+// logged reports whether to log the failure of an attempt: only attempts 1, 2, 4, 8, … are logged.
 func logged(attempt int) bool { return attempt&(attempt-1) == 0 }
 
 // explain adds a hint for the user to an error.
@@ -434,8 +434,8 @@ func explain(err error) error {
 	return err
 }
 
-// partitions returns the partitions of a topic in ascending order. It retries for a moment if the topic is missing,
-// because brokers learn of a new topic one after the other.
+// partitions returns the partitions of a topic in ascending order. If the topic is missing it retries briefly, because
+// a new topic reaches the brokers one after the other.
 func (k *cluster) partitions(ctx context.Context, topic string) ([]int32, error) {
 	for attempt := 1; ; attempt++ {
 		epoch := k.now()
@@ -475,7 +475,7 @@ func (k *cluster) partitions(ctx context.Context, topic string) ([]int32, error)
 	}
 }
 
-// TopicMissingError says that a topic does not exist.
+// TopicMissingError reports that a topic does not exist.
 type TopicMissingError struct{ Topic, Brokers string }
 
 func (e *TopicMissingError) Error() string {
@@ -530,7 +530,7 @@ func (k *cluster) makeTopic(ctx context.Context, topic string, create bool, part
 	return found, true, err
 }
 
-// twoCopies applies ProducerConfig.TwoCopies.
+// twoCopies applies the setting ProducerConfig.TwoCopies to a topic.
 func (k *cluster) twoCopies(ctx context.Context, topic string) error {
 	return k.retry(ctx, "setting min.insync.replicas of topic "+topic, func() error {
 		m, err := k.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
@@ -559,8 +559,8 @@ func (k *cluster) twoCopies(ctx context.Context, topic string) error {
 	})
 }
 
-// offsets returns the offset at a time (in ms, or kafka.FirstOffset or kafka.LastOffset) of each partition. A time
-// after the last record gives -1. With committed, the end is the last stable offset.
+// offsets returns the offset at a time of each partition. at is in ms, or kafka.FirstOffset or kafka.LastOffset. The
+// result is -1 for a time after the last record. With committed, kafka.LastOffset is the last stable offset.
 func (k *cluster) offsets(ctx context.Context, topic string, partitions []int32, at int64, committed bool) (map[int32]int64, error) {
 	out := make(map[int32]int64, len(partitions))
 	err := k.retry(ctx, "asking for offsets of topic "+topic, func() error {

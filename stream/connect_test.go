@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// certificate returns a certificate of 127.0.0.1 signed by a new authority. It writes the authority's certificate, and
-// one of a client, to files.
+// certificate returns a certificate of 127.0.0.1 signed by a new authority. It writes the authority's certificate and a
+// client certificate to files.
 func certificate(t *testing.T) (server tls.Certificate, authorities *x509.CertPool, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -44,14 +44,14 @@ func TestSecurity(t *testing.T) {
 		Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: authorities}))...)
 	encryption := TLSConfig{Enabled: true, CAFile: file("ca.pem"), CertFile: file("client.pem"), KeyFile: file("client.key")}
 
-	// kfake closes the connection for a wrong password. Kafka's message is tested with Kafka.
+	// kfake closes the connection for a wrong password. Another test checks the error message of a real broker.
 	tests := []struct {
 		name    string
 		broker  *Embedded
 		tls     TLSConfig
 		sasl    SASLConfig
 		err     string
-		retried bool // until ConnectTimeout, because a broker might be starting
+		retried bool // retried until ConnectTimeout, because a broker might be starting
 	}{
 		{"plain", guarded, TLSConfig{}, SASLConfig{Mechanism: "PLAIN", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
 		{"scram 256", guarded, TLSConfig{}, SASLConfig{Mechanism: "SCRAM-SHA-256", Username: "ann", PasswordEnv: "TEST_PASSWORD"}, "", false},
@@ -73,7 +73,7 @@ func TestSecurity(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			if test.retried {
-				t.Parallel() // they wait, and write nothing
+				t.Parallel() // these cases only wait
 			}
 			edit := func(c *ConnectConfig) {
 				c.TLS, c.SASL = test.tls, test.sasl

@@ -76,7 +76,7 @@ func consumerOf(t testing.TB, values [][]byte, codec int16, decoder record.Decod
 	return c, f, &fetched{from: f, response: fetchResponse{records: response}}
 }
 
-// readOnce scans and reads the response.
+// readOnce scans and reads the response once.
 func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *event.Batch) {
 	f.next, buf.batches, c.decoding.index = 0, buf.batches[:0], 0
 	must.Get(f.scan(buf))(t)
@@ -87,7 +87,8 @@ func readOnce(t testing.TB, c *Consumer, f *fetcher, buf *fetched, b *event.Batc
 	}
 }
 
-// BenchmarkRead reads a response of 200-byte records without decoding them: checksums, records, fingerprints, keys.
+// BenchmarkRead reads a response of 200-byte records without decoding their values: checksums, records, fingerprints,
+// keys.
 func BenchmarkRead(b *testing.B) {
 	for codec, name := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		b.Run(name, func(b *testing.B) {
@@ -109,14 +110,14 @@ func TestReadAllocatesNothing(t *testing.T) {
 		var b event.Batch
 		readOnce(t, c, f, buf, &b)
 		n := testing.AllocsPerRun(5, func() { readOnce(t, c, f, buf, &b) })
-		if n > float64(records)/50 { // zstd pools memory, and the race detector empties pools
+		if n > float64(records)/50 { // zstd pools memory, but the race detector empties pools
 			t.Errorf("codec %d: %v allocations for %d records", codec, n, records)
 		}
 	}
 }
 
-// TestBrokerProcess is not a test but the broker of BenchmarkConsume, in a separate process. It ends when its standard
-// input does.
+// TestBrokerProcess is not a test. It runs the broker of BenchmarkConsume in a separate process, which ends when its
+// standard input ends.
 func TestBrokerProcess(t *testing.T) {
 	if os.Getenv("BLANKOUT_BROKER_PROCESS") == "" {
 		t.Skip("only as a process of BenchmarkConsume")
@@ -142,16 +143,15 @@ func brokerProcess(b *testing.B) (address string) {
 	return address
 }
 
-// BenchmarkConsume reads a topic of 200-byte JSON events from a broker in
-// another process, in six ways in turn, and reports the rate of each and its
-// ratio to that of the first:
+// BenchmarkConsume reads a topic of 200-byte JSON events from a broker in another process, in six ways in turn. It
+// reports the rate of each way and its ratio to the first:
 //
-// fetch     a loop over kafka-go's Client.Fetch that only counts
-// raw       a loop over the raw fetch path that only counts, without prefetch
-// consumer  Consumer.Next with a decoder that does nothing
-// decode    Consumer.Next with the JSON decoder
-// learn     the whole run loop: decoding ahead, learning at a fixed level
-// default   the same with the default rule and noise
+//	fetch     a loop over kafka-go's Client.Fetch that only counts
+//	raw       a loop over the raw fetch path that only counts, without prefetch
+//	consumer  Consumer.Next with a decoder that does nothing
+//	decode    Consumer.Next with the JSON decoder
+//	learn     the whole run loop: decoding ahead, learning at a fixed noise level
+//	default   the same with the default optimizer and noise
 func BenchmarkConsume(b *testing.B) {
 	const events = 300_000
 	address := brokerProcess(b)
@@ -205,30 +205,29 @@ func BenchmarkConsume(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// fixedLevel returns settings for one level of noise and one rule.
+// fixedLevel returns settings with one noise level and one optimizer.
 func fixedLevel() online.Config {
 	c := online.DefaultConfig()
 	c.Optimizer, c.Noise = "adagrad", "dropout:0.5"
 	return c
 }
 
-// benchEvent makes an event of about 200 bytes with 4 numbers and 6 names.
+// benchEvent returns an event of about 200 bytes with 4 numbers and 6 names.
 func benchEvent(r *rand.Rand) []byte {
 	x := r.NormFloat64()
 	return fmt.Appendf(nil, `{"label":%d,"age":%d,"hours":%d,"gain":%.1f,"workclass":"work%d","education":"school%d","marital":"state%d","sex":"s%d","country":"country%03d","night":%v,"score":%.3f,"shop":"shop-%04d"}`,
 		r.IntN(2), r.IntN(80), r.IntN(60), 1000*r.Float64(), r.IntN(8), r.IntN(16), r.IntN(5), r.IntN(2), r.IntN(40), x > 0, x, r.IntN(1000))
 }
 
-// BenchmarkEvent takes a response of 200-byte JSON events through all the stages
-// on one goroutine, each stage on top of the one before, and reports what each
-// costs an event:
+// BenchmarkEvent processes a response of 200-byte JSON events on one goroutine. Each benchmark adds one stage, and
+// reports the time per event:
 //
 //	read     checksums, records, fingerprints, as BenchmarkRead
-//	decode   the JSON decoder too
-//	learn    a learner at a fixed level too
-//	default  the default learner instead
+//	decode   adds the JSON decoder
+//	learn    adds a learner at a fixed noise level
+//	default  uses the default learner instead
 //
-// valid is json.Valid alone, the yardstick of docs/speed.md.
+// valid measures json.Valid alone, the reference in docs/speed.md.
 func BenchmarkEvent(b *testing.B) {
 	events := benchEvents(4096)
 	for _, stage := range []string{"valid", "read", "decode", "learn", "default"} {
@@ -298,9 +297,9 @@ func eventCycle(t testing.TB, stage string, config online.Config, events [][]byt
 	}
 }
 
-// TestEventAllocatesNothing processes events from the bytes of a response to the update. Only these may allocate:
-// imputing the numbers that a mask deletes, new shares of the rules (which models keep), a new link, and the models for
-// measuring older weights.
+// TestEventAllocatesNothing processes events from the bytes of a response to the update of the weights. Only four
+// things may allocate: imputing the numbers that a mask deletes, new policy weights (which models keep), a new link,
+// and the models that measure older weights.
 func TestEventAllocatesNothing(t *testing.T) {
 	for _, c := range []struct {
 		covarianceFields int

@@ -35,7 +35,7 @@ func kernelModel(t testing.TB) *served.Model {
 	return served.New(m, recordConfig)
 }
 
-// TestKernelModel checks that a kernel model in a file predicts the same as in memory, and explains nothing.
+// TestKernelModel checks that a kernel model predicts the same from a file as in memory, and has no explanations.
 func TestKernelModel(t *testing.T) {
 	m := kernelModel(t)
 	path := filepath.Join(t.TempDir(), "kernel")

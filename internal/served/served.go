@@ -1,6 +1,7 @@
-// Package served makes predictions with a learner's model: one that a learner serves or saves, a model file or, with a
-// package next to this one, a topic of snapshots (served/kafka). A prediction needs no server; [Follow] follows the
-// newer models of a learner. Without those packages your program contains no Kafka client.
+// Package served makes predictions with a learner's model. The model comes from a learner's server, a checkpoint or a
+// model file. With a package next to this one it can come from a topic of snapshots (served/kafka). A prediction needs
+// no server; [Follow] follows the newer models of a learner. Without those packages your program contains no Kafka
+// client.
 //
 //	m, err := served.Open(ctx, "http://127.0.0.1:8642", served.Options{})
 //	p, err := m.Predict([]byte(`{"words": ["a", "fine", "day"]}`), 0)
@@ -33,26 +34,26 @@ import (
 // use.
 type Model struct {
 	model.Model
-	*model.Head               // of the Model
+	*model.Head               // head of the Model
 	Version     uint64        // increases with time; 0 for a file that was not published
-	Offsets     event.Offsets // learned part of the stream; nil if there was none
-	At          time.Time     // time of publication; zero if it was not published
-	Learner     string        // name among several learners of one stream; "" for a single one
-	// Record is the format of events. A snapshot or checkpoint contains it; a model trained from files does not, and
-	// has the defaults. It may be set before the first prediction.
+	Offsets     event.Offsets // position up to which the stream is learned; nil without a stream
+	At          time.Time     // time of publication; zero if not published
+	Learner     string        // name of the learner, if a stream has several; else ""
+	// Record is the format of events. A snapshot or checkpoint contains it. A model trained from files does not, and
+	// gets the defaults. Record may be set before the first prediction.
 	Record record.Config
 	// Recorded means that the model's file contained Record.
 	Recorded bool
 
-	idle sync.Pool // of *decoder
+	idle sync.Pool // idle decoders (*decoder)
 	name func() func(column uint32) string
 }
 
-// Blocks of a published model besides the model's own. The first two are also in a checkpoint.
+// The blocks that a published model has besides the model's own. A checkpoint has the first two, too.
 const (
-	blockOffsets  = "offsets"     // JSON of event.Offsets
+	blockOffsets  = "offsets"     // JSON of an event.Offsets
 	blockSettings = "fingerprint" // JSON of record.Config.Settings
-	blockSnapshot = "snapshot"    // JSON of snapshot
+	blockSnapshot = "snapshot"    // JSON of a snapshot
 )
 
 type snapshot struct {
@@ -61,7 +62,7 @@ type snapshot struct {
 	Learner string    `json:"learner,omitempty"`
 }
 
-// New returns a Model for events in a format.
+// New returns a Model for events in the format recordConfig.
 func New(m model.Model, recordConfig record.Config) *Model {
 	head := m.About()
 	return &Model{Model: m, Head: head, Record: recordConfig, name: sync.OnceValue(head.Schema.Namer)}
@@ -76,8 +77,8 @@ func Decode(data []byte) (*Model, error) {
 	return FromFile(file, nil)
 }
 
-// FromFile returns the Model of a decoded file. recordConfig is the format of events if the file does not have it; nil
-// means the defaults.
+// FromFile returns the Model of a decoded file. recordConfig is the format of events if the file does not contain it;
+// nil means the defaults.
 func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error) {
 	if recordConfig == nil {
 		c := record.DefaultConfig()
@@ -99,7 +100,7 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 	for name, to := range map[string]any{blockOffsets: &m.Offsets, blockSettings: &settings, blockSnapshot: &s} {
 		block, err := file.Block(name)
 		if err != nil {
-			continue // a model file has none of them, and a checkpoint has no snapshot
+			continue // not in every file: a model file has none, and a checkpoint has no snapshot
 		}
 		if err := json.Unmarshal(block, to); err != nil {
 			return nil, fmt.Errorf("block %s: %w", name, err)
@@ -115,7 +116,7 @@ func FromFile(file *checkpoint.File, recordConfig *record.Config) (*Model, error
 	return m, nil
 }
 
-// Encode writes the Model for Decode.
+// Encode writes the Model in the format that Decode reads.
 func (m *Model) Encode(w io.Writer) error {
 	kind, blocks, err := m.Blocks()
 	if err != nil {
@@ -124,7 +125,7 @@ func (m *Model) Encode(w io.Writer) error {
 	return checkpoint.Write(w, kind, blocks)
 }
 
-// WriteFile replaces the file at path by the Model, as checkpoint.WriteFile does.
+// WriteFile writes the Model to path, and replaces an existing file as checkpoint.WriteFile does.
 func (m *Model) WriteFile(path string) error {
 	kind, blocks, err := m.Blocks()
 	if err != nil {
@@ -148,7 +149,7 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 		}
 	}
 	add(blockSettings, m.Record.Settings())
-	if m.Version > 0 || len(m.Offsets) > 0 { // of a stream
+	if m.Version > 0 || len(m.Offsets) > 0 { // the model is from a stream
 		add(blockOffsets, m.Offsets)
 		add(blockSnapshot, snapshot{m.Version, m.At, m.Learner})
 	}
@@ -167,10 +168,10 @@ func (m *Model) Blocks() (checkpoint.Kind, iter.Seq[event.Block], error) {
 
 // Prediction is the prediction of a model for an event.
 type Prediction struct {
-	ID string `json:"id,omitempty"` // of the event, if it has one
-	// Value is the predicted value for regression (loss.IsRegression). Low and High are the bounds of its interval with
-	// coverage 0.9, or learner.coverage, if the model has residuals (model.Head.Interval). For two classes and imputed
-	// numbers, they are the bounds of Probability (model.Linear.ChanceInterval).
+	ID string `json:"id,omitempty"` // id of the event, if it has one
+	// Value is the predicted value for regression (loss.IsRegression). Low and High bound its interval with coverage
+	// 0.9, or learner.coverage, if the model has residuals (model.Head.Interval). With two classes and imputed numbers,
+	// they bound Probability (model.Linear.ChanceInterval).
 	Value *float64 `json:"value,omitempty"`
 	Low   *float64 `json:"low,omitempty"`
 	High  *float64 `json:"high,omitempty"`
@@ -181,31 +182,32 @@ type Prediction struct {
 	Probabilities map[string]float64 `json:"probabilities,omitempty"`
 	// Set is the prediction set (model.Head.Set), the most probable class first; nil if the model has no limits.
 	Set []string `json:"set,omitempty"`
-	// Score is the score of Class, or of Value; with two classes it is the second's. Scores has those of all outputs:
-	// one for two classes and for regression.
+	// Score is the score of Class or of Value; with two classes it is the score of the second class. Scores has the
+	// scores of all outputs: one for two classes and for regression.
 	Score  float64   `json:"score"`
 	Scores []float64 `json:"scores"`
-	// Missing has the names of the missing fields: null, or usual and absent. MissingPolicy is the policy with the
-	// largest weight in the scores.
+	// Missing names the missing fields: null, or usual and absent. MissingPolicy is the policy with the largest weight
+	// in the scores.
 	Missing       []string            `json:"missing,omitempty"`
 	MissingPolicy model.MissingPolicy `json:"missing_policy,omitempty"`
 	// MixtureWeights are the weights of the policies in the scores, if an explanation was requested and fields are
 	// missing.
 	MixtureWeights map[model.MissingPolicy]float64 `json:"mixture_weights,omitempty"`
-	// Stuck has the names of those fields in Missing that have the value at which they are stuck (model.Faults).
+	// Stuck names the fields in Missing that have the value at which they are stuck (model.Faults).
 	Stuck []string `json:"stuck,omitempty"`
 	// NoiseLevel is the noise with which the weights were learned, in the syntax of loss.ParseNoise, but without rates
-	// of single groups (loss.ShortNoise). For a learner with noise auto it is the level with the largest weight.
+	// of single groups (loss.ShortNoise). For a learner with noise auto it is the noise level with the largest mixture
+	// weight.
 	NoiseLevel string `json:"noise_level,omitempty"`
-	Version    uint64 `json:"version,omitempty"` // of the Model
-	Learner    string `json:"learner,omitempty"` // of the Model, among several of one stream
-	// Unseen has the names of up to twenty features that the model has not seen, which do not count. The score of an
+	Version    uint64 `json:"version,omitempty"` // version of the Model
+	Learner    string `json:"learner,omitempty"` // name of the learner, if a stream has several
+	// Unseen names up to twenty features that the model has not seen, which add nothing to the score. The score of an
 	// event with only such features is the intercept.
 	Unseen []string `json:"unseen,omitempty"`
 	// OnlyUnseen means that the event has features, and the model has seen none of them.
 	OnlyUnseen bool `json:"-"`
-	// Explanation has the largest contributions to the score of Class (with two classes that of the positive one), the
-	// largest first, if requested.
+	// Explanation has the largest contributions to the score of Class, the largest first, if requested. With two
+	// classes it explains the score of the positive class.
 	Explanation []Contribution `json:"explanation,omitempty"`
 }
 
@@ -217,38 +219,38 @@ type Contribution struct {
 	Score   float64 `json:"score"`
 }
 
-// InterceptName is the name of the intercept among features, and FilledName that of the contribution of imputation (see
-// model.Explanation).
+// InterceptName is the name of the intercept among features. FilledName is the name of the contribution of imputation
+// (see model.Explanation).
 const InterceptName, FilledName = "(intercept)", "(imputed)"
 
 const maxUnknown = 20 // largest length of Prediction.Unseen
 
-// decoder decodes for one prediction at a time and keeps its memory.
+// decoder decodes for one prediction at a time, and reuses its memory.
 type decoder struct {
 	record.Decoder
 	schema  *event.Schema
 	example event.Example
-	left    event.Example // scratch for Declare
+	left    event.Example // scratch memory for Declare
 	names   *EventNames   // nil until needed
 	scores  []float64
 	chances []float64
 }
 
-// Predict decodes and scores an event: one record as in the learner's stream or, if that has a registry's schemas or
-// lines of CSV, JSON with the same fields. It ignores a label. It returns the explain largest contributions, if the
-// Model Explains. The error is a *event.Refusal if the event cannot be used.
+// Predict decodes and scores an event: one record as in the learner's stream. If the stream uses a schema registry or
+// CSV, the event may also be JSON with the same fields. Predict ignores a label. It returns the explain largest
+// contributions, if Explains returns nil. The error is an *event.Refusal if the event cannot be used.
 func (m *Model) Predict(event []byte, explain int) (Prediction, error) {
 	return m.PredictRecord(context.Background(), record.Record{Value: event}, explain)
 }
 
-// TakesJSON reports whether an event may be a JSON object of its fields.
+// TakesJSON reports whether an event may be a JSON object with its fields.
 func (m *Model) TakesJSON() bool {
 	format := m.Record.FormatName()
 	return format == "json" || format == "csv" || m.Record.HasSchemas()
 }
 
-// PredictValue is Predict for a map or a struct, which it encodes with encoding/json. It is for models whose events are
-// JSON, CSV, or have a registry's schemas.
+// PredictValue is Predict for a map or a struct, which it encodes with encoding/json. It supports models whose events
+// are JSON or CSV, or use a schema registry.
 func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
 	if !m.TakesJSON() {
 		format := m.Record.Format
@@ -261,8 +263,8 @@ func (m *Model) PredictValue(event any, explain int) (Prediction, error) {
 	return m.Predict(data, explain)
 }
 
-// PredictRecord is Predict for a record with a key and a time. If its schema must be fetched from a registry that does
-// not answer, it waits until ctx ends.
+// PredictRecord is Predict for a record with a key and a time. If it must fetch a schema from a registry that does not
+// respond, it waits until ctx ends.
 func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int) (Prediction, error) {
 	if explain > 0 {
 		if err := m.Explains(); err != nil {
@@ -332,10 +334,10 @@ func (m *Model) PredictRecord(ctx context.Context, r record.Record, explain int)
 	return p, nil
 }
 
-// newDecoder returns a decoder of events and its Schema, to which it adds.
+// newDecoder returns a decoder of events, and the Schema that the decoder extends.
 func (m *Model) newDecoder(c record.Config) (record.Decoder, *event.Schema, error) {
 	schema := m.Schema.Clone()
-	schema.Names = nil // names are for people, not for predictions
+	schema.Names = nil // predictions do not need names
 	c.Unlabeled = true
 	inner, err := newEventDecoder(c, schema)
 	if err != nil {
@@ -352,7 +354,7 @@ func newEventDecoder(c record.Config, s *event.Schema) (record.Decoder, error) {
 	plain.Format = "json"
 	json, err := record.NewDecoder(plain, s)
 	switch {
-	case err != nil || c.HasSchemas() && c.Registry == nil || !c.HasSchemas() && len(c.Columns) == 0: // the columns are not known
+	case err != nil || c.HasSchemas() && c.Registry == nil || !c.HasSchemas() && len(c.Columns) == 0: // the columns are unknown
 		return json, err
 	case c.HasSchemas():
 		wire, err := record.NewDecoder(c, s)
@@ -362,11 +364,11 @@ func newEventDecoder(c record.Config, s *event.Schema) (record.Decoder, error) {
 	return &eventDecoder{json, csv, func(event []byte) bool { return event[0] == '{' }}, err
 }
 
-// eventDecoder decodes events as in the stream, by a registry's schemas or as lines of CSV, and as people and services
-// send them, in JSON.
+// eventDecoder decodes events as in the stream (with a schema registry, or as lines of CSV) and also as JSON, which
+// people and services send.
 type eventDecoder struct {
 	json, stream record.Decoder
-	isJSON       func(event []byte) bool // event is not empty
+	isJSON       func(event []byte) bool // the event is never empty
 }
 
 func (d *eventDecoder) Decode(ctx context.Context, r record.Record, e *event.Example) error {
@@ -376,15 +378,15 @@ func (d *eventDecoder) Decode(ctx context.Context, r record.Record, e *event.Exa
 	return d.stream.Decode(ctx, r, e)
 }
 
-// Feature is a column and the field of an event that it comes from, 0 if the event does not have it.
+// Feature is a column and the field of the event that it belongs to, or 0 if the event does not have it.
 type Feature struct {
 	Column uint32
 	Field  uint16
 	Known  bool // the model has seen the column
 }
 
-// unknown returns at most maxUnknown features of an event that the model has not seen, and whether it has seen any
-// other.
+// unknown returns at most maxUnknown features of an event that the model has not seen. known reports whether the model
+// has seen any other feature.
 func (m *Model) unknown(e *event.Example) (out []Feature, known bool) {
 	known = m.EachUnseen(e, func(f Feature) {
 		if len(out) < maxUnknown {
@@ -394,8 +396,8 @@ func (m *Model) unknown(e *event.Example) (out []Feature, known bool) {
 	return out, known
 }
 
-// EachUnseen calls f for every feature of an event that the model has not seen, and returns whether it has seen any
-// other. A kernel machine counts every feature as seen.
+// EachUnseen calls f for every feature of an event that the model has not seen. It reports whether the model has seen
+// any other feature. A kernel machine counts every feature as seen.
 func (m *Model) EachUnseen(e *event.Example, f func(Feature)) (known bool) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
@@ -415,15 +417,15 @@ func (m *Model) EachUnseen(e *event.Example, f func(Feature)) (known bool) {
 	return known
 }
 
-// UnseenFeaturesError reports that the model has seen no feature of an event, whose score is then the intercept.
-type UnseenFeaturesError struct{ Features []string } // names
+// UnseenFeaturesError reports that the model has seen no feature of an event. The score is then the intercept.
+type UnseenFeaturesError struct{ Features []string } // names of the features
 
 func (e *UnseenFeaturesError) Error() string {
 	return "the model has seen no feature of the event: " + strings.Join(e.Features, ", ")
 }
 
-// OnlyUnseen returns an *UnseenFeaturesError if the model has seen no feature of an event of the Schema s, and nil for
-// an event without features. The error names fields, or columns without one.
+// OnlyUnseen returns an *UnseenFeaturesError if the model has seen no feature of an event of the Schema s. It returns
+// nil for an event without features. The error names fields, or columns if there is no field.
 func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
 	unknown, known := m.unknown(e)
 	if known || len(unknown) == 0 {
@@ -442,12 +444,12 @@ func (m *Model) OnlyUnseen(e *event.Example, s *event.Schema) error {
 	return out
 }
 
-// EventNames finds the names of features in one event. A model's dictionary may also have names of other events that
-// share their columns. It belongs to one goroutine.
+// EventNames finds the names of the features in one event. A model's dictionary does not suffice, because it may have
+// names of other events that share a column. An EventNames belongs to one goroutine.
 type EventNames struct {
 	model *Model
-	again record.Decoder // decodes an event again, for its names
-	// schema is that decoder's Schema.
+	again record.Decoder // decodes an event again, to find its names
+	// schema is the Schema of the decoder again.
 	schema  *event.Schema
 	example event.Example
 }
@@ -456,17 +458,17 @@ type EventNames struct {
 func (m *Model) NewEventNames(c record.Config) (*EventNames, error) {
 	n := &EventNames{model: m}
 	if c.Format == "svmlight" && m.Schema.NumericIndices {
-		return n, nil // the name of a column is its number
+		return n, nil // a column is named by its number
 	}
 	var err error
 	n.again, n.schema, err = m.newDecoder(c)
 	return n, err
 }
 
-// Of returns the names of features of an event, given its record and the Schema with which it was decoded. If several
-// features of the event share a column there are several names, that of the Feature's field first.
+// Of returns the names of an event's features, given its record and the Schema with which it was decoded. If several
+// features of the event share a column, it returns several names, the name of the Feature's field first.
 func (n *EventNames) Of(value []byte, s *event.Schema, features []Feature) ([][]string, error) {
-	own := map[uint32][]string{} // by column
+	own := map[uint32][]string{} // names by column
 	if n.again != nil {
 		for _, f := range features {
 			own[f.Column] = nil
@@ -488,8 +490,8 @@ func (n *EventNames) Of(value []byte, s *event.Schema, features []Feature) ([][]
 	return names, nil
 }
 
-// nameOf returns the names of a feature of an event: its own names in the event, if there are any, else the name of its
-// numeric field, or those in the model's dictionary. s is the event's Schema.
+// nameOf returns the names of a feature of an event: its names in the event if there are any, else the name of its
+// numeric field, or the names in the model's dictionary. s is the event's Schema.
 func (m *Model) nameOf(f Feature, own []string, s *event.Schema) []string {
 	field := s.Fields[f.Field]
 	isNumber := field.Kind == event.Numeric
@@ -515,7 +517,8 @@ func (m *Model) nameOf(f Feature, own []string, s *event.Schema) []string {
 
 func joinNames(names []string) string { return strings.Join(names, " | ") }
 
-// PredictionOf returns the prediction for an event of a Schema with these scores. The event must have its Value.
+// PredictionOf returns the prediction for an event of the Schema s with the given scores. The event must have its
+// Value.
 func (m *Model) PredictionOf(e *event.Example, s *event.Schema, scores []float64, names *EventNames) (Prediction, error) {
 	p, _ := m.prediction(m.Declare(e, &event.Example{}), scores, make([]float64, max(2, m.Outputs, len(m.Schema.Classes))))
 	p.Stuck = m.StuckFields(e)
@@ -570,8 +573,8 @@ func (m *Model) prediction(e *event.Example, scores, chances []float64) (p Predi
 	return p, class
 }
 
-// Explains returns nil if the Model's scores are sums over features, so that Predict can explain them; else it returns
-// an error with the reason.
+// Explains returns nil if the Model's scores are sums over features, so that Predict can explain them. Otherwise it
+// returns an error with the reason.
 func (m *Model) Explains() error {
 	switch _, linear := m.Model.(*model.Linear); {
 	case !linear:
@@ -589,7 +592,7 @@ type contribution struct {
 	isFeature bool
 }
 
-// explained returns the largest contributions to the score of a class, by the weights m with which e is scored.
+// explained returns the largest contributions to the score of a class. m has the weights with which e is scored.
 func explained(m *model.Linear, e *event.Example, class, most int, filled bool) []contribution {
 	intercept := m.Intercept[0]
 	if m.Outputs == 1 {
@@ -602,9 +605,9 @@ func explained(m *model.Linear, e *event.Example, class, most int, filled bool) 
 		x := m.Explain(e, class).Filled
 		all = append(all, contribution{Contribution: Contribution{FilledName, 1, x, x}})
 	}
-	least := 0.0 // smallest absolute value among the largest
+	least := 0.0 // smallest absolute value among the largest contributions
 	cut := func() {
-		slices.SortStableFunc(all, func(a, b contribution) int { // equal ones in the order of columns
+		slices.SortStableFunc(all, func(a, b contribution) int { // ties stay in the order of columns
 			return cmp.Compare(math.Abs(b.Score), math.Abs(a.Score))
 		})
 		all = all[:min(most, len(all))]
@@ -615,7 +618,7 @@ func explained(m *model.Linear, e *event.Example, class, most int, filled bool) 
 			continue
 		}
 		all = append(all, contribution{Contribution{"", t.Value, t.Weight, t.Contribution}, Feature{t.Column, t.Field, t.Known}, true})
-		if len(all) == 2*most+1 { // bounds the memory for an event with many features
+		if len(all) == 2*most+1 { // limits the memory for an event with many features
 			cut()
 		}
 	}
@@ -623,7 +626,7 @@ func explained(m *model.Linear, e *event.Example, class, most int, filled bool) 
 	return all
 }
 
-// className returns a class's name, or its number if it has no name yet.
+// className returns the name of a class, or its number if it has no name yet.
 func (m *Model) className(class int) string {
 	if class < len(m.Schema.Classes) && m.Schema.Classes[class] != "" {
 		return m.Schema.Classes[class]
@@ -631,7 +634,7 @@ func (m *Model) className(class int) string {
 	return strconv.Itoa(class)
 }
 
-// IsRefused reports whether an error of Predict is about the event.
+// IsRefused reports whether an error of Predict is due to the event.
 func IsRefused(err error) bool {
 	return errors.As(err, new(*event.Refusal))
 }

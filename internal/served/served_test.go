@@ -101,7 +101,7 @@ func TestSourcesAgree(t *testing.T) {
 			t.Errorf("%s: a spoilt event: %v", name, err)
 		}
 	}
-	// The contributions add up to the score.
+	// The contributions must add up to the score.
 	all, err := live.Predict(event, 100)
 	sum := 0.0
 	for i, c := range all.Explanation {
@@ -139,8 +139,8 @@ func TestRegression(t *testing.T) {
 	}
 }
 
-// TestFollow runs followers, predictions and a learner at the same time, for the race detector, and checks that
-// versions never go back.
+// TestFollow runs followers, predictions and a learner at the same time, for the race detector. Versions must never
+// decrease.
 func TestFollow(t *testing.T) {
 	r, recordConfig := must.Get2(learner(t.TempDir(), 3000))(t)
 	r.Config.PublishEvents = 1
@@ -198,7 +198,7 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	r, recordConfig, err := learner(dir, 200) // stands for the service that learns
+	r, recordConfig, err := learner(dir, 200) // takes the role of the service that learns
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -216,7 +216,7 @@ func Example() {
 	}
 	defer server.Close(context.Background())
 
-	// From here on, the example shows the code of your program.
+	// Your own program contains the code from here on.
 	m, err := served.Open(context.Background(), server.URL(), served.Options{})
 	if err != nil {
 		fmt.Println(err)

@@ -34,7 +34,7 @@ type room struct {
 	out      []byte
 }
 
-// publishFor is the number of events in a request from which on a learner's model is published, because it predicts
+// publishFor is the number of events in a request from which a learner's model is published first. The model predicts
 // faster than the learner.
 const publishFor = 16
 
@@ -44,7 +44,7 @@ type batch struct {
 	decode func(ctx context.Context, i int, r record.Record, e *event.Example) error
 }
 
-// take learns or predicts the events of a request.
+// take learns or predicts the events of a request. The request borrows its payload.
 func (l *learner) take(ctx context.Context, q request) (a answer, err error) {
 	r, learn := &l.room, q.flags&flagLearn != 0
 	if learn && l.online == nil {
@@ -129,7 +129,7 @@ func (l *learner) batch(op byte, n int, p []byte) (b batch, err error) {
 	return b, nil
 }
 
-// one learns or predicts event i, and appends the prediction to the answer.
+// one learns or predicts event i, and appends the prediction to the response.
 func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *int) error {
 	r := &l.room
 	e := &r.example
@@ -141,7 +141,7 @@ func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *in
 		}
 		head.Label, head.Unlabeled = label, false
 	} else if flags&flagLearn != 0 && flags&flagLabels == 0 {
-		head.Unlabeled = false // JSON events contain their labels
+		head.Unlabeled = false // JSON events may contain their labels
 	}
 	if err := b.decode(ctx, i, head, e); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (l *learner) one(ctx context.Context, flags byte, i int, b batch, width *in
 	return nil
 }
 
-// ofModel appends the prediction of a model.
+// ofModel appends the prediction of a model to the response.
 func (l *learner) ofModel(flags byte, i int, came *event.Example, width *int) error {
 	r, m := &l.room, l.model
 	if flags&flagUnseen == 0 {
@@ -208,7 +208,7 @@ func (l *learner) ofModel(flags byte, i int, came *event.Example, width *int) er
 	return nil
 }
 
-// append appends a prediction to the answer.
+// append appends a prediction to the response.
 func (l *learner) append(flags byte, scores []float64, d model.Decision, number [3]float64, width *int) {
 	r := &l.room
 	switch {
@@ -225,8 +225,8 @@ func (l *learner) append(flags byte, scores []float64, d model.Decision, number 
 	l.put(scores, width)
 }
 
-// put appends numbers to the answer. All events of an answer have as many numbers as the last one: earlier ones, from
-// before a class was added, get zeros.
+// put appends the numbers of one event to the response. All events of a response have equally many numbers: when a
+// class is added, earlier events get zeros.
 func (l *learner) put(values []float64, width *int) {
 	r := &l.room
 	if was := *width; was != len(values) && was > 0 {
@@ -243,10 +243,10 @@ func (l *learner) put(values []float64, width *int) {
 	}
 }
 
-// regression reports whether labels are numbers.
+// regression reports whether labels are regression targets.
 func (l *learner) regression() bool { return l.schema.Target != loss.Sign }
 
-// label returns the text of a label, given its number.
+// label returns the text of a label given as a number.
 func (l *learner) label(x float64) ([]byte, error) {
 	if l.regression() {
 		l.room.text = strconv.AppendFloat(l.room.text[:0], x, 'g', -1, 64)
@@ -258,7 +258,7 @@ func (l *learner) label(x float64) ([]byte, error) {
 	return nil, fmt.Errorf("label %v: there are %d", x, len(l.classes))
 }
 
-// width returns the number of values in the answer for an event.
+// width returns the number of values in the response for an event.
 func (l *learner) width(flags byte) int {
 	switch k := len(l.schema.Classes); {
 	case flags&flagChoice != 0 && !l.regression():
@@ -272,7 +272,7 @@ func (l *learner) width(flags byte) int {
 	}
 }
 
-// answers returns what the HTTP server would answer for each line of JSON.
+// answers returns the HTTP server's response for each line of JSON.
 func (l *learner) answers(ctx context.Context, q request) (a answer, err error) {
 	if len(q.payload) < 8 {
 		return a, errors.New("answers without the number of features to explain")

@@ -29,21 +29,21 @@ import (
 	"blankout/stream/record"
 )
 
-// learner is a learner, or a model for predictions.
+// learner is a learner, or a model that only predicts.
 type learner struct {
 	settings []string
 	online   *online.Learner // nil for a model
-	source   served.Source   // of a model that was opened
-	model    *served.Model   // for a learner the current model, nil if it has learned since
-	client   json.RawMessage // what a client has stored with it
+	source   served.Source   // source of an opened model
+	model    *served.Model   // current model; nil for a learner that has learned since
+	client   json.RawMessage // data that a client has stored with the learner
 
 	record  record.Config
 	schema  *event.Schema
 	json    record.Decoder
-	rows    []*record.Rows // by shape
-	widths  []int          // of rows, by shape
+	rows    []*record.Rows // decoder of rows, by shape
+	widths  []int          // number of columns of each shape
 	sparse  *record.SparseRows
-	classes [][]byte // labels, by the number that a client uses
+	classes [][]byte // labels, by the client's number
 
 	room room
 }
@@ -51,13 +51,14 @@ type learner struct {
 // blockSettings is the checkpoint block with a learner's settings.
 const blockSettings = "settings"
 
-// saved is the JSON of that block.
+// saved is the JSON in that block.
 type saved struct {
-	Settings []string        `json:"settings"` // in the form of opNew
+	Settings []string        `json:"settings"` // in the format of opNew
 	Client   json.RawMessage `json:"client,omitempty"`
 }
 
-// parse parses a configuration from a list of settings, over base or the defaults.
+// parse parses a configuration from a list of settings. Settings that are not in the list come from base, or from the
+// defaults.
 func parse(base *config.Config, settings []byte) (c *config.Loaded, list []string, err error) {
 	if err := json.Unmarshal(settings, &list); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errSettings, err)
@@ -81,14 +82,14 @@ func newLearner(settings []byte) (*learner, error) {
 	return l, l.begin(s)
 }
 
-// learned returns the settings of the learner of a configuration, as the command run has them.
+// learned returns the settings of a configuration's learner, as the command run uses them.
 func learned(c *config.Loaded) online.Config {
 	out := c.Learner.Among(c.Record.Declares(""), c.Record.Grouped())
 	out.Positive = c.Record.PositiveName()
 	return out
 }
 
-// begin creates the decoders of a learner with a Schema.
+// begin creates the decoders of a new learner with a Schema.
 func (l *learner) begin(s *event.Schema) error {
 	if len(l.record.Classes) == 0 {
 		online.TakeMoreClasses(s)
@@ -96,7 +97,7 @@ func (l *learner) begin(s *event.Schema) error {
 	return l.decode(s)
 }
 
-// decode creates the decoders of events of a Schema, except for shapes.
+// decode creates the decoders of events with a Schema, except the decoders of shapes.
 func (l *learner) decode(s *event.Schema) (err error) {
 	c := l.record
 	c.Format = "json"
@@ -108,7 +109,7 @@ func (l *learner) decode(s *event.Schema) (err error) {
 	return err
 }
 
-// loadLearner continues with a saved learner. The given settings replace those that it was saved with.
+// loadLearner loads a saved learner. The given settings replace its saved settings.
 func loadLearner(payload []byte) (*learner, error) {
 	if len(payload) < 8 || binary.LittleEndian.Uint64(payload) > uint64(len(payload)-8) {
 		return nil, errors.New("a file with its settings is shorter than it says")
@@ -128,7 +129,7 @@ func loadLearner(payload []byte) (*learner, error) {
 		if err := json.Unmarshal(block, &was); err != nil {
 			return nil, fmt.Errorf("block %s: %w", blockSettings, err)
 		}
-	} else { // a checkpoint of the command run, which has the format of records
+	} else { // a checkpoint of the command run, which contains the format of records
 		m, err := served.FromFile(file, nil)
 		if err != nil {
 			return nil, err
@@ -153,19 +154,19 @@ func loadLearner(payload []byte) (*learner, error) {
 	return l, l.begin(l.online.Schema())
 }
 
-// Address is the place of the model for opOpen.
+// Address is the address of the model for opOpen.
 type Address struct {
 	Address string `json:"address"` // a file, a directory of checkpoints, a server, or a topic or object of snapshots
 	Token   string `json:"token"`
 	Missing string `json:"missing_policy"`
-	// Settings are those of [kafka] and [s3], in addition to those in the environment.
+	// Settings are the settings of [kafka] and [s3], in addition to the environment's settings.
 	Settings []string `json:"settings"`
 }
 
 var (
-	// errOpening is the error of a model that cannot be opened.
+	// errOpening reports that a model cannot be opened.
 	errOpening = errors.New("opening a model")
-	// errSettings is the error of invalid settings.
+	// errSettings reports invalid settings.
 	errSettings = errors.New("settings")
 )
 
@@ -211,11 +212,11 @@ func (l *learner) setModel(m *served.Model) error {
 	l.model, l.record = m, m.Record
 	l.record.Unlabeled = true
 	schema := m.Schema.Clone()
-	schema.Names = nil // names are for people, not for predictions
+	schema.Names = nil // predictions do not need names
 	return l.decode(schema)
 }
 
-// now returns the current model.
+// now returns the current model, and publishes it first if the learner has learned.
 func (l *learner) now() *served.Model {
 	if l.model == nil {
 		l.model = served.New(l.online.Snapshot().Model(), l.record)
@@ -256,23 +257,23 @@ func (l *learner) addClasses(payload []byte) (a answer, err error) {
 	return jsonAnswer(append([]string{}, l.schema.Classes...))
 }
 
-// Inspection is the answer of opInspect.
+// Inspection is the JSON response to opInspect.
 type Inspection struct {
 	Events     uint64   `json:"events"`
 	Regression bool     `json:"regression"`
 	Classes    []string `json:"classes"`
-	Positive   string   `json:"positive,omitempty"` // of two classes
+	Positive   string   `json:"positive,omitempty"` // positive class of two
 	Fields     []string `json:"fields"`
 	Kind       string   `json:"kind"` // linear or kernel
 	Loss       string   `json:"loss"`
 	Noise      string   `json:"noise"`
-	Version    uint64   `json:"version,omitempty"` // of a snapshot
+	Version    uint64   `json:"version,omitempty"` // version of a snapshot
 	Published  string   `json:"published,omitempty"`
-	ZeroBased  bool     `json:"zero_based,omitempty"` // numeric columns count from 0 in lines of svmlight
+	ZeroBased  bool     `json:"zero_based,omitempty"` // numeric columns start at 0 in lines of svmlight
 	Settings   []string `json:"settings,omitempty"`
 	// Client is what the client stored when the learner was saved.
 	Client json.RawMessage `json:"client,omitempty"`
-	// Of a learner.
+	// Measures and Warnings are set only for a learner.
 	Measures *online.Summary `json:"measures,omitempty"`
 	Warnings []watch.Warning `json:"warnings,omitempty"`
 }
@@ -304,7 +305,7 @@ func (l *learner) inspect() (answer, error) {
 	return jsonAnswer(i)
 }
 
-// save returns a checkpoint: that of the command run, the settings, and JSON that the client stores.
+// save returns a checkpoint with the blocks of the command run, the settings, and the client's JSON.
 func (l *learner) save(client []byte) (a answer, err error) {
 	if l.online == nil {
 		return a, errors.New("a model that was loaded does not learn, and has no state to save: export it")

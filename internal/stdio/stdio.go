@@ -1,5 +1,5 @@
-// Package stdio serves another program that learns and predicts, with frames on standard input and output and many
-// learners in one process. The Python package starts it.
+// Package stdio serves another program that learns and predicts. Requests and responses are frames on standard input
+// and output, for many learners in one process. The Python package starts it.
 //
 // A request is a head of 16 bytes and a payload. The head has an operation and flags, one byte each, the number of a
 // learner (uint16), the number of events in the payload (uint32) and its size in bytes (uint64). An answer has a status
@@ -29,52 +29,53 @@ import (
 // Protocol is the version of the frames. A client requests it first, with opHello.
 const Protocol = 1
 
-// Operations, and the content of a request and of its answer. docs/reference.md is made of these comments.
+// The operations, with the content of the request and of the answer. docs/reference.md is generated from these
+// comments.
 const (
-	opHello   = 'h' // nothing; answer: JSON {"version": …, "protocol": 1}
+	opHello   = 'h' // empty request; answer: JSON {"version": …, "protocol": 1}
 	opNew     = 'n' // create a learner: JSON list of settings, ["learner.loss=logistic", "record.max_classes=5"]
 	opLoad    = 'l' // load a saved learner: size of the list of settings (uint64), the list, a checkpoint
 	opOpen    = 'o' // open a model for predictions: JSON {"address": FILE, DIRECTORY or URL, "token": …, "missing_policy": …, "settings": […]}
-	opLook    = 'u' // look for a newer model at the address of this one: JSON, an unused number; answer: JSON, whether that number now has it
+	opLook    = 'u' // look for a newer model at the address of this one: JSON, an unused number; answer: JSON, whether a newer model now has that number
 	opModel   = 'b' // open a model for predictions: the bytes of a model, checkpoint or snapshot
 	opClose   = 'x' // discard the learner or model
-	opShape   = 's' // JSON: names of the columns of rows; answer: JSON, the number of this shape, from 0
-	opClasses = 'c' // JSON: labels to append to the list in which event labels are indices; answer: JSON, the classes in the order of probabilities
-	opInspect = 'i' // nothing; answer: JSON with events, classes, fields, measures, forecast and warnings
-	opSave    = 'w' // nothing, or JSON that i returns as client after loading; answer: the bytes of a checkpoint
-	opExport  = 'e' // JSON {"format": "model", "onnx", "json" or "text", "missing_policy": …}; answer: that file
-	opAnswers = 'a' // number of features to explain (uint64), lines of JSON; answer: lines of JSON as from POST /v1/predict
+	opShape   = 's' // add a shape of rows: JSON, the names of the columns; answer: JSON, the number of this shape, from 0
+	opClasses = 'c' // append labels to the list in which event labels are indices: JSON; answer: JSON, the classes in the order of probabilities
+	opInspect = 'i' // empty request; answer: JSON with events, classes, fields, measures, forecast and warnings
+	opSave    = 'w' // save: empty, or JSON that i returns as client after loading; answer: the bytes of a checkpoint
+	opExport  = 'e' // export: JSON {"format": "model", "onnx", "json" or "text", "missing_policy": …}; answer: that file
+	opAnswers = 'a' // predict as HTTP: number of features to explain (uint64), lines of JSON; answer: lines of JSON as from POST /v1/predict
 
 	opLines  = 'J' // learn or predict lines of JSON, see the flags
 	opRows   = 'R' // learn or predict rows: the number of a shape (uint64), rows of float64; NaN is null
 	opSparse = 'S' // learn or predict sparse rows: starts of the rows and the end of the last (int64), columns from 0 (int64), values (float64)
 )
 
-// Flags of opLines, opRows and opSparse.
+// The flags of opLines, opRows and opSparse.
 const (
 	flagLearn   = 1 << iota // learn the events; otherwise only predict
 	flagAnswer              // answer with the prediction of each event, before it is learned
-	flagLabels              // the payload begins with a float64 label for each event: an index in the list of c, or the target; NaN is no label
-	flagWeights             // then a float64 weight for each event
+	flagLabels              // the payload begins with a float64 label for each event: an index in the list of c, or the target; NaN means no label
+	flagWeights             // the payload then has a float64 weight for each event
 	flagScores              // answer with scores instead of probabilities, or of value, low and high
-	flagUnseen              // predict events without a known feature, which are otherwise refused
+	flagUnseen              // also predict events in which no feature has been seen, which are otherwise refused
 	flagChoice              // answer with the index of the predicted class, in the order of c
 )
 
 // maxPayload is the largest size of a request.
 const maxPayload = 4 << 30
 
-// Server holds the learners.
+// Server holds the learners of one process.
 type Server struct {
 	version  string
 	learners map[uint16]*learner
 	payload  bytes.Buffer // of the current request
 }
 
-// New returns a Server of a program with this version.
+// New returns a Server; version is the program's version.
 func New(version string) *Server { return &Server{version: version, learners: map[uint16]*learner{}} }
 
-// request is a request. Its payload is borrowed, except for opLoad and opModel.
+// request is a request of a client. Its payload is borrowed, except for opLoad and opModel.
 type request struct {
 	op, flags byte
 	learner   uint16
@@ -82,13 +83,13 @@ type request struct {
 	payload   []byte
 }
 
-// answer is the answer to a request.
+// answer is the response to a request.
 type answer struct {
 	width   int // number of values per event
 	payload []byte
 }
 
-// Serve answers requests until the input ends or ctx does.
+// Serve handles requests until the input or ctx ends.
 func (s *Server) Serve(ctx context.Context, input io.Reader, output io.Writer) error {
 	in, out := bufio.NewReaderSize(input, 1<<16), bufio.NewWriterSize(output, 1<<16)
 	defer s.closeAll()
@@ -119,18 +120,19 @@ func (s *Server) read(in io.Reader) (q request, err error) {
 		return q, fmt.Errorf("%d bytes: the most is %d", size, uint64(maxPayload))
 	}
 	payload := &s.payload
-	if q.op == opLoad || q.op == opModel { // whose memory is kept
+	if q.op == opLoad || q.op == opModel { // the learner keeps the memory of the payload
 		payload = &bytes.Buffer{}
 	}
 	payload.Reset()
-	if _, err = io.CopyN(payload, in, int64(size)); errors.Is(err, io.EOF) { // allocates only as many bytes as arrive, whatever the head says
+	if _, err = io.CopyN(payload, in, int64(size)); errors.Is(err, io.EOF) { // allocates only as many bytes as arrive, even if the head claims more
 		err = io.ErrUnexpectedEOF
 	}
 	q.payload = payload.Bytes()
 	return q, err
 }
 
-// rowError reports which event of a request was refused. The events before it have been learned, without an answer.
+// rowError reports which event of a request was refused. Earlier events of the request have been learned, but have no
+// predictions in the response.
 type rowError struct {
 	Row    int          `json:"row"`
 	Reason event.Reason `json:"reason"`
@@ -139,13 +141,13 @@ type rowError struct {
 
 func (e *rowError) Error() string { return fmt.Sprintf("event %d: %s: %s", e.Row, e.Reason, e.Detail) }
 
-// failure is an error that is not about one event.
+// failure is an error that does not concern a single event.
 type failure struct {
 	Kind string `json:"kind"` // see kindOf
 	Text string `json:"text"`
 }
 
-// kindOf returns the kind of an error, "" if clients do not distinguish it.
+// kindOf returns the kind of an error, or "" if clients need not distinguish it.
 func kindOf(err error) string {
 	var key *event.KeyError
 	var mismatch *online.MismatchError
@@ -177,7 +179,7 @@ func write(out *bufio.Writer, a answer, failed error) error {
 		if status = 2; errors.As(failed, &refused) {
 			status, said = 1, refused
 		}
-		a, _ = jsonAnswer(said) // strings and a number
+		a, _ = jsonAnswer(said) // strings and a number always encode
 	}
 	var head [16]byte
 	binary.LittleEndian.PutUint32(head[:], status)
@@ -191,7 +193,7 @@ func write(out *bufio.Writer, a answer, failed error) error {
 	return out.Flush()
 }
 
-// do answers a request.
+// do handles a request.
 func (s *Server) do(ctx context.Context, q request) (a answer, err error) {
 	switch q.op {
 	case opHello:
@@ -233,7 +235,7 @@ func (s *Server) do(ctx context.Context, q request) (a answer, err error) {
 	return a, fmt.Errorf("unknown operation %q", q.op)
 }
 
-// add adds a learner under a free number.
+// add adds a learner under an unused number.
 func (s *Server) add(number uint16, make func() (*learner, error)) error {
 	if s.learners[number] != nil {
 		return fmt.Errorf("there is a learner %d", number)
@@ -245,7 +247,7 @@ func (s *Server) add(number uint16, make func() (*learner, error)) error {
 	return err
 }
 
-// look checks the source of a model for a newer one, which gets a number of its own.
+// look checks the source of a model for a newer model, and adds that under a separate number.
 func (s *Server) look(ctx context.Context, l *learner, payload []byte) (a answer, err error) {
 	var number uint16
 	if err := json.Unmarshal(payload, &number); err != nil {
@@ -272,7 +274,7 @@ func (s *Server) look(ctx context.Context, l *learner, payload []byte) (a answer
 
 func (s *Server) closeAll() {
 	for _, l := range s.learners {
-		_ = l.close() // the program ends
+		_ = l.close() // ignore the error, because the program ends
 	}
 }
 

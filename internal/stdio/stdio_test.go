@@ -18,7 +18,7 @@ import (
 	"blankout/internal/served"
 )
 
-// client asks a Server as another program does.
+// client sends requests to a Server as another program does.
 type client struct {
 	t   testing.TB
 	in  io.WriteCloser
@@ -89,7 +89,7 @@ func (c *client) ask(op, flags byte, learner uint16, events int, parts ...any) (
 	return binary.LittleEndian.Uint32(answer[:]), binary.LittleEndian.Uint32(answer[4:]), payload
 }
 
-// must is ask for what succeeds.
+// must is ask for a request that must succeed.
 func (c *client) must(op, flags byte, learner uint16, events int, parts ...any) []byte {
 	c.t.Helper()
 	status, _, payload := c.ask(op, flags, learner, events, parts...)
@@ -99,7 +99,7 @@ func (c *client) must(op, flags byte, learner uint16, events int, parts ...any) 
 	return payload
 }
 
-// stream is events as rows and as lines of JSON, with a label in three of four.
+// stream has events as rows and as lines of JSON. Three of four events have a label.
 type stream struct {
 	names   []string
 	rows    [][]float64
@@ -129,7 +129,7 @@ func newStream(n int) (s stream) {
 
 func (s stream) flat() (out []float64) { return slices.Concat(s.rows...) }
 
-// lines are the events as lines of JSON, with their labels in them where they are asked for.
+// lines returns the events as lines of JSON, which contain the labels if labels is set.
 func (s stream) lines(labels bool) string {
 	var b strings.Builder
 	for i, row := range s.rows {
@@ -149,8 +149,9 @@ func (s stream) lines(labels bool) string {
 	return b.String()
 }
 
-// Rows, lines with labels beside them and lines that hold their labels teach the same to the bit, all at once or one by
-// one, and so does a learner that was saved and loaded in between.
+// TestFormsAreOne checks that the same events give the same bits in every form: rows, lines with separate labels, and
+// lines that contain their labels. They must also give the same bits in one request or many, and if the learner is
+// saved and loaded in between.
 func TestFormsAreOne(t *testing.T) {
 	s := newStream(600)
 	c := start(t)
@@ -200,7 +201,8 @@ func TestFormsAreOne(t *testing.T) {
 	}
 }
 
-// What a learner predicts is what its model predicts, here and in the program that serves it.
+// TestPredict checks that a learner predicts the same as its model, in this process and in the program that serves the
+// model.
 func TestPredict(t *testing.T) {
 	s := newStream(500)
 	c := start(t)
@@ -269,7 +271,7 @@ func near(t *testing.T, got, want []byte) {
 	}
 }
 
-// Regression is answered with a value and its interval.
+// TestRegression checks that the response for regression is a value and its interval.
 func TestRegression(t *testing.T) {
 	c := start(t)
 	c.must(opNew, 0, 0, 0, []string{"learner.loss=absolute"})
@@ -287,7 +289,7 @@ func TestRegression(t *testing.T) {
 	}
 }
 
-// Sparse rows are rows whose columns have numbers.
+// TestSparse learns sparse rows in which one column determines the class, and checks the predicted probabilities.
 func TestSparse(t *testing.T) {
 	c := start(t)
 	c.must(opNew, 0, 0, 0, []string{})
@@ -306,7 +308,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// What is wrong is said, with the event it is about, and the next request is answered as if it had not been.
+// TestErrors checks that an error names its event, and that the next request succeeds.
 func TestErrors(t *testing.T) {
 	c := start(t)
 	c.must(opNew, 0, 0, 0, []string{"record.max_classes=2"})
@@ -368,7 +370,7 @@ func FuzzServe(f *testing.F) {
 	f.Add(slices.Concat(frame(opNew, 0, 0, `[]`), frame(opShape, 0, 0, `["a"]`), frame(opRows, flagAnswer, 1, strings.Repeat("\x00", 16)), frame(opSparse, 0, 1, strings.Repeat("\x00", 16))))
 	f.Add(frame(opHello, 0, 0, ""))
 	f.Fuzz(func(t *testing.T, input []byte) {
-		if bytes.IndexByte(input, opOpen) >= 0 { // no file is opened
+		if bytes.IndexByte(input, opOpen) >= 0 { // do not open files
 			return
 		}
 		_ = New("test").Serve(context.Background(), bytes.NewReader(input), io.Discard)

@@ -1,5 +1,5 @@
-// Package streamtest has what tests of streams, servers and whole runs share: clients of brokers, logs, files, waits and
-// certificates.
+// Package streamtest provides helpers for tests of streams, servers and whole runs: Kafka clients, logs, files, waits
+// and certificates.
 package streamtest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Client returns a client of the brokers with these addresses. It is closed at the end of the test.
+// Client returns a client of the brokers with these addresses. The end of the test closes it.
 func Client(t testing.TB, brokers []string, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client := must.Get(kgo.NewClient(append(options, kgo.SeedBrokers(brokers...))...))(t)
@@ -31,7 +31,7 @@ func Admin(t testing.TB, brokers ...string) *kadm.Client {
 	return kadm.NewClient(Client(t, brokers))
 }
 
-// From returns offsets with which reading one partition continues at next.
+// From returns offsets that make reading one partition continue at next.
 func From(topic string, partition int32, next int64) (from event.Offsets) {
 	from.At(topic, partition, next)
 	return from
@@ -42,7 +42,7 @@ func Log(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// File writes a file with this name and text to a new directory and returns its path.
+// File writes a file with the given name and text to a new directory, and returns its path.
 func File(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)

@@ -30,7 +30,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Sign returns a new certificate with this name, and its key, in PEM. The first one is that of the authority.
+// Sign returns a new certificate with the given common name, and its key, in PEM. The first certificate is the
+// authority's own.
 func (a *Authority) Sign(t testing.TB, name string) (certificate, key []byte) {
 	t.Helper()
 	private := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -48,7 +49,7 @@ func (a *Authority) Sign(t testing.TB, name string) (certificate, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
 
-// Pair is Sign for a connection.
+// Pair is Sign for a TLS connection.
 func (a *Authority) Pair(t testing.TB, name string) tls.Certificate {
 	t.Helper()
 	return must.Get(tls.X509KeyPair(a.Sign(t, name)))(t)

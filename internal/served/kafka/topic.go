@@ -1,20 +1,18 @@
-// Package kafka distributes models through a snapshot topic. Its Publisher writes them. With its Opener package client
-// reads and follows them.
+// Package kafka distributes models through a snapshot topic. Its Publisher writes the models. With its Opener, package
+// client reads and follows them.
 package kafka
 
-// A snapshot topic holds the newest model in one partition of a compacted topic.
-// A model is the blocks of a file (docs/checkpoint-format.md), cut into pieces
-// that fit a message:
+// A snapshot topic holds the newest model in one partition of a compacted topic. A model is the blocks of a file
+// (docs/checkpoint-format.md), cut into pieces that fit a message:
 //
 //	key                  value
 //	piece/HASH           a piece of a block; HASH is the first half of its SHA-256 in hex
-//	manifest             the SHA-256, in hex, of what follows; a newline; JSON of manifest
+//	manifest             the SHA-256, in hex, of the rest; a newline; JSON of manifest
 //
-// A piece is named by what it holds, so a piece that has not changed since the
-// model before is not written again, and no piece is ever written over. The
-// manifest comes last, and only after it the pieces that it no longer names are
-// deleted. So a reader that reads to the end finds the newest complete model, however
-// often a publication broke off.
+// A piece is named by the hash of its content. So a piece that has not changed since the previous model is not written
+// again, and no piece is ever overwritten. The manifest is written last. Only after that are the pieces deleted that it
+// no longer names. So a reader that reads to the end finds the newest complete model, even if publications were
+// interrupted.
 
 import (
 	"context"
@@ -45,7 +43,7 @@ const (
 
 // manifest lists the pieces of a model.
 type manifest struct {
-	Format    int             `json:"format"` // 1
+	Format    int             `json:"format"` // format version, 1
 	Version   uint64          `json:"version"`
 	Published time.Time       `json:"published"`
 	Kind      checkpoint.Kind `json:"kind"`
@@ -55,7 +53,7 @@ type manifest struct {
 type manifestBlock struct {
 	Name   string   `json:"name"`
 	Bytes  int      `json:"bytes"`
-	Pieces []string `json:"pieces"` // hashes
+	Pieces []string `json:"pieces"` // hashes of the pieces
 }
 
 func hashOf(data []byte) string {
@@ -89,14 +87,14 @@ func decodeManifest(value []byte) (*manifest, error) {
 
 // contents is the content of a snapshot topic up to an offset.
 type contents struct {
-	pieces   map[string][]byte // by hash; nil data if the content is not needed
-	manifest *manifest         // the newest, nil if there is none
-	offset   int64             // of the manifest
-	bytes    int64             // of the pieces
+	pieces   map[string][]byte // pieces by hash; nil data if the content is not needed
+	manifest *manifest         // newest manifest, nil if there is none
+	offset   int64             // offset of the manifest
+	bytes    int64             // total size of the pieces
 	strange  uint64            // number of unknown records
 }
 
-// add adds a record. An error is about a manifest. The previous one stays valid.
+// add adds a record. It returns an error for an invalid manifest; the previous manifest stays valid.
 func (c *contents) add(r record.Record, keep bool) error {
 	key := string(r.Key)
 	if hash, ok := strings.CutPrefix(key, keyPiece); ok {
@@ -106,7 +104,7 @@ func (c *contents) add(r record.Record, keep bool) error {
 			return nil
 		}
 		if hashOf(r.Value) != hash {
-			c.strange++ // does not match its name: ignored
+			c.strange++ // the hash does not match the name: ignore the piece
 			delete(c.pieces, hash)
 			return nil
 		}
@@ -130,7 +128,8 @@ func (c *contents) add(r record.Record, keep bool) error {
 	return nil
 }
 
-// assemble builds the newest model, of at most limit bytes, because a manifest can repeat a piece many times.
+// assemble builds the newest model. It fails if the model exceeds limit bytes, because a manifest can repeat a piece
+// many times.
 func (c *contents) assemble(recordConfig *record.Config, limit int64) (*served.Model, error) {
 	f := &checkpoint.File{Kind: c.manifest.Kind}
 	for _, b := range c.manifest.Blocks {
@@ -164,7 +163,7 @@ func (c *contents) assemble(recordConfig *record.Config, limit int64) (*served.M
 func readTopicConfig(c stream.ConnectConfig, topic string, log *slog.Logger) stream.ConsumerConfig {
 	config := stream.DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = c, []string{topic}, []int32{0}, log
-	config.OutOfRange = "earliest" // compaction may move the start of the log past our position
+	config.OutOfRange = "earliest" // compaction may move the start of the log beyond our position
 	config.MaxWait = 100 * time.Millisecond
 	return config
 }
@@ -186,7 +185,7 @@ func Opener(c stream.ConnectConfig) served.Opener {
 	}
 }
 
-// topicSource is a snapshot topic.
+// topicSource is the Source of a snapshot topic.
 type topicSource struct {
 	topic   string
 	connect stream.ConnectConfig
@@ -195,7 +194,7 @@ type topicSource struct {
 	reader   *stream.Reader
 	contents contents
 	returned int64 // offset of the last returned manifest, -1 for none
-	end      int64 // of the log
+	end      int64 // end offset of the log
 	next     int64
 }
 
@@ -206,8 +205,8 @@ func (s *topicSource) Close() error {
 	return s.reader.Close()
 }
 
-// Look reads up to the end of the topic. The first call waits for a model until it has reached the end, later calls
-// return what there is.
+// Look reads to the end of the topic. The first call waits for a model until it has reached the end. Later calls return
+// immediately after the end is reached.
 func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 	if s.reader == nil {
 		r, err := stream.NewReader(ctx, readTopicConfig(s.connect, s.topic, nil), nil)
@@ -225,7 +224,7 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 					s.returned = s.contents.offset
 					return model, nil
 				}
-				if quiet { // nothing more will complete it
+				if quiet { // no further records will complete the model
 					return nil, fmt.Errorf("topic %s: %w", s.topic, err)
 				}
 			} else if quiet && s.returned < 0 {
@@ -242,7 +241,7 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 		if err != nil {
 			if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 				if s.next < s.end && s.failing() == "" {
-					continue // on its way
+					continue // the records are still being fetched
 				}
 				if s.next < s.end {
 					return nil, errors.New(s.failing())
@@ -253,7 +252,7 @@ func (s *topicSource) Look(ctx context.Context) (*served.Model, error) {
 			return nil, s.fail(err)
 		}
 		quiet = false
-		if s.next, s.end = b.Next, b.HighWater; b.Reset { // read again from the start of the log, perhaps of a recreated topic
+		if s.next, s.end = b.Next, b.HighWater; b.Reset { // the reader restarts at the start of the log, perhaps of a recreated topic
 			s.returned, s.contents = -1, contents{pieces: map[string][]byte{}}
 		}
 		for _, r := range b.Records {
@@ -283,7 +282,7 @@ func (s *topicSource) failing() string {
 	return source.Failing()
 }
 
-// fail drops a reader whose stream has ended. The next Look starts anew.
+// fail discards a reader whose stream has ended. The next Look creates a new reader.
 func (s *topicSource) fail(err error) error {
 	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 		s.reader.Close()
@@ -295,25 +294,25 @@ func (s *topicSource) fail(err error) error {
 // Publisher writes Models to a snapshot topic. It must be the only writer. It belongs to one goroutine and starts none.
 type Publisher struct {
 	producer *stream.Producer
-	timeout  time.Duration // for the topic ID
+	timeout  time.Duration // time limit of the request for the topic ID
 	maxPiece int
-	live     map[string]bool // pieces in the topic
-	topicID  string          // ID of their topic
+	live     map[string]bool // pieces that the topic contains
+	topicID  string          // ID of the topic that contains the live pieces
 	version  uint64
 	wrote    uint64
 }
 
-// PublisherConfig says where to publish snapshots.
+// PublisherConfig configures where snapshots are published.
 type PublisherConfig struct {
 	stream.ConnectConfig
 	Topic  string
-	Create bool // create the topic, compacted, if it does not exist
-	// MaxPiece is the largest message in bytes. 0 means 900,000.
+	Create bool // create the topic, with compaction, if it does not exist
+	// MaxPiece is the largest size of a message in bytes. 0 means 900,000.
 	MaxPiece int
 	Log      *slog.Logger
 }
 
-// NewPublisher connects and reads the content of the topic.
+// NewPublisher connects to the brokers and reads the content of the topic.
 func NewPublisher(ctx context.Context, c PublisherConfig) (*Publisher, error) {
 	config := stream.DefaultProducerConfig()
 	if c.MaxPiece == 0 {
@@ -354,7 +353,7 @@ func (p *Publisher) read(ctx context.Context, c PublisherConfig) error {
 			return err
 		}
 		for _, r := range b.Records {
-			// The next manifest replaces one that cannot be read.
+			// Ignore an invalid manifest, because the next manifest replaces it.
 			if err := there.add(r, false); errors.Is(err, checkpoint.ErrNewer) {
 				return err
 			}
@@ -372,25 +371,25 @@ func (p *Publisher) read(ctx context.Context, c PublisherConfig) error {
 	return nil
 }
 
-// Version returns the version of the newest model in the topic, 0 if there is none.
+// Version returns the version of the newest model in the topic, or 0 if there is none.
 func (p *Publisher) Version() uint64 { return p.version }
 
 // Written returns the bytes of all pieces written by the Publisher.
 func (p *Publisher) Written() uint64 { return p.wrote }
 
-// Publish writes the parts of a model that the topic lacks, and returns once they are acknowledged. After an error the
-// newest model in the topic is the previous one or this one. Publish may be called again.
+// Publish writes the pieces of a model that the topic does not contain, and returns once they are acknowledged. After
+// an error the newest model in the topic is either the previous model or this model. Publish may be called again.
 func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	kind, blocks, err := m.Blocks()
 	if err != nil {
 		return err
 	}
-	asking, cancel := context.WithTimeout(ctx, p.timeout) // the caller's other destinations must not wait for missing brokers
+	asking, cancel := context.WithTimeout(ctx, p.timeout) // the caller's other destinations must not wait for unreachable brokers
 	defer cancel()
 	if id, err := p.producer.TopicID(asking); err != nil {
 		return fmt.Errorf("snapshots: %w", err)
 	} else if id != p.topicID {
-		p.topicID, p.live = id, map[string]bool{} // recreated: it is empty
+		p.topicID, p.live = id, map[string]bool{} // the topic was recreated, so it is empty
 	}
 	list := manifest{Format: 1, Version: m.Version, Published: m.At, Kind: kind}
 	used := map[string]bool{}
@@ -439,7 +438,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	return nil
 }
 
-// write writes a record. Crash tests use the name of the place.
+// write writes a record. place is the failpoint for crash tests.
 func (p *Publisher) write(ctx context.Context, place string, m stream.Message) error {
 	err := failpoint.Here(place)
 	if err == nil {

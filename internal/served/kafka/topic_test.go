@@ -23,8 +23,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// wide returns a model of so many columns and 64 classes, half a megabyte for
-// every 1024 columns; its first weight is first.
+// wide returns a model with the given number of columns and 64 classes. It has half a megabyte for every 1024 columns.
+// Its first weight is first.
 func wide(version uint64, columns int, first float64) *served.Model {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -56,7 +56,7 @@ func snapshotBroker(t *testing.T) (*kfake.Cluster, stream.ConnectConfig, string)
 	return c, connect, "kafka://" + strings.Join(c.ListenAddrs(), ",") + "/snapshots"
 }
 
-// options have snapshot topics read from such brokers, every millisecond.
+// options returns options that read snapshot topics from the given brokers, every millisecond.
 func options(c stream.ConnectConfig) served.Options {
 	return served.Options{Interval: time.Millisecond, Schemes: map[string]served.Opener{"kafka": kafka.Opener(c)}}
 }
@@ -79,8 +79,8 @@ func encoded(t *testing.T, m *served.Model) []byte {
 	return b.Bytes()
 }
 
-// A snapshot topic that is created anew gets the whole model, and a client that follows
-// it finds that.
+// TestRecreatedSnapshotTopic checks that the whole model is written to a recreated snapshot topic, and that a follower
+// finds it.
 func TestRecreatedSnapshotTopic(t *testing.T) {
 	c, connect, where := snapshotBroker(t)
 	p := publisher(t, connect)
@@ -96,7 +96,7 @@ func TestRecreatedSnapshotTopic(t *testing.T) {
 	if err := errors.Join(c.DeleteTopic("snapshots"), c.CreateTopic("snapshots", 1, nil)); err != nil {
 		t.Fatal(err)
 	}
-	for range 100 { // the producer learns of it first
+	for range 100 { // wait until the producer sees the new topic
 		if err = p.Publish(t.Context(), wide(2, 100, 1)); err == nil {
 			break
 		}
@@ -118,8 +118,8 @@ func TestRecreatedSnapshotTopic(t *testing.T) {
 	t.Errorf("the follower is at version %d: %v", m.Version, err)
 }
 
-// A model comes out of the topic as it went in, to the byte; only what has
-// changed is written; versions are known after a restart.
+// TestSnapshotTopic checks that a model read from the topic has the same bytes as the published model. Only changes
+// must be written, and the version must be known after a restart.
 func TestSnapshotTopic(t *testing.T) {
 	c, connect, where := snapshotBroker(t)
 	p := publisher(t, connect)
@@ -181,12 +181,12 @@ func TestSnapshotTopic(t *testing.T) {
 	}
 }
 
-// A publication that breaks off after any number of messages leaves the model
-// before it, or itself, whole; compaction then, and the next publication, too.
+// TestBrokenPublication interrupts a publication after any number of messages. The topic must then contain the previous
+// model or the new model completely. This must hold after compaction and after the next publication, too.
 func TestBrokenPublication(t *testing.T) {
 	c, connect, where := snapshotBroker(t)
-	var allowed atomic.Int64        // requests that are still answered
-	var stop atomic.Pointer[func()] // for the first that is not
+	var allowed atomic.Int64        // number of requests that still succeed
+	var stop atomic.Pointer[func()] // called for the first request that fails
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		if allowed.Add(-1) < 0 {
@@ -197,7 +197,7 @@ func TestBrokenPublication(t *testing.T) {
 	})
 	change := func(version uint64) *served.Model {
 		m := wide(version, 3000, float64(version))
-		m.Model.(*model.Linear).Rows.Touch(2500)[0] = float64(version) // in another block
+		m.Model.(*model.Linear).Rows.Touch(2500)[0] = float64(version) // change another block
 		return m
 	}
 	for n := range 10 {
@@ -216,7 +216,7 @@ func TestBrokenPublication(t *testing.T) {
 		allowed.Store(int64(n))
 		broke := p.Publish(ctx, change(version+1)) != nil
 		cancel()
-		p.Close() // as a crash would
+		p.Close() // simulates a crash
 		allowed.Store(1 << 30)
 		for range 2 {
 			m, err := served.Open(t.Context(), where, options(connect))
@@ -234,7 +234,7 @@ func TestBrokenPublication(t *testing.T) {
 	}
 }
 
-// Followers of a topic, of a file and of a directory get newer models.
+// TestFollowPlaces checks that followers of a topic, of a file and of a directory receive newer models.
 func TestFollowPlaces(t *testing.T) {
 	_, connect, topic := snapshotBroker(t)
 	dir := t.TempDir()
@@ -278,7 +278,8 @@ func TestFollowPlaces(t *testing.T) {
 	publish(3)
 }
 
-// Without brokers Publish gives up after the time of a request: its caller has other places to write to.
+// TestPublishWithoutBrokers checks that Publish without brokers returns after the time limit of a request, because its
+// caller has other destinations.
 func TestPublishWithoutBrokers(t *testing.T) {
 	broker, connect, _ := snapshotBroker(t)
 	connect.RequestTimeout = 300 * time.Millisecond
@@ -292,7 +293,7 @@ func TestPublishWithoutBrokers(t *testing.T) {
 	}
 }
 
-// Who writes other things to the topic is not overwritten.
+// TestForeignTopic checks that a topic with other records is not overwritten.
 func TestForeignTopic(t *testing.T) {
 	_, connect, where := snapshotBroker(t)
 	config := stream.DefaultProducerConfig()

@@ -1,6 +1,6 @@
 package onnx
 
-// This file encodes a graph: the messages of onnx.proto (version 8 of the format) with their field numbers.
+// This file encodes a graph as messages of onnx.proto (version 8 of the format), with their field numbers.
 
 import (
 	"encoding/binary"
@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The versions of the operator sets: those of ONNX and of its machine learning domain.
+// The versions of the operator sets: the standard set of ONNX, and the set of its machine learning domain.
 const (
 	formatVersion = 8
 	operators     = 18
@@ -33,7 +33,7 @@ type graph struct {
 	nodes, constants, inputs, outputs [][]byte
 }
 
-// attribute is a setting of a node: an int, []int64 or []string.
+// attribute is a named setting of a node: an int, []int64 or []string.
 type attribute struct {
 	name  string
 	value any
@@ -44,7 +44,7 @@ func (g *graph) add(op string, inputs []string, attributes ...attribute) string 
 	return g.named(fmt.Sprintf("value%d", len(g.nodes)), op, inputs, attributes...)
 }
 
-// named is add for an output with that name.
+// named is add with a given name for the output.
 func (g *graph) named(output, op string, inputs []string, attributes ...attribute) string {
 	var b []byte
 	for _, name := range inputs {
@@ -80,7 +80,8 @@ func (a attribute) encode() []byte {
 	panic(fmt.Sprintf("an attribute of type %T", a.value))
 }
 
-// constant adds a tensor with a shape, and returns its name. encode appends its elements to its message.
+// constant adds a tensor with the given shape, and returns its name. encode appends the tensor's elements to its
+// message.
 func (g *graph) constant(t elementType, shape []int, encode func(b []byte) []byte) string {
 	name := fmt.Sprintf("constant%d", len(g.constants))
 	var b []byte
@@ -91,7 +92,7 @@ func (g *graph) constant(t elementType, shape []int, encode func(b []byte) []byt
 	return name
 }
 
-// raw is the field for elements of a fixed width, little-endian.
+// raw is the number of the field raw_data, which has elements of a fixed width, little-endian.
 const raw = 9
 
 // doubles adds a constant of values in rows of the given width. Width 0 makes a vector.
@@ -157,7 +158,7 @@ func (g *graph) output(name string, t elementType, width int) {
 	g.outputs = append(g.outputs, value(name, t, width))
 }
 
-// value is a ValueInfoProto.
+// value returns a ValueInfoProto.
 func value(name string, t elementType, width int) []byte {
 	shape := message(nil, 1, text(nil, 2, "n"))
 	if width > 0 {
@@ -167,7 +168,7 @@ func value(name string, t elementType, width int) []byte {
 	return message(text(nil, 1, name), 2, message(nil, 1, tensor))
 }
 
-// encode returns the ModelProto.
+// encode returns the ModelProto of the graph.
 func (g *graph) encode() []byte {
 	var b []byte
 	all := func(field protowire.Number, messages [][]byte) {

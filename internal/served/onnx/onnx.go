@@ -1,4 +1,4 @@
-// Package onnx exports models as ONNX graphs, for other runtimes. The tests of the Python package run them in
+// Package onnx exports models as ONNX graphs for other runtimes. The tests of the Python package run them in
 // onnxruntime.
 package onnx
 
@@ -20,7 +20,7 @@ import (
 	"blankout/stream/record"
 )
 
-// UnsupportedError names the part of a model that no graph of this package can express.
+// UnsupportedError names the part of a model that a graph cannot represent.
 type UnsupportedError struct{ What string }
 
 func (e *UnsupportedError) Error() string { return "ONNX cannot say " + e.What }
@@ -29,24 +29,24 @@ func unsupported(format string, args ...any) error {
 	return &UnsupportedError{fmt.Sprintf(format, args...)}
 }
 
-// Encode returns an ONNX model that standardizes, scores and classifies as m does.\
+// Encode returns an ONNX model that standardizes, scores and classifies as m does.
 //
-// Inputs: a model with numbered columns has one, "x", double, shape (n, columns), where an omitted value is 0. Other
-// models have one input for each field with its name, shape (n, 1). A number is a double and NaN is null. A boolean is
-// 1, 0 or NaN. A string is a string and "" is null. In the fields of EmptyStrings the empty string is a category, and
-// another string is null. The model's rule handles missing features.\
+// Inputs: a model with numbered columns has one input, "x", double, shape (n, columns), where an omitted value is 0.
+// Other models have one input for each field with its name, shape (n, 1). A number is a double, and NaN is null. A
+// boolean is 1, 0 or NaN. A string is a string, and "" is null. In the fields of EmptyStrings the empty string is a
+// category, and another string is null. The model's missing policy handles missing features.
 //
-// Outputs: "score", double, shape (n, outputs). For classes "label", string, shape (n), and "probabilities", double,
-// shape (n, K) in the order of the classes. For numbers "value", double, shape (n).\
+// Outputs: "score", double, shape (n, outputs). For classification "label", string, shape (n), and "probabilities",
+// double, shape (n, K) in the order of the classes. For regression "value", double, shape (n).
 //
-// The error is an *UnsupportedError that names what a graph cannot express.
+// The error is an *UnsupportedError that names what a graph cannot represent.
 func Encode(m *served.Model) ([]byte, error) {
 	linear, err := sayable(m)
 	if err != nil {
 		return nil, err
 	}
 	if len(linear.Schema.Fields) == 1 {
-		linear = linear.Alone() // nothing is ever known to be missing
+		linear = linear.Alone() // the graph has no input that can be missing
 	}
 	w := &writer{Linear: linear, weights: map[uint32]model.Column{}, used: map[uint32]string{}}
 	var intercepts []float64
@@ -86,7 +86,7 @@ func Encode(m *served.Model) ([]byte, error) {
 	return w.encode(), nil
 }
 
-// sayable returns the linear model of m, or an error that names what a graph cannot express.
+// sayable returns the linear model of m, or an error that names what a graph cannot represent.
 func sayable(m *served.Model) (*model.Linear, error) {
 	linear, ok := m.Model.(*model.Linear)
 	if !ok {
@@ -124,18 +124,18 @@ func sayable(m *served.Model) (*model.Linear, error) {
 type writer struct {
 	graph
 	*model.Linear
-	weights map[uint32]model.Column // by column the weights of all levels, one after the other
+	weights map[uint32]model.Column // weights by column: of each noise level, in order
 	width   int                     // number of weights of a column
-	used    map[uint32]string       // columns in the graph so far, and their use
+	used    map[uint32]string       // columns that the graph contains so far, and their use
 }
 
-// dense reports whether an omitted column is the number 0.
+// dense reports whether an omitted column has the value 0.
 func (w *writer) dense(column uint32) bool {
 	_, ok := slices.BinarySearch(w.Scaler.Dense, column)
 	return ok
 }
 
-// standardize returns the standardized x of a column, computed as in the graph of standardized.
+// standardize returns the standardized x of a column. It uses the same operations as the graph of standardized.
 func (w *writer) standardize(c model.Column, x float64) float64 {
 	if c.Unit != 0 {
 		x = math.Asinh(x / c.Unit)
@@ -150,7 +150,7 @@ func (w *writer) standardize(c model.Column, x float64) float64 {
 	return z
 }
 
-// standardized adds the standardized values of x, shape (n, len(columns)), without NaN.
+// standardized adds the standardized values of x, shape (n, len(columns)). x must not contain NaN.
 func (w *writer) standardized(x string, columns []model.Column) string {
 	clip := w.Clip()
 	if clip == 0 {
@@ -168,7 +168,7 @@ func (w *writer) standardized(x string, columns []model.Column) string {
 		}
 	}
 	if slices.Contains(curved, true) {
-		// asinh(t) = sign(t) log(|t| + sqrt(t^2 + 1)): runtimes lack asinh for doubles.
+		// Compute asinh(t) = sign(t) log(|t| + sqrt(t^2 + 1)), because runtimes lack asinh for doubles.
 		t := w.add("Div", []string{x, w.doubles(n, unit...)})
 		size := w.add("Abs", []string{t})
 		root := w.add("Sqrt", []string{w.add("Add", []string{w.add("Mul", []string{t, t}), w.doubles(0, 1)})})
@@ -181,7 +181,7 @@ func (w *writer) standardized(x string, columns []model.Column) string {
 	return w.add("Where", []string{wild, most, z})
 }
 
-// declared adds the values of a numeric field, with NaN for those that count as missing by the model's Faults.
+// declared adds the values of a numeric field. Values that count as missing by the model's Faults become NaN.
 func (w *writer) declared(x string, field uint16) string {
 	f := w.Faults
 	if f == nil {
@@ -213,7 +213,7 @@ func (w *writer) declared(x string, field uint16) string {
 	return w.add("Where", []string{any, w.doubles(0, math.NaN()), x})
 }
 
-// matrix adds a constant of the weights of columns, shape (len(columns), outputs).
+// matrix adds a constant with the weights of columns, shape (len(columns), outputs).
 func (w *writer) matrix(columns []model.Column) string {
 	var all []float64
 	for _, c := range columns {
@@ -222,9 +222,9 @@ func (w *writer) matrix(columns []model.Column) string {
 	return w.doubles(w.width, all...)
 }
 
-// curved adds the contributions of the curves of numbers to the scores, and returns their names. x holds the original
-// columns and there says which columns events have, both with shape (n, len(columns)). A curve has its value at the
-// first knot wherever the number is present, and is linear between knots.
+// curved adds the contributions of splines to the scores, and returns the names of the results. x has the raw values of
+// the columns, and there says which columns are present, both with shape (n, len(columns)). If its number is present, a
+// spline contributes its value at the first knot, plus a linear change in each segment between knots.
 func (w *writer) curved(columns []model.Column, x, there string) []string {
 	curves := w.Scaler.Splines
 	if curves == nil {
@@ -239,7 +239,7 @@ func (w *writer) curved(columns []model.Column, x, there string) []string {
 		return out
 	}
 	var first, low, high, slopes []float64
-	var of []int64 // by segment between knots, the index of its column
+	var of []int64 // column index of each segment between knots
 	for place, c := range columns {
 		curve, ok := slices.BinarySearch(curves.Columns, c.Number)
 		if !ok {
@@ -269,12 +269,12 @@ func (w *writer) curved(columns []model.Column, x, there string) []string {
 	return append(out, w.add("MatMul", []string{way, w.doubles(w.width, slopes...)}))
 }
 
-// double converts booleans to numbers.
+// double converts booleans to doubles.
 func (w *writer) double(x string) string {
 	return w.add("Cast", []string{x}, attribute{"to", int(doubles)})
 }
 
-// byNumber builds the part of a model with numbered columns, and returns its sum.
+// byNumber builds the graph of a model with numbered columns, and returns its total score.
 func (w *writer) byNumber() (string, error) {
 	if !w.Schema.NumericIndices {
 		return "", unsupported("columns that are hashed: train with numeric_indices")
@@ -295,7 +295,7 @@ func (w *writer) byNumber() (string, error) {
 	}
 	w.input("x", doubles, width)
 	x := w.add("Gather", []string{"x", w.ints(numbers...)}, attribute{"axis", 1})
-	// An omitted column adds nothing, except for dense columns, which are 0 then.
+	// An omitted column adds nothing, unless it is a dense column, which is then 0.
 	holds := w.add("Not", []string{w.add("Equal", []string{x, w.doubles(0, 0)})})
 	there := w.add("Or", []string{holds, w.bools(dense)})
 	z := w.add("Where", []string{there, w.standardized(x, columns), w.doubles(0, 0)})
@@ -306,21 +306,22 @@ func (w *writer) byNumber() (string, error) {
 	return total, nil
 }
 
-// score adds the output of the scores: total plus intercept. With several levels, level, shape (n, levels), has a 1 for
-// the level whose score is used.
+// score adds the score output: total plus intercept. level has shape (n, levels), with a 1 for the noise level whose
+// score is used.
 func (w *writer) score(total, level string, intercepts []float64) string {
 	if w.width == w.Outputs {
 		return w.named("score", "Add", []string{total, w.doubles(w.width, intercepts...)})
 	}
 	all := w.add("Add", []string{total, w.doubles(w.width, intercepts...)})
 	all = w.add("Reshape", []string{all, w.ints(-1, int64(w.width/w.Outputs), int64(w.Outputs))})
-	// Where, so that an infinite score of another level has no effect.
+	// Use Where, so that an infinite score of another level has no effect.
 	chosen := w.add("Greater", []string{w.add("Unsqueeze", []string{level, w.ints(2)}), w.doubles(0, 0)})
 	all = w.add("Where", []string{chosen, all, w.doubles(0, 0)})
 	return w.named("score", "ReduceSum", []string{all, w.ints(1)}, attribute{"keepdims", 0})
 }
 
-// byName builds the parts of a model with named fields. It returns their sum, and the level that answers (see factor).
+// byName builds the graph of a model with named fields. It returns the total score, and the noise level that predicts
+// (see factor).
 func (w *writer) byName(how record.Config) (total, level string, err error) {
 	t, err := newTable(w, how)
 	if err != nil {
@@ -328,7 +329,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 	}
 	var numeric, nulls, parts []string
 	var columns []model.Column
-	var take []int64 // the numeric fields whose columns have weights
+	var take []int64 // numeric fields whose columns have weights
 	for i, f := range w.Schema.Fields[1:] {
 		var at, null string
 		var adds []float64
@@ -345,7 +346,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 				}
 				numbers, keys, adds = append(numbers, int64(len(keys))), append(keys, v), append(adds, more...)
 			}
-			adds = append(adds, make([]float64, w.width)...) // of values that the model has not seen
+			adds = append(adds, make([]float64, w.width)...) // zeros for unseen values
 			at = w.add("LabelEncoder", []string{f.Name}, attribute{"keys_strings", keys}, attribute{"values_int64s", numbers},
 				attribute{"default_int64", len(keys)})
 			null = w.add("Equal", []string{at, w.ints(0)})
@@ -387,7 +388,7 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 		gone := w.add("IsNaN", []string{x})
 		x = w.add("Where", []string{gone, w.doubles(0, 0), x})
 		z := w.standardized(x, columns)
-		// An omitted dense column is the number 0. Others add nothing.
+		// An omitted dense column has the value 0. Other omitted columns add nothing.
 		sparse := make([]bool, len(columns))
 		for i, c := range columns {
 			sparse[i] = !w.dense(c.Number)
@@ -405,8 +406,8 @@ func (w *writer) byName(how record.Config) (total, level string, err error) {
 }
 
 // factor returns the factor of an event's features, shape (n, 1): Missing.Scale for the fields that are null. nulls
-// has, for each field, a 1 where it is null. For a model with several levels, level, shape (n, levels), has a 1 for the
-// level that answers.
+// has, for each field, a 1 where it is null. For a model with several noise levels, level has shape (n, levels), with a
+// 1 for the level that predicts.
 func (w *writer) factor(nulls []string) (factor, level string) {
 	rules, counts := model.MissingPolicies{}, make([]float64, len(nulls))
 	levels := make([]int, len(rules))
@@ -426,7 +427,7 @@ func (w *writer) factor(nulls []string) (factor, level string) {
 	present := w.add("Sub", []string{w.doubles(0, float64(len(nulls))), all})
 	one := w.doubles(0, 1)
 	share := w.add("Div", []string{lost, w.add("Max", []string{w.add("Add", []string{lost, present}), one})})
-	// The share of rescaling and the level change at some of the edges.
+	// The weight of rescaling and the noise level change at some of the edges.
 	above := make([]string, len(model.MissingEdges))
 	for i, edge := range model.MissingEdges {
 		above[i] = w.double(w.add("Greater", []string{share, w.doubles(0, edge)}))
@@ -465,7 +466,7 @@ func (w *writer) factor(nulls []string) (factor, level string) {
 	return factor, w.add("Concat", answers, attribute{"axis", 1})
 }
 
-// classes returns the names of the classes, or the numbers of classes without a name.
+// classes returns the class names, or the class number if a class has no name.
 func (w *writer) classes() []string {
 	names := make([]string, max(2, w.Outputs))
 	for i := range names {
@@ -476,7 +477,7 @@ func (w *writer) classes() []string {
 	return names
 }
 
-// label adds the output with the name of the predicted class.
+// label adds the output with the name of the predicted class. names are the class names.
 func (w *writer) label(score string, names []string) string {
 	at := ""
 	if w.Outputs == 1 {
@@ -489,7 +490,8 @@ func (w *writer) label(score string, names []string) string {
 	return w.named("label", "Gather", []string{w.texts(names), at}, attribute{"axis", 0})
 }
 
-// logOdds applies the model's Link to scores. It has its value at the first knot and is linear between knots.
+// logOdds applies the model's Link to scores: its value at the first knot, plus a linear change in each segment between
+// knots.
 func (w *writer) logOdds(score string) string {
 	l := w.Link
 	if l == nil {
@@ -506,7 +508,7 @@ func (w *writer) logOdds(score string) string {
 	return w.add("Add", []string{w.add("Squeeze", []string{risen, w.ints(2)}), w.doubles(0, l.LogOdds[0])})
 }
 
-// probabilities adds the output with the probability of each class, as in Head.Probabilities.
+// probabilities adds the output with the probability of each class, as Head.Probabilities computes them.
 func (w *writer) probabilities(score string) string {
 	p := w.add("Sigmoid", []string{w.logOdds(score)})
 	if w.Outputs == 1 {
@@ -518,7 +520,7 @@ func (w *writer) probabilities(score string) string {
 	return w.named("probabilities", "Where", []string{some, shared, w.doubles(0, 1/float64(w.Outputs))})
 }
 
-// table computes the contributions of strings and booleans to the scores: it decodes events with one field, as a
+// table computes the contributions of strings and booleans to the scores. It decodes events with one field, as a
 // prediction would.
 type table struct {
 	*writer
@@ -539,7 +541,7 @@ func newTable(w *writer, how record.Config) (*table, error) {
 	return &table{writer: w, decoder: decoder, base: make([]float64, w.width)}, nil
 }
 
-// column returns the column of a value of a field, which no other value may share.
+// column returns the column of a value of a field. It returns an error if another value shares the column.
 func (t *table) column(field string, value any) (uint32, error) {
 	event, err := json.Marshal(map[string]any{field: value})
 	if err != nil {
@@ -563,8 +565,8 @@ func (t *table) column(field string, value any) (uint32, error) {
 	return column, nil
 }
 
-// EmptyStrings returns the fields of a model in which the empty string is a category, with the string that is null
-// there.
+// EmptyStrings returns the fields of a model in which the empty string is a category. For each it returns the string
+// that means null.
 func EmptyStrings(s *event.Schema) map[string]string {
 	found := map[string]string{}
 	for _, f := range s.Fields[1:] {
@@ -577,7 +579,8 @@ func EmptyStrings(s *event.Schema) map[string]string {
 	return found
 }
 
-// nullAmong returns the string that stands for null beside the categories of a field: "" unless that is one of them.
+// nullAmong returns the string that means null in a field with these categories. It is "" unless "" is one of the
+// categories.
 func nullAmong(values []string) string {
 	if !slices.Contains(values, "") {
 		return ""
@@ -623,7 +626,7 @@ func (t *table) adds(field string, value any) ([]float64, error) {
 	return out, nil
 }
 
-// allUsed returns an error that names a feature with weights that is in no part of the graph.
+// allUsed returns an error that names a feature with weights that no part of the graph uses.
 func (t *table) allUsed() error {
 	name := t.Namer()
 	for _, number := range slices.Sorted(maps.Keys(t.weights)) {

@@ -15,7 +15,7 @@ import (
 	"blankout/stream/record"
 )
 
-// fields returns what a message holds under a number: strings and messages.
+// fields returns the strings and messages that a message has under a field number.
 func fields(t *testing.T, message []byte, number protowire.Number) (found [][]byte) {
 	t.Helper()
 	for len(message) > 0 {
@@ -37,8 +37,8 @@ func fields(t *testing.T, message []byte, number protowire.Number) (found [][]by
 	return found
 }
 
-// What the graph computes is compared with the model in onnxruntime by the tests of the Python
-// package; here are its inputs and outputs, and that the same model gives the same bytes.
+// TestGraph checks the inputs and outputs of the graph, and that equal models have equal bytes. The tests of the Python
+// package compare the graph's results with the model in onnxruntime.
 func TestGraph(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
@@ -72,8 +72,8 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// What a model counts as missing is missing in its graph: onnxruntime compares the answers, see above; here is that
-// the graph compares its input with the value and the limits.
+// TestGraphOfFaults checks that the graph compares its input with the stuck value and the limits of the model's Faults.
+// The tests of the Python package compare the predictions.
 func TestGraphOfFaults(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.Apart, schema.Names = true, event.NewNames(16)

@@ -16,10 +16,11 @@ import (
 	"blankout/checkpoint"
 )
 
-// Checkpoints are the objects at s3://BUCKET/PREFIX in which a learner stores its checkpoints: checkpoint.Objects.
+// Checkpoints are the objects at s3://BUCKET/PREFIX in which a learner stores its checkpoints. They implement
+// checkpoint.Objects.
 type Checkpoints struct{ at *object }
 
-// OpenCheckpoints returns them. It sends no request yet.
+// OpenCheckpoints returns the Checkpoints at an address. It sends no request.
 func OpenCheckpoints(c Config, where string) (*Checkpoints, error) {
 	at, err := open(c, where)
 	if err != nil {
@@ -34,14 +35,14 @@ const patience = 5 * time.Minute
 // Where returns s3://BUCKET/PREFIX.
 func (c *Checkpoints) Where() string { return c.at.where }
 
-// object returns the object with a name.
+// object returns the object with the given name below the prefix.
 func (c *Checkpoints) object(name string) *object {
 	o := *c.at
 	o.where, o.key = o.where+"/"+name, o.key+"/"+name
 	return &o
 }
 
-// List returns the names up to the next slash, sorted.
+// List returns the sorted names of the objects, up to the next slash.
 func (c *Checkpoints) List() (names []string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -56,7 +57,7 @@ func (c *Checkpoints) List() (names []string, err error) {
 	return names, nil
 }
 
-// Read returns an object and its entity tag. The error is fs.ErrNotExist if there is none.
+// Read returns an object and its entity tag. The error is fs.ErrNotExist if the object does not exist.
 func (c *Checkpoints) Read(name string) (data []byte, tag string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -67,8 +68,9 @@ func (c *Checkpoints) Read(name string) (data []byte, tag string, err error) {
 	return data, tag, err
 }
 
-// Write writes an object if its present entity tag is before, or "" for no object. Otherwise the error is
-// checkpoint.ErrTaken, unless the object already holds exactly data: then the response to an earlier try was lost.
+// Write writes an object if its current entity tag is before; "" means that the object does not exist. Otherwise it
+// returns checkpoint.ErrTaken. If the object already contains exactly data, it returns nil, because the response to an
+// earlier attempt was lost.
 func (c *Checkpoints) Write(name string, data []byte, before string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -87,7 +89,7 @@ func (c *Checkpoints) Write(name string, data []byte, before string) error {
 	return nil
 }
 
-// Remove removes an object.
+// Remove deletes an object.
 func (c *Checkpoints) Remove(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -102,7 +104,7 @@ func wrap(where string, err error) error {
 	return err
 }
 
-// missing reports whether an error means that there is no such object.
+// missing reports whether an error means that the object does not exist.
 func missing(err error) bool {
 	answer, is := errors.AsType[minio.ErrorResponse](err)
 	return is && answer.StatusCode == http.StatusNotFound && answer.Code == minio.NoSuchKey

@@ -47,7 +47,8 @@ func loaded(t *testing.T, store *checkpoint.Store) (text string, refused []check
 	return string(f.Blocks[0].Data), refused
 }
 
-// The newest is loaded, older ones go, a damaged one is refused and the one before it taken.
+// TestCheckpoints checks that the newest checkpoint is loaded and that older ones are removed. If the newest is
+// damaged, the previous one must be loaded.
 func TestCheckpoints(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)
@@ -97,8 +98,8 @@ func TestCheckpoints(t *testing.T) {
 	}
 }
 
-// Who starts last has the prefix; who had it before is told at its next save, and the store
-// is as the last one left it.
+// TestCheckpointsOfTwo checks two programs with one prefix. The program that starts last owns the prefix. The other
+// gets an error at its next save, and must not change the store.
 func TestCheckpointsOfTwo(t *testing.T) {
 	s := newStore(t)
 	first := openCheckpoints(t, s, 2)
@@ -127,7 +128,7 @@ func TestCheckpointsOfTwo(t *testing.T) {
 	if text, _ := loaded(t, second); text != "second" {
 		t.Errorf("loaded %q", text)
 	}
-	// A checkpoint is never replaced, however late its writer is.
+	// A checkpoint is never replaced, even if its writer is very late.
 	objects, err := s3.OpenCheckpoints(config(s), prefix)
 	if err != nil {
 		t.Fatal(err)
@@ -137,7 +138,8 @@ func TestCheckpointsOfTwo(t *testing.T) {
 	}
 }
 
-// A store in trouble costs a save and no more, and an answer that is lost not even that.
+// TestCheckpointsInTrouble checks that an unreachable store only makes a save fail, and that a lost response does not
+// make it fail.
 func TestCheckpointsInTrouble(t *testing.T) {
 	s := newStore(t)
 	store := openCheckpoints(t, s, 2)

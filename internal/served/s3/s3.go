@@ -1,10 +1,10 @@
 // Package s3 distributes models through an object in an S3-compatible store. Its Publisher replaces the object. With
-// its Opener package client reads and follows it.\
+// its Opener, package client reads and follows the object.
 //
 // The object is a whole model, in the format of a file (docs/checkpoint-format.md). A writer sends the entity tag of
-// the object that it replaces, so of two writers one is rejected. A reader sends the tag of the object that it has, so
-// an unchanged model is not sent again. Both need a store with If-Match and If-None-Match, such as Amazon S3, MinIO,
-// Ceph and Cloudflare R2.
+// the object that it replaces, so that one of two concurrent writers is rejected. A reader sends the tag of the object
+// that it already has, so that an unchanged model is not sent again. Both need a store with If-Match and If-None-Match,
+// such as Amazon S3, MinIO, Ceph and Cloudflare R2.
 package s3
 
 import (
@@ -30,13 +30,13 @@ import (
 	"blankout/internal/served"
 )
 
-// Config is the section [s3] of the configuration. It never holds keys. They are in AWS_ACCESS_KEY_ID and
-// AWS_SECRET_ACCESS_KEY, in ~/.aws/credentials, or those of the role of the machine or pod.
+// Config is the section [s3] of the configuration. It never contains keys. They come from AWS_ACCESS_KEY_ID and
+// AWS_SECRET_ACCESS_KEY, from ~/.aws/credentials, or from the role of the machine or pod.
 type Config struct {
 	Endpoint event.Address `toml:"endpoint"` // http:// or https:// and HOST[:PORT]
-	Region   string        `toml:"region"`   // "" asks the store
-	// Cache is a directory that keeps the newest model read, for a start while the store is out of reach. "" means
-	// none.
+	Region   string        `toml:"region"`   // "" asks the store for its region
+	// Cache is a directory that keeps the newest model, so that a program can start while the store is unreachable. ""
+	// disables the cache.
 	Cache string `toml:"cache"`
 }
 
@@ -52,7 +52,7 @@ func (c Config) Check() error {
 	return nil
 }
 
-// CheckAddress returns what is wrong with the address of an object.
+// CheckAddress returns an error if the address of an object is invalid.
 func CheckAddress(where string) error {
 	_, _, err := split(where)
 	return err
@@ -68,7 +68,7 @@ func split(where string) (bucket, key string, err error) {
 	return bucket, key, nil
 }
 
-// object is an object of a store.
+// object is one object in a store.
 type object struct {
 	where, bucket, key string
 	store              minio.Core
@@ -101,7 +101,8 @@ func open(c Config, where string) (*object, error) {
 	return &object{where, bucket, key, *store}, nil
 }
 
-// read returns the object, of at most limit bytes, and its entity tag. It returns no data if the tag is still before.
+// read returns the object and its entity tag, or an error if it exceeds limit bytes. It returns no data if the tag is
+// still before.
 func (o *object) read(ctx context.Context, before string, limit int64) (data []byte, tag string, err error) {
 	var options minio.GetObjectOptions
 	if before != "" {
@@ -129,8 +130,8 @@ func (o *object) read(ctx context.Context, before string, limit int64) (data []b
 	return data, info.ETag, nil
 }
 
-// newest reads the object or, if there is none with that name but checkpoints below it, the newest of these. at is the
-// address of the object.
+// newest reads the object. If there is no object with that name, it reads the newest of the checkpoints below the name.
+// at is the address of the object read.
 func (o *object) newest(ctx context.Context, before string, limit int64) (at string, data []byte, tag string, err error) {
 	data, tag, err = o.read(ctx, before, limit)
 	if !missing(err) {
@@ -149,8 +150,8 @@ func (o *object) newest(ctx context.Context, before string, limit int64) (at str
 	return newest.where, data, tag, err
 }
 
-// Read returns the bytes of the object at s3://BUCKET/KEY or, without one, of the newest checkpoint below it, and the
-// address of the object read.
+// Read returns the bytes of the object at s3://BUCKET/KEY, and its address. If there is no such object, it returns the
+// newest checkpoint below the address.
 func Read(ctx context.Context, c Config, where string) (data []byte, at string, err error) {
 	o, err := open(c, where)
 	if err != nil {
@@ -160,7 +161,7 @@ func Read(ctx context.Context, c Config, where string) (data []byte, at string, 
 	return data, at, err
 }
 
-// status returns the HTTP status of the store's response, 0 if the error is something else.
+// status returns the HTTP status of the store's response, or 0 for any other error.
 func status(err error) int {
 	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return answer.StatusCode
@@ -188,13 +189,13 @@ func Opener(c Config) served.Opener {
 	}
 }
 
-// source is an object that holds a model.
+// source is the Source of an object that contains a model.
 type source struct {
 	*object
 	options served.Options
-	tag     string // of the last returned model, "" for none
-	cache   string // file of the newest model read, "" for none
-	cached  bool   // the last returned model came from the cache
+	tag     string // entity tag of the last returned model, "" for none
+	cache   string // file with the newest model read, "" for none
+	cached  bool   // set if the last returned model came from the cache
 }
 
 func (s *source) Close() error { return nil }
@@ -228,15 +229,15 @@ func (s *source) decode(data []byte) (*served.Model, error) {
 	return m, err
 }
 
-// fallBack returns the cached model if there is no model yet and the store is out of reach: it did not respond, or with
-// an error of its own.
+// fallBack returns the cached model if no model has been returned yet and the store is unreachable. The store is
+// unreachable if it did not respond or responded with an internal error.
 func (s *source) fallBack(ctx context.Context, err error) (*served.Model, error) {
 	if code := status(err); s.cache == "" || s.tag != "" || s.cached || code != 0 && code < 500 || ctx.Err() != nil {
 		return nil, err
 	}
 	data, err2 := os.ReadFile(s.cache)
 	if err2 != nil {
-		return nil, err // nothing is cached yet, which is not the real error
+		return nil, err // nothing is cached yet; return the store's error
 	}
 	m, err2 := s.decode(data)
 	if err2 != nil {
@@ -250,23 +251,23 @@ func (s *source) fallBack(ctx context.Context, err error) (*served.Model, error)
 // Publisher writes Models to an object. It must be the only writer. It belongs to one goroutine and starts none.
 type Publisher struct {
 	*object
-	tag     string // of the present object, "" for none
+	tag     string // entity tag of the current object, "" for none
 	version uint64
-	// unsure holds the bytes of the model of the last failed Publish, which the object may hold.
+	// unsure has the bytes of the model of the latest failed Publish. The object may contain them.
 	unsure []byte
 }
 
-// TakenError says that someone else has written the object.
+// TakenError reports that another program has written the object.
 type TakenError struct{ Where string }
 
 func (e *TakenError) Error() string {
 	return e.Where + " was replaced by another writer: give each learner its own object"
 }
 
-// maxBytes is the largest object that a Publisher reads, and writes in one request.
+// maxBytes is the largest object that a Publisher reads, or writes in one request.
 const maxBytes = 5 << 30
 
-// NewPublisher reads the object, if there is one.
+// NewPublisher reads the object, if it exists.
 func NewPublisher(ctx context.Context, c Config, where string) (*Publisher, error) {
 	object, err := open(c, where)
 	if err != nil {
@@ -281,19 +282,19 @@ func NewPublisher(ctx context.Context, c Config, where string) (*Publisher, erro
 		return nil, fmt.Errorf("snapshots: %w", err)
 	}
 	m, err := served.Decode(data)
-	if err != nil { // including unknown contents, which must not be replaced
+	if err != nil { // also for unknown contents, which must not be replaced
 		return nil, fmt.Errorf("snapshots: %s: %w", where, err)
 	}
 	p.tag, p.version = tag, m.Version
 	return p, nil
 }
 
-// Version returns the version of the model in the object, 0 if there is none.
+// Version returns the version of the model in the object, or 0 if there is none.
 func (p *Publisher) Version() uint64 { return p.version }
 
-// Publish replaces the object by a model and returns once it is stored. After an error the object holds the previous
-// model or this one, and Publish may be called again. Once someone else has written the object, the error is a
-// *TakenError from then on.
+// Publish replaces the object by a model, and returns once it is stored. After an error the object contains either the
+// previous model or this model, and Publish may be called again. Once another program has written the object, every
+// call returns a *TakenError.
 func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	var data bytes.Buffer
 	if err := m.Encode(&data); err != nil {
@@ -309,7 +310,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 			p.unsure = data.Bytes()
 			return fmt.Errorf("snapshots: %s: %w", p.where, err)
 		}
-		// Someone else has written the object, or this Publisher has and the response was lost.
+		// Either another program has written the object, or this Publisher has and the response was lost.
 		there, tag, err := p.read(ctx, "", maxBytes)
 		switch {
 		case err != nil:
@@ -324,7 +325,7 @@ func (p *Publisher) Publish(ctx context.Context, m *served.Model) error {
 	}
 }
 
-// put writes the object if its entity tag is before, or "" for no object.
+// put writes the object if its current entity tag is before; "" means that the object does not exist.
 func (o *object) put(ctx context.Context, data []byte, before string) (minio.UploadInfo, error) {
 	options := minio.PutObjectOptions{ContentType: "application/octet-stream", DisableMultipart: true}
 	if before == "" {

@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// What is tested is this process and no machine of a cloud.
+	// The tests must not use the environment's cloud credentials.
 	for _, name := range []string{"AWS_PROFILE", "AWS_SESSION_TOKEN", "MINIO_ACCESS_KEY"} {
 		os.Unsetenv(name)
 	}
@@ -72,7 +72,7 @@ func publisher(t *testing.T, s *s3test.Store) *s3.Publisher {
 	return p
 }
 
-// What is published is read, bit for bit, and followed; what has not changed is not sent
+// TestObject checks that a published model is read bit for bit, and followed. An unchanged model must not be sent
 // again.
 func TestObject(t *testing.T) {
 	s := newStore(t)
@@ -106,7 +106,7 @@ func TestObject(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	// The next life knows what is there.
+	// After a restart the publisher reads the version from the object.
 	if again := publisher(t, s); again.Version() != 2 {
 		t.Errorf("version %d", again.Version())
 	}
@@ -117,13 +117,13 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// Of two writers of an object one is refused, whoever was there first and whatever their
-// versions; nothing of the other is lost.
+// TestTwoWriters checks that one of two writers of an object is rejected, in any order and with any versions. Nothing
+// that the other has written may be lost.
 func TestTwoWriters(t *testing.T) {
 	s := newStore(t)
 	a, b := publisher(t, s), publisher(t, s)
 	publish(t, a, trained(1, 1))
-	for range 2 { // and stays so
+	for range 2 { // every later call is rejected too
 		taken := (*s3.TakenError)(nil)
 		if err := b.Publish(t.Context(), trained(9, 2)); !errors.As(err, &taken) {
 			t.Fatalf("%v", err)
@@ -140,13 +140,14 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// A write whose answer is lost is known again, by the same model and by a newer one.
+// TestLostAnswers checks that a write with a lost response is recognized, when the same model or a newer model is
+// published next.
 func TestLostAnswers(t *testing.T) {
 	s := newStore(t)
 	p := publisher(t, s)
 	publish(t, p, trained(1, 1))
 	s.Take()
-	s.Lose(1) // the store's client tries again by itself: the condition then fails
+	s.Lose(1) // the client library retries by itself, and the condition then fails
 	publish(t, p, trained(2, 1))
 	if calls := s.Take(); calls != "PUT 500, PUT 412, GET 200" {
 		t.Errorf("calls %s", calls)
@@ -155,7 +156,7 @@ func TestLostAnswers(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	s.Put(path, nil) // as if the request had come through after all
+	s.Put(path, nil) // as if the request had been executed late
 	var b strings.Builder
 	if err := trained(4, 1).Encode(&b); err != nil {
 		t.Fatal(err)
@@ -170,8 +171,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// A start while the store is away has the newest model that was read before, and the
-// store's own when it is back. What the store says itself is no reason for the cache.
+// TestCache checks a start while the store is unreachable: the newest model read before is returned, and the store's
+// model once the store is back. If the store responds with an error about the request, the cache must not be used.
 func TestCache(t *testing.T) {
 	s := newStore(t)
 	c := config(s)
@@ -218,7 +219,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// What is not a model is neither read nor replaced, and a wrong key is not passed over.
+// TestForeignObject checks that an object that is not a model is neither read nor replaced, and that a wrong key is an
+// error.
 func TestForeignObject(t *testing.T) {
 	s := newStore(t)
 	s.Put(path, []byte("a photograph"))
