@@ -14,8 +14,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// ordinary draws the data of a shop: three normal fields, an amount whose logarithm has mean 3 and deviation 1, and the
-// hour of the day. The smallest possible expected log-loss is .433.
+// ordinary draws the data of a shop: three normal fields, an amount whose logarithm has mean 3 and standard deviation
+// 1, and the hour of the day. The smallest possible expected log-loss is .433.
 func ordinary(r *rand.Rand, x []float64) float64 {
 	for d := range 3 {
 		x[d] = r.NormFloat64()
@@ -25,14 +25,14 @@ func ordinary(r *rand.Rand, x []float64) float64 {
 	return 1.5*x[0] - 1.25*x[1] + x[2] + 0.02*(x[3]-33) + 0.06*(x[4]-11.5)
 }
 
-// payment draws a shop's event with a rare class that depends on the logarithm of the amount.
+// payment draws a shop's event with a rare class, whose probability depends on the logarithm of the amount.
 func payment(r *rand.Rand, x []float64) float64 {
 	ordinary(r, x)
 	return -6 + 1.2*x[0] - x[1] + 0.8*x[2] + math.Log(x[3]) - 3
 }
 
-// heavy returns a draw of three normal and two lognormal fields with the given deviation of their logarithms. The class
-// shares alone have a log-loss of .54.
+// heavy returns a draw of three normal and two lognormal fields; sigma is the standard deviation of their logarithms.
+// Predicting only the class frequencies has a log-loss of .54.
 func heavy(sigma float64) draw {
 	return func(r *rand.Rand, x []float64) float64 {
 		for d := range x {
@@ -49,18 +49,19 @@ type (
 	spoil func(i int, e *event.Example)
 )
 
-// source is a stream of two classes of which a test spoils some events.
+// source is a stream of two classes, of which a test corrupts some events.
 type source struct {
 	name  string
 	start func(t *testing.T, seed uint64) (l *online.Learner, next func() *event.Example)
-	// change replaces the readings of an event that a test spoils.
+	// change replaces the readings of an event that a test corrupts.
 	change func(e *event.Example, to func(x float64) float64)
-	free   uint16  // column and field that no event has
-	few    bool    // a stream of synthetic.FewColumns
-	limit  float64 // by how many percent the error may grow after a sequence of outliers
+	free   uint16  // a column and field that are not in any event
+	few    bool    // the stream is synthetic.FewColumns
+	limit  float64 // largest growth of the error after a sequence of outliers, in percent
 }
 
-// fieldSources returns a stream of five numbers, as named fields and as sparse columns. A test spoils the given one.
+// fieldSources returns a stream of five numbers, once as named fields and once as sparse columns. A test corrupts the
+// given field.
 func fieldSources(name string, draw draw, field int) (out []source) {
 	const width = 5
 	for _, sparse := range []bool{false, true} {
@@ -87,7 +88,7 @@ func fieldSources(name string, draw draw, field int) (out []source) {
 	return out
 }
 
-// fewSources returns a stream of few sparse columns for each kind of column that is divided by a scale.
+// fewSources returns streams of few sparse columns, one for each kind of column that is divided by a scale.
 func fewSources() (out []source) {
 	for _, c := range []struct {
 		name, mode string
@@ -110,10 +111,10 @@ func fewSources() (out []source) {
 	return out
 }
 
-type outcome struct{ error, loss float64 } // percent; nats
+type outcome struct{ error, loss float64 } // in percent; in nats
 
-// follow learns n events, each changed by spoil first. It returns the measures from an event on, with the labels
-// from before spoil.
+// follow learns n events, each changed by spoil first. It returns the measures from event from on, against the labels
+// before spoil.
 func (s source) follow(t *testing.T, seed uint64, n, from int, spoil spoil) (o outcome) {
 	t.Helper()
 	l, next := s.start(t, seed)
@@ -136,7 +137,7 @@ func (s source) follow(t *testing.T, seed uint64, n, from int, spoil spoil) (o o
 	return o
 }
 
-// each runs f for each source.
+// each runs f as a subtest for each source.
 func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]source) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -145,7 +146,7 @@ func each(t *testing.T, f func(t *testing.T, k int, s source), sources ...[]sour
 	}
 }
 
-// TestOrdinaryAmount checks the loss on a stream with an ordinary amount, and that of its first events.
+// TestOrdinaryAmount checks the loss on a stream with an ordinary amount, for all events and for the first ones.
 func TestOrdinaryAmount(t *testing.T) {
 	each(t, func(t *testing.T, _ int, s source) {
 		for seed := range uint64(2) {
@@ -159,7 +160,7 @@ func TestOrdinaryAmount(t *testing.T) {
 	}, fieldSources("ordinary", ordinary, 3))
 }
 
-// TestOneWildValue checks that one outlier at any position and of any size costs little.
+// TestOneWildValue checks that one outlier of any size, at any position, increases the error only a little.
 func TestOneWildValue(t *testing.T) {
 	positions, values := []int{0, 2, 8, 32, 64, 1000}, []float64{-1e4, 1e30}
 	if longtest.Asked() {
@@ -170,7 +171,7 @@ func TestOneWildValue(t *testing.T) {
 		for i, at := range positions {
 			for j, wild := range values {
 				if (i+j+k)%2 > 0 && !longtest.Asked() {
-					continue // half of the sources at each position
+					continue // test half of the sources at each position
 				}
 				got := s.follow(t, 1, 2000, 0, func(i int, e *event.Example) {
 					if i == at {
@@ -185,11 +186,12 @@ func TestOneWildValue(t *testing.T) {
 	}, fieldSources("steep", synthetic.Steep, 2), fieldSources("ordinary", ordinary, 3), fieldSources("payment", payment, 3), fewSources())
 }
 
-// TestWildSequences checks the error after sequences that once ruined a model permanently, and 2,000 further events.
+// TestWildSequences checks the error after sequences of outliers that once ruined a model permanently, and after 2,000
+// further events.
 func TestWildSequences(t *testing.T) {
 	const at, n, from = 1500, 5000, 1500 + 90 + 2000
 	each(t, func(t *testing.T, k int, s source) {
-		added := func(n int, value func(k int) float64) spoil { // in a column that no event has
+		added := func(n int, value func(k int) float64) spoil { // in a column that is not in other events
 			return func(i int, e *event.Example) {
 				if k := i - at; k >= 0 && k < n {
 					eventtest.Put(e, uint32(s.free), value(k))
@@ -244,7 +246,7 @@ func TestWildSequences(t *testing.T) {
 	}, fieldSources("steep", synthetic.Steep, 2), fewSources())
 }
 
-// TestWildShare checks the error if a fraction of the events has an outlier, with true or flipped labels.
+// TestWildShare checks the error if a fraction of the events has an outlier, with true or with flipped labels.
 func TestWildShare(t *testing.T) {
 	each(t, func(t *testing.T, k int, s source) {
 		const n = 6000
@@ -272,7 +274,7 @@ func TestWildShare(t *testing.T) {
 	}, fieldSources("steep", synthetic.Steep, 2), fewSources())
 }
 
-// TestHeavyTails checks that lognormal fields do no harm, whatever their deviation.
+// TestHeavyTails checks that lognormal fields with any standard deviation do no harm.
 func TestHeavyTails(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

@@ -1,7 +1,7 @@
 package online
 
-// This file assigns classes to outputs. If outputs of their own would need too much memory, classes with few events
-// share one output, see package young.
+// This file assigns classes to outputs. If separate outputs would need too much memory, classes with few events
+// ("young" classes) share one output, see package young.
 
 import (
 	"fmt"
@@ -20,20 +20,20 @@ import (
 // outputs maps classes to outputs.
 type outputs struct {
 	young   young.Classes
-	bytes   int64                  // limit on the memory of young classes with outputs of their own
+	bytes   int64                  // memory limit, in bytes, for separate outputs of young classes
 	events  func(class int) uint64 // number of labeled events of a class
-	most    int                    // largest number of classes with an output of their own: Schema.MaxClasses
-	width   func(outputs int) int  // the number of values of a row
+	most    int                    // largest number of classes with a separate output: Schema.MaxClasses
+	width   func(outputs int) int  // returns the number of values of a row
 	memory  memory.Bound
-	several bool // classification
-	// These are changed as outputs come and go.
+	several bool // classification, not regression
+	// These adapt when the number of outputs changes.
 	ensemble *ensemble
 	encoder  *encode.Encoder
-	resized  bool // by addClass
+	resized  bool // set by addClass
 }
 
-// youngBytes is the default limit on the memory of young classes with outputs of their own. When it is exceeded, young
-// classes share an output, and the classes with the most events keep half of the limit.
+// youngBytes is the default memory limit for separate outputs of young classes. If it is exceeded, young classes share
+// an output, and the classes with the most events keep separate outputs up to half of the limit.
 const youngBytes = 128 << 20
 
 func (l *Learner) newOutputs() *outputs {
@@ -49,9 +49,9 @@ func (l *Learner) newOutputs() *outputs {
 	}
 }
 
-// after returns the number of outputs after an event of a class, if there are k outputs now and at most so many columns
-// after the event. begins means that young classes start to share an output. full means that the limit on classes or
-// memory forces them to.
+// after returns the number of outputs after an event of class label, given k outputs now and the largest number of
+// columns after the event. begins reports whether young classes start to share an output. full reports that the limit
+// on classes or memory forces them to.
 func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) {
 	switch {
 	case o.young.On():
@@ -74,10 +74,10 @@ func (o *outputs) after(label, k, columns int) (outputs int, begins, full bool) 
 	return outputs, o.cost(columns, count-1) > o.bytes, false
 }
 
-// isYoung reports whether a class has too few events for an output of its own when memory is short.
+// isYoung reports whether a class has too few events for a separate output when memory is short.
 func (o *outputs) isYoung(class int) bool { return class >= young.Own && o.events(class) < young.Ripe }
 
-// alone returns the number of young classes with an output of their own, among the first classes.
+// alone returns how many of the first classes are young and have a separate output.
 func (o *outputs) alone(classes int) (n int) {
 	for class := young.Own; class < classes; class++ {
 		if o.isYoung(class) && !o.young.IsYoung(class) {
@@ -87,23 +87,24 @@ func (o *outputs) alone(classes int) (n int) {
 	return n
 }
 
-// cost returns the bytes that so many outputs need for so many columns.
+// cost returns the memory in bytes for this number of outputs and columns.
 func (o *outputs) cost(columns, outputs int) int64 {
 	const many = 64 // rows are padded to whole cache lines
 	return memory.Bytes(columns, outputs*(o.width(2*many)-o.width(many))/many)
 }
 
-// fits reports whether rows with so many outputs fit the memory limit.
+// fits reports whether rows with this number of outputs are within the memory limit.
 func (o *outputs) fits(outputs, columns int) bool { return o.memory.Fits(columns, o.width(outputs)) }
 
-// promotes reports whether an event gives its class, which shares an output, an output of its own. The second event
-// does if young classes then use at most half of their limit, and the eighth if there is memory at all.
+// promotes reports whether an event gives its class, which shares an output, a separate output. From its second event
+// on, a class gets one if young classes then use at most half of their limit. From the eighth event on, any free memory
+// suffices.
 func (o *outputs) promotes(label, k, columns int) bool {
 	if label < 0 || !o.young.IsYoung(label) {
 		return false
 	}
 	events, alone := 1+o.events(label), o.alone(o.young.Known())
-	own := k - 1 // each of the other outputs has one class
+	own := k - 1 // every other output belongs to one class
 	switch {
 	case events < 2 || o.young.Young() > 1 && !o.fits(k+1, columns):
 		return false
@@ -113,8 +114,8 @@ func (o *outputs) promotes(label, k, columns int) bool {
 	return own < o.most || alone > 0
 }
 
-// merge assigns young classes to a shared output, except for at most but classes with the most events. known classes
-// have arrived, and there are k outputs. For each new output merge returns the old outputs whose mean it starts as.
+// merge assigns young classes to a shared output, except at most but of those with the most events. known is the number
+// of classes, and k the number of outputs. For each new output merge returns the old outputs whose mean it starts as.
 func (o *outputs) merge(known, k, but int) (from [][]int) {
 	least := uint64(young.Ripe) // classes with fewer events share an output
 	var count [young.Ripe]int
@@ -144,8 +145,8 @@ func (l *Learner) addClass(e *event.Example) {
 	}
 }
 
-// addClass makes sure that an output learns the class of the event of this number. columns is the largest number of
-// columns that have rows after the event. The result is true if the number of outputs has changed.
+// addClass makes sure that an output exists for the class of the event with this number. columns is the largest number
+// of columns that have rows after the event. resized reports whether the number of outputs has changed.
 func (o *outputs) addClass(label, columns int, number uint64) (resized bool) {
 	o.resized = false
 	if label >= young.Own || o.young.On() {
@@ -162,10 +163,10 @@ func (o *outputs) addClass(label, columns int, number uint64) (resized bool) {
 	return o.resized
 }
 
-// columnsWith returns the largest number of columns that have rows after an event.
+// columnsWith returns the largest number of columns that can have rows after an event.
 func (o *outputs) columnsWith(e *event.Example) int { return o.encoder.Table.Len() + e.Features.Len() }
 
-// share changes which output learns which class, as an event of a class requires it.
+// share changes the assignment of classes to outputs, as an event of class label requires.
 func (o *outputs) share(label, columns int, number uint64) {
 	levels := o.ensemble.levels
 	_, begins, full := o.after(label, levels.Outputs, columns)
@@ -200,8 +201,8 @@ func (o *outputs) share(label, columns int, number uint64) {
 	}
 }
 
-// mergeYoung makes young classes share one output, except for at most so many of those with the most events. The
-// shared output starts as the mean of theirs, with the probability of all of them together.
+// mergeYoung makes young classes share one output, except at most but of those with the most events. The shared output
+// starts as the mean of their outputs, with their total probability.
 func (o *outputs) mergeYoung(but int, number uint64) {
 	levels := o.ensemble.levels
 	known := levels.Active()
@@ -217,7 +218,8 @@ func (o *outputs) mergeYoung(but int, number uint64) {
 	}
 }
 
-// promote gives a class that shares an output an output of its own: the shared one if no other class uses it.
+// promote gives a class that shares an output a separate output. If no other class uses the shared output, the class
+// keeps that.
 func (o *outputs) promote(class int, number uint64) {
 	levels, y := o.ensemble.levels, &o.young
 	if y.Young() > 1 {
@@ -232,22 +234,23 @@ func (o *outputs) promote(class int, number uint64) {
 	levels.Shift(y.Shared(), shared, o.encoder.Intercepts)
 }
 
-// regroup makes one output for each list in from, which starts as the mean of the old outputs on the list.
+// regroup replaces the outputs by one for each list in from. A new output starts as the mean of the old outputs on its
+// list.
 func (o *outputs) regroup(from [][]int, number uint64) {
 	o.resize(len(from), o.ensemble.regroup(from))
 	o.young.Changed = number
 }
 
-// add increases the number of outputs. Existing outputs keep what they have learned.
+// add increases the number of outputs. Existing outputs keep their weights.
 func (o *outputs) add(outputs int) { o.resize(outputs, o.ensemble.grow(outputs)) }
 
-// resize gives rows the width of so many outputs. fill converts a row.
+// resize changes the width of all rows for the given number of outputs. fill converts a row.
 func (o *outputs) resize(outputs int, fill func(to, from []float64)) {
 	o.encoder.Widen(o.width(outputs), fill)
 	o.resized = true
 }
 
-// byClass converts scores by output to scores by class. It returns scores itself if each class has an output, else
+// byClass converts scores by output to scores by class. It returns scores itself if each class has an output, otherwise
 // memory of room.
 func (o *outputs) byClass(scores []float64, room *[]float64) []float64 {
 	if !o.young.On() {
@@ -257,7 +260,7 @@ func (o *outputs) byClass(scores []float64, room *[]float64) []float64 {
 	return *room
 }
 
-// active returns the number of classes that have arrived, given the number of outputs in use.
+// active returns the number of classes seen so far, given the number of outputs in use.
 func (o *outputs) active(outputs int) int {
 	if o.young.On() {
 		return o.young.Known()
@@ -265,8 +268,8 @@ func (o *outputs) active(outputs int) int {
 	return outputs
 }
 
-// Refusal returns why an event cannot be learned within learner.max_memory: it has new columns, or a new class, for which
-// there is no memory. It returns nil if the event can be learned.
+// Refusal returns the reason if an event cannot be learned within learner.max_memory, because there is no memory for
+// its new columns or its new class. Otherwise it returns nil.
 func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 	if l.outputs.memory == 0 || e.Refused != nil || e.Weight == 0 || l.member != nil {
 		return nil
@@ -274,7 +277,7 @@ func (l *Learner) Refusal(e *event.Example) *event.Refusal {
 	return l.outputs.refusal(e, l.monitors.Refused.By[event.ReasonMemory].Count == 0)
 }
 
-// refusal is Refusal for a limit on memory; first reports whether no event has been refused before.
+// refusal is Refusal for a finite memory limit. first reports whether this would be the first refused event.
 func (o *outputs) refusal(e *event.Example, first bool) *event.Refusal {
 	t, now := o.encoder.Table, o.ensemble.levels.Outputs
 	width := t.Width()
@@ -293,14 +296,14 @@ func (o *outputs) refusal(e *event.Example, first bool) *event.Refusal {
 	return o.noRoom(nameFeature(o.encoder, e, i, first), n, width)
 }
 
-// noRoom returns the refusal of what would need so many rows of so many numbers.
+// noRoom returns the Refusal for what, which would need this many rows of width values.
 func (o *outputs) noRoom(what string, rows, width int) *event.Refusal {
 	return &event.Refusal{Reason: event.ReasonMemory, Detail: fmt.Sprintf("%s: %d rows of %d numbers are %d bytes; raise learner.max_memory = %d",
 		what, rows, width, memory.Bytes(rows, width), int64(o.memory))}
 }
 
-// nameFeature returns the name of an event's feature and of its field. If lookup is false the feature is named by its
-// column, because finding its name is slow.
+// nameFeature describes an event's feature i and its field. If lookup is false, it names the feature by its column
+// number, because finding the name is slow.
 func nameFeature(n *encode.Encoder, e *event.Example, i int, lookup bool) string {
 	column, s := e.Features.Index[i], n.Schema()
 	name := "#" + strconv.FormatUint(uint64(column), 10)
@@ -323,13 +326,13 @@ func quoted(name string) string {
 	return strconv.Quote(name)
 }
 
-// TakeMoreClasses lets the decoder of a Schema name more classes than max_classes. Rare labels, whose classes share an
-// output, then take no class's place. It is for unnamed classes in a stream that a single Learner learns.
+// TakeMoreClasses lets the decoder of a Schema accept more classes than max_classes. The additional, rare classes share
+// an output, so they do not displace other classes. It is for unnamed classes in a stream that a single Learner learns.
 func TakeMoreClasses(s *event.Schema) {
 	if s.Target == loss.Sign && s.MaxClasses > young.Own {
 		s.MoreClasses = moreClasses * s.MaxClasses
 	}
 }
 
-// moreClasses is the number of additional classes, as a multiple of max_classes.
+// moreClasses is the number of additional classes as a multiple of max_classes.
 const moreClasses = 9

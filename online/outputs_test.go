@@ -10,7 +10,7 @@ import (
 	"blankout/online"
 )
 
-// manyClasses draws events of 60 mostly rare classes. The schema has places for 12.
+// manyClasses draws events of 60 mostly rare classes. The Schema allows 12.
 func manyClasses(seed uint64) stream {
 	s := event.NewSchema(16, nil, 12)
 	r := rand.New(rand.NewPCG(seed, 6))
@@ -28,8 +28,8 @@ func manyClasses(seed uint64) stream {
 	}}
 }
 
-// If there are more classes than outputs, rare classes share an output. A restart changes no score, and the model
-// predicts the same as Predict.
+// TestYoungClasses checks that rare classes share an output if there are more classes than outputs. A restart changes
+// no score, and the model predicts the same as Predict.
 func TestYoungClasses(t *testing.T) {
 	s := manyClasses(9)
 	l, wrong, shared := newTwins(t, plain(), s.schema), 0, 0
@@ -54,7 +54,8 @@ func TestYoungClasses(t *testing.T) {
 	}
 }
 
-// Labels beyond max_classes are reported if the classes are not configured, for a learner without a group.
+// TestMoreClasses checks that labels beyond max_classes are accepted and counted if the classes are not configured and
+// the learner is not in a group.
 func TestMoreClasses(t *testing.T) {
 	for maxClasses, want := range map[int]int{10: 10, 12: 120} {
 		s := event.NewSchema(10, nil, maxClasses)

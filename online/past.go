@@ -1,8 +1,8 @@
 package online
 
-// This file keeps earlier states of the Learner, for readers whose weights are old (serving_staleness). The mixture
-// weights, the choice of averages and the calibration are then learned from the predictions of such a state. This file
-// also keeps the models by which staleness is measured.
+// This file keeps earlier states of the Learner, for readers that use old weights (serving_staleness). The mixture
+// weights, the choice of averages and the calibration are then learned from predictions of such a state. This file also
+// keeps the models with which staleness is measured.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"blankout/online/monitor"
 )
 
-// past is an earlier state that learns nothing more, and its blocks, whose memory it shares. The zero value is empty.
+// past is an earlier state that no longer learns, and its blocks, whose memory it shares. The zero value is empty.
 type past struct {
 	*Learner
 	blocks []event.Block
@@ -24,8 +24,8 @@ type pasts [2]past
 // pastPrefix returns the prefix of the block names of an earlier state.
 func pastPrefix(i int) string { return fmt.Sprintf("past/%d/", i) }
 
-// of returns the newest state that is at least half of Config.ServingStaleness events old and has the current outputs,
-// or nil.
+// of returns the newest state that is at least half of Config.ServingStaleness events old and has the current number of
+// outputs, or nil.
 func (h *pasts) of(now *Learner) *Learner {
 	for _, p := range slices.Backward(h[:]) {
 		if p.Learner != nil && p.levels.Outputs == now.levels.Outputs && p.outputs.young.Changed == now.outputs.young.Changed && 2*(now.events-p.events) >= uint64(now.config.ServingStaleness) {
@@ -35,19 +35,19 @@ func (h *pasts) of(now *Learner) *Learner {
 	return nil
 }
 
-// predict returns the prediction of an earlier state for a new event, and the number of classes that it has. Both are
-// empty if there is no such state.
+// predict returns the prediction of an earlier state for a new event, and its scores for the monitors. Both are empty
+// if there is no such state.
 func (h *pasts) predict(now *Learner, e *event.Example) (p Prediction, stale monitor.Older) {
 	older := h.of(now)
 	if older == nil {
 		return p, stale
 	}
-	older.SetSchema(now.encoder.Schema()) // a Schema only grows
+	older.SetSchema(now.encoder.Schema()) // the current Schema only adds to the earlier one
 	p = older.predictAll(e, true)
 	return p, monitor.Older{Scores: p.Scores, Active: older.outputs.active(older.levels.Active())}
 }
 
-// keep saves the current state if the newest saved one is Config.ServingStaleness events old.
+// keep saves the current state if the newest saved state is Config.ServingStaleness events old.
 func (h *pasts) keep(now *Learner) {
 	every := uint64(now.config.ServingStaleness)
 	if newest := h[1].Learner; every == 0 || newest != nil && now.events-newest.events < every {
@@ -65,7 +65,7 @@ func (h *pasts) keep(now *Learner) {
 	}
 }
 
-// recall returns the past of its blocks.
+// recall decodes the state that blocks contains.
 func recall(c Config, blocks []event.Block) (past, error) {
 	c.ServingStaleness = 0
 	p, err := Restore(c, blocks)
@@ -82,8 +82,8 @@ func (h *pasts) clone(c Config) (out pasts, err error) {
 	return out, err
 }
 
-// restore reads the earlier states among the blocks of a Learner that has learned so many events. It ignores them if
-// Config.ServingStaleness is 0.
+// restore decodes the earlier states in the blocks of a Learner, which has learned the given number of events. It
+// ignores them if Config.ServingStaleness is 0.
 func (h *pasts) restore(c Config, blocks []event.Block, events uint64) error {
 	for i := range h {
 		own := event.BlocksUnder(blocks, pastPrefix(i))
@@ -102,7 +102,7 @@ func (h *pasts) restore(c Config, blocks []event.Block, events uint64) error {
 	return nil
 }
 
-// each yields the blocks of all states.
+// each yields the blocks of both states.
 func (h *pasts) each(yield func(event.Block) bool) bool {
 	for i, p := range h {
 		for _, b := range p.blocks {
@@ -114,7 +114,8 @@ func (h *pasts) each(yield func(event.Block) bool) bool {
 	return true
 }
 
-// keepOld saves the models and states that are due. It discards all after the first pass over a finite set.
+// keepOld saves the models and states that are due. After the first pass over a finite data set it discards all of
+// them.
 func (l *Learner) keepOld() {
 	if l.levels.Passed() {
 		l.monitors.Stop()

@@ -1,7 +1,7 @@
 package online
 
-// This file has predictions, and the storage of predictions whose label is delayed. The progressive measures and the
-// mixture weights use the stored prediction, not the current weights.
+// This file has predictions, and stores predictions whose label is delayed. The progressive measures and the mixture
+// weights use the stored prediction, not the current weights.
 
 import (
 	"fmt"
@@ -14,10 +14,10 @@ import (
 	"blankout/online/watch"
 )
 
-// Prediction is the prediction for an event, before the event is learned. The Learner owns its slices: they are valid
-// until the next Predict or Learn.
+// Prediction is the prediction for an event, before the event is learned. The Learner owns its slices, which are valid
+// until the next call of Predict or Learn.
 type Prediction struct {
-	// Learned is the number of events that the Learner had learned.
+	// Learned is the number of events that the Learner had learned before.
 	Learned uint64
 	// Scores has one score for two classes or for regression, else one score per class.
 	Scores []float64
@@ -25,16 +25,16 @@ type Prediction struct {
 	// the correcting experts by output. Predict returns Lanes only if Learn will need them.
 	Lanes []float64
 
-	Decision model.Decision // how Scores determine the class
+	Decision model.Decision // how Scores become a class
 
-	// For regression: the predicted number and its interval, in the unit of the labels, and the loss in that unit. Value
-	// is NaN before the first label, and the interval is NaN if none is known; only Predict returns one.
+	// For regression: the predicted value and its interval in the unit of the labels, and the loss in that unit. Value
+	// is NaN before the first label. The interval is NaN if it is not known; only Predict returns an interval.
 	Value, Low, High float64
 	Loss             loss.Loss
 
-	// Refused means that the event was refused: it has no scores and is not learned.
+	// Refused reports that the event is invalid: it has no scores and is not learned.
 	Refused bool
-	// Mislabeled is set by Learn if the label is probably wrong, see Config.MislabeledBelow.
+	// Mislabeled is not nil if Learn has found that the label is probably wrong, see Config.MislabeledBelow.
 	Mislabeled *watch.MislabeledEvent
 }
 
@@ -51,13 +51,13 @@ func (p *Prediction) Measure(e *event.Example, sums *measure.Classes) {
 	}
 }
 
-// Append appends the prediction to out, as ReadPrediction reads it. It keeps what Learn needs of a prior.
+// Append appends the prediction to out, for ReadPrediction. It includes what Learn needs of a prior.
 func (p *Prediction) Append(out []float64) []float64 {
 	out = append(out, float64(p.Learned), float64(len(p.Scores)))
 	return append(append(out, p.Scores...), p.Lanes...)
 }
 
-// ReadPrediction returns the Prediction that Append has appended. The result shares the memory of stored.
+// ReadPrediction decodes the result of Append. The Prediction shares the memory of stored.
 func ReadPrediction(stored []float64) (p Prediction, err error) {
 	if len(stored) < 2 || !(stored[0] >= 0 && stored[0] < 1<<63) || !(stored[1] >= 0 && stored[1] <= float64(len(stored)-2)) || stored[1] != math.Trunc(stored[1]) {
 		return p, fmt.Errorf("%d numbers that are no prediction", len(stored))

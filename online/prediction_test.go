@@ -14,7 +14,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// kept returns a Prediction as if stored with delayed labels.
+// kept returns a Prediction after a round trip through Append and ReadPrediction.
 func kept(p online.Prediction) *online.Prediction {
 	read, err := online.ReadPrediction(p.Append(nil))
 	if err != nil {
@@ -23,7 +23,8 @@ func kept(p online.Prediction) *online.Prediction {
 	return &read
 }
 
-// A stored Prediction is read back unchanged. Bytes that Append has not written are rejected.
+// TestReadPrediction checks that a stored Prediction is read back unchanged. Values that Append has not written are
+// rejected.
 func TestReadPrediction(t *testing.T) {
 	for _, p := range []online.Prediction{{Refused: true}, {Learned: 7, Scores: []float64{1, -2}}, {Learned: 1 << 50, Scores: []float64{math.Inf(1)}, Lanes: []float64{3, 4}}} {
 		got := kept(p)
@@ -39,8 +40,8 @@ func TestReadPrediction(t *testing.T) {
 	}
 }
 
-// TestLearnDelayed checks that a delayed label is measured against the prediction at arrival, and that its event is learned
-// like any other. Learn returns the prediction at learning, which is measured separately.
+// TestLearnDelayed checks that a delayed label is measured against the prediction at arrival, and that its event is
+// learned like any other. Learn returns the current prediction, which the test measures separately.
 func TestLearnDelayed(t *testing.T) {
 	ev := func(x float64, label int) *event.Example {
 		return &event.Example{Features: event.Vec{Index: []uint32{1}, Value: []float64{x}}, Label: label, Weight: 1}
@@ -53,7 +54,7 @@ func TestLearnDelayed(t *testing.T) {
 	absolute := func(e *event.Example, f float64) float64 { return math.Abs(e.Target - f) }
 	for lossName, c := range map[string]struct {
 		schema   *event.Schema
-		events   []*event.Example // the label of the last one is delayed
+		events   []*event.Example // the label of the last event is delayed
 		lost     func(e *event.Example, score float64) float64
 		total    func(online.Report) float64
 		measured func(measure.Classes) float64
@@ -72,8 +73,8 @@ func TestLearnDelayed(t *testing.T) {
 			waits.Label = 0
 		}
 		prior := kept(later.Predict(&waits))
-		prior.Lanes = nil                  // they would change the mixture weights
-		prior.Learned = uint64(len(first)) // a prediction from before the first target is not measured
+		prior.Lanes = nil                  // lanes would change the mixture weights
+		prior.Learned = uint64(len(first)) // predictions before the first target are not measured
 		for _, e := range first {
 			later.Learn(e, nil)
 			plain.Learn(e, nil)
@@ -95,8 +96,8 @@ func TestLearnDelayed(t *testing.T) {
 	}
 }
 
-// Mixture weights follow the lanes of the stored prediction, not the state when the label arrives. A prediction without
-// lanes counts too.
+// TestPriorMovesMixture checks that mixture weights use the lanes of the stored prediction, not the state when the
+// label arrives. A prediction without lanes is also accepted.
 func TestPriorMovesMixture(t *testing.T) {
 	share := func(change func(e *event.Example, prior *online.Prediction)) []model.Expert {
 		s := synthetic.NewTides(3, 2, 0)
@@ -111,7 +112,7 @@ func TestPriorMovesMixture(t *testing.T) {
 	}
 	as := share(func(*event.Example, *online.Prediction) {})
 	alone := share(func(_ *event.Example, prior *online.Prediction) { prior.Lanes = nil })
-	// The level .7 has predicted everything correctly and the others the opposite.
+	// The stored lanes are correct for noise level .7, and opposite for the other levels.
 	prophet := share(func(e *event.Example, prior *online.Prediction) {
 		for i := range prior.Lanes {
 			prior.Lanes[i] = float64(1-2*e.Label) * 3
@@ -140,7 +141,8 @@ func TestPriorMovesMixture(t *testing.T) {
 	}
 }
 
-// A prediction made before the first label is not compared with a baseline, for any number of levels.
+// TestPriorBeforeLabels checks that a prediction made before the first label is not compared with a baseline, for any
+// number of noise levels.
 func TestPriorBeforeLabels(t *testing.T) {
 	for _, noise := range []string{"auto", "none"} {
 		s := synthetic.NewTides(3, 2, 0)

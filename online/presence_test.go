@@ -18,9 +18,9 @@ import (
 	"blankout/online/synthetic"
 )
 
-// absences is a stream of events with numeric fields, as from JSON. The first is always present. The second is omitted
-// in two events of five, more often in class 0. The third is null as often. The fourth is omitted in one event of
-// twenty.
+// absences is a stream of events with numeric fields, as from JSON. The first field is always present. The second is
+// omitted in two of five events, more often in class 0. The third is null as often. The fourth is omitted in one of
+// twenty events.
 type absences struct {
 	schema *event.Schema
 	r      *rand.Rand
@@ -54,15 +54,15 @@ func (a *absences) next() *event.Example {
 	return e
 }
 
-// A number that many events omit has a presence column, which says what its mean cannot. One that is null or seldom
-// omitted has none.
+// TestPresence checks that a number that is often omitted gets a presence column, which improves predictions. A number
+// that is null or rarely omitted gets none.
 func TestPresence(t *testing.T) {
 	longtest.NotRaced(t)
 	errors := map[string]float64{}
 	for _, presence := range []string{"auto", "none"} {
 		a := newAbsences(1)
 		c := online.DefaultConfig()
-		c.Presence, c.Optimizer = presence, "adagrad" // the second-order expert has its own curves
+		c.Presence, c.Optimizer = presence, "adagrad" // the second-order expert has its own splines
 		l := must.Get(online.New(c, a.schema))(t)
 		for range 6000 {
 			l.Learn(a.next(), nil)
@@ -75,7 +75,7 @@ func TestPresence(t *testing.T) {
 			t.Fatalf("auto: %+v, want one of column 20", curves)
 		}
 		errors[presence] = l.Report().Window.Error()
-		// The published model has it too, and explains it with a name.
+		// The published model has the presence column too, and explanations name it.
 		m := l.Snapshot().Model()
 		a2 := newAbsences(2)
 		for range 50 {
@@ -91,18 +91,18 @@ func TestPresence(t *testing.T) {
 			}
 		}
 	}
-	// The Bayes error is .1: present with probability .2 and 1.
+	// The smallest possible error is .1: the field is present with probability .2 in one class and 1 in the other.
 	if errors["auto"] > 0.13 || errors["none"] < 0.3 {
 		t.Errorf("errors %v", errors)
 	}
 }
 
-// A learner with many rows after the first events adds no presence columns, before and after a restart. Later rows
-// change nothing.
+// TestPresenceOfManyRows checks that a learner with many rows after the first events adds no presence columns, before
+// and after a restart. Later rows do not change that.
 func TestPresenceOfManyRows(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {
-		words int // new ones in each event
+		words int // new categories per event
 		found bool
 	}{{4, true}, {5, false}} {
 		for _, at := range []int{500, 1000, 1001, 1200} {
@@ -134,8 +134,8 @@ func TestPresenceOfManyRows(t *testing.T) {
 	}
 }
 
-// Every rule with presence: the snapshot scores as Learn does, a learner restored before or after presence is found
-// continues with the same bits, and all numbers are finite.
+// TestPresenceInEveryRule tests every optimizer with presence columns. The snapshot scores like Learn, all numbers are
+// finite, and a learner restored before or after presence columns are found continues with the same bits.
 func TestPresenceInEveryRule(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -144,7 +144,7 @@ func TestPresenceInEveryRule(t *testing.T) {
 			for k, classes := range []int{2, 3} {
 				c := online.DefaultConfig()
 				c.Optimizer, c.Noise = rule.Name, noise
-				if c.Check() != nil || (i+j+k)%2 > 0 { // every two of them are combined
+				if c.Check() != nil || (i+j+k)%2 > 0 { // every two values are combined
 					continue
 				}
 				t.Run(fmt.Sprint(rule.Name, "/", noise, "/", classes), func(t *testing.T) { restoredWithPresence(t, c, classes) })
@@ -161,7 +161,7 @@ func restoredWithPresence(t *testing.T, c online.Config, classes int) {
 		e, want := s.Next(), []float64(nil)
 		if slices.Contains(cuts, i) {
 			l.restart()
-			if i != scaling.KnotEvents { // presence columns are new and have no weight
+			if i != scaling.KnotEvents { // new presence columns have no weight
 				want = score(l.Snapshot().Model(), e)
 			}
 		}

@@ -20,17 +20,17 @@ import (
 	"blankout/online/synthetic"
 )
 
-// A weight of 2 gives the same bits as learning the event twice, if the Scaler does not count events: standardize =
-// none, no ridge, no constant noise.
+// TestWeightTwo checks that an event of weight 2 gives the same bits as learning the event twice. The settings must not
+// count events: standardize = none, no ridge, no constant noise.
 func TestWeightTwo(t *testing.T) {
 	for _, rule := range optimizers.Table {
 		for _, loss := range []string{"logistic", "hinge"} {
 			if rule.Name == "irls" {
-				continue // its window counts an event of weight 2 once
+				continue // its window counts an event of weight 2 only once
 			}
 			c := online.DefaultConfig()
 			c.Optimizer, c.Loss, c.Noise, c.Standardize = rule.Name, loss, "dropout:0.3", "none"
-			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // their ridge does not count events
+			if rule.Name != "dropout-descent" && rule.Name != "ftrl" { // the ridge of these two does not count events
 				c.C = math.Inf(1)
 			}
 			for _, classes := range []int{2, 3} {
@@ -59,9 +59,9 @@ func TestWeightTwo(t *testing.T) {
 	}
 }
 
-// Every rule and loss survives poisoned events. Values that are NaN, infinite or beyond the limits are rejected and
-// counted. Readings that jump by twelve orders of magnitude or up to the limit, and an event with very many features,
-// are learned without harm to later predictions.
+// TestPoison checks that every optimizer and loss survives corrupted events. Values that are NaN, infinite or beyond
+// the limits are rejected and counted. Readings that jump by twelve orders of magnitude or to the limit, and an event
+// with very many features, are learned without harm to later predictions.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	poison := func(t *testing.T, c online.Config, classes int) {
@@ -133,8 +133,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestPasses checks that learned events judge nothing. After the first pass over a finite set, mixture weights,
-// policies and the unit of numbers stay as they are.
+// TestPasses checks that mixture weights, policies and the unit of targets stay the same after the first pass over a
+// finite data set. Later passes repeat learned events, which cannot be used for comparisons.
 func TestPasses(t *testing.T) {
 	for _, classes := range []int{2, 0} {
 		c := online.DefaultConfig()
@@ -148,7 +148,7 @@ func TestPasses(t *testing.T) {
 			e := l.next()
 			copied := *e
 			copied.Features, copied.Field, copied.Missing = e.Features.Clone(), slices.Clone(e.Field), slices.Clone(e.Missing)
-			if copied.Target += float64(i) / 10; i%4 == 0 && len(copied.Field) > 1 { // a field is omitted
+			if copied.Target += float64(i) / 10; i%4 == 0 && len(copied.Field) > 1 { // omits a field
 				copied.Features.Index, copied.Features.Value, copied.Field = copied.Features.Index[1:], copied.Features.Value[1:], copied.Field[1:]
 			}
 			l.learn(&copied)
@@ -163,7 +163,7 @@ func TestPasses(t *testing.T) {
 				x.Target *= 10
 				e = &x
 			}
-			if l.learn(e); i == 256 { // the observations of the first pass take effect
+			if l.learn(e); i == 256 { // the observations of the first pass take effect here
 				was = l.model()
 			}
 		}
@@ -177,7 +177,7 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// Events with very many features do not harm later predictions.
+// TestHugeEvent checks that events with very many features do not harm later predictions.
 func TestHugeEvent(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Noise, c.UnlabeledWeight = "dropout:0.3", 0.1
@@ -209,8 +209,8 @@ func TestHugeEvent(t *testing.T) {
 	finite(t, l.Learner)
 }
 
-// TestFixedPoint compares many passes of the marginalized rules with the optimum of the batch objective |w|^2 + kappa
-// sum loss, found by slow descent.
+// TestFixedPoint compares many passes of the optimizers that use the noisy gradient with the optimum of the batch
+// objective |w|^2 + kappa sum loss. The optimum is found by slow descent.
 func TestFixedPoint(t *testing.T) {
 	const dim = 5
 	r := rand.New(rand.NewPCG(2, 3))
@@ -267,7 +267,7 @@ func TestFixedPoint(t *testing.T) {
 					}
 					return norm + loss.Cost(lossOf, c.C)*j
 				}
-				if rule == "adagrad" { // the objective does not depend on the rule
+				if rule == "adagrad" { // the objective is the same for all optimizers
 					best = minimize(objective, dim)
 				}
 				const passes = 200
@@ -319,8 +319,8 @@ func minimize(f func(w []float64, b float64) float64, dim int) float64 {
 	return best
 }
 
-// By default dropout-descent uses the clean gradient with the quadratic noising penalty, and the noisy one with other
-// bounds.
+// TestNoisyGradientByBound checks that dropout-descent by default uses the clean gradient with the quadratic noising
+// penalty, and the noisy gradient with other bounds.
 func TestNoisyGradientByBound(t *testing.T) {
 	scores := func(bound string, n online.NoisyGradient) (out []float64) {
 		c := online.DefaultConfig()

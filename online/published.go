@@ -1,6 +1,6 @@
 package online
 
-// This file lays out the published model: where readers find the mixed weights and intercepts.
+// This file describes the layout of the published model: where readers find the mixed weights and intercepts.
 
 import (
 	"blankout/internal/loss"
@@ -8,8 +8,8 @@ import (
 	"blankout/online/mixture"
 )
 
-// layout returns where in a row the weights are that are mixed by the factors that weightsOf returns, and the mixed
-// intercepts, by class.
+// layout returns the index in a row of the weights of each expert, with their factors from weightsOf, and the mixed
+// intercepts by class.
 func (x *predictor) layout(levels []float64, own float64) (out model.Layout, intercept []float64) {
 	intercept = make([]float64, x.levels.Outputs)
 	y := &x.outputs.young
@@ -29,7 +29,7 @@ func (x *predictor) layout(levels []float64, own float64) (out model.Layout, int
 	return out, y.Expand(intercept, mixture.NoClass, nil)
 }
 
-// noise returns the noise of the level with the largest mixture weight in a range.
+// noise returns the noise of the level with the largest mixture weight in range r.
 func (x *predictor) noise(r int) loss.Noise { return x.levels.Noises[x.mixture.Largest(r)] }
 
 // listed returns the experts with their mixture weights, or nil if there is only one.

@@ -1,6 +1,6 @@
 package online_test
 
-// This file implements the slow, obvious version of the plain learner: one noise level, AdaGrad, two classes.
+// This file implements a simple, slow version of the plain learner: one noise level, AdaGrad, two classes.
 
 import (
 	"math"
@@ -17,16 +17,16 @@ import (
 	"blankout/online/synthetic"
 )
 
-// reference learns as in docs/mathematics.md, weight by weight.
+// reference learns as in docs/mathematics.md, one weight at a time.
 type reference struct {
-	q        float64 // of the dropout
+	q        float64 // dropout rate
 	eta      float64
 	average  float64 // fraction of the stream in the published average; 0 for none
 	proximal bool
-	gaussian bool    // the Gaussian bound; otherwise quadratic noising
-	fade     float64 // factor of the sums of squares at each event
+	gaussian bool    // uses the Gaussian bound, otherwise quadratic noising
+	fade     float64 // decay factor of the sums of squares per event
 
-	w, sums, published []float64 // by column; the intercept is last
+	w, sums, published []float64 // weights by column; the intercept is last
 	steps              float64
 }
 
@@ -46,8 +46,8 @@ func (r *reference) score(x []float64) (f float64) {
 	return f
 }
 
-// slopes returns the derivatives, by the score and the variance, of the expected log-loss under a normal distribution
-// or, for quadratic noising, of its second-order expansion.
+// slopes returns the derivatives with respect to the score and the variance of the expected log-loss under a normal
+// distribution. For quadratic noising it uses the second-order expansion of the loss.
 func (r *reference) slopes(y, f, v float64) (df, dv float64) {
 	if !r.gaussian {
 		p := 1 / (1 + math.Exp(-f))
@@ -58,7 +58,8 @@ func (r *reference) slopes(y, f, v float64) (df, dv float64) {
 		}
 		return df + v*p*(1-p)*(1-2*p)/2, p * (1 - p) / 2
 	}
-	// For a normal distribution the derivative by the variance is half the second derivative by the mean.
+	// For a normal distribution the derivative with respect to the variance is half the second derivative with respect
+	// to the mean.
 	const points = 4000
 	second, total := 0.0, 0.0
 	for i := range points + 1 {
@@ -92,7 +93,7 @@ func (r *reference) learn(x []float64, y float64) {
 		kappa += r.eta * x[d] * x[d] / (math.Sqrt(1+r.sums[d]) + 1e-8)
 	}
 	rate := r.eta
-	if r.proximal { // a shorter step, by the curvature at its start
+	if r.proximal { // a shorter step, using the curvature at its start
 		rate /= 1 + 2*dv*kappa
 	}
 	r.steps++
@@ -109,7 +110,7 @@ func (r *reference) learn(x []float64, y float64) {
 	}
 }
 
-// TestReference compares a learner with one level with the slow version.
+// TestReference compares a learner with one noise level with the slow reference.
 func TestReference(t *testing.T) {
 	const columns = 30
 	for _, c := range []struct {
@@ -127,7 +128,7 @@ func TestReference(t *testing.T) {
 		{"dropout, quadratic noising", 0.3, "logistic:quadratic-noising", 0, false, 0, 0.1, 1e-9},
 		{"dropout, quadratic noising, average", 0.5, "logistic:quadratic-noising", 0.15, false, 0, 0.1, 1e-9},
 		{"dropout, quadratic noising, proximal", 0.5, "logistic:quadratic-noising", 0, true, 0, 0.002, 1e-9},
-		{"no noise", 0, "logistic", 0.15, false, 0, 0.1, 1e-7}, // the integrals have errors of about 1e-9
+		{"no noise", 0, "logistic", 0.15, false, 0, 0.1, 1e-7}, // the numeric integrals have errors of about 1e-9
 		{"dropout", 0.3, "logistic", 0.15, false, 0, 0.1, 1e-7},
 		{"half-life", 0.3, "logistic:quadratic-noising", 0.15, false, 50, 0.1, 1e-9},
 	} {
@@ -183,8 +184,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// Compares FTRL-Proximal with algorithm 1 of its paper, coordinate by coordinate. Features have both penalties. The
-// intercept has the ridge if it is penalized, and otherwise none.
+// TestFTRLAgainstItsDefinition compares FTRL-Proximal with algorithm 1 of its paper, coordinate by coordinate. Features
+// have both penalties. The intercept has the ridge if it is penalized, and otherwise no penalty.
 func TestFTRLAgainstItsDefinition(t *testing.T) {
 	const l1, eta, columns = 0.4, 0.3, 60
 	for _, intercept := range []string{"free", "penalized", "none"} {
@@ -247,12 +248,12 @@ func TestFTRLAgainstItsDefinition(t *testing.T) {
 	}
 }
 
-// The lazy average against one that is written down weight by weight:
+// TestAverageAgainstItsDefinition compares the lazily updated average with its definition, weight by weight:
 //
 //	a_t = (1 - beta_t) a_{t-1} + beta_t w_t,  beta_t = (1+p)/(t+1+p).
 //
-// The iterates w are those of a second learner, which publishes them. With a small share the coefficient of the lags falls below
-// the smallest number that there is, unless it is brought back to 1 on the way.
+// The iterates w are the published weights of a second learner. With a small fraction the coefficient of the lags would
+// underflow, unless it is reset to 1 from time to time.
 func TestAverageAgainstItsDefinition(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -263,7 +264,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 		rule   string
 	}
 	tests := []test{{"small share", 0.0005, 600, "adagrad"}}
-	for _, rule := range optimizers.Names() { // each must handle its lags; irls makes no steps, and auto is AdaGrad
+	for _, rule := range optimizers.Names() { // all optimizers with steps; irls makes no steps, and auto is AdaGrad
 		if rule != "irls" && rule != "auto" {
 			tests = append(tests, test{rule, 0.15, 250, rule})
 		}
@@ -272,7 +273,7 @@ func TestAverageAgainstItsDefinition(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			c := online.DefaultConfig()
 			c.Noise, c.Standardize, c.Average, c.Adapt, c.LearningRate = "none", "none", tt.share, false, 1
-			if c.Optimizer = tt.rule; c.Optimizer == "dropout-descent" { // it requires a noise
+			if c.Optimizer = tt.rule; c.Optimizer == "dropout-descent" { // dropout-descent requires a noise
 				c.Noise = "dropout:0.3"
 			}
 			l := streamLearner(t, c, 2)

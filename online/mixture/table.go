@@ -74,14 +74,15 @@ const rangeRate = 0.01
 
 var policyRates = []float64{1e-3, 1e-2}
 
-// alike is the smallest difference at which a range has weights of its own, because files store the weights of each.
+// alike is the smallest difference from other ranges at which a range has its own weights. Files store each set of
+// weights, so equal sets are shared.
 const alike = 0.01
 
-// middleShare is the initial fraction of a level's weight that its middle scale has.
+// middleShare is the initial fraction of a level's weight for the middle one of its scales.
 const middleShare = 0.8
 
-// NewTable returns a table with initial weights of levels and of policies. Each level competes with its scores
-// multiplied by each of the scales, an odd number of them (temperatures; Guo et al. 2017).
+// NewTable returns a table with initial weights of levels and of missing policies. Each level is also mixed with its
+// scores multiplied by each of the scales, an odd number (temperatures; Guo et al. 2017).
 func NewTable(levels, scales []float64, rules model.PolicyWeights) *Table {
 	t := &Table{scales: scales}
 	levels = t.spread(levels)
@@ -110,7 +111,7 @@ func (t *Table) AddSecond(share float64) {
 	t.Apply()
 }
 
-// SecondAlone gives the second-order expert the whole weight, until others are better.
+// SecondAlone gives the second-order expert all mixture weight, until the levels prove better.
 func (t *Table) SecondAlone() {
 	for r := range t.second {
 		t.second[r].Begin([]float64{0, 1})
@@ -118,7 +119,7 @@ func (t *Table) SecondAlone() {
 	t.Apply()
 }
 
-// SecondAgain gives the second-order expert this weight for complete events. Other ranges start from that.
+// SecondAgain gives the second-order expert this weight for complete events. Other ranges then start from that weight.
 func (t *Table) SecondAgain(share float64) {
 	for r := range t.second {
 		t.second[r].Again()
@@ -136,8 +137,8 @@ func (t *Table) RemoveSecond() {
 	}
 }
 
-// Counts reports whether the second-order expert has weight for events as they arrive: complete events, and ranges of
-// events that lack fields without a mask.
+// Counts reports whether the second-order expert has weight for real events: complete events, and ranges for which
+// events with missing fields have arrived.
 func (t *Table) Counts() bool {
 	for r := range t.InForce {
 		if t.InForce[r].Second > 0 && (r == 0 || !t.LearnsFromMasks(r)) {
@@ -147,7 +148,8 @@ func (t *Table) Counts() bool {
 	return false
 }
 
-// TakeSecond updates the weight of the second-order expert with the losses of an event.
+// TakeSecond updates the weight of the second-order expert with the losses at an event of the mixed levels and of the
+// expert.
 func (t *Table) TakeSecond(r int, levels, second float64) {
 	s := &t.second[r]
 	if r > 0 && s.taken == 0 {
@@ -174,7 +176,7 @@ func (t *Table) spread(levels []float64) (shares []float64) {
 	return shares
 }
 
-// mix returns the mixed weights of levels in a range, summed over scales. The result is valid until the next call for
+// mix returns the mixture weights of levels in a range, summed over scales. The result is valid until the next call for
 // that range.
 func (t *Table) mix(r int) []float64 {
 	n := len(t.scales)
@@ -191,10 +193,10 @@ func (t *Table) mix(r int) []float64 {
 	return levels
 }
 
-// TakeLevels updates the weights of levels with their losses at each scale.
+// TakeLevels updates the weights of levels with their losses at each scale, at an event of range r.
 func (t *Table) TakeLevels(r int, losses []float64) {
 	s := &t.levels[r]
-	if r > 0 && s.taken == 0 { // a range starts with the weights of complete events
+	if r > 0 && s.taken == 0 { // a range starts with the weights for complete events
 		s.Begin(t.levels[0].Mix(nil))
 	}
 	s.Take(losses)
@@ -203,29 +205,29 @@ func (t *Table) TakeLevels(r int, losses []float64) {
 // AddLevels is TakeLevels for complete events of a learner in a group.
 func (t *Table) AddLevels(losses []float64) { t.levels[0].Add(losses) }
 
-// TakePolicies updates the weights of policies with their losses; NaN marks a policy that is not available.
+// TakePolicies updates the weights of missing policies with their losses. NaN marks a policy that is not available.
 func (t *Table) TakePolicies(r int, losses model.PolicyWeights) { t.policies[r].Take(losses[:]) }
 
 const (
-	// A range stops learning from masks after ownEnough events that lacked fields without a mask. They are remembered
-	// for ownMemory masks.
+	// A range stops learning from masks after ownEnough real events of the range, without a mask. Their count decays
+	// over ownMemory masks.
 	ownEnough, ownMemory = 100, 1000
 )
 
-// Own counts an event of a range that lacks fields without a mask.
+// Own counts a real event of a range, whose fields are missing without a mask.
 func (t *Table) Own(r int) { t.own[r]++ }
 
 // LearnsFromMasks reports whether a range still learns from masks.
 func (t *Table) LearnsFromMasks(r int) bool { return t.own[r] < ownEnough }
 
-// Masked counts a masked event.
+// Masked counts a masked event, so that the counts of Own decay.
 func (t *Table) Masked() {
 	for r := range t.own {
 		t.own[r] *= 1 - 1.0/ownMemory
 	}
 }
 
-// Apply puts the weights in force.
+// Apply makes the learned weights take effect.
 func (t *Table) Apply() {
 	whole := t.mix(0)
 	t.InForce[0].Levels = whole
@@ -273,7 +275,7 @@ func (t *Table) Restart(levels []float64, rules model.MissingPolicies) {
 	t.Apply()
 }
 
-// Policies returns the weights of policies in force.
+// Policies returns the policy weights in effect.
 func (t *Table) Policies() (rules model.MissingPolicies) {
 	for bin := range rules {
 		rules[bin] = t.InForce[1+bin].Policies
@@ -281,8 +283,8 @@ func (t *Table) Policies() (rules model.MissingPolicies) {
 	return rules
 }
 
-// Merge merges what an interval of another learner, from base to now, has added for complete events and to the
-// forecasts. It puts the weights in force.
+// Merge adds the observations of another learner from base to now: those of complete events and the forecasts. The
+// result takes effect immediately.
 func (t *Table) Merge(base, now *Table) {
 	t.levels[0].Merge(&base.levels[0], &now.levels[0])
 	for i, curves := range t.curves() {
@@ -291,7 +293,7 @@ func (t *Table) Merge(base, now *Table) {
 	t.Apply()
 }
 
-// State codes the table.
+// State encodes or decodes the table.
 func (t *Table) State(c *coder.Coder) {
 	n := len(t.levels[0].prior) / len(t.scales)
 	for r := range Ranges {
@@ -311,7 +313,7 @@ func (t *Table) State(c *coder.Coder) {
 	}
 }
 
-// SumsState codes what Merge merges.
+// SumsState encodes or decodes the sums that Merge uses.
 func (t *Table) SumsState(c *coder.Coder) {
 	t.levels[0].SumsState(c)
 	for _, curves := range t.curves() {
@@ -319,12 +321,13 @@ func (t *Table) SumsState(c *coder.Coder) {
 	}
 }
 
-// Sums returns a copy of what Merge merges.
+// Sums returns a copy of the sums that Merge uses.
 func (t *Table) Sums() *Table {
 	return &Table{levels: [Ranges]Weights{t.levels[0].Clone()}, Features: t.Features, Groups: t.Groups, SilentFeatures: t.SilentFeatures, SilentGroups: t.SilentGroups}
 }
 
-// Fits reports whether what Merge merges, from base to now, is of at most so many events.
+// Fits reports whether the observations that Merge would add, from base to now, are of at most the given number of
+// events.
 func Fits(base, now *Table, events float64) bool {
 	if n := now.levels[0].waiting - base.levels[0].waiting; !(n >= 0 && n <= events) {
 		return false

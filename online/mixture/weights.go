@@ -14,37 +14,37 @@ import (
 //	weight_i <- weight_i exp(-min(most, l_i - least)/2), normalized,
 //	weight_i <- (1 - s) weight_i + s prior_i
 //
-// (fixed share; Herbster & Warmuth 1998). The switching rate s determines how fast a prediction can recover, and is
-// learned: there are weights for each of several s, which are mixed by how well they have done (Monteleoni & Jaakkola
-// 2003).
+// (fixed share; Herbster & Warmuth 1998). The switching rate s determines how fast a prediction's weight can recover.
+// It is learned: there are weights for each of several s, and these are mixed by their losses so far (Monteleoni &
+// Jaakkola 2003).
 type Weights struct {
 	prior []float64
 	rates []float64 // the switching rates s
-	// The weights by rate and prediction, and the weight of each rate.
+	// Mixture weights by rate and prediction (shares), and the weight of each rate (trust).
 	shares, trust []float64
-	taken         float64 // events
-	// the mixed weights, averaged over the latest events
+	taken         float64 // number of events
+	// mean is the mixture weights, averaged over the latest events.
 	mean []float64
-	// The losses of events that are not processed yet: by prediction the sum of min(most, l_i - least). In a group, an
-	// interval only adds to it.
+	// pending has the losses of events that are not processed yet: by prediction the sum of min(most, l_i - least). In
+	// a group, an interval only adds to it.
 	pending []float64
-	waiting float64 // events
+	waiting float64 // number of events in pending
 }
 
 const (
-	// mostLoss bounds how much worse a prediction can be than the best at one event. A tighter bound would favor
+	// mostLoss bounds how much worse a prediction can count than the best one at an event. A smaller bound would favor
 	// overconfident predictions.
 	mostLoss = 8
-	// lossRate is the factor of losses.
+	// lossRate multiplies losses.
 	lossRate = 0.5
-	// leastShare is the smallest weight in force; smaller weights count as 0.
+	// leastShare is the smallest mixture weight in effect; smaller weights count as 0.
 	leastShare = 0.01
-	// meanMemory is the number of events over which weights are averaged, because chance changes them from event to
+	// meanMemory is the number of events over which weights are averaged, because they fluctuate randomly from event to
 	// event.
 	meanMemory = 64
 )
 
-// NewWeights returns Weights that start with the prior, which sums to 1, for one or more switching rates.
+// NewWeights returns Weights that start with the prior, which must sum to 1, for one or more switching rates.
 func NewWeights(prior []float64, rates ...float64) Weights {
 	s := Weights{prior: prior, rates: rates, pending: make([]float64, len(prior)), mean: append([]float64(nil), prior...)}
 	for range rates {
@@ -54,10 +54,10 @@ func NewWeights(prior []float64, rates ...float64) Weights {
 	return s
 }
 
-// Taken returns the number of events so far.
+// Taken returns the number of processed events.
 func (s *Weights) Taken() float64 { return s.taken }
 
-// Begin sets the weights.
+// Begin sets all mixture weights.
 func (s *Weights) Begin(with []float64) {
 	for r := range s.rates {
 		copy(s.of(r), with)
@@ -65,7 +65,7 @@ func (s *Weights) Begin(with []float64) {
 	copy(s.mean, with)
 }
 
-// Again resets the weights to those of a new stream.
+// Again resets the mixture weights to their initial values.
 func (s *Weights) Again() {
 	s.Begin(s.prior)
 	for r := range s.trust {
@@ -79,14 +79,14 @@ func (s *Weights) of(rate int) []float64 {
 	return s.shares[rate*n : (rate+1)*n : (rate+1)*n]
 }
 
-// Take updates the weights with the losses of an event. A NaN marks a prediction that is not available; its weight
-// relative to all others stays the same.
+// Take updates the weights with the losses of an event. NaN marks a prediction that is not available; its weight
+// relative to the sum of the others stays the same.
 func (s *Weights) Take(losses []float64) {
 	s.Add(losses)
 	s.settle()
 }
 
-// Add is Take for an event that counts when the sums of several learners are merged.
+// Add is Take for a learner in a group: the event takes effect when the sums of the members are merged.
 func (s *Weights) Add(losses []float64) {
 	least := math.Inf(1)
 	for _, l := range losses {
@@ -100,12 +100,12 @@ func (s *Weights) Add(losses []float64) {
 	s.waiting++
 }
 
-// settle processes pending losses.
+// settle processes the pending losses.
 func (s *Weights) settle() {
 	for i := range s.pending {
 		s.pending[i] *= -lossRate
 	}
-	loss.Exps(s.pending) // the remaining factors of the weights; NaN stays NaN
+	loss.Exps(s.pending) // factors of the weights; NaN stays NaN
 	pending, prior, total := s.pending, s.prior[:len(s.pending)], 0.0
 	for r, rate := range s.rates {
 		shares := s.of(r)[:len(pending)]
@@ -116,7 +116,7 @@ func (s *Weights) settle() {
 				left += shares[i] * l
 			}
 		}
-		if left == 0 { // no prediction was available, or all losses are too large for a float64
+		if left == 0 { // no prediction was available, or every weight underflowed
 			total += s.trust[r]
 			continue
 		}
@@ -155,7 +155,7 @@ func (s *Weights) now(i int) (x float64) {
 	return x
 }
 
-// Mix appends the weights in force: those below leastShare are 0, and all sum to 1.
+// Mix appends the weights in effect. Weights below leastShare are 0, and the sum is 1.
 func (s *Weights) Mix(out []float64) []float64 {
 	from, sum := len(out), 0.0
 	for _, x := range s.mean {
@@ -174,7 +174,7 @@ func (s *Weights) Mix(out []float64) []float64 {
 	return out
 }
 
-// Merge merges what an interval of another learner, from base to now, has added.
+// Merge adds the losses that another learner has observed from base to now.
 func (s *Weights) Merge(base, now *Weights) {
 	for i := range s.pending {
 		s.pending[i] += now.pending[i] - base.pending[i]
@@ -184,7 +184,7 @@ func (s *Weights) Merge(base, now *Weights) {
 	}
 }
 
-// State codes the weights.
+// State encodes or decodes the weights.
 func (s *Weights) State(c *coder.Coder) {
 	n, rates := len(s.prior), len(s.rates)
 	c.Float(&s.taken)
@@ -194,7 +194,7 @@ func (s *Weights) State(c *coder.Coder) {
 	c.Failed = c.Failed || len(s.shares) != n*rates || len(s.trust) != rates || len(s.mean) != n
 }
 
-// SumsState codes pending losses.
+// SumsState encodes or decodes the pending losses.
 func (s *Weights) SumsState(c *coder.Coder) {
 	c.Float(&s.waiting)
 	c.Floats(&s.pending)

@@ -13,7 +13,7 @@ import (
 
 var prior, scales = []float64{0.8, 0.1, 0.1}, []float64{0.7, 1, 1.4}
 
-// slow keeps the shares of one s as the formula says.
+// slow computes the mixture weights of one switching rate s directly from the formula.
 type slow struct {
 	shares []float64
 	rate   float64
@@ -33,8 +33,7 @@ func (s *slow) take(losses []float64) {
 	}
 }
 
-// TestSharesByFormula checks that the mixture weights are those of the formula, mixed over s by how well each s has
-// done.
+// TestSharesByFormula compares the mixture weights with the formula, for several s, mixed by their losses.
 func TestSharesByFormula(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	rates := []float64{1e-4, 1e-2, 0.3}
@@ -45,10 +44,10 @@ func TestSharesByFormula(t *testing.T) {
 	}
 	for n := range 2000 {
 		losses := []float64{r.ExpFloat64(), r.ExpFloat64(), 0.5}
-		if n%50 == 0 { // more than counts
+		if n%50 == 0 { // more than mostLoss
 			losses[n/50%2] += 30
 		}
-		if n > 1000 { // another answer is the best one
+		if n > 1000 { // another prediction becomes the best
 			losses[0] += 0.4
 		}
 		s.Take(losses)
@@ -75,8 +74,8 @@ func TestSharesByFormula(t *testing.T) {
 	}
 }
 
-// TestSharesAtTheEdges checks that an expert without a prediction keeps its weight relative to all others, that
-// infinite losses do not remove an expert for good, and that a weight below a hundredth is no part of the mixture.
+// TestSharesAtTheEdges checks three edge cases. A prediction that is not available keeps its relative weight, infinite
+// losses do not exclude a prediction forever, and a weight below 0.01 counts as 0.
 func TestSharesAtTheEdges(t *testing.T) {
 	s := NewWeights(prior, 0)
 	s.Take([]float64{1, 2, math.NaN()})
@@ -104,7 +103,8 @@ func TestSharesAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestSharesRegret checks that the mixture loses at most as much as the best expert, and a little for finding it.
+// TestSharesRegret checks that the mixture's loss is at most the loss of the best prediction plus a small amount for
+// finding it.
 func TestSharesRegret(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	s := NewWeights(prior, wholeRates...)
@@ -112,7 +112,7 @@ func TestSharesRegret(t *testing.T) {
 	const n = 5000
 	for range n {
 		losses := []float64{0.5 + 0.2*r.NormFloat64(), 0.45 + 0.2*r.NormFloat64(), 0.6}
-		for i, share := range s.Mix(nil) { // log-loss is convex in the score
+		for i, share := range s.Mix(nil) { // the log-loss is convex in the score
 			lost += share * losses[i]
 		}
 		for i, l := range losses {
@@ -125,8 +125,8 @@ func TestSharesRegret(t *testing.T) {
 	}
 }
 
-// TestTableMergesAndRestores checks that merging the events of several learners equals learning all of them, that a
-// state is read as written, and that one that does not fit is rejected.
+// TestTableMergesAndRestores checks that merging the events of several learners equals learning all of them. It also
+// checks that a state is decoded as encoded, and that an inconsistent state is rejected.
 func TestTableMergesAndRestores(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	rules := model.PolicyWeights{0.01, 0.09, 0.9}
@@ -172,7 +172,7 @@ func TestTableMergesAndRestores(t *testing.T) {
 	}
 	together.levels[0].settle()
 	together.Apply()
-	for i := range prior { // one update for all, or one for each part: nearly the same
+	for i := range prior { // one update for all events, or one per member: nearly equal
 		if a, b := fold.InForce[0].Levels[i], together.InForce[0].Levels[i]; math.Abs(a-b) > 0.1 {
 			t.Errorf("share %d is %v, together %v", i, a, b)
 		}
@@ -224,8 +224,8 @@ func TestTableMergesAndRestores(t *testing.T) {
 	}
 }
 
-// TestSharesOfLostIntervals checks that, if the losses of many events at once leave no weight above 0, all weights
-// stay as they were, for every s.
+// TestSharesOfLostIntervals checks that weights stay the same, for every s, if the pending losses are so large that all
+// weights underflow.
 func TestSharesOfLostIntervals(t *testing.T) {
 	s := NewWeights(prior, 1e-4, 1e-2)
 	for range 50 {
@@ -246,14 +246,14 @@ func TestSharesOfLostIntervals(t *testing.T) {
 	if !(math.Abs(s.trust[0]+s.trust[1]-1) <= 1e-12) {
 		t.Errorf("the s have %v", s.trust)
 	}
-	// None to be had is as no event, whatever the s.
+	// An event without available predictions changes nothing, for any s.
 	s.Take([]float64{math.NaN(), math.Inf(-1), math.NaN()})
 	if got := s.now(0); !(math.Abs(got-before[0]) <= 1e-12) {
 		t.Errorf("after an event of which none was to be had a share is %v", got)
 	}
 }
 
-// TestSharesTrustComesBack checks that an s that has long done badly keeps a small part, so it recovers within some
+// TestSharesTrustComesBack checks that an s with high losses keeps a small weight, so that it recovers within some
 // hundred events.
 func TestSharesTrustComesBack(t *testing.T) {
 	s := NewWeights(prior, 1e-5, 0.4)

@@ -1,19 +1,20 @@
 package monitor
 
-// This file detects drift, and determines what the learner does about it.
+// This file detects drift, and requests what the learner does about it.
 
 import (
 	"blankout/internal/coder"
 	"blankout/online/watch"
 )
 
-// drift is the detector, with the request that an alarm makes.
+// drift is the drift detector, with the request that an alarm makes.
 type drift struct {
 	watch.Detector
-	asks *Request // nil for no request
+	asks *Request // nil requests nothing
 }
 
-// The fraction of old events' weight that stays after an alarm, if on_drift is "forget", and if it is "expert".
+// The fraction of the weight of old events that remains after an alarm: forgetKeep if on_drift is "forget", expertKeep
+// if it is "expert".
 const forgetKeep, expertKeep = 0.1, 0.3
 
 func newDrift(s Settings) (d drift) {

@@ -11,11 +11,11 @@ import (
 	"blankout/online/watch"
 )
 
-// health is the health of all fields.
+// health monitors the health of all fields.
 type health struct {
 	watch.Fields
 	schema  *event.Schema
-	logged  bool // stuck fields only raise alarms; they are not missing
+	logged  bool // stuck fields only raise alarms and do not count as missing
 	repeats func(id int) (fraction float64, never, ok bool)
 }
 
@@ -28,15 +28,16 @@ func (h *health) Observe(e *Event) *Request {
 	return nil
 }
 
-// State codes the health.
+// State encodes or decodes the state.
 func (h *health) State(c *coder.Coder) { h.Fields.State(c) }
 
-// Report adds the health to r.
+// Report adds the health of fields to r.
 func (h *health) Report(r *Report) {
 	r.Health = h.Fields.Report(r.Events, h.schema.Fields, r.expected, h.repeats)
 }
 
-// Cost records the ablation of a field: the error of a prediction with the field and without it, 1 if wrong.
+// Cost records the ablation of a field: the errors of a prediction with and without the field, 1 if the prediction is
+// wrong, else 0.
 func (m *Monitors) Cost(id uint16, with, without float64) {
 	if int(id) < m.health.Len() {
 		m.health.Cost(id, with, without)
@@ -54,14 +55,14 @@ func (m *Monitors) Stuck(changes []stuck.Change, now stuck.Moment) {
 	}
 }
 
-// Restored updates the stuck fields after a state has been read, because the settings may have changed.
+// Restored updates which fields are stuck after a state has been decoded, because the settings may have changed.
 func (m *Monitors) Restored(on []stuck.Run) {
 	m.health.Unstick(m.health.logged, func(field int) bool {
 		return !slices.ContainsFunc(on, func(r stuck.Run) bool { return int(r.Field) == field })
 	})
 }
 
-// Alarms returns all alarms so far; its Latest has the changes of field alarms after the first n changes.
+// Alarms returns all alarms so far. Its Latest holds the field alarms after the first n changes.
 func (m *Monitors) Alarms(n uint64) Alarms {
 	a := Alarms{Mislabeled: m.mislabeled.Count, Drift: m.drift.Detector.Report(), Fields: m.health.Raised()}
 	a.Latest, a.Changes = m.health.Changes(n, m.health.schema.Fields)

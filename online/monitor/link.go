@@ -1,6 +1,6 @@
 package monitor
 
-// This file calibrates: it learns the log-odds of scores.
+// This file calibrates: it learns the log-odds that scores stand for.
 
 import (
 	"math"
@@ -12,19 +12,21 @@ import (
 	"blankout/online/watch"
 )
 
-// link learns a Link from the predicted scores or, if readers have older weights, from the scores of such weights.
+// link learns a Link from the predicted scores. If readers have older weights, it learns from the scores of such
+// weights.
 type link struct {
 	calibration.Link
 	learns   bool
-	always   bool   // the Link is in force even if it does not help
+	always   bool   // the Link is used even if it does not reduce the loss
 	stale    uint64 // age of the readers' weights in events, 0 for current weights
 	measures *watch.Measures
 	outputs  int         // number of scores of a prediction
-	active   int         // number of classes that have arrived
-	bounded  *model.Link // the result of cautious for the Link, nil before it is computed
+	active   int         // number of classes seen so far
+	bounded  *model.Link // the Link after cautious, nil before it is computed
 }
 
-// newLink returns a link. With "auto" it learns nothing if there are class weights, which bend scores on purpose.
+// newLink returns a link. With "auto" it learns nothing if there are class weights, because these shift scores on
+// purpose.
 func newLink(s Settings, m *watch.Measures) link {
 	l := link{always: s.Calibrate == "on", stale: uint64(s.ServingStaleness), measures: m}
 	l.learns = s.Target == loss.Sign && (l.always || s.Calibrate == "auto" && !s.ClassWeights)
@@ -35,7 +37,7 @@ func newLink(s Settings, m *watch.Measures) link {
 // reset starts again, because the outputs have changed.
 func (l *link) reset() { l.Link, l.bounded = calibration.NewLink(), nil }
 
-// inForce returns the Link in force, or nil if scores are log-odds.
+// inForce returns the Link in effect, or nil if scores count as log-odds.
 func (l *link) inForce() *model.Link {
 	if !l.learns {
 		return nil
@@ -53,10 +55,10 @@ func (l *link) inForce() *model.Link {
 	return l.bounded
 }
 
-// cautious bounds a Link around the log-odds of the class frequencies as long as few models of the readers' age have
-// been observed. The losses of few models say little about the next one. At first the bound allows a prediction that is
-// right half of the time to lose 0.05 nats more than the frequencies. From the fourth model on it grows with their
-// number.
+// cautious bounds a Link around the log-odds of the class frequencies while few models of the readers' age have been
+// observed. The losses of few models predict the next one's loss poorly. At first the bound allows a prediction that is
+// right half of the time to lose 0.05 nats more than the frequencies. From the fourth model on, the bound grows with
+// their number.
 func (l *link) cautious(of *model.Link) *model.Link {
 	seen := 0.0
 	if l.Age == l.stale {
@@ -69,10 +71,11 @@ func (l *link) cautious(of *model.Link) *model.Link {
 	return of.Bounded(center-bound, center+bound)
 }
 
-// See cautious.
+// cautionFirst is the first bound, and cautionModels is the number of models after which it grows.
 const cautionFirst, cautionModels = 0.6, 4
 
-// Observe must be called after the event is measured, because the bound uses the class frequencies with the event.
+// Observe must be called after Measures has observed the event, because the bound uses the class frequencies including
+// the event.
 func (l *link) Observe(e *Event) *Request {
 	if !e.Labeled || e.Again || !l.learns {
 		return nil
@@ -83,7 +86,7 @@ func (l *link) Observe(e *Event) *Request {
 		if scores, active = e.Older.Scores, e.Older.Active; scores == nil {
 			return nil
 		}
-		if l.Age != l.stale { // it has learned from weights of another age
+		if l.Age != l.stale { // the Link was learned from weights of another age
 			l.reset()
 			l.Age = l.stale
 		}
@@ -99,7 +102,8 @@ func (l *link) Observe(e *Event) *Request {
 	return nil
 }
 
-// The Link in force is updated every followFirst events, and after followAfter events every followEvery events.
+// The Link in effect is updated every followFirst events, and every followEvery events once there are followAfter
+// events.
 const followFirst, followEvery, followAfter = 64, 512, 65_536
 
 func (l *link) State(c *coder.Coder) {

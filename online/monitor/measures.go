@@ -1,6 +1,6 @@
 package monitor
 
-// This file measures predictions, and the baselines.
+// This file measures predictions, and the baselines' losses.
 
 import (
 	"blankout/internal/coder"

@@ -7,7 +7,7 @@ import (
 	"blankout/online/watch"
 )
 
-// mislabeled counts the events whose influence is below a bound.
+// mislabeled counts the events whose influence is below MislabeledBelow.
 type mislabeled struct {
 	watch.Mislabeled
 	below float64

@@ -1,5 +1,5 @@
 // Package monitor observes the events of a stream, their predictions and their labels. It changes no weights. Each
-// monitor is a type in a file of its own, and an entry of the table in New.
+// monitor is a type in its own file, and an entry of the table in New.
 package monitor
 
 import (
@@ -15,36 +15,37 @@ import (
 type Monitor interface {
 	// Observe processes an event. It returns what the learner must do before it learns the event, or nil.
 	Observe(e *Event) *Request
-	// State codes the state. The reader must have the same settings and outputs.
+	// State encodes or decodes the state. The reader must have the same settings and outputs.
 	State(c *coder.Coder)
 	// Report adds the monitor's results to r.
 	Report(r *Report)
 }
 
-// Event is an event and, if it has a label, its prediction. Monitors borrow it until the next event.
+// Event is an event and, if it has a label, its prediction. It is valid until the next event.
 type Event struct {
 	watch.LabeledEvent
 	Met      watch.Met // the event as it arrived
 	Labeled  bool
-	Again    bool                  // it was learned in an earlier pass over a finite set
-	Scores   []float64             // by class, or of the regression
-	Decision model.Decision        // of the scores of classes
-	Judged   model.Judged          // the prediction of the scores
-	Active   int                   // number of classes that have arrived
-	Missing  model.MissingVariance // the missing fields
-	Residual *model.Residual       // of earlier values, nil if not known
-	// Now has the scores of the current weights, and Fresh the value. They differ from Scores and Value if the label is
-	// delayed.
+	Again    bool                  // the event was also learned in an earlier pass over a finite data set
+	Scores   []float64             // scores by class, or of a regression
+	Decision model.Decision        // turns the scores into a class
+	Judged   model.Judged          // the prediction made from the scores
+	Active   int                   // number of classes seen so far
+	Missing  model.MissingVariance // variance and range due to missing fields
+	Residual *model.Residual       // residuals of earlier values, nil if not known
+	// Now has the scores of the current weights, and Fresh has their predicted value. They differ from Scores and Value
+	// if the label is delayed.
 	Now   []float64
 	Fresh float64
 	// Older has the scores of weights that are learner.serving_staleness events old.
 	Older Older
-	// Influence is the influence of the event on the loss, in (0, 1]. It is 0 if it is not computed.
+	// Influence is the factor in (0, 1] by which the loss weighs the event, or 0 if it is not computed.
 	Influence float64
 	Due       Due
 }
 
-// Older has the scores of older weights, for the first Active classes. Scores is nil if there are no such weights.
+// Older has the scores of older weights, for the classes that existed then (Active). Scores is nil if there are no such
+// weights.
 type Older struct {
 	Scores []float64
 	Active int
@@ -52,13 +53,14 @@ type Older struct {
 
 // Due selects which expensive monitors observe an event.
 type Due struct {
-	Gain   bool // the reduction of the loss by calibration
-	Scores bool // the nonconformity of the label, if its class has enough events
+	Gain   bool // measure how much calibration reduces the loss
+	Scores bool // add the nonconformity score even if the class already has many
 }
 
-// Request is what a monitor requests of the learner.
+// Request is what a monitor requests from the learner.
 type Request struct {
-	// Keep is the factor of the memory of past events, 0 for no change. Weights stay, and then change faster.
+	// Keep is the decay factor for the memory of earlier events, 0 for no change. The weights stay, but later steps are
+	// larger.
 	Keep float64
 	// Fresh requests a new expert in addition to the others.
 	Fresh bool
@@ -67,7 +69,7 @@ type Request struct {
 // Monitors holds all monitors of a stream.
 type Monitors struct {
 	Measures   Measures
-	Refused    watch.Refused // records that are not events
+	Refused    watch.Refused // records that are not valid events
 	drift      drift
 	link       link
 	positive   positive
@@ -80,51 +82,51 @@ type Monitors struct {
 	list       []Monitor
 }
 
-// Report holds the results of all monitors. Progressive measures are of the published predictions, made before the
+// Report holds the results of all monitors. Progressive measures use the predictions that were published before the
 // event was learned. Sums are weighted by importance.
 type Report struct {
 	watch.Measures
-	Events     uint64 // with a weight above 0, including unlabeled ones
+	Events     uint64 // number of events with a weight above 0, including unlabeled events
 	Refused    uint64
 	RefusedBy  map[event.Reason]watch.Refusals
-	Mislabeled uint64 // with an influence below Settings.MislabeledBelow
+	Mislabeled uint64 // number of events with an influence below Settings.MislabeledBelow
 	Drift      watch.Drift
 	Prior      watch.Prior
 	Baselines  watch.Baselines
-	// Sets reports the coverage of prediction sets or intervals by range of missing fields, and CoverageByClass that by
-	// class.
+	// Sets reports the coverage of prediction sets or intervals by range of the missing fraction, and CoverageByClass
+	// reports it by class.
 	Sets            []measure.Coverage
 	CoverageByClass []measure.ClassCoverage
-	Health          *watch.Health // of the fields
-	// ByAge has the error and the loss by staleness of the weights.
+	Health          *watch.Health // health of the fields
+	// ByAge has the error and the loss by staleness (age) of the weights.
 	ByAge []measure.StaleLoss
 	// Positive is the name of the positive class of Binary, "" if it is not known yet.
 	Positive string
 
-	expected float64 // expected error of classifications of complete events, as a fraction; -1 if not known
+	expected float64 // expected error rate of classifications of complete events; -1 if not known
 }
 
-// Alarms holds all alarms so far. It is cheap enough to request after each batch of events.
+// Alarms holds all alarms so far. It is cheap to compute, so it can be requested after each batch of events.
 type Alarms struct {
-	Mislabeled uint64 // number of events
+	Mislabeled uint64 // number of mislabeled events
 	Drift      watch.Drift
-	Fields     uint64             // number of field alarms raised
-	Changes    uint64             // number of field alarms raised or ended
-	Latest     []watch.FieldAlarm // the latest changes, oldest first
+	Fields     uint64             // number of field alarms that were raised
+	Changes    uint64             // number of field alarms that were raised or ended
+	Latest     []watch.FieldAlarm // the latest changes of field alarms, oldest first
 }
 
-// Settings are the settings of Monitors. The first fields are those of online.Config with the same names.
+// Settings are the settings of Monitors. The first fields equal the fields of online.Config with the same names.
 type Settings struct {
 	OnDrift, Stuck, Calibrate, Positive  string
 	MislabeledBelow, Coverage, Threshold float64
 	ServingStaleness                     int
-	ClassWeights                         bool // a class has a weight of its own
+	ClassWeights                         bool // some class has a weight other than 1
 
-	Loss   loss.Loss // as it is learned
+	Loss   loss.Loss // loss that is learned
 	Target loss.Target
 	Schema *event.Schema
-	// Repeats returns the fraction of a field's readings that repeat the one before, and whether the field can never be
-	// detected as stuck.
+	// Repeats returns the fraction of a field's readings that equal the previous reading, and whether the field can
+	// never be detected as stuck.
 	Repeats func(id int) (fraction float64, never, ok bool)
 }
 
@@ -141,7 +143,7 @@ func New(s Settings) *Monitors {
 	return m
 }
 
-// SetOutputs sets the number of scores of a classification. shared means that classes share an output.
+// SetOutputs sets the number of scores of a classification. shared reports whether classes share an output.
 func (m *Monitors) SetOutputs(outputs int, shared bool) {
 	if m.Measures.Binary = nil; outputs == 1 && m.Measures.Numbers == nil {
 		m.Measures.Binary = &measure.Binary{}
@@ -151,24 +153,24 @@ func (m *Monitors) SetOutputs(outputs int, shared bool) {
 	}
 }
 
-// Follow replaces the Schema by a later state of it.
+// Follow replaces the Schema by a later version.
 func (m *Monitors) Follow(s *event.Schema) {
 	m.positive.schema, m.health.schema, m.sets.schema, m.stale.schema = s, s, s, s
 }
 
-// Decision returns how scores determine the class.
+// Decision returns how scores become a class.
 func (m *Monitors) Decision() model.Decision {
 	return model.Decision{Link: m.link.inForce(), Threshold: m.positive.threshold()}
 }
 
-// Publish adds to a model how to interpret its scores.
+// Publish adds to a model's head how to interpret its scores.
 func (m *Monitors) Publish(h *model.Head) {
 	d := m.Decision()
 	h.Link, h.Threshold, h.Positive, h.Sets = d.Link, d.Threshold, m.positive.published(), m.sets.Sets()
 	h.Stale = m.stale.warning(m.loss)
 }
 
-// Observe passes an event to all monitors, and returns what they request, or nil.
+// Observe passes an event to all monitors, and returns their combined request, or nil.
 func (m *Monitors) Observe(e *Event) (r *Request) {
 	for _, x := range m.list {
 		if asked := x.Observe(e); asked != nil {
@@ -178,8 +180,8 @@ func (m *Monitors) Observe(e *Event) (r *Request) {
 	return r
 }
 
-// Report returns the results of all monitors after so many events. expected is the expected error of classifications of
-// complete events, as a fraction, or -1 if it is not known.
+// Report returns the results of all monitors after the given number of events. expected is the expected error rate of
+// classifications of complete events, or -1 if it is not known.
 func (m *Monitors) Report(events uint64, expected float64) Report {
 	refused := m.Refused.Clone()
 	r := Report{Events: events, Refused: refused.Count, RefusedBy: refused.By, expected: expected}
@@ -189,7 +191,7 @@ func (m *Monitors) Report(events uint64, expected float64) Report {
 	return r
 }
 
-// State codes everything but Refused, on which no prediction depends.
+// State encodes or decodes the state except Refused, on which no prediction depends.
 func (m *Monitors) State(c *coder.Coder) {
 	for _, x := range m.list {
 		x.State(c)

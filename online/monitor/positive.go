@@ -9,17 +9,17 @@ import (
 )
 
 // positive chooses the positive class: the configured one. If none is configured and the two labels are no known pair,
-// it is the rarer class of the first positiveAfter labeled events; else it is the second class.
+// it is the rarer class of the first positiveAfter labeled events. Otherwise it is the second class.
 type positive struct {
 	schema   *event.Schema
 	measures *watch.Measures
-	share    float64 // the configured threshold on the probability of the positive class
-	given    bool    // configured
-	found    bool    // final
-	name     string  // "" for the second class; the rarer class so far
+	share    float64 // configured threshold on the probability of the positive class
+	given    bool    // the name is configured
+	found    bool    // the choice is final
+	name     string  // rarer class so far; "" for the second class
 }
 
-// positiveAfter is the number of labeled events that determine the rarer class.
+// positiveAfter is the number of labeled events after which the choice is final.
 const positiveAfter = 1000
 
 func newPositive(s Settings, m *watch.Measures) positive {
@@ -59,7 +59,7 @@ func (p *positive) threshold() float64 {
 	return p.share
 }
 
-// published returns the name for a model, "" for the second class.
+// published returns the name that a model contains, "" for the second class.
 func (p *positive) published() string {
 	if name := p.now(); p.schema.PositiveClass(name) == 0 {
 		return name
@@ -67,7 +67,7 @@ func (p *positive) published() string {
 	return ""
 }
 
-// State codes the name that was chosen. A configured name replaces it.
+// State encodes or decodes the chosen name. A configured name replaces a decoded one.
 func (p *positive) State(c *coder.Coder) {
 	name := []byte(p.name)
 	if c.Bytes(&name); c.Decode && !p.given && p.measures.Labeled() >= positiveAfter {

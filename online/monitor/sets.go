@@ -1,6 +1,6 @@
 package monitor
 
-// This file makes prediction sets and intervals with the coverage learner.coverage.
+// This file forms prediction sets and intervals with the coverage learner.coverage.
 
 import (
 	"math"
@@ -28,11 +28,11 @@ func newSets(s Settings) sets {
 	return out
 }
 
-// scoresFew is the number of scores of a range, or of a class in it, that are observed at every event. Later ones are
+// scoresFew is the number of scores of a range, or of a class in it, that are added at every event. Later scores are
 // sampled, see Due.
 const scoresFew = 1000
 
-// Observe adds the nonconformity of an event's label.
+// Observe adds the nonconformity score of an event's label.
 func (s *sets) Observe(e *Event) *Request {
 	if s.Predictor == nil || !e.Labeled || e.Again {
 		return nil
@@ -48,7 +48,7 @@ func (s *sets) Observe(e *Event) *Request {
 	return nil
 }
 
-// observe adds an event. arrived means that the event is not a masked copy.
+// observe adds the score of an event. arrived is false for a masked copy.
 func (s *sets) observe(e *Event, arrived bool) {
 	if e.Regression {
 		if e.Residual != nil && !math.IsNaN(e.Value) {
@@ -62,7 +62,7 @@ func (s *sets) observe(e *Event, arrived bool) {
 	})
 }
 
-// The size of sets for more than two classes is measured for one of 2^sizedBits events.
+// The size of sets for more than two classes is measured at one in 2^sizedBits events.
 const sizedBits = 4
 
 // Masked adds the prediction of a masked event.
@@ -72,12 +72,13 @@ func (m *Monitors) Masked(e *Event) {
 	}
 }
 
-// Interval returns the prediction interval of a value, given the missing fields of its event, or NaN if none is known.
+// Interval returns the prediction interval of a value, or NaN if none is known. lacks describes the missing fields of
+// the event.
 func (m *Monitors) Interval(residual *model.Residual, value float64, lacks model.MissingVariance) (low, high float64) {
 	return m.sets.Interval(m.sets.target, residual, value, lacks)
 }
 
-// State codes the scores. It skips those of other settings.
+// State encodes or decodes the scores. It skips scores of other settings.
 func (s *sets) State(c *coder.Coder) {
 	data := s.Encode()
 	if c.Bytes(&data); c.Decode && len(data) > 0 && !s.Decode(data) {

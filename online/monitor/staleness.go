@@ -23,12 +23,12 @@ type olderWeights struct {
 	staleness.Stale
 	schema   *event.Schema
 	measures *watch.Measures
-	old      model.Linear // scratch
+	old      model.Linear // reusable memory for an older model
 	scores   []float64
 }
 
-// Observe must be called before the event is measured, because the constant's loss uses the class frequencies before
-// it.
+// Observe must be called before Measures observes the event, because the baseline's loss uses the earlier class
+// frequencies.
 func (s *olderWeights) Observe(e *Event) *Request {
 	if !e.Labeled || e.Again {
 		return nil
@@ -59,7 +59,7 @@ func (s *olderWeights) older(e *Event, due *model.Linear) staleness.Lost {
 	s.scores = slices.Grow(s.scores[:0], max(m.Outputs, len(e.Now)))[:m.Outputs]
 	scores, d := m.Score(e.Met.Came, s.scores), m.Decision()
 	if m.Outputs == 1 && len(e.Now) > 1 {
-		d = model.Decision{Threshold: d.Threshold} // its link is for one output
+		d = model.Decision{Threshold: d.Threshold} // its link is only for one output
 	}
 	value := math.NaN()
 	if e.Regression {
@@ -68,7 +68,7 @@ func (s *olderWeights) older(e *Event, due *model.Linear) staleness.Lost {
 	return s.lost(e, Widened(scores, len(e.Now), &s.scores), d, value)
 }
 
-// Widened appends scores of classes that have arrived since an event was scored, in the memory of room.
+// Widened appends scores for the classes that were added since an event was scored, in the memory of room.
 func Widened(scores []float64, classes int, room *[]float64) []float64 {
 	if len(scores) == classes {
 		return scores
@@ -84,7 +84,7 @@ func Widened(scores []float64, classes int, room *[]float64) []float64 {
 	return out
 }
 
-// lost returns the loss of scores, or of a value, at an event.
+// lost returns the losses of scores, or of a regression value, at an event.
 func (s *olderWeights) lost(e *Event, scores []float64, d model.Decision, value float64) (x staleness.Lost) {
 	if e.Regression {
 		return staleness.Lost{Error: math.Abs(e.Target - value), Loss: measure.Deviance(s.measures.Numbers.Loss, e.Target, value)}
@@ -96,7 +96,7 @@ func (s *olderWeights) lost(e *Event, scores []float64, d model.Decision, value 
 	return x
 }
 
-// constant returns the loss of the class frequencies before an event, and zero for regression.
+// constant returns the losses of predicting the class frequencies before an event, or zero for regression.
 func (s *olderWeights) constant(e *Event) (x staleness.Lost) {
 	if e.Regression {
 		return x
@@ -115,28 +115,30 @@ func (s *olderWeights) constant(e *Event) (x staleness.Lost) {
 	return x
 }
 
-// Learned records that the event of this number has been learned. It reports whether the current model should be kept,
-// given the number of the event's features, and the number and size of the model's rows. Then call Keep.
+// Learned records that the event with this number has been learned. It reports whether the current model should be
+// kept, in which case the caller must call Keep. The decision depends on the number of the event's features, and on the
+// number and size of the model's rows.
 func (m *Monitors) Learned(number uint64, features, rows, bytes int) bool {
 	return m.stale.Learned(number, features, rows, bytes)
 }
 
-// Keep keeps a model that has learned so many events, to predict later ones. It needs no Schema.
+// Keep keeps a model that has learned this number of events, to measure its predictions of later events. The model
+// needs no Schema.
 func (m *Monitors) Keep(number uint64, of *model.Linear) { m.stale.Freeze(number, of) }
 
 // Stop discards all older models and measures nothing more.
 func (m *Monitors) Stop() { m.stale.Stop() }
 
-// Share makes m measure the older models of others.
+// Share makes m measure the older models that others keeps.
 func (m *Monitors) Share(others *Monitors) { m.stale.Stale = others.stale.Stale }
 
-// State codes nothing, because models have blocks of their own.
+// State does nothing, because the models have their own blocks.
 func (s *olderWeights) State(*coder.Coder) {}
 
-// Blocks returns the blocks of the older models.
+// Blocks returns the encoded older models.
 func (m *Monitors) Blocks() (iter.Seq[event.Block], error) { return m.stale.EachBlock() }
 
-// Restore reads the older models among the blocks. Models have at most so many outputs.
+// Restore decodes the older models in blocks. A model may have at most the given number of outputs.
 func (m *Monitors) Restore(blocks []event.Block, outputs int) error {
 	return m.stale.Stale.Restore(blocks, outputs)
 }

@@ -1,6 +1,6 @@
 package monitor
 
-// This file merges the measures of several learners in a group.
+// This file merges the measures of the learners in a group.
 
 import (
 	"blankout/internal/coder"
@@ -9,7 +9,7 @@ import (
 	"blankout/online/watch"
 )
 
-// Sums holds the measures that are merged by addition. Monitors that need the whole stream are not included.
+// Sums holds the measures that are merged by addition. It omits monitors that need the whole stream.
 type Sums struct {
 	Measures   watch.Measures
 	Refused    watch.Refused
@@ -22,7 +22,7 @@ func (m *Monitors) Sums() *Sums {
 	return &Sums{Measures: m.Measures.Clone(), Refused: m.Refused.Clone(), Mislabeled: m.mislabeled.Count, Sets: m.sets.Sums()}
 }
 
-// State codes the measures.
+// State encodes or decodes the measures.
 func (s *Sums) State(c *coder.Coder) {
 	m := &s.Measures
 	c.Uint(&m.Unlabeled)
@@ -38,7 +38,7 @@ func (s *Sums) State(c *coder.Coder) {
 	}
 }
 
-// ObservePart is Observe for a learner in a group: only what Sums includes is updated.
+// ObservePart is Observe for a learner in a group. It updates only the monitors that Sums includes.
 func (m *Monitors) ObservePart(e *Event) {
 	e.Part = true
 	switch {
@@ -54,9 +54,10 @@ func (m *Monitors) ObservePart(e *Event) {
 	m.sets.Observe(e)
 }
 
-// Merge adds the measures from base to now, up to the event of a number, and returns what the learner must do.
+// Merge adds the measures from base to now, up to the event with this number. It returns what the learner must do, or
+// nil.
 func (m *Monitors) Merge(base, now *Sums, number uint64) (r *Request) {
-	m.stale.Stale = staleness.Stale{} // no member receives the events that would come next
+	m.stale.Stale = staleness.Stale{} // no group member receives all later events
 	m.Refused.Merge(&base.Refused, &now.Refused)
 	m.mislabeled.Count += now.Mislabeled - base.Mislabeled
 	labeled := m.Measures.Merge(&base.Measures, &now.Measures)

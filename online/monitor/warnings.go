@@ -1,6 +1,6 @@
 package monitor
 
-// This file collects warnings.
+// This file collects warnings for users.
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 type Counted struct {
 	counts *watch.Counts
 	texts  *watch.Texts
-	start  watch.Moment // start of the current block of field health
+	start  watch.Moment // when the current block of field health started
 	Others []watch.Warning
 }
 
@@ -30,7 +30,7 @@ func (m *Monitors) Counted() Counted {
 	return c
 }
 
-// Clone returns a copy that shares nothing that changes.
+// Clone returns a copy that does not change.
 func (c Counted) Clone() Counted {
 	c.counts.Measures, c.counts.Refused, c.texts = c.counts.Measures.Clone(), c.counts.Refused.Clone(), &watch.Texts{}
 	return c

@@ -1,6 +1,6 @@
 package newton
 
-// This file adapts an expert to changes of columns, scales, target units and classes, and codes its state.
+// This file adapts an expert to changes of columns, scales, target units and classes, and encodes its state.
 
 import (
 	"math"
@@ -9,8 +9,8 @@ import (
 	"blankout/internal/coder"
 )
 
-// Follow makes columns those of the expert, at most MostColumns. New columns start at 0; columns that are not in the
-// list are removed.
+// Follow makes columns, at most MostColumns, the columns of the expert. New columns start with weight 0; columns that
+// are not in the list are removed.
 func (e *Expert) Follow(columns []uint32) {
 	wanted := slices.Compact(slices.Sorted(slices.Values(columns)))
 	for i := len(e.columns) - 1; i >= 0; i-- {
@@ -29,11 +29,11 @@ func (e *Expert) Follow(columns []uint32) {
 	}
 }
 
-// certain is the factor by which the variance of a weight falls that is certainly 0.
+// certain is the factor by which fix reduces the variance of a weight that must be 0.
 const certain = 1e12
 
-// remove removes variable i from z, and its row and column from A. The other weights stay: weights that would fit the
-// past better may be far from those that fit the next events.
+// remove removes variable i from z, and its row and column from A. The other weights stay. Weights that fit the past
+// better without the variable may be far from the weights that fit later events.
 func (e *Expert) remove(i int) {
 	ev := e.event
 	ev.room(e.p.n)
@@ -53,9 +53,9 @@ func (e *Expert) place(column uint32) int {
 	return -1
 }
 
-// Move changes a column's values x to (x - shift)/ratio. No score changes, unless that would extrapolate too far: if
-// the intercept, or the score of a value 1, would change by more than mostMove, the weight and its variance stay the
-// same, in the new unit.
+// Move changes a column's values x to (x - shift)/ratio. Scores stay the same, except if that would extrapolate too
+// far: a weight that would change the intercept, or the score of the value 1, by more than mostMove keeps its number
+// and its variance.
 func (e *Expert) Move(column uint32, ratio, shift float64) {
 	i := e.place(column)
 	if i < 0 {
@@ -76,10 +76,10 @@ func (e *Expert) Move(column uint32, ratio, shift float64) {
 	}
 }
 
-// mostMove is small because weights fit few events closely, and scales change most among the first events.
+// mostMove is small because the weights fit the first events closely, and scales change most among those.
 const mostMove = 0.1
 
-// Renew forgets what is known of a column, because its values get another meaning.
+// Renew resets a column, because the meaning of its values changes.
 func (e *Expert) Renew(column uint32) {
 	if i := e.place(column); i >= 0 {
 		e.deaths.reset()
@@ -88,8 +88,8 @@ func (e *Expert) Renew(column uint32) {
 	}
 }
 
-// Rescale replaces targets y and all scores by factor y + shift, including those of the base learner and of the current
-// event. It is for one output.
+// Rescale replaces targets y and all scores by factor y + shift, including the scores of the base learner and of the
+// current event. It is only for one output.
 func (e *Expert) Rescale(factor, shift float64) {
 	e.p.scale(1, 1/factor, -shift/factor)
 	e.deaths.rescale(factor)
@@ -107,9 +107,9 @@ func (e *Expert) Rescale(factor, shift float64) {
 	}
 }
 
-// Widen changes the number of outputs. If there was one output for two classes, it becomes that of the second class,
-// and its negation that of the first. The base's coefficient becomes 1; Widen returns its old value, by which scores
-// must be multiplied.
+// Widen increases the number of outputs. A single output for two classes becomes the output of the second class, and
+// its negation becomes the output of the first. The base's coefficient becomes 1. Widen returns its old value, by which
+// the caller must multiply scores.
 func (e *Expert) Widen(outputs int) (coefficient float64) {
 	single := e.first == 2 && outputs > 1
 	coefficient = 1
@@ -135,8 +135,8 @@ func (e *Expert) Widen(outputs int) (coefficient float64) {
 	return coefficient
 }
 
-// Regroup makes one output for each list in from, which starts as the mean of the old outputs on the list. It is for
-// several outputs.
+// Regroup replaces the outputs by one for each list in from. A new output starts as the mean of the old outputs on its
+// list. Regroup is only for several outputs.
 func (e *Expert) Regroup(from [][]int) {
 	was := e.u
 	e.outputs, e.u = len(from), nil
@@ -157,7 +157,7 @@ func (e *Expert) Regroup(from [][]int) {
 	e.deaths.reset()
 }
 
-// leastCoefficient is the smallest coefficient that is divided by.
+// leastCoefficient is the smallest base coefficient by which Widen divides.
 const leastCoefficient = 0.1
 
 // Set sets the weight of a column for output k, after Restart.
@@ -167,7 +167,7 @@ func (e *Expert) Set(column uint32, k int, w float64) {
 	}
 }
 
-// Forget multiplies A by keep: the weights stay, and then change faster.
+// Forget multiplies A by keep. The weights stay, but later steps are larger.
 func (e *Expert) Forget(keep float64) {
 	for i := range e.p.n {
 		d := &e.p.column(i)[i]
@@ -175,7 +175,7 @@ func (e *Expert) Forget(keep float64) {
 	}
 }
 
-// State codes the state. The reader must have the same settings and outputs.
+// State encodes or decodes the state. The reader must have the same settings and outputs.
 func (e *Expert) State(c *coder.Coder) {
 	columns := e.columns
 	if c.Uint32s(&columns); c.Decode {

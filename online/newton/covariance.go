@@ -1,19 +1,19 @@
 package newton
 
-// This file has the factorized matrix A^-1.
+// This file has the factorized matrix A^-1, which acts as the covariance of the weights.
 
 import "blankout/internal/model"
 
 // covariance is a positive definite matrix P = U D U', where U is upper triangular with a unit diagonal and D is
 // diagonal (Bierman 1977). Updates in this form keep it positive in spite of rounding. Row j of data has column j of U
-// above the diagonal, followed by the value of D: j + 1 values.
+// above the diagonal, followed by the entry of D: j + 1 values.
 type covariance struct {
 	n    int
 	data []float64
-	f    []float64 // U'z of the latest leverage
+	f    []float64 // U'z of the latest call of leverage
 }
 
-// column returns column j of U above the diagonal, followed by the value of D.
+// column returns column j of U above the diagonal, followed by the entry of D.
 func (p *covariance) column(j int) []float64 {
 	at := j * (j + 1) / 2
 	return p.data[at : at+j+1 : at+j+1]
@@ -49,7 +49,7 @@ func (p covariance) without(i int) covariance {
 	return out
 }
 
-// leverage returns h = z'P z, where z is 0 before the index first. update uses this z.
+// leverage returns h = z'P z, where z is 0 before the index first. The next call of update uses this z.
 func (p *covariance) leverage(z []float64, first int) (h float64) {
 	if len(p.f) != p.n {
 		p.f = make([]float64, p.n)
@@ -66,10 +66,10 @@ func (p *covariance) leverage(z []float64, first int) (h float64) {
 	return h
 }
 
-// fewIndices is the number of indices up to which leverageAt iterates over indices.
+// fewIndices is the largest number of indices for which leverageAt iterates over the indices.
 const fewIndices = 32
 
-// leverageAt is leverage for a z that is 0 except at these indices, which ascend.
+// leverageAt is leverage for a z that is 0 except at the given ascending indices.
 func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
 	if len(at) > max(fewIndices, p.n/4) {
 		return p.leverage(z, at[0])
@@ -82,7 +82,7 @@ func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
 	if len(at) > fewIndices {
 		x = make([]float64, 0, len(at))
 	}
-	for j := range p.n { // x has the values at the indices below j
+	for j := range p.n { // x holds the values at the indices below j
 		c := p.column(j)
 		f := 0.0
 		for n, i := range at[:len(x)] {
@@ -98,8 +98,8 @@ func (p *covariance) leverageAt(z []float64, at []int) (h float64) {
 	return h
 }
 
-// update replaces A by A + a z z', where z is that of the latest leverage h. It writes the old P z to gain and returns
-// 1 + a h, which must be above 0: P <- P - a/(1 + a h) P z z'P.
+// update replaces A by A + a z z', where z is the argument of the latest call of leverage, with result h. It writes the
+// old P z to gain and returns 1 + a h, which must be above 0: P <- P - a/(1 + a h) P z z'P.
 func (p *covariance) update(a float64, gain []float64) (alpha float64) {
 	alpha = 1
 	for j, f := range p.f {
@@ -114,7 +114,7 @@ func (p *covariance) update(a float64, gain []float64) (alpha float64) {
 	return alpha
 }
 
-// sweep is: for i := range c { c[i], gain[i] = c[i]+l*gain[i], gain[i]+v*c[i] }.
+// sweep computes: for i := range c { c[i], gain[i] = c[i]+l*gain[i], gain[i]+v*c[i] }.
 func sweep(c, gain []float64, v, l float64) {
 	gain = gain[:len(c)]
 	for i, u := range c {

@@ -1,6 +1,6 @@
 package newton
 
-// This file has noise that removes whole groups of columns.
+// This file implements noise that removes whole groups of columns.
 
 import (
 	"math"
@@ -10,19 +10,19 @@ import (
 	"blankout/internal/model"
 )
 
-// Groups holds the groups of an event's columns. Each group dies as a whole.
+// Groups holds the groups of an event's columns. The noise removes each group as a whole.
 type Groups struct {
-	Keys []uint64 // by group: its key
-	// Of has the index of the group of each column that Score had, or -1 for a column without a group.
+	Keys []uint64 // key of each group
+	// Of has, for each column of the last scored event, the index of its group, or -1 for a column without a group.
 	Of []int
-	// Sums has, by group and output, what the base learner's weights of the group's columns add to the base score.
+	// Sums has, by group and output, the part of the base score from the group's columns.
 	Sums []float64
 }
 
-// deaths holds what noise of groups has added to A, as far as it is not applied yet.
+// deaths holds what noise of groups adds to A, as far as it is not applied yet.
 //
-// With r = Settings.Groups, B_g the base's part of a group and m_g its part of z (for one output, the entry of the base
-// is B_g), the score of output k has the variance
+// With r = Settings.Groups, B_g the part of the base score from group g, and m_g the entries of z in the group (for one
+// output, the entry of the base is B_g), the score of output k has the variance
 //
 //	v_k = r sum_g t_gk^2,  t_gk = B_gk + u_k'm_g,
 //
@@ -30,39 +30,39 @@ type Groups struct {
 //
 //	A += S_g,  S_g = 2 dv r m_g m_g',  u_k -= A^-1 c_gk,  c_gk = 2 dv_k r t_gk m_g
 //
-// for each group, where dv is the largest over the outputs. Both are summed by group. In turn, a group's sum is
-// factorized as L L', and one column l of L is applied per event:
+// for each group, where dv is the largest over the outputs. Both S_g and c_gk are summed by group. In turn, each
+// group's sum is factorized as L L', and one column l of L is applied per event:
 //
 //	A += l l',  u_k -= A^-1 l (l'u_k - w_k),
 //
 // where w_k is the value of l'u_k at the minimum of the quadratic (L^-1 c_gk is its slope there).
 type deaths struct {
 	blocks []block
-	turn   int   // the block that is being applied
-	column int   // next column of factor; len(places) if all are applied
-	places []int // the variables of factor
+	turn   int   // index of the block that is being applied
+	column int   // next column of factor to apply; len(places) if all are applied
+	places []int // indices in z of the factor's variables
 	factor []float64
-	wanted []float64 // by output and column: w_k
+	wanted []float64 // w_k by output and column
 
-	// About the current event:
+	// For the current event:
 	groups Groups
-	total  []float64 // by group and output: t
-	of     []int     // by variable of event.at: its group, or -1
-	held   []float64 // by group: number of columns
+	total  []float64 // t by group and output
+	of     []int     // group of each variable in event.at, or -1
+	held   []float64 // number of columns of each group
 	m      []float64
 	at     []int
 	slope  []float64
 }
 
-// block holds the sums of a group. s is a full matrix.
+// block holds the sums of a group; s is a full matrix.
 type block struct {
 	key    uint64
-	places []int     // the variables, ascending
+	places []int     // indices in z of the group's variables, ascending
 	s      []float64 // S_g
-	c      []float64 // by output and variable
+	c      []float64 // c_gk by output and variable
 }
 
-// reset forgets all sums and groups.
+// reset discards all sums and groups.
 func (d *deaths) reset() {
 	d.blocks, d.turn, d.column = nil, 0, 0
 	d.places, d.factor, d.wanted = nil, nil, nil
@@ -100,10 +100,10 @@ func (b *block) join(variable, outputs int) {
 	}
 }
 
-// Learns reports whether Learn learns the next event.
+// Learns reports whether Learn will learn the next event, and not skip it.
 func (e *Expert) Learns() bool { return (e.met+1)%e.every() == 0 }
 
-// Die sets the groups of the last event that Score had. They are borrowed until Learn.
+// Die sets the groups of the last scored event. The Expert borrows them until Learn.
 func (e *Expert) Die(g Groups) {
 	d, ev := &e.deaths, e.event
 	d.groups = g
@@ -130,7 +130,7 @@ func (e *Expert) Die(g Groups) {
 	}
 }
 
-// variance returns the variance of the score of output k.
+// variance returns the variance of the score of output k under the noise.
 func (d *deaths) variance(k, outputs int, r float64) (v float64) {
 	for j := range d.groups.Keys {
 		t := d.total[j*outputs+k]
@@ -139,7 +139,7 @@ func (d *deaths) variance(k, outputs int, r float64) (v float64) {
 	return r * v
 }
 
-// sumGroups adds the noise of the current event.
+// sumGroups adds the noise of the current event to the sums.
 func (e *Expert) sumGroups(importance float64, active int) {
 	d, ev := &e.deaths, e.event
 	most := 0.0
@@ -184,17 +184,17 @@ func (e *Expert) sumGroups(importance float64, active int) {
 	}
 }
 
-// others is the key of all groups of which the expert has no column.
+// others is the common key of all groups in which the expert has no column.
 const others = 0
 
-// find sets at to the indices of the variables of block i. The base's variable is in every block.
+// find sets at to the event's indices of the variables of block i. The base's variable is in every block.
 func (d *deaths) find(i, outputs int) {
 	b := &d.blocks[i]
 	for x, variable := range d.at {
 		at, there := slices.BinarySearch(b.places, variable)
 		if !there {
 			b.join(variable, outputs)
-			for y := range x { // the following ones have moved
+			for y := range x { // insertion has moved the following ones
 				if d.at[y] >= at {
 					d.at[y]++
 				}
@@ -204,7 +204,7 @@ func (d *deaths) find(i, outputs int) {
 	}
 }
 
-// takeGroup applies one column of the sums.
+// takeGroup applies one column of a group's factor.
 func (e *Expert) takeGroup() {
 	d, ev := &e.deaths, e.event
 	if d.column >= len(d.places) {
@@ -277,17 +277,17 @@ func (e *Expert) factorize(b *block) {
 	clear(b.c)
 }
 
-// leastPivot is the smallest unexplained fraction of a variable's square that counts.
+// leastPivot is the smallest pivot, as a fraction of the variable's diagonal entry; smaller pivots count as 0.
 const leastPivot = 1e-9
 
-// zeros returns x with n zeros.
+// zeros returns n zeros, in the memory of x if possible.
 func zeros(x []float64, n int) []float64 {
 	x = slices.Grow(x[:0], n)[:n]
 	clear(x)
 	return x
 }
 
-// scale divides a variable's values by ratio, and multiplies its weights.
+// scale adapts the sums to a new scale: it divides a variable's values by ratio, and multiplies its weights by ratio.
 func (d *deaths) scale(variable int, ratio float64) {
 	for i := range d.blocks {
 		b := &d.blocks[i]
@@ -310,7 +310,7 @@ func (d *deaths) scale(variable int, ratio float64) {
 	}
 }
 
-// rescale multiplies all scores by factor, for one output.
+// rescale multiplies all scores by factor. It is only for one output.
 func (d *deaths) rescale(factor float64) {
 	d.scale(1, 1/factor)
 	for i := range d.blocks {
@@ -323,7 +323,7 @@ func (d *deaths) rescale(factor float64) {
 	}
 }
 
-// state codes the state.
+// state encodes or decodes the state.
 func (d *deaths) state(c *coder.Coder, variables, outputs int) {
 	count := uint64(len(d.blocks))
 	if c.Uint(&count); c.Decode {

@@ -12,8 +12,8 @@ import (
 	"blankout/internal/must"
 )
 
-// groups returns those of the event at hand: columns 3 and 8 die together, 20 and 31 do, and column 9 alone; what the base
-// learner says is from these in parts, and from a fourth group.
+// groups returns the groups of the current event: columns 3 and 8 form a group, 20 and 31 another, and column 9 is
+// alone. Each group, and a fourth one without columns, has a fraction of the base score.
 func (s *stream) groups() Groups {
 	g := Groups{Keys: []uint64{11, 12, 13, 14}, Sums: make([]float64, 4*len(s.y))}
 	for _, column := range s.at {
@@ -27,7 +27,7 @@ func (s *stream) groups() Groups {
 	return g
 }
 
-// TestGroupVariance checks that the variance is that of the scores over all masks of groups.
+// TestGroupVariance compares the variance with the variance of the scores over all masks of groups.
 func TestGroupVariance(t *testing.T) {
 	const q = 0.3
 	for _, outputs := range []int{1, 3} {
@@ -68,8 +68,7 @@ func TestGroupVariance(t *testing.T) {
 	}
 }
 
-// TestGroupNoiseAsTheSlowOne checks that the sums of a group are applied as the solution with a full matrix
-// requires.
+// TestGroupNoiseAsTheSlowOne checks that the sums of a group are applied as the solution with full matrices requires.
 func TestGroupNoiseAsTheSlowOne(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		e, s := of(loss.LogisticGaussian{}, outputs)
@@ -170,7 +169,7 @@ func TestGroupNoiseAsTheSlowOne(t *testing.T) {
 	}
 }
 
-// inverse returns A.
+// inverse returns A, the inverse of p.
 func inverse(t *testing.T, p *covariance) *mat.SymDense {
 	t.Helper()
 	full := mat.NewSymDense(p.n, nil)
@@ -188,8 +187,8 @@ func inverse(t *testing.T, p *covariance) *mat.SymDense {
 	return out
 }
 
-// TestGroupNoiseIsMinimized checks that, without forgetting, an expert approaches the minimum of the expected loss
-// under dying groups: only a small part of the initial slope remains.
+// TestGroupNoiseIsMinimized checks that an expert without forgetting approaches the minimum of the expected loss under
+// group noise: only a small part of the initial gradient remains.
 func TestGroupNoiseIsMinimized(t *testing.T) {
 	for _, l := range []loss.Loss{loss.LogisticGaussian{}, squared(t)} {
 		for _, outputs := range []int{1, 3} {
@@ -210,7 +209,7 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 				s := newStream(3, l, outputs)
 				sums := make([][]float64, outputs)
 				for k, u := range e.u {
-					sums[k] = slices.Clone(u) // the ridge
+					sums[k] = slices.Clone(u) // gradient of the ridge
 				}
 				for range learnAll {
 					s.next()
@@ -245,8 +244,8 @@ func TestGroupNoiseIsMinimized(t *testing.T) {
 	}
 }
 
-// TestGroupNoiseFollowsScales checks that the sums follow the scales of columns and the unit of targets, so changes
-// of these have no effect.
+// TestGroupNoiseFollowsScales checks that changes of column scales and of the target unit do not change the result,
+// because the sums are converted.
 func TestGroupNoiseFollowsScales(t *testing.T) {
 	run := func(when int) (last []float64) {
 		s := newStream(5, squared(t), 1)
@@ -273,7 +272,7 @@ func TestGroupNoiseFollowsScales(t *testing.T) {
 		return last
 	}
 	a := run(150)
-	for when := range 10 { // at every column of a factor
+	for when := range 10 { // after each column of a factor
 		b := run(194 + when)
 		for i := range a {
 			if math.Abs(a[i]-b[i]) > 1e-9*(1+math.Abs(a[i])) {

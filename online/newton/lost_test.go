@@ -7,8 +7,8 @@ import (
 	"blankout/internal/loss"
 )
 
-// TestRestartsWhereNothingIsKnown checks that an expert whose covariance is no longer positive does not learn the
-// event, and starts again with the next.
+// TestRestartsWhereNothingIsKnown checks that an expert whose covariance is not positive does not learn the event,
+// restarts, and learns the next event.
 func TestRestartsWhereNothingIsKnown(t *testing.T) {
 	for name, spoil := range map[string]float64{"zero": 0, "no number": math.NaN(), "negative": -1, "endless": math.Inf(1), "too large": 1e306} {
 		e := New(Settings{Loss: loss.LogisticGaussian{}, Ridge: 1, HalfLife: 2000}, 1)
@@ -28,7 +28,7 @@ func TestRestartsWhereNothingIsKnown(t *testing.T) {
 			}
 			e.p.column(j)[j] = spoil
 		}
-		if spoil == 1e306 { // the leverage is beyond all numbers, and what moves weights is not
+		if spoil == 1e306 { // the leverage overflows, and the gain does not
 			size = 50
 		}
 		if !learn() || e.met != 0 {
@@ -36,7 +36,7 @@ func TestRestartsWhereNothingIsKnown(t *testing.T) {
 		}
 		for k := range e.u {
 			for _, u := range e.u[k] {
-				if u != 0 && u != 1 { // what the base counts for
+				if u != 0 && u != 1 { // coefficient of the base
 					t.Errorf("%s: it has kept the weight %v", name, u)
 				}
 			}

@@ -1,25 +1,26 @@
-// Package newton has a second-order linear expert that corrects a base learner: iteratively reweighted least squares
-// over few dense columns, which forgets along the direction of each event. It keeps a matrix of the columns, so it is
-// for numbers and their splines, not for words.
+// Package newton has a second-order linear expert that corrects a base learner. It uses iteratively reweighted least
+// squares over few dense columns, and forgets along the direction of each event. It keeps a matrix of the columns, so
+// it is for numbers and their splines, not for categories.
 //
 // For output k the expert's score is the base score b_k plus a correction,
 //
 //	f_k = b_k + u_k'z,  z = (1, b, x) with one output, z = (1, x) with more,
 //
-// so its weights are the base learner's times [Weights.Base] plus its own: still one weight per column. An event adds
-// to the curvature A, which starts at the ridge, and changes the weights by
+// so the total weight of a column is the base learner's weight times [Weights.Base] plus the expert's own weight. An
+// event adds to the curvature A, which starts at the ridge, and changes the weights by
 //
 //	A += (r - phi/h) z z',  u_k -= df_k A^-1 z,
 //	h = z'A^-1 z,  phi = min(d (1 - 2^(-1/H)) min(1, 4 r), 1/2),
 //
 // where df is the loss's derivative, r its curvature (the largest over the outputs), d the number of variables in z and
-// H the half-life. So A only forgets in the direction of the event. A direction that one event in d has loses half in H
-// events. Under dropout of strength s = q/(1-q), the loss is that of the noisy score, and an event adds
+// H the half-life. So A only forgets in the direction of the event. A direction that one event in d has loses half of
+// its curvature in H events. Under dropout of strength s = q/(1-q), the loss is the expected loss of the noisy score,
+// and an event adds
 //
 //	A += V,  u_k -= A^-1 V u_k,  V = 2 s dv diag(x^2),
 //
-// where dv is the largest derivative by the variance. V is summed, and one column of the sum is applied per event, in
-// turn. A^-1 is kept in factorized form, see covariance. All sums have a fixed order.
+// where dv is the largest derivative with respect to the variance. V is summed, and one column of the sum is applied
+// per event, in turn. A^-1 is kept in factorized form, see covariance. All sums have a fixed order.
 package newton
 
 import (
@@ -35,66 +36,67 @@ type Settings struct {
 	Loss     loss.Loss
 	Ridge    float64 // initial curvature, above 0
 	HalfLife float64 // in events, 0 for no forgetting
-	Strength float64 // q/(1-q) for dropout with rate q, 0 for none
-	Groups   float64 // the same for groups of columns, see Die
+	Strength float64 // half-life in events, 0 for no forgetting
+	Groups   float64 // q/(1-q) for noise of groups of columns, see Die
 }
 
 const (
-	// MostColumns is the largest number of columns, and mostCurvature that of columns times outputs if there are
-	// several outputs.
+	// MostColumns is the largest number of columns. mostCurvature is the largest product of columns and outputs, if
+	// there are several outputs.
 	MostColumns, mostCurvature = 256, 20_000
 	// The first learnAll events are learned, then one in columns/everyColumns, but at least one in learnEvery.
 	learnAll, learnEvery, everyColumns = 2000, 4, 12
-	// mostForgotten is the largest phi.
+	// mostForgotten is the largest phi, the fraction that is forgotten.
 	mostForgotten = 0.5
-	// longStep is the change of a score from which on a step uses the curvature along the step, not that at its start.
+	// longStep is the change of a score above which a step uses the mean curvature along the step instead of the
+	// curvature at its start.
 	longStep = 0.5
-	// mostWeight is the largest weight. An expert with a larger weight restarts.
+	// mostWeight is the largest valid weight. An expert with a larger weight restarts.
 	mostWeight = 1e6
-	// pulled is the curvature of a Pull.
+	// pulled is the curvature that Pull adds.
 	pulled = 8
 	// mostCurve is the largest curvature of an event.
 	mostCurve = 1e6
 )
 
-// Wanted reports whether the package supports a loss: it must be convex, and its derivative by the variance half of its
-// curvature.
+// Wanted reports whether the package supports a loss: the loss must be convex, and its derivative with respect to the
+// variance must be half of its curvature.
 func Wanted(l loss.Loss) bool {
 	f := l.Facts()
 	return f.CleanConvex && f.Convex && !f.Falls
 }
 
-// Fits reports whether the package supports so many columns with so many outputs.
+// Fits reports whether the package supports the given numbers of columns and outputs.
 func Fits(columns, outputs int) bool {
 	return columns <= MostColumns && (outputs == 1 || columns*outputs <= mostCurvature)
 }
 
-// Expert is a second-order learner of correlated columns. It is not safe for concurrent use. Learn learns the last
-// event that Score had.
+// Expert is a second-order learner of correlated columns. Learn learns the last event that was given to Score. An
+// Expert is not safe for concurrent use.
 type Expert struct {
 	set     Settings
-	kink    bool // of the loss
+	kink    bool // the loss has a kink
 	signs   bool // targets are -1 or +1
-	reals   bool // targets are real numbers, which scores approach
+	reals   bool // targets are real numbers, and the score predicts the target
 	outputs int
 	first   int      // index of the first column in z
-	columns []uint32 // of z from index first, ascending
+	columns []uint32 // columns of z from index first on, ascending
 
 	p      covariance  // A^-1
-	u      [][]float64 // by output
-	noise  []float64   // by variable: what dropout has added to A, as far as it is not applied yet
-	met    uint64      // number of events that Learn had
+	u      [][]float64 // weights by output
+	noise  []float64   // by variable: diagonal of V that is summed but not applied yet
+	met    uint64      // number of calls of Learn
 	deaths deaths
 	event  *Event // the last scored event
 }
 
-// Event holds what an Expert keeps of a scored event, to learn it.
+// Event holds the intermediate results of a scored event that Learn needs.
 type Event struct {
 	at     []int // ascending indices of z
 	z      []float64
-	places []int     // of the columns, see Places
-	scores []float64 // by output
-	added  []float64 // by output: the scores without the base's part
+	places []int     // result of Places
+	scores []float64 // scores by output
+	added  []float64 // scores minus base scores, by output
 	df, dv []float64
 	full   []float64 // z, and scratch for A^-1 z
 	gain   []float64
@@ -108,7 +110,7 @@ func New(s Settings, outputs int) *Expert {
 	return e
 }
 
-// begin resets everything that depends on the outputs, without columns.
+// begin resets everything that depends on the number of outputs, and removes all columns.
 func (e *Expert) begin(outputs int) {
 	e.outputs, e.first, e.columns = outputs, 1, nil
 	if outputs == 1 {
@@ -126,13 +128,13 @@ func newEvent(outputs int) *Event {
 	return &Event{scores: make([]float64, outputs), added: make([]float64, outputs), df: make([]float64, outputs), dv: make([]float64, outputs)}
 }
 
-// NewEvent returns memory for what the Expert keeps of an event.
+// NewEvent returns memory for one scored event.
 func (e *Expert) NewEvent() *Event { return newEvent(e.outputs) }
 
-// On selects the Event that Score and Learn use from then on.
+// On selects the Event that Score and Learn use from now on.
 func (e *Expert) On(ev *Event) { e.event = ev }
 
-// insert adds variable i to z. No event has had it.
+// insert adds variable i to z. It is 0 in all earlier events.
 func (e *Expert) insert(i int) {
 	e.p = e.p.with(i, 1/e.set.Ridge)
 	e.noise = slices.Insert(e.noise, i, 0)
@@ -141,13 +143,13 @@ func (e *Expert) insert(i int) {
 	}
 }
 
-// Columns returns the columns, ascending. The result is valid until Follow.
+// Columns returns the columns, ascending. The result is valid until the next call of Follow.
 func (e *Expert) Columns() []uint32 { return e.columns }
 
 // Weights are the coefficients of the expert's score of an output: Intercept + Base b + sum Columns x.
 type Weights struct {
 	Intercept, Base float64
-	Columns         []float64 // in the order of Expert.Columns; valid until Learn
+	Columns         []float64 // in the order of Expert.Columns; valid until the next call of Learn
 }
 
 // Weights returns the coefficients of output k.
@@ -163,16 +165,16 @@ func (e *Expert) Weights(k int) Weights {
 // Weight returns Weights(k).Columns[i].
 func (e *Expert) Weight(k, i int) float64 { return e.u[k][e.first+i] }
 
-// Score writes the scores of an event to out, given those of the base learner. The event's columns ascend; columns that
-// the Expert does not have are ignored. known is the number of the others.
+// Score writes the scores of an event to out, given the scores of the base learner. columns must ascend; columns that
+// the Expert does not have are ignored. known is the number of columns that it has.
 func (e *Expert) Score(columns []uint32, x, base, out []float64) (known int) {
 	known, e.event.places = Locate(e.columns, columns, e.event.places[:0])
 	e.score(x, base, out)
 	return known
 }
 
-// ScoreAt is Score for columns with known indices, -1 for columns that the Expert does not have. The indices are of a
-// list that begins with Columns.
+// ScoreAt is Score for columns with known indices; -1 marks a column that the Expert does not have. Indices after the
+// end of Columns are ignored.
 func (e *Expert) ScoreAt(places []int, x, base, out []float64) {
 	ev := e.event
 	ev.places = append(ev.places[:0], places...)
@@ -184,8 +186,8 @@ func (e *Expert) ScoreAt(places []int, x, base, out []float64) {
 	e.score(x, base, out)
 }
 
-// Locate appends the index of each column in followed to places, -1 if it is not there. Both lists ascend. It returns
-// the number of columns found.
+// Locate appends the index in followed of each column to places, -1 if the column is not in it. Both lists must ascend.
+// It also returns the number of columns found.
 func Locate(followed, columns []uint32, places []int) (int, []int) {
 	at, known := 0, 0
 	for _, column := range columns {
@@ -202,7 +204,7 @@ func Locate(followed, columns []uint32, places []int) (int, []int) {
 	return known, places
 }
 
-// score is Score for the columns at event.places.
+// score is Score for the columns with indices event.places.
 func (e *Expert) score(x, base, out []float64) {
 	ev := e.event
 	e.deaths.groups, e.deaths.of = Groups{}, e.deaths.of[:0]
@@ -215,7 +217,7 @@ func (e *Expert) score(x, base, out []float64) {
 			ev.at, ev.z = append(ev.at, e.first+at), append(ev.z, x[n])
 		}
 	}
-	own := e.first - 1 // variables before the columns, without the intercept
+	own := e.first - 1 // number of variables between the intercept and the columns
 	for k, u := range e.u {
 		f := u[0]
 		for n, i := range ev.at[1+own:] {
@@ -229,19 +231,19 @@ func (e *Expert) score(x, base, out []float64) {
 	}
 }
 
-// Scores returns the scores of the last event that Score had. The result is valid until the next Score.
+// Scores returns the scores of the last scored event. The result is valid until the next call of Score.
 func (e *Expert) Scores() []float64 { return e.event.scores }
 
-// Added returns what the Expert's own weights add to the scores of the last event that Score had, by output. The result
-// is valid until the next Score.
+// Added returns, by output, the scores of the last scored event from the Expert's own weights, without the base scores.
+// The result is valid until the next call of Score.
 func (e *Expert) Added() []float64 { return e.event.added }
 
-// Places returns the index in Columns of each column of the last event that Score had, or -1. The result is valid until
-// the next Score.
+// Places returns the index in Columns of each column of the last scored event, or -1. The result is valid until the
+// next call of Score.
 func (e *Expert) Places() []int { return e.event.places }
 
-// Learn learns the last event that Score had: its targets by output, of which the first active are in use, and its
-// importance. It reports whether the event was sampled.
+// Learn learns the last scored event from its targets, by output, and its importance weight. Only the first active
+// outputs are in use. moved is false if the event was skipped, because only a sample is learned.
 func (e *Expert) Learn(targets []float64, active int, importance float64) (moved bool) {
 	ev := e.event
 	every := e.every()
@@ -300,8 +302,8 @@ func (e *Expert) bounded(active int) bool {
 	return true
 }
 
-// shrink adds the noise of an event, where dv is the largest derivative by the variance, and applies the sum of one
-// column, in turn.
+// shrink adds the noise of an event to the sums, and applies the sum of variable turn. dv is the largest derivative
+// with respect to the variance.
 func (e *Expert) shrink(dv float64, turn int) {
 	for n, i := range e.event.at {
 		if i >= e.first {
@@ -313,7 +315,7 @@ func (e *Expert) shrink(dv float64, turn int) {
 	e.noise[i] = 0
 }
 
-// fix adds a to A_ii, and changes the weights as that pulls weight i of each output towards 0.
+// fix adds a to A_ii, and changes the weights as a quadratic penalty that pulls weight i of each output towards 0.
 func (e *Expert) fix(i int, a float64) {
 	ev := e.event
 	ev.room(e.p.n)
@@ -321,8 +323,8 @@ func (e *Expert) fix(i int, a float64) {
 	e.fixTo(a, i)
 }
 
-// fixTo adds a v v' to A, where v is in event.full and 0 before first, and changes the weights as that pulls v'u of
-// each output towards 0.
+// fixTo adds a v v' to A, where v is event.full, 0 before index first. It changes the weights as a quadratic penalty
+// that pulls v'u of each output towards 0.
 func (e *Expert) fixTo(a float64, first int) {
 	ev := e.event
 	e.p.leverage(ev.full, first)
@@ -332,8 +334,8 @@ func (e *Expert) fixTo(a float64, first int) {
 	}
 }
 
-// Pull centers the columns from first on: it pulls the sum of their weights times shares towards 0, with the curvature
-// pulled.
+// Pull centers the columns from column first on: it pulls the sum of their weights times shares towards 0, with the
+// curvature pulled.
 func (e *Expert) Pull(first uint32, shares []float64) {
 	at, known := slices.BinarySearch(e.columns, first)
 	if !known || at+len(shares) > len(e.columns) {
@@ -344,7 +346,7 @@ func (e *Expert) Pull(first uint32, shares []float64) {
 	e.fixTo(pulled, e.first+at)
 }
 
-// room makes memory for a z of n variables.
+// room makes room for a z of n variables.
 func (ev *Event) room(n int) {
 	if len(ev.full) != n {
 		ev.full, ev.gain = make([]float64, n), make([]float64, n)
@@ -352,7 +354,7 @@ func (ev *Event) room(n int) {
 	clear(ev.full)
 }
 
-// Restart forgets everything but the columns.
+// Restart resets everything except the columns.
 func (e *Expert) Restart() {
 	columns := e.columns
 	e.begin(e.outputs)
@@ -368,7 +370,8 @@ func (e *Expert) every() uint64 {
 	return uint64(max(1, min(e.p.n/everyColumns, learnEvery)))
 }
 
-// forgets returns the fraction of a certain direction that an event in every so many forgets.
+// forgets returns the fraction of a direction's curvature that a learned event forgets, given the number of events per
+// learned event.
 func (e *Expert) forgets(every uint64) float64 {
 	if e.set.HalfLife == 0 {
 		return 0
@@ -376,7 +379,7 @@ func (e *Expert) forgets(every uint64) float64 {
 	return float64(e.p.n) * -math.Expm1(-math.Ln2*float64(every)/e.set.HalfLife)
 }
 
-// variance returns the variance of the score of output k, without the base learner's part.
+// variance returns the variance of output k's score under dropout, without the base learner's part.
 func (e *Expert) variance(k int) (v float64) {
 	if e.set.Groups > 0 {
 		v = e.deaths.variance(k, e.outputs, e.set.Groups)
@@ -394,15 +397,15 @@ func (e *Expert) variance(k int) (v float64) {
 	return v + e.set.Strength*own
 }
 
-// derive returns the derivatives of the loss, and its curvature: that at the score, or a larger one that keeps a step
-// from overshooting. If the label is the less likely class, it is the curvature of the majorizer, the slope of the
-// derivative from the score to its negative. If targets are real numbers, it is one with which the event alone moves
-// the score at most to its target. If the event alone would move the score far, or the loss has a kink, it is the slope
+// derive returns the derivatives df and dv of the loss, and its curvature r. r is the curvature at the score, or a
+// larger one that keeps a step from overshooting. If the label is the less likely class, r is the curvature of a
+// majorizer: the slope of the derivative from the score to its negative. If targets are real numbers, r moves the score
+// at most to the target. If the event alone would move the score far, or the loss has a kink, r is the mean curvature
 // along the step.
 func (e *Expert) derive(y, f, v, h float64) (df, dv, r float64) {
 	_, df, dv = e.set.Loss.At(y, f, v)
 	if r = min(2*dv, mostCurve); r-r != 0 {
-		r, dv = 0, 0 // at the kink
+		r, dv = 0, 0 // the loss has no derivative here
 	}
 	if e.signs && y*f < 0 {
 		r = max(r, e.slope(y, f, -f, v, df))
@@ -416,7 +419,7 @@ func (e *Expert) derive(y, f, v, h float64) (df, dv, r float64) {
 	return df, dv, r
 }
 
-// slope returns the mean curvature of the loss between the scores f, where its derivative is df, and to.
+// slope returns the mean curvature of the loss between the scores f and to. df is the derivative at f.
 func (e *Expert) slope(y, f, to, v, df float64) float64 {
 	if to == f {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"blankout/internal/must"
 )
 
-// stream makes events of a few columns, some of which are often left out, and a base score that
-// says a part of what there is to say.
+// stream generates events of a few columns, some of which are often absent, and a base score with a part of the true
+// score.
 type stream struct {
 	r       *rand.Rand
 	columns []uint32
@@ -79,7 +79,7 @@ func wanted() (all []loss.Loss) {
 	return all
 }
 
-// of returns an Expert for a loss, and the stream of its events.
+// of returns an Expert for a loss, and a stream of events for it.
 func of(l loss.Loss, outputs int) (*Expert, *stream) {
 	s := newStream(7, l, outputs)
 	e := New(Settings{Loss: l, Ridge: 2, HalfLife: 500, Strength: 0.25}, outputs)
@@ -87,7 +87,7 @@ func of(l loss.Loss, outputs int) (*Expert, *stream) {
 	return e, s
 }
 
-// clone returns a copy by the state.
+// clone returns a copy by encoding and decoding the state.
 func (e *Expert) clone(t *testing.T) *Expert {
 	t.Helper()
 	w := &coder.Coder{}
@@ -100,7 +100,7 @@ func (e *Expert) clone(t *testing.T) *Expert {
 	return out
 }
 
-// slow learns as the package's comment says: full matrices, inverted by gonum at every event.
+// slow learns as the package documentation defines: with full matrices, which gonum inverts at every event.
 type slow struct {
 	set     Settings
 	columns []uint32
@@ -127,7 +127,7 @@ func newSlow(set Settings, columns []uint32, outputs int) *slow {
 	return s
 }
 
-// solve adds to the weights what A^-1 makes of the pulls.
+// solve adds A^-1 times each of the pulls to the weights.
 func (s *slow) solve(t *testing.T, pulls []*mat.VecDense) {
 	var c mat.Cholesky
 	if !c.Factorize(s.a) {
@@ -220,9 +220,8 @@ func (s *slow) learn(t *testing.T, at []uint32, x, base, y []float64, importance
 	return scores
 }
 
-// TestAsTheSlowOne checks that an Expert learns as the slow reference does, under every loss that it supports, with
-// one output and with several. The last case has so many columns that the Expert skips events, and a short
-// half-life.
+// TestAsTheSlowOne checks that an Expert learns like slow, under every supported loss, with one and with several
+// outputs. The last case has a short half-life, and so many columns that the Expert skips events.
 func TestAsTheSlowOne(t *testing.T) {
 	for _, l := range wanted() {
 		for _, outputs := range []int{1, 3} {
@@ -242,7 +241,7 @@ func TestAsTheSlowOne(t *testing.T) {
 	compare(t, Settings{l, 2, 60, 0.1, 0}, newStreamOf(many, 7, l, 1), learnAll+100)
 }
 
-// compare checks the scores and places of an Expert with settings against those of the slow reference.
+// compare compares the scores and places of an Expert with those of slow.
 func compare(t *testing.T, set Settings, s *stream, events int) {
 	outputs := len(s.y)
 	e, want := New(set, outputs), newSlow(set, s.columns, outputs)
@@ -269,8 +268,8 @@ func compare(t *testing.T, set Settings, s *stream, events int) {
 	}
 }
 
-// TestRidgeRegression checks that, for the squared loss without forgetting, the weights are those of ridge
-// regression on the residuals of the base score.
+// TestRidgeRegression checks that, for the squared loss without forgetting, the weights equal ridge regression on the
+// residuals of the base score.
 func TestRidgeRegression(t *testing.T) {
 	l := must.Get(loss.Parse("squared"))(t)
 	s := newStream(1, l, 1)
@@ -305,7 +304,7 @@ func TestRidgeRegression(t *testing.T) {
 	}
 }
 
-// TestLosesLess checks that the Expert soon loses less than the base score, under every loss.
+// TestLosesLess checks that the Expert's loss soon is lower than the loss of the base score, under every loss.
 func TestLosesLess(t *testing.T) {
 	for _, l := range wanted() {
 		outputs := 1
@@ -334,8 +333,8 @@ func TestLosesLess(t *testing.T) {
 	}
 }
 
-// TestForgetsByHalfLife checks that an Expert with a half-life follows a change of concept, and one without does
-// not.
+// TestForgetsByHalfLife checks that an Expert with a half-life adapts to a concept change, and that an Expert without
+// one does not.
 func TestForgetsByHalfLife(t *testing.T) {
 	l := loss.Loss(loss.LogisticGaussian{})
 	lost := map[float64]float64{}
@@ -365,14 +364,14 @@ func TestForgetsByHalfLife(t *testing.T) {
 	}
 }
 
-// known returns the precision of a column's weight if no other weight were certain: 1/P_ii.
+// known returns 1/P_ii, the precision of a column's weight.
 func known(e *Expert, column uint32) float64 {
 	i := e.place(column)
 	return 1 / e.p.at(i, i)
 }
 
-// TestForgetsAlongEvents checks that the Expert forgets nothing along a direction that no event has. Along the
-// direction of all events its precision reaches what the half-life leaves.
+// TestForgetsAlongEvents checks that the Expert forgets nothing in a direction that no event has. In the direction of
+// all events its precision converges to the value that the half-life implies.
 func TestForgetsAlongEvents(t *testing.T) {
 	l := loss.Loss(loss.LogisticGaussian{})
 	e := New(Settings{Loss: l, Ridge: 2, HalfLife: 200}, 1)
@@ -387,7 +386,7 @@ func TestForgetsAlongEvents(t *testing.T) {
 	learn(1, 3000)
 	z := []float64{1, 0, 1, 0}
 	h := e.p.leverage(z, 0)
-	// r h = phi where what comes and what is forgotten balance.
+	// At equilibrium r h = phi: an event adds as much curvature as it forgets.
 	if want := 4 * math.Ln2 / 200 / 0.25; math.Abs(h/want-1) > 0.1 {
 		t.Errorf("the leverage is %v, want %v", h, want)
 	}
@@ -398,8 +397,8 @@ func TestForgetsAlongEvents(t *testing.T) {
 	}
 }
 
-// TestMoveChangesNoScore checks that a change of the unit or center of a column changes no score, now or later.
-// Under dropout the center stays, because the noise depends on it.
+// TestMoveChangesNoScore checks that a change of a column's unit or center changes no score, now or later. Under
+// dropout the test keeps the center, because the noise depends on it.
 func TestMoveChangesNoScore(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		for _, strength := range []float64{0, 0.25} {
@@ -417,7 +416,7 @@ func TestMoveChangesNoScore(t *testing.T) {
 					}
 					moved.Move(9, r, m)
 					ratio, shift = ratio*r, shift+m*ratio
-					moved.Move(10, r, m) // nobody knows it
+					moved.Move(10, r, m) // column 10 does not exist
 				}
 				x := slices.Clone(s.x)
 				x[2] = (x[2] - shift) / ratio
@@ -456,7 +455,8 @@ func TestMoveFar(t *testing.T) {
 	}
 }
 
-// TestRescale checks that another unit of the targets changes no prediction of the squared loss, now or later.
+// TestRescale checks that another unit of the targets changes predictions of the squared loss only by that unit, now
+// and later.
 func TestRescale(t *testing.T) {
 	l := must.Get(loss.Parse("squared"))(t)
 	s := newStream(5, l, 1)
@@ -472,7 +472,7 @@ func TestRescale(t *testing.T) {
 		if math.Abs(factor*a[0]+shift-b[0]) > 1e-8*(1+math.Abs(b[0])) {
 			t.Fatalf("event %d: %v and %v", n, factor*a[0]+shift, b[0])
 		}
-		if n%200 == 100 { // between the score and what is learned of it, as targets come
+		if n%200 == 100 { // between Score and Learn, when a new target changes the unit
 			f, m := 0.5+s.r.Float64(), s.r.NormFloat64()
 			other.Rescale(f, m)
 			factor, shift = factor*f, shift*f+m
@@ -482,7 +482,7 @@ func TestRescale(t *testing.T) {
 	}
 }
 
-// TestStateGoesOn checks that an Expert that is saved and read after any event continues with the same bits.
+// TestStateGoesOn checks that an Expert that is saved and restored after any event continues with the same bits.
 func TestStateGoesOn(t *testing.T) {
 	for _, outputs := range []int{1, 3} {
 		e, s := of(loss.LogisticGaussian{}, outputs)
@@ -524,8 +524,8 @@ func TestStateGoesOn(t *testing.T) {
 	}
 }
 
-// TestFollow checks that, if columns are added and removed, the remaining ones keep their weights and covariances,
-// and events without the others keep their scores.
+// TestFollow checks added and removed columns. The remaining columns keep their weights and covariances, and events
+// without the others keep their scores.
 func TestFollow(t *testing.T) {
 	e, s := of(loss.LogisticGaussian{}, 1)
 	out := make([]float64, 1)
@@ -539,11 +539,11 @@ func TestFollow(t *testing.T) {
 		return out[0]
 	}
 	p := func(a, b uint32) float64 { return e.p.at(e.place(a), e.place(b)) }
-	// What is known once w_8 = 0 is: P given that.
+	// The covariance given that w_8 = 0.
 	want := p(3, 20) - p(3, 8)*p(8, 20)/p(8, 8)
 	u := func(column uint32) float64 { return e.u[0][e.place(column)] }
 	weight := u(3)
-	e.Follow([]uint32{31, 3, 20, 9, 2, 15, 99}) // 8 goes
+	e.Follow([]uint32{31, 3, 20, 9, 2, 15, 99}) // removes column 8
 	if math.Abs(p(3, 20)-want) > 1e-9 || u(3) != weight {
 		t.Errorf("a covariance is %v, want %v; a weight %v, want %v", p(3, 20), want, u(3), weight)
 	}
@@ -570,7 +570,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("variances %v, and %v of %v", p(20, 20), p(3, 3), before)
 	}
 	last := len(e.p.data) - 1
-	e.p.data[last] = 3 // more than the ridge says, as of a column whose scale has grown
+	e.p.data[last] = 3 // more than the ridge allows, as if the column's scale had grown
 	if e.Forget(0.1); e.p.data[last] != 3 {
 		t.Errorf("a variance of 3 is %v", e.p.data[last])
 	}
@@ -580,7 +580,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestWiden checks that an Expert of one output for two classes becomes one with an output for each class, and
+// TestWiden checks that an Expert with one output for two classes becomes an Expert with an output per class, and
 // learns a third class.
 func TestWiden(t *testing.T) {
 	e, s := of(loss.LogisticGaussian{}, 1)
@@ -616,7 +616,7 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// TestWildEvents checks that outliers leave all scores finite, and that later events are learned.
+// TestWildEvents checks that scores stay finite after outliers, and that later events are learned.
 func TestWildEvents(t *testing.T) {
 	for _, l := range wanted() {
 		e, s := of(l, 1)
@@ -650,8 +650,8 @@ func TestWildEvents(t *testing.T) {
 	}
 }
 
-// TestCovariance checks that a covariance is the inverse of the matrix that its updates add up, for updates of
-// either sign and for sizes around the limits of its loops.
+// TestCovariance checks that a covariance is the inverse of the sum of its updates. Updates have either sign, and sizes
+// are near the limits of the loops.
 func TestCovariance(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := 1; n < 20; n++ {
@@ -735,8 +735,8 @@ func TestCovarianceLasts(t *testing.T) {
 	}
 }
 
-// TestNoFartherThanTheTarget checks that, for real targets, an event moves its score towards its target and not
-// beyond, under every loss.
+// TestNoFartherThanTheTarget checks that, for real targets, an event moves its score towards the target but not past
+// it, under every loss.
 func TestNoFartherThanTheTarget(t *testing.T) {
 	for _, name := range []string{"squared", "absolute", "quantile:0.9", "quantile:0.1", "huber:1"} {
 		l := must.Get(loss.Parse(name))(t)
@@ -766,8 +766,7 @@ func TestNoFartherThanTheTarget(t *testing.T) {
 	}
 }
 
-// TestPull checks that Pull has the effect of an event of the curvature pulled whose score from the named columns
-// is 0.
+// TestPull checks that Pull equals an event with curvature pulled, the given columns, and the target score 0.
 func TestPull(t *testing.T) {
 	l := must.Get(loss.Parse("logistic"))(t)
 	const ridge = 2

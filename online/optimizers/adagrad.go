@@ -9,37 +9,39 @@ import (
 	"blankout/online/rows"
 )
 
-// adagrad divides each coordinate's step by the root of the sum of its squared gradients, including the current one
-// (Duchi, Hazan & Singer 2011):
+// adagrad divides each coordinate's step by the square root of the sum of its squared gradients, including the current
+// one (Duchi, Hazan & Singer 2011):
 //
 //	G += g^2,  w -= eta g / (sqrt(start + G) + eps).
 //
-// An event's step is proximal (implicit updates, Kulis & Bartlett 2010): it minimizes the loss plus the distance in the
-// preconditioner. Along the step, every unit of -df changes the score by
+// An event's step is proximal (implicit updates, Kulis & Bartlett 2010): it minimizes the loss plus the distance from
+// the old weights in the metric of the preconditioner. Along the step, every unit of -df changes the score by
 //
 //	kappa = eta sum x^2/(sqrt(start + G) + eps),
 //
-// so the rates are multiplied by the share a of df for which a df is the derivative at f - a df kappa. a is far below 1
-// if an event has many new features, as texts have: there the plain step overshoots. With several outputs, which all
-// share a row, only young steps (rows.Step) are proximal, because the sums would cost as much as the step.
+// so the rates are multiplied by the fraction a in [0, 1] for which a df is the derivative at f - a df kappa. a is far
+// below 1 if an event has many new features, as texts have, where the plain step overshoots. With several outputs,
+// which all share a row, only steps of events with new features (rows.Step.Young) are proximal, because the sums would
+// cost as much as the step.
 //
-// A row that counts c_i times, see rows.Step, adds c_i g^2 to its G, and its rate is multiplied by a' + (c_i - 1) a. a
-// is the share with the kappa of an event whose rows count so often, and a' is the share if every row counted once.
-// With a alone, frequent columns would shorten the steps of rare ones, which would then learn too little.
+// A row may count c_i times, see rows.Step: it adds c_i g^2 to its G, and its rate is multiplied by a' + (c_i - 1) a.
+// Here a uses the kappa with rows counted c_i times, and a' uses the kappa with every row counted once. With a alone,
+// frequent columns would shorten the steps of rare columns, which would then learn too little.
 type adagrad struct {
 	plain
 	fused rows.Fused
 	kappa []float64
-	// For rows that count more than once, by level and output: kappa of an event in which every row counts once, and a
-	// part of kappa; then a and a', which are 1 if steps are not proximal.
+	// For rows that count more than once, by level and output: once is kappa with every row counted once, part is a
+	// part of kappa. share and shareOnce are a and a', which are 1 if steps are not proximal.
 	once, part, share, shareOnce []float64
-	// The ridges of a decaying preconditioner and, for one output, the gradient and the inverse root by row.
+	// Ridges for a decaying preconditioner (times root) and, for one output, the gradient and the inverse square root
+	// by row.
 	decayed, gradients, roots []float64
-	// The x, bases and ridges of a step whose rows count more than once, and rates.
+	// Features, bases and ridges of a step whose rows count more than once, and rates.
 	x, basis, ridge, rates []float64
 }
 
-// count returns the number of weights of a row that the optimizer changes.
+// count returns the number of weights of a row that the optimizer may change.
 func (c *Settings) count() int { return c.N - c.Left }
 
 // NewAdagrad returns the optimizer adagrad.
@@ -57,8 +59,8 @@ func (r *adagrad) Step(s *rows.Step) {
 	c := rows.AdagradConstants{Start: r.StartSum, Eps: adagradEps}
 	ridge, root := s.Ridge, math.Sqrt(s.Growth)
 	if root != 1 {
-		// If gradients are multiplied by the root of growth, the step stays the same, and what is added to the
-		// preconditioner is multiplied by growth.
+		// Multiplying gradients by the square root of growth leaves the step the same, and multiplies the terms of the
+		// preconditioner by growth.
 		c.Start, c.Eps = c.Start*s.Growth, c.Eps*root
 		s.Scale(root)
 		r.decayed = append(r.decayed[:0], s.Ridge...)
@@ -113,7 +115,7 @@ func (r *adagrad) Step(s *rows.Step) {
 	rows.AdagradStep1(s.Rows, rows.FirstPart, r.gradients, r.roots, s.MinusEta[0], s.Inverse[0])
 }
 
-// stepFused makes a proximal step, for several outputs or levels.
+// stepFused makes a proximal step for several outputs or levels.
 func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows.AdagradConstants) {
 	clear(r.kappa)
 	r.fused.Begin(len(s.Rows), r.count())
@@ -127,8 +129,8 @@ func (r *adagrad) stepFused(s *rows.Step, ridge []float64, root float64, c *rows
 	r.fused.Descend(0, s.Rows, rows.FirstPart, r.N, s.Rates)
 }
 
-// weigh multiplies the factors of the rows' gradients by the roots of how often they count. So the accumulators and
-// kappa gain what all events that a row stands for would add.
+// weigh multiplies the factors of each row's gradient by the square root of its count c_i. So the accumulators and
+// kappa grow by what all events that the row stands for would add.
 func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float64) {
 	r.x, r.basis, r.ridge = append(r.x[:0], s.X...), append(r.basis[:0], s.Basis...), append(r.ridge[:0], ridges...)
 	for i, w := range s.Roots {
@@ -139,13 +141,12 @@ func (r *adagrad) weigh(s *rows.Step, ridges []float64) (x, basis, ridge []float
 	return r.x, r.basis, r.ridge
 }
 
-// times returns the factor of the rate of a row whose gradient has been multiplied by w, the root of how often it
-// counts.
+// times returns the factor of the rate of a row whose gradient has been multiplied by w, the square root of its count.
 func (r *adagrad) times(j int, w float64) float64 {
 	return (r.shareOnce[j] + (w*w-1)*r.share[j]) / w
 }
 
-// stepWeighed makes the step of rows that count more than once, for several outputs or levels.
+// stepWeighed makes the step for rows that count more than once, for several outputs or levels.
 func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root float64, c *rows.AdagradConstants) {
 	proximal := r.Proximal || s.Young
 	if proximal {
@@ -179,7 +180,7 @@ func (r *adagrad) stepWeighed(s *rows.Step, x, basis, ridge []float64, root floa
 	})
 }
 
-// alike yields the runs of rows of one segment that count equally often.
+// alike yields consecutive rows of one segment that have the same count.
 func (r *adagrad) alike(s *rows.Step, yield func(g *rows.Segment, from, to int)) {
 	for i := range s.Segments {
 		g := &s.Segments[i]
@@ -196,7 +197,7 @@ func fill(list []float64, x float64) {
 	}
 }
 
-// shares computes the shares of a proximal step; kappa is divided by root, and df multiplied by it.
+// shares computes the fractions a of a proximal step. kappa is divided by root, and df is multiplied by root.
 func (r *adagrad) shares(s *rows.Step, kappa []float64, root float64, shares []float64) {
 	for j, k := range kappa {
 		shares[j] = r.shareOf(s, j, s.DF[j]/root, -s.MinusEta[j]*k*root)
@@ -204,17 +205,17 @@ func (r *adagrad) shares(s *rows.Step, kappa []float64, root float64, shares []f
 }
 
 const (
-	// For a step that changes the score by less, the curvature at its start is accurate enough.
+	// shortStep is the change of the score below which the curvature at the start of a step is accurate enough.
 	shortStep = 0.1
-	// relative tolerance of the share
+	// shareTolerance is the relative tolerance of the fraction a.
 	shareTolerance = 0.01
-	// After so many steps of Newton's method only bisections follow, because the method may alternate between two
-	// points where the loss has almost no curvature.
+	// mostNewton is the number of steps of Newton's method, after which only bisection follows. Newton's method may
+	// alternate between two points where the loss has almost no curvature.
 	mostNewton = 6
 )
 
-// shareOf solves a = df(f - a df kappa)/df by Newton's method between bounds. There is one solution in [0, 1] if the
-// loss is convex.
+// shareOf solves a = df(f - a df kappa)/df by Newton's method between bounds. There is exactly one solution in [0, 1]
+// if the loss is convex.
 func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 	a := 1 / (1 + max(s.H[j], 0)*kappa)
 	if math.Abs(df)*kappa < shortStep {
@@ -239,7 +240,7 @@ func (r *adagrad) shareOf(s *rows.Step, j int, df, kappa float64) float64 {
 	return a
 }
 
-// Unlabeled adds h x^2, the expected square of a gradient.
+// Unlabeled adds h x^2, the expected square of a gradient, to the accumulators.
 func (r *adagrad) Unlabeled(s *rows.Step) {
 	for i, row := range s.Rows {
 		m := r.Preconditioner(row)

@@ -11,7 +11,7 @@ import (
 	"blankout/online/rows"
 )
 
-// slowAdagrad makes a step of the rule adagrad, one weight after the other, from the formulas.
+// slowAdagrad makes a step of the optimizer adagrad directly from the formulas, one weight after another.
 func slowAdagrad(r *adagrad, s *rows.Step) {
 	root := math.Sqrt(s.Growth)
 	start, least := r.StartSum*s.Growth, adagradEps*root
@@ -73,8 +73,8 @@ func slowAdagrad(r *adagrad, s *rows.Step) {
 	}
 }
 
-// The rule makes the steps of slowAdagrad, to the bit, for every loss, noise, number of levels and outputs, with rows cut
-// into segments or not, and rows that count once or more.
+// TestAdagradAgainstTheSlowStep checks that adagrad makes the same steps as slowAdagrad, bit by bit. It covers losses,
+// noises, numbers of levels and outputs, segments of rows, and rows that count more than once.
 func TestAdagradAgainstTheSlowStep(t *testing.T) {
 	bases := map[string]func(x float64) float64{
 		"no noise": func(float64) float64 { return 0 }, "square": func(x float64) float64 { return x * x },
@@ -93,8 +93,8 @@ func TestAdagradAgainstTheSlowStep(t *testing.T) {
 	}
 }
 
-// testSlowStep makes some steps of 9 features and the intercepts. The bits of how say whether rows count more than once, are cut
-// into segments, and whether the last outputs are left to others.
+// testSlowStep makes some steps of 9 features and the intercepts. The bits of how select three options: rows count more
+// than once, rows are cut into segments, and the last outputs must stay unchanged.
 func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64) float64, levels, outputs, how int) {
 	weighed, cut, left := how&1 != 0, how&2 != 0, 0
 	y := rows.Layout{Outputs: outputs, N: levels * outputs}
@@ -102,7 +102,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 		left = outputs
 	}
 	if y.N == 1 && weighed {
-		return // its sums are in another order
+		return // the order of its sums differs
 	}
 	r := rand.New(rand.NewPCG(uint64(how), uint64(y.N)))
 	rule := NewAdagrad(Settings{Layout: y, Left: left, Loss: l, StartSum: 1, Proximal: outputs == 1}).(*adagrad)
@@ -150,7 +150,7 @@ func testSlowStep(t *testing.T, where string, l loss.Loss, basis func(x float64)
 				return factors
 			}
 			s.Segments = []rows.Segment{{From: 0, To: 0, DF: s.DF, Shrink: s.Shrink}, {From: 0, To: 4, DF: s.DF, Shrink: s.Shrink}, {From: 4, To: 5, DF: own(), Shrink: own()}, {From: 5, To: 10, DF: s.DF, Shrink: own()}}
-			s.Growth = 1 // which multiplies the factors of Groups alone
+			s.Growth = 1 // Growth multiplies only the factors of Groups
 		}
 		want, other := slices.Clone(table), s
 		other.Rows = nil

@@ -6,7 +6,7 @@ import "blankout/online/rows"
 //
 //	beta = 1/(sum s x^2 + r),  w += (1-m) beta y s x,  s -= beta (s x)^2.
 //
-// It uses clean features, has a loss of its own and no ridge. eta is its r, and an event of importance i has r/i. The
+// It ignores the noise, has its own loss and no ridge. eta is its r, and an event of importance i has r/i. The
 // preconditioner is s.
 type arow struct{ plain }
 
@@ -41,7 +41,7 @@ func (r *arow) Step(s *rows.Step) {
 	}
 }
 
-// Shifted adds the variance of what has been added to the intercepts.
+// Shifted adds the variance of the shift to the variance of the intercepts.
 func (r *arow) Shifted(intercepts, row []float64, from, to int, shift float64) {
 	s, m := r.Preconditioner(intercepts), r.Preconditioner(row)
 	for j := from; j < to; j++ {

@@ -3,14 +3,14 @@ package optimizers
 import "blankout/online/rows"
 
 // descent is dropout descent (Wager, Wang & Liang 2013, section 5): mirror descent whose preconditioner is the Hessian
-// of the noising penalty, gathered from the stream including the current event:
+// of the noising penalty, summed over the stream including the current event:
 //
 //	A = h0 + sum_{i<=t} curvature_i Var[x~_i],  w -= eta g / A.
 //
-// For dropout that is h0 + q/(1-q) H with H = sum 2 dL/dv x^2. The clean gradient, that of the loss without noise, is
-// the rule of the paper. Then 2 dL/dv is A”(f). With the noisy gradient, 2 dL/dv is the expectation of A” under the
-// noise. The ridge is the initial preconditioner. With the clean gradient the weights approach the maximum likelihood, and with
-// the marginalized one the dropout-regularized optimum. The optimizer is for one fixed noise.
+// For dropout that is h0 + q/(1-q) H with H = sum 2 dL/dv x^2. The paper uses the clean gradient, that is, the gradient
+// of the loss without noise. Then 2 dL/dv is A”(f). With the noisy gradient, 2 dL/dv is the expectation of A” under the
+// noise. The ridge is the initial preconditioner. With the clean gradient the weights approach the maximum likelihood,
+// and with the noisy one the dropout-regularized optimum. The optimizer supports only one fixed noise.
 type descent struct{ plain }
 
 func newDescent(c Settings) Optimizer { return &descent{plain{c}} }
@@ -33,9 +33,9 @@ func (r *descent) Step(s *rows.Step) {
 	}
 }
 
-// variance returns what the preconditioner gathers of row i, whose noise has this strength: the variance of its noise.
-// If that is not a multiple of x^2, x^2 is added, because the variance says little about the scale of the feature. The
-// intercept has no noise, but gathers what a feature of its value would.
+// variance returns what row i adds to the preconditioner: the variance of its noise, which has this strength. If the
+// variance is not a multiple of x^2, x^2 is added, because the variance alone does not show the scale of the feature.
+// The intercept has no noise, but adds what a feature with its value would.
 func (r *descent) variance(s *rows.Step, i int, strength float64) float64 {
 	x, basis := s.X[i], s.Basis[i]
 	if s.IsIntercept(i) {

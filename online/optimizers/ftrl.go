@@ -14,7 +14,7 @@ import (
 //	w = 0 if |z| <= l1, else -(z - sign(z) l1)/((1 + sqrt(N))/eta + ridge),
 //
 // with the ridge of one pass. The intercept has no penalty unless it is "penalized", which gives it the ridge. The
-// preconditioner is N; z is the optimizer's own part of a row.
+// preconditioner is N; z is a part of the row that only this optimizer uses.
 type ftrl struct{ plain }
 
 func newFTRL(c Settings) Optimizer { return &ftrl{plain{c}} }
@@ -64,7 +64,7 @@ func (r *ftrl) penalties(intercept bool) (l1, ridge float64) {
 	return 0, 0
 }
 
-// fit sets the z at j to that of a weight that was changed by others.
+// fit sets z at index j so that it matches a weight that other code has changed.
 func (r *ftrl) fit(row []float64, j int, intercept bool) {
 	l1, ridge := r.penalties(intercept)
 	if w := r.Weights(row)[j]; w != 0 {
@@ -72,7 +72,7 @@ func (r *ftrl) fit(row []float64, j int, intercept bool) {
 	}
 }
 
-// Set sets the z of an intercept b.
+// Set sets z at index j so that it matches the intercept b.
 func (r *ftrl) Set(row []float64, j int, b float64) {
 	r.Weights(row)[j] = b
 	r.fit(row, j, true)

@@ -2,7 +2,7 @@ package optimizers
 
 import "blankout/online/rows"
 
-// irls is the optimizer that leaves all learning to the refresh.
+// irls is an optimizer whose steps change nothing, because package refresh does all learning.
 type irls struct{ plain }
 
 func newIRLS(c Settings) Optimizer { return &irls{plain{c}} }

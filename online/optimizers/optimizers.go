@@ -1,5 +1,6 @@
-// Package optimizers has the optimizers, a file each: how a step changes the weights of an event's rows. An optimizer uses
-// the step (rows.Step), its settings, and its own parts of rows. What it keeps besides is scratch memory for one step.
+// Package optimizers has the optimizers, one per file: how a step changes the weights in an event's rows. An optimizer
+// uses the step (rows.Step), its settings, and its own parts of the rows. Any other memory is only for the current
+// step.
 package optimizers
 
 import (
@@ -9,28 +10,27 @@ import (
 	"blankout/online/rows"
 )
 
-// Optimizer changes the weights in a step. It is created from its Settings and keeps its state in parts of
-// the rows (see rows.Layout). An index j counts levels and outputs.
+// Optimizer changes the weights in a step. It is created from its Settings and keeps its state in parts of the rows
+// (see rows.Layout). An index j counts levels and outputs. It is not safe for concurrent use.
 //
-// An optimizer that changes the weight at j by delta must subtract delta times Step.Inverse[j] from its lag. It is not
-// safe for concurrent use.
+// An optimizer that changes the weight at j by delta must subtract delta times Step.Inverse[j] from the lag at j.
 type Optimizer interface {
-	// Start fills a new row of zeros.
+	// Start initializes a new row, which has zeros.
 	Start(row []float64)
 	// Step updates the rows of s. The gradient of row i at index j is
 	//
 	//	DF[j] X[i] + (Shrink[j] Basis[i] + Ridge[i]) w,
 	//
-	// with DF and Shrink of the segment with the row. They and MinusEta are for one step: an optimizer may change them.
+	// with DF and Shrink of the segment that contains the row. These slices and MinusEta are for one step, so an
+	// optimizer may change them.
 	Step(s *rows.Step)
 	// Unlabeled adds the curvature s.H[j] times the features to the preconditioner.
 	Unlabeled(s *rows.Step)
-	// Rescale multiplies the weights at from <= j < to by ratio, because the scale of the feature has grown by ratio,
-	// by which gradients shrink.
+	// Rescale multiplies the weights at from <= j < to by ratio, because the feature's values are divided by ratio.
 	Rescale(row []float64, from, to int, ratio float64)
 	// Set sets the intercept at j.
 	Set(intercepts []float64, j int, b float64)
-	// Shifted tells that shift times the weights of row have been added to the intercepts at from <= j < to.
+	// Shifted must be called after shift times the weights of row have been added to the intercepts at from <= j < to.
 	Shifted(intercepts, row []float64, from, to int, shift float64)
 	// Forget multiplies the preconditioner by keep.
 	Forget(row []float64, intercepts bool, keep float64)
@@ -39,35 +39,35 @@ type Optimizer interface {
 // Settings are the settings of an optimizer.
 type Settings struct {
 	rows.Layout
-	// Left is the number of weights at the end of the N weights of a row that the optimizer must not change.
+	// Left is the number of weights, the last of the N weights of a row, that the optimizer must not change.
 	Left          int
 	Loss          loss.Loss
-	Eta           float64 // learning rate; AROW's r
-	Ridge         float64 // h0 of one pass
-	Penalized     bool    // the ridge applies to the intercepts
+	Eta           float64 // learning rate; r for AROW
+	Ridge         float64 // ridge h0 of one pass
+	Penalized     bool    // whether the ridge applies to the intercepts
 	StartSum      float64 // initial value of the accumulators
-	L1            float64 // FTRL's penalty
-	Proximal      bool    // steps must not overshoot
-	UnscaledNoise bool    // its variance is not a multiple of x^2
+	L1            float64 // L1 penalty of ftrl
+	Proximal      bool    // makes proximal steps, which do not overshoot
+	UnscaledNoise bool    // the noise variance is not a multiple of x^2
 }
 
 // Entry is an entry of the Table: an optimizer and its properties.
 type Entry struct {
 	Name   string
 	Eta    float64 // default learning rate
-	Parts  int     // number of parts of a row: weights, preconditioner, lags, and at most one of its own
-	Sums   bool    // the preconditioner is a sum over events, which unlabeled events add to and which may decay
-	Starts bool    // Start does something
-	// For regression: Curvature means that the preconditioner sums curvatures instead of squared gradients. ClassesOnly
-	// means that the optimizer does not support regression.
+	Parts  int     // number of values that a row has per weight: weight, preconditioner, lag, and at most one more
+	Sums   bool    // the preconditioner is a sum over events, to which unlabeled events add and which can decay
+	Starts bool    // Start initializes rows
+	// For regression: Curvature reports that the preconditioner sums curvatures instead of squared gradients.
+	// ClassesOnly reports that the optimizer does not support regression.
 	Curvature, ClassesOnly bool
 	Ridges                 bool // Settings.StartSum can replace the ridge
-	Proximal               bool // supports steps that do not overshoot, see rows.Step.Young
+	Proximal               bool // supports proximal steps, see rows.Step.Young
 	Second                 bool // the second-order expert can correct it
 	Make                   func(Settings) Optimizer
 }
 
-// Table lists the optimizers. To add one, add a file and an entry here.
+// Table lists the optimizers. To add an optimizer, add a file and an entry here.
 var Table = []Entry{
 	{Name: "auto", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Proximal: true, Second: true, Make: NewAdagrad},
 	{Name: "adagrad", Eta: 0.3, Parts: 3, Sums: true, Ridges: true, Proximal: true, Make: NewAdagrad},
@@ -78,7 +78,7 @@ var Table = []Entry{
 	{Name: "irls", Eta: 1, Parts: 3, Sums: true, ClassesOnly: true, Make: newIRLS},
 }
 
-// Find returns the entry with a name.
+// Find returns the entry with this name.
 func Find(name string) (e Entry, known bool) {
 	i := slices.IndexFunc(Table, func(r Entry) bool { return r.Name == name })
 	if i < 0 {
@@ -96,7 +96,8 @@ func Names() []string {
 	return names
 }
 
-// plain has the common methods of optimizers whose preconditioner is a sum of squared gradients, or that have none.
+// plain has the common methods of optimizers whose preconditioner is a sum of squared gradients, or which have no
+// preconditioner.
 type plain struct{ Settings }
 
 func (*plain) Start([]float64)                             {}

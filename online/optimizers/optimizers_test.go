@@ -12,9 +12,8 @@ import (
 	"blankout/online/rows"
 )
 
-// A step changes the lags by what it changes the weights by, so that an average stays where
-// it is, and no part of a row that is not the rule's; at a rate of 0 no weight moves. What is
-// unlabeled moves no weight.
+// TestRulesKeepTheAverage checks that a step changes the lags opposite to the weights, so that averages stay. It must
+// not change other parts of a row. With learning rate 0, and for unlabeled events, no weight changes.
 func TestRulesKeepTheAverage(t *testing.T) {
 	for _, entry := range Table {
 		for _, levels := range []int{1, 2} {
@@ -37,7 +36,7 @@ func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
 	strength := slices.Repeat([]float64{0.4}, levels)
 	s := rows.NewStep(strength, outputs)
 	const features = 7
-	width := rows.FirstPart + (entry.Parts+1)*y.N // with the refresh's sums
+	width := rows.FirstPart + (entry.Parts+1)*y.N // includes the refresh's sums
 	table := make([][]float64, features+1)
 	for i := range table {
 		table[i] = make([]float64, width)
@@ -63,7 +62,7 @@ func testStep(t *testing.T, entry Entry, levels, outputs int, weighed bool) {
 			s.DF[j], s.H[j], s.Shrink[j] = df, 2*dv, 2*dv*0.4
 			s.MinusEta[j], s.Inverse[j] = -entry.Eta, 1+r.Float64()
 		}
-		rest := event%3 == 2 && entry.Sums // only the preconditioner gathers
+		rest := event%3 == 2 && entry.Sums // only the preconditioner changes
 		if rest {
 			clear(s.MinusEta)
 		}

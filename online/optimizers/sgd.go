@@ -8,22 +8,22 @@ import (
 	"blankout/online/rows"
 )
 
-// sgd is stochastic gradient descent with step eta/sqrt(t). A step is cut if it would overshoot a loss whose curvature
-// is 1, or h if that is larger, where h is the curvature of the expected loss times the importance:
+// sgd is stochastic gradient descent with step eta/sqrt(t). A step is shortened if it would overshoot a loss with
+// curvature max(1, h), where h is the curvature of the expected loss times the importance:
 //
 //	w -= min(eta/sqrt(t), 1/(max(1, h) E|x~|^2)) g.
 //
-// It is also cut if it would change the score by more than mostMove. The ridge's part of a step moves no weight beyond
-// 0.
+// It is also shortened if it would change the score by more than mostMove. The ridge's part of a step moves no weight
+// past 0.
 type sgd struct{ plain }
 
-// mostMove is the largest change of a score by a step. Standardized targets and log-odds are smaller.
+// mostMove is the largest change of a score by a step. Standardized targets and log-odds are usually smaller.
 const mostMove = 16
 
 func newSGD(c Settings) Optimizer { return &sgd{plain{c}} }
 
 func (r *sgd) Step(s *rows.Step) {
-	rate := s.MinusEta // becomes the cut rate
+	rate := s.MinusEta // shortened below if necessary
 	for v := range s.Strength {
 		norm := 0.0
 		for _, g := range s.Segments {

@@ -14,9 +14,9 @@ import (
 	"blankout/online/rows"
 )
 
-// Where all that a window holds leaves it, the center of what stands for the past is the solution: there the gradient
-// of the events that leave, noise included, and the pull of the center before are each other's opposite. The basis of
-// curves, which are the second-order expert's, get no weight.
+// TestCenterOfAllIsTheSolution checks the center of the quadratic summary after all events have left the window: it
+// must be the solution. There the gradient of the events, including the noise, and the gradient of the earlier summary
+// cancel. Spline columns get no weight, because the second-order expert has them.
 func TestCenterOfAllIsTheSolution(t *testing.T) {
 	for _, noise := range []loss.Noise{loss.NoNoise{}, loss.Dropout{Q: 0.3}, loss.Dropout{Q: 0.5}, loss.Silent{D: 0.5}} {
 		for _, curved := range []bool{false, true} {
@@ -43,7 +43,7 @@ func TestCenterOfAllIsTheSolution(t *testing.T) {
 					}
 					weight := 1.0
 					if i == n-1 {
-						weight = 1e-12 // it stays
+						weight = 1e-12 // this event stays in the window
 					}
 					if due := r.Add(&event.Example{Features: event.Vec{Index: []uint32{0, 1, 2}, Value: x}, Label: label, Weight: 1}, weight); due != (i == n-1) {
 						t.Fatalf("after %d events it is due: %v", i+1, due)

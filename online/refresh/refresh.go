@@ -1,4 +1,5 @@
-// Package refresh solves windows of the latest events by IRLS (learner.irls_batch).
+// Package refresh solves windows of the latest events by iteratively reweighted least squares (IRLS;
+// learner.irls_batch).
 package refresh
 
 import (
@@ -14,46 +15,46 @@ import (
 	"blankout/online/rows"
 )
 
-// Refresh solves the latest events exactly, against a quadratic summary of all earlier events. Every Size events the
-// iterate becomes
+// Refresh solves the latest events exactly, together with a quadratic summary of all earlier events. Every Size events
+// the iterate becomes
 //
 //	argmin sum_{n in window} loss_n(w) + 1/2 (w - c)' D (w - c),
 //	D = R + sum_{before the window} 2 dv (x^2 + Var[x~]),
 //
-// where R is the ridge of the objective. It is the proximal step of dropout descent with the exact loss instead of its
-// linearization (docs/mathematics.md). The sums of D are one more value of a row for each level and output, after those
-// of the optimizer. Only columns that occur in the window take part. Under silent noise an event counts once for each
-// rate, see batch.Expected, and so does its part of D.
+// where R is the ridge of the objective. This is the proximal step of dropout descent with the exact loss instead of
+// its linearization (docs/mathematics.md). A row stores the sums of D as one more value for each level and output,
+// after the values of the optimizer. Only columns that occur in the window change. Under silent noise an event counts
+// once for each rate, see batch.Expected, and so do its terms of D.
 //
-// The window has the Size events since the last refresh, and c is the iterate. Or it slides: it has the latest Reach
-// events, a multiple of Size, of which the oldest leave after every refresh. These are expanded to second order at the
-// solution w. With h the sums that they add to D and g their gradient,
+// By default the window is the Size events since the last refresh, and c is the iterate. A sliding window has the
+// latest Reach events, a multiple of Size, of which the oldest leave after every refresh. The leaving events are
+// expanded to second order at the solution w. With h their terms of D and g their gradient,
 //
 //	c <- (D c + h w - g)/(D + h),  D <- D + h,
 //
-// by coordinate; c is one more value of a row. If all events leave, c = w.
+// by coordinate; a row stores c as one more value. If all events leave, c = w.
 type Refresh struct {
 	Settings
 	rows.Layout
 	window   window
-	Failures uint64 // number of refreshes that found no solution and changed nothing
+	Failures uint64 // number of refreshes without a solution, which changed nothing
 }
 
-// Settings are the settings of a Refresh. Its owner also sets the Layout.
+// Settings are the settings of a Refresh. The caller must also set the Layout.
 type Settings struct {
-	Size         int // 0 for no refreshes
+	Size         int // number of events between refreshes; 0 disables them
 	Reach        int // length of the window, at least Size
 	Loss         loss.Loss
-	Ridge        float64 // h0
-	Intercept    bool    // there is an intercept
-	Penalized    bool    // the ridge applies to the intercept
-	Marginalized bool    // the loss is that under the noise
+	Ridge        float64 // ridge h0
+	Intercept    bool    // whether there is an intercept
+	Penalized    bool    // whether the ridge applies to the intercept
+	Marginalized bool    // the loss is the expected loss under the noise
 	Only         bool    // there is no other optimizer
 }
 
 func (r *Refresh) sliding() bool { return r.Reach > r.Size }
 
-// Parts returns the number of parts of a row that belong to the refresh.
+// Parts returns the number of values that the refresh needs in a row per level and output.
 func (r *Refresh) Parts() int {
 	switch {
 	case r.Size == 0:
@@ -64,7 +65,7 @@ func (r *Refresh) Parts() int {
 	return 1
 }
 
-// CenterOf returns the c of a row, or the iterate if the window does not slide.
+// CenterOf returns the center c of a row. If the window does not slide, that is the iterate.
 func (r *Refresh) CenterOf(row []float64) []float64 {
 	if !r.sliding() {
 		return r.Weights(row)
@@ -72,8 +73,7 @@ func (r *Refresh) CenterOf(row []float64) []float64 {
 	return r.Center(row)
 }
 
-// Rescale adapts the refresh's parts of a row to a change of the feature's scale by ratio, for the weights at from <= j
-// < to.
+// Rescale adapts D and c in a row to a change of the feature's scale by ratio, for the weights at from <= j < to.
 func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 	if r.Size == 0 {
 		return
@@ -90,7 +90,7 @@ func (r *Refresh) Rescale(row []float64, from, to int, ratio float64) {
 	}
 }
 
-// Shifted adapts the intercepts at from <= j < to, to which shift times the weights of row have been added.
+// Shifted adapts c after shift times the weights of row have been added to the intercepts at from <= j < to.
 func (r *Refresh) Shifted(intercepts, row []float64, from, to int, shift float64) {
 	if !r.sliding() {
 		return
@@ -115,9 +115,9 @@ func (r *Refresh) Forget(row []float64, keep float64) {
 // Clear empties the window.
 func (r *Refresh) Clear() { r.window.drop(len(r.window.ends)) }
 
-// window holds events as they arrived, before standardization.
+// window holds events in raw form, before standardization.
 type window struct {
-	ends    []uint32 // end of each event's features in column and value
+	ends    []uint32 // end of each event's features in the lists column and value
 	column  []uint32
 	value   []float64
 	labels  []uint32
@@ -146,7 +146,8 @@ func (w *window) drop(n int) {
 	}
 }
 
-// Solvable reports whether a refresh supports a loss: it must be convex, or t-logistic, whose theta-steps are convex.
+// Solvable reports whether a refresh supports a loss. The loss must be convex, or t-logistic, which is solved by convex
+// steps (theta-steps).
 func Solvable(l loss.Loss) bool {
 	if _, ok := l.(loss.TLogistic); ok {
 		return true
@@ -158,34 +159,34 @@ func Solvable(l loss.Loss) bool {
 type Weights struct {
 	Table  *model.Table
 	Bias   []float64     // row of the intercepts
-	Model  *model.Linear // standardizes events as they are learned
+	Model  *model.Linear // standardizes events like the learner
 	Levels []Level
 	Active int                 // number of outputs in use
 	Output func(class int) int // returns the output of a class
-	Growth float64             // factor of what is added to D
-	// Dead returns the standardized value of a column whose feature is dead, under silent noise; nil means 0.
+	Growth float64             // factor of new terms of D
+	// Dead returns the standardized value of a silently missing column, under silent noise; nil means 0.
 	Dead func(column uint32) float64
 }
 
 // Level is a noise level.
 type Level struct {
 	Noise   loss.Noise
-	Inverse float64 // see rows.Step
+	Inverse float64 // as in rows.Step
 }
 
-// Add adds a learned event to the window, and reports whether it is time to Solve.
+// Add adds a learned event to the window. due reports whether it is time to call Solve.
 func (r *Refresh) Add(e *event.Example, weight float64) (due bool) {
 	if r.Size == 0 || weight == 0 {
 		return false
 	}
 	r.window.add(e, weight)
-	// After a refresh the window has a multiple of Size events.
+	// After each refresh the number of events in the window is a multiple of Size.
 	return len(r.window.ends)%r.Size == 0
 }
 
-// Solve refreshes the weights.
+// Solve solves the window and updates the weights.
 func (r *Refresh) Solve(w Weights) {
-	leaving := max(0, len(r.window.ends)-(r.Reach-r.Size)) // the first events will leave
+	leaving := max(0, len(r.window.ends)-(r.Reach-r.Size)) // number of events that leave the window
 	var vec event.Vec
 	start := uint32(0)
 	var b batch.Builder
@@ -194,7 +195,7 @@ func (r *Refresh) Solve(w Weights) {
 		vec = w.Model.Standardized(&e, event.Vec{Index: vec.Index[:0], Value: vec.Value[:0]})
 		e.Features = withoutBasisColumns(vec)
 		if err := b.Add(&e); err != nil {
-			panic(err) // the caller has checked the events
+			panic(err) // impossible, because the caller has checked the events
 		}
 		start = end
 	}
@@ -221,7 +222,7 @@ func (r *Refresh) Solve(w Weights) {
 	r.window.drop(leaving)
 }
 
-// withoutBasisColumns returns x without spline columns, which come last and belong to the second-order expert.
+// withoutBasisColumns returns x without spline columns, which are last and belong to the second-order expert.
 func withoutBasisColumns(x event.Vec) event.Vec {
 	n := len(x.Index)
 	for n > 0 && x.Index[n-1] >= model.FirstBasisColumn {
@@ -230,7 +231,7 @@ func withoutBasisColumns(x event.Vec) event.Vec {
 	return event.Vec{Index: x.Index[:n], Value: x.Value[:n]}
 }
 
-// solveOutput refreshes the values at index j of the rows, which are those of the data's columns and of the intercept.
+// solveOutput updates the values at index j of the rows, which belong to the data's columns and to the intercept.
 func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []float64, rows [][]float64, leaving int) {
 	if failpoint.Here("learn.refresh") != nil {
 		r.Failures++
@@ -249,7 +250,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		metric[c] = r.Curvature(row)[j]/w.Growth + r.Ridge
 	}
 	if r.Intercept && !r.Penalized {
-		// The intercept gets a small penalty, because a window with one class would make it infinite.
+		// The intercept gets a small penalty, because a window with a single class would make it infinite.
 		metric[len(rows)-1] = max(r.Curvature(w.Bias)[j]/w.Growth, 0.01)
 	}
 	p.Penalty = batch.Penalty{R: metric, Center: center}
@@ -261,14 +262,14 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	steps := 1
 	robust, isRobust := r.Loss.(loss.TLogistic)
 	if isRobust {
-		// Theta-steps: the convex part, where each event is weighted by its influence.
+		// Theta-steps minimize the convex part of the loss, with each event weighted by its influence.
 		p.Loss, steps = robust.Theta(), 3
 	}
 	views, dead := viewsOf(p.Noise), w.deadUnder(p.Noise)
 	for range steps {
 		o, err := batch.NewExpected(p)
 		if err != nil {
-			panic(err) // New has checked the settings
+			panic(err) // impossible, because New has checked the settings
 		}
 		if isRobust {
 			m := o.Weights()
@@ -277,7 +278,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 			})
 			o.Weigh(m)
 		}
-		// Such a gap is about 1e-6 in the weights.
+		// This tolerance corresponds to about 1e-6 in the weights.
 		solution, err := batch.Solve(context.Background(), o, batch.Options{Solver: batch.Newton, Dual: true, Tol: 1e-12, MaxIterations: 50, Start: found})
 		if err != nil || slices.ContainsFunc(solution.W, func(x float64) bool { return x-x != 0 }) {
 			r.Failures++
@@ -290,7 +291,7 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 		delta := found[c] - r.Weights(row)[j]
 		r.Weights(row)[j] = found[c]
 		if r.Only && r.Curvature(row)[j] == 0 {
-			continue // it was never refreshed, so its old value is no evidence, and the average moves with it
+			continue // never refreshed before, so the old value is no evidence, and the average moves with it
 		}
 		r.Lags(row)[j] -= delta * lv.Inverse
 	}
@@ -328,15 +329,16 @@ func (r *Refresh) solveOutput(w *Weights, lv *Level, j int, d *batch.Data, y []f
 	}
 }
 
-// LeastVariance is the smallest variance of a score that the metric assumes, because without noise the hinge loss has
-// no curvature that could be summed.
+// LeastVariance is the smallest variance of a score for computing D. Without noise the hinge loss has no curvature that
+// could be summed.
 const LeastVariance = 0.01
 
-// view is one form in which an event counts: with the fraction part of its weight, keep times the difference of its
-// features' values from their dead values, and a variance that is linear and quadratic in that difference.
+// view is one form in which an event counts under a noise. The event counts with the fraction part of its weight.
+// Differences between feature values and their values when missing are multiplied by keep. The noise variance is linear
+// (c1) and quadratic (c2) in that difference.
 type view struct{ part, keep, c1, c2 float64 }
 
-// viewsOf returns the views of a noise: one for each rate of silent noise, else one.
+// viewsOf returns the views of a noise: one per rate of silent noise, otherwise one.
 func viewsOf(noise loss.Noise) []view {
 	silent, ok := noise.(loss.Silent)
 	if !ok || silent.D == 0 {
@@ -351,13 +353,14 @@ func viewsOf(noise loss.Noise) []view {
 	return views
 }
 
-// of returns the value x of a feature in a score, and the variance of its noise.
+// of returns the feature's value in a score, given its raw value x and its value dead when missing, and the variance of
+// its noise.
 func (v *view) of(x, dead float64) (value, variance float64) {
 	x -= dead
 	return v.keep*x + dead, v.c1*x + v.c2*x*x
 }
 
-// deadUnder returns the values of columns whose features are dead under a noise.
+// deadUnder returns the values of silently missing columns, for silent noise.
 func (w *Weights) deadUnder(noise loss.Noise) func(column uint32) float64 {
 	if w.Dead == nil || !loss.IsSilent(noise) {
 		return func(uint32) float64 { return 0 }
