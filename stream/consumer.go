@@ -1,8 +1,8 @@
-// Package stream reads and writes records: it consumes Kafka topics, reads files, produces to topics and stores
-// rejected records.\
+// Package stream reads and writes records. It consumes Kafka topics, reads files, produces to topics and stores refused
+// records.
 //
-// A source ([File], [Consumer]) fills an event.Batch through a record.Decoder, which knows the format. A record that
-// cannot be used is not an error: it is an Example with Refused set.
+// A source ([File], [Consumer]) fills an event.Batch through a record.Decoder, which implements a format. A record that
+// cannot be used is not an error. It becomes an Example with Refused set.
 package stream
 
 import (
@@ -26,41 +26,42 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// ConsumerConfig says what to read from a Kafka cluster and where to start: the section [kafka] of the configuration.
-// config/blankout.toml explains each key. The comments here add what a program needs.
+// ConsumerConfig selects what to read from a Kafka cluster and where to start: the section [kafka] of the
+// configuration. config/blankout.toml explains each key. The comments here only add what a program needs.
 type ConsumerConfig struct {
 	ConnectConfig
 	Topics          []string `toml:"topics"`
 	UnlabeledTopics []string `toml:"unlabeled_topics"`
-	Partitions      []int32  `toml:"partitions"` // of every topic; empty means all, including new ones
-	// Only lists the partitions to read, of any of the topics. If it is not nil, Partitions is ignored.
+	Partitions      []int32  `toml:"partitions"` // partitions of every topic; empty means all, including new ones
+	// Only lists the partitions to read, by topic. If Only is not nil, Partitions is ignored.
 	Only []TopicPartition `toml:"-"`
-	// Start is the start of a partition without a stored offset: "earliest", "latest", "timestamp:" with an RFC 3339
-	// time, or "offset:" with a number. Partitions that are added to a topic later are read from their beginning.
+	// Start is where to start reading a partition without a stored offset: "earliest", "latest", "timestamp:" with an
+	// RFC 3339 time, or "offset:" with a number. Partitions that are added to a topic later are read from their
+	// beginning.
 	Start string `toml:"start"`
 	// ReadUncommitted also reads the records of aborted transactions.
 	ReadUncommitted bool `toml:"-"`
-	// OutOfRange also applies to all partitions of a topic that was deleted and recreated since its offsets were
-	// stored.
+	// OutOfRange is the policy for a stored offset that is no longer in the log. It also applies to all partitions of a
+	// topic that was deleted and recreated since its offsets were stored.
 	OutOfRange string `toml:"out_of_range"`
-	// CheckTopicID compares the topic ID with that of the stored Position.
+	// CheckTopicID compares the topic ID with the ID in the stored Position.
 	CheckTopicID bool          `toml:"check_topic_id"`
-	MaxBytes     int32         `toml:"-"` // size of one fetch
-	MaxWait      time.Duration `toml:"-"` // for new records in one fetch
-	Prefetch     int           `toml:"-"` // fetches of a partition that may wait to be read
-	BatchRecords int           `toml:"-"` // most records in one Batch
-	// DedupWindow is the number of offsets in which repeated records are detected. 0 disables detection.
+	MaxBytes     int32         `toml:"-"` // size of a fetch
+	MaxWait      time.Duration `toml:"-"` // time to wait for new records in one fetch
+	Prefetch     int           `toml:"-"` // number of fetches of a partition that may wait to be read
+	BatchRecords int           `toml:"-"` // largest number of records in a Batch
+	// DedupWindow is the number of offsets in which repeated records are detected. 0 disables deduplication.
 	DedupWindow      int64 `toml:"dedup_window"`
 	CreateTopics     bool  `toml:"create_topics"`
-	CreatePartitions int   `toml:"-"` // of a created topic
-	// UntilEnd stops at the end that each partition has when the Consumer is created: the last stable offset, unless
-	// ReadUncommitted.
+	CreatePartitions int   `toml:"-"` // number of partitions of a created topic
+	// UntilEnd makes the Consumer stop at the end that each partition has when the Consumer is created. The end is the
+	// last stable offset, unless ReadUncommitted is set.
 	UntilEnd bool `toml:"-"`
-	// Before stops every partition before this offset, or at the end of UntilEnd if that comes first. 0 means no limit.
-	// It requires UntilEnd.
+	// Before is an offset at which every partition stops, unless UntilEnd stops it earlier. 0 means no limit. Before
+	// requires UntilEnd.
 	Before int64 `toml:"-"`
 
-	Log *slog.Logger `toml:"-"` // nil means no log
+	Log *slog.Logger `toml:"-"` // nil disables the log
 }
 
 // DefaultConsumerConfig returns the default settings: read everything, and fail rather than lose a record.
@@ -105,7 +106,7 @@ func (c *ConsumerConfig) Check() error {
 	return nil
 }
 
-// wanted returns the partitions of a topic to read. some is false if all are read.
+// wanted returns the partitions of a topic to read. If all are read, some is false.
 func (c *ConsumerConfig) wanted(topic string) (partitions []int32, some bool) {
 	if c.Only == nil {
 		return c.Partitions, len(c.Partitions) > 0
@@ -118,7 +119,7 @@ func (c *ConsumerConfig) wanted(topic string) (partitions []int32, some bool) {
 	return partitions, true
 }
 
-// startOffset returns the number of a Start that is an offset.
+// startOffset returns the number in a Start of the form "offset:".
 func (c *ConsumerConfig) startOffset() (n int64, ok bool) {
 	text, ok := strings.CutPrefix(c.Start, "offset:")
 	if !ok {
@@ -128,12 +129,12 @@ func (c *ConsumerConfig) startOffset() (n int64, ok bool) {
 	return n, err == nil && n >= 0
 }
 
-// allTopics returns the sorted topics, including those of unlabeled events.
+// allTopics returns the sorted topics, including the topics of unlabeled events.
 func (c *ConsumerConfig) allTopics() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(c.Topics, c.UnlabeledTopics))))
 }
 
-// startTime returns Start as a ListOffsets timestamp. For an offset it returns the earliest.
+// startTime returns Start as a ListOffsets timestamp. If Start is an offset, it returns the timestamp for earliest.
 func (c *ConsumerConfig) startTime() (int64, error) {
 	if _, ok := c.startOffset(); ok {
 		return kafka.FirstOffset, nil
@@ -154,26 +155,26 @@ func (c *ConsumerConfig) startTime() (int64, error) {
 	return 0, event.KeyErrorf("start", "start %q, want earliest, latest, timestamp:2006-01-02T15:04:05Z or offset:N", c.Start)
 }
 
-// Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition and one that looks for new
-// partitions. Close ends them.\
+// Consumer is a Source of events from Kafka topics. It runs one goroutine for each partition, and one that looks for
+// new partitions. Close ends them.
 //
 // It delivers every record of a partition once and in offset order, from the stored offset on. It skips gaps left by
 // compaction, transaction markers, and aborted records (under read_committed). It retries forever when leaders move or
-// brokers restart, hang or drop connections. Retries are logged and counted in Stats. Next returns an error for what
+// brokers restart, hang or drop connections. Retries are logged and counted in Stats. Next returns an error that
 // retries cannot fix: an *OffsetOutOfRangeError or *TopicRecreatedError (under the policy "fail"), a
 // *CorruptBatchError, or a missing permission.
 type Consumer struct {
 	config  ConsumerConfig
-	topics  []string          // sorted, including those of unlabeled events
-	ids     map[string]string // of the topics at the start
+	topics  []string          // sorted, including topics of unlabeled events
+	ids     map[string]string // IDs of the topics at the start
 	cluster *cluster
 	schema  *event.Schema
 	log     *slog.Logger
 
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
-	watching bool          // for new partitions and recreated topics
-	filled   chan *fetched // shared by all fetchers, in order of arrival, so it is fair
+	watching bool          // looks for new partitions and recreated topics
+	filled   chan *fetched // results of all fetchers, in order of arrival, which is fair
 
 	mu       sync.Mutex
 	fetchers []*fetcher // sorted by topic and partition
@@ -181,14 +182,14 @@ type Consumer struct {
 
 	fetches, bytes, records atomic.Uint64
 
-	// The fields below belong to the caller of Next.
+	// The caller of Next owns the fields below.
 	decoding decoding
-	active   int // number of partitions that have not reached their end, under UntilEnd
+	active   int // number of partitions that have not reached their end (UntilEnd)
 	ended    error
 }
 
-// NewConsumer connects, finds the partitions of the topics and starts reading: at the Position in from if there is one,
-// otherwise at config.Start. The goroutine that calls Next runs decoder. schema is the one that decoder was made with.
+// NewConsumer connects, finds the partitions of the topics and starts reading. A partition starts at its Position in
+// from if there is one, otherwise at config.Start. decoder must use schema, and runs on the goroutine that calls Next.
 func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Decoder, schema *event.Schema, from event.Offsets) (*Consumer, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -204,7 +205,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 		cluster:  k,
 		schema:   schema,
 		log:      k.log,
-		filled:   make(chan *fetched, 1024), // more partitions wait their turn
+		filled:   make(chan *fetched, 1024), // if more partitions are ready, they wait
 		retries:  map[string]uint64{},
 		ids:      map[string]string{},
 		decoding: decoding{decoder: decoder, most: config.BatchRecords, log: k.log, unpack: unpacker{limit: maxUnpacked}},
@@ -234,7 +235,7 @@ func NewConsumer(ctx context.Context, config ConsumerConfig, decoder record.Deco
 	return c, nil
 }
 
-// start creates the fetchers of a topic's partitions, each at its first offset.
+// start creates the fetchers for the partitions of a topic, each at its first offset.
 func (c *Consumer) start(ctx context.Context, topic string, from event.Offsets) ([]*fetcher, error) {
 	k := c.cluster
 	partitions, err := k.ensureTopic(ctx, topic, c.config.CreateTopics, c.config.CreatePartitions)
@@ -343,9 +344,9 @@ func (c *Consumer) newFetcher(topic, id string, partition int32, next, end, high
 	return f
 }
 
-// certainEnd returns the true end of a partition. end is what a broker has reported. A broker that was paused may not
-// know that another broker leads the partition, and report an end that is too early. If end is before next, up to where
-// records have been read, certainEnd asks again until RequestTimeout has passed.
+// certainEnd returns the true end of a partition; end is the end that a broker has reported. A broker that was paused
+// may not know that another broker now leads the partition, and may report an end that is too early. If end is before
+// next, which is after the last record read, certainEnd repeats the request until RequestTimeout has passed.
 func (c *Consumer) certainEnd(ctx context.Context, topic string, partition int32, next, end int64) (int64, error) {
 	began := time.Now()
 	for attempt := 1; end < next && time.Since(began) < c.config.RequestTimeout; attempt++ {
@@ -364,7 +365,7 @@ func (c *Consumer) certainEnd(ctx context.Context, topic string, partition int32
 	return end, nil
 }
 
-// inRange applies the policy for an offset outside of the log. It returns the offset to continue at.
+// inRange applies the policy for an offset that is not in the log. It returns the offset where reading continues.
 func (c *Consumer) inRange(topic string, partition int32, next, start, end int64) (int64, error) {
 	if start <= next && next <= end {
 		return next, nil
@@ -372,7 +373,7 @@ func (c *Consumer) inRange(topic string, partition int32, next, start, end int64
 	return c.move(start, end, &OffsetOutOfRangeError{Topic: topic, Partition: partition, Offset: next, Start: start, End: end})
 }
 
-// move returns the offset to continue at by the policy. Under "fail" it returns err.
+// move returns the offset where reading continues by the policy. Under "fail" it returns err.
 func (c *Consumer) move(start, end int64, err error) (int64, error) {
 	to := start
 	switch c.config.OutOfRange {
@@ -387,8 +388,8 @@ func (c *Consumer) move(start, end int64, err error) (int64, error) {
 	return to, nil
 }
 
-// recreated reports whether a topic with another ID is another topic. One of the IDs may be unknown if the broker is
-// old.
+// recreated reports whether two IDs of a topic show that it was recreated. An old broker reports no ID, which counts as
+// equal.
 func (c *Consumer) recreated(was, is string) bool {
 	return c.config.CheckTopicID && was != "" && is != "" && was != is
 }
@@ -409,7 +410,7 @@ func (c *Consumer) find(topic string, partition int32) (int, bool) {
 }
 
 // watch starts reading partitions that are added to the topics. When the ID of a topic changes, it makes the fetchers
-// check whether it is still the same topic. While nobody calls Next, it asks for the ends of the partitions.
+// check whether it is still the same topic. While Next is not called, watch requests the ends of the partitions.
 func (c *Consumer) watch(ctx context.Context) {
 	tick := time.NewTicker(c.config.MetadataInterval)
 	defer tick.Stop()
@@ -438,11 +439,11 @@ func (c *Consumer) watch(ctx context.Context) {
 		maps.Copy(known, ids)
 		for _, topic := range c.topics {
 			if _, some := c.config.wanted(topic); some {
-				break // no others are wanted
+				break // no other partitions are wanted
 			}
 			m, err := c.cluster.client.Metadata(ctx, &kafka.MetadataRequest{Topics: []string{topic}})
 			if err != nil || len(m.Topics) != 1 {
-				continue // the fetchers meet the same error and report it
+				continue // the fetchers get and report the same error
 			}
 			var added []int32
 			c.mu.Lock()
@@ -457,7 +458,7 @@ func (c *Consumer) watch(ctx context.Context) {
 			}
 			starts, err := c.cluster.offsets(ctx, topic, added, kafka.FirstOffset, false)
 			if err != nil {
-				continue // at the next tick
+				continue // retry at the next tick
 			}
 			for _, p := range added {
 				c.log.Info("new partition", "topic", topic, "partition", p, "offset", starts[p])
@@ -472,8 +473,8 @@ func (c *Consumer) watch(ctx context.Context) {
 	}
 }
 
-// findEnds asks for the ends of the partitions. A fetcher learns them by fetching, but it does not fetch while nobody
-// takes its results.
+// findEnds requests the ends of the partitions. A fetcher gets them with its fetches, but does not fetch while Next is
+// not called.
 func (c *Consumer) findEnds(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.MetadataInterval)
 	defer cancel()
@@ -487,7 +488,7 @@ func (c *Consumer) findEnds(ctx context.Context) {
 	for topic, numbers := range partitions {
 		ends, err := c.cluster.offsets(ctx, topic, numbers, kafka.LastOffset, false)
 		if err != nil {
-			continue // at the next tick
+			continue // retry at the next tick
 		}
 		for _, f := range fetchers {
 			if end, ok := ends[f.partition]; ok && f.topic == topic && end > f.highWater.Load() {
@@ -497,13 +498,13 @@ func (c *Consumer) findEnds(ctx context.Context) {
 	}
 }
 
-// Next fills b with the next records of one partition, at most config.BatchRecords, and waits for the first record if
+// Next fills b with the next records of one partition, at most config.BatchRecords. It waits for the first record if
 // necessary. Partitions take turns, one fetch each. b shares no memory with the Consumer, so a caller with several
-// Batches may read ahead while it learns.\
+// Batches may read ahead while it learns.
 //
-// The first Batch of every partition has no examples and states where the partition starts. Under UntilEnd, Next
-// returns io.EOF after the last record. If ctx ends first, Next returns its error, and nothing is lost. Any other error
-// is final and is returned again.
+// The first Batch of every partition has no examples; it only has the partition's start position. Under UntilEnd, Next
+// returns io.EOF after the last record. If ctx ends first, Next returns the error of ctx, and no record is lost. Any
+// other error is final and is returned again.
 func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 	d := &c.decoding
 	for d.current == nil {
@@ -533,7 +534,7 @@ func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 	b.Topic, b.TopicID, b.Partition, b.HighWater, b.Reset = f.topic, cur.topicID, f.partition, cur.highWater, cur.reset
 	b.Examples = b.Examples[:0]
 	if cur.reset && f.repeated != nil {
-		f.repeated = &repeated{window: f.repeated.window} // earlier records belong to another log
+		f.repeated = &repeated{window: f.repeated.window} // earlier records are in another log
 	}
 	next, err := d.read(ctx, b, cur)
 	if err != nil && len(b.Examples) == 0 {
@@ -545,7 +546,7 @@ func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 	f.delivered.Store(b.Next)
 	if d.index == len(cur.batches) {
 		d.current = nil
-		f.free <- cur // has room, because cur came from there
+		f.free <- cur // has capacity, because cur came from this channel
 	}
 	return nil
 }
@@ -553,9 +554,9 @@ func (c *Consumer) Next(ctx context.Context, b *event.Batch) error {
 // ConsumerStats counts the work of a Consumer since its creation.
 type ConsumerStats struct {
 	Fetches, Bytes uint64 // number of responses and their bytes
-	Records        uint64 // returned by Next, including rejected ones
+	Records        uint64 // number of records returned by Next, including refused ones
 	// Retries counts retries by cause: connection, timeout, not-leader, no-leader, unknown-partition, broker-error,
-	// corrupt-batch, offset-out-of-range, end-before-offset, offset-reset (a policy was applied).
+	// corrupt-batch, offset-out-of-range, end-before-offset, and offset-reset (a policy was applied).
 	Retries    map[string]uint64
 	Partitions []PartitionStats // sorted by topic and partition
 }
@@ -567,12 +568,12 @@ type PartitionStats struct {
 	Next      int64 // offset after the last record returned by Next
 	HighWater int64 // end of the partition
 	Lag       int64 // HighWater - Next, at least 0
-	// Failing is the cause of the present retries, as in Retries. It is "" while the partition can be read.
+	// Failing is the cause of the current retries, as in Retries. It is "" while the partition can be read.
 	Failing string
 }
 
-// Failing returns which partition cannot be read, why, and how many others cannot either. It returns "" while all can
-// be read.
+// Failing returns a message about a partition that cannot be read: its name, the cause, and the number of other such
+// partitions. It returns "" if all partitions can be read.
 func (s *ConsumerStats) Failing() string {
 	failing, first := 0, ""
 	for _, p := range s.Partitions {
@@ -605,8 +606,8 @@ func (c *Consumer) Stats() ConsumerStats {
 	return s
 }
 
-// Commit stores offsets in the brokers under a consumer group, for tools that display lag. The Consumer itself never
-// reads them.
+// Commit stores offsets in the brokers under a consumer group, so that tools can display the lag. The Consumer itself
+// never reads these offsets.
 func (c *Consumer) Commit(ctx context.Context, group string, offsets event.Offsets) error {
 	if len(offsets) == 0 {
 		return nil
@@ -615,7 +616,7 @@ func (c *Consumer) Commit(ctx context.Context, group string, offsets event.Offse
 	for _, p := range offsets {
 		topics[p.Topic] = append(topics[p.Topic], kafka.OffsetCommit{Partition: int(p.Partition), Offset: p.Next})
 	}
-	// A new cluster creates the offsets topic and elects its coordinator with the first commit.
+	// The first commit makes a new cluster create the offsets topic and elect its coordinator, so retry.
 	for attempt := 1; ; attempt++ {
 		err := c.commit(ctx, group, topics)
 		if !isAny(err, kafka.NotCoordinatorForGroup, kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress) || !backoff(ctx, attempt) {

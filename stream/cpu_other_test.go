@@ -4,5 +4,5 @@ package stream
 
 import "time"
 
-// cpuTime returns 0: it is not measured here.
+// cpuTime returns 0, because processor time is not measured on this system.
 func cpuTime() time.Duration { return 0 }

@@ -1,6 +1,6 @@
 package stream
 
-// This file stores rejected records and mislabeled events in a topic or a file.
+// This file stores refused records and mislabeled events in a topic or a file.
 
 import (
 	"cmp"
@@ -20,44 +20,40 @@ import (
 	"blankout/internal/event"
 )
 
-// DeadLetterConfig says where dead letters are stored: in a topic or in a file.
+// DeadLetterConfig selects where dead letters are stored: in a topic or in a file.
 type DeadLetterConfig struct {
 	Topic string `toml:"topic"`
 	File  string `toml:"file"`
 }
 
-// DeadLetters stores rejected records, with their bytes and the reason, for a
-// person to inspect and to send again. It delivers at least once: everything
-// added before a Flush that returned nil is stored. What was added later may be
-// added again by a restarted process. It belongs to one goroutine.
+// DeadLetters stores refused records, with their bytes and the reason, so that a person can inspect them and send them
+// again. It stores at least once: every record added before a Flush that returned nil is stored. A restarted process
+// may add later records again. DeadLetters belongs to one goroutine.
 //
-// In a topic a dead letter is the original value of the record. Its key is
-// topic/partition/offset. Its headers are reason, detail, topic, partition,
-// offset, time (ms) and, if the record had one, key. Its own timestamp is the
-// present, so retention counts from here. Batches are compressed with gzip,
-// which leaves about ten bytes of all headers. In a file it is a line
+// In a topic a dead letter has the original value of the record and the key topic/partition/offset. Its headers are
+// reason, detail, topic, partition, offset, time (ms) and, if the record had a key, key. Its timestamp is the time of
+// storing, so the topic's retention counts from that time. Batches are compressed with gzip, which reduces all headers
+// to about ten bytes. In a file a dead letter is a line
 //
 //	{"topic":"t","partition":0,"offset":7,"time":1700000000000,"reason":"syntax","detail":"…","key":"…","value":"…"}
 //
 // with key and value in base64.
 //
-// A letter that is too large for its topic, or larger than 32 MiB, is cut: the
-// longer of value and key becomes shorter until the letter is accepted. Then
-// the header (in a file the number) truncated holds the original size of the
-// value, and truncated_key that of the key.
+// A letter that is too large for its topic, or larger than 32 MiB, is cut: the longer of value and key is shortened
+// until the letter is accepted. Then the header (in a file, the number) truncated has the original size of the value,
+// and truncated_key has the original size of the key.
 //
-// Mislabeled events were learned although their label is probably wrong. They
-// are stored in the same way in another place. They have label, score and
-// influence in place of reason and detail.
+// Mislabeled events were learned although their label is probably wrong. They are stored in the same way, in another
+// topic or file. They have label, score and influence in place of reason and detail.
 type DeadLetters struct {
-	what     string // for errors
+	what     string // kind of records, for errors
 	producer *Producer
 
 	file    *os.File
 	name    string
-	pending []byte // lines, or the rest of one, that are not in the file yet
-	dirty   bool   // the file has lines that are not synced, or is no longer at its path
-	safe    int64  // bytes of the file that an earlier Flush has stored
+	pending []byte // lines, or the rest of a line, that are not in the file yet
+	dirty   bool   // the file has unsynced lines, or was moved or removed
+	safe    int64  // size of the file at the latest Flush
 	log     *slog.Logger
 }
 
@@ -80,8 +76,8 @@ func openLetters(ctx context.Context, what string, c DeadLetterConfig, connectio
 	}
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log = connection, c.Topic, log
-	config.DeliveryTimeout = connection.RequestTimeout // the caller of Flush reports the error and retries
-	// The headers of consecutive letters are similar. Every broker accepts gzip.
+	config.DeliveryTimeout = connection.RequestTimeout // retries are short, because the caller of Flush reports the error and retries
+	// The headers of consecutive letters are similar, so they compress well. Every broker supports gzip.
 	config.Compression, config.Shrink = "gzip", shrinkLetter
 	p, err := NewProducer(ctx, config)
 	if err != nil {
@@ -96,7 +92,7 @@ func openLetterFile(what, name string, log *slog.Logger) (*DeadLetters, error) {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	d := &DeadLetters{what: what, file: f, name: name, log: cmp.Or(log, slog.New(slog.DiscardHandler))}
-	// A crash may have left half a line. The next line must not be joined to it.
+	// A crash may have left an incomplete line. The next line must not continue it.
 	if info, err := f.Stat(); err == nil && info.Size() > 0 {
 		d.safe = info.Size()
 		var last [1]byte
@@ -107,12 +103,12 @@ func openLetterFile(what, name string, log *slog.Logger) (*DeadLetters, error) {
 	return d, nil
 }
 
-// Letter is a stored record and the reason why it is stored.
+// Letter is a stored record, with the reason for storing it.
 type Letter struct {
-	Topic     string       `json:"topic"` // or the name of the file
+	Topic     string       `json:"topic"` // name of the topic or file
 	Partition int32        `json:"partition"`
-	Offset    int64        `json:"offset"` // in a file the line number, from 0
-	Time      int64        `json:"time"`   // of the record, in milliseconds since the Unix epoch; 0 if unknown
+	Offset    int64        `json:"offset"` // offset, or line number in a file, from 0
+	Time      int64        `json:"time"`   // time of the record, in milliseconds since the Unix epoch; 0 if unknown
 	Reason    event.Reason `json:"reason,omitempty"`
 	Detail    string       `json:"detail,omitempty"`
 	*MislabeledEvent
@@ -122,18 +118,19 @@ type Letter struct {
 	Value        []byte `json:"value"`
 }
 
-// maxLetterBytes is the largest size of the value and of the key of a letter. A request to a broker may have 100 MB.
+// maxLetterBytes is the largest size of the value and of the key of a letter. It is far below 100 MB, the largest
+// request to a broker.
 const maxLetterBytes = 32 << 20
 
-// MislabeledEvent is the part of a letter about an event whose label is probably wrong.
+// MislabeledEvent is the additional part of a letter for an event whose label is probably wrong.
 type MislabeledEvent struct {
 	Label     string  `json:"label"`
 	Score     float64 `json:"score"`
 	Influence float64 `json:"influence"`
 }
 
-// Add adds a rejected example of a partition (for a file: its name and 0). An error means that dead letters cannot be
-// stored at present. e was not added then, and Add may be called again.
+// Add adds a refused example of a partition (for a file: its name and 0). If dead letters currently cannot be stored,
+// Add returns an error without adding e, and may be called again.
 func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e *event.Example) error {
 	r := e.Refused
 	if r == nil {
@@ -142,8 +139,8 @@ func (d *DeadLetters) Add(ctx context.Context, topic string, partition int32, e 
 	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, Reason: r.Reason, Detail: r.Detail, Key: e.Key, Value: r.Value})
 }
 
-// AddMislabeled adds a learned event whose label is probably wrong. It stores that label, the score before learning and
-// the influence in place of a reason and a detail. Errors are as for Add.
+// AddMislabeled adds a learned event whose label is probably wrong. It stores the label, the score before learning and
+// the influence, in place of a reason and a detail. It returns errors as Add does.
 func (d *DeadLetters) AddMislabeled(ctx context.Context, topic string, partition int32, e *event.Example, label string, score, influence float64) error {
 	return d.add(ctx, &Letter{Topic: topic, Partition: partition, Offset: e.Offset, Time: e.Time, MislabeledEvent: &MislabeledEvent{label, score, influence}, Key: e.Key, Value: e.Value})
 }
@@ -202,7 +199,7 @@ func (l *Letter) message() Message {
 	return m
 }
 
-// shrinkLetter halves the value of a letter in a topic, or its header key if that is longer, and adds a header with the
+// shrinkLetter halves the value of a letter in a topic, or the header key if that is longer. It adds a header with the
 // original size.
 func shrinkLetter(m *Message) bool {
 	cut, name := &m.Value, "truncated"
@@ -222,7 +219,7 @@ func shrinkLetter(m *Message) bool {
 	return true
 }
 
-// write writes the pending lines. After an error the next call writes the rest.
+// write writes the pending lines. After an error the next call continues with the rest.
 func (d *DeadLetters) write() error {
 	n, err := d.file.Write(d.pending)
 	d.dirty = d.dirty || n > 0
@@ -233,7 +230,7 @@ func (d *DeadLetters) write() error {
 	return nil
 }
 
-// Flush returns nil once everything added is stored: acknowledged by the brokers of the topic, or synced to disk.
+// Flush returns nil once all added records are stored: acknowledged by the brokers, or synced to disk.
 func (d *DeadLetters) Flush(ctx context.Context) error {
 	if d.producer != nil {
 		if err := d.producer.Flush(ctx); err != nil {
@@ -262,8 +259,8 @@ func (d *DeadLetters) Flush(ctx context.Context) error {
 	return nil
 }
 
-// inPlace reports whether the path still leads to the open file. Someone may have removed or renamed it, or its
-// directory.
+// inPlace reports whether the path still refers to the open file. The file or its directory may have been removed or
+// renamed.
 func (d *DeadLetters) inPlace() (bool, error) {
 	info, err := d.file.Stat()
 	if err != nil {
@@ -280,8 +277,8 @@ func (d *DeadLetters) inPlace() (bool, error) {
 	return true, nil
 }
 
-// again recreates the file, with its directory, and writes what no Flush has stored yet. After an error it may be
-// called again.
+// again recreates the file and its directory, and writes the lines that no Flush has stored yet. After an error it may
+// be called again.
 func (d *DeadLetters) again() error {
 	lost, err := io.ReadAll(io.NewSectionReader(d.file, d.safe, math.MaxInt64-d.safe))
 	if err != nil {
@@ -303,7 +300,7 @@ func (d *DeadLetters) again() error {
 	return old.Close()
 }
 
-// Close closes the file or the connections. It returns an error if something was not flushed, which is lost then.
+// Close closes the file or the connections. It returns an error if records were not flushed; they are lost.
 func (d *DeadLetters) Close() error {
 	if d.producer != nil {
 		return d.producer.Close()

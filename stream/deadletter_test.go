@@ -40,7 +40,7 @@ func connectTo(b *Embedded) ConnectConfig {
 	return c
 }
 
-// openDeadLetters opens dead letters that are closed at the end of the test. The broker is nil for a file.
+// openDeadLetters opens dead letters that are closed at the end of the test. b is nil for a file.
 func openDeadLetters(t *testing.T, b *Embedded, c DeadLetterConfig) *DeadLetters {
 	t.Helper()
 	connection := ConnectConfig{}
@@ -109,8 +109,9 @@ func TestDeadLetterFile(t *testing.T) {
 	}
 }
 
-// A file that is removed or renamed during use, alone or with its directory, is recreated, and no letter since the last
-// Flush is lost. If it cannot be recreated, Flush returns an error.
+// TestDeadLetterFileRemoved checks a file that is removed or renamed during use, alone or with its directory. The file
+// must be recreated without losing a letter since the last Flush. If it cannot be recreated, Flush must return an
+// error.
 func TestDeadLetterFileRemoved(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed")
@@ -136,7 +137,7 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 			t.Fatalf("%s: %v, %s", what, err, &said)
 		}
 		add(2)
-		if err := d.write(); err != nil { // written, not stored
+		if err := d.write(); err != nil { // writes without syncing
 			t.Fatal(err)
 		}
 		must.Do(t, remove(name))
@@ -155,7 +156,7 @@ func TestDeadLetterFileRemoved(t *testing.T) {
 	}
 }
 
-// While the directory cannot be recreated, Flush returns an error.
+// TestDeadLetterFileCannotBeMade checks that Flush returns an error while the directory cannot be recreated.
 func TestDeadLetterFileCannotBeMade(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed")
@@ -175,8 +176,8 @@ func TestDeadLetterFileCannotBeMade(t *testing.T) {
 	}
 }
 
-// A letter that is too large for its topic is cut, and says so. One that compresses well is complete, and so are its
-// neighbors.
+// TestDeadLetterTooLarge checks that a letter that is too large for its topic is cut and marked as truncated. A large
+// letter that compresses well, and the letters around it, must be complete.
 func TestDeadLetterTooLarge(t *testing.T) {
 	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "10000"}))
 	d := openDeadLetters(t, b, DeadLetterConfig{Topic: "t"})
@@ -226,8 +227,8 @@ func TestDeadLetterTooLarge(t *testing.T) {
 	}
 }
 
-// Dead letters take about as much space as their records: for many empty ones, and for labels that are not among very
-// many classes.
+// TestDeadLettersAreSmall checks that dead letters take about as much space as their records. It stores many empty
+// records, and labels that are not among very many classes.
 func TestDeadLettersAreSmall(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	d := openDeadLetters(t, b, DeadLetterConfig{Topic: "dead"})
@@ -255,7 +256,7 @@ func TestDeadLettersAreSmall(t *testing.T) {
 	}
 }
 
-// A mislabeled event is stored with its score and influence, in a topic and in a file.
+// TestMislabeled checks that a mislabeled event is stored with its score and influence, in a topic and in a file.
 func TestMislabeled(t *testing.T) {
 	b := startBroker(t, map[string]int32{"suspects": 1})
 	connection := connectTo(b)
@@ -299,8 +300,8 @@ func TestDeadLetterErrors(t *testing.T) {
 	must.Fails(t, full.Close(), "Close with a letter that was not written")
 }
 
-// TestLetters checks that dead letters are read as they were stored, from a topic and from a file: null and empty bytes,
-// reasons, and cut values. A record that is not a letter is an error for its position only.
+// TestLetters checks that dead letters are read as they were stored, from a topic and from a file: null and empty
+// bytes, reasons, and cut values. A record that is not a letter must only give an error for its position.
 func TestLetters(t *testing.T) {
 	b := startBroker(t, map[string]int32{"dead": 1})
 	connection := connectTo(b)
@@ -309,14 +310,14 @@ func TestLetters(t *testing.T) {
 	examples[2].Time = 0
 	for _, c := range []DeadLetterConfig{{Topic: "dead"}, {File: filepath.Join(t.TempDir(), "dead.jsonl")}} {
 		if c.Topic != "" {
-			examples[3].Refused.Value = []byte("short") // the topic does not accept that many bytes
+			examples[3].Refused.Value = []byte("short") // with more bytes the topic would reject it
 		} else {
 			examples[3].Refused.Value = bytes.Repeat([]byte("x"), maxLetterBytes+1)
 		}
 		d, err := OpenDeadLetters(t.Context(), c, connection, streamtest.Log(t))
 		must.Do(t, err)
 		for i, e := range examples {
-			if i == 4 { // a foreign record before the last
+			if i == 4 { // add a foreign record before the last letter
 				must.Do(t, d.Flush(t.Context()))
 				if d.producer != nil {
 					err = d.producer.Write(t.Context(), Message{Value: []byte("{}"), Headers: []Header{{"reason", []byte("syntax")}}})
@@ -368,7 +369,7 @@ func TestLetters(t *testing.T) {
 	}
 }
 
-// Headers with a wrong number or length are an error, and allocate no memory.
+// TestParseHeaders checks that headers with a wrong number or length are an error, and allocate no memory.
 func TestParseHeaders(t *testing.T) {
 	var w batchWriter
 	want := []Header{{"a", []byte("b")}, {"", nil}, {"long", bytes.Repeat([]byte("x"), 300)}}

@@ -13,22 +13,23 @@ import (
 	"blankout/stream/record"
 )
 
-// decoding turns fetched batches into Examples and remembers its position. It belongs to the caller of Consumer.Next.
+// decoding converts fetched batches to Examples, and keeps its read position. It belongs to the caller of
+// Consumer.Next.
 type decoding struct {
 	decoder record.Decoder
-	most    int // most examples in a Batch
+	most    int // largest number of examples in a Batch
 	log     *slog.Logger
 
-	current *fetched // nil: take the next one
-	index   int      // batch of current that is being read
+	current *fetched // nil if the next fetch must be taken
+	index   int      // index of the batch of current that is being read
 	reader  recordReader
 	unpack  unpacker
-	open    bool  // reader is in the middle of that batch
+	open    bool  // reader has started but not finished that batch
 	last    int64 // offset of the last record returned from that batch
 }
 
-// read decodes records of cur into b until either is full or used up, and returns the next offset. An error is that of
-// the decoder. The record at that offset is decoded again the next time.
+// read decodes records of cur into b until b is full or cur is used up, and returns the next offset. It returns only
+// errors of the decoder; the record at that offset is then decoded again by the next call.
 func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next int64, err error) {
 	for ; d.index < len(cur.batches); d.index++ {
 		batch := &cur.batches[d.index]
@@ -89,7 +90,7 @@ func (d *decoding) read(ctx context.Context, b *event.Batch, cur *fetched) (next
 	return cur.next, nil
 }
 
-// extend adds an example to b, reusing the memory of an earlier one.
+// extend adds an example to b, and reuses the memory of an earlier example.
 func extend(b *event.Batch) *event.Example {
 	n := len(b.Examples)
 	if n < cap(b.Examples) {
@@ -108,7 +109,7 @@ func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) 
 		return nil, err
 	}
 	e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)
-	// b copies what still borrows the fetched bytes.
+	// Copy the key and the value, which still borrow the fetched bytes.
 	if e.Key != nil {
 		e.Key = append(key, e.Key...)
 	}
@@ -121,10 +122,10 @@ func (d *decoding) decode(ctx context.Context, b *event.Batch, r record.Record) 
 	return e, nil
 }
 
-// packedBatch begins the detail of a rejected batch, whose records cannot be separated.
+// packedBatch begins the detail of a refused batch whose records cannot be separated.
 const packedBatch = "record batch"
 
-// refuse delivers a batch, or the rest of one, that cannot be split. It becomes one rejected example at offset, with
+// refuse delivers a batch that cannot be split, or the rest of it. The result is one refused example at offset, with
 // the original bytes.
 func (d *decoding) refuse(b *event.Batch, cur *fetched, batch *recordBatch, offset int64, cause error) {
 	if offset = max(offset, cur.wanted); batch.next <= cur.wanted {

@@ -13,14 +13,14 @@ import (
 
 // EmbeddedConfig holds the settings of an embedded broker.
 type EmbeddedConfig struct {
-	Topics  map[string]int32 // topics to create if they are missing, with their numbers of partitions
+	Topics  map[string]int32 // numbers of partitions by topic; missing topics are created
 	DataDir string           // directory for topics and committed offsets; "" keeps them in memory
-	Port    int              // on the loopback interface; 0 means any free port
+	Port    int              // port on the loopback interface; 0 means any free port
 }
 
-// Embedded is a Kafka broker inside the process, on the loopback interface, for the demo and for tests. It speaks the
-// real protocol, but it is not Kafka: it has one node, and with a DataDir acknowledged records are written but not
-// synced to disk.
+// Embedded is a Kafka broker inside the process, on the loopback interface, for the demo and for tests. It uses the
+// real protocol, but it is not Kafka: it has one node. With a DataDir, acknowledged records are written but not synced
+// to disk.
 type Embedded struct {
 	cluster *kfake.Cluster
 }
@@ -38,7 +38,7 @@ func StartEmbedded(c EmbeddedConfig) (*Embedded, error) {
 	for _, topic := range slices.Sorted(maps.Keys(c.Topics)) {
 		partitions := c.Topics[topic]
 		if cluster.TopicInfo(topic) != nil {
-			continue // kept in the data directory
+			continue // the topic exists in the data directory
 		}
 		if partitions < 1 {
 			err = errors.New("want at least 1 partition")

@@ -11,7 +11,7 @@ import (
 	"blankout/stream/record"
 )
 
-// Starts a broker inside the process, writes three events to it, and reads them as a learner does.
+// ExampleNewConsumer starts a broker inside the process, writes three events to it, and reads them as a learner does.
 func ExampleNewConsumer() {
 	ctx := context.Background()
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 1}})
@@ -48,7 +48,7 @@ func ExampleNewConsumer() {
 	}
 	read := stream.DefaultConsumerConfig()
 	read.Brokers, read.Topics, read.UntilEnd = broker.Brokers(), []string{"events"}, true
-	var learned event.Offsets // from a checkpoint; empty means from the beginning
+	var learned event.Offsets // offsets of a checkpoint; empty means from the beginning
 	consumer, err := stream.NewConsumer(ctx, read, decoder, schema, learned)
 	if err != nil {
 		log.Fatal(err)

@@ -24,20 +24,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// fakeLog answers the fetches of t/0 with bytes that kfake would not send. A fetch at an offset gets the batches that
+// fakeLog responds to fetches of t/0 with bytes that kfake would not send. A fetch at an offset gets the batches that
 // end after it.
 type fakeLog struct {
 	start, end int64
-	stable     int64 // 0 means end
+	stable     int64 // last stable offset; 0 means end
 	batches    [][]byte
 	aborted    []abortedTransaction
-	one        bool // only one batch in a response
+	one        bool // send only one batch per response
 	cut        int  // number of bytes missing at the end of every response with more than one batch
-	fit        bool // cut a response at the requested size, even its first batch
+	fit        bool // cut every response at the requested size, even within its first batch
 
 	mu      sync.Mutex
-	damage  func(records []byte) []byte // once, for the next response
-	asked   func()                      // called before the request for the start or end of the log
+	damage  func(records []byte) []byte // called once, for the next response
+	asked   func()                      // called before a request for the start or end of the log
 	fetches int
 }
 
@@ -129,7 +129,7 @@ func TestHandMadeResponses(t *testing.T) {
 		log         *fakeLog
 		from        int64
 		uncommitted bool
-		want        string // offset:value
+		want        string // expected records as offset:value
 	}{
 		{name: "compacted tail", from: 0, want: "0:a 3:d 10:k", log: &fakeLog{end: 11, one: true, batches: [][]byte{
 			plain(0, 9, testRecord{0, "", "a"}, testRecord{3, "", "d"}), plain(10, 0, testRecord{0, "", "k"})}}},
@@ -230,7 +230,7 @@ func TestCorruptBatch(t *testing.T) {
 		batches [][]byte
 		damage  func([]byte) []byte
 		want    []string
-		err     string // of the CorruptBatchError at offset 1, or none
+		err     string // text of the CorruptBatchError at offset 1; "" for no error
 		retries uint64
 	}{
 		{"damaged on the way", [][]byte{good(0, "a"), good(1, "b")}, flip, []string{"a", "b"}, "", 0},
@@ -260,11 +260,11 @@ func TestCorruptBatch(t *testing.T) {
 	}
 }
 
-// A broker that does not know yet that it is no longer the leader reports an end before what has been read. No policy
-// applies at once.
+// TestStaleEnd checks a broker that does not know that it is no longer the leader, and reports an end before the
+// records that were read. The policy must not be applied at once.
 func TestStaleEnd(t *testing.T) {
 	noLeaks(t)
-	for _, late := range []bool{false, true} { // while reading, or at the start
+	for _, late := range []bool{false, true} { // at the start, or while reading
 		log := &fakeLog{start: 0, end: 9}
 		for i := range int64(9) {
 			log.batches = append(log.batches, makeBatch(t, batchOrigin{base: i, producer: -1}, 0, testRecord{0, "", fmt.Sprint(i)}))
@@ -307,7 +307,7 @@ func TestOutOfRange(t *testing.T) {
 	}
 	tests := []struct {
 		policy string
-		late   bool // the log changes after the consumer has started
+		late   bool // change the log after the consumer has started
 		from   int64
 		start  int64
 		end    int64
@@ -326,7 +326,7 @@ func TestOutOfRange(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprintf("%s %d of %d to %d late %v", test.policy, test.from, test.start, test.end, test.late), func(t *testing.T) {
-			t.Parallel() // they wait
+			t.Parallel() // these cases only wait
 			log := &fakeLog{start: test.start, end: test.end, batches: [][]byte{batch(7), batch(8)}}
 			b := log.serve(t)
 			if test.late {
@@ -336,7 +336,7 @@ func TestOutOfRange(t *testing.T) {
 			c, err := tryConsume(t, b, "t", from, func(c *ConsumerConfig) {
 				c.OutOfRange, c.UntilEnd, c.RequestTimeout = test.policy, false, 300*time.Millisecond
 				if test.late {
-					// Nothing is fetched before the log has changed.
+					// Change the log before anything is fetched.
 					log.mu.Lock()
 					log.damage = func(b []byte) []byte { log.start, log.end = test.start, test.end; return nil }
 					log.mu.Unlock()
@@ -377,7 +377,7 @@ func TestOutOfRange(t *testing.T) {
 	}
 }
 
-// startCluster starts a cluster of n nodes.
+// startCluster starts a cluster of n brokers.
 func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *Embedded {
 	t.Helper()
 	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(n), kfake.SeedTopics(partitions, "t"))...)
@@ -386,8 +386,8 @@ func startCluster(t *testing.T, n int, partitions int32, options ...kfake.Opt) *
 	return &Embedded{c}
 }
 
-// steady produces n records one batch at a time while disturb runs, and checks that the consumer gets each exactly once
-// and in order.
+// steady produces n records, one batch at a time, while disturb runs. It checks that the consumer gets each record
+// exactly once and in order.
 func steady(t *testing.T, b *Embedded, n int, edit func(*ConnectConfig), disturb func(round int)) *testConsumer {
 	t.Helper()
 	config := DefaultProducerConfig()
@@ -439,7 +439,7 @@ func TestLeaderMoves(t *testing.T) {
 type network struct {
 	mu    sync.Mutex
 	conns []net.Conn
-	hang  sync.RWMutex // locked for writing while nothing passes
+	hang  sync.RWMutex // locked for writing while the connections are paused
 }
 
 type networkConn struct {
@@ -493,7 +493,8 @@ func TestDroppedConnections(t *testing.T) {
 			time.AfterFunc(time.Duration(random.IntN(2000))*time.Microsecond, n.cut)
 		}
 	})
-	// The cuts above may all have been between two requests. A fetcher that waits for records is certainly affected.
+	// The cuts above may all have happened between two requests. Cut again until a fetcher that waits for records is
+	// affected.
 	for range 200 {
 		if c.Stats().Retries["connection"] > 0 {
 			break
@@ -554,7 +555,7 @@ func TestHungBrokerClose(t *testing.T) {
 	noLeaks(t)
 	var n network
 	b := startCluster(t, 1, 3, kfake.ListenFn(n.listen))
-	// Close must not wait for the requests, which would outlast the tests.
+	// Close must not wait for the requests, which would take longer than the test.
 	c := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.UntilEnd, c.RequestTimeout = false, 24*time.Hour })
 	must.Get(c.until(0))(t)
 	n.hang.Lock()
@@ -568,14 +569,14 @@ func TestNewPartitions(t *testing.T) {
 		c.UntilEnd, c.Start, c.MetadataInterval = false, "latest", 100*time.Millisecond
 	})
 	must.Get(streamtest.Admin(t, b.Brokers()...).UpdatePartitions(t.Context(), 3, "t"))(t)
-	// Written before the consumer knows the partitions, and still read.
+	// Records written before the consumer sees the new partitions are read too.
 	produce(t, b, "t", nil, numbered(100)...)
 	records, err := c.until(100)
 	if err != nil || len(records) != 100 || len(c.position) != 3 {
 		t.Errorf("%d records of %v, %v", len(records), c.position, err)
 	}
 
-	// The same if the partition was added while nothing was running.
+	// Repeat with a partition that was added while no consumer was running.
 	from := streamtest.From("t", 0, c.position["t/0"])
 	later := consume(t, b, "t", from, func(c *ConsumerConfig) { c.Start = "latest" })
 	must.Equal(t, len(later.all()), int(c.position["t/1"]+c.position["t/2"]), "records of the new partitions")
@@ -594,11 +595,11 @@ func TestCommit(t *testing.T) {
 	}
 }
 
-// A new cluster elects the coordinator of a group's offsets at the first commit, which waits for it.
+// TestFirstCommit checks that the first commit waits until a new cluster has elected the coordinator of the group.
 func TestFirstCommit(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	c := consume(t, b, "t", nil, nil)
-	refusals := []int16{15, 16, 14} // no coordinator, another one, loading
+	refusals := []int16{15, 16, 14} // error codes: no coordinator, not the coordinator, loading
 	b.cluster.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		b.cluster.KeepControl()
 		if len(refusals) == 0 {
@@ -615,11 +616,11 @@ func TestFirstCommit(t *testing.T) {
 	if info := b.cluster.GroupInfo("g"); len(refusals) > 0 || info == nil || info.Commits["t"][0].Offset != 17 {
 		t.Errorf("%v, %+v", refusals, info)
 	}
-	refusals = []int16{30} // not authorized: waiting does not help
+	refusals = []int16{30} // error code: not authorized, so waiting does not help
 	must.ErrorContains(t, c.Commit(t.Context(), "g", o), "committing offset of group g for t/0: ")
 }
 
-// A port with another protocol is reported as such.
+// TestWrongProtocol checks the error message for a port with another protocol.
 func TestWrongProtocol(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -672,7 +673,7 @@ func TestReadAhead(t *testing.T) {
 	}
 }
 
-// A very large record takes memory only while it is read.
+// TestLargeRecordIsForgotten checks that a very large record takes memory only while it is read.
 func TestLargeRecordIsForgotten(t *testing.T) {
 	const large = 30 << 20
 	b := startBroker(t, nil)

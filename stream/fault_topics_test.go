@@ -18,10 +18,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// cutter is a listener whose connections end after a number of bytes of a response.
+// cutter is a listener that ends a connection after a given number of response bytes.
 type cutter struct {
 	net.Listener
-	left *atomic.Int64 // number of bytes that still pass; at 0 the connection ends
+	left *atomic.Int64 // number of bytes until the connection ends
 	cuts *atomic.Int64
 }
 
@@ -37,7 +37,7 @@ type cutConn struct {
 
 func (c cutConn) Write(p []byte) (int, error) {
 	left := c.l.left.Add(-int64(len(p)))
-	if left >= 0 || left+int64(len(p)) <= 0 { // all of it, or another connection is cut
+	if left >= 0 || left+int64(len(p)) <= 0 { // within the limit, or another connection was already cut
 		return c.Conn.Write(p)
 	}
 	n, _ := c.Conn.Write(p[:left+int64(len(p))])
@@ -46,7 +46,8 @@ func (c cutConn) Write(p []byte) (int, error) {
 	return n, errors.New("cut")
 }
 
-// A connection that ends in the middle of a response, at any byte, loses and repeats no record.
+// TestCutResponses checks that a connection that ends in the middle of a response, at any byte, neither loses nor
+// repeats a record.
 func TestCutResponses(t *testing.T) {
 	noLeaks(t)
 	var left, cuts atomic.Int64
@@ -65,8 +66,9 @@ func TestCutResponses(t *testing.T) {
 	c.Close()
 }
 
-// A topic that is deleted while it is read is reported as failing, and retried. When it is recreated, with any number
-// of records, it is another topic: reading stops with an error, or starts again by the policy.
+// TestDeletedTopic checks that a topic that is deleted while it is read is reported as failing, and retried. If it is
+// recreated, with any number of records, it counts as another topic. Reading must stop with an error, or restart by the
+// policy.
 func TestDeletedTopic(t *testing.T) {
 	noLeaks(t)
 	for policy, first := range map[string]int{"fail": -1, "earliest": 0, "latest": 0} {
@@ -80,7 +82,7 @@ func TestDeletedTopic(t *testing.T) {
 				must.Do(t, b.cluster.DeleteTopic("t"))
 				streamtest.Eventually(t, time.Minute, func() bool { return c.Stats().Partitions[0].Failing != "" }, "Failing")
 				must.Do(t, b.cluster.CreateTopic("t", 1, nil))
-				if policy == "latest" { // what comes before the topic is found again is skipped
+				if policy == "latest" { // records written before the new topic is detected are skipped
 					for c.Stats().Partitions[0].Failing != "" {
 						time.Sleep(10 * time.Millisecond)
 					}
@@ -101,7 +103,8 @@ func TestDeletedTopic(t *testing.T) {
 	}
 }
 
-// A topic that is recreated while nothing is fetched, because records wait to be read or nothing runs, is detected too.
+// TestRecreatedTopic checks that a recreated topic is detected even if nothing is fetched, because records wait to be
+// read or no consumer runs.
 func TestRecreatedTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	produce(t, b, "t", func(c *ProducerConfig) { c.BatchBytes = 300 }, numbered(100)...)
@@ -130,17 +133,17 @@ func TestRecreatedTopic(t *testing.T) {
 	}
 	unchecked := func(c *ConsumerConfig) { c.CheckTopicID = false }
 	must.Equal(t, len(consume(t, b, "t", from, unchecked).all()), 50, "records without a check")
-	old := from.Clone() // of a program that did not store IDs
+	old := from.Clone() // offsets of a program that stored no IDs
 	old[0].TopicID = ""
 	must.Equal(t, len(consume(t, b, "t", old, nil).all()), 50, "records without an id")
 
-	time.Sleep(300 * time.Millisecond) // enough for several metadata requests
+	time.Sleep(300 * time.Millisecond) // time for several metadata requests
 	if got, err := behind.until(100); !errors.As(err, &anew) || len(got) > 20 {
 		t.Errorf("%d records, %v", len(got), err)
 	}
 }
 
-// Brokers before Kafka 2.8 have no IDs. Topics are then identified by name alone.
+// TestNoTopicIDs checks brokers before Kafka 2.8, which have no topic IDs. Topics are then identified by name alone.
 func TestNoTopicIDs(t *testing.T) {
 	b := must.Get(StartEmbedded(EmbeddedConfig{Topics: map[string]int32{"t": 1}}))(t)
 	defer b.Close()
@@ -173,8 +176,8 @@ func FuzzMetadata(f *testing.F) {
 	})
 }
 
-// A missing topic ends a start with what to do. A topic that is created a moment later, as by a producer that starts at
-// the same time, is waited for.
+// TestTopicCreatedLate checks that a missing topic is an error with advice. If the topic is created a moment later, as
+// by a producer that starts at the same time, the start must wait for it.
 func TestTopicCreatedLate(t *testing.T) {
 	b := startBroker(t, map[string]int32{"other": 1})
 	var missing *TopicMissingError
@@ -195,7 +198,8 @@ func TestTopicCreatedLate(t *testing.T) {
 	must.Equal(t, len(must.Get(c.until(10))(t)), 10, "records")
 }
 
-// Timestamps that jump back and forth, and far away, change neither the order nor the number of records.
+// TestClockJumps checks that timestamps that jump back and forth, even very far, change neither the order nor the
+// number of records.
 func TestClockJumps(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	messages := numbered(50)
@@ -210,7 +214,7 @@ func TestClockJumps(t *testing.T) {
 			t.Errorf("record %d: %+v, want time %d", i, r, messages[i].Time)
 		}
 	}
-	// From a time on: the first record at or after it, and everything after that.
+	// Reading from a time on starts at the first record at or after that time, and includes all later offsets.
 	later := consume(t, b, "t", nil, func(c *ConsumerConfig) { c.Start = "timestamp:2023-11-14T22:13:20Z" }).all()
 	must.Equal(t, len(later), len(messages), "records from a time on")
 }

@@ -1,8 +1,8 @@
 package stream
 
-// This file reads one partition. A fetcher requests record batches from the leader and passes them on, and continues
-// through all temporary failures of a cluster. Fetch requests use kafka-go's raw path: kafka-go routes and connects,
-// and the response is read into our own buffer and decoded in place, five times as fast as with its Reader.
+// This file reads one partition. A fetcher requests record batches from the leader and passes them on. It continues
+// after all temporary failures of a cluster. Fetch requests use kafka-go's raw path: kafka-go routes and connects. The
+// response is read into our own buffer and decoded in place, five times as fast as with kafka-go's Reader.
 
 import (
 	"cmp"
@@ -20,12 +20,13 @@ import (
 	"github.com/segmentio/kafka-go/protocol/fetch"
 )
 
-// maxResponse is the largest fetch response. A broker sends at least one whole batch of any size, so this is also the
-// largest batch that can be read.
+// maxResponse is the largest fetch response. A broker sends at least one whole batch of any size, so maxResponse is
+// also the largest batch that can be read.
 const maxResponse = 256 << 20
 
-// fetchExchange is one fetch request and its response, for one partition. It implements protocol.RawExchanger. body
-// belongs to the connection until RoundTrip returns, and stays with it if RoundTrip returns the context's error.
+// fetchExchange is one fetch request and its response, for one partition. It implements protocol.RawExchanger. The
+// connection owns body until RoundTrip returns. If RoundTrip returns the context's error, the connection owns body
+// forever.
 type fetchExchange struct {
 	request fetch.Request
 	version int16
@@ -82,8 +83,8 @@ func (x *fetchExchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) 
 	if n < 4 || n > maxResponse {
 		return nil, fmt.Errorf("fetch response of %d bytes", n)
 	}
-	// A broker may send one batch larger than requested, or claim to. Beyond twice the requested size, memory grows
-	// only with received bytes.
+	// A broker may send, or claim to send, one batch that is larger than requested. Beyond twice the requested size,
+	// memory grows only with the received bytes.
 	for read := 0; ; {
 		end := min(n, max(2*int(x.request.MaxBytes)+1<<16, 2*read))
 		if cap(x.body) < end {
@@ -108,12 +109,12 @@ type fetchResponse struct {
 	throttleTime time.Duration
 }
 
-// abortedTransaction says that the records of a producer from an offset up to its next abort marker were aborted.
+// abortedTransaction marks aborted records: the records of a producer from offset first up to its next abort marker.
 type abortedTransaction struct{ producer, first int64 }
 
 var errResponse = errors.New("fetch response that ends too early")
 
-// parse parses the response in x.body, which must be about one partition.
+// parse parses the response in x.body, which must contain a single partition.
 func (x *fetchExchange) parse(r *fetchResponse) error {
 	c := cursor{b: x.body}
 	c.int32() // correlation ID
@@ -137,7 +138,7 @@ func (x *fetchExchange) parse(r *fetchResponse) error {
 	r.highWater = c.int64()
 	r.lastStable = c.int64()
 	if x.version >= 5 {
-		c.int64() // log start
+		c.int64() // log start offset
 	}
 	r.aborted = r.aborted[:0]
 	for n := c.int32(); n > 0 && !c.failed; n-- {
@@ -156,7 +157,7 @@ func (x *fetchExchange) parse(r *fetchResponse) error {
 	return nil
 }
 
-// cursor reads big-endian values. Past the end it returns zeros and sets failed.
+// cursor reads big-endian values. Beyond the end it returns zeros and sets failed.
 type cursor struct {
 	b      []byte
 	failed bool
@@ -201,15 +202,15 @@ func (c *cursor) err() error {
 }
 
 // fetched is the result of a fetch: consecutive batches of records, or only a new position of the partition. After
-// reading it goes back to its fetcher's free list.
+// reading, it returns to the free list of its fetcher.
 type fetched struct {
 	from      *fetcher
 	exchange  *fetchExchange // owns the bytes that batches borrow
 	response  fetchResponse
-	batches   []recordBatch // to be delivered, in offset order
-	topicID   string        // of the topic, "" if unknown
-	first     int64         // records before it are not wanted
-	wanted    int64         // records before it are not delivered
+	batches   []recordBatch // batches to deliver, in offset order
+	topicID   string        // ID of the topic, "" if unknown
+	first     int64         // earlier records were not requested
+	wanted    int64         // earlier records are not delivered
 	next      int64
 	highWater int64
 	reset     bool // next may be before earlier positions
@@ -217,14 +218,14 @@ type fetched struct {
 	err       error
 }
 
-// OffsetOutOfRangeError says that the next offset is not in the log: records were deleted before they were read, or the
-// topic is another one.
+// OffsetOutOfRangeError reports that the next offset is not in the log. Records were deleted before they were read, or
+// the topic was recreated.
 type OffsetOutOfRangeError struct {
 	Topic      string
 	Partition  int32
-	Offset     int64 // the wanted offset
-	Start, End int64 // the log holds Start <= offset < End
-	// Advice says what the user can do about it. It is "" for what a learner alone can do.
+	Offset     int64 // the requested offset
+	Start, End int64 // the log has the offsets Start <= offset < End
+	// Advice tells the user what to do. If it is "", the error message has the advice for a learner.
 	Advice string
 }
 
@@ -237,11 +238,11 @@ func (e *OffsetOutOfRangeError) Error() string {
 		cmp.Or(e.Advice, "set kafka.out_of_range to earliest or latest to continue there, or restart with --reset"))
 }
 
-// CorruptBatchError says that a broker repeatedly sends an invalid record batch.
+// CorruptBatchError reports that a broker repeatedly sends an invalid record batch.
 type CorruptBatchError struct {
 	Topic     string
 	Partition int32
-	Offset    int64 // at or after which the batch begins
+	Offset    int64 // the batch begins at or after this offset
 	Err       error
 }
 
@@ -252,35 +253,35 @@ func (e *CorruptBatchError) Error() string {
 
 func (e *CorruptBatchError) Unwrap() error { return e.Err }
 
-// corruptTries is the number of times that a corrupt batch is fetched again. Bytes may be damaged in transit, but a
-// damaged file stays damaged.
+// corruptTries is the number of times that a corrupt batch is fetched. Bytes may be damaged in transit, but a damaged
+// file stays damaged.
 const corruptTries = 3
 
-// fetcher reads one partition, in a goroutine of its Consumer.
+// fetcher reads one partition, in its own goroutine.
 type fetcher struct {
 	consumer  *Consumer
-	unlabeled bool // no record has a label
+	unlabeled bool // labels are ignored
 	topic     string
-	topicID   string // of the topic that next refers to, "" if unknown
+	topicID   string // ID of the topic that next refers to, "" if unknown
 	partition int32
-	next      int64 // offset to fetch
-	wanted    int64 // first offset to deliver; earlier records are read for repeated
-	end       int64 // end of reading; -1 means never
+	next      int64 // next offset to fetch
+	wanted    int64 // first offset to deliver; earlier records are only checked for repetitions
+	end       int64 // offset where reading ends; -1 means never
 	maxBytes  int32
-	moved     bool          // moved from the stored offset by the policy
-	free      chan *fetched // buffers that nobody reads
+	moved     bool          // the policy has changed the stored offset
+	free      chan *fetched // unused buffers
 
-	repeated *repeated // belongs to the caller of Next; nil detects nothing
+	repeated *repeated // owned by the caller of Next; nil disables deduplication
 
-	// Other goroutines read and set these.
-	delivered atomic.Int64 // next offset, as far as Next has returned records
+	// Other goroutines read and set the fields below.
+	delivered atomic.Int64 // offset after the last record that Next has returned
 	highWater atomic.Int64
-	suspect   atomic.Bool            // check whether the topic is still the same
-	failing   atomic.Pointer[string] // cause of the present retries, nil for none
+	suspect   atomic.Bool            // requests a check whether the topic is still the same
+	failing   atomic.Pointer[string] // cause of the current retries; nil without retries
 }
 
-// run fetches until ctx ends, the end is reached or an error is final. Before any record it passes on the start
-// position, which can be stored even if no record ever comes.
+// run fetches until ctx ends, the end is reached or an error is final. It first passes on the start position, which can
+// then be stored even if there are no records.
 func (f *fetcher) run(ctx context.Context) {
 	for first := true; ; first = false {
 		var buf *fetched
@@ -306,7 +307,7 @@ func (f *fetcher) run(ctx context.Context) {
 	}
 }
 
-// fill fetches until there is something to pass on.
+// fill fetches until buf has a result to pass on.
 func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 	buf.topicID, buf.batches, buf.wanted, buf.reset, buf.last, buf.err = f.topicID, buf.batches[:0], f.wanted, false, false, nil
 	corrupt := 0
@@ -317,7 +318,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 		}
 		epoch := f.consumer.cluster.now()
 		err := f.fetch(ctx, buf)
-		if err == nil && (f.suspect.Load() || attempt > 1) { // after a failure the topic may be another one
+		if err == nil && (f.suspect.Load() || attempt > 1) { // after a failure the topic may have been recreated
 			err = f.sameTopic(ctx)
 		}
 		var code kafka.Error
@@ -345,9 +346,9 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 			if moved {
 				return
 			}
-			continue // no records within MaxWait
+			continue // no records arrived within MaxWait
 		case errors.Is(err, kafka.OffsetOutOfRange) && f.next < f.wanted:
-			f.next = f.wanted // only the window of duplicates is no longer in the log
+			f.next = f.wanted // only records for deduplication are no longer in the log
 			continue
 		case errors.Is(err, kafka.OffsetOutOfRange), errors.As(err, &anew):
 			moved, err := f.outOfRange(ctx)
@@ -362,7 +363,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 				return
 			}
 			f.consumer.retried("offset-out-of-range")
-			if !backoff(ctx, attempt) { // the log moved during the request
+			if !backoff(ctx, attempt) { // the start of the log changed during the request
 				buf.err = ctx.Err()
 				return
 			}
@@ -403,7 +404,7 @@ func (f *fetcher) fill(ctx context.Context, buf *fetched) {
 	}
 }
 
-// retryLabel returns the name of a broker error in the retry counter.
+// retryLabel returns the cause under which a broker error is counted as a retry.
 func retryLabel(code kafka.Error) string {
 	switch code {
 	case kafka.UnknownTopicOrPartition:
@@ -416,7 +417,7 @@ func retryLabel(code kafka.Error) string {
 	return "broker-error"
 }
 
-// fetch does one round trip and parses the response into buf.
+// fetch sends one request and parses the response into buf.
 func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 	c := f.consumer
 	if buf.exchange == nil {
@@ -424,14 +425,14 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 	}
 	x := buf.exchange
 	if cap(x.body) > 2*int(f.maxBytes)+1<<16 {
-		x.body = nil // it was for a batch larger than the requested size
+		x.body = nil // do not keep memory that was allocated for a large batch
 	}
 	x.set(f.topic, f.partition, f.next, f.maxBytes, c.config.MaxWait, !c.config.ReadUncommitted)
 	ctx, cancel := context.WithTimeout(ctx, c.config.MaxWait+c.config.RequestTimeout)
 	defer cancel()
 	if _, err := c.cluster.transport.RoundTrip(ctx, c.cluster.addr, x); err != nil {
-		// The connection may still write into the buffer of the exchange, and does so after a canceled context. Never
-		// touch it again.
+		// After a canceled context the connection may still write into the buffer of the exchange. Never use that
+		// buffer again.
 		buf.exchange = nil
 		return err
 	}
@@ -446,15 +447,15 @@ func (f *fetcher) fetch(ctx context.Context, buf *fetched) error {
 	return nil
 }
 
-// scan checks the headers of the fetched batches, selects those to deliver and moves the position. It returns whether
-// the position has moved. The error is a *CorruptBatchError about the batch at the position.
+// scan checks the headers of the fetched batches, selects the batches to deliver and advances the position. It reports
+// whether the position has changed. The error is a *CorruptBatchError for the batch at the position.
 func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 	r := &buf.response
 	f.highWater.Store(r.highWater)
 	buf.first, buf.highWater = f.next, r.highWater
 	committed := !f.consumer.config.ReadUncommitted
 	aborted := r.aborted // sorted by first offset
-	var aborting []int64 // producers whose records are being skipped
+	var aborting []int64 // producers whose records are skipped as aborted
 	next, partial := f.next, false
 	for rest := r.records; len(rest) > 0; {
 		var batch recordBatch
@@ -465,22 +466,22 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 				return false, f.corrupt(fmt.Errorf("record batch of more than %d bytes", f.maxBytes))
 			}
 			partial = true
-			break // cut off by the broker: the rest comes with the next fetch
+			break // cut off by the broker; the next fetch has the rest
 		}
 		if err == nil && batch.base < next && batch.next > next && next != f.next {
 			err = fmt.Errorf("record batch [%d, %d) begins before the end of the one before it, %d", batch.base, batch.next, next)
 		}
 		if err != nil {
 			if len(buf.batches) > 0 || next > f.next {
-				break // pass on the good part, then meet the error again
+				break // pass on the valid part; the next fetch gets the error again
 			}
 			return false, f.corrupt(err)
 		}
 		if batch.next <= next {
-			continue // entirely before the requested offset
+			continue // completely before the requested offset
 		}
 		if f.end >= 0 && batch.base >= f.end {
-			next = f.end // a gap up to the end
+			next = f.end // a gap extends to the end
 			break
 		}
 		next = batch.next
@@ -508,7 +509,7 @@ func (f *fetcher) scan(buf *fetched) (moved bool, err error) {
 		return false, f.corrupt(errors.New("the response holds only batches that end before it"))
 	}
 	if moved = next > f.next; moved {
-		f.maxBytes = f.consumer.config.MaxBytes // it may have grown for a large batch
+		f.maxBytes = f.consumer.config.MaxBytes // undo the increase for a large batch
 	}
 	f.next, buf.next = next, next
 	buf.last = f.end >= 0 && next >= f.end
@@ -533,7 +534,7 @@ func contains(ids []int64, id int64) bool {
 	return false
 }
 
-// grow requests more bytes if not even one batch fitted.
+// grow increases the requested size if not even one batch fits. It reports whether it could.
 func (f *fetcher) grow() bool {
 	if f.maxBytes >= maxResponse/2 {
 		return false
@@ -546,7 +547,7 @@ func (f *fetcher) corrupt(err error) error {
 	return &CorruptBatchError{Topic: f.topic, Partition: f.partition, Offset: f.next, Err: err}
 }
 
-// sameTopic returns a *TopicRecreatedError if the topic is not the one that was read before.
+// sameTopic returns a *TopicRecreatedError if the topic has been recreated since it was read.
 func (f *fetcher) sameTopic(ctx context.Context) error {
 	f.suspect.Store(false)
 	ids, err := f.consumer.cluster.topicIDs(ctx, []string{f.topic})
@@ -564,8 +565,8 @@ func (f *fetcher) sameID(is string) error {
 	return &TopicRecreatedError{Topic: f.topic, Partition: f.partition, Offset: f.next, Was: f.topicID, Is: is}
 }
 
-// outOfRange asks for the start and end of the log, checks that the topic is the same, and applies the policy. It
-// returns false if the offset is in range by now.
+// outOfRange requests the start and end of the log, checks that the topic is the same, and applies the policy. It
+// returns false if the offset is now in the log.
 func (f *fetcher) outOfRange(ctx context.Context) (moved bool, err error) {
 	c := f.consumer
 	one := []int32{f.partition}

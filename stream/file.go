@@ -23,30 +23,30 @@ import (
 )
 
 // File is a source that reads a file or standard input through a record.Decoder. The offset of an example is the number
-// of its first line, from 0 (in an idx pair, of its image). Blank lines, comments and a CSV header count but are
-// skipped. The methods are for one goroutine, except Progress.
+// of its first line, from 0 (in an idx pair, the number of its image). Blank lines, comments and a CSV header are
+// counted but skipped. The methods are for one goroutine, except Progress.
 type File struct {
 	config  record.Config
 	records *Records
-	scanner *record.Scanner // of records
+	scanner *record.Scanner // scanner of the records
 	decoder record.Decoder
 	schema  *event.Schema
 
-	block    block // used without reading ahead
+	block    block // used if the File does not read ahead
 	pipeline *pipeline
 }
 
-// batchExamples is the largest number of examples in a Batch. A Batch is smaller if no more lines have been read ahead.
+// batchExamples is the largest number of examples in a Batch. A Batch is smaller if fewer lines are in the buffer.
 const batchExamples = 512
 
 // OpenFile opens a file of records for learning: plain or compressed by gzip or zstd, or "-" for standard input. The
-// format is c.Format, or else follows from the file name. A name with images-idx3 is the MNIST pair of that file and
-// the one with labels-idx1. Decoding adds to s.
+// format is c.Format; if that is empty, the file name determines it. A name with images-idx3 opens the MNIST pair of
+// that file and the file with labels-idx1. Decoding extends s.
 func OpenFile(path string, c record.Config, s *event.Schema) (*File, error) {
 	return OpenFileContext(context.Background(), path, c, s)
 }
 
-// OpenFileContext is OpenFile that waits for the first bytes of standard input until ctx ends.
+// OpenFileContext is OpenFile, but it stops waiting for the first bytes of standard input when ctx ends.
 func OpenFileContext(ctx context.Context, path string, c record.Config, s *event.Schema) (*File, error) {
 	records, err := openRecords(ctx, path, c)
 	if err != nil {
@@ -60,25 +60,25 @@ func OpenFileContext(ctx context.Context, path string, c record.Config, s *event
 	return f, nil
 }
 
-// Progress returns the number of bytes read and the size of the file, as stored on disk. The size is -1 if unknown. Any
-// goroutine may call it.
+// Progress returns the number of bytes read and the size of the file, as stored on disk (possibly compressed). The size
+// is -1 if unknown. Any goroutine may call it.
 func (f *File) Progress() (read, size int64) { return f.records.Progress() }
 
-// Skip moves to the record at the given offset, or to the first one after it. It must be called before Next.
+// Skip moves to the record at the given offset, or to the next record after it. It must be called before Next.
 func (f *File) Skip(offset int64) error {
 	_, _, err := f.scanner.Skip(0, offset)
 	return err
 }
 
-// ReplacedError says that a file does not begin with the records that were learned from a file of its name.
+// ReplacedError reports that a file does not begin with the records that were learned from the file with that name.
 type ReplacedError struct{ Name string }
 
 func (e *ReplacedError) Error() string {
 	return e.Name + ": it does not start with the records learned from a file of this name, so it was replaced or changed: give the new file another name, or restart with --reset"
 }
 
-// Resume moves to the Position of the file in from, if there is one. A Position under another spelling of the path,
-// such as ./g for g, counts too. The furthest Position wins, and its spelling stays the name of the Batches. Resume
+// Resume moves to the Position of the file in from, if there is one. A Position with another spelling of the path, such
+// as ./g for g, counts too. The furthest Position is used, and its spelling becomes the name of the Batches. Resume
 // must be called before Next.
 func (f *File) Resume(from event.Offsets) error {
 	var found *event.Position
@@ -98,16 +98,16 @@ func (f *File) Resume(from event.Offsets) error {
 	return err
 }
 
-// Place returns a readable position of a record: file and line, or the number of the object.
+// Place returns a readable position of a record: the file and line, or the number of the object.
 func (f *File) Place(offset int64) string { return f.scanner.Place(offset) }
 
-// Held returns the number of the last line, from 1, if it was not read because it may still be written (see
+// Held returns the number of the last line, from 1, if it was not read because it may still be incomplete (see
 // record.Config.Growing). Otherwise it returns 0. It may be called after Close.
 func (f *File) Held() int64 { return f.scanner.Held() }
 
-// Next fills b with the next examples. After the last it returns io.EOF. Other errors name file and line, and
-// everything before them has been returned. b shares no memory with the File, so a caller with several Batches may read
-// ahead while it learns. After Ahead, b is borrowed until the next call.
+// Next fills b with the next examples. After the last example it returns io.EOF. Other errors name the file and line;
+// all earlier records have been returned. b shares no memory with the File, so a caller with several Batches may read
+// ahead while it learns. After a call of Ahead, b is borrowed until the next call.
 func (f *File) Next(ctx context.Context, b *event.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -124,12 +124,12 @@ func (f *File) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// fill reads and decodes the next batch into k. With copied, its examples do not borrow k.bytes.
+// fill reads and decodes the next batch into k. If copied is set, its examples do not borrow k.bytes.
 func (f *File) fill(ctx context.Context, k *block, copied bool) {
 	s := f.scanner
 	examples := k.batch.Examples[:0]
 	k.err = nil
-	if !copied { // otherwise nobody borrows the buffer and it is used up first
+	if !copied { // otherwise no example borrows the buffer, and it is used up first
 		k.bytes = s.Move(k.bytes)
 	}
 	var r record.Record
@@ -169,7 +169,7 @@ func (f *File) fill(ctx context.Context, k *block, copied bool) {
 	f.complete(&k.batch, s.Line())
 }
 
-// complete sets the origin of a batch whose records end before line next, and its copy of the Schema.
+// complete sets the origin of a batch and its View of the Schema. The records of the batch end before line next.
 func (f *File) complete(b *event.Batch, next int64) {
 	*b = event.Batch{
 		Topic: f.scanner.Name, Examples: b.Examples, Next: next, HighWater: -1, Schema: f.schema.View(),
@@ -184,13 +184,13 @@ func (f *File) seal(r *record.Record, e *event.Example) {
 	}
 }
 
-// place adds file and line to a rejection.
+// place adds the file and line to a refusal.
 func (f *File) place(e *event.Example) {
 	e.Refused.Detail = fmt.Sprintf("%s: %s", f.Place(e.Offset), e.Refused.Detail)
 }
 
-// Close stops reading ahead and closes the file. A read of standard input that is running when its context ends
-// continues in the background until there is input.
+// Close stops reading ahead and closes the file. A running read of standard input whose context has ended continues in
+// the background until there is input.
 func (f *File) Close() error {
 	if f.pipeline != nil {
 		close(f.pipeline.stop)
@@ -200,15 +200,16 @@ func (f *File) Close() error {
 	return f.records.Close()
 }
 
-// Records reads the undecoded records of a file, to produce them into a topic. An idx pair gives svmlight lines.
+// Records reads the undecoded records of a file, to produce them into a topic. It converts an idx pair to svmlight
+// lines.
 type Records struct {
 	path    string
 	scanner *record.Scanner
 	read    atomic.Int64
-	ctx     atomic.Pointer[context.Context] // of the next read of a file
+	ctx     atomic.Pointer[context.Context] // context of the next read of a file
 	size    int64
 	file    io.Closer
-	pump    *pump // of standard input
+	pump    *pump // reader of standard input
 	unzip   func()
 }
 
@@ -247,7 +248,7 @@ func openRecords(ctx context.Context, path string, c record.Config) (*Records, e
 	return r, nil
 }
 
-// readUntil makes reads end with ctx from now on.
+// readUntil makes all further reads end with ctx.
 func (r *Records) readUntil(ctx context.Context) {
 	if r.pump != nil {
 		r.pump.ctx = ctx
@@ -256,8 +257,8 @@ func (r *Records) readUntil(ctx context.Context) {
 	r.ctx.Store(&ctx)
 }
 
-// SourceName returns the name of a file as a source of events: its cleaned path, with invalid UTF-8 written as \xff,
-// because names are stored in checkpoints and metrics. Standard input is stdin.
+// SourceName returns the name of a file as a source of events: its cleaned path, or stdin for standard input. Invalid
+// UTF-8 is written as \xff, because names are stored in checkpoints and metrics.
 func SourceName(path string) string {
 	if path == "-" {
 		return "stdin"
@@ -279,7 +280,7 @@ func SourceName(path string) string {
 	return name.String()
 }
 
-// open detects the compression by the first bytes and the format by the name.
+// open detects the compression from the first bytes and the format from the name.
 func (r *Records) open(file io.Reader, c record.Config) error {
 	in := bufio.NewReaderSize(&counter{file, r}, 1<<16)
 	text, unzip, err := decompress(in)
@@ -313,7 +314,7 @@ func (r *Records) open(file io.Reader, c record.Config) error {
 	return err
 }
 
-// startsParquet reports whether a Parquet file follows.
+// startsParquet reports whether the input is a Parquet file.
 func startsParquet(in *bufio.Reader, text io.Reader) bool {
 	if text != io.Reader(in) {
 		return false
@@ -337,7 +338,7 @@ func (r *Records) parquet(file io.Reader, plain bool, most int) (io.Reader, erro
 	return lines, nil
 }
 
-// openLabels opens the labels of the images of an idx pair.
+// openLabels opens the labels file for an images file of an idx pair.
 func openLabels(images string) (io.ReadCloser, error) {
 	plain := record.LabelsName(images)
 	for _, name := range []string{plain, plain + ".gz", plain + ".zst"} {
@@ -358,7 +359,7 @@ func openLabels(images string) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("%s: there is none (plain, .gz or .zst); without labels use unlabeled", plain)
 }
 
-// labels are the labels of an idx pair.
+// labels reads the labels of an idx pair.
 type labels struct {
 	io.Reader
 	file  *os.File
@@ -370,19 +371,19 @@ func (l labels) Close() error {
 	return l.file.Close()
 }
 
-// Record returns the format of the file's records, from its name and header. The format of images is "".
+// Record returns the format of the file's records, determined from its name and header. Images have the format "".
 func (f *File) Record() record.Config { return f.scanner.Config() }
 
-// Place is File.Place.
+// Place returns a readable position of a record, as File.Place does.
 func (r *Records) Place(offset int64) string { return r.scanner.Place(offset) }
 
-// Holds reports whether the File is the one at path.
+// Holds reports whether the File reads the given path.
 func (f *File) Holds(path string) bool { return SourceName(f.records.path) == SourceName(path) }
 
 // Columns returns the column names of CSV, from the header or the configuration.
 func (r *Records) Columns() []string { return r.scanner.Columns() }
 
-// Unnamed returns the numbers, from 1, of the CSV columns without a name in the header. They are not features.
+// Unnamed returns the numbers, from 1, of the CSV columns without a name in the header. These columns are not features.
 func (f *File) Unnamed() (numbers []int) {
 	for i, name := range f.scanner.Columns() {
 		if name == "" {
@@ -392,8 +393,8 @@ func (f *File) Unnamed() (numbers []int) {
 	return numbers
 }
 
-// decompress returns a reader of the content of in, which its first bytes show to be gzip, zstd or plain, and a
-// function that frees the reader.
+// decompress detects by the first bytes of in whether it is gzip, zstd or plain. It returns a reader of the content,
+// and a function that frees the reader.
 func decompress(in *bufio.Reader) (io.Reader, func(), error) {
 	magic, err := in.Peek(4)
 	if err != nil && err != io.EOF {
@@ -416,7 +417,7 @@ func decompress(in *bufio.Reader) (io.Reader, func(), error) {
 	return in, func() {}, nil
 }
 
-// counter counts the bytes read from a file. It ends with the context of the Records.
+// counter counts the bytes read from a file. Its reads end with the context of the Records.
 type counter struct {
 	r  io.Reader
 	of *Records
@@ -442,17 +443,17 @@ func (c *counterAt) ReadAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// pump reads in a goroutine, so that waiting for input ends with the context. Close ends the goroutine once no read is
-// running.
+// pump reads in a goroutine, so that waiting for input can end with the context. Close ends the goroutine once no read
+// is running.
 type pump struct {
-	ctx   context.Context // of the next Read
+	ctx   context.Context // context of the next Read
 	in    io.Reader
 	ask   chan struct{}
 	got   chan error
-	asked bool // a result is due
+	asked bool // a read is in progress
 	bytes [1 << 16]byte
-	rest  []byte // of bytes, not yet returned
-	n     int    // bytes that the goroutine has read
+	rest  []byte // part of bytes that is not returned yet
+	n     int    // number of bytes that the goroutine has read
 }
 
 func (p *pump) run() {
@@ -463,7 +464,7 @@ func (p *pump) run() {
 	}
 }
 
-// Read returns received bytes, or waits for some until the context ends.
+// Read returns received bytes, or waits for bytes until the context ends.
 func (p *pump) Read(b []byte) (int, error) {
 	for len(p.rest) == 0 {
 		if !p.asked {
@@ -485,7 +486,7 @@ func (p *pump) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Progress is File.Progress.
+// Progress returns the number of bytes read and the size of the file, as File.Progress does.
 func (r *Records) Progress() (read, size int64) { return r.read.Load(), r.size }
 
 // Close closes the file.
@@ -502,6 +503,6 @@ func (r *Records) Close() error {
 	return r.file.Close()
 }
 
-// Next reads the next record. After the last it returns io.EOF. The bytes are valid until the next call. A line of more
-// than max_bytes is an error.
+// Next reads the next record. After the last record it returns io.EOF. The bytes are valid until the next call. A line
+// of more than max_bytes is an error.
 func (r *Records) Next(out *record.Record) error { return r.scanner.Next(out) }

@@ -44,8 +44,8 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// readAll reads a file to its end and returns offset and content of every example. It overwrites each batch before it
-// requests the next.
+// readAll reads a file to its end, and returns the offset and content of every example. It overwrites each batch before
+// it requests the next.
 func readAll(path string, c record.Config, threads int, from int64) (lines []string, sum uint64, err error) {
 	s := c.Schema()
 	f, err := OpenFile(path, c, s)
@@ -108,7 +108,7 @@ func TestFile(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
 		change     func(*record.Config)
-		want       string // lines joined with newlines, or the error
+		want       string // expected lines joined with newlines, or the error
 	}{
 		{"a.svm", "# head\n1 1:2\r\n\n -1 3:1 # x\nbad\n1 1:1", func(c *record.Config) { c.MaxClasses = 2 }, "1: 1 1:2\n3: -1 3:1\n4: label: a.svm:5: label \"bad\" is not one of the classes [\"-1\" \"1\"], and no more are possible (max_classes 2)\n5: 1 1:1"},
 		{"a.svm.gz", gz("1 1:2\n"), nil, "0: 1 1:2"},
@@ -157,7 +157,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// manyLines returns a file of n lines of several lengths, some blank, some long.
+// manyLines returns the text of n lines of different lengths, including blank and long lines.
 func manyLines(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -172,7 +172,7 @@ func manyLines(n int) string {
 	return b.String()
 }
 
-// Reading from any line on gives the rest, with and without reading ahead.
+// TestFileSkip checks that reading from any line on returns the rest, with and without reading ahead.
 func TestFileSkip(t *testing.T) {
 	path := write(t, "many.svm.gz", gz(manyLines(5000)))
 	c := record.DefaultConfig()
@@ -202,8 +202,8 @@ func TestFileSkip(t *testing.T) {
 	}
 }
 
-// Lines decoded independently, on any number of threads, equal those decoded sequentially, including classes,
-// rejections and sums.
+// TestFileAhead checks that lines decoded on any number of threads equal sequentially decoded lines, including classes,
+// refusals and sums.
 func TestFileAhead(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	lines := []string{"", "\r", "# nothing", "1 1:1 2:0.25 900000:12 \r", "0 3:0.1234567 4:12345678 5:1e3 6:.5", "2 7:1 1:2 7:3", "5 1:1",
@@ -242,7 +242,8 @@ func offsetOf(line string) (offset int64) {
 	return offset
 }
 
-// Standard input returns what has arrived without waiting for more, and waiting ends with the context.
+// TestStandardInput checks that standard input returns received bytes without waiting for more, and that waiting ends
+// with the context.
 func TestStandardInput(t *testing.T) {
 	for _, ahead := range []int{0, 2} {
 		in, out := must.Get2(os.Pipe())(t)
@@ -274,7 +275,8 @@ func TestStandardInput(t *testing.T) {
 	}
 }
 
-// The records of a file are its lines. Those of an idx pair are svmlight lines that give the same examples.
+// TestRecords checks that the records of a file are its lines. The records of an idx pair must be svmlight lines that
+// give the same examples.
 func TestRecords(t *testing.T) {
 	path := write(t, "a.csv", "label,x\n1,2\n\n2,\"a\nb\"\n")
 	must.Equal(t, fmt.Sprint(records(t, path)), "[1:1,2 3:2,\"a\nb\"]")
@@ -318,7 +320,7 @@ func records(t *testing.T, path string) (out []string) {
 	}
 }
 
-// Filling other Batches does not change a Batch.
+// TestBatchesShareNoMemory checks that filling other Batches does not change a Batch.
 func TestBatchesShareNoMemory(t *testing.T) {
 	var text strings.Builder
 	for i := range 3 * batchExamples {
@@ -350,17 +352,17 @@ func TestBatchesShareNoMemory(t *testing.T) {
 	must.Equal(t, show(&first), before, "reading on changed an earlier batch")
 }
 
-// away is a decoder whose context ends at its first request for each record, as if it waited for a registry that is
-// unreachable.
+// away is a decoder that fails with the context's error at its first call for each record, as if it waited for an
+// unreachable registry.
 type away struct {
 	record.Decoder
-	asked int64 // the highest requested offset
+	asked int64 // largest offset so far
 }
 
 func (d *away) Decode(ctx context.Context, r record.Record, e *event.Example) error {
 	if d.asked < r.Offset {
 		d.asked = r.Offset
-		e.Label = 1 // must be ignored
+		e.Label = 1 // partial result that must be ignored
 		return context.Canceled
 	}
 	return d.Decoder.Decode(ctx, r, e)
@@ -392,7 +394,8 @@ func offsetsOf(t *testing.T, next func(context.Context, *event.Batch) error) (of
 	}
 }
 
-// A record is returned again if decoding it was interrupted: none is lost or rejected.
+// TestDecodingIsInterrupted checks that a record is returned again after its decoding was interrupted. No record may be
+// lost or refused.
 func TestDecodingIsInterrupted(t *testing.T) {
 	event := `{"label":1,"x":1}`
 	path := write(t, "a.jsonl", strings.Repeat(event+"\n", 20))
@@ -421,7 +424,7 @@ func TestDecodingIsInterrupted(t *testing.T) {
 	}
 }
 
-// Reading after a line that was too long skips the rest of it.
+// TestSkipBehindLongLine checks that reading after a line that was too long skips the rest of that line.
 func TestSkipBehindLongLine(t *testing.T) {
 	c := record.DefaultConfig()
 	c.MaxBytes = 20
@@ -430,7 +433,7 @@ func TestSkipBehindLongLine(t *testing.T) {
 	must.True(t, err == nil && len(lines) == 1 && lines[0] == "2: 1 3:1", "%v: %q", err, lines)
 }
 
-// Resume reads a file from a position on, and skips the header of CSV as at its beginning.
+// TestFileResumes checks that Resume continues at a position, and skips the header of a CSV file as at the beginning.
 func TestFileResumes(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("label,x,shop\n")
@@ -462,8 +465,8 @@ func TestFileResumes(t *testing.T) {
 	}
 }
 
-// FuzzFile reads files of any contents, compressed or not, with labels beside them for images. It ends, within the
-// limits.
+// FuzzFile reads files with any contents, compressed or not; an images file has a labels file. Reading must end, within
+// the limits.
 func FuzzFile(f *testing.F) {
 	images := "\x00\x00\x08\x03\x00\x00\x00\x02\x00\x00\x00\x01\x00\x00\x00\x02\x00\xff\x01\x02"
 	labels := "\x00\x00\x08\x01\x00\x00\x00\x02\x01\x00"
@@ -489,7 +492,7 @@ func FuzzFile(f *testing.F) {
 		defer file.Close()
 		last := int64(-1)
 		var b event.Batch
-		for n := 0; n < 10_000; n += len(b.Examples) { // a decompression bomb may have more; not all are read
+		for n := 0; n < 10_000; n += len(b.Examples) { // a decompression bomb may have more examples; stop early
 			if file.Next(t.Context(), &b) != nil {
 				return
 			}
@@ -504,7 +507,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// Reading a file without an end, or with an endless line, stops when the context ends, at any point.
+// TestEndlessFile checks that reading an endless file or an endless line stops when the context ends, at any point.
 func TestEndlessFile(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip(err)

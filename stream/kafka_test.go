@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// startBroker starts an embedded broker with the given topics that ends with the test.
+// startBroker starts an embedded broker with the given topics. The end of the test closes it.
 func startBroker(t testing.TB, topics map[string]int32) *Embedded {
 	t.Helper()
 	b := must.Get(StartEmbedded(EmbeddedConfig{Topics: topics}))(t)
@@ -26,8 +26,8 @@ func startBroker(t testing.TB, topics map[string]int32) *Embedded {
 	return b
 }
 
-// textDecoder keeps the key of a record, and its value as the only class name of the Example. It rejects the value
-// "bad".
+// textDecoder keeps the key of a record, and stores its value as the only class name of the Example. It refuses the
+// value "bad".
 type textDecoder struct{ values []string }
 
 func (d *textDecoder) Decode(_ context.Context, r record.Record, e *event.Example) error {
@@ -39,7 +39,7 @@ func (d *textDecoder) Decode(_ context.Context, r record.Record, e *event.Exampl
 	return nil
 }
 
-// testConsumer is a Consumer of textDecoder's values.
+// testConsumer is a Consumer with a textDecoder.
 type testConsumer struct {
 	*Consumer
 	*textDecoder
@@ -81,7 +81,7 @@ type got struct {
 	refused   *event.Refusal
 }
 
-// until reads until there are n records or the stream ends, and checks every promise of Next on the way.
+// until reads until there are n records or the stream ends. It checks all guarantees of Next on the way.
 func (c *testConsumer) until(n int) ([]got, error) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
@@ -176,7 +176,7 @@ func TestProduceConsume(t *testing.T) {
 			records := c.all()
 			must.Require(t, len(records) == len(want), "%d records, want %d", len(records), len(want))
 			seen := map[string]bool{}
-			partition := map[string]int32{} // by key
+			partition := map[string]int32{} // partition by key
 			last := map[string]int64{}
 			for _, r := range records {
 				if p, ok := partition[r.key]; ok && p != r.partition {
@@ -207,8 +207,8 @@ func TestConsumeFrom(t *testing.T) {
 	tests := []struct {
 		name  string
 		start string
-		from  int64 // -1 means none stored
-		want  int   // records
+		from  int64 // stored offset; -1 for none
+		want  int   // expected number of records
 		err   bool
 	}{
 		{"earliest", "earliest", -1, 10, false},
@@ -242,7 +242,8 @@ func TestConsumeFrom(t *testing.T) {
 	}
 }
 
-// Reading between two offsets ends there, whatever follows in the topic, and at any position in a record batch.
+// TestConsumeBetween checks that reading between two offsets ends at the second, whatever follows in the topic. The
+// offset may be anywhere in a record batch.
 func TestConsumeBetween(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, map[string]int32{"t": 2})
@@ -353,8 +354,8 @@ func TestTwoTopics(t *testing.T) {
 	must.EqualSlices(t, slices.Sorted(maps.Keys(c.position)), []string{"a/0", "b/0", "b/1"})
 }
 
-// The labels of an unlabeled topic are ignored: they are neither classes nor rejected. Its partitions have their own
-// positions and continue from them.
+// TestUnlabeledTopic checks that the labels in an unlabeled topic are ignored: they are neither classes nor refused.
+// Its partitions must have their own positions and continue from them.
 func TestUnlabeledTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"told": 1, "untold": 2})
 	for i := range 30 {
@@ -368,7 +369,7 @@ func TestUnlabeledTopic(t *testing.T) {
 	schema := recordConfig.Schema()
 	var offsets event.Offsets
 	counted := map[string]int{}
-	for stop := 20; ; stop = 1000 { // interrupted once
+	for stop := 20; ; stop = 1000 { // interrupt reading once
 		decoder, err := record.NewDecoder(recordConfig, schema)
 		must.Do(t, err)
 		c := must.Get(NewConsumer(t.Context(), config, decoder, schema, offsets))(t)
@@ -403,9 +404,8 @@ func TestUnlabeledTopic(t *testing.T) {
 	must.ErrorContains(t, config.Check(), "unlabeled_topics")
 }
 
-// noLeaks checks at the end of the test, after everything registered later has been closed, that no goroutine is left.
-// It waits 20 times as long as goleak does by default, because a TLS connection of the test broker ends some time after
-// the broker.
+// noLeaks checks at the end of the test that no goroutine is left, after all later cleanups. It waits 20 times as long
+// as goleak does by default, because a TLS connection of the test broker ends some time after the broker.
 func noLeaks(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
@@ -419,7 +419,7 @@ func noLeaks(t *testing.T) {
 	})
 }
 
-// The lag of a consumer stays known while its records are not read.
+// TestLagWhileNothingIsRead checks that the lag of a consumer is updated while its records are not read.
 func TestLagWhileNothingIsRead(t *testing.T) {
 	noLeaks(t)
 	b := startBroker(t, map[string]int32{"t": 1})
@@ -428,7 +428,7 @@ func TestLagWhileNothingIsRead(t *testing.T) {
 		c.MaxBytes, c.UntilEnd, c.MetadataInterval = 5000, false, 20*time.Millisecond
 	})
 	defer c.Close()
-	// Until the fetcher waits for its records to be read.
+	// Wait until the fetcher waits for its records to be read.
 	for fetches := uint64(0); fetches == 0 || c.Stats().Fetches != fetches; time.Sleep(100 * time.Millisecond) {
 		fetches = c.Stats().Fetches
 	}

@@ -1,6 +1,6 @@
 package inbox
 
-// This file accepts the events of requests: into a Log, or to a topic.
+// This file accepts the events of requests into a Log or a topic.
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"blankout/stream/record"
 )
 
-// Accepted says where the events of a request are stored.
+// Accepted reports where the events of a request are stored.
 type Accepted struct {
 	Events int `json:"events"`
 	// First is the number of the first event in a Log.
@@ -24,13 +24,13 @@ type Accepted struct {
 	Topic     string `json:"topic,omitempty"`
 	Partition *int32 `json:"partition,omitempty"`
 	Offset    *int64 `json:"offset,omitempty"`
-	// Again says that the request had been accepted before.
+	// Again reports that the request was already accepted earlier.
 	Again bool `json:"again,omitempty"`
 }
 
-// RefusedError says which event of a request is invalid. None of its events was accepted.
+// RefusedError reports which event of a request is invalid. No event of the request was accepted.
 type RefusedError struct {
-	Event int // from 0
+	Event int // index in the request, from 0
 	event.Refusal
 }
 
@@ -40,7 +40,7 @@ func (e *RefusedError) Error() string { return fmt.Sprintf("event %d: %s", e.Eve
 type checker struct {
 	mu      sync.Mutex
 	decoder record.Decoder
-	byID    bool // events have IDs
+	byID    bool // whether events have IDs
 	example event.Example
 }
 
@@ -52,7 +52,8 @@ func newChecker(c record.Config, s *event.Schema) (*checker, error) {
 	return &checker{decoder: decoder, byID: c.ID != ""}, err
 }
 
-// check returns a RefusedError for the first invalid event. For events with IDs it also returns a key made of the IDs.
+// check returns a RefusedError for the first invalid event. For events with IDs it also returns a key derived from the
+// IDs.
 func (k *checker) check(ctx context.Context, events [][]byte) (key string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -80,16 +81,16 @@ type LogAcceptor struct {
 	check *checker
 }
 
-// NewLogAcceptor returns the LogAcceptor of a Log, with events in the format of c. The Schema is separate. The
-// LogAcceptor adds to it.
+// NewLogAcceptor returns a LogAcceptor for a Log, with events in the format of c. The LogAcceptor extends the Schema,
+// which nothing else may use.
 func NewLogAcceptor(l *Log, c record.Config, s *event.Schema) (*LogAcceptor, error) {
 	k, err := newChecker(c, s)
 	return &LogAcceptor{l, k}, err
 }
 
-// Accept accepts the events of a request, all or none, and returns once they are on disk. A repeated request, with the
-// same key or without a key but with the same IDs, is accepted once. The error is a *RefusedError for an invalid event,
-// and ErrBehind or ErrDiskFull if there is no room.
+// Accept accepts all events of a request or none, and returns once they are on disk. A repeated request is accepted
+// once. It has the same key, or no key but the same IDs. The error is a *RefusedError for an invalid event, and
+// ErrBehind or ErrDiskFull if there is no space.
 func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
 	if labels {
 		return a, errors.ErrUnsupported
@@ -105,34 +106,34 @@ func (n *LogAcceptor) Accept(ctx context.Context, key string, events [][]byte, l
 	return Accepted{Events: len(events), First: &first, Again: again}, err
 }
 
-// TopicAcceptor sends events to a topic, and labels to another one.
+// TopicAcceptor sends events to one topic, and labels to another.
 type TopicAcceptor struct {
 	check *checker
 
 	mu     sync.Mutex
 	open   func(ctx context.Context, topic string) (*stream.Producer, error)
-	topics [2]string // of events and of labels
+	topics [2]string // topics of events and of labels
 	to     [2]*topic
 	seed   maphash.Seed
-	taken  map[uint64]Accepted // by key, for this process
+	taken  map[uint64]Accepted // accepted requests of this process, by key
 	order  []uint64
 }
 
-// topic is a topic that is written to.
+// topic is a topic with its Producer.
 type topic struct {
 	*stream.Producer
 	next int // partition of the next request
 }
 
-// NewTopicAcceptor returns the TopicAcceptor of topics, with events in the format of c. It opens the Producer of a
-// topic with its first event. labels may be "". The Schema is as for NewLogAcceptor.
+// NewTopicAcceptor returns the TopicAcceptor for two topics, with events in the format of c. It opens the Producer of a
+// topic at the first event. labels may be "". The Schema is as for NewLogAcceptor.
 func NewTopicAcceptor(c record.Config, s *event.Schema, events, labels string, open func(ctx context.Context, topic string) (*stream.Producer, error)) (*TopicAcceptor, error) {
 	k, err := newChecker(c, s)
 	return &TopicAcceptor{check: k, open: open, topics: [2]string{events, labels}, seed: maphash.MakeSeed(), taken: map[uint64]Accepted{}}, err
 }
 
-// Accept sends the events of a request, or labels, to one partition, and returns once all in-sync replicas have them. A
-// request with a key that this process has already accepted is not sent again.
+// Accept sends the events or labels of a request to one partition, and returns once all in-sync replicas have them. A
+// request whose key this process has already accepted is not sent again.
 func (n *TopicAcceptor) Accept(ctx context.Context, key string, events [][]byte, labels bool) (a Accepted, err error) {
 	of, ids := 0, ""
 	if labels {

@@ -40,7 +40,7 @@ func add(t *testing.T, l *Log, key string, events [][]byte) int64 {
 	return first
 }
 
-// read returns the values of events from a position on, of the column x, until there are n.
+// read returns the values of column x for n events, from a position on.
 func read(t *testing.T, l *Log, from event.Offsets, n int) (values []float64) {
 	t.Helper()
 	config := record.DefaultConfig()
@@ -71,8 +71,8 @@ func count(from, n int) (out []float64) {
 
 func at(next int64) event.Offsets { return event.Offsets{{Topic: Topic, Next: next}} }
 
-// TestAppendAndRead checks that events are read in the order of appending, from any position, over many segments, also
-// after the log is opened again.
+// TestAppendAndRead checks that events are read in the order of appending, from any position, over many segments. This
+// must also hold after the log is opened again.
 func TestAppendAndRead(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Segment: 2000}
@@ -114,7 +114,8 @@ func TestAppendAndRead(t *testing.T) {
 	}
 }
 
-// A log that ends anywhere has lost no acknowledged event, and has all events of a request or none.
+// TestIncompleteTail checks a log that is cut at any byte. No acknowledged event may be lost, and either all or no
+// events of a request must remain.
 func TestIncompleteTail(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
@@ -156,7 +157,7 @@ func TestIncompleteTail(t *testing.T) {
 	}
 }
 
-// An incomplete write does not reappear after what is written in its place.
+// TestIncompleteWrite checks that the remains of an incomplete write do not reappear after later writes.
 func TestIncompleteWrite(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
@@ -166,7 +167,7 @@ func TestIncompleteWrite(t *testing.T) {
 	size := l.segments[0].size
 	must.Do(t, l.Close())
 	f := must.Get(os.OpenFile(l.name(0), os.O_RDWR, 0))(t)
-	if _, err := f.WriteAt([]byte("torn"), size*2/3-20); err != nil { // in the second of three
+	if _, err := f.WriteAt([]byte("torn"), size*2/3-20); err != nil { // damage the second of three requests
 		t.Fatal(err)
 	}
 	must.Do(t, f.Close())
@@ -174,14 +175,14 @@ func TestIncompleteWrite(t *testing.T) {
 	if l.Next() != 1 {
 		t.Fatalf("%d events before what is torn", l.Next())
 	}
-	add(t, l, "1", events(1, 1)) // of the same size
+	add(t, l, "1", events(1, 1)) // a request of the same size
 	must.Do(t, l.Close())
 	if l = open(t, dir, Options{}); l.Next() != 2 {
 		t.Errorf("%d events, of which two were acknowledged", l.Next())
 	}
 }
 
-// Damage in a segment other than the last is an error that names its file.
+// TestDamagedSegment checks that damage in a segment other than the last is an error that names the file.
 func TestDamagedSegment(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Segment: 200})
@@ -213,7 +214,8 @@ func TestDamagedSegment(t *testing.T) {
 	}
 }
 
-// A repeated request is not stored again: at once, later, after a restart, and when its segment is gone.
+// TestRepeatedRequests checks that a repeated request is not stored again: at once, later, after a restart, and after
+// its segment is removed.
 func TestRepeatedRequests(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Segment: 300})
@@ -259,7 +261,7 @@ type faulty struct {
 
 func (f faulty) WriteAt(p []byte, at int64) (int, error) {
 	if *f.write != nil {
-		_, _ = f.segmentFile.WriteAt(p, at) // all of it may have been written all the same
+		_, _ = f.segmentFile.WriteAt(p, at) // the write may be complete although it returns an error
 		return len(p) / 2, *f.write
 	}
 	return f.segmentFile.WriteAt(p, at)
@@ -272,8 +274,8 @@ func (f faulty) Sync() error {
 	return f.segmentFile.Sync()
 }
 
-// A full disk rejects requests and accepts them once there is space. After a failed sync none is accepted, and learning
-// ends.
+// TestFailingDisk checks that a full disk rejects requests, and that they are accepted once there is space. After a
+// failed sync no request may be accepted, and learning must end.
 func TestFailingDisk(t *testing.T) {
 	dir := t.TempDir()
 	var write, sync error
@@ -313,7 +315,7 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// The unread bytes are limited, and only one process can open a log.
+// TestUnreadBytesAreLimited checks the limit of unread bytes, and that only one process can open a log.
 func TestUnreadBytesAreLimited(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Most: 1000})
@@ -357,7 +359,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// Events over HTTP go to a topic, each request to one partition, and a repeated request only once.
+// TestTopicAcceptor checks that events over HTTP go to a topic: each request to one partition, and a repeated request
+// only once.
 func TestTopicAcceptor(t *testing.T) {
 	broker, err := stream.StartEmbedded(stream.EmbeddedConfig{Topics: map[string]int32{"events": 2, "labels": 1}})
 	must.Do(t, err)
@@ -373,7 +376,7 @@ func TestTopicAcceptor(t *testing.T) {
 	defer n.Close()
 	next := map[int32]int64{}
 	for i := range 6 {
-		size := 1 + 40*(i%3) // more than a batch
+		size := 1 + 40*(i%3) // more than one batch for some requests
 		a, err := n.Accept(ctx, fmt.Sprint(i), events(i, size), false)
 		if err != nil || *a.Offset != next[*a.Partition] || a.Events != size || a.Topic != "events" {
 			t.Fatalf("%+v, offset %d of %d (%v)", a, *a.Offset, *a.Partition, err)
@@ -393,7 +396,7 @@ func TestTopicAcceptor(t *testing.T) {
 	}
 }
 
-// An event is rejected if the acceptor's Schema has no room for its class.
+// TestAcceptorSchema checks that an event is rejected if its class exceeds the limit of the acceptor's Schema.
 func TestAcceptorSchema(t *testing.T) {
 	config := record.DefaultConfig()
 	s := config.Schema()
@@ -406,7 +409,7 @@ func TestAcceptorSchema(t *testing.T) {
 	}
 }
 
-// Without a header the IDs of its events identify a request.
+// TestRequestsByEventIDs checks that a request without a key header is identified by the IDs of its events.
 func TestRequestsByEventIDs(t *testing.T) {
 	config := record.DefaultConfig()
 	config.ID = "id"

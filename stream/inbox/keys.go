@@ -1,15 +1,15 @@
 package inbox
 
-// This file remembers the keys of the latest requests.
+// This file stores the keys of the latest requests.
 
 import (
 	"encoding/binary"
 )
 
-// keys holds the latest requests with keys, at most maxKeys.
+// keys has the latest requests with keys, at most maxKeys.
 type keys struct {
 	of    map[key]placed
-	order []key // oldest first, starting at begin
+	order []key // oldest first; order is a ring that starts at begin
 	begin int
 }
 
@@ -48,7 +48,7 @@ func (k *keys) add(of key, at placed) {
 	}
 }
 
-// encode appends magic and the head of a segment, which holds the keys.
+// encode appends the magic number and the head of a segment, which has the keys.
 func (k *keys) encode(out []byte, first int64) []byte {
 	le := binary.LittleEndian
 	known := k.order[k.begin:]
@@ -69,7 +69,8 @@ func headChecksum(head []byte) uint32 {
 	return checksum(head[:headBytes-4]) ^ checksum(head[headBytes:])
 }
 
-// readHead decodes the head of a segment and returns the start of its frames, or 0 if it is incomplete.
+// readHead decodes the head of a segment. It returns the keys and the start of the frames, or 0 if the head is
+// incomplete.
 func readHead(data []byte, first int64) (k keys, at int) {
 	le := binary.LittleEndian
 	if len(data) < headBytes || string(data[:len(magic)]) != string(magic) || int64(le.Uint64(data[len(magic):])) != first {

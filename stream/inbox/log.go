@@ -1,5 +1,5 @@
-// Package inbox stores events that arrive in requests, as over HTTP, until they are learned: a Log on disk, and a
-// Source that reads it. It does not depend on HTTP.
+// Package inbox stores events that arrive in requests, for example over HTTP, until they are learned. It has a Log on
+// disk, and a Source that reads the Log. It does not depend on HTTP.
 package inbox
 
 import (
@@ -25,52 +25,50 @@ import (
 	"blankout/internal/failpoint"
 )
 
-// Log is a log of events on disk. The events of a request are appended together:
-// after a crash all of them are there or none. Append returns once they are on
-// disk. The log is cut into segments. A segment is removed once nothing needs
-// its events.
+// Log is a log of events on disk. The events of a request are appended together: after a crash the Log has all of them
+// or none. Append returns once they are on disk. The log is divided into segments. A segment is removed once its events
+// are no longer needed.
 //
-//	NUMBER.events  a head, then a frame for each request; NUMBER is that of its first event, in 16 hexadecimal digits
+//	NUMBER.events  a head, then a frame for each request; NUMBER is the number of its first event, in 16 hexadecimal digits
 //
-// The head of a segment holds the keys of earlier requests, so that a repeated
-// request is recognized after the segment with its events is gone. A write that
-// a crash interrupted was never acknowledged, so opening the Log removes it.
+// The head of a segment has the keys of earlier requests. So a repeated request is recognized even after the segment
+// with its events is removed. A write that a crash interrupted was never acknowledged, so opening the Log removes it.
 //
 // Any goroutine may call its methods.
 type Log struct {
 	options   Options
 	directory string
 	lock      *flock.Flock
-	wake      chan struct{} // there are posts to write
-	ended     chan struct{} // the writer has ended
+	wake      chan struct{} // signals that posts has entries
+	ended     chan struct{} // closed when the writer has ended
 
 	mu       sync.Mutex
-	posts    []*post // to be written or being written
+	posts    []*post // requests that wait or are being written
 	closed   bool
-	broken   error         // nothing can be written any more
-	grown    chan struct{} // closed when there is more to read, then replaced
-	segments []*segment    // oldest first; the last one is written to
+	broken   error         // error after which nothing can be written
+	grown    chan struct{} // closed when there are more events to read, then replaced
+	segments []*segment    // oldest first; the last segment is written
 	next     int64         // number of the next event
 	keys     keys
 	reader   place // position up to which events have been read
 }
 
-// Options hold the limits of a Log.
+// Options has the limits of a Log.
 type Options struct {
-	// Most is the largest number of unread bytes. Append fails with ErrBehind beyond it. 0 means 64 MiB.
+	// Most is the largest number of unread bytes; 0 means 64 MiB. Beyond it, Append fails with ErrBehind.
 	Most int64
 	// Segment is the size of a full segment in bytes. 0 means 64 MiB.
 	Segment int64
-	// Free returns the number of free bytes on the disk. MinFree is the number that must stay free. Append fails with
-	// ErrDiskFull below it. A nil Free disables the check.
+	// Free returns the number of free bytes on the disk, and MinFree is the number that must remain free. Below it,
+	// Append fails with ErrDiskFull. A nil Free disables the check.
 	Free    func() (int64, error)
 	MinFree int64
-	Log     *slog.Logger // nil means no log
-	// file opens the files of segments. Nil uses the operating system. Tests use files that fail.
+	Log     *slog.Logger // nil disables the log
+	// file opens the files of segments; nil uses the operating system. Tests set it to simulate failing files.
 	file func(name string, flag int) (segmentFile, error)
 }
 
-// segmentFile is a file of a segment that is written to.
+// segmentFile is the file of a segment that is being written.
 type segmentFile interface {
 	io.WriterAt
 	Truncate(size int64) error
@@ -78,29 +76,29 @@ type segmentFile interface {
 	Close() error
 }
 
-// The errors of Append. None of the events was stored.
+// The errors of Append. After each of them, no event of the request is stored.
 var (
 	ErrBehind   = errors.New("learning is behind: too many events wait")
 	ErrDiskFull = errors.New("the disk is nearly full")
 	ErrClosed   = errors.New("the learner is stopping")
 )
 
-// segment is a file of the log.
+// segment is one file of the log.
 type segment struct {
 	first int64 // number of its first event
-	size  int64 // number of bytes that are certainly on disk
+	size  int64 // number of bytes that are known to be on disk
 	file  segmentFile
 }
 
-// place is the position of a reader: the number of the segment's first event, and the byte in it.
+// place is the position of a reader: the number of the segment's first event, and the byte offset in the segment.
 type place struct{ segment, at int64 }
 
-// post is a request to write.
+// post is a request to append events.
 type post struct {
 	key    key
 	frame  []byte
 	events int
-	first  int64 // set once it is done
+	first  int64 // number of the first event, set when the post is done
 	err    error
 	done   chan struct{}
 }
@@ -108,12 +106,12 @@ type post struct {
 var magic = []byte("blankout inbox 1")
 
 const (
-	headBytes  = 32 // magic, number of the first event, size of the keys, checksum of both
+	headBytes  = 32 // magic number, number of the first event, size of the keys, checksum of both
 	frameBytes = 8  // checksum and size of a payload
-	postBytes  = 28 // of a payload before its events: their number, arrival and key
+	postBytes  = 28 // start of a payload: number of events, arrival and key
 )
 
-// DamageError says that a file of a Log differs from what was written.
+// DamageError reports that a file of a Log differs from the bytes that were written.
 type DamageError struct{ File, Why string }
 
 func (e *DamageError) Error() string {
@@ -134,7 +132,7 @@ func Open(directory string, o Options) (_ *Log, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if err := os.MkdirAll(directory, 0o700); err != nil { // it holds events: nobody else may read them
+	if err := os.MkdirAll(directory, 0o700); err != nil { // only the owner may read the events
 		return nil, fmt.Errorf("events that wait to be learned: %w", err)
 	}
 	l := &Log{options: o, directory: directory, wake: make(chan struct{}, 1), ended: make(chan struct{}), grown: make(chan struct{})}
@@ -163,7 +161,7 @@ func (l *Log) open() error {
 	if err != nil {
 		return fmt.Errorf("events that wait to be learned: %w", err)
 	}
-	for _, e := range entries { // sorted
+	for _, e := range entries { // sorted by name
 		name, isSegment := strings.CutSuffix(e.Name(), ".events")
 		if first, err := strconv.ParseInt(name, 16, 64); isSegment && err == nil && len(name) == 16 {
 			info, err := e.Info()
@@ -183,7 +181,7 @@ func (l *Log) open() error {
 			l.reader = place{l.segments[0].first, 0}
 			return nil
 		}
-		// The process ended while it wrote the head.
+		// The process ended while it wrote the head of this segment.
 		if err := os.Remove(l.name(g.first)); err != nil {
 			return err
 		}
@@ -196,7 +194,7 @@ func (l *Log) open() error {
 	return nil
 }
 
-// recover reads the last segment and removes an incomplete end. It returns false if even the head is incomplete.
+// recover reads the last segment and removes an incomplete end. It returns false if the head is incomplete.
 func (l *Log) recover(g *segment) (whole bool, err error) {
 	name := l.name(g.first)
 	data, err := os.ReadFile(name)
@@ -236,7 +234,7 @@ func (l *Log) recover(g *segment) (whole bool, err error) {
 	return true, nil
 }
 
-// begin begins a segment.
+// begin starts a new segment.
 func (l *Log) begin() error {
 	name := l.name(l.next)
 	f, err := l.options.file(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR)
@@ -270,14 +268,14 @@ func syncDirectory(name string) error {
 	}
 	err = d.Sync()
 	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrPermission) {
-		err = nil // Windows
+		err = nil // Windows cannot sync a directory
 	}
 	return errors.Join(err, d.Close())
 }
 
-// Append writes the events of a request, and returns the number of the first one once they are on disk. The events of a
-// request whose key has already been written are not written again, and first is their number. Append does not keep
-// events.
+// Append writes the events of a request, and returns the number of the first event once they are on disk. If a request
+// with this key was already written, Append writes nothing and returns the number of that request's first event. Append
+// does not keep events.
 func (l *Log) Append(ctx context.Context, requestKey string, events [][]byte) (first int64, again bool, err error) {
 	p := &post{key: keyOf(requestKey), events: len(events), done: make(chan struct{})}
 	p.frame = encodePost(p.key, events)
@@ -315,7 +313,7 @@ func (p *post) wait(ctx context.Context) (int64, error) {
 	}
 }
 
-// admit returns an error if size bytes may not be written.
+// admit returns an error if the limits do not allow size more bytes.
 func (l *Log) admit(size int64) error {
 	switch {
 	case l.broken != nil:
@@ -339,7 +337,7 @@ func (l *Log) admit(size int64) error {
 	return nil
 }
 
-// unread returns the number of written bytes that have not been read.
+// unread returns the number of bytes that are written but not read.
 func (l *Log) unread() (bytes int64) {
 	for _, g := range l.segments {
 		switch {
@@ -392,9 +390,9 @@ func (l *Log) write() {
 }
 
 // writeAll writes posts and syncs them. A failed write is undone, so that the next attempt may succeed. After a failed
-// sync it is unknown what is on disk, and the Log is broken.
+// sync the content of the disk is unknown, and the Log is broken.
 func (l *Log) writeAll(posts []*post) (err error) {
-	g := l.segments[len(l.segments)-1] // no other goroutine changes it
+	g := l.segments[len(l.segments)-1] // no other goroutine changes this segment
 	if g.size >= l.options.Segment {
 		l.mu.Lock()
 		err = l.begin()
@@ -430,13 +428,14 @@ func (l *Log) writeAll(posts []*post) (err error) {
 func (l *Log) fail(err error) error {
 	l.mu.Lock()
 	l.broken = fmt.Errorf("%w: no more events are accepted until the learner restarts", err)
-	close(l.grown) // readers notice it
+	close(l.grown) // notifies readers
 	l.grown = make(chan struct{})
 	l.mu.Unlock()
 	return l.broken
 }
 
-// Passed says that events before this number are no longer needed. It removes segments that hold no others.
+// Passed declares that events before the given number are no longer needed. It removes segments that contain only such
+// events.
 func (l *Log) Passed(number int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -476,7 +475,7 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.lock.Close())
 }
 
-// encodePost returns the frame of a request.
+// encodePost returns the frame of a request with key k.
 func encodePost(k key, events [][]byte) []byte {
 	size := postBytes
 	for _, e := range events {
@@ -495,15 +494,15 @@ func encodePost(k key, events [][]byte) []byte {
 	return out
 }
 
-// frame is a stored request, as a reader of the Log gets it.
+// frame is a stored request, as a reader of the Log decodes it.
 type frame struct {
 	key    key
 	events int
-	came   int64 // milliseconds since the Unix epoch
+	came   int64 // time of arrival, in milliseconds since the Unix epoch
 	rest   []byte
 }
 
-// readFrame decodes the frame at data[at:] and returns the start of the next one, or 0 if it is incomplete.
+// readFrame decodes the frame at data[at:]. It returns the start of the next frame, or 0 if the frame is incomplete.
 func readFrame(data []byte, at int) (f frame, end int) {
 	le := binary.LittleEndian
 	if len(data)-at < frameBytes+postBytes {
@@ -537,7 +536,7 @@ func (f *frame) event() (e []byte, ok bool) {
 
 func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
 
-// diskError turns an error of the operating system into ErrDiskFull if it is one.
+// diskError converts an error of the operating system to ErrDiskFull if the disk is full.
 func diskError(err error) error {
 	if isDiskFull(err) {
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)
@@ -545,7 +544,7 @@ func diskError(err error) error {
 	return err
 }
 
-// key is a hash of the key of a request, zeros without one.
+// key is a hash of the key of a request, or zeros if it has no key.
 type key [16]byte
 
 func (k key) none() bool { return k == key{} }

@@ -13,25 +13,25 @@ import (
 	"blankout/stream/record"
 )
 
-// Topic is the topic of the Positions of a Log. The offset of an event is its number.
+// Topic is the topic in the Positions of a Log. The offset of an event is its number.
 const Topic = "(http)"
 
 // batchExamples is the largest number of examples in a Batch.
 const batchExamples = 512
 
-// Source is a Source of the events of a Log. It waits for new events and only ends if its Log is broken.
+// Source is an event.Source of the events of a Log. It waits for new events, and ends only if its Log is broken.
 type Source struct {
 	log     *Log
 	decoder record.Decoder
 	schema  *event.Schema
-	file    *os.File // of the segment at log.reader, nil before the first event
+	file    *os.File // segment at log.reader; nil before the first event
 	next    int64    // number of the next event
-	frame   frame    // rest of the request that is being read
-	left    int      // number of its remaining events
+	frame   frame    // rest of the current request
+	left    int      // number of events in frame
 }
 
-// NewSource returns the Source of a Log from the Positions of from on. It fails if the Log does not hold those events.
-// Decoding adds to s.
+// NewSource returns the Source of a Log, which starts at the Positions of from. It fails if the Log no longer has those
+// events. Decoding extends s.
 func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*Source, error) {
 	if c.Format == "" {
 		c.Format = "json"
@@ -60,7 +60,7 @@ func NewSource(l *Log, c record.Config, s *event.Schema, from event.Offsets) (*S
 	return n, n.skip(p.Next)
 }
 
-// skip reads up to the event with a number.
+// skip reads until the next event has the number to.
 func (n *Source) skip(to int64) error {
 	for n.next < to {
 		switch ok, err := n.read(); {
@@ -83,7 +83,7 @@ func (n *Source) damaged() error {
 	return &DamageError{n.log.name(n.log.reader.segment), fmt.Sprintf("event %d is not what was written", n.next)}
 }
 
-// read reads the next request, and returns false if there is none yet.
+// read reads the next request. It returns false if there is none yet.
 func (n *Source) read() (ok bool, err error) {
 	l := n.log
 	for {
@@ -152,7 +152,7 @@ func (n *Source) readFrame(at place, size int64) error {
 	if at.at+length > size {
 		return n.damaged()
 	}
-	data := make([]byte, length) // the Examples of a Batch borrow it
+	data := make([]byte, length) // a new slice, because the Examples of a Batch borrow it
 	if _, err := n.file.ReadAt(data, at.at); err != nil {
 		return n.damaged()
 	}
@@ -217,7 +217,7 @@ func (n *Source) Next(ctx context.Context, b *event.Batch) error {
 			if examples = examples[:len(examples)-1]; len(examples) == 0 {
 				return err
 			}
-			break // the next call retries it
+			break // the next call tries again
 		}
 		n.frame = rest
 		e.Fingerprint = record.Fingerprint(r.Offset, r.Key, r.Value)

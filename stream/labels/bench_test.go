@@ -10,10 +10,10 @@ import (
 	"blankout/internal/must"
 )
 
-// BenchmarkJoin writes down b.N events of 200 bytes, of random ids, that all wait at the
-// same time, then has a label come for each of a thousand of them. How many wait decides:
+// BenchmarkJoin stores b.N events of 200 bytes with random ids, which all wait at the same time. Then a label arrives
+// for each of a thousand of them. The cost depends on the number of waiting events:
 //
-// go test ./stream/labels -run '^$' -bench Join -benchtime 10000000x
+//	go test ./stream/labels -run '^$' -bench Join -benchtime 10000000x
 func BenchmarkJoin(b *testing.B) {
 	c := DefaultConfig()
 	c.MaxPending = 1 << 40
@@ -50,7 +50,7 @@ func BenchmarkJoin(b *testing.B) {
 		if id(again); i%every == 0 {
 			ids = append(ids, append([]byte(nil), e.Key...))
 		}
-		for range e.Features.Index { // the values of the event
+		for range e.Features.Index { // values of the event
 			again.Uint32()
 			again.NormFloat64()
 		}
@@ -67,7 +67,7 @@ func BenchmarkJoin(b *testing.B) {
 	var disk int64
 	entries := must.Get(os.ReadDir(directory))(b)
 	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil { // otherwise the store has removed it meanwhile
+		if info, err := entry.Info(); err == nil { // otherwise the store has removed the file in the meantime
 			disk += info.Size()
 		}
 	}

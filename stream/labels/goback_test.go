@@ -13,8 +13,8 @@ import (
 	"blankout/stream/record"
 )
 
-// pastJoin returns a join at a checkpoint after n events that waited and timed out, and which has then continued with
-// more events.
+// pastJoin returns the state of a join at a checkpoint, after n events have waited and timed out. The directory also
+// has more events that arrived after the checkpoint.
 func pastJoin(t *testing.T, n, more int) (directory string, state State) {
 	t.Helper()
 	directory = t.TempDir()
@@ -41,14 +41,14 @@ func meet(t *testing.T, j *Join, id string, at int64) {
 	must.Get2(j.Event(&event.Example{Key: []byte(id), Weight: 1, Arrival: at}, 0, nil))(t)
 }
 
-// timedOut returns the number of events that time out by then.
+// timedOut returns the number of events that have timed out at the given time.
 func timedOut(t *testing.T, j *Join, at int64) (n int) {
 	t.Helper()
 	j.Advance("events", 0, &event.Example{Arrival: at})
 	return len(expired(t, j))
 }
 
-// After a restart without waiting events, new events time out as usual.
+// TestTimesOutAfterRestart checks that new events time out as usual after a restart without waiting events.
 func TestTimesOutAfterRestart(t *testing.T) {
 	for _, n := range []int{0, 1, 40} {
 		directory, state := pastJoin(t, n, 0)
@@ -62,21 +62,21 @@ func TestTimesOutAfterRestart(t *testing.T) {
 }
 
 // TestCutIsSynced checks that entries removed by a restart are synced with the next checkpoint, even if no event has
-// arrived since. Otherwise a crash could restore them.
+// arrived since. Otherwise a crash could restore these entries.
 func TestCutIsSynced(t *testing.T) {
 	directory, state := pastJoin(t, 10, 3)
 	j := must.Get(Open(testConfig(200), directory, state))(t)
 	g := j.store.segments[len(j.store.segments)-1]
 	must.Require(t, g.count == 10, "the log holds %d entries after going back to 10", g.count)
-	g.heads.Close() // so that syncing it fails
+	g.heads.Close() // makes syncing it fail
 	var broken *BrokenError
 	if _, err := j.Freeze().Block(); !errors.As(err, &broken) {
 		t.Errorf("a checkpoint after going back syncs nothing: %v", err)
 	}
 }
 
-// The only record of an added partition, far ahead of all clocks, counts as having arrived with what was passed on
-// before: no event has a time before all times.
+// TestFirstRecordOutOfLine checks the only record of an added partition, with a time far ahead of all clocks. It must
+// count as arriving with the previous record, and as out of order.
 func TestFirstRecordOutOfLine(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	config := testConfig(1000)

@@ -7,25 +7,25 @@ import (
 	"iter"
 )
 
-// index maps IDs to the numbers of their newest entries. It is a hash table with linear probing. A slot holds 31 bits
-// of the ID's hash, with the lowest bit set so that a used slot is not 0, and the low 32 bits of the number. IDs with
-// equal bits have their own slots, and the entries tell them apart. Slots of deleted entries stay until the table is
-// rebuilt.\
+// index maps IDs to the numbers of their newest entries. It is a hash table with linear probing. A slot has 31 bits of
+// the ID's hash, with the lowest bit set so that a used slot is not 0, and the low 32 bits of the number. IDs with
+// equal bits have separate slots; comparing the entries distinguishes them. Slots of deleted entries remain until the
+// table is rebuilt.
 //
-// A slot has 8 bytes, and .62 to .85 of the slots are in use: 9 to 13 bytes an ID.
+// A slot has 8 bytes, and .62 to .85 of the slots are used: 9 to 13 bytes per ID.
 type index struct {
 	slots []uint64
-	used  int // not 0, including deleted ones
+	used  int // number of nonzero slots, including deleted ones
 }
 
 const (
-	fill = .85 // largest share of used slots
-	room = 1.6 // slots for an ID in a new table
+	fill = .85 // largest fraction of used slots
+	room = 1.6 // slots per ID in a new table
 )
 
 func tag(of id) uint32 { return binary.LittleEndian.Uint32(of[:]) | 1 }
 
-// home returns the first slot for a tag.
+// home returns the first slot to try for a tag.
 func (x *index) home(tag uint32) int { return int(uint64(tag) * uint64(len(x.slots)) >> 32) }
 
 func (x *index) after(i int) int {
@@ -35,7 +35,7 @@ func (x *index) after(i int) int {
 	return i
 }
 
-// find yields the numbers in [first, end) that may belong to an ID.
+// find yields the numbers in [first, end) that may belong to an ID, because their slots match.
 func (x *index) find(of id, first, end uint64) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
 		if x.used == 0 {
@@ -53,7 +53,7 @@ func (x *index) find(of id, first, end uint64) iter.Seq[uint64] {
 	}
 }
 
-// put sets the number of an ID. was is the previous one, if found. Numbers before first are deleted.
+// put sets the number of an ID; was is its previous number if found is set. Numbers before first are deleted.
 func (x *index) put(of id, number, was uint64, found bool, first uint64) {
 	t := tag(of)
 	slot := uint64(t)<<32 | uint64(uint32(number))
@@ -81,7 +81,7 @@ func (x *index) insert(slot uint64) {
 	x.used++
 }
 
-// renew rebuilds the table with room for twice the IDs, without deleted slots.
+// renew rebuilds the table for twice as many IDs, without deleted slots. Valid numbers are in [first, end).
 func (x *index) renew(end, first uint64) {
 	live := func(slot uint64) bool {
 		return slot != 0 && uint64(uint32(slot)-uint32(first)) < end-first

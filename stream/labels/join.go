@@ -20,47 +20,48 @@ import (
 )
 
 // Join matches labels with events. One goroutine calls its methods, with the records of a Merge in their order. Its
-// results depend only on those records.\
+// results depend only on those records.
 //
-// An event arrives and waits. When its label arrives, the event is to be learned. A different label within the wait is
-// a correction: the event is to be learned again with the new label, and what was learned before is not undone. A label
-// that arrives before its event waits for it, equally long. When the wait is over, an event without a label is to be
-// learned as Config.Default says, and a later label is late.
+// An event arrives and waits. When its label arrives, the event is learned. A different label within the wait is a
+// correction: the event is learned again with the new label, and the earlier learning is not undone. A label that
+// arrives before its event waits for the event, for the same time. When its wait is over, an event without a label is
+// learned with Config.TimeoutLabel, and a later label is late.
 type Join struct {
 	config Config
-	wait   int64 // milliseconds
-	// remembered is the number of records for which the Join still knows an ID whose wait is over, so that it
-	// recognizes late labels.
+	wait   int64 // wait in milliseconds
+	// remembered is the number of records for which the Join keeps an ID after its wait, so that it recognizes late
+	// labels.
 	remembered uint64
 	store      *store
 	state      State
-	idle       atomic.Uint64 // counted by the Merge
-	late       atomic.Uint64 // likewise: Counts.LatePartitions
-	event      event.Example // the result of Waited, and its prediction
+	idle       atomic.Uint64 // Counts.Idle, which the Merge counts
+	late       atomic.Uint64 // Counts.LatePartitions, which the Merge counts
+	event      event.Example // the event of a Waited, and its prediction
 	prediction []float64
-	// settles is set for a Joined: Expired also returns events with a label. over says that its logs have ended.
+	// settles is set by a Joined: Expired then also returns events with a label. over means that the logs of the Joined
+	// have ended.
 	settles, over bool
 }
 
-// State is the state of a Join. A checkpoint holds it as the block "labels".
+// State is the state of a Join. A checkpoint stores it as the block "labels".
 type State struct {
-	Tick  uint64 `json:"tick"`  // events and labels so far, without rejected ones
-	First uint64 `json:"first"` // the oldest within the wait that has changed anything
-	Sum   uint64 `json:"sum"`   // over the changes of all records
-	Now   int64  `json:"now"`   // the time of the logs, in milliseconds
+	Tick  uint64 `json:"tick"`  // number of events and labels so far, without refused ones
+	First uint64 `json:"first"` // tick of the oldest record within the wait that changed the store
+	Sum   uint64 `json:"sum"`   // checksum over the changes of all records
+	Now   int64  `json:"now"`   // current time of the logs, in milliseconds
 	// Held counts the events within the wait, with or without a label, and the labels that wait for their event.
 	Held uint64 `json:"held"`
-	// Clocks holds the arrival of the last record of each partition.
+	// Clocks has the arrival of the last record of each partition.
 	Clocks []Clock `json:"clocks"`
 	Counts
-	// Learned sums the measures of the predictions at the time of learning. The progressive measures are those at the
-	// time of arrival. For numeric labels Wrong sums the absolute errors.
+	// Weight, Wrong and LogLoss are sums for predictions at the time of learning. The progressive measures are for
+	// predictions at the time of arrival. For regression, Wrong sums the absolute errors.
 	Weight  float64 `json:"learned_weight"`
 	Wrong   float64 `json:"learned_wrong"`
 	LogLoss float64 `json:"learned_log_loss"`
 }
 
-// Clock is the time of the latest record of a partition.
+// Clock is the time of the latest record in a partition.
 type Clock struct {
 	Topic     string `json:"topic"`
 	Partition int32  `json:"partition"`
@@ -69,40 +70,39 @@ type Clock struct {
 
 // Counts counts the events and labels by outcome.
 type Counts struct {
-	Pending  uint64 `json:"pending"`   // events that wait for a label now
-	Matched  uint64 `json:"matched"`   // events that got a label
-	TimedOut uint64 `json:"timed_out"` // events that got none within the wait
-	// Overflowed counts those of TimedOut that were removed because of max_pending.
+	Pending  uint64 `json:"pending"`   // events that currently wait for a label
+	Matched  uint64 `json:"matched"`   // events that received a label
+	TimedOut uint64 `json:"timed_out"` // events without a label within the wait
+	// Overflowed counts the TimedOut events that were removed because of max_pending.
 	Overflowed uint64 `json:"overflowed"`
 	// RepeatedEvents counts events that arrived while another event with their ID was waiting. They are not learned.
 	RepeatedEvents uint64 `json:"repeated_events"`
 	Early          uint64 `json:"early"`     // labels that arrived before their event
-	Corrected      uint64 `json:"corrected"` // labels that changed an earlier one
-	Repeated       uint64 `json:"repeated"`  // labels equal to an earlier one
+	Corrected      uint64 `json:"corrected"` // labels that changed an earlier label
+	Repeated       uint64 `json:"repeated"`  // labels equal to an earlier label
 	Late           uint64 `json:"late"`      // labels that arrived after the wait
 	// Unmatched counts early labels whose event did not arrive within MaxDelay.
 	Unmatched uint64 `json:"unmatched"`
-	// Forgotten counts events that Forget removed and that would otherwise have been matched or timed out.
-	Forgotten uint64 `json:"forgotten,omitempty"`
-	// OutOfOrder counts records of events and labels whose time does not fit that of the records around them. See
+	// OutOfOrder counts records of events and labels whose time does not fit the times of the records around them. See
 	// Merge.
+	Forgotten uint64 `json:"forgotten,omitempty"`
+	// Idle counts how often a silent partition was skipped since Open.
 	OutOfOrder uint64 `json:"out_of_order"`
 	// Idle counts how often a silent partition was skipped, since Open.
 	Idle uint64 `json:"-"`
-	// LatePartitions counts partitions that were added to a topic and whose first record was older than one already
-	// processed, since Open.
+	// LatePartitions counts, since Open, partitions that were added to a topic too late: their first record was older
+	// than a processed record.
 	LatePartitions uint64 `json:"-"`
-	// Delays counts the matched labels by delay: element n counts delays below 2^n seconds and at least half of that.
+	// Delays counts the matched labels by delay. Element n counts delays from 2^(n-1) to 2^n seconds.
 	Delays []uint64 `json:"delays"`
-	// Age is the time since the arrival of the oldest event or label within the wait, in milliseconds of the time of
-	// the logs.
+	// Age is the time since the arrival of the oldest event or label within the wait, in milliseconds of log time.
 	Age int64 `json:"-"`
 }
 
-// Block is the name of the block with a State.
+// Block is the name of the checkpoint block with a State.
 const Block = "labels"
 
-// ReadState returns the State of a checkpoint, and whether it has one.
+// ReadState returns the State in a checkpoint, and whether there is one.
 func ReadState(blocks []event.Block) (s State, ok bool, err error) {
 	for _, b := range blocks {
 		if b.Name == Block {
@@ -115,8 +115,8 @@ func ReadState(blocks []event.Block) (s State, ok bool, err error) {
 	return s, false, nil
 }
 
-// Open returns a Join that continues from a State. The zero State is the beginning. The waiting events are in the
-// directory, which nobody else may use. An error may be a *StateError or a *DamageError.
+// Open returns a Join that continues from a State; the zero State is the beginning. The directory has the waiting
+// events, and nothing else may use it. An error may be a *StateError or a *DamageError.
 func Open(c Config, directory string, from State) (*Join, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ func Open(c Config, directory string, from State) (*Join, error) {
 // Close closes the store.
 func (j *Join) Close() error { return j.store.close() }
 
-// State returns the present state of the Join.
+// State returns the current state of the Join.
 func (j *Join) State() State {
 	s := j.state
 	s.Clocks, s.Delays = slices.Clone(s.Clocks), slices.Clone(s.Delays)
@@ -149,10 +149,10 @@ func (j *Join) Counts() Counts {
 	return c
 }
 
-// Labeled returns the number of events so far that got a label, or Config.Default in its place.
+// Labeled returns the number of events so far that received a label, or Config.TimeoutLabel instead.
 func (j *Join) Labeled() uint64 { return j.config.Labeled(&j.state.Counts) }
 
-// Labeled is Join.Labeled for the given counts.
+// Labeled returns the result of Join.Labeled for the given counts.
 func (c *Config) Labeled(of *Counts) uint64 {
 	if c.TimeoutLabel != "" {
 		return of.Matched + of.TimedOut
@@ -160,8 +160,8 @@ func (c *Config) Labeled(of *Counts) uint64 {
 	return of.Matched
 }
 
-// Delay returns an upper bound of the delay, in seconds and within a factor of two, for the share q of the matched
-// labels. It returns NaN if there are none.
+// Delay returns an upper bound of the delay, in seconds and within a factor of two, for the fraction q of the matched
+// labels. It returns NaN if no label was matched.
 func (c *Counts) Delay(q float64) float64 {
 	total := uint64(0)
 	for _, n := range c.Delays {
@@ -179,14 +179,14 @@ func (c *Counts) Delay(q float64) float64 {
 	return math.NaN()
 }
 
-// SetLog sets the log for messages about files that someone has removed.
+// SetLog sets the log for messages about removed files.
 func (j *Join) SetLog(log *slog.Logger) { j.store.log = log }
 
-// KeepsLate reports whether late labels go to the dead letters.
+// KeepsLate reports whether late labels are stored as dead letters.
 func (j *Join) KeepsLate() bool { return j.config.LatePolicy == LateDeadLetter }
 
-// SetDefault gives an event without a label the configured one, if there is one and it is one of the classes or, for
-// numeric labels, a number.
+// SetDefault sets the configured TimeoutLabel on an event without a label. It does nothing if none is configured, or if
+// the label is not one of the classes or, for regression, not a number.
 func (j *Join) SetDefault(e *event.Example, s *event.Schema) {
 	if j.config.TimeoutLabel == "" || e.Label != event.Unlabeled {
 		return
@@ -200,34 +200,34 @@ func (j *Join) SetDefault(e *event.Example, s *event.Schema) {
 	}
 }
 
-// Learned adds the measures of an event as it is learned.
+// Learned adds the measures of an event when it is learned.
 func (j *Join) Learned(weight, wrong, logLoss float64) {
 	j.state.Weight += weight
 	j.state.Wrong += wrong
 	j.state.LogLoss += logLoss
 }
 
-// Outcome is the outcome of a record.
+// Outcome is the result of processing a record.
 type Outcome uint8
 
 // The outcomes of a record.
 const (
-	Waits       Outcome = iota // it waits
-	Matches                    // the event is to be learned
-	Corrects                   // the event is to be learned again
-	Repeats                    // nothing new
+	Waits       Outcome = iota // the record waits
+	Matches                    // the event must be learned
+	Corrects                   // the event must be learned again
+	Repeats                    // the record changes nothing
 	IsLate                     // a label whose event no longer waits
-	IsForgotten                // a label of an event that Forget removed
+	IsForgotten                // a label whose event was removed by Forget
 )
 
 // Waited is an event that has waited. It is valid until the next call of the Join.
 type Waited struct {
-	*event.Example           // with the Label and Weight to learn
-	Prediction     []float64 // as passed to Event
+	*event.Example           // has the Label and Weight to learn
+	Prediction     []float64 // prediction that was passed to Event
 	Partition      int32
 }
 
-// Advance processes the arrival of a record of a partition, from e.Arrival and e.OddTime. Call it before any other
+// Advance processes the arrival of a record in a partition, from e.Arrival and e.OddTime. Call it before any other
 // method for this record.
 func (j *Join) Advance(topic string, partition int32, e *event.Example) {
 	j.state.Now = max(j.state.Now, e.Arrival)
@@ -241,8 +241,8 @@ func (j *Join) Advance(topic string, partition int32, e *event.Example) {
 	j.state.Clocks[i].Time = e.Arrival
 }
 
-// Expired returns the next event whose wait is over without a label, or nil if there is none. Its Label is
-// event.Unlabeled. Call it after Advance until it returns nil.
+// Expired returns the next event whose wait is over without a label, or nil if there is none. The event's Label is
+// event.Unlabeled. After Advance, call it until it returns nil.
 func (j *Join) Expired() (*Waited, error) {
 	s := &j.state
 	for {
@@ -273,7 +273,7 @@ func (j *Join) Expired() (*Waited, error) {
 			continue
 		}
 		s.Held--
-		if st.labeled && !j.settles || j.over && !st.labeled { // nothing is known about the latter yet
+		if st.labeled && !j.settles || j.over && !st.labeled { // in the second case the wait has not ended yet
 			continue
 		}
 		w, err := j.waited(oldest.number)
@@ -298,8 +298,8 @@ func (j *Join) Expired() (*Waited, error) {
 	}
 }
 
-// Event adds an event that has arrived, and the numbers of its prediction. If its label is already there, Event returns
-// the event with it.
+// Event adds an event that has arrived, and its prediction. If the event's label has already arrived, Event returns the
+// event with the label.
 func (j *Join) Event(e *event.Example, partition int32, prediction []float64) (Outcome, *Waited, error) {
 	s, of := &j.state, hash(e.Key)
 	was, ok, err := j.store.find(of)
@@ -334,8 +334,8 @@ func (j *Join) Event(e *event.Example, partition int32, prediction []float64) (O
 	return Matches, w.as(&st), nil
 }
 
-// Label processes a label: the Key, Label, Target and Weight of e. If the event is to be learned with it, Label returns
-// that.
+// Label processes a label: the Key, Label, Target and Weight of e. If an event must be learned with the label, Label
+// returns the event.
 func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 	s, of := &j.state, hash(e.Key)
 	was, ok, err := j.store.find(of)
@@ -343,14 +343,14 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 		return 0, nil, fmt.Errorf("looking for the event of a label: %w", err)
 	}
 	st := was.standing
-	early := st.event <= s.First // or there is none
+	early := st.event <= s.First // or there is no event
 	switch {
 	case ok && !early:
 	case ok && st.event > 0 && st.came+2*j.wait >= s.Now && s.Tick-st.event < j.remembered:
 		s.Late++
 		s.Tick++
 		return IsLate, nil, nil
-	case ok && st.event == 0 && was.tick >= s.First: // another early one
+	case ok && st.event == 0 && was.tick >= s.First: // another early label
 	default:
 		st = standing{}
 	}
@@ -382,7 +382,7 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 	case w == nil && outcome == Matches:
 		s.Forgotten++
 		s.Pending--
-	case w == nil: // it was learned before it was forgotten
+	case w == nil: // the event was learned before Forget removed it
 	case outcome == Corrects:
 		s.Corrected++
 	default:
@@ -399,10 +399,10 @@ func (j *Join) Label(e *event.Example) (Outcome, *Waited, error) {
 	return outcome, w.as(&st), nil
 }
 
-// Forget removes the features of the waiting event with an ID, and reports whether there was one. The event is not
-// learned any more, and its label counts as that of a forgotten event. Its ID and time stay until its wait is over,
-// because they tell that the label is not to be learned. Call Forget before any record, with the State of the newest
-// checkpoint. Later events are not stored yet, because they will be read again.
+// Forget removes the features of the waiting event with the given ID, and reports whether there was such an event. The
+// event is no longer learned, and its label counts as the label of a forgotten event. Its ID and time remain until its
+// wait is over, so that its label is recognized. Call Forget before any record, with the State of the newest
+// checkpoint. Later events need not be removed, because they will be read again.
 func (j *Join) Forget(id []byte) (bool, error) {
 	st, ok, err := j.store.find(hash(id))
 	if ok = ok && st.event > j.state.First; ok {
@@ -414,7 +414,7 @@ func (j *Join) Forget(id []byte) (bool, error) {
 	return ok, nil
 }
 
-// put writes an entry of the present record. See store.put.
+// put writes an entry for the current record. See store.put.
 func (j *Join) put(e *entry, body []byte, was *entry, found bool) error {
 	e.tick = j.state.Tick
 	if err := j.store.put(e, body, was, found); err != nil {
@@ -425,8 +425,8 @@ func (j *Join) put(e *entry, body []byte, was *entry, found bool) error {
 	return nil
 }
 
-// Flush writes waiting events to disk if there are many. Call it now and then before a record. After an error, such as
-// a full disk, nothing is lost and Flush may be called again. Until then the events stay in memory.
+// Flush writes waiting events to disk if there are many. Call it regularly before a record. After an error, such as a
+// full disk, nothing is lost and Flush may be called again. Until then the events stay in memory.
 func (j *Join) Flush() error {
 	if err := j.store.flushIfMuch(); err != nil {
 		return fmt.Errorf("writing the events that wait for labels: %w", err)
@@ -434,13 +434,13 @@ func (j *Join) Flush() error {
 	return nil
 }
 
-// hash returns the hash of an ID in the store.
+// hash returns the hash under which the store keeps an ID.
 func hash(of []byte) id {
 	sum := sha256.Sum256(of)
 	return id(sum[:16])
 }
 
-// delay counts a label with this delay.
+// delay counts a matched label with this delay.
 func (j *Join) delay(ms int64) {
 	n := 0
 	for s := ms / 1000; s > 0; s /= 2 {
@@ -452,14 +452,14 @@ func (j *Join) delay(ms int64) {
 	j.state.Delays[n]++
 }
 
-// as gives an event its label.
+// as sets the label of an event, and returns the event.
 func (w *Waited) as(st *standing) *Waited {
 	w.Label, w.Target = st.class, st.target
 	w.Weight *= st.weight
 	return w
 }
 
-// waited returns the event of an entry, nil if it was removed.
+// waited returns the event of an entry, or nil if the event was removed.
 func (j *Join) waited(number uint64) (w *Waited, err error) {
 	body, err := j.store.event(number)
 	if err != nil || body == nil {
@@ -473,7 +473,7 @@ func (j *Join) waited(number uint64) (w *Waited, err error) {
 	return w, nil
 }
 
-// encodeEvent encodes what learning an event needs.
+// encodeEvent encodes the parts of an event that learning needs.
 func encodeEvent(e *event.Example, partition int32, prediction []float64) []byte {
 	c := &coder.Coder{}
 	codeEvent(c, e, &partition, &prediction)
@@ -506,13 +506,13 @@ func codeEvent(c *coder.Coder, e *event.Example, partition *int32, prediction *[
 	c.Floats(prediction)
 }
 
-// Frozen is the state of a Join at one instant, for a checkpoint.
+// Frozen is the state of a Join at one moment, for a checkpoint.
 type Frozen struct {
 	join  *Join
 	state State
 }
 
-// Freeze returns the present state.
+// Freeze returns the current state as a Frozen.
 func (j *Join) Freeze() *Frozen { return &Frozen{j, j.State()} }
 
 // Block syncs the waiting events to disk and returns the block for the checkpoint. Another goroutine may call it while
@@ -531,8 +531,8 @@ func (f *Frozen) Block() (event.Block, error) {
 	return event.Block{Name: Block, Data: data}, err
 }
 
-// LetGo frees the space that no checkpoint needs. The checkpoint of f is the oldest one kept. The goroutine that calls
-// Block may call it.
+// LetGo frees the space that no checkpoint needs, if the checkpoint of f is the oldest one kept. The goroutine that
+// calls Block may call it.
 func (f *Frozen) LetGo() error {
 	if err := failpoint.Here("labels.letgo"); err != nil {
 		return err

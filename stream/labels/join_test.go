@@ -16,33 +16,33 @@ import (
 	"blankout/stream/record"
 )
 
-// told is an event with its label, in the order in which the learner receives them.
+// told is an event with its label, in the order of learning.
 type told struct {
 	ID        string
-	X         float64 // of the event, as it was
+	X         float64 // feature of the event when it arrived
 	Class     int
 	Weight    float64
 	Score     float64
 	Unlabeled bool
 }
 
-// arrived is a record of one of the logs of a test.
+// arrived is a record in one of the logs of a test.
 type arrived struct {
 	label     bool
 	partition int32
 	offset    int64
-	time      int64 // as stated by the record
+	time      int64 // time in the record
 	id        string
 	x         float64
 	class     int
 }
 
-// counted holds the part of Counts that the slow join counts.
+// counted has the Counts that slowJoin computes too.
 type counted struct {
 	Pending, Matched, TimedOut, RepeatedEvents, Early, Corrected, Repeated, Late, Unmatched uint64
 }
 
-// slowJoin sorts everything, keeps it in maps, and searches all of it each time.
+// slowJoin is a slow reference for Join. It sorts all records, keeps them in maps, and searches all of them each time.
 func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []told, c counted) {
 	records = slices.Clone(records)
 	clocks := map[[2]int64]int64{}
@@ -153,7 +153,7 @@ func slowJoin(records []arrived, wait int64, score func(n int) float64) (out []t
 	return out, c
 }
 
-// memory is a partition in memory: a Lane's Next.
+// memory is a partition in memory. Its method is used as Lane.Next.
 type memory struct {
 	topic     string
 	partition int32
@@ -165,7 +165,7 @@ func (m *memory) next(_ context.Context, b *event.Batch) error {
 	if len(m.records) == 0 {
 		return io.EOF
 	}
-	n := min(m.size(), len(m.records)) // may be 0: a batch that only says where the partition is
+	n := min(m.size(), len(m.records)) // may be 0: a batch that only has the position of the partition
 	*b = event.Batch{Topic: m.topic, Partition: m.partition, Examples: b.Examples[:0], Next: m.records[0].offset, HighWater: -1}
 	for _, r := range m.records[:n] {
 		value := fmt.Sprintf(`{"x":%v,"f%d":1}`, r.x, r.offset%7)
@@ -208,7 +208,7 @@ func testLanes(t *testing.T, schema *event.Schema, records []arrived, offsets ev
 	return lanes
 }
 
-// joined is a run of the join on records.
+// joined runs a Join over records.
 type joined struct {
 	schema  *event.Schema
 	join    *Join
@@ -216,13 +216,13 @@ type joined struct {
 	out     []told
 }
 
-// run continues until stop returns true after a record.
+// run processes records until stop returns true after a record.
 func (j *joined) run(t *testing.T, records []arrived, size func() int, stop func() bool) {
 	t.Helper()
 	must.Do(t, j.try(t, records, size, stop))
 }
 
-// try is run that returns the error of the Join.
+// try does the same as run, but returns the error of the Join.
 func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func() bool) error {
 	t.Helper()
 	m := NewMerge(j.schema, testLanes(t, j.schema, records, j.offsets, size), j.join)
@@ -290,8 +290,8 @@ func (j *joined) try(t *testing.T, records []arrived, size func() int, stop func
 
 func testScore(n int) float64 { return float64(n) / 3 }
 
-// someRecords draws events, and labels with random delays: some before their event, some too late, some repeated, some
-// missing, some without an event.
+// someRecords returns random events, and labels with random delays: some before their event, some too late, some
+// repeated, some missing, some without an event.
 func someRecords(r *rand.Rand, n int) (records []arrived) {
 	var offsets [2][3]int64
 	add := func(a arrived) {
@@ -301,7 +301,7 @@ func someRecords(r *rand.Rand, n int) (records []arrived) {
 		}
 		a.partition = int32(r.IntN(3))
 		a.offset = offsets[kind][a.partition]
-		offsets[kind][a.partition] += 1 + int64(r.IntN(2)) // with gaps
+		offsets[kind][a.partition] += 1 + int64(r.IntN(2)) // offsets have gaps
 		records = append(records, a)
 	}
 	type due struct {
@@ -332,7 +332,7 @@ func someRecords(r *rand.Rand, n int) (records []arrived) {
 	return records
 }
 
-// opened opens a join that is closed at the end of the test.
+// opened opens a Join that the end of the test closes.
 func opened(t *testing.T, c Config, directory string, state State) *Join {
 	t.Helper()
 	j := must.Get(Open(c, directory, state))(t)
@@ -340,7 +340,7 @@ func opened(t *testing.T, c Config, directory string, state State) *Join {
 	return j
 }
 
-// arrive hands an event with an ID to a join.
+// arrive passes an event with the given ID to a Join.
 func arrive(t *testing.T, j *Join, id string) {
 	t.Helper()
 	must.Get2(j.Event(&event.Example{Key: []byte(id), Weight: 1}, 0, nil))(t)
@@ -369,7 +369,7 @@ func testConfig(wait int64) Config {
 	return c
 }
 
-// The join gives the same results as a slow one that sorts everything first, in the same order.
+// TestJoinEqualsSlowJoin checks that Join returns the same results as slowJoin, in the same order.
 func TestJoinEqualsSlowJoin(t *testing.T) {
 	for seed := range uint64(8) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -399,8 +399,8 @@ func compare(t *testing.T, what string, j *joined, want []told, counts counted) 
 	}
 }
 
-// A run that is killed at any record, and continues from an earlier checkpoint with what is on disk by then, ends in
-// the same state with the same results.
+// TestJoinAfterKills kills runs at any record, and continues from an earlier checkpoint with the files of that time.
+// The final state and the results must not change.
 func TestJoinAfterKills(t *testing.T) {
 	const wait = 150
 	for seed := range uint64(3) {
@@ -443,7 +443,7 @@ func TestJoinAfterKills(t *testing.T) {
 				break
 			}
 			kills++
-			if err := j.join.Close(); err != nil { // what was written stays, as after a kill
+			if err := j.join.Close(); err != nil { // as after a kill, the files stay as they are
 				t.Fatal(err)
 			}
 			from := kept[r.IntN(len(kept))]

@@ -1,6 +1,6 @@
 package labels
 
-// This file joins events and labels of finished logs into one stream.
+// This file joins events and labels of complete logs into one stream.
 
 import (
 	"context"
@@ -12,15 +12,15 @@ import (
 )
 
 // Joined is a Source of the events of a Merge with their labels, for reading existing logs. It returns each event once,
-// in the order of arrival, with the last label that arrived within its wait. An event without a label has that of
-// Config.Default, or none. An event whose wait is not over at the end of the logs is left out and stays pending.
-// Rejected records pass through.\
+// in the order of arrival, with the last label that arrived within its wait. An event without a label gets
+// Config.TimeoutLabel, or none. An event whose wait is not over at the end of the logs is omitted and stays pending.
+// Refused records are returned too.
 //
-// A Runner learns an event as soon as its first label arrives, so it does not use this type.
+// A Runner does not use this type, because it learns an event as soon as the first label arrives.
 type Joined struct {
 	merge  *Merge
 	join   *Join
-	topic  string // of events
+	topic  string // topic of events
 	schema *event.Schema
 	in     event.Batch
 	queue  []settled
@@ -33,10 +33,10 @@ type settled struct {
 	partition int32
 }
 
-// NewJoined returns a Source of the records of a Merge, for a newly opened Join. Their events belong to that topic or
-// file. Nobody else may use merge and join.
+// NewJoined returns a Source of the records of a Merge, for a newly opened Join. Its events belong to the given topic
+// or file. Nothing else may use merge and join.
 func NewJoined(merge *Merge, join *Join, topic string) *Joined {
-	join.settles = true // the Join reports nothing before the wait is over
+	join.settles = true // the Join returns no event before its wait is over
 	return &Joined{merge: merge, join: join, topic: topic, schema: merge.schema}
 }
 
@@ -62,9 +62,9 @@ func (s *Joined) Next(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// Records fills b with the next records of events or labels in the order of the Merge, for callers that count them.
-// Then Settled has the events that these records have settled. After the last record it returns io.EOF, and Settled may
-// have more.
+// Records fills b with the next records of events or labels in the order of the Merge, for callers that count records.
+// Then call Settled for the events that these records have settled. After the last record Records returns io.EOF, and
+// Settled may have more events.
 func (s *Joined) Records(ctx context.Context, b *event.Batch) error {
 	err := s.merge.Next(ctx, b)
 	if errors.Is(err, io.EOF) {
@@ -84,7 +84,7 @@ func (s *Joined) Records(ctx context.Context, b *event.Batch) error {
 	return nil
 }
 
-// Settled calls f for each event that was matched or has expired since the last call. f owns them.
+// Settled calls f for each event that was matched or has expired since the last call. f owns these events.
 func (s *Joined) Settled(f func(partition int32, e *event.Example) error) error {
 	for i := range s.queue {
 		if err := f(s.queue[i].partition, &s.queue[i].Example); err != nil {
@@ -95,7 +95,7 @@ func (s *Joined) Settled(f func(partition int32, e *event.Example) error) error 
 	return nil
 }
 
-// take processes a record of a Batch of the Merge.
+// take processes a record in a Batch of the Merge.
 func (s *Joined) take(b *event.Batch, e *event.Example) error {
 	if err := s.join.Flush(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (s *Joined) take(b *event.Batch, e *event.Example) error {
 		return err
 	}
 	if e.Refused != nil {
-		refused := *e.Refused // otherwise nothing would say which log it is from
+		refused := *e.Refused // add the log, because the record itself does not have it
 		refused.Detail = fmt.Sprintf("%s: record %d: %s", b.Topic, e.Offset+1, refused.Detail)
 		s.queue = append(s.queue, settled{Example: event.Example{Label: event.Unlabeled, Offset: e.Offset, Refused: &refused}, topic: b.Topic, partition: b.Partition})
 		return nil
@@ -122,7 +122,7 @@ func (s *Joined) take(b *event.Batch, e *event.Example) error {
 	return nil
 }
 
-// expire takes the events whose wait is over.
+// expire adds the events whose wait is over.
 func (s *Joined) expire() error {
 	for {
 		w, err := s.join.Expired()

@@ -19,11 +19,12 @@ import (
 	"blankout/stream/record"
 )
 
-// slowJoined computes the result of a Joined by looking at everything: the events in order, each with the last label of
-// its ID that arrived while it waited or, among those that arrived earlier, that no event had taken.
+// slowJoined computes the result of a Joined by searching all records. It returns the events in order, each with the
+// last label of its ID that arrived while the event waited. If there is none, it uses the last earlier label that no
+// event has taken.
 func slowJoined(records []arrived, wait int64) []told {
 	learned, _ := slowJoin(records, wait, func(int) float64 { return 0 })
-	last := map[[2]string]told{} // the last label learned for an event counts
+	last := map[[2]string]told{} // keeps the last label for each event
 	for _, l := range learned {
 		last[[2]string{l.ID, fmt.Sprint(l.X)}] = l
 	}
@@ -52,7 +53,7 @@ func slowJoined(records []arrived, wait int64) []told {
 	})
 	var out []told
 	for _, e := range events {
-		if l, ok := last[[2]string{e.id, fmt.Sprint(e.x)}]; ok { // otherwise repeated or pending
+		if l, ok := last[[2]string{e.id, fmt.Sprint(e.x)}]; ok { // otherwise the event is repeated or pending
 			l.Score = 0
 			out = append(out, l)
 		}
@@ -125,8 +126,8 @@ func TestJoinedHasEveryEventOnceWithItsLastLabel(t *testing.T) {
 	}
 }
 
-// A forgotten event is not learned, is counted, and is in no file any more. A start from an older checkpoint does not
-// bring it back.
+// TestForget checks that a forgotten event is counted but not learned, and that no file contains it any more. A start
+// from an older checkpoint must not restore it.
 func TestForget(t *testing.T) {
 	directory := t.TempDir()
 	c := testConfig(1000)
@@ -165,9 +166,9 @@ func TestForget(t *testing.T) {
 	block := must.Get(j.Freeze().Block())(t)
 	var state State
 	must.Do(t, json.Unmarshal(block.Data, &state))
-	ev("after", 60) // the checkpoint
+	ev("after", 60) // an event after the checkpoint
 	must.Do(t, j.Close())
-	holds := func() bool { // the bytes of the last value of the event gone
+	holds := func() bool { // reports whether a file has the bytes of the event's last value
 		pattern := binary.LittleEndian.AppendUint64(nil, math.Float64bits(secret[39]))
 		names, _ := filepath.Glob(filepath.Join(directory, "*"))
 		for _, name := range names {
@@ -191,7 +192,7 @@ func TestForget(t *testing.T) {
 	}
 	must.Do(t, j.Close())
 	must.True(t, !holds(), "what was forgotten is still in a file")
-	j = open(state) // as after a kill
+	j = open(state) // open again as after a kill
 	defer func() { j.Close() }()
 	if o, w := label("gone", 0, 100); o != IsForgotten || w != nil {
 		t.Errorf("the label of a forgotten event: %d, %v", o, w)

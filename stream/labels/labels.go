@@ -1,9 +1,9 @@
-// Package labels joins events with labels that arrive later.\
+// Package labels joins events with delayed labels.
 //
 // It has three parts. [Merge] is a Source that puts the records of the partitions of events and labels into one order,
-// which depends only on the logs. [Join] processes each record in that order: an event waits, with its features and
-// scores at the time of arrival, until the label of its ID arrives or its time is up. A store on disk holds the waiting
-// events and is part of the checkpoints: see [Join.Freeze].
+// which depends only on the logs. [Join] processes each record in that order: an event waits until the label of its ID
+// arrives or its time is over. It keeps its features and its scores at the time of arrival. A store on disk has the
+// waiting events and is part of the checkpoints: see [Join.Freeze].
 package labels
 
 import (
@@ -14,47 +14,48 @@ import (
 	"blankout/internal/event"
 )
 
-// Config says where labels come from and how long events wait for them: the section [labels] of the configuration.
+// Config selects the sources of labels, and how long events wait for labels: the section [labels] of the configuration.
 // config/blankout.toml explains each key.
 type Config struct {
 	Topics []string `toml:"topics"`
-	// ID, Label and Weight name the fields of a label record. An empty ID is the key of the record. An empty Label is
-	// the label field of events.
+	// ID, Label and Weight name the fields of a label record. If ID is empty, the key of the record is the ID. If Label
+	// is empty, it is the label field of events.
 	ID     string `toml:"id"`
 	Label  string `toml:"label"`
 	Weight string `toml:"weight"`
-	// MaxDelay is how long an event waits for its label, in the time of the logs.
+	// MaxDelay is the time that an event waits for its label, in the time of the logs.
 	MaxDelay   time.Duration `toml:"max_delay"`
 	LatePolicy LatePolicy    `toml:"late_policy"`
-	// TimeoutLabel is the class or number of an event that got no label. "" passes it on without one.
+	// TimeoutLabel is the class or number for an event without a label at the end of its wait. "" learns the event as
+	// unlabeled.
 	TimeoutLabel string `toml:"timeout_label"`
 	// MaxPending is the largest number of events within MaxDelay and of labels that wait for their event.
 	MaxPending uint64 `toml:"max_pending"`
-	// PendingMemory is the memory in bytes for IDs whose wait is over. Waiting IDs take bytesPerID each in addition.
+	// PendingMemory is the memory in bytes for IDs whose wait is over. Each waiting ID needs bytesPerID in addition.
 	PendingMemory int64 `toml:"pending_memory"`
-	// Directory holds the waiting events. "" is a directory beside the checkpoints.
+	// Directory is the directory for waiting events. "" is a directory next to the checkpoints.
 	Directory string `toml:"directory"`
 	// IdleTimeout is the time after which a silent partition no longer delays the others. 0 means never.
 	IdleTimeout time.Duration `toml:"idle_timeout"`
 }
 
-// LatePolicy says what happens to a late label.
+// LatePolicy determines what happens to a late label.
 type LatePolicy string
 
-// The policies for a late label. It is counted under each.
+// The policies for a late label. Both count late labels.
 const (
 	LateDrop       LatePolicy = "drop"
 	LateDeadLetter LatePolicy = "dead-letter"
 )
 
-// DefaultConfig returns the default settings. Labels arrive later only if topics are named.
+// DefaultConfig returns the default settings. Labels are delayed only if topics are named.
 func DefaultConfig() Config {
 	return Config{MaxDelay: 48 * time.Hour, LatePolicy: LateDrop, MaxPending: 10_000_000, PendingMemory: 256 << 20, IdleTimeout: 30 * time.Second}
 }
 
 const (
 	minMemory  = 16 << 20
-	bytesPerID = 16 // of the index, at most
+	bytesPerID = 16 // largest size per ID in the index
 )
 
 // Check returns an error for the first invalid setting, with its key.
@@ -76,7 +77,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
-// Settings returns the settings that decide with which label an event is learned. A checkpoint stores them.
+// Settings returns the settings that determine with which label an event is learned. A checkpoint stores them.
 func (c *Config) Settings() map[string]string {
 	return map[string]string{
 		"labels.id": c.ID, "labels.label": c.Label, "labels.weight": c.Weight,
@@ -84,7 +85,7 @@ func (c *Config) Settings() map[string]string {
 	}
 }
 
-// As returns c with the settings that a checkpoint has stored, if any.
+// As returns c with the settings from a checkpoint, if there are any.
 func (c Config) As(settings map[string]string) (Config, error) {
 	wait, ok := settings["labels.max_delay"]
 	if !ok {
