@@ -115,13 +115,13 @@ func jointNoise(d *Data, noise loss.Noise) (*groupNoise, error) {
 		return g, nil
 	}
 	if c0, c1, c2 := noise.Coefficients(); d.splines != nil && (c0 != 0 || c1 != 0 || c2 != 0) {
-		return nil, fmt.Errorf("noise %v: it does not delete numbers, and %w: take dropout, group or none, or no curves", noise, ErrSplines)
+		return nil, fmt.Errorf("noise %v does not delete numbers, and %w; use dropout, group or none, or no splines", noise, ErrSplines)
 	}
 	return nil, nil
 }
 
 // ErrSplines is the reason why a noise or an objective does not support Data with splines (Data.Curved).
-var ErrSplines = errors.New("what becomes of curves, whose columns die together, is not known")
+var ErrSplines = errors.New("splines, whose columns die together, are not supported")
 
 // Bends reports whether the problem of c supports splines. With axes, every problem of the grid must support them.
 func (c Config) Bends(axes []Axis) bool {

@@ -130,6 +130,7 @@ type Report struct {
 	Sets       []measure.Coverage      `json:"sets,omitempty"`
 	Forecast   *online.Forecast        `json:"forecast,omitempty"`
 	ByShare    []string                `json:"noise_levels_by_missing,omitempty"`
+	Policies   []model.PolicyRange     `json:"missing_policies,omitempty"`
 	Drift      watch.Drift             `json:"drift"`
 	Warnings   []watch.Warning         `json:"warnings,omitempty"`
 	Health     *healthReport           `json:"health,omitempty"`
@@ -264,7 +265,10 @@ func reportOf(v *view) Report {
 		if at == nil {
 			at = new(int64)
 		}
-		_, linear := p.Model.(*model.Linear)
+		l, linear := p.Model.(*model.Linear)
+		if linear {
+			r.Policies = l.Missing.Ranges()
+		}
 		r.Model = &modelReport{p.Version, *at, p.Events, p.Loss, p.Noise, p.Trained, !linear}
 		for i, name := range p.Schema.Classes {
 			if i < len(m.Classes) && i < 20 {

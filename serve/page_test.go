@@ -76,6 +76,8 @@ func TestPageInBrowser(t *testing.T) {
 			"document.querySelector('#refused-note').textContent":                                                                                                      "syntax 4 · 0 kept since the start",
 			"document.title.startsWith(document.querySelector('#name').textContent + ' · blankout')":                                                                   true,
 			"document.querySelector('#name').textContent.endsWith('.jsonl')":                                                                                           true,
+			"document.querySelectorAll('#policies tbody tr').length":                                                                                                   6.0,
+			"/^0–10 %(\\d[\\d.]* %){3}$/.test(document.querySelector('#policies tbody tr').textContent)":                                                               true,
 			"document.querySelectorAll('#alarms li').length":                                                                                                           0.0,
 			"document.querySelector('#chart-forecast').dataset.series":                                                                                                 "4", // live and exact, and while learning declared and silent
 			"document.querySelector('#exact').innerText.includes('the very ones learned')":                                                                             true,

@@ -52,7 +52,7 @@ func New(p batch.Problem, k int) (*Objective, error) {
 		panic(fmt.Sprintf("fdrop: %d targets for %d rows, %d penalties for %d parameters", len(p.Y), d.Rows(), len(p.Penalty.R), o.dim))
 	}
 	if d.Curved() {
-		return nil, fmt.Errorf("fdrop: %w; take a --scaler without them", batch.ErrSplines)
+		return nil, fmt.Errorf("fdrop: %w; use a --scaler without them", batch.ErrSplines)
 	}
 	if k < 0 {
 		return nil, fmt.Errorf("fdrop: %d deletions", k)

@@ -57,7 +57,7 @@ func New(p batch.Problem, kind Loss) (*Objective, error) {
 	}
 	d := p.Data
 	if d.Curved() && p.Noise != nil && p.Noise != (loss.NoNoise{}) {
-		return nil, fmt.Errorf("loss %q under noise: %w; take a --scaler without them, or take another loss", kind, batch.ErrSplines)
+		return nil, fmt.Errorf("loss %q under noise: %w; use a --scaler without them, or another loss", kind, batch.ErrSplines)
 	}
 	o := &Objective{p: p, kind: kind, columns: d.Columns(), dim: d.Columns()}
 	if p.Intercept != batch.NoIntercept {

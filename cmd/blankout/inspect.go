@@ -33,7 +33,7 @@ func (p *program) inspect() *cobra.Command {
 	var asJSON bool
 	var weights int
 	var features bool
-	var curves string
+	var splines string
 	var group, file string
 	var settings configFlags
 	c := &cobra.Command{
@@ -47,7 +47,7 @@ progress, the commits of each member and the refused commits.`,
 		Example: "  blankout inspect checkpoints\n" +
 			"  blankout inspect checkpoints --weights 3\n" +
 			"  blankout inspect checkpoints --features\n" +
-			"  blankout inspect model --curves pictures\n" +
+			"  blankout inspect model --splines pictures\n" +
 			"  blankout inspect checkpoints --json\n" +
 			"  blankout inspect --group fraud -f blankout.toml",
 		Args: func(c *cobra.Command, args []string) error {
@@ -77,15 +77,15 @@ progress, the commits of each member and the refused commits.`,
 			if err != nil {
 				return fmt.Errorf("inspect: %w", err)
 			}
-			if curves != "" {
+			if splines != "" {
 				if i.model == nil {
-					return fmt.Errorf("inspect --curves: %s: a kernel model has no splines", i.File)
+					return fmt.Errorf("inspect --splines: %s: a kernel model has no splines", i.File)
 				}
-				n, err := drawCurves(i.model, curves)
+				n, err := drawCurves(i.model, splines)
 				if err != nil {
-					return fmt.Errorf("inspect --curves: %s: %w", i.File, err)
+					return fmt.Errorf("inspect --splines: %s: %w", i.File, err)
 				}
-				fmt.Fprintf(p.stdout, "%s in %s\n", plural(n, "curve"), curves)
+				fmt.Fprintf(p.stdout, "%s in %s\n", plural(n, "spline"), splines)
 				return nil
 			}
 			if asJSON {
@@ -106,7 +106,7 @@ progress, the commits of each member and the refused commits.`,
 	c.Flags().StringVarP(&file, "model", "m", "", "model, checkpoint or snapshot `FILE`, or a directory of checkpoints, as without -m")
 	c.Flags().BoolVar(&asJSON, "json", false, "one JSON object")
 	c.Flags().IntVar(&weights, "weights", 10, "number of largest weights to list for each class")
-	c.Flags().StringVar(&curves, "curves", "", "draw the splines of numeric fields instead, one SVG file each in directory `DIR`")
+	c.Flags().StringVar(&splines, "splines", "", "draw the splines of numeric fields instead, one SVG file each in directory `DIR`")
 	c.Flags().BoolVar(&features, "features", false, "show the health of the fields instead: what is missing or has drifted, the worst first")
 	c.Flags().StringVar(&group, "group", "", "show the commit log of group `NAME` instead of a file")
 	settings.add(c)
@@ -137,11 +137,13 @@ type inspection struct {
 	Expansion   int             `json:"expansion,omitempty"`       // number of examples used for scoring
 	Norm        float64         `json:"weight_norm"`
 	Stuck       []stuckField    `json:"stuck,omitempty"`
-	Offsets     event.Offsets   `json:"offsets,omitempty"`
-	Progress    *online.Summary `json:"progress,omitempty"` // progress of the learner in a checkpoint
-	Warnings    []watch.Warning `json:"warnings,omitempty"` // warnings in a checkpoint
-	Health      *watch.Health   `json:"health,omitempty"`   // health of the fields in a checkpoint
-	Snapshot    *snapshotID     `json:"snapshot,omitempty"`
+	// Policies has the weights of the missing policies, if named fields or declared columns can be missing.
+	Policies []model.PolicyRange `json:"missing_policies,omitempty"`
+	Offsets  event.Offsets       `json:"offsets,omitempty"`
+	Progress *online.Summary     `json:"progress,omitempty"` // progress of the learner in a checkpoint
+	Warnings []watch.Warning     `json:"warnings,omitempty"` // warnings in a checkpoint
+	Health   *watch.Health       `json:"health,omitempty"`   // health of the fields in a checkpoint
+	Snapshot *snapshotID         `json:"snapshot,omitempty"`
 	// Learner is the name of the model's learner, if the stream has several learners. Learners compares them, for a
 	// checkpoint.
 	Learner  string                `json:"learner,omitempty"`
@@ -215,6 +217,7 @@ func inspectFile(path string, weights int) (*inspection, error) {
 			i.Knots++
 		}
 	}
+	i.Policies = m.Missing.Ranges()
 	if m.Faults != nil {
 		for _, f := range m.Faults.Stuck {
 			i.Stuck = append(i.Stuck, stuckField{s.Fields[f.Field].Name, f.Value})
@@ -290,8 +293,13 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 	if i.Health != nil {
 		printAlarms(out, i.Health)
 	}
+	var levels []string // by range of the missing fraction
 	if p := i.Progress; p != nil {
 		printProgress(out, p, draw)
+		levels = p.LevelsByShare
+	}
+	if len(i.Policies) > 0 {
+		printPolicies(out, i.Policies, levels)
 	}
 	printLearners(out, i.Learners)
 	if len(i.Offsets) > 0 {
@@ -307,7 +315,7 @@ func (i *inspection) print(out *bufio.Writer, draw bool) {
 		if len(list) == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "\nfor %s\n", event.Printable(list[0].Class))
+		fmt.Fprintf(out, "\nlargest weights for %s\n", event.Printable(list[0].Class))
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, w := range list {
 			fmt.Fprintf(t, "  %.4f\t  %s\n", w.Weight, event.Printable(w.Feature))
@@ -345,9 +353,6 @@ func printProgress(out *bufio.Writer, s *online.Summary, draw bool) {
 	}
 	if s.Drift.Alarms > 0 {
 		fmt.Fprintf(out, "drift         %s, the latest at event %s: log-loss %.4g, %.4g before\n", plural(int(s.Drift.Alarms), "alarm"), humanize.Comma(int64(s.Drift.Event)), s.Drift.After, s.Drift.Before)
-	}
-	if s.LevelsByShare != nil {
-		fmt.Fprintf(out, "missing       events with missing fields are scored by %s\n", answeredBy(s.LevelsByShare))
 	}
 	if len(s.Experts) > 1 {
 		var levels, corrections []string
@@ -459,18 +464,21 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, dec
 	t.Flush()
 }
 
-// answeredBy returns a text about which noise level predicts events at each missing fraction.
-func answeredBy(levels []string) string {
-	var parts []string
-	for bin, level := range levels {
-		if bin+1 < len(levels) && levels[bin+1] == level {
-			continue // the line of the next range covers this range
-		}
-		if bin < len(model.MissingEdges) {
-			parts = append(parts, fmt.Sprintf("%s up to %g %%", level, 100*model.MissingEdges[bin]))
-		} else {
-			parts = append(parts, level+" above")
-		}
+// printPolicies prints the weights of the missing policies for each range of the missing fraction, and the noise level
+// with the largest weight. levels is nil if there is one level.
+func printPolicies(out *bufio.Writer, ranges []model.PolicyRange, levels []string) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(t, "\nfraction missing\tnone\trescale\timpute\t")
+	if levels != nil {
+		fmt.Fprint(t, "noise level\t")
 	}
-	return strings.Join(parts, ", ")
+	fmt.Fprintln(t)
+	for bin, r := range ranges {
+		fmt.Fprintf(t, "%s\t%.1f %%\t%.1f %%\t%.1f %%\t", r.Missing, 100*r.None, 100*r.Rescale, 100*r.Impute)
+		if bin < len(levels) {
+			fmt.Fprintf(t, "%s\t", levels[bin])
+		}
+		fmt.Fprintln(t)
+	}
+	t.Flush()
 }

@@ -103,6 +103,25 @@ func MissingBin(share float64) int {
 // MissingPolicies has the policy weights of each range of the missing fraction.
 type MissingPolicies [MissingBins]PolicyWeights
 
+// PolicyRange has the policy weights of a range of the missing fraction, for reports.
+type PolicyRange struct {
+	Missing string  `json:"missing"` // the range, as in "0.1-0.3"
+	None    float64 `json:"none"`
+	Rescale float64 `json:"rescale"`
+	Impute  float64 `json:"impute"`
+}
+
+// Ranges returns the policy weights by range, from few missing fields to many; nil for a nil Missing.
+func (m *Missing) Ranges() (out []PolicyRange) {
+	if m == nil {
+		return nil
+	}
+	for bin, w := range m.Policies {
+		out = append(out, PolicyRange{RangeName(bin + 1), w[0], w[1], w[2]})
+	}
+	return out
+}
+
 // EveryRange returns the MissingPolicies with one policy for all ranges.
 func EveryRange(rule MissingPolicy) (r MissingPolicies) {
 	for bin := range r {

@@ -45,19 +45,19 @@ func NewSplines(columns []uint32, knots [][]float64) (*Splines, error) {
 
 func (c *Splines) check() error {
 	if len(c.Columns) != len(c.Knots) || len(c.Columns) > MaxSplines {
-		return fmt.Errorf("curves: %d columns and %d lists of knots, of at most %d", len(c.Columns), len(c.Knots), MaxSplines)
+		return fmt.Errorf("splines: %d columns and %d lists of knots, of at most %d", len(c.Columns), len(c.Knots), MaxSplines)
 	}
 	for i, column := range c.Columns {
 		if column >= FirstBasisColumn || i > 0 && column <= c.Columns[i-1] {
-			return fmt.Errorf("curves: column %d in place %d", column, i)
+			return fmt.Errorf("splines: column %d in place %d", column, i)
 		}
 		knots := c.Knots[i]
 		if len(knots) != 1 && len(knots) < leastKnots || len(knots) > MaxKnots {
-			return fmt.Errorf("curves: column %d has %d knots, want 1 or %d to %d", column, len(knots), leastKnots, MaxKnots)
+			return fmt.Errorf("splines: column %d has %d knots, want 1 or %d to %d", column, len(knots), leastKnots, MaxKnots)
 		}
 		for j, at := range knots {
 			if !(math.Abs(at) <= 1e30) || j > 0 && !(at > knots[j-1]) {
-				return fmt.Errorf("curves: column %d has knot %v in place %d", column, at, j)
+				return fmt.Errorf("splines: column %d has knot %v in place %d", column, at, j)
 			}
 		}
 	}

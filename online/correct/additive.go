@@ -14,7 +14,7 @@ func newAdditive(s Settings) *splineFit {
 	return &splineFit{additive.New(s.Loss, s.Strength, s.Outputs), s.Outputs}
 }
 
-var splineLanes = []string{"curves", "fast curves"}
+var splineLanes = []string{"splines", "fast splines"}
 
 func (e *splineFit) Lanes() []string { return splineLanes }
 

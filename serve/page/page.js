@@ -252,12 +252,14 @@ function drawForecast(s) {
   chart("chart-forecast", {label: "Expected error if features go missing", x: v => Math.round(100 * v) + " %", y: s.numbers ? v => +v.toPrecision(3) : v => fixed(100 * v, 0) + " %", tip: errorOf(s), range: [0, .9], height: report && innerWidth > 760 ? 330 : 0, marks: [0, .2, .4, .6, .8], join: true, series});
   text("forecast-note", "Expected error if that fraction of an event’s features is missing: declared (null), and silent (numbers read their mean or 0)" + (measured ? "; current and exact, declared, at the last validation." : ", measured while learning."));
   const experts = (s.experts || []).length > 1 ? s.experts : [];
-  $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Who answers", "Every noise level has its own weights, and a mixture weight by its loss on recent complete events.")),
+  $("experts").replaceChildren(...experts.length ? [el("p", {class: "note"}, explained("Experts", "Every noise level has its own weights, and a mixture weight by its loss on recent complete events.")),
     rows(["weights of", "weight", ""], experts.filter(e => !e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)])),
     ...experts.some(e => e.corrects) ? [rows(["their mixture is corrected by", "weight", ""], experts.filter(e => e.corrects).map(e => [e.name, share(e.weight), bars(e.weight)]))] : []] : []);
-  const sets = s.sets || [], size = s.numbers ? "width" : "classes";
+  const sets = s.sets || [], size = s.numbers ? "width" : "classes", percents = range => range.split("-").map(d => Math.round(100 * d)).join("–") + " %";
+  $("policies").replaceChildren(...(s.missing_policies || []).length ? [el("p", {class: "note"}, explained("Missing policies", "The weights of the policies that score an event with missing fields, by the fraction of missing fields: use the fields that are left, rescale their score, or impute missing numbers from the other fields.")),
+    rows(["missing", "none", "rescale", "impute"], s.missing_policies.map(p => [percents(p.missing), share(p.none), share(p.rescale), share(p.impute)]))] : []);
   $("sets").replaceChildren(...sets.length ? [el("p", {class: "note"}, explained(s.numbers ? "Intervals" : "Sets", "How often the latest sets contained the outcome, and their size, by the fraction of missing fields.")),
-    rows(["missing", "held", size], sets.map(x => [x.missing.split("-").map(d => Math.round(100 * d)).join("–") + " %", share(x.recent), Number(x.size.toPrecision(3)).toString()]))] : []);
+    rows(["missing", "held", size], sets.map(x => [percents(x.missing), share(x.recent), Number(x.size.toPrecision(3)).toString()]))] : []);
 }
 
 function rows(head, body) {
