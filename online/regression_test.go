@@ -18,14 +18,15 @@ import (
 	"blankout/online/synthetic"
 )
 
-// numberLearner returns a Learner of targets with three numeric fields.
+// numberLearner returns a regression Learner for events with three numeric fields.
 func numberLearner(t testing.TB, c online.Config) *online.Learner {
 	t.Helper()
 	return newLearner(t, c, eventtest.Schema(3, c.Loss))
 }
 
-// Every loss of numbers learns with every rule that supports it, far better than the mean. The published model predicts
-// the same as the Learner, in the unit of the targets. A restored Learner continues with the same bits.
+// TestNumbersLearned checks that every regression loss learns with every optimizer that supports it, with a far smaller
+// error than the mean. The published model predicts the same as the Learner, in the unit of the targets. A restored
+// Learner continues with the same bits.
 func TestNumbersLearned(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -58,7 +59,7 @@ func TestNumbersLearned(t *testing.T) {
 								t.Fatalf("event %d: the published model says %v, the learner %v", i, got, want)
 							}
 							snapshot := l.Snapshot().Model()
-							if got, want := snapshot.Score(e, make([]float64, 1))[0], scoresOf(l, e)[0]; math.Abs(got-want) > 1e-14*math.Abs(want) { // sums in another order
+							if got, want := snapshot.Score(e, make([]float64, 1))[0], scoresOf(l, e)[0]; math.Abs(got-want) > 1e-14*math.Abs(want) { // the sums have another order
 								t.Fatalf("event %d: the snapshot says %v, the learner %v", i, got, want)
 							}
 						}
@@ -91,8 +92,8 @@ func TestNumbersLearned(t *testing.T) {
 	}
 }
 
-// The unit of the targets does not matter: targets times a power of two give predictions times the same power, with
-// equal bits.
+// TestNumbersUnit checks that the unit of the targets does not matter: targets times a power of two give predictions
+// times that power, bit by bit.
 func TestNumbersUnit(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, lossName := range []string{"squared", "absolute", "huber:0.5"} {
@@ -111,7 +112,7 @@ func TestNumbersUnit(t *testing.T) {
 	}
 }
 
-// One outlier among the targets, of any size, is soon forgotten.
+// TestNumbersWild checks that the effect of one outlier target, of any size, soon vanishes.
 func TestNumbersWild(t *testing.T) {
 	for _, lossName := range []string{"squared", "huber:1", "poisson"} {
 		c := online.DefaultConfig()
@@ -141,8 +142,8 @@ func TestNumbersWild(t *testing.T) {
 	}
 }
 
-// TestNumbersRefuse checks that a Learner of targets rejects a Schema of classes and the other way round, and targets
-// beyond the limit.
+// TestNumbersRefuse checks that a regression Learner rejects a Schema of classes, that a classifier rejects a Schema of
+// targets, and that targets beyond the limit are rejected.
 func TestNumbersRefuse(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Loss = "squared"
@@ -172,7 +173,8 @@ func predicted(l *online.Learner, e *event.Example) float64 {
 	return m.Value(m.Score(e, make([]float64, 1))[0])
 }
 
-// Regression is equivariant: targets a y + b give predictions a times as large plus b, from the second event on.
+// TestRegressionIsEquivariant checks that predictions p become a p + b if targets y become a y + b, from the second
+// event on.
 func TestRegressionIsEquivariant(t *testing.T) {
 	longtest.NotRaced(t)
 	for h, rule := range []string{"auto", "adagrad"} {
@@ -193,7 +195,7 @@ func TestRegressionIsEquivariant(t *testing.T) {
 					r, again := rand.New(rand.NewPCG(5, 6)), rand.New(rand.NewPCG(5, 6))
 					tolerance := 1e-6
 					if unit[1] != 0 {
-						tolerance = 1e-3 // the targets themselves are rounded to a millionth of their spread
+						tolerance = 1e-3 // the test's targets are rounded to a millionth of their spread
 					}
 					for i := range 1500 {
 						e, f := numberEvent(r), numberEvent(again)
@@ -216,7 +218,8 @@ func TestRegressionIsEquivariant(t *testing.T) {
 	}
 }
 
-// From the second target on, the size of the first targets does not matter.
+// TestSecondTargetIsPredicted checks that the size of the first targets does not affect relative errors from the second
+// target on.
 func TestSecondTargetIsPredicted(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute"} {
 		for _, start := range []float64{0.09, 0.11, 0, 1e-9, 43, -1e6} {
@@ -234,7 +237,8 @@ func TestSecondTargetIsPredicted(t *testing.T) {
 	}
 }
 
-// Outliers among the targets, at any place and up to one in a hundred, cost almost nothing.
+// TestOutliersAmongTargets checks that outliers among the targets, at any position and up to one in a hundred, hardly
+// increase the error.
 func TestOutliersAmongTargets(t *testing.T) {
 	longtest.NotRaced(t)
 	first := func(n int, y float64) func(i int) []float64 {
@@ -305,7 +309,8 @@ func TestOutliersAmongTargets(t *testing.T) {
 	}
 }
 
-// The learner follows targets that change their unit. Zeros among rare sales do not make it forget the sales.
+// TestTargetsThatChange checks that the learner adapts if targets change their unit. Long runs of zeros between rare
+// sales must not make it forget the sales.
 func TestTargetsThatChange(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -345,8 +350,8 @@ func TestTargetsThatChange(t *testing.T) {
 	}
 }
 
-// Nine of ten targets lie in their interval for any number of missing fields, whether learned events had missing fields
-// or not.
+// TestIntervalCoversWhatIsMissing checks that nine of ten targets are in their interval for any number of missing
+// fields. The learned events have missing fields or not.
 func TestIntervalCoversWhatIsMissing(t *testing.T) {
 	longtest.NotRaced(t)
 	for i, lossName := range []string{"squared", "absolute", "poisson"} {

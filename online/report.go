@@ -1,6 +1,6 @@
 package online
 
-// This file reports: measures, forecasts, alarms and warnings.
+// This file reports measures, forecasts, alarms and warnings.
 
 import (
 	"math"
@@ -35,7 +35,7 @@ func (l *Learner) Report() Report {
 	return r
 }
 
-// forecast returns the expected error at each fraction of missing features, and of missing groups if groups is set.
+// forecast returns the expected error at each fraction of missing features and, if groups is true, of missing groups.
 func forecast(level string, t *mixture.Table, groups, regression bool) Forecast {
 	f := Forecast{Level: level}
 	f.Declared, f.Silent = forecastPoints(&t.Features, &t.SilentFeatures, regression)
@@ -45,7 +45,7 @@ func forecast(level string, t *mixture.Table, groups, regression bool) Forecast 
 	return f
 }
 
-// forecastPoints returns the points of two curves. Both start with the error of complete events.
+// forecastPoints returns the points of two forecasts. Both start with the error of complete events.
 func forecastPoints(declared, silent *mixture.Curves, regression bool) (d, s []ForecastPoint) {
 	at := func(c *mixture.Curves, i int) ForecastPoint {
 		p := ForecastPoint{Missing: mixture.Missing(i), Error: c.Error.At(i), LogLoss: measure.Defined(c.LogLoss.At(i))}
@@ -61,8 +61,8 @@ func forecastPoints(declared, silent *mixture.Curves, regression bool) (d, s []F
 	return d, s
 }
 
-// forecastError returns the expected error of classifications if nothing more is missing, as a fraction, or -1 if it is
-// not known yet.
+// forecastError returns the expected error rate of classifications if no further field is missing, or -1 if it is not
+// known yet.
 func forecastError(t *mixture.Table, regression bool) float64 {
 	if e := t.Features.Error.At(0); e == e && !regression {
 		return e
@@ -70,12 +70,12 @@ func forecastError(t *mixture.Table, regression bool) float64 {
 	return -1
 }
 
-// Alarms returns all alarms so far; its Latest has only those after the first n changes. It is cheap enough to call
-// after each batch of events.
+// Alarms returns all alarms so far. Its Latest has only the alarms after the first n changes. It is cheap enough to
+// call after each batch of events.
 func (l *Learner) Alarms(n uint64) Alarms { return Alarms{l.monitors.Alarms(n), l.events} }
 
-// Warnings returns the Warnings of the current state, in the order of watch.WarningKinds. settings describe how records
-// are read. final means that the stream has ended, so that too few records are a reason for a warning.
+// Warnings returns the warnings of the current state, in the order of watch.WarningKinds. settings describes how
+// records are read. If final is true, the stream has ended, so there is also a warning for too few records.
 func (l *Learner) Warnings(settings Fingerprint, final bool) []watch.Warning {
 	return l.counted().Warnings(l.encoder.Schema(), watch.Stream{Events: l.events, Outputs: l.outputs.young.Outputs(), Settings: settings, Final: final})
 }

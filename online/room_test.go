@@ -13,7 +13,7 @@ import (
 	"blankout/online/memory"
 )
 
-// crowd returns a Learner for events with 100 columns each. Event n has the columns from 100 n on.
+// crowd returns a Learner for events with 100 columns each. The columns of event n start at 100 n.
 func crowd(t *testing.T, change func(*online.Config), classes ...string) *online.Learner {
 	t.Helper()
 	c := with(func(c *online.Config) { c.MaxMemory = int(memory.Least) })
@@ -35,7 +35,7 @@ func crowded(n, label int) *event.Example {
 	return e
 }
 
-// fill learns events of the first two classes until one is rejected, and returns its number.
+// fill learns events of the first two classes until one is rejected, and returns the number of that event.
 func fill(t *testing.T, l *online.Learner) int {
 	t.Helper()
 	for n := range 1000 {
@@ -50,8 +50,9 @@ func fill(t *testing.T, l *online.Learner) int {
 	return 0
 }
 
-// Columns beyond the limit are rejected at the row that the formula gives, by name, and counted, with and without a
-// label. Known columns are learned on, and rejected events have no effect.
+// TestColumnRefused checks that columns beyond the memory limit are rejected at the row that the formula gives. They
+// are reported by name and counted, with and without a label. Known columns are still learned, and rejected events have
+// no effect.
 func TestColumnRefused(t *testing.T) {
 	l := crowd(t, nil, "no", "yes")
 	last := fill(t, l)
@@ -89,8 +90,9 @@ func TestColumnRefused(t *testing.T) {
 	}
 }
 
-// A class that would widen the rows beyond the limit is rejected by name, with two classes and with several. Known
-// classes are learned on. A restart gives the same bits, and a larger limit accepts the class.
+// TestClassRefused checks that a class whose output would exceed the memory limit is rejected by name, with two classes
+// and with several. Known classes are still learned. A restart gives the same bits, and a larger limit accepts the
+// class.
 func TestClassRefused(t *testing.T) {
 	for _, classes := range [][]string{{"no", "yes"}, {"no", "yes", "perhaps"}} {
 		l := crowd(t, nil, classes...)
@@ -121,7 +123,7 @@ func TestClassRefused(t *testing.T) {
 	}
 }
 
-// Far below the limit it has no effect.
+// TestFarFromBound checks that a limit that is never reached has no effect.
 func TestFarFromBound(t *testing.T) {
 	near, far, none := crowd(t, nil, "no", "yes"), crowd(t, func(c *online.Config) { c.MaxMemory = 4 << 30 }, "no", "yes"), crowd(t, func(c *online.Config) { c.MaxMemory = 0 }, "no", "yes")
 	last := fill(t, near)
@@ -129,7 +131,7 @@ func TestFarFromBound(t *testing.T) {
 		far.Learn(crowded(n, n%2), nil)
 		none.Learn(crowded(n, n%2), nil)
 	}
-	rest := func(l *online.Learner) []event.Block { // except for the setting
+	rest := func(l *online.Learner) []event.Block { // the block "learner" contains the limit
 		return slices.DeleteFunc(blocksOf(t, l), func(b event.Block) bool { return b.Name == "learner" })
 	}
 	sameState(t, "with a limit that nothing reaches", rest(near), rest(far))
@@ -143,8 +145,8 @@ func TestFarFromBound(t *testing.T) {
 	}
 }
 
-// Learners of a group reject nothing for the limit, nor does the first one before the others start. So members with
-// different limits can form a group.
+// TestSharedRefusesNothing checks that Learners in a group ignore the memory limit, including the first one that learns
+// alone. So members with different limits can form a group.
 func TestSharedRefusesNothing(t *testing.T) {
 	a, b := online.DefaultConfig(), online.DefaultConfig()
 	b.MaxMemory = 1 << 21
@@ -163,7 +165,8 @@ func TestSharedRefusesNothing(t *testing.T) {
 	}
 }
 
-// The limit is in the checkpoint for readers without a configuration. It may change between runs and is checked.
+// TestBoundIsKept checks that the memory limit is in the checkpoint, for readers without a configuration. It may change
+// between runs, and is validated.
 func TestBoundIsKept(t *testing.T) {
 	for _, bound := range []int{0, int(memory.Least), int(memory.Default), 1 << 33} {
 		l := crowd(t, func(c *online.Config) { c.MaxMemory = bound }, "no", "yes")

@@ -22,7 +22,7 @@ func tidesLearner(t testing.TB, s *synthetic.Tides, change func(*online.Config))
 	}), s.Schema())
 }
 
-// The second-order expert knows more than the levels alone.
+// TestSecondHelps checks that predictions with the second-order expert have a lower loss than the noise levels alone.
 func TestSecondHelps(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, classes := range []int{2, 3, 0} {
@@ -40,7 +40,7 @@ func TestSecondHelps(t *testing.T) {
 		}
 		most := 0.7
 		if classes == 0 {
-			most = 0.999 // without curves
+			most = 0.999 // without splines
 		}
 		if !(lost["auto"] < most*lost["adagrad"]) {
 			t.Errorf("%d classes: %v", classes, lost)
@@ -48,8 +48,8 @@ func TestSecondHelps(t *testing.T) {
 	}
 }
 
-// The curve of a number adds zero on average. So an event that lacks the number is predicted without information from
-// it, which complete events alone would not ensure.
+// TestSecondCenters checks that the spline of a number adds zero on average. So an event without the number is
+// predicted without information from it. Complete events alone would not ensure this.
 func TestSecondCenters(t *testing.T) {
 	s := synthetic.NewTides(4, 2, 0)
 	l := tidesLearner(t, s, func(c *online.Config) { c.Noise = "none" })
@@ -78,7 +78,7 @@ func TestSecondCenters(t *testing.T) {
 	}
 }
 
-// The weight of a class is that of its events.
+// TestSecondWeighsClasses checks that class_weight has the same effect as the weight of the class's events.
 func TestSecondWeighsClasses(t *testing.T) {
 	var answers [2][]float64
 	for i := range answers {
@@ -102,7 +102,8 @@ func TestSecondWeighsClasses(t *testing.T) {
 	}
 }
 
-// Without numbers the expert is not used: predictions have the same bits as those of the levels alone.
+// TestSecondWithoutNumbers checks that the expert is not used without numeric fields: predictions have the same bits as
+// those of the noise levels alone.
 func TestSecondWithoutNumbers(t *testing.T) {
 	var answers [2][]float64
 	for i, rule := range []string{"auto", "adagrad"} {
@@ -125,15 +126,15 @@ func TestSecondWithoutNumbers(t *testing.T) {
 	}
 }
 
-// Under noise of groups the expert loses less than the levels alone, on complete events and on events with a silently
-// dead group.
+// TestSecondHelpsUnderGroups checks noise of groups: predictions with the expert have a lower loss than the noise
+// levels alone, on complete events and with a silently missing group.
 func TestSecondHelpsUnderGroups(t *testing.T) {
 	for _, classes := range []int{2, 3} {
 		lost := map[string]float64{}
 		for _, rule := range []string{"auto", "adagrad"} {
 			s := synthetic.NewTides(5, classes, 0)
 			schema := s.Schema()
-			schema.Fields[1].Group, schema.Fields[2].Group = "coast", "coast" // both die together
+			schema.Fields[1].Group, schema.Fields[2].Group = "coast", "coast" // both are in one group
 			l := newLearner(t, with(func(c *online.Config) { c.Optimizer, c.Noise = rule, "group:0.3" }), schema)
 			for range 4000 {
 				l.Learn(s.Next(), nil)
@@ -143,7 +144,7 @@ func TestSecondHelpsUnderGroups(t *testing.T) {
 			for range 2000 {
 				e := s.Next()
 				lost[rule] += m.Decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
-				i := slices.Index(e.Field, 3) // the group of the third number
+				i := slices.Index(e.Field, 3) // the third number is the only one of its group
 				e.Features.Index, e.Features.Value, e.Field = slices.Delete(e.Features.Index, i, i+1), slices.Delete(e.Features.Value, i, i+1), slices.Delete(e.Field, i, i+1)
 				lost[rule] += m.Decision().LogLoss(slices.Clone(m.Score(e, out)), e.Label)
 			}

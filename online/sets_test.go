@@ -23,8 +23,8 @@ func kindsLearner(t *testing.T, classes int, change func(*online.Config)) *learn
 	return start(t, with(change), eventtest.Schema(12, "", names...))
 }
 
-// Sets of the published model contain the class as often as promised: for two and for more classes, with masks alone
-// and with missing fields, and for losses whose scores are not log-odds.
+// TestSets checks that sets of the published model contain the class as often as configured. It covers two and more
+// classes, masks alone and missing fields, and losses whose scores are not log-odds.
 func TestSets(t *testing.T) {
 	t.Parallel()
 	for i, test := range []struct {
@@ -49,7 +49,7 @@ func TestSets(t *testing.T) {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) {
-			var learned [2]*model.Linear // of as many streams
+			var learned [2]*model.Linear // models of two streams
 			for seed := range learned {
 				l := kindsLearner(t, test.classes, test.change)
 				s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(1+10*uint64(seed), 2)), Classes: test.classes, Null: test.null}
@@ -72,21 +72,21 @@ func TestSets(t *testing.T) {
 	}
 }
 
-// A delayed label is compared with the set of the prediction at arrival.
+// TestSetsOfLateLabels checks that a delayed label is compared with the prediction set at arrival.
 func TestSetsOfLateLabels(t *testing.T) {
 	l := kindsLearner(t, 3, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 3, Null: 0}
 	for range 500 {
 		l.Learn(s.Next(), nil)
 	}
-	const every = 5 // limits do not move so soon
+	const every = 5 // fewer events than a limit needs to change
 	before := l.Report().Sets[0]
 	for range every {
 		e := s.Next()
 		told := make([]float64, 3)
 		for k := range told {
 			if told[k] = 9; k == e.Label {
-				told[k] = -9 // it was sure of all others
+				told[k] = -9 // the prediction excluded only the true class
 			}
 		}
 		l.Learn(e, &online.Prediction{Learned: l.Report().Events, Scores: told})
@@ -97,8 +97,8 @@ func TestSetsOfLateLabels(t *testing.T) {
 	}
 }
 
-// Intervals of numbers contain as many targets as promised, even if residuals are far from normal. A coverage of 0
-// gives the intervals of normal residuals.
+// TestIntervalsCover checks that regression intervals contain as many targets as configured, even if residuals are far
+// from normal. A coverage of 0 gives the intervals of normal residuals.
 func TestIntervalsCover(t *testing.T) {
 	for coverage, want := range map[float64]float64{0.9: 0.9, 0.6: 0.6, 0: 0.95} {
 		c := online.DefaultConfig()
@@ -128,7 +128,7 @@ func TestIntervalsCover(t *testing.T) {
 	}
 }
 
-// priced draws an event whose target grows exponentially with the features, and its noise with the target, as for
+// priced draws an event whose target grows exponentially with the features, and whose noise grows with the target, like
 // prices.
 func priced(r *rand.Rand) *event.Example {
 	x, z := r.NormFloat64(), r.NormFloat64()
@@ -138,8 +138,8 @@ func priced(r *rand.Rand) *event.Example {
 	return e
 }
 
-// Nine of ten targets lie in their intervals, for small and for large predictions, and every interval contains its
-// prediction.
+// TestIntervalsByValue checks that nine of ten targets are in their intervals, for small and for large predictions, and
+// that every interval contains its prediction.
 func TestIntervalsByValue(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "huber:1", "poisson"} {
 		l, r := start(t, with(func(c *online.Config) { c.Loss = lossName }), eventtest.Schema(2, lossName)), rand.New(rand.NewPCG(11, 12))
@@ -183,7 +183,8 @@ func TestIntervalsByValue(t *testing.T) {
 	}
 }
 
-// For ever-growing targets every interval contains its prediction, from the second event on.
+// TestIntervalContainsItsValue checks for targets that grow forever that every interval contains its prediction, from
+// the second event on.
 func TestIntervalContainsItsValue(t *testing.T) {
 	t.Parallel()
 	for _, lossName := range []string{"squared", "absolute", "quantile:0.9", "huber:1", "poisson"} {
@@ -201,8 +202,8 @@ func TestIntervalContainsItsValue(t *testing.T) {
 	}
 }
 
-// Between runs the coverage may change, sets may be disabled and enabled again, and so may calibration and the age of
-// the weights.
+// TestSetsOtherCoverage checks that settings may change between runs: the coverage, whether there are sets, the
+// calibration and the age of the weights.
 func TestSetsOtherCoverage(t *testing.T) {
 	l := kindsLearner(t, 2, nil)
 	s := &synthetic.ClassStream{R: rand.New(rand.NewPCG(7, 8)), Classes: 2}

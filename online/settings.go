@@ -1,6 +1,6 @@
 package online
 
-// This file converts a Config to the settings of a Learner's parts.
+// This file converts a Config to the settings of the parts of a Learner.
 
 import (
 	"math"
@@ -23,21 +23,21 @@ type settings struct {
 	levels      levels.Settings
 	standardize model.Standardize
 	transform   func(field string) model.Transform
-	scales      []float64 // of the mixture, see mixture.Settings
+	scales      []float64 // scales of the lanes, see mixture.Settings
 	policy      model.MissingPolicy
 	imputed     int // largest number of columns that are imputed
 	faulty      encode.Faulty
 	silence     encode.Silence
 	presence    bool
 	sharable    func() error // returns why the settings exclude learning in a group
-	likelihood  bool         // scores are log-odds
-	expected    int          // index of the level with the noise that the user expects
-	corrects    bool         // there are experts that correct the levels
+	likelihood  bool         // whether scores are log-odds
+	expected    int          // index of the level with the expected noise
+	corrects    bool         // whether experts correct the noise levels
 }
 
-// The scores of several levels are scaled by scales before they are mixed; those of one level by oneScale. Levels with
-// silent noise need more scales: heavy dropout predicts with weights times 1/(1-q) if the rest of an event is not
-// rescaled.
+// If there are several noise levels, the scores of each are also mixed after multiplication by each of scales. With a
+// single level there is only oneScale. Silent noise needs more scales (silentScales): heavy dropout predicts with
+// weights times 1/(1-q) if the present features are not rescaled.
 var scales, oneScale, silentScales = []float64{0.7, 1, 1.4}, []float64{1}, []float64{0.5, 0.7, 1, 1.4, 2}
 
 func parse(c Config) (settings, error) {
@@ -122,7 +122,7 @@ func (s *settings) encoded(levels *levels.Expert, policies model.MissingPolicies
 	return c
 }
 
-// width returns the number of values of a row for so many outputs.
+// width returns the number of values of a row for the given number of outputs.
 func (s *settings) width(outputs int) int {
 	more := 0
 	if s.corrects {
@@ -131,7 +131,7 @@ func (s *settings) width(outputs int) int {
 	return s.levels.Width(outputs, more)
 }
 
-// newExperts returns the experts that correct the levels, or nil if the settings exclude them.
+// newExperts returns the experts that correct the noise levels, or nil if the settings exclude them.
 func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *correct.Experts {
 	if !s.corrects {
 		return nil
@@ -139,7 +139,7 @@ func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *correct.
 	if halfLife == 0 {
 		halfLife = correctHalfLife
 	}
-	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 for silent noise, whose masked copies the experts learn
+	own, groups := loss.AsGroups(s.levels.Noises[s.expected]).Odds("") // 0 for silent noise, because the experts then learn masked copies
 	c := correct.Settings{Outputs: levels.Outputs, Splines: !s.levels.Loss.Facts().Regression && !s.levels.Grouped(), At: levels.End()}
 	c.Settings = newton.Settings{Loss: s.levels.Loss, Ridge: max(s.levels.Ridge, leastRidge), HalfLife: halfLife, Strength: own * (1 + groups), Groups: groups}
 	return correct.New(c)
@@ -148,11 +148,11 @@ func (s *settings) newExperts(levels *levels.Expert, halfLife float64) *correct.
 const (
 	// correctHalfLife is the default half-life of the second-order expert, in events.
 	correctHalfLife = 2000
-	// leastRidge keeps the second-order expert's matrix regular if there is no ridge.
+	// leastRidge keeps the second-order expert's matrix invertible if there is no ridge.
 	leastRidge = 1e-3
 )
 
-// knots returns a function that returns the number of knots of each spline, or nil if there are no splines.
+// knots returns the function that determines the number of knots per spline, or nil if there are no splines.
 func (s *settings) knots() func(numbers int) int {
 	if !s.corrects {
 		return nil

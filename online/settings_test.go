@@ -15,8 +15,8 @@ import (
 	"blankout/online/synthetic"
 )
 
-// TestSettingsAreRefused checks that settings outside their limits, or that do not go together, are rejected with the
-// key and the limit.
+// TestSettingsAreRefused checks that invalid settings and invalid combinations are rejected with an error that contains
+// the key and the limit.
 func TestSettingsAreRefused(t *testing.T) {
 	type test struct {
 		change func(*online.Config)
@@ -94,7 +94,8 @@ func TestSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// Two configurations that differ only in spelling have the same fingerprint. A difference names the key.
+// TestFingerprintInOtherWords checks that two configurations that differ only in spelling have the same Fingerprint,
+// and that a difference names the key.
 func TestFingerprintInOtherWords(t *testing.T) {
 	c := online.DefaultConfig()
 	s := event.NewSchema(4, nil, 2)
@@ -113,7 +114,7 @@ func TestFingerprintInOtherWords(t *testing.T) {
 	}
 }
 
-// TestBounds checks that at the limits of the learning rate and the cost every rule keeps its numbers finite.
+// TestBounds checks that every optimizer keeps its numbers finite at the limits of the learning rate and the cost.
 func TestBounds(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -123,7 +124,7 @@ func TestBounds(t *testing.T) {
 			for j, cost := range []float64{1e-30, 1e-12, 1e-5, 1e-3, 1, 1e30, math.Inf(1)} {
 				for k, intercept := range []string{"free", "penalized"} {
 					for m, name := range []string{"logistic", "hinge"} {
-						if (i+j)%4 != k+2*m { // each eta and each cost with every intercept and loss
+						if (i+j)%4 != k+2*m { // combines each learning rate and each cost with each intercept and loss
 							continue
 						}
 						c := online.DefaultConfig()
@@ -141,7 +142,7 @@ func TestBounds(t *testing.T) {
 						for range 100 {
 							l.Learn(s.Next(), nil)
 						}
-						m := l.Snapshot().Model() // the model exists only if its numbers are finite
+						m := l.Snapshot().Model() // a Snapshot has a model only if its numbers are finite
 						for range 20 {
 							if score := m.Score(s.Next(), make([]float64, 2))[0]; score-score != 0 {
 								t.Errorf("%s, %s, eta %v, c %v, %s: score %v", rule, name, eta, cost, intercept, score)

@@ -2,9 +2,9 @@ package online
 
 // This file lets several Learners learn one model as a group, and merges what each of them has learned.
 //
-// A member of a group leaves some decisions to the merged model: the mixture weights, whether the average or the
-// iterate is published, and the centers and scales of known columns. The set of dense columns, the missing policies and
-// the alarms stay as they were when the interval began.
+// A member of a group leaves some decisions to the merged model: the mixture weights, the choice between average and
+// iterate, and the centers and scales of known columns. The set of dense columns, the missing policies and the alarms
+// stay constant during an interval.
 
 import (
 	"encoding/json"
@@ -28,14 +28,14 @@ import (
 // member is the state of a Learner in a group, during one interval.
 type member struct {
 	share.Interval
-	began     *sums  // at the start of the interval
-	rewritten uint64 // see levels.Expert.Rewritten, at the start of the interval
+	began     *sums  // sums at the start of the interval
+	rewritten uint64 // levels.Expert.Rewritten at the start of the interval
 }
 
 // shares reports whether the Learner leaves decisions to the merged model.
 func (m *member) shares() bool { return m != nil && !m.Alone }
 
-// NewShared returns a Learner for a group, with the settings c.Shared. It has an output for each possible class,
+// NewShared returns a Learner for a group, with the settings c.Shared(). It has an output for each possible class,
 // because members cannot add outputs at the same event.
 func NewShared(c Config, s *event.Schema) (*Learner, error) {
 	c = c.Shared()
@@ -67,7 +67,7 @@ func (l *Learner) beginInterval(peers int, events uint64) error {
 	m, x := l.member, l.levels
 	m.Begin(x.ShareSettings(l.config.HalfLife), peers, events, l.events, l.encoder.Intercepts, x.Growth())
 	m.rewritten = x.Rewritten
-	l.outputs.several = false // no classes share an output
+	l.outputs.several = false // in a group, classes do not share outputs
 	l.encoder.Share(&m.Interval, x.Growth())
 	if x.Share(nil); m.shares() {
 		x.Share(&m.Interval)
@@ -76,8 +76,9 @@ func (l *Learner) beginInterval(peers int, events uint64) error {
 	return nil
 }
 
-// Cut ends the interval and returns what it has learned, rounded to the given precision. It starts no new interval;
-// Follow does. The weights keep changes that the Delta leaves out, by averaging or rounding, until then.
+// Cut ends the interval and returns what it has learned, rounded to the given precision in bits. Call Follow to start
+// the next interval. Until then the Learner's weights still include changes that the Delta omits by averaging or
+// rounding.
 func (l *Learner) Cut(precision int) *share.Delta {
 	m := l.member
 	if m.rewritten != l.levels.Rewritten {
@@ -97,13 +98,13 @@ func (l *Learner) Cut(precision int) *share.Delta {
 	return d
 }
 
-// Follow makes the Learner equal to the merged model fold and starts an interval. The Learner must be a Clone of fold
-// at first. Follow copies the rows of the given columns, and those that the Learner has changed in the last interval;
-// all others must be equal. It discards what the Learner has learned in that interval. peers is the number of Learners
-// in the group, and events is the planned length of the interval. With one peer, Deltas are exact.
+// Follow makes the Learner equal to the merged model fold and starts an interval. The Learner must start as a Clone of
+// fold. Follow copies the rows of the given columns, and the rows that the Learner has changed in its last interval;
+// all other rows must be equal. It discards what the Learner has learned in that interval. peers is the number of
+// Learners in the group, and events is the planned length of the interval. With one peer, Deltas are exact.
 func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint64) error {
 	l.encoder.Follow(fold.encoder.Schema())
-	from, all := fold.encoder.Table, l.levels.Rewritten != fold.levels.Rewritten // either has written all rows since the last interval
+	from, all := fold.encoder.Table, l.levels.Rewritten != fold.levels.Rewritten // one of the two has changed all rows since the last interval
 	n, err := l.withState(fold.bare(), l.encoder.Table)
 	if err != nil {
 		return fmt.Errorf("following the model that is shared: %w", err)
@@ -117,7 +118,7 @@ func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint
 			columns = append(columns, column)
 		}
 	}
-	copied := make([]bool, from.Len()) // by slot, because several lists contain the same columns
+	copied := make([]bool, from.Len()) // by slot: the lists contain columns more than once
 	lists := [][]uint32{columns}
 	if mine != nil {
 		lists = append(lists, mine.Columns())
@@ -128,14 +129,14 @@ func (l *Learner) Follow(fold *Learner, columns []uint32, peers int, events uint
 	return l.beginInterval(peers, events)
 }
 
-// sums holds counts and measures that are merged by addition. A sum that decays changes by now - k base in an interval,
-// where k is the decay of the interval.
+// sums holds counts and measures that are merged by addition. If a sum decays, its change in an interval is now - k
+// base, where k is the decay factor of the interval.
 type sums struct {
-	events, dense, compared uint64 // compared: averages with iterates
+	events, dense, compared uint64 // compared is the number of comparisons of averages with iterates
 	levels                  levels.Sums
 	measured                *monitor.Sums
 	shares                  *mixture.Table
-	bias                    []float64 // the intercepts and their accumulators
+	bias                    []float64 // intercepts and their accumulators
 }
 
 // sums returns a copy of the Learner's sums.
@@ -160,7 +161,7 @@ func (s *sums) state(c *coder.Coder) {
 // mostEvery is the largest number of events per comparison of averages and iterates.
 const mostEvery = 16
 
-// readSums reads the sums of a Shared Delta, at the start and the end of its interval.
+// readSums decodes the sums of a Shared Delta, at the start and at the end of its interval.
 func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	base, now = l.sums(), l.sums()
 	c := coder.Read(data)
@@ -186,8 +187,8 @@ func (l *Learner) readSums(data []byte) (base, now *sums, err error) {
 	return base, now, nil
 }
 
-// Add adds a Delta. If the Delta does not fit, Add returns an error and changes nothing. The result depends on the
-// state and the Delta alone, bit by bit.
+// Add adds a Delta to the model. If the Delta does not fit, Add returns an error and changes nothing. The result
+// depends only on the state and the Delta, bit by bit.
 func (l *Learner) Add(d *share.Delta) error {
 	if err := l.fits(d); err != nil {
 		return err
@@ -242,14 +243,14 @@ func (l *Learner) fits(d *share.Delta) error {
 	}
 	s := l.encoder.Schema()
 	for _, column := range d.Columns {
-		if uint64(column) >= s.Columns() && !s.NumericIndices && column < model.FirstBasisColumn { // where spline columns begin
+		if uint64(column) >= s.Columns() && !s.NumericIndices && column < model.FirstBasisColumn { // spline columns start at FirstBasisColumn
 			return fmt.Errorf("it has column %d, and there are %d", column, s.Columns())
 		}
 	}
 	return nil
 }
 
-// addRow adds a row of a Shared Delta. Weights change with the scales of their columns.
+// addRow adds a row of a Shared Delta to the model's row. Weights change with the scales of their columns.
 func (l *Learner) addRow(row, v []float64) {
 	m := share.Merge(row[:model.ScalerWidth], v, &l.encoder.Scaling.Scaler)
 	l.levels.AddShift(l.encoder.Intercepts, v[share.Parts:], m.Shift)
@@ -259,8 +260,8 @@ func (l *Learner) addRow(row, v []float64) {
 	l.levels.AddChanges(row, v[share.Parts:], m.Factor)
 }
 
-// addSums adds the sums of an interval, and makes the decisions that depend on them: whether average or iterate is
-// published, the mixture weights, and drift.
+// addSums adds the sums of an interval, and makes the decisions that depend on them: the choice between average and
+// iterate, the mixture weights, and the reaction to drift.
 func (l *Learner) addSums(base, now *sums) {
 	l.encoder.Scaling.Events += now.dense - base.dense
 	l.events += now.events - base.events
@@ -275,7 +276,7 @@ func (l *Learner) addSums(base, now *sums) {
 func (b *bare) encode() []byte {
 	head, err := json.Marshal(b.bareHead)
 	if err != nil {
-		panic(err) // finite numbers and strings only
+		panic(err) // impossible for finite numbers and strings
 	}
 	c := &coder.Coder{}
 	c.Bytes(&b.learner)

@@ -368,7 +368,7 @@ func (w *Weights) deadUnder(noise loss.Noise) func(column uint32) float64 {
 	return w.Dead
 }
 
-// eachOf calls f with the score of every event in each view, and the score's variance under weights.
+// eachOf calls f with the score of every event in each view, and the score's noise variance, given the weights.
 func (r *Refresh) eachOf(d *batch.Data, dead func(column uint32) float64, views []view, weights []float64, f func(i, view int, score, variance float64)) {
 	for i := range d.Rows() {
 		row := d.Row(i)
@@ -387,13 +387,13 @@ func (r *Refresh) eachOf(d *batch.Data, dead func(column uint32) float64, views 
 	}
 }
 
-// State codes the state.
+// State encodes or decodes the state.
 func (r *Refresh) State(c *coder.Coder) {
 	r.window.state(c)
 	c.Uint(&r.Failures)
 }
 
-// Consistent reports whether the state that was read is consistent.
+// Consistent reports whether the decoded state is consistent.
 func (r *Refresh) Consistent() bool { return r.window.consistent() }
 
 func (w *window) state(c *coder.Coder) {
@@ -404,7 +404,7 @@ func (w *window) state(c *coder.Coder) {
 	c.Floats(&w.weights)
 }
 
-// consistent reports whether the lists of a state are consistent.
+// consistent reports whether the lists of a decoded state have fitting lengths.
 func (w *window) consistent() bool {
 	n := len(w.ends)
 	return n == len(w.labels) && n == len(w.weights) && len(w.column) == len(w.value) && slices.IsSorted(w.ends) &&

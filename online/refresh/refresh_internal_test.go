@@ -6,8 +6,8 @@ import (
 	"blankout/online/rows"
 )
 
-// The quadratic says the same of weights before and after a feature's scale has grown, its share taken from D or its
-// mean moved to the intercept.
+// TestRescaleShiftForget checks that the quadratic summary has the same value for the converted weights after a
+// feature's scale or center changes, and that Forget scales D.
 func TestRescaleShiftForget(t *testing.T) {
 	for _, reach := range []int{40, 80} {
 		x := Refresh{Settings: Settings{Size: 40, Reach: reach}, Layout: rows.Layout{Outputs: 2, N: 2, Refresh: 3}}

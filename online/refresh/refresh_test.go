@@ -15,8 +15,8 @@ import (
 	"blankout/online/rows"
 )
 
-// A refresh finds the least of the loss over its window and the penalty 1/2 (w-c)' D (w-c): it is more
-// at every weight beside. What is published of the average stays, and D grows by the curvature of what leaves.
+// TestRefresh checks that a refresh minimizes the loss over its window plus the penalty 1/2 (w-c)' D (w-c): neighboring
+// weights have a higher sum. The published average stays, and D grows by the curvature of the leaving events.
 func TestRefresh(t *testing.T) {
 	dead := []float64{0.8, 0, -1.5, 0.2}
 	for _, c := range []struct {
@@ -28,7 +28,8 @@ func TestRefresh(t *testing.T) {
 		reach, r := c.reach, rand.New(rand.NewPCG(1, 2))
 		layout := rows.Layout{Outputs: 1, N: 1, Refresh: 3}
 		l := loss.Loss(loss.LogisticGaussian{})
-		// The events come at each rate; a feature then reads keep (x-z) + z with a variance of spread (x-z)^2.
+		// Events count at each rate of silent noise. A feature then has the value keep (x-z) + z, with variance spread
+		// (x-z)^2.
 		rates, spreads, reads := []float64{0}, []float64{0.3 / 0.7}, []float64{0, 0, 0, 0}
 		silent, ok := c.noise.(loss.Silent)
 		switch {
@@ -141,7 +142,8 @@ func comesBack(t *testing.T, x *refresh.Refresh) {
 	}
 }
 
-// A window of one class, but for events without weight, leaves an intercept that is not penalized finite.
+// TestRefreshOfOneClass checks that the intercept stays finite without a penalty if all events with weight in the
+// window are of one class.
 func TestRefreshOfOneClass(t *testing.T) {
 	x := refresh.Refresh{Settings: refresh.Settings{Size: 40, Reach: 40, Loss: loss.LogisticGaussian{}, Ridge: 0.5, Intercept: true}, Layout: rows.Layout{Outputs: 1, N: 1, Refresh: 3}}
 	width := rows.FirstPart + 4

@@ -10,7 +10,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// Of a sample with outliers in one of sixteen numbers or less, the spread is that of the others.
+// TestSpread checks that the spread of a sample ignores outliers if at most one number in sixteen is one.
 func TestSpread(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{3, 8, 15, 16, 40, sampleSize} {
@@ -35,7 +35,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// What is saved of a unit and of residuals goes on to the bit.
+// TestStates checks that a decoded unit and decoded residuals continue bit by bit.
 func TestStates(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	u, res := NewUnit(loss.Real, 0), Residual{}
@@ -74,7 +74,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// What an outlier is clipped to is a target: finite, and a count not below 0, wherever the residuals have been.
+// TestClipReturnsTargets checks that a clipped outlier is a valid target: finite, and at least 0 for counts, for any
+// earlier residuals.
 func TestClipReturnsTargets(t *testing.T) {
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
 		for _, mean := range []float64{-1e47, 0, 1e47} {

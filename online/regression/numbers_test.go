@@ -9,8 +9,8 @@ import (
 	"blankout/online/regression"
 )
 
-// The unit is the mean and deviation of the targets so far, or the mean of counts, within a tenth; it moves
-// seldom. A wild target hardly moves it. What is in the unit comes back as it was.
+// TestUnit checks that the unit equals the mean and deviation of the targets, or the mean of counts, to within a tenth.
+// It changes rarely, and an outlier hardly affects it. Converting to the unit and back returns the same value.
 func TestUnit(t *testing.T) {
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -45,7 +45,7 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// Move says what scores must become for the same value to be predicted.
+// TestMove checks that scores converted by the result of Move predict the same value.
 func TestMove(t *testing.T) {
 	for _, of := range []loss.Target{loss.Real, loss.Count} {
 		u := regression.NewUnit(of, 0)

@@ -12,22 +12,22 @@ import (
 
 const (
 	residualMemory = 2000
-	// A residual more than residualClip deviations from the mean is an outlier and is clipped. With more than
-	// residualBudget outliers in residualWindow targets none is clipped, because the stream has changed.
+	// A residual more than residualClip standard deviations from the mean is an outlier and is clipped. If there are
+	// more than residualBudget outliers among residualWindow targets, none is clipped, because the stream has changed.
 	residualClip, residualWarmup = 8, 32
 	residualWindow               = 256
 	residualBudget               = 12
 )
 
-// Residual holds the distribution of recent residuals.
+// Residual estimates the distribution of recent residuals.
 type Residual struct {
 	model.Residual
-	samples  float64 // number of residuals, at most 2 residualMemory
-	outliers float64 // recent ones
+	samples  float64 // number of residuals, at most twice residualMemory
+	outliers float64 // decayed number of recent outliers
 	spreads  spreads
 }
 
-// Residual returns the Residual of a new unit.
+// Residual returns an empty Residual for targets in the unit.
 func (u *Unit) Residual() Residual {
 	if !u.known {
 		return Residual{}
@@ -52,7 +52,7 @@ func (r *Residual) PublishedIn(out *model.Residual) *model.Residual {
 	return out
 }
 
-// bounds returns the bounds beyond which a residual is an outlier; v is the variance of the value's score.
+// bounds returns the targets beyond which a residual is an outlier; v is the variance of the value's score.
 func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
 	deviation := r.deviationAt(value)
 	most := residualClip * math.Sqrt(deviation*deviation+r.Increase(t, value, v))
@@ -62,19 +62,20 @@ func (r *Residual) bounds(t loss.Target, value, v float64) (low, high float64) {
 	return r.Mean - most, r.Mean + most
 }
 
-// deviationAt returns the deviation of residuals at a value, for detecting outliers. It is at most a little larger than
-// average, because outliers may cause large residuals.
+// deviationAt returns the standard deviation of residuals at a predicted value, for detecting outliers. It is at most
+// twice the average, because outliers may cause large residuals.
 func (r *Residual) deviationAt(value float64) float64 {
 	return r.Deviation * min(max(1, r.spreads.inForce.Of(value)), 2)
 }
 
-// isOutlier reports whether the residual x at a value is an outlier, however many there are.
+// isOutlier reports whether the residual x at a predicted value is an outlier, without regard to the number of
+// outliers.
 func (r *Residual) isOutlier(x, value float64) bool {
 	return r.samples >= residualWarmup && math.Abs(x-r.Mean) > residualClip*r.deviationAt(value)
 }
 
-// Clip returns the target y, with outliers moved to the bounds, given the predicted value and the variance v of its
-// score, see model.ScoreVariance.
+// Clip returns the target y, or the nearest bound if y is an outlier. value is the predicted value, and v is the
+// variance of its score, see model.ScoreVariance.
 func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
 	low, high := r.bounds(t, value, v)
 	x := r.Of(t, y, value)
@@ -88,7 +89,7 @@ func (r *Residual) Clip(t loss.Target, y, value, v float64) float64 {
 	return bounded
 }
 
-// Take adds the residual of a value.
+// Take adds the residual of a predicted value.
 func (r *Residual) Take(t loss.Target, y, value, v float64) {
 	low, high := r.bounds(t, value, v)
 	x := r.Of(t, y, value)
@@ -100,7 +101,7 @@ func (r *Residual) Take(t loss.Target, y, value, v float64) {
 	x = min(max(x, low), high)
 	r.samples = min(r.samples+1, 2*residualMemory)
 	rate := 1 / r.samples
-	if r.samples >= 16 { // the first residuals decay quickly
+	if r.samples >= 16 { // the weight of the first residuals decays quickly
 		rate = 1 / (8 + r.samples/2)
 	}
 	off := x - r.Mean
@@ -111,7 +112,7 @@ func (r *Residual) Take(t loss.Target, y, value, v float64) {
 	r.Deviation = math.Sqrt(max(0, (1-rate)*(r.Deviation*r.Deviation+rate*off*off)-rate*r.Increase(t, value, v)))
 }
 
-// State codes the state.
+// State encodes or decodes the state.
 func (r *Residual) State(c *coder.Coder) {
 	c.Each(&r.samples, &r.outliers, &r.Mean, &r.Deviation)
 	r.spreads.state(c)

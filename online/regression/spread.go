@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	// The sample has sampleSize targets: at first the latest ones, then one in every so many, at most mostEvery. It
-	// covers at least the latest quarter of the stream, or 8,192 targets.
+	// The sample has sampleSize targets: at first the latest ones, later one in up to mostEvery. It covers at least the
+	// latest quarter of the stream, or 8,192 targets.
 	sampleSize, mostEvery = 64, 128
 	// enoughOthers is the smallest number of targets for a reliable median.
 	enoughOthers = 5
-	// For samples from enoughForWide on, the quantile 15/16 of the distances from the median measures the spread. Up to
-	// one in sixteen targets may then be an outlier. wideToDeviation and medianToDeviation convert that quantile and
-	// the median absolute deviation to the standard deviation of normal numbers.
+	// For samples of at least enoughForWide targets, the spread is measured by the quantile 15/16 of the distances from
+	// the median. So up to one in sixteen targets may be an outlier. wideToDeviation and medianToDeviation convert that
+	// quantile and the median absolute deviation to the standard deviation of a normal distribution.
 	enoughForWide     = 16
 	wideToDeviation   = 1 / 1.8627
 	medianToDeviation = 1.4826
 )
 
-// spread holds the location and spread of a sample.
+// spread describes the location and the spread of a sample.
 type spread struct {
-	count, differ int     // number of targets, and of those that differ from the median
-	median        float64 // of the targets
+	count, differ int     // number of targets, and number of targets that differ from the median
+	median        float64 // median of the targets
 	typical       float64 // robust standard deviation, 0 if most targets are equal
 	others        float64 // median absolute deviation of the targets that differ from the median
 }
 
-// spreadOf returns the spread of a sample, which it does not change.
+// spreadOf returns the spread of a sample, and does not change the sample.
 func spreadOf(sample []float64) spread {
 	var room, offs [sampleSize]float64
 	n := copy(room[:], sample)

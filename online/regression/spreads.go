@@ -11,27 +11,27 @@ import (
 
 const (
 	spreadBins = 8
-	// The bins are computed again from the quantiles of a sample of values, at counts that are powers of two and at
-	// every reviewMost-th value.
+	// The bins are recomputed from the quantiles of a sample of values. This happens whenever the number of values is a
+	// power of two, and after every reviewMost values.
 	reviewFrom, reviewMost = 64, 4096
-	// A bin remembers binMemory residuals, and starts as if it had binPrior average ones.
+	// A bin's residuals decay over binMemory, and it starts as if it had binPrior average residuals.
 	binMemory, binPrior = 1000, 12
 	publishEvery        = 64
 )
 
-// spreads has the mean absolute residual by predicted value, in bins with equally many values.
+// spreads estimates the mean absolute residual by predicted value, in bins with equally many values.
 type spreads struct {
 	count    uint64
-	sample   []float64 // of values
+	sample   []float64 // sample of predicted values
 	edges    []float64 // boundaries of the bins, ascending
 	at       []float64 // medians of the bins
-	size     []float64 // mean absolute residuals
-	weight   []float64 // number of residuals, at most binMemory
+	size     []float64 // mean absolute residual of each bin
+	weight   []float64 // number of residuals of each bin, at most binMemory
 	inForce  *model.Spread
 	expected float64 // mean absolute residual over the latest binMemory values
 }
 
-// take adds the distance of a target from the middle of the prediction.
+// take adds the distance off of a target from the middle of the prediction.
 func (s *spreads) take(value, off float64) {
 	s.count++
 	s.expected += (off - s.expected) / min(float64(s.count), binMemory)
@@ -56,7 +56,7 @@ func (s *spreads) take(value, off float64) {
 	}
 }
 
-// review computes the bins again, and converts the old bins to the new ones.
+// review recomputes the bins, and converts the averages of the old bins to the new ones.
 func (s *spreads) review() {
 	values := slices.Sorted(slices.Values(s.sample))
 	quantile := func(q float64) float64 { return values[int(q*float64(len(values)-1))] }
@@ -65,7 +65,7 @@ func (s *spreads) review() {
 	for i := range spreadBins {
 		at := quantile((float64(i) + 0.5) / spreadBins)
 		if i > 0 && !(at > s.at[len(s.at)-1]) {
-			continue // many equal values
+			continue // the bin is empty, because many values are equal
 		}
 		if i > 0 {
 			s.edges = append(s.edges, at/2+s.at[len(s.at)-1]/2)
@@ -83,7 +83,7 @@ func (s *spreads) review() {
 	s.inForce = s.spread()
 }
 
-// spread returns the factors of the bins, or nil if there are none.
+// spread returns the relative residual size of each bin, or nil if there are no bins.
 func (s *spreads) spread() *model.Spread {
 	if len(s.at) < 2 || s.expected == 0 {
 		return nil

@@ -1,5 +1,5 @@
 // Package regression has the unit in which regression targets are learned (Unit), and the distribution of residuals
-// (Residual). It contains no weights.
+// (Residual). It contains no model weights.
 package regression
 
 import (
@@ -14,38 +14,38 @@ import (
 // Unit is the unit of targets, which makes the steps and the ridge independent of the unit of the stream. Real targets
 // are learned as (y - center)/scale, counts as multiples of scale. Published predictions are in the stream's unit.
 //
-// For the first targetWarmup targets the unit is determined by their median and a robust spread (see spread), later by
-// the running mean and deviation (for counts: the mean), which decay. An outlier counts as if it were at the bounds.
-// The unit changes rarely, because all weights must change with it: if it is off by a tenth when the number of targets
-// is a power of two, and if it is off by a factor of two. It restarts if a sample of recent targets contradicts it (see
-// contradicted).
+// For the first targetWarmup targets the median and a robust spread (see spread) determine the unit. Later the running
+// mean and standard deviation (for counts: the mean) determine it, with decay. An outlier counts as if it were at the
+// bounds. All weights must be converted when the unit changes, so it changes rarely: if it is wrong by a tenth when the
+// number of targets is a power of two, or wrong by a factor of two at any time. The unit restarts if a sample of recent
+// targets contradicts it (see contradicted).
 type Unit struct {
 	Target  loss.Target // not part of the state
 	Scale   float64
-	Mean    float64 // of the targets
+	Mean    float64 // mean of the targets
 	Center  float64
-	known   bool    // the targets differ; for counts, one is above 0
-	keep    float64 // decay per target; not part of the state
+	known   bool    // the targets are not all equal; for counts, one is above 0
+	keep    float64 // decay factor per target; not part of the state
 	count   uint64  // number of targets
-	weight  float64 // their total weight
+	weight  float64 // total weight of the targets
 	scatter float64 // sum of squared differences of the targets from their mean
 	sample  []float64
-	recent  spread // of the sample
+	recent  spread // spread of the sample
 }
 
 const (
-	// A target more than targetClip deviations from the mean is clipped. If one target in a hundred is an outlier, the
-	// deviation then grows by less than two thirds (targetClip^2/100 < 1).
+	// A target more than targetClip standard deviations from the mean is clipped. If one target in a hundred is an
+	// outlier, the standard deviation then grows by less than two thirds (targetClip^2/100 < 1).
 	targetClip = 8
-	// If nearly all targets are equal, like zeros of sales or claims, the other targets are not outliers.
+	// If nearly all targets are equal, like zeros of sales or claims, the rare other targets are not outliers.
 	inflatedClip, inflatedMedians = 16, 64
 	targetWarmup                  = 32
 	unitDrifts, unitBreaks        = 0.1, 2
-	unitRestarts                  = 16 // a larger change is one of the targets, which predictions follow
+	unitRestarts                  = 16 // at a larger change of the unit, weights stay and predictions follow the targets
 	unitHalfLife                  = 10_000
 )
 
-// NewUnit returns the unit of a new stream. halfLife is that of its moments in targets, 0 for unitHalfLife.
+// NewUnit returns the unit of a new stream. halfLife is the half-life of its moments, in targets; 0 means unitHalfLife.
 func NewUnit(t loss.Target, halfLife float64) Unit {
 	if halfLife == 0 {
 		halfLife = unitHalfLife
@@ -57,10 +57,10 @@ func NewUnit(t loss.Target, halfLife float64) Unit {
 	return u
 }
 
-// unknownCount is the scale of counts while all of them are 0, which makes the prediction 0.
+// unknownCount is the scale of counts while all counts are 0, so that the prediction is 0.
 const unknownCount = 1e-300
 
-// Known reports whether the targets have differed. Before that only the center can be learned.
+// Known reports whether at least two targets have differed. Before that only the center can be learned.
 func (u *Unit) Known() bool { return u.known }
 
 func (u *Unit) Deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 1e-300)) }
@@ -68,12 +68,12 @@ func (u *Unit) Deviation() float64 { return math.Sqrt(u.scatter / max(u.weight, 
 // Inflated reports whether nearly all recent targets are equal, like zeros of sales or claims.
 func (u *Unit) Inflated() bool { return u.recent.inflated() }
 
-// Batch returns the unit for exact solutions, with the bounds at which targets are clipped now.
+// Batch returns the unit for exact solutions, with the current bounds for clipping targets.
 func (u *Unit) Batch() batch.Unit {
 	return batch.Unit{Center: u.Center, Scale: u.Scale, Low: u.Clip(math.Inf(-1)), High: u.Clip(math.Inf(1))}
 }
 
-// Clip moves outliers to the bounds.
+// Clip returns y, or the nearest bound if y is an outlier.
 func (u *Unit) Clip(y float64) float64 {
 	middle, most := u.Mean, targetClip*u.Deviation()
 	switch r := &u.recent; {
@@ -92,7 +92,7 @@ func (u *Unit) Clip(y float64) float64 {
 	return min(max(y, middle-most), middle+most)
 }
 
-// Standard returns a target in the unit.
+// Standard converts a target to the unit.
 func (u *Unit) Standard(y float64) float64 {
 	if u.Target == loss.Count {
 		return y / u.Scale
@@ -100,7 +100,7 @@ func (u *Unit) Standard(y float64) float64 {
 	return (y - u.Center) / u.Scale
 }
 
-// Score converts a score in the unit to one in the stream's unit.
+// Score converts a score in the unit to a score in the stream's unit.
 func (u *Unit) Score(f float64) float64 {
 	if u.Target == loss.Count {
 		return f + math.Log(u.Scale)
@@ -135,11 +135,11 @@ type Change int
 
 const (
 	Same    Change = iota
-	Moves          // all weights must change with the unit
-	Follows        // predictions change with the unit, and weights stay
+	Moves          // all weights must be converted to the new unit
+	Follows        // the weights stay, so predictions change with the unit
 )
 
-// Observe adds a target and returns the resulting unit.
+// Observe adds a target. It returns the resulting unit, and how it differs from the current one.
 func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 	clipped := u.Clip(y)
 	u.count++
@@ -151,7 +151,7 @@ func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 		u.scatter *= u.keep
 		off := clipped - u.Mean
 		u.Mean += off * (weight / u.weight)
-		u.scatter += max(0, weight*off*(clipped-u.Mean)) // rounding could make it negative if the weight is large
+		u.scatter += max(0, weight*off*(clipped-u.Mean)) // with a large weight, rounding could make it negative
 	}
 	next = *u
 	switch deviation := u.Deviation(); {
@@ -184,7 +184,7 @@ func (u *Unit) Observe(y, weight float64) (next Unit, change Change) {
 	return *u, Same
 }
 
-// take adds a target to the sample, if it is sampled, and reports whether the sample contradicts the unit.
+// take adds a target to the sample, if it is sampled. contradicted reports whether the sample contradicts the unit.
 func (u *Unit) take(y float64) (contradicted bool) {
 	every := uint64(1)
 	for every < mostEvery && 4*every*sampleSize <= u.count {
@@ -202,8 +202,8 @@ func (u *Unit) take(y float64) (contradicted bool) {
 	return u.count > targetWarmup && u.contradicted()
 }
 
-// contradicted reports whether the sample has another mean or deviation. Then outliers determined the unit, or the
-// stream has changed its unit.
+// contradicted reports whether the sample's mean or deviation differs from the unit's. Then outliers have determined
+// the unit, or the stream has changed its unit.
 func (u *Unit) contradicted() bool {
 	r, deviation := &u.recent, u.Deviation()
 	off := math.Abs(r.median - u.Mean)
@@ -214,7 +214,7 @@ func (u *Unit) contradicted() bool {
 	return max(off, s) > targetClip*deviation || deviation > 32*s
 }
 
-// restart sets mean and deviation to those of the sample, without outliers.
+// restart sets mean and standard deviation from the sample without outliers.
 func (u *Unit) restart() {
 	r := &u.recent
 	most := targetClip * r.scale()
@@ -231,11 +231,11 @@ func (u *Unit) restart() {
 	}
 }
 
-// maxCount is the largest count that is measured, so that sums of squares stay finite.
+// maxCount is the largest predicted count, so that sums of squares stay finite.
 const maxCount = 1e100
 
 // gradientRatio returns the factor of a loss's derivative when targets and scores are multiplied by ratio: ratio for
-// the squared loss, 1 for a quantile.
+// the squared loss, 1 for a quantile loss.
 func (u *Unit) gradientRatio(l loss.Loss, ratio float64) float64 {
 	if u.Target == loss.Count {
 		return ratio
@@ -245,9 +245,9 @@ func (u *Unit) gradientRatio(l loss.Loss, ratio float64) float64 {
 	return is / was
 }
 
-// Move replaces the unit by next. So that no prediction changes, scores must be multiplied by factor and shifted by
-// shift. For the first targets predictions move with the mean, which is more precise than an intercept that has learned
-// little. keep is the factor of squared gradients or, if curvature is set, of second derivatives.
+// Move replaces the unit by next. To keep predictions the same, the caller must multiply scores by factor and add
+// shift. For the first targets, predictions instead follow the mean, which is more precise than an intercept that has
+// learned little. keep is the factor for squared gradients or, if curvature is true, for second derivatives.
 func (u *Unit) Move(next Unit, l loss.Loss, curvature bool) (factor, shift, keep float64) {
 	was := *u
 	*u = next
@@ -276,7 +276,7 @@ func (u *Unit) Loss(l loss.Loss) loss.Loss {
 	return l
 }
 
-// State codes the state, and reports whether it is valid.
+// State encodes or decodes the state. ok is false if a decoded state is invalid.
 func (u *Unit) State(c *coder.Coder) (ok bool) {
 	c.Uint(&u.count)
 	c.Bool(&u.known)

@@ -1,7 +1,7 @@
 package rows
 
-// This file has noise that removes whole groups of features (loss.GroupDropout): the sums over the groups of an event,
-// and their effect on the step.
+// This file implements noise that removes whole groups of features (loss.GroupDropout): the sums over the groups of an
+// event, and their effect on the step.
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 )
 
 // Groups holds the sums over the units of an event that GroupDropout needs. A unit is a group, or a pair of groups
-// whose product of features dies with either, see model.Grouping. With the sums
+// whose product of features is dropped with either group, see model.Grouping. With the sums
 //
 //	F_g = s_g + sum_{c with g} s_c  of a group,  F_c = s_c  of a pair c = {a, b}
 //
@@ -25,42 +25,42 @@ import (
 //	dv/dw_d = 2 x_d (r_g F_g) + 2 own_d w_d x_d^2                       in a group,
 //	dv/dw_d = 2 x_d (r_g F_a + r_g F_b + r_g^2 F_c) + 2 own_d w_d x_d^2  in a pair.
 //
-// The first term is one more part of df, which is the same for all features of a unit: optimizers step over the
-// features unit by unit, in segments. A feature that is alone in its group needs no sum, because its variance is that
-// of a dropout of its own. Neighboring features of this kind share a segment. Each level has its rates r_g and own; a
-// level without noise of groups has the rate 0.
+// The first term is added to df and is the same for all features of a unit. So optimizers step over the features unit
+// by unit, in segments. A feature that is alone in its group needs no sum, because its variance equals that of ordinary
+// dropout. Neighboring features of this kind share a segment. Each level has its rates r_g and own; a level without
+// noise of groups has r_g = 0.
 //
-// A number with a spline is one feature with several columns. It is a unit of its own, with the sum s of its w_d x_d,
-// which is part of its group's F_g, and
+// A number with a spline is one feature with several columns. These columns form a separate unit, with the sum s of
+// their w_d x_d, which is part of the group's F_g, and
 //
 //	v = … + r (1 + r_g) s^2,  dv/dw_d = 2 x_d (r_g F_g + r (1 + r_g) s).
 //
-// If groups have rates of their own (loss.GroupDropout.Rates, one level without noise of single features), a pair
-// counts for r_a r_b, own is 0, and every feature is in a unit with a sum.
+// If each group has its own rate (loss.GroupDropout.Rates, one level without noise of single features), a pair has the
+// factor r_a r_b, own is 0, and every feature is in a unit with a sum.
 type Groups struct {
 	arrangement
 	noiseRates
 
-	// By index in units, level and output: sums of w_d x_d and of lag_d x_d.
+	// By index in units, level and output: sums of w_d x_d (f) and of lag_d x_d (lag).
 	f, lag []float64
 	// By level and output:
-	q, averageQ [unitKinds][]float64 // sums of x^2 w^2, and of x^2 a^2 for averages
+	q, averageQ [unitKinds][]float64 // sums of x^2 w^2 for iterates, and of x^2 a^2 for averages
 	Variance    []float64            // v of the iterates, computed by Sum
-	keys        []uint64             // by unit of the Grouping that has been seen
+	keys        []uint64             // key of each unit of the Grouping seen so far
 }
 
 // noiseRates holds the levels' rates in the formulas.
 type noiseRates struct {
-	n        int                  // levels times outputs
+	n        int                  // number of levels times outputs
 	rate     []float64            // r_g by level and output
 	both     []float64            // r_g^2, for pairs
-	own      [unitKinds][]float64 // own, by level and output
-	strength [unitKinds][]float64 // by level, see segment
+	own      [unitKinds][]float64 // own by level and output
+	strength [unitKinds][]float64 // by level, see method segment
 	byGroup  *groupOdds           // nil if all groups have the same rate
 }
 
-// NewGroups returns the sums for the noises of the levels, or nil if none of them is of groups and there are no
-// splines.
+// NewGroups returns the sums for the noises of the levels. It returns nil if no level has noise of groups and there are
+// no splines.
 func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, curves bool) *Groups {
 	groups := slices.ContainsFunc(noises, loss.IsGrouped)
 	if !groups && !curves {
@@ -84,7 +84,7 @@ func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, curve
 			g.own[alone] = append(g.own[alone], single)
 			g.own[grouped] = append(g.own[grouped], r*(1+rg))
 			g.own[paired] = append(g.own[paired], r*(1+rg)*(1+rg))
-			g.own[curved] = append(g.own[curved], 0) // see rates
+			g.own[curved] = append(g.own[curved], 0) // see method rates
 		}
 		g.strength[alone] = append(g.strength[alone], single)
 		g.strength[grouped] = append(g.strength[grouped], single)
@@ -98,43 +98,43 @@ func NewGroups(grouping *model.Grouping, noises []loss.Noise, outputs int, curve
 	return g
 }
 
-// Widen returns the sums for so many outputs, with the groups that g has seen and their rates.
+// Widen returns the sums for the given number of outputs, with the groups that g has seen and their rates.
 func (g *Groups) Widen(noises []loss.Noise, outputs int) *Groups {
 	wide := NewGroups(g.grouping, noises, outputs, true)
 	wide.byGroup, wide.keys = g.byGroup, g.keys
 	return wide
 }
 
-// SetRates sets the rates of groups with rates of their own.
+// SetRates sets the rates of a noise with a separate rate for each group.
 func (g *Groups) SetRates(n loss.GroupDropout) {
 	if g.byGroup != nil {
 		g.byGroup.set(n)
 	}
 }
 
-// Follow replaces the Schema by a later state of it.
+// Follow replaces the Schema by a later version.
 func (g *Groups) Follow(s *event.Schema) { g.grouping.Follow(s) }
 
-// Restore makes Met true for the groups that events had before a restart: those of the Schema's fields and, for columns
-// of a sparse text format, those of the columns of t.
+// Restore makes Met true for the groups that events had before a restart: the groups of the Schema's fields and, for a
+// sparse text format, of the columns of t.
 func (g *Groups) Restore(t *model.Table) { g.grouping.Restore(t) }
 
-// Met reports whether an event had a feature of the group with this name.
+// Met reports whether any event had a feature of the group with this name.
 func (g *Groups) Met(name string) bool { return g.grouping.Met(name) }
 
-// groupOdds holds the odds of groups with rates of their own.
+// groupOdds holds the odds r_g of a noise with a separate rate for each group.
 type groupOdds struct {
 	noise loss.GroupDropout
-	odds  []float64 // r_g by unit of the Grouping that has been seen; r_a r_b for a pair
-	// Of the current event: the odds by index in units and output, and by index the variance of a single feature, which
-	// is the strength of a segment.
+	odds  []float64 // r_g by unit of the Grouping seen so far; r_a r_b for a pair
+	// For the current event: rates has the odds by index in units and output. single has the variance of a single
+	// feature by index in units, which is the strength of a segment.
 	rates, single []float64
 }
 
-// set sets the rates.
+// set sets the noise, and discards the odds.
 func (o *groupOdds) set(n loss.GroupDropout) { o.noise, o.odds = n, o.odds[:0] }
 
-// of returns r_g of a group, or r_a r_b of a pair.
+// of returns the odds r_g of a group, or r_a r_b of a pair.
 func (o *groupOdds) of(g *model.Grouping, unit int32) float64 {
 	for id := int32(len(o.odds)); id <= unit; id++ {
 		a, b, pair := g.Pair(id)
@@ -151,11 +151,11 @@ func (o *groupOdds) of(g *model.Grouping, unit int32) float64 {
 	return o.odds[unit]
 }
 
-// arrange finds the odds of an event's units.
+// arrange computes the odds of an event's units.
 func (o *groupOdds) arrange(g *Groups) {
 	o.rates, o.single = o.rates[:0], o.single[:0]
 	for _, u := range g.units {
-		odds, single := 0.0, 0.0 // a spline, which dies with its group
+		odds, single := 0.0, 0.0 // a spline, which is dropped only with its group
 		if u.kind != curved {
 			odds = o.of(g.grouping, u.unit)
 			single = odds
@@ -172,8 +172,8 @@ func (o *groupOdds) arrange(g *Groups) {
 	}
 }
 
-// Arrange finds the units of the features of s. columns are their columns in ascending order; a column that e does not
-// have is of the anonymous field. Arrange reorders the features by unit if necessary.
+// Arrange finds the units of the features of s. columns holds their columns in ascending order; a column that e does
+// not have is of the anonymous field. Arrange reorders the features by unit if necessary.
 func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *model.Scaler) {
 	fields := e.Field
 	if len(fields) > 0 && len(columns) > 0 && &columns[0] != &e.Features.Index[0] {
@@ -183,7 +183,7 @@ func (g *Groups) Arrange(s *Event, e *event.Example, columns []uint32, scaler *m
 	g.ArrangeColumns(s, fields, columns, scaler.Splines)
 }
 
-// ArrangeColumns is Arrange if the fields of the columns are known. fields is empty for a sparse text format.
+// ArrangeColumns is Arrange for columns with known fields. fields is empty for a sparse text format.
 func (g *Groups) ArrangeColumns(s *Event, fields []uint16, columns []uint32, curves *model.Splines) {
 	g.arrangement.arrange(s, fields, columns, curves)
 	if g.byGroup != nil {
@@ -191,14 +191,14 @@ func (g *Groups) ArrangeColumns(s *Event, fields []uint16, columns []uint32, cur
 	}
 }
 
-// sums returns the sums f and lag of the unit at an index.
+// sums returns the sums f and lag of the unit at index place.
 func (g *Groups) sums(place int) (f, lag []float64) {
 	from, to := place*g.n, (place+1)*g.n
 	return g.f[from:to:to], g.lag[from:to:to]
 }
 
-// Sum adds the event's features to f and lag as the function Sum does, and computes the variances of the iterates'
-// scores. The weights begin at index at of a row, and the lags 2 n after them.
+// Sum adds the event's features to f and lag like the function Sum, and computes the variances of the iterates' scores.
+// The weights begin at index at of a row, and the lags 2 n after them.
 func (g *Groups) Sum(s *Event, at, n int, f, lag []float64) {
 	size := len(g.units) * g.n
 	g.f, g.lag = slices.Grow(g.f[:0], size)[:size], slices.Grow(g.lag[:0], size)[:size]
@@ -246,7 +246,8 @@ func add(to, x []float64) {
 	}
 }
 
-// variances writes v to out: of the iterates, or of the averages with this coefficient, given the corresponding sums q.
+// variances writes the variances v of the iterates' or averages' scores to out. q holds their sums, and coefficient is
+// the averages' coefficient by level.
 func (g *Groups) variances(out []float64, q *[unitKinds][]float64, coefficient []float64) {
 	for j := range out {
 		out[j] = g.own[alone][j]*q[alone][j] + g.own[grouped][j]*q[grouped][j] + g.own[paired][j]*q[paired][j]
@@ -266,7 +267,7 @@ func (g *Groups) variances(out []float64, q *[unitKinds][]float64, coefficient [
 	}
 }
 
-// rates returns the factors of the squared sum of the unit at an index in v, by level and output.
+// rates returns the factors in v of the squared sum of the unit at index place, by level and output.
 func (g *Groups) rates(place int) []float64 {
 	switch kind := g.units[place].kind; {
 	case g.byGroup != nil:
@@ -283,7 +284,7 @@ func (g *Groups) rates(place int) []float64 {
 func (g *Groups) Keys(keys []uint64) []uint64 {
 	for _, u := range g.units {
 		if u.kind == curved {
-			keys = append(keys, 0) // the feature dies alone
+			keys = append(keys, 0) // the feature is dropped alone
 			continue
 		}
 		for len(g.keys) <= int(u.unit) {
@@ -294,7 +295,7 @@ func (g *Groups) Keys(keys []uint64) []uint64 {
 	return keys
 }
 
-// GroupOf returns the unit with which a feature of the event dies.
+// GroupOf returns the index in Keys of the unit with which a feature of the event is dropped.
 func (g *arrangement) GroupOf(feature int) int {
 	span, _ := slices.BinarySearchFunc(g.spans, feature+1, func(s unitSpan, end int) int { return s.end - end })
 	place := g.spans[span].at
@@ -304,9 +305,9 @@ func (g *arrangement) GroupOf(feature int) int {
 	return int(place)
 }
 
-// AddPublished adds to sums, by unit in the order of Keys and output, share times F_g for the weights w + coefficient
-// lag of the outputs from index at, or pairs times that for a pair. The weights begin at index first of a row. A number
-// with a spline counts in its group alone.
+// AddPublished adds parts of the published scores to sums, by unit in the order of Keys and by output. A part is share
+// times F_g for the weights w + coefficient lag of the outputs from index at; for a pair it is also multiplied by
+// pairs. The weights begin at index first of a row. A number with a spline counts only in its group.
 func (g *Groups) AddPublished(s *Event, first, at, outputs int, share, coefficient, pairs float64, sums []float64) {
 	for i, u := range g.units {
 		by := share
@@ -378,7 +379,7 @@ func (g *Groups) Segment(s *Step) {
 	}
 }
 
-// factor writes the df of a unit's features to out.
+// factor writes to out the derivative by which the features of a unit are multiplied in the gradient.
 func (g *Groups) factor(place int, df, h, out []float64) {
 	f, _ := g.sums(place)
 	u := &g.units[place]

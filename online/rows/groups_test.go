@@ -13,9 +13,9 @@ import (
 	"blankout/internal/must"
 )
 
-// slowVariance returns the variance of the noisy score of features with these groups and contributions: the sum
-// over all pairs of features of their covariance. The product of two features' factors has the expectation of the
-// squares of the factors that both share.
+// slowVariance returns the variance of the noisy score of features with these groups and contributions. It sums the
+// covariance over all pairs of features. The expectation of the product of two features' factors is the expectation of
+// the squared factors of their common groups.
 func slowVariance(n loss.GroupDropout, groups [][]string, parts []float64) (v float64) {
 	for i, a := range parts {
 		for j, b := range parts {
@@ -34,8 +34,8 @@ func slowVariance(n loss.GroupDropout, groups [][]string, parts []float64) (v fl
 	return v
 }
 
-// TestGroupsAgainstTheSlowSum checks that the variances of iterates and averages, and the gradients for an
-// optimizer, are those of the slow sum, by level and output. The rows stay those of their features.
+// TestGroupsAgainstTheSlowSum compares the variances of iterates and averages, and the gradients for an optimizer, with
+// the slow sum, by level and output. Rows must stay with their features.
 func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	const outputs = 2
 	own := func(sensor, words float64) loss.Noise {
@@ -51,7 +51,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 			event.Field{Name: "heat", Kind: event.Numeric, Group: "sensor"}, event.Field{Name: "state", Kind: event.Categorical, Group: "sensor"},
 			event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "state^words", Kind: event.Cross})
 		schema.Crosses = [][2]string{{"state", "words"}}
-		names := [][]string{{""}, {"sensor"}, {"sensor"}, {"words"}, {"sensor", "words"}} // by field
+		names := [][]string{{""}, {"sensor"}, {"sensor"}, {"words"}, {"sensor", "words"}} // groups by field
 
 		g := NewGroups(model.NewGrouping(schema), noises, outputs, false)
 		y := Layout{Outputs: outputs, N: len(noises) * outputs}
@@ -129,7 +129,7 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 				near("variance", g.Variance[j], v, 1e-11)
 				near("variance of the average", averages[j], slowVariance(noise, groups, average), 1e-11)
 				for i := range features {
-					// v is a parabola in a weight: the central difference is its derivative.
+					// v is quadratic in a weight, so the central difference equals the derivative.
 					was := parts[i]
 					parts[i] = was + x[i]
 					up := slowVariance(noise, groups, parts)
@@ -158,15 +158,15 @@ func TestGroupsAgainstTheSlowSum(t *testing.T) {
 	}
 }
 
-// TestArrangeAroundCurves checks that an event without groups and without numbers that have splines keeps its
-// order. Otherwise the columns of each such number are together.
+// TestArrangeAroundCurves checks that an event without groups and splines keeps its order. Otherwise the columns of
+// each number with a spline must be consecutive.
 func TestArrangeAroundCurves(t *testing.T) {
 	curves := must.Get(model.NewSplines([]uint32{5, 9}, [][]float64{model.Present(), {0, 1, 2}}))(t)
 	scaler := &model.Scaler{Splines: curves}
 	g := NewGroups(model.NewGrouping(event.NewSchema(16, []string{"a", "b"}, 2)), []loss.Noise{loss.Dropout{Q: 0.5}}, 1, true)
 	for _, c := range []struct {
 		columns []uint32
-		want    []int // the row of each feature
+		want    []int // row of each feature
 		parts   int
 	}{
 		{[]uint32{1, 3, 7, 8, 12}, []int{0, 1, 2, 3, 4}, 1},

@@ -1,22 +1,22 @@
 package rows
 
-// This file has the loops over the outputs of every feature of an event, where learning spends most of its time. Each
-// loop has a slow reference in Go after it, which defines the result bit by bit. kernel_amd64.s does the same in the
-// same order, with four or eight outputs at a time. A sum to which a product is added is rounded once, as math.FMA does
-// on every machine.
+// This file has the loops over the outputs of every feature of an event, where learning spends most of its time. After
+// each loop is a slow reference in Go, which defines the result bit by bit. kernel_amd64.s does the same in the same
+// order, with four or eight outputs at a time. Products are added to sums with a single rounding, as math.FMA does on
+// every machine.
 //
-// All loops take the rows of an event, or a run of them. The values by level and output begin at index at of a row:
-// first n weights w[k], then n values of the preconditioner m[k], then n lags u[k]. The length of f, q or df is the
-// number of outputs in use. Rows must be long enough; this is not checked. x, basis and ridge are parallel to rows.
+// All loops take the rows of an event, or consecutive ones of them. The values by level and output begin at index at of
+// a row: first n weights w[k], then n values of the preconditioner m[k], then n lags u[k]. The length of f, q or df is
+// the number of outputs in use. Rows must be long enough; this is not checked. x, basis and ridge are parallel to rows.
 // Slices that are added to must not overlap.
 
 import "math"
 
-// Sum adds the features of an event to the sums of the outputs:
+// Sum adds the features of an event to the sums of the outputs, for every row:
 //
-//	f[k] += x w[k],  lag[k] += x u[k],  q[k] += basis w[k]^2
+//	f[k] += x w[k],  lag[k] += x u[k],  q[k] += basis w[k]^2.
 //
-// for every row. f, lag and q have equal length. With n = 0, for rows of weights alone, lag becomes equal to f.
+// f, lag and q must have equal length. With n = 0, for rows that have only weights, lag becomes equal to f.
 func Sum(rows [][]float64, at, n int, x, basis, f, lag, q []float64) {
 	if n == 1 {
 		sum1(rows, at, x, basis, &f[0], &lag[0], &q[0])
@@ -119,17 +119,17 @@ func adagradStepGo(rows [][]float64, at, n int, x, basis, ridge, df, shrink, rat
 	}
 }
 
-// Fused makes steps of AdaGrad whose rates depend on the rows. Gradients computes the gradients, their inverse roots
-// and what the rates depend on, and Descend makes the step from these. Together they have the same result as
+// Fused makes steps of AdaGrad whose rates depend on the rows. Gradients computes the gradients, their inverse square
+// roots and the sums that determine the rates. Descend makes the step from these. Together they have the same result as
 // AdagradStep, bit by bit.
 type Fused struct {
 	active  int
-	stride  int       // active, rounded up to a multiple of four
-	out     []float64 // by row and four outputs: four gradients, then four inverse roots
-	factors []float64 // scratch for three lists by output, each padded to a multiple of four
+	stride  int       // number of active outputs, rounded up to a multiple of four
+	out     []float64 // by row and four outputs: four gradients, then four inverse square roots
+	factors []float64 // reusable memory for three lists by output, each padded to a multiple of four
 }
 
-// Begin prepares a step of so many rows, of which the first active values by level and output are in use.
+// Begin prepares a step of count rows. The first active values by level and output are in use.
 func (u *Fused) Begin(count, active int) {
 	padded := (active + 3) &^ 3
 	u.active, u.stride = active, padded
@@ -142,8 +142,8 @@ func (u *Fused) Begin(count, active int) {
 	u.out, u.factors = u.out[:2*count*padded], u.factors[:3*padded]
 }
 
-// padded returns x, padded with zeros to a multiple of four: x itself if it has these, or list i of factors with a copy
-// of x.
+// padded returns x, padded with zeros to a multiple of four. If x already has such a length, it returns x itself,
+// otherwise a copy in list i of factors.
 func (u *Fused) padded(i int, x []float64) []float64 {
 	n := u.stride
 	if cap(x) >= n {
@@ -162,7 +162,7 @@ func (u *Fused) padded(i int, x []float64) []float64 {
 func (u *Fused) copied(i int, x []float64) []float64 {
 	n := u.stride
 	to, active := u.factors[i*n:][:n], u.active
-	for k := range to { // usually four values, for which a call is too expensive
+	for k := range to { // usually only four values, for which calling copy is too expensive
 		v := 0.0
 		if k < active {
 			v = x[k]
@@ -172,18 +172,18 @@ func (u *Fused) copied(i int, x []float64) []float64 {
 	return to
 }
 
-// outOf returns the results of count rows, starting at row from.
+// outOf returns the results for count rows, starting at row from.
 func (u *Fused) outOf(from, count int) []float64 {
 	n := 2 * u.stride
 	return u.out[from*n:][:count*n]
 }
 
-// Gradients computes the g of AdagradStep for rows, which start at row from of the step, and adds to kappa[k], for
-// every row,
+// Gradients computes the gradient g of AdagradStep for rows, which start at row from of the step. To kappa[k] it adds,
+// for every row,
 //
 //	x^2 / (sqrt(start + m[k] + g^2) + eps),
 //
-// which has the denominator of the step.
+// which has the same denominator as the step.
 func (u *Fused) Gradients(from int, rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
 	if len(rows) == 0 {
 		return
@@ -256,9 +256,9 @@ func adagradDescendGo(rows [][]float64, at, n int, minusEta, inverse, out []floa
 	}
 }
 
-// AdagradGradients1 starts the step of AdaGrad for one output, where four outputs at a time are not possible. It
-// collects the denominators, InverseRoots computes all of their roots, and AdagradStep1 iterates over the rows again.
-// By row it sets g, as in AdagradStep, and s to start + m + g^2.
+// AdagradGradients1 starts the step of AdaGrad for one output, where vectors over outputs are not possible. It sets, by
+// row, g as in AdagradStep and s to start + m + g^2. InverseRoots then computes the inverse square roots of all s, and
+// AdagradStep1 iterates over the rows again.
 func AdagradGradients1(rows [][]float64, at int, x, basis, ridge []float64, df, shrink, start float64, g, s []float64) {
 	if !hasAVX2 || len(rows) == 0 {
 		adagradGradients1Go(rows, at, x, basis, ridge, df, shrink, start, g, s)
@@ -277,8 +277,8 @@ func adagradGradients1Go(rows [][]float64, at int, x, basis, ridge []float64, df
 	}
 }
 
-// InverseRoots replaces every s by 1/(sqrt(s) + eps), see InverseRoot. It returns what Fused.Gradients would add to
-// kappa: the sum of x^2 times these.
+// InverseRoots replaces every s by 1/(sqrt(s) + eps), see InverseRoot. It returns the sum of x^2 times these, which is
+// what Fused.Gradients would add to kappa.
 func InverseRoots(s, x []float64, eps float64) (kappa float64) {
 	if !hasAVX2 || len(s) == 0 {
 		return inverseRootsGo(s, x, eps)
@@ -295,7 +295,7 @@ func inverseRootsGo(s, x []float64, eps float64) (kappa float64) {
 	return kappa
 }
 
-// AdagradStep1 makes the step with the gradients g and their inverse roots r.
+// AdagradStep1 makes the step with the gradients g and their inverse square roots r.
 func AdagradStep1(rows [][]float64, at int, g, r []float64, minusEta, inverse float64) {
 	if !hasAVX2 || len(rows) == 0 {
 		adagradStep1Go(rows, at, g, r, minusEta, inverse)
@@ -316,7 +316,8 @@ func adagradStep1Go(rows [][]float64, at int, g, r []float64, minusEta, inverse 
 	}
 }
 
-// AdagradConstants are equal for all outputs: the initial value of the accumulators, and what keeps quotients finite.
+// AdagradConstants are equal for all outputs: the initial value of the accumulators (Start), and a term that prevents
+// division by 0 (Eps).
 type AdagradConstants struct{ Start, Eps float64 }
 
 func gradient(df, x, shrink, basis, ridge, w float64) float64 {
@@ -324,9 +325,9 @@ func gradient(df, x, shrink, basis, ridge, w float64) float64 {
 }
 
 // InverseRoot returns 1/(sqrt(s) + eps) for a small eps, with a relative error of at most 1e-10 if sqrt(s) is above 1e6
-// eps. The result is never negative, and 0 if s is infinite. The processor's root and quotient would take twice as long
-// as the rest of the step. InverseRoot uses Newton's iteration for s^-1/2, from a guess that halves the exponent
-// (Lomont 2003), whose error of 3.4 % it squares three times. a = s y/2 is updated with y instead of computed again
+// eps. The result is never negative, and 0 if s is infinite. The processor's square root and division would take twice
+// as long as the rest of the step. InverseRoot instead uses Newton's iteration for s^-1/2. The first guess halves the
+// exponent (Lomont 2003) and has an error of 3.4 %, which three iterations square. a = s y/2 is updated together with y
 // (Goldschmidt), which shortens the chain of dependent operations.
 func InverseRoot(s, eps float64) float64 {
 	y := math.Float64frombits(rootGuess - math.Float64bits(s)>>1)
@@ -336,7 +337,7 @@ func InverseRoot(s, eps float64) float64 {
 	r = math.FMA(-a, y, 0.5)
 	y, a = math.FMA(y, r, y), math.FMA(a, r, a)
 	r = math.FMA(-a, y, 0.5)
-	r = math.FMA(-eps, y, r) // 1/(1/y + eps) is y - eps y^2, except for its square
+	r = math.FMA(-eps, y, r) // 1/(1/y + eps) is y - eps y^2 up to second order in eps
 	if y = math.FMA(y, r, y); y > 0 {
 		return y
 	}

@@ -4,10 +4,10 @@ import "golang.org/x/sys/cpu"
 
 var (
 	hasAVX2   = cpu.X86.HasAVX2 && cpu.X86.HasFMA
-	hasAVX512 = hasAVX2 && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ // the AVX2 loops check it
+	hasAVX512 = hasAVX2 && cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ // the AVX2 loops check this
 )
 
-// These functions take the slices of kernel.go by their first elements. No slice is empty.
+// These functions take pointers to the first elements of the slices in kernel.go. No slice may be empty.
 
 //go:noescape
 func sumAVX2(rows *[]float64, count, at, n int, x, basis, f, lag, q *float64, active int)

@@ -4,7 +4,7 @@ package rows
 
 const hasAVX2 = false
 
-var hasAVX512 = false // for the tests
+var hasAVX512 = false // needed by the tests
 
 // These functions are never called on this processor.
 

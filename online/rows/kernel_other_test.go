@@ -2,5 +2,5 @@
 
 package rows
 
-// withoutAVX2 does nothing: there are no other loops here.
+// withoutAVX2 does nothing, because there are no assembly loops for this processor.
 func withoutAVX2(func()) {}

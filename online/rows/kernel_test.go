@@ -10,7 +10,7 @@ import (
 
 const eps = 1e-8
 
-// TestKernels checks that the fast loops return the bits of the slow ones.
+// TestKernels checks that the fast loops return the same bits as the slow ones.
 func TestKernels(t *testing.T) {
 	testKernels(t)
 	if hasAVX512 {
@@ -94,7 +94,7 @@ func testKernels(t *testing.T) {
 	}
 }
 
-// slowKappa returns what Gradients adds to kappa, by the formula.
+// slowKappa computes what Gradients adds to kappa directly from the formula.
 func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa []float64, c *AdagradConstants) {
 	for i, row := range rows {
 		for k := range df {
@@ -104,8 +104,8 @@ func slowKappa(rows [][]float64, at, n int, x, basis, ridge, df, shrink, kappa [
 	}
 }
 
-// TestFused checks that a step in two passes has the bits of kappa followed by AdagradStep with the resulting
-// rates. The rows lie next to each other in memory, and the memory between and around them does not change.
+// TestFused checks that Gradients and Descend give the same bits as kappa followed by AdagradStep with the resulting
+// rates. The rows are adjacent in memory, and the memory between and around them must not change.
 func TestFused(t *testing.T) {
 	testFused(t)
 	withoutAVX2(func() { testFused(t) })
@@ -178,15 +178,15 @@ func testFused(t *testing.T) {
 	}
 }
 
-// sameBits reports whether two lists hold the same numbers. All NaN are equal.
+// sameBits reports whether two lists contain the same bits. All NaN count as equal.
 func sameBits(a, b []float64) bool {
 	return slices.EqualFunc(a, b, func(x, y float64) bool {
 		return math.Float64bits(x) == math.Float64bits(y) || x != x && y != y
 	})
 }
 
-// TestInverseRoot compares the inverse root with the processor's root and quotient, and checks that it is usable
-// where those give no number.
+// TestInverseRoot compares InverseRoot with the processor's square root and division, and checks its result where these
+// overflow.
 func TestInverseRoot(t *testing.T) {
 	inf := math.Inf(1)
 	s := []float64{0, 5e-324, 1e-300, 1e-18, 1e-16, 1e-3, 0.5, 1, 2, 3, 4, 1e100, math.MaxFloat64, inf, math.NaN()}
@@ -203,7 +203,7 @@ func TestInverseRoot(t *testing.T) {
 				t.Errorf("inverseRoots(%v) = %v, want %v", s, fast[i], got)
 			}
 			switch {
-			case s < 1e-290: // no guess is good enough; a gradient whose square this is moves nothing
+			case s < 1e-290: // the guess fails, but a gradient with such a square changes nothing
 				if !(got >= 0 && got < inf) {
 					t.Errorf("InverseRoot(%v) = %v", s, got)
 				}
@@ -220,8 +220,8 @@ func TestInverseRoot(t *testing.T) {
 	}
 }
 
-// BenchmarkFused makes steps of 12 rows at three levels of noise, as of JSON events, and of the many rows and
-// outputs of dense images.
+// BenchmarkFused makes steps of 12 rows at three noise levels, as for JSON events, and of many rows and outputs, as for
+// dense images.
 func BenchmarkFused(b *testing.B) {
 	for _, d := range []struct{ count, n int }{{12, 3}, {130, 3}, {12, 8}, {784, 20}} {
 		memory := make([]float64, d.count*(5+3*d.n))
@@ -244,8 +244,8 @@ func BenchmarkFused(b *testing.B) {
 	}
 }
 
-// BenchmarkKernels works on the rows of an event as MNIST's digits are: of ten
-// classes, at one noise level or five.
+// BenchmarkKernels runs the loops on the rows of an event like an MNIST digit, with ten classes and one or five noise
+// levels.
 func BenchmarkKernels(b *testing.B) {
 	const count = 150
 	for _, n := range []int{10, 50} {

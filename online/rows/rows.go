@@ -1,9 +1,10 @@
-// Package rows has the arithmetic that learning and predicting share: the layout of a feature's row (Layout), the rows
-// of an event and what an optimizer needs of it (Event, Step), the loops over them (Sum, AdagradStep, …), and the sums
-// over features that die together (Groups). It keeps nothing but scratch memory between events.
+// Package rows has the arithmetic that learning and predicting share. It defines the layout of a feature's row
+// (Layout), and the rows of an event with the values that an optimizer needs (Event, Step). It also has the loops over
+// rows (Sum, AdagradStep, …) and the sums over features that are dropped together (Groups). Only scratch memory is kept
+// between events.
 //
-// Values "by level and output" are n values, outputs for each noise level. That of level v and output k has index v
-// outputs + k.
+// Values "by level and output" are n values, one per output of each noise level. The value of level v and output k has
+// index v outputs + k.
 package rows
 
 import (
@@ -16,22 +17,22 @@ import (
 //
 //	[Scaler's statistics] [weights] [preconditioner] [lags] [the optimizer's own] [refresh]
 //
-// Every part but the first has one value for each level and output. So an event loads everything about a feature at
-// once, and the loops over levels and outputs are one loop over contiguous memory.
+// Every part except the first has one value for each level and output. So an event loads all data of a feature at once,
+// and the loops over levels and outputs are one loop over contiguous memory.
 //
-// The preconditioner is what an optimizer divides its steps by, such as AdaGrad's accumulators. The lag is the average
-// of the iterates minus the iterate, divided by a coefficient c of the level: average = w + c lag.
+// An optimizer divides its steps by the preconditioner, such as AdaGrad's accumulators. The lag is the average of the
+// iterates minus the iterate, divided by a coefficient c of the level: average = w + c lag.
 type Layout struct {
 	Outputs int
-	N       int // levels times outputs
-	Refresh int // index of the refresh's parts, after those of the optimizer
+	N       int // number of levels times outputs
+	Refresh int // index of the first part of the refresh, after the parts of the optimizer
 }
 
-// FirstPart is the start of the parts that have a value for each level and output.
+// FirstPart is the index in a row of the first part that has a value for each level and output.
 const FirstPart = model.ScalerWidth
 
 // Part returns part i of a row, counted from the weights: its values by level and output. The result aliases the row,
-// as those of the methods below do.
+// like the results of the methods below.
 func (y Layout) Part(row []float64, i int) []float64 {
 	at := FirstPart + i*y.N
 	return row[at : at+y.N : at+y.N]
@@ -40,7 +41,7 @@ func (y Layout) Part(row []float64, i int) []float64 {
 // Weights returns the weights of the iterates.
 func (y Layout) Weights(row []float64) []float64 { return y.Part(row, 0) }
 
-// Preconditioner returns what steps are divided by.
+// Preconditioner returns the values by which the optimizer divides steps.
 func (y Layout) Preconditioner(row []float64) []float64 { return y.Part(row, 1) }
 
 // Lags returns the lags of the averages.
@@ -49,10 +50,10 @@ func (y Layout) Lags(row []float64) []float64 { return y.Part(row, 2) }
 // Own returns the optimizer's own part, if it has one.
 func (y Layout) Own(row []float64) []float64 { return y.Part(row, 3) }
 
-// Curvature returns the refresh's sums D: of squared features times the loss's second derivatives.
+// Curvature returns the refresh's sums D: squared features times the loss's second derivatives.
 func (y Layout) Curvature(row []float64) []float64 { return y.Part(row, y.Refresh) }
 
-// Center returns the refresh's c, for a sliding window.
+// Center returns the center c of the refresh's quadratic summary, for a sliding window.
 func (y Layout) Center(row []float64) []float64 { return y.Part(row, y.Refresh+1) }
 
 // Gather adds the curvature s.H[j] times the features to the sums of D.
@@ -68,8 +69,8 @@ func (y Layout) Gather(s *Step) {
 	}
 }
 
-// Regroup fills to, by level and output, with as many outputs as there are lists: each is the mean of those of its list
-// in of, which has so many outputs.
+// Regroup fills to, by level and output, with one output for each list in from: the mean of the outputs on the list in
+// of. outputs is the number of outputs in of.
 func Regroup(to, of []float64, from [][]int, outputs int) {
 	for at := 0; at < len(of); at += outputs {
 		for _, list := range from {
@@ -89,47 +90,48 @@ func Regroup(to, of []float64, from [][]int, outputs int) {
 // Event holds the rows of an event's features, and their values. The rows alias the table of weights, and are valid
 // until the next event.
 type Event struct {
-	// The intercepts' row is last, if there is one. The following slices are parallel to Rows.
+	// Rows includes the intercepts' row, if there is one, as the last. The following slices are parallel to Rows.
 	Rows       [][]float64
-	Intercepts bool // the last row is that of the intercepts
+	Intercepts bool // the last row is the row of the intercepts
 
 	X     []float64 // standardized values
-	Ridge []float64 // factor of w in the gradient of the ridge
-	// What the variance of a feature's noise is proportional to: x^2, x, or 1 for constant noise. Constant noise also
-	// acts on absent features. To compensate, 1 is replaced by the number of events per event with the feature.
+	Ridge []float64 // factor of the weight w in the gradient of the ridge
+	// The noise variance of a feature is proportional to Basis: x^2, x, or 1 for constant noise. Constant noise also
+	// acts on absent features. To compensate, 1 is replaced by the number of events divided by the number of events
+	// with the feature.
 	Basis []float64
 }
 
-// Step is what an optimizer needs of an event.
+// Step holds the values of an event that an optimizer needs.
 type Step struct {
 	Event
 
 	// By level and output:
 	Y        []float64 // target: -1 or 1, 0 for an output that is not in use
-	F        []float64 // score of the iterate
-	Variance []float64 // of f under the noise, 0 for clean gradients
-	DF, H    []float64 // importance times d/df and 2 d/dv
-	Shrink   []float64 // h times the strength of the noise, 0 for clean gradients
-	factors  []float64 // df and shrink of segments with factors of their own, in one slice
-	MinusEta []float64 // negative learning rate; at 0 only the preconditioner changes
-	Inverse  []float64 // factor of a weight's change in the lag, see Layout
-	Rates    []float64 // MinusEta followed by Inverse, in one slice
+	F        []float64 // score of the iterate (current weights)
+	Variance []float64 // variance of F under the noise, 0 for clean gradients
+	DF, H    []float64 // importance weight times d/df and 2 d/dv
+	Shrink   []float64 // H times the strength of the noise, 0 for clean gradients
+	factors  []float64 // memory for DF and Shrink of segments that have their own
+	MinusEta []float64 // negative learning rate; with 0 only the preconditioner changes
+	Inverse  []float64 // factor of a weight's change in the change of its lag, see Layout
+	Rates    []float64 // memory of MinusEta, followed by Inverse
 
-	Strength   []float64 // by level: the coefficient of the noise's variance that is not 0
-	Segments   []Segment // all rows, in order
+	Strength   []float64 // by level: coefficient of the noise's variance that is not 0
+	Segments   []Segment // cover all rows, in order
 	Importance float64
 	Count      uint64  // number of steps, including this one
-	Growth     float64 // factor of what is added to the preconditioner, so that older events decay
-	// Young means that the step is one of the first, when large values are not known yet, or counts more than once. It
-	// must not overshoot, with any number of outputs.
+	Growth     float64 // factor of new terms of the preconditioner, so that older events decay
+	// Young is true for the first steps, when large values are not known yet, and for steps that count more than once.
+	// Such a step must not overshoot, with any number of outputs.
 	Young bool
-	// By row: root of the number of times that the step counts; nil means once.
+	// By row: square root of the number of times that the step counts; nil means once.
 	Roots []float64
 }
 
-// NewStep returns a step for levels of noise of these strengths, with so many outputs each.
+// NewStep returns a step for noise levels with these strengths, and the given number of outputs each.
 func NewStep(strength []float64, outputs int) Step {
-	// Kernels need slices with capacity for whole vectors.
+	// The assembly loops need slices with capacity for whole vectors.
 	n := len(strength) * outputs
 	padded := (n + 3) &^ 3
 	s := Step{Strength: strength, Rates: make([]float64, 2*n, n+padded)}
@@ -140,14 +142,16 @@ func NewStep(strength []float64, outputs int) Step {
 	return s
 }
 
-// Segment is a run of an event's rows whose gradients have the same factors: all rows, unless features die in groups.
+// Segment is a range of an event's rows whose gradients have the same factors. One segment contains all rows unless
+// features are dropped in groups.
 type Segment struct {
 	From, To   int       // indices of rows
-	DF, Shrink []float64 // by level and output
+	DF, Shrink []float64 // factors by level and output
 	Strength   []float64 // by level: variance of a single feature in the segment
 }
 
-// Y returns the target of output k for an event of a class. There is one output for two classes, else one per class.
+// Y returns the target of output k for an event with this label. There is one output for two classes, otherwise one per
+// class.
 func Y(label, k, outputs int) float64 {
 	if outputs == 1 && label == 1 || outputs > 1 && label == k {
 		return 1
@@ -155,7 +159,7 @@ func Y(label, k, outputs int) float64 {
 	return -1
 }
 
-// NoClass is the published intercept of a class that has not arrived.
+// NoClass is the published intercept of an output that has no class yet.
 const NoClass = -30
 
 // Ungroup makes all rows one segment.
@@ -163,7 +167,7 @@ func (s *Step) Ungroup() {
 	s.Segments = append(s.Segments[:0], Segment{0, len(s.Rows), s.DF, s.Shrink, s.Strength})
 }
 
-// Factors returns memory for so many factors of segments, which Scale multiplies as well.
+// Factors returns memory for n factors of segments, which Scale multiplies as well.
 func (s *Step) Factors(n int) []float64 {
 	s.factors = slices.Grow(s.factors[:0], n)[:n]
 	return s.factors
@@ -178,7 +182,7 @@ func (s *Step) Scale(by float64) {
 	}
 }
 
-// IsIntercept reports whether row i is that of the intercepts.
+// IsIntercept reports whether row i is the row of the intercepts.
 func (s *Event) IsIntercept(i int) bool { return s.Intercepts && i == len(s.Rows)-1 }
 
 // Features returns the number of rows of features.
@@ -189,7 +193,7 @@ func (s *Event) Features() int {
 	return len(s.Rows)
 }
 
-// Reset makes memory for the values of so many features and one intercept.
+// Reset makes room for the values of the given number of features and one intercept.
 func (s *Event) Reset(features int) {
 	most := features + 1
 	s.Intercepts = false
@@ -206,7 +210,7 @@ func (s *Event) AddIntercepts(row []float64, ridge float64) {
 	s.X, s.Basis, s.Ridge = append(s.X, 1), append(s.Basis, 0), append(s.Ridge, ridge)
 }
 
-// Alike returns the end of the rows from row from on that count equally often.
+// Alike returns the end of the rows from row from on that have equal Roots.
 func (s *Step) Alike(from, to int) int {
 	end := from + 1
 	for end < to && s.Roots[end] == s.Roots[from] {

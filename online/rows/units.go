@@ -8,63 +8,63 @@ import (
 	"blankout/internal/model"
 )
 
-// arrangement holds the units of an event, and the order of its rows, in which the rows of a unit are consecutive. It
-// is part of Groups.
+// arrangement holds the units of an event, and the order of its rows, in which each unit's rows are consecutive. It is
+// part of Groups.
 type arrangement struct {
 	grouping *model.Grouping
-	Grouped  bool // a level has noise of groups; if not, all features but splines are one unit
-	summed   bool // every feature is in a unit with a sum
+	Grouped  bool // a level has noise of groups; otherwise all features without splines are one unit
+	summed   bool // every feature is in a unit that has a sum
 
-	// Of the current event:
-	slot   []int32    // by unit: 1 + its index in units, 0 if the event does not have it
+	// For the current event:
+	slot   []int32    // by unit: 1 + its index in units, 0 if it is not in the event
 	curve  []int32    // the same by spline
-	units  []unitPart // in the order of the event's features
-	spans  []unitSpan // of the features, in the order of the event
-	fields []uint16   // of the columns, for an event without dense columns
-	parts  []unitRun  // of the rows
-	mixed  bool       // the rows are in another order than the features
-	moved  []int32    // if mixed: rows by feature, computed on request
+	units  []unitPart // units of the event, in the order of its features
+	spans  []unitSpan // units of consecutive features, in the order of the event
+	fields []uint16   // fields of the columns, for an event without dense columns
+	parts  []unitRun  // units of consecutive rows
+	mixed  bool       // the rows have another order than the features
+	moved  []int32    // if mixed: row of each feature, computed on request
 
-	spare Event // scratch for the event's rows in another order
+	spare Event // memory for the reordered rows
 }
 
 // unitKind selects the formula of Groups for the features of a unit.
 type unitKind int
 
 const (
-	alone   unitKind = iota // the only feature of a group that is part of no product
-	grouped                 // of a group
-	paired                  // of a pair
+	alone   unitKind = iota // the only feature of a group that is in no product
+	grouped                 // of a group with several features
+	paired                  // of a pair of groups
 	curved                  // of a number with a spline
 	unitKinds
 )
 
 // unitPart is a unit of the current event.
 type unitPart struct {
-	unit    int32 // the index of a spline; -1 for all features if there are no groups
+	unit    int32 // key of the unit, or index of the spline; -1 for all features if there are no groups
 	kind    unitKind
-	parents [2]int32 // indices of a pair's groups; the first is that of a spline's group, or -1
-	parent  bool     // of a pair or a spline
+	parents [2]int32 // indices in units of a pair's groups, or of a spline's group (first); -1 for none
+	parent  bool     // it is a group of a pair or of a spline
 	count   int      // number of features
-	last    int8     // last point of a mask at which it is alive, see Draw
-	at      int      // first row
-	next    int      // row of its next feature, while features are ordered
+	last    int8     // last point of a mask at which it is present, see Draw
+	at      int      // index of its first row
+	next    int      // index of its next row, while features are ordered
 }
 
-// unitSpan is a run of features of one unit, up to end.
+// unitSpan is a sequence of features of one unit, up to index end.
 type unitSpan struct {
 	end int
 	at  int32 // index of the unit
 }
 
-// unitRun is a run of rows of one unit, or of features that are alone in theirs.
+// unitRun is a sequence of rows of one unit, or of features that are alone in their units.
 type unitRun struct {
 	from, to int
 	kind     unitKind
-	unit     int // index of the unit, for kinds with sums
+	unit     int // index of the unit, for kinds that have sums
 }
 
-// parented reports whether parents has indices of units.
+// parented reports whether parents is used.
 func (u *unitPart) parented() bool { return u.kind == paired || u.kind == curved }
 
 // arrange finds the units for Groups.Arrange.
@@ -90,9 +90,9 @@ func (g *arrangement) arrange(s *Event, fields []uint16, columns []uint32, curve
 	g.order(s)
 }
 
-// arrangeCurves is arrange if there may be splines.
+// arrangeCurves is arrange for events that may have splines.
 func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *model.Splines) {
-	var with []uint32 // the remaining columns with a spline
+	var with []uint32 // the remaining columns that have splines
 	if curves != nil {
 		with = curves.Columns
 		for len(g.curve) < len(with) {
@@ -112,7 +112,7 @@ func (g *arrangement) arrangeCurves(fields []uint16, columns []uint32, curves *m
 				curve = len(curves.Columns) - len(with)
 			}
 		}
-		if curve < 0 && !g.Grouped { // most of a text: all features up to the next spline at once
+		if curve < 0 && !g.Grouped { // fast for a text: takes all features up to the next spline at once
 			end := uint32(model.FirstBasisColumn)
 			if len(with) > 0 {
 				end = with[0]
@@ -163,7 +163,7 @@ func (g *arrangement) join(i, n int, at int32) {
 	}
 }
 
-// place returns the index of a unit, and adds the unit if it is new.
+// place returns the index in units of a unit, and adds the unit if it is new.
 func (g *arrangement) place(unit int32) int32 {
 	for int(unit) >= len(g.slot) {
 		g.slot = append(g.slot, 0)
@@ -176,10 +176,9 @@ func (g *arrangement) place(unit int32) int32 {
 	return int32(len(g.units) - 1)
 }
 
-// pairs finds the groups of the event's pairs, which may have no features of their own, and the units with a single
-// feature.
+// pairs finds the groups of the event's pairs, which may have no other features, and the units with a single feature.
 func (g *arrangement) pairs() {
-	for i := 0; i < len(g.units); i++ { // groups are appended
+	for i := 0; i < len(g.units); i++ { // the loop appends groups
 		if g.units[i].kind != grouped {
 			continue
 		}
@@ -188,7 +187,7 @@ func (g *arrangement) pairs() {
 			continue
 		}
 		if g.grouping.Name(a) > g.grouping.Name(b) {
-			a, b = b, a // they have other numbers after a restart
+			a, b = b, a // the order of their numbers may change at a restart
 		}
 		parents := [2]int32{g.place(a), g.place(b)}
 		g.units[i].kind, g.units[i].parents = paired, parents
@@ -210,7 +209,7 @@ func (g *arrangement) pairs() {
 	}
 }
 
-// order assigns rows to units, and moves rows that are not in this order yet.
+// order assigns rows to units, and moves the rows that are not in this order yet.
 func (g *arrangement) order(s *Event) {
 	g.parts, g.moved = g.parts[:0], g.moved[:0]
 	at, held := 0, 0
@@ -273,8 +272,8 @@ func (g *arrangement) move() {
 	}
 }
 
-// Draw appends to last, for each row of a feature, the last point at which it is alive if groups die: that of its
-// group, or the smaller one of two groups. draw draws a point.
+// Draw appends to last, for each row of a feature, the last point at which it is present if groups are dropped. That is
+// the point of its group, or the smaller point of two groups. draw draws a point.
 func (g *arrangement) Draw(last []int8, draw func() int8) []int8 {
 	for i := range g.units {
 		if g.units[i].kind == grouped {
@@ -300,7 +299,7 @@ func (g *arrangement) Draw(last []int8, draw func() int8) []int8 {
 	return last
 }
 
-// Curves yields the range of rows of each number with a spline.
+// Curves yields the range of rows of each number that has a spline.
 func (g *arrangement) Curves(yield func(from, to int) bool) {
 	for _, p := range g.parts {
 		if p.kind == curved && !yield(p.from, p.to) {
@@ -309,7 +308,7 @@ func (g *arrangement) Curves(yield func(from, to int) bool) {
 	}
 }
 
-// Together gives all columns of a number with a spline the value of the first one.
+// Together sets the values in last of all columns of a number with a spline to the value of the first one.
 func (g *arrangement) Together(last []int8) {
 	for from, to := range g.Curves {
 		for i := from + 1; i < to; i++ {

@@ -1,6 +1,6 @@
 package scaling
 
-// This file finds dense columns.
+// This file finds dense columns of sparse text formats.
 
 import (
 	"math"
@@ -12,51 +12,52 @@ import (
 	"blankout/internal/model"
 )
 
-// denseFinder finds the columns of sparse text formats that are treated as numbers: those present in at least nine of
-// ten of the first denseEvents events, and of all later ones. Columns that are always 1 are excluded. It decides after
-// 10, 20, 40, … events, so that a stream of readings is standardized almost from the start.
+// denseFinder finds the columns of sparse text formats that are treated as numeric: columns present in at least nine of
+// ten of the first denseEvents events, and of all later events. Columns that are always 1 are excluded. It decides
+// after 10, 20, 40, … events, so that a stream of readings is standardized almost from the start.
 //
-// If events have at least a tenth of all columns, as rows of a table do and texts do not, it also finds columns to
-// divide by their deviation over all events. Dividing them by their largest value would make most readings tiny. These
-// are columns that vary and are present in six of ten events, or in one of 32 if their usual value is below a third of
-// the largest.
+// It also finds "spread" columns, which are divided by their standard deviation over all events. Dividing them by their
+// largest value would make most readings tiny. It does so only if events have at least a tenth of all columns, as rows
+// of a table have and texts do not. Spread columns vary and are present in six of ten events, or in one of 32 if their
+// usual value is below a third of the largest.
 type denseFinder struct {
-	Events     uint64   // number of observed events
+	Events     uint64   // columns that could become dense
 	candidates []uint32 // columns that can become dense
-	// By candidate: the number of readings, their mean, and the sum of squared deviations.
+	// By candidate: number of readings, their mean, and sum of squared deviations.
 	moments []float64
-	places  map[uint32]int // index by candidate; nil until needed
-	seen    []uint64       // number of events with a column, parallel to Scaler.Dense
-	held    uint64         // number of features of the first denseEvents events
-	spread  []uint32       // columns of tables that are divided by their deviation, ascending
+	places  map[uint32]int // index of each candidate; nil until needed
+	seen    []uint64       // number of events with each column of Scaler.Dense
+	held    uint64         // number of features in the first denseEvents events
+	spread  []uint32       // columns of tables that are divided by their standard deviation, ascending
 }
 
 const (
 	denseEvents = 1000
-	// Columns of tables are determined after tableEvents events.
+	// The spread columns of a table are determined after tableEvents events.
 	tableEvents = 20
 )
 
-// isDense reports whether a column that is in seen of n events is dense.
+// isDense reports whether a column that was in seen of n events is dense.
 func isDense(seen, n uint64) bool { return 10*seen >= 9*n }
 
-// isTable reports whether events have at least a tenth of all columns.
+// isTable reports whether events have at least a tenth of all columns, like rows of a table.
 func (d *denseFinder) isTable() bool {
 	return d.Events >= tableEvents && 10*d.held >= d.Events*uint64(len(d.candidates))
 }
 
-// isNumber reports whether a column of a table, which is in seen of n events, is divided by its deviation. Its readings
-// have the given mean and variance, and are multiplied by inverse. With few readings the largest one is uncertain.
+// isNumber reports whether a column of a table, in seen of n events, is divided by its standard deviation. Its readings
+// have the given mean and variance, and are currently multiplied by inverse. With few readings the largest one is
+// uncertain.
 func isNumber(seen, n, mean, variance, inverse float64) bool {
 	usual := math.Sqrt(mean*mean+variance) * inverse
 	return variance > 0 && (10*seen >= 6*n || 32*seen >= n && 3*usual < 1+3/math.Sqrt(seen))
 }
 
-// candidate adds a reading of a column that can become dense. first means that it is the column's first reading. A
-// divided reading is multiplied by inverse.
+// candidate adds a reading of a column that can become dense. first reports whether it is the column's first reading. A
+// reading of a divided column is multiplied by inverse.
 func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	if len(d.candidates) == 0 && d.Events > denseEvents/10 {
-		return // and no column can become one
+		return // no column can become a candidate any more
 	}
 	if z := x * inverse; math.Abs(z) > model.ScalerClip {
 		x = math.Copysign(model.ScalerClip, x) / inverse // an outlier is clipped
@@ -77,7 +78,7 @@ func (d *denseFinder) candidate(column uint32, x, inverse float64, first bool) {
 	m[2] += delta * (x - m[1])
 }
 
-// index returns the index of a candidate column, and whether it is one.
+// index returns the index of a column among the candidates; ok is false if it is not a candidate.
 func (d *denseFinder) index(column uint32) (i int, ok bool) {
 	if d.places == nil {
 		d.places = map[uint32]int{}
@@ -89,15 +90,15 @@ func (d *denseFinder) index(column uint32) (i int, ok bool) {
 	return i, ok
 }
 
-// restartCandidate forgets the readings of a candidate, because they were outliers.
+// restartCandidate discards the readings of a candidate, because they were outliers.
 func (d *denseFinder) restartCandidate(column uint32) {
 	if i, ok := d.index(column); ok {
 		clear(d.moments[3*i:][:3])
 	}
 }
 
-// Count counts an event whose features have been observed, for a learner that is not in a group. It reports whether a
-// Review is due.
+// Count counts an event whose features have been observed, for a learner outside a group. due reports whether it is
+// time to call Review.
 func (s *Scaling) Count(x event.Vec) (due bool) {
 	s.Events++
 	if s.Scaler.Mode == model.StandardizeScale {
@@ -129,12 +130,12 @@ func (s *Scaling) Count(x event.Vec) (due bool) {
 	return false
 }
 
-// Review determines the dense columns again. After the first denseEvents events columns are only removed: those that
-// are too rare. row returns the row of a column, and move adapts the weights of a row to changed statistics. The result
-// lists the removed columns.
+// Review recomputes the dense columns. After the first denseEvents events it only removes columns that have become too
+// rare. row returns the row of a column, and move converts the weights of a row to changed statistics. gone lists the
+// removed columns.
 func (s *Scaling) Review(row func(column uint32) []float64, move func(row []float64, ratio, shift float64)) (gone []uint32) {
 	was, wasSeen := s.Scaler.Dense, s.seen
-	s.Scaler.Dense, s.seen = nil, nil // new memory, because snapshots share the old one
+	s.Scaler.Dense, s.seen = nil, nil // snapshots share the old memory
 	keep := func(column uint32, seen uint64) {
 		i, _ := slices.BinarySearch(s.Scaler.Dense, column)
 		s.Scaler.Dense = slices.Insert(s.Scaler.Dense, i, column)
@@ -165,7 +166,7 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 		}
 		mean, m2 := s.moments[3*i+1], s.moments[3*i+2]
 		if mean == 1 && m2 == 0 && s.Scaler.Mode != model.StandardizeAll {
-			continue // always 1: one-hot, or a constant
+			continue // always 1: one-hot category or constant
 		}
 		row := row(column)
 		if seen := uint64(row[model.StatCount]); isDense(seen, s.Events) {
@@ -187,8 +188,8 @@ func (s *Scaling) Review(row func(column uint32) []float64, move func(row []floa
 	return gone
 }
 
-// promote turns a column that was divided by its largest value into one that is centered and scaled. Events without the
-// column count as 0. Its readings have the given mean and sum of squared deviations.
+// promote changes a column that was divided by its largest value to one that is centered and scaled. Events without the
+// column count as 0. mean and m2 are the mean and the sum of squared deviations of its readings.
 func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	n, total := row[model.StatCount], float64(s.Events)
 	if s.Scaler.Unfilled {
@@ -211,8 +212,8 @@ func (s *Scaling) promote(row []float64, mean, m2 float64) Move {
 	return still
 }
 
-// divideByDeviation turns a column that was divided by its largest value into one that is divided by its deviation over
-// all events. Its readings have the given mean and variance.
+// divideByDeviation changes a column that was divided by its largest value to one that is divided by its standard
+// deviation over all events. Its readings have the given mean and variance.
 func (s *Scaling) divideByDeviation(row []float64, mean, variance float64) Move {
 	was := row[model.StatInverse]
 	row[model.StatMean], row[model.StatSquares] = mean, variance*row[model.StatCount]
@@ -229,7 +230,7 @@ func (s *Scaling) demote(row []float64, seen uint64) Move {
 	was := s.Scaler.Standardization(row)
 	mean := row[model.StatMean] * total / n
 	m2 := max(0, row[model.StatSquares]*total/row[model.StatCount]-mean*mean*n*(total-n)/total)
-	if was.Unit != 0 { // the statistics are of transformed readings; this approximates those of the readings
+	if was.Unit != 0 { // the statistics are of transformed readings, and are converted approximately
 		largest := was.Unit * loss.Sinh(min(math.Abs(was.Center)+3*was.Scale, 100))
 		mean, m2 = 0, n*min(largest*largest, event.MaxMagnitude)/9
 	}

@@ -11,7 +11,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// sparse has a Scaling read events of a sparse text format, and returns its columns of numbers: "dense", or "spread".
+// sparse passes events of a sparse text format to a Scaling. It returns the treatment of each numeric column: "dense"
+// or "spread".
 func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]string {
 	s, rows := scaling.New(scaling.Settings{}, model.StandardizeAuto, false), map[uint32][]float64{}
 	s.AddField(event.Sparse, model.TransformAuto)
@@ -46,8 +47,8 @@ func sparse(t *testing.T, events int, next func(i int) event.Vec) map[uint32]str
 	return out
 }
 
-// TestTable checks that numeric columns of a table are found although many rows omit them. Columns that are always
-// 1, hardly vary, or are rarely present are not found, and no word of a text is.
+// TestTable checks that the numeric columns of a table are found although many rows omit them. Columns that are always
+// 1, hardly vary, or are rarely present are not found. No word of a text is found.
 func TestTable(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	numbers := sparse(t, 3000, func(int) (x event.Vec) {

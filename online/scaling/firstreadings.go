@@ -1,6 +1,6 @@
 package scaling
 
-// This file keeps the latest readings of numeric columns, which determine whether a column restarts.
+// This file keeps the latest readings of numeric columns, which decide whether a column's statistics restart.
 
 import (
 	"maps"
@@ -11,34 +11,37 @@ import (
 	"blankout/internal/model"
 )
 
-// recentReadings keeps readings of numeric columns that may restart the column's statistics: the first readings; some
-// of those up to watchUntil, which show whether the first ones were misleading; readings that differ when none did
-// before; and consecutive readings beyond the clip, which may be a lasting change.
+// recentReadings keeps readings of numeric columns that may restart the column's statistics:
+//
+//   - the first readings;
+//   - some readings up to watchUntil, which show whether the first ones were misleading;
+//   - readings that differ when all before were equal;
+//   - consecutive readings beyond the clip, which may be a lasting change.
 type recentReadings struct {
 	columns map[uint32]*readings
 	spare   []*readings
 }
 
 type readings struct {
-	values []float64 // the latest ones, at most event.FirstReadings
-	at     float64   // number of the last one in its column
-	// Plus one for each reading beyond the clip, minus three for each other one, at least 0.
+	values []float64 // the latest readings, at most event.FirstReadings
+	at     float64   // number of the latest reading in its column
+	// outliers grows by one for each reading beyond the clip, and falls by three for each other reading, to at least 0.
 	outliers float64
 }
 
 const (
-	// lasting is the count of outliers that restarts a column: about lasting readings if more than three quarters are
-	// beyond the clip. Once in changesEvery readings they must differ from the one before, because a constant from a
-	// broken sensor says nothing about the scale.
+	// lasting is the value of outliers at which a column restarts: after about lasting readings if more than three
+	// quarters are beyond the clip. One in changesEvery readings must differ from the previous one, because a constant
+	// from a broken sensor does not show the scale.
 	lasting, changesEvery = 64, 4
-	// At the 64th, 128th, … watchUntil-th reading n, the latest readings of a column are compared with the first ones.
-	// The first ones were misleading if the latest span less than misledBy/n of the column's scale, which is an eighth
-	// of what a counter's do, or if the latest need a transform.
+	// The latest readings of a column are compared with the first ones at the 64th, 128th, … watchUntil-th reading n.
+	// The first ones were misleading in two cases: the latest span less than misledBy/n of the column's scale (an
+	// eighth of what readings of a counter span), or the latest need a transform.
 	watchUntil, misledBy = 2048, 4
 )
 
-// watched reports whether the n-th reading of a column is one of the last before the 64th, 128th, …; last reports
-// whether it is the last of these.
+// watched reports whether the n-th reading of a column is to be kept for the comparison at the 64th, 128th, … reading.
+// last reports whether the comparison is due.
 func watched(n float64) (yes, last bool) {
 	next := math.Ldexp(1, math.Ilogb(n-1)+1) // the smallest power of two that is at least n
 	return n <= watchUntil && n > model.FirstReadings && n > next-model.FirstReadings, n == next
@@ -70,7 +73,7 @@ func (g *recentReadings) drop(column uint32) {
 	}
 }
 
-// add adds the n-th reading of a column. It drops earlier readings unless they are consecutive.
+// add adds the n-th reading of a column. If it does not follow the kept readings directly, these are dropped.
 func (r *readings) add(n, x float64) {
 	if r.at != n-1 {
 		r.values = r.values[:0]
@@ -82,7 +85,8 @@ func (r *readings) add(n, x float64) {
 	r.values, r.at = append(r.values, x), n
 }
 
-// addOutlier adds the n-th reading of a column, which is beyond the clip, and reports whether such readings last.
+// addOutlier adds the n-th reading of a column, which is beyond the clip. It reports whether outliers have lasted long
+// enough to restart the column.
 func (r *readings) addOutlier(n, x float64) bool {
 	if r.outliers = max(0, r.outliers-3*(n-1-r.at)); r.outliers > 0 {
 		r.at = n - 1
@@ -100,8 +104,8 @@ func (r *readings) addOutlier(n, x float64) bool {
 	return changes >= len(r.values)/changesEvery
 }
 
-// observeNumeric adds a reading, z deviations from the center, to the statistics of a column that is centered and
-// scaled, as model.Scaler.Observe does. It restarts the column if necessary; the weights then stay the same.
+// observeNumeric adds a reading, z standard deviations from the center, to the statistics of a column that is centered
+// and scaled, like model.Scaler.Observe. It restarts the column if necessary; the weights then stay the same.
 func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, field uint16) Move {
 	if Sampled(stats[model.StatCount]+1) && stats[model.StatInverse] != 0 {
 		if values := s.sample(column, stats, x); values != nil {
@@ -115,17 +119,17 @@ func (s *Scaling) observeNumeric(column uint32, stats []float64, x, z float64, f
 	return s.observeWatched(column, stats, x, z, s.transforms[field])
 }
 
-// Steady reports whether the n-th reading of a column, if it is within the clip, changes only the count and the
-// moments. It returns false for transformed columns.
+// Steady reports whether the n-th reading of a column changes only the count and the moments, provided that it is
+// within the clip. It returns false for transformed columns.
 func Steady(stats *[model.ScalerWidth]float64, n float64) bool {
 	return stats[model.StatInverse] > 0 && Rests(n)
 }
 
-// Rests reports whether the n-th reading of a column with a scale, if it is within the clip, changes only the count and
-// the moments. The column may be transformed.
+// Rests reports whether the n-th reading of a column with a scale changes only the count and the moments, provided that
+// it is within the clip. The column may be transformed.
 func Rests(n float64) bool { return n > watchUntil && !model.Renews(n) && !Sampled(n) }
 
-// RestsSpread is Rests for a column that is divided by its deviation, for a reading of z deviations.
+// RestsSpread is Rests for a column that is divided by its standard deviation, and a reading of z standard deviations.
 func RestsSpread(n, z float64) bool {
 	return !model.Renews(n) && (z == 0 || z < -smallAt || z > smallAt)
 }
@@ -164,9 +168,9 @@ func (s *Scaling) observeWatched(column uint32, stats []float64, x, z float64, t
 	return Move{ratio, shift, 1}
 }
 
-// observeSpread adds a reading of z deviations to the statistics of a column that is divided by its deviation. If
-// event.FirstReadings consecutive readings are below smallAt of the deviation, earlier ones were outliers, and the
-// column restarts with the latest; the weights then stay the same.
+// observeSpread adds a reading of z standard deviations to the statistics of a column that is divided by its standard
+// deviation. If event.FirstReadings consecutive readings are below smallAt standard deviations, earlier readings were
+// outliers. Then the column restarts with the latest readings, and the weights stay the same.
 func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Move {
 	total := float64(s.Events + 1)
 	ratio := s.Scaler.ObserveSpread(stats, x, total)
@@ -187,7 +191,7 @@ func (s *Scaling) observeSpread(column uint32, stats []float64, x, z float64) Mo
 
 const smallAt = 0.03
 
-// differs adds a reading of a column whose readings were all equal.
+// differs adds a reading of a column whose readings have all been equal so far.
 func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Transform) {
 	n, usual := stats[model.StatCount]+1, stats[model.StatCenter]
 	r := s.recent.of(column)
@@ -197,7 +201,7 @@ func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Tra
 	for len(r.values) < int(min(n, model.FirstReadings)) {
 		r.values = append(r.values, usual)
 	}
-	at := 0 // an early one is dropped if all differ
+	at := 0 // drops an early reading if all differ
 	for i, v := range r.values {
 		if v == usual {
 			at = i
@@ -210,8 +214,8 @@ func (s *Scaling) differs(column uint32, stats []float64, x float64, t model.Tra
 	}
 }
 
-// misled reports whether the first readings of a column were not typical: the latest span a small part of its scale, or
-// need a transform.
+// misled reports whether the first readings of a column were misleading: the latest ones span a small part of its
+// scale, or need a transform.
 func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 	var now [model.ScalerWidth]float64
 	was := s.Scaler.Standardization(stats)
@@ -228,8 +232,8 @@ func (s *Scaling) misled(stats, readings []float64, t model.Transform) bool {
 	return scale > 0 && scale < misledBy/stats[model.StatCount]*was.Scale
 }
 
-// scaleOf returns the center and scale of at most model.FirstReadings readings, transformed with the given unit unless
-// it is 0.
+// scaleOf returns the center and scale of at most model.FirstReadings readings. If unit is not 0, the readings are
+// transformed with it.
 func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardization {
 	var stats [model.ScalerWidth]float64
 	var room [model.FirstReadings]float64
@@ -243,13 +247,13 @@ func (s *Scaling) scaleOf(readings []float64, unit float64) model.Standardizatio
 	return s.Scaler.Standardization(stats[:])
 }
 
-// restart restarts a column with its latest readings. The accumulators were gathered in other units, so only the
-// fraction of them is kept that these readings are of all.
+// restart restarts a column's statistics with its latest readings. The accumulators were summed in other units, so only
+// a fraction of them is kept: these readings as a fraction of all readings.
 func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transform) Move {
 	n := stats[model.StatCount] + 1
 	m := Move{1, 0, float64(len(values)) / n}
 	if s.Scaler.Begin(stats, float64(len(values)), values, t); s.Constant {
-		// The strength of constant noise depends on the fraction of events with the column, which stays the same.
+		// The strength of constant noise depends on the fraction of events with the column, which must stay the same.
 		stats[model.StatSquares] *= n / stats[model.StatCount]
 		stats[model.StatCount] = n
 	}
@@ -259,7 +263,7 @@ func (s *Scaling) restart(column uint32, stats, values []float64, t model.Transf
 	return m
 }
 
-// state codes the readings of all columns, in ascending order.
+// state encodes or decodes the readings of all columns, in ascending order of columns.
 func (g *recentReadings) state(c *coder.Coder) {
 	columns := slices.Sorted(maps.Keys(g.columns))
 	c.Uint32s(&columns)

@@ -1,6 +1,6 @@
 package scaling
 
-// This file finds the knots of a number again when its column restarts.
+// This file determines new knots for a number whose column restarts.
 
 import (
 	"maps"
@@ -14,8 +14,8 @@ import (
 // knotReadings is the number of readings that determine the new knots of a column, as quantiles.
 const knotReadings = 256
 
-// findKnotsAgain starts to gather readings for new knots of a column. The weights of its spline columns stay, like
-// those of the column.
+// findKnotsAgain starts to gather readings for new knots of a column. Its spline columns keep their weights, like the
+// column itself.
 func (s *Scaling) findKnotsAgain(column uint32) {
 	c := s.Scaler.Splines
 	if i := c.Of(column); i < 0 || isPresence(c.Knots[i]) {
@@ -27,7 +27,7 @@ func (s *Scaling) findKnotsAgain(column uint32) {
 	s.again[column] = make([]float64, 0, knotReadings)
 }
 
-// readAgain gathers a reading, z deviations from its column's center, for new knots.
+// readAgain gathers a reading, z standard deviations from its column's center, for new knots.
 func (s *Scaling) readAgain(column uint32, x, z float64) {
 	readings, wanted := s.again[column]
 	if !wanted || math.Abs(z) > model.ScalerClip {
@@ -45,16 +45,16 @@ func (s *Scaling) readAgain(column uint32, x, z float64) {
 	if len(knots) < 2 {
 		return
 	}
-	for len(knots) < len(c.Knots[i]) { // each spline column stays
+	for len(knots) < len(c.Knots[i]) { // keeps the number of spline columns
 		last := len(knots) - 1
 		knots = append(knots, 2*knots[last]-knots[last-1])
 	}
-	all := slices.Clone(c.Knots) // snapshots share the old ones
+	all := slices.Clone(c.Knots) // snapshots share the old knots
 	all[i] = knots
 	s.Scaler.Splines = &model.Splines{Columns: c.Columns, Knots: all}
 }
 
-// againState codes the readings that are gathered for new knots, in ascending order of columns.
+// againState encodes or decodes the readings that are gathered for new knots, in ascending order of columns.
 func (s *Scaling) againState(c *coder.Coder) {
 	columns := slices.Sorted(maps.Keys(s.again))
 	if c.Uint32s(&columns); c.Decode {

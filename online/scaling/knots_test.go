@@ -9,8 +9,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// TestKnotsAgain checks that a column that starts again gets as many new knots as it had, and that an old snapshot
-// keeps its own.
+// TestKnotsAgain checks that a column that restarts gets as many new knots as it had, and that an old snapshot keeps
+// the old ones.
 func TestKnotsAgain(t *testing.T) {
 	s, r := scaling.New(scaling.Settings{Expert: func(int) int { return 5 }}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	s.AddField(event.Numeric, model.TransformNone)
@@ -38,7 +38,7 @@ func TestKnotsAgain(t *testing.T) {
 	if scale := s.Scaler.Standardization(stats).Scale; scale > 1.2 || scale < 0.8 {
 		t.Errorf("the scale is %v", scale)
 	}
-	for i := range 6000 { // a few values: the curve keeps its number of knots
+	for i := range 6000 { // few different values, but the spline keeps its number of knots
 		read(0.001 * float64(i%3))
 	}
 	if now := s.Scaler.Splines.Knots[0]; len(now) != 5 || now[2] != 0.002 || now[4] <= now[3] {

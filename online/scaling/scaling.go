@@ -1,6 +1,6 @@
-// Package scaling observes the features of events: the statistics of columns, their restarts, the dense columns, and
-// the knots of splines. Statistics share rows with weights, which the package does not use: a Move tells how the
-// weights must change.
+// Package scaling observes the features of events. It determines the statistics of columns and their restarts, the
+// dense columns, and the knots of splines. Statistics are in the same rows as weights, which the package does not
+// change: a Move describes how the caller must change them.
 package scaling
 
 import (
@@ -11,33 +11,32 @@ import (
 	"blankout/internal/model"
 )
 
-// Scaling is a learner's knowledge of its columns: the Scaler that is published, and what determines dense columns and
-// restarts.
+// Scaling holds the published Scaler of a learner, and the state that determines dense columns and restarts.
 type Scaling struct {
 	Settings
 	Scaler model.Scaler
 	denseFinder
 	recent     recentReadings
 	shrinks    map[uint32]*shrink
-	again      map[uint32][]float64 // see readAgain
+	again      map[uint32][]float64 // readings for new knots by column, see readAgain
 	knots      earlyReadings
 	KnotsFound bool // the knots have been determined
-	// By field of the Schema, for the fields seen so far.
+	// By field of the Schema, for the fields seen so far:
 	Kinds      []event.Kind
 	transforms []model.Transform
-	// The columns and values of an event that lacks dense columns, or has presence columns.
+	// The columns and values of an event after adding its absent dense columns and its presence columns.
 	Filled       event.Vec
-	BasisColumns event.Vec // of the current event
-	Read         Read      // of the current event
+	BasisColumns event.Vec // presence columns of the current event
+	Read         Read      // numeric values of the current event
 }
 
-// Settings select what is determined.
+// Settings select what a Scaling determines.
 type Settings struct {
 	Constant bool // the noise is constant, see rows.Event.Basis
-	Presence bool // look for numbers that are often absent
-	Named    bool // look for these in named fields only
-	// Expert returns the largest number of knots of the second-order expert's splines for so many numbers; nil without
-	// that expert.
+	Presence bool // find numeric columns that are often absent
+	Named    bool // find these only in named fields
+	// Expert returns the largest number of knots of the second-order expert's splines, given the number of numeric
+	// columns; nil without that expert.
 	Expert func(numbers int) int
 }
 
@@ -46,7 +45,7 @@ func New(s Settings, mode model.Standardize, unfilled bool) Scaling {
 	return Scaling{Settings: s, Scaler: model.Scaler{Mode: mode, Unfilled: unfilled}}
 }
 
-// AddField adds a field, with the transform of its numbers.
+// AddField adds a field, with the transform of its numeric values.
 func (s *Scaling) AddField(k event.Kind, t model.Transform) {
 	s.Kinds, s.transforms = append(s.Kinds, k), append(s.transforms, t)
 }
@@ -59,15 +58,15 @@ const (
 	Divided                    // divided by the largest |x|
 	Candidate                  // like Divided, while the column can still become dense
 	Numeric                    // centered and scaled
-	Spread                     // scaled by its deviation over all events
-	Gathered                   // centered and scaled by the merged model's statistics
+	Spread                     // divided by the standard deviation over all events
+	Gathered                   // centered and scaled; the statistics are merged by the group
 )
 
-// SpreadColumns returns the columns of a sparse text format that are treated as Spread when others are not, ascending.
+// SpreadColumns returns the columns of a sparse text format that are treated as Spread, ascending.
 func (s *Scaling) SpreadColumns() []uint32 { return s.spread }
 
-// Treat returns the treatment of a feature. spread means that its column is one of SpreadColumns, and settled that the
-// dense columns are final.
+// Treat returns the treatment of a feature. spread reports whether its column is one of SpreadColumns, and settled
+// whether the dense columns are final.
 func (s *Scaling) Treat(k event.Kind, dense, spread, settled bool) Treatment {
 	switch {
 	case s.Scaler.Mode == model.StandardizeScale:
@@ -87,21 +86,22 @@ func (s *Scaling) Treat(k event.Kind, dense, spread, settled bool) Treatment {
 	return Alone
 }
 
-// Settled reports whether the dense columns are final, for a learner that is not in a group.
+// Settled reports whether the dense columns are final, for a learner outside a group.
 func (s *Scaling) Settled() bool { return s.Events >= denseEvents }
 
-// Move tells how the weights of a column must change so that no score changes: the weights are multiplied by Ratio, and
-// Shift times their old value is added to the intercepts. The accumulators, gathered in other units, are multiplied by
-// Keep.
+// Move describes how the weights of a column must change so that scores stay the same. The weights are multiplied by
+// Ratio, and Shift times their old value is added to the intercepts. The accumulators, which were summed in other
+// units, are multiplied by Keep.
 type Move struct{ Ratio, Shift, Keep float64 }
 
-// still is the Move that changes nothing.
+// still is the Move that changes no weight.
 var still = Move{1, 0, 1}
 
 // Moves reports whether weights change.
 func (m Move) Moves() bool { return m.Ratio != 1 || m.Shift != 0 }
 
-// Observe adds a feature, z deviations from its column's center, to the column's statistics.
+// Observe adds a feature to its column's statistics. z is the distance of x from the column's center, in standard
+// deviations.
 func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatment, field uint16) (m Move) {
 	m = still
 	switch t {
@@ -128,7 +128,7 @@ func (s *Scaling) Observe(column uint32, stats []float64, x, z float64, t Treatm
 	return m
 }
 
-// Freeze puts the statistics of all events in force for a column of a field of kind k.
+// Freeze makes the statistics of all events take effect for a column of a field of kind k.
 func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
 	_, dense := slices.BinarySearch(s.Scaler.Dense, column)
 	_, spread := slices.BinarySearch(s.spread, column)
@@ -140,8 +140,8 @@ func (s *Scaling) Freeze(column uint32, stats []float64, k event.Kind) {
 	}
 }
 
-// Columns returns the columns and values of an event's features for learning: with absent dense columns and, after the
-// first numbers, presence columns. The result is valid until the next event.
+// Columns returns the columns and values of an event's features for learning: including absent dense columns and, after
+// the first numbers columns, presence columns. The result is valid until the next event.
 func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers int) {
 	x = s.Scaler.Fill(x, &s.Filled)
 	if numbers = x.Len(); s.Scaler.Splines != nil {
@@ -150,17 +150,18 @@ func (s *Scaling) Columns(x event.Vec) (columns []uint32, raw []float64, numbers
 	return x.Index, x.Value, numbers
 }
 
-// DenseState codes what determines the dense columns.
+// DenseState encodes or decodes the state that determines the dense columns.
 func (s *Scaling) DenseState(c *coder.Coder) { s.denseFinder.state(c) }
 
-// ReadingsState codes the readings that determine restarts.
+// ReadingsState encodes or decodes the readings that determine restarts.
 func (s *Scaling) ReadingsState(c *coder.Coder) {
 	s.recent.state(c)
 	s.shrinksState(c)
 	s.againState(c)
 }
 
-// KnotsState codes what determines the knots; a learner in a group (shared) does not determine them.
+// KnotsState encodes or decodes the state that determines the knots. A learner in a group (shared) does not determine
+// knots.
 func (s *Scaling) KnotsState(c *coder.Coder, shared bool) {
 	if s.wantsKnots() {
 		c.Bool(&s.KnotsFound)
@@ -170,40 +171,41 @@ func (s *Scaling) KnotsState(c *coder.Coder, shared bool) {
 	}
 }
 
-// Misfit reports whether DenseState has read what does not fit the Scaler.
+// Misfit reports whether DenseState has decoded a state that does not fit the Scaler.
 func (s *Scaling) Misfit() bool {
 	return len(s.seen) != len(s.Scaler.Dense) || len(s.moments) != 3*len(s.candidates)
 }
 
-// Read holds what was read of an event's numeric columns, in the order in which it happens: changes of scales; the
-// standardized values; columns that are no longer numeric.
+// Read holds the numeric values of an event, in order of processing: changes of scales, then standardized values, then
+// columns that are no longer numeric.
 type Read struct {
-	// Notes asks for values, Follows for changes of scales, and BasisColumns for spline columns that no level learns as well.
+	// Notes requests values, Follows requests changes of scales, and BasisColumns requests the spline columns that no
+	// noise level learns.
 	Notes, Follows, BasisColumns bool
 	Moved                        []Moved
 	Values                       []Value
-	Spread                       []Value // of columns that are 0 if absent, if columns can be missing
-	Reviewed                     bool    // the numeric columns have been determined again
+	Spread                       []Value // values of columns that are 0 if absent, if columns can be missing
+	Reviewed                     bool    // the list of numeric columns was recomputed
 	Removed                      []uint32
 }
 
-// Moved is a change of the center and scale in force of a column.
+// Moved is a change of a column's center and scale in effect.
 type Moved struct {
 	Column  uint32
 	Was, Is model.Standardization
 	X       float64 // the event's value before the change
-	Move            // the change of the weights
+	Move            // the resulting change of the weights
 }
 
 // Value is a numeric value of an event.
 type Value struct {
 	Column uint32
-	Field  uint16  // of the event; 0 in a sparse text format
-	X      float64 // standardized
-	Raw    float64 // as it arrived
+	Field  uint16  // field of the event; 0 in a sparse text format
+	X      float64 // standardized value
+	Raw    float64 // raw value
 }
 
-// Clear forgets the current event.
+// Clear removes the values of the current event.
 func (r *Read) Clear() {
 	r.Moved, r.Values, r.Spread, r.Removed, r.Reviewed = r.Moved[:0], r.Values[:0], r.Spread[:0], r.Removed[:0], false
 }
@@ -221,7 +223,7 @@ func (r *Read) NoteSpread(column uint32, x, raw float64) {
 	r.Spread = append(r.Spread, Value{column, 0, x, raw})
 }
 
-// Follow records a change of a column's center and scale, if it is wanted.
+// Follow records a change of a column's center and scale, if Follows is set.
 func (s *Scaling) Follow(m Moved, center, inverse float64, stats []float64) {
 	if !s.Read.Follows {
 		return

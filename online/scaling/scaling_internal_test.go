@@ -11,8 +11,8 @@ import (
 	"blankout/internal/model"
 )
 
-// TestMoveKeepsScores checks that applying Move keeps every score as readings arrive, except for a column that
-// starts again.
+// TestMoveKeepsScores checks that applying each Move keeps every score while readings arrive, except when a column
+// restarts.
 func TestMoveKeepsScores(t *testing.T) {
 	for _, treatment := range []Treatment{Numeric, Divided, Spread} {
 		mode := model.StandardizeAuto
@@ -49,8 +49,8 @@ func TestMoveKeepsScores(t *testing.T) {
 	}
 }
 
-// TestKnots checks that knots are the quantiles of the first readings, and that a number that is often omitted has
-// a presence column. The collected readings are part of the state.
+// TestKnots checks that knots are the quantiles of the first readings, and that a number that is often omitted gets a
+// presence column. The gathered readings are part of the state.
 func TestKnots(t *testing.T) {
 	set := Settings{Presence: true, Expert: func(numbers int) int { return 7 - 2*numbers }}
 	s, r := New(set, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
@@ -70,7 +70,7 @@ func TestKnots(t *testing.T) {
 				s.Reading(column, uint16(column)+1, r.Float64(), 0)
 			}
 		}
-		if n == 500 { // stopped and resumed
+		if n == 500 { // saves and restores the state
 			var a, b coder.Coder
 			s.KnotsState(&a, false)
 			s = New(set, model.StandardizeAuto, false)
@@ -97,8 +97,8 @@ func TestKnots(t *testing.T) {
 	}
 }
 
-// TestSteady checks that readings for which Steady is true change nothing but the moments, and that most readings
-// are.
+// TestSteady checks that readings for which Steady is true change only the count and the moments, and that this is so
+// for most readings.
 func TestSteady(t *testing.T) {
 	s, r := New(Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(3, 4))
 	s.AddField(event.Numeric, model.TransformNone)

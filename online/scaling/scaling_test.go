@@ -11,8 +11,8 @@ import (
 	"blankout/online/scaling"
 )
 
-// TestDense checks that a column in nearly all events is dense, unless its value is always 1, and that a column in
-// half of the events is not. A dense column that goes missing is no longer dense. Scores and state stay the same.
+// TestDense checks that a column in nearly all events is dense unless its value is always 1. A column in half of the
+// events is not dense. A dense column that becomes rare is no longer dense. Scores and state stay the same.
 func TestDense(t *testing.T) {
 	s, r := scaling.New(scaling.Settings{}, model.StandardizeAuto, false), rand.New(rand.NewPCG(1, 2))
 	rows, weights, intercept := map[uint32][]float64{}, map[uint32]float64{}, 0.0

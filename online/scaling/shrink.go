@@ -1,7 +1,7 @@
 package scaling
 
-// This file finds numeric columns whose scale is too large, because the first readings were in another unit or
-// outliers. A scale that is too small needs no search, because readings beyond the clip are counted.
+// This file finds numeric columns whose scale is too large, because the first readings were in another unit or were
+// outliers. A scale that is too small is found elsewhere, because readings beyond the clip are counted.
 
 import (
 	"cmp"
@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// One reading in sampleEvery is sampled, and model.FirstReadings samples are judged together.
+	// One reading in sampleEvery is sampled. model.FirstReadings consecutive samples are judged together.
 	sampleEvery = 8
-	// A column restarts if consecutive samples that cover a quarter of its readings, or longestShrink of them, span
-	// less than 1/model.ScalerClip of its scale.
+	// A column restarts if consecutive samples span less than 1/model.ScalerClip of its scale. Together they must cover
+	// a quarter of its readings, or longestShrink readings.
 	longestShrink, leastShrink = 8192, 2 * model.FirstReadings * sampleEvery
-	// The means of these samples must be within mostDrift scales of a sample, and no sample may be that of a counter,
-	// whose latest readings are always close together.
+	// The means of these samples must be within mostDrift scales of a sample. No sample may be monotone, like the
+	// readings of a counter, whose latest readings are always close together.
 	mostDrift = 4
 )
 
 // shrink holds the samples of a column's readings.
 type shrink struct {
 	values []float64
-	// Number of readings covered by consecutive samples with a small scale, and the range of these samples' means.
+	// small is the number of readings covered by consecutive samples with a small scale; low and high are the range of
+	// these samples' means.
 	small, low, high float64
 }
 
@@ -52,7 +53,7 @@ func (s *Scaling) sample(column uint32, stats []float64, x float64) []float64 {
 	now := s.scaleOf(r.values, was.Unit)
 	full := r.values
 	switch r.values = r.values[:0]; {
-	case now.Scale == 0: // a constant reading says nothing about the scale
+	case now.Scale == 0: // constant readings do not show the scale
 	case now.Scale*model.ScalerClip < was.Scale && !isCounter(full):
 		if r.small == 0 {
 			r.low, r.high = now.Center, now.Center
@@ -76,7 +77,7 @@ func isCounter(readings []float64) bool {
 	return slices.IsSorted(readings) || slices.IsSortedFunc(readings, func(a, b float64) int { return cmp.Compare(b, a) })
 }
 
-// shrinksState codes the samples of all columns, in ascending order.
+// shrinksState encodes or decodes the samples of all columns, in ascending order of columns.
 func (s *Scaling) shrinksState(c *coder.Coder) {
 	columns := slices.Sorted(maps.Keys(s.shrinks))
 	if c.Uint32s(&columns); c.Decode {

@@ -7,8 +7,8 @@ import (
 	"blankout/internal/model"
 )
 
-// TestCounterDoesNotShrink checks that a column starts again if samples span a thousandth of its scale, unless they
-// ascend or descend, as for a counter that is reset again and again.
+// TestCounterDoesNotShrink checks that a column restarts if samples span a thousandth of its scale. If they ascend or
+// descend, like a counter that is often reset, it must not restart.
 func TestCounterDoesNotShrink(t *testing.T) {
 	for _, c := range []struct {
 		name  string

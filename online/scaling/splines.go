@@ -11,26 +11,27 @@ import (
 	"blankout/internal/model"
 )
 
-// KnotEvents is the number of events whose readings determine the knots, as quantiles. Later the knots do not change.
+// KnotEvents is the number of events whose readings determine the knots, as quantiles. After that the knots do not
+// change.
 const KnotEvents = 1000
 
-// mostPresent is the largest number of rows of a learner that looks for presence columns.
+// mostPresent is the largest number of rows with which a learner still looks for presence columns.
 const mostPresent = 4096
 
-// earlyReadings holds the readings of numeric columns until the knots are found, without outliers.
+// earlyReadings holds the readings of numeric columns, without outliers, until the knots are found.
 type earlyReadings struct {
 	columns  []uint32
-	readings [][]float64    // by column; empty if there are no splines
-	places   map[uint32]int // index by column; nil until needed
+	readings [][]float64    // readings by column; empty if there are no splines
+	places   map[uint32]int // index of each column; nil until needed
 
 	// For presence columns:
 	events uint64
 	met    []uint64 // number of events by column
-	fields []uint32 // by column
-	nulls  []uint64 // by field: number of events in which it is null
+	fields []uint32 // field of each column
+	nulls  []uint64 // number of events in which each field is null
 }
 
-// add adds a reading of a column; its value counts if curve is set.
+// add adds a reading of a column. Its value counts for knots only if curve is true.
 func (c *earlyReadings) add(column uint32, field uint16, x float64, curve bool) {
 	if c.places == nil {
 		c.places = map[uint32]int{}
@@ -53,7 +54,7 @@ func (c *earlyReadings) add(column uint32, field uint16, x float64, curve bool) 
 	}
 }
 
-// count counts an event.
+// count counts an event, and the fields that are null in it.
 func (c *earlyReadings) count(e *event.Example) {
 	c.events++
 	for _, id := range e.Missing {
@@ -64,7 +65,7 @@ func (c *earlyReadings) count(e *event.Example) {
 	}
 }
 
-// seldom reports whether column i is absent from more than one event in ten. Null is not absent.
+// seldom reports whether column i is absent from more than one event in ten. Null fields do not count as absent.
 func (c *earlyReadings) seldom(i int) bool {
 	there := c.met[i]
 	if f := c.fields[i]; int(f) < len(c.nulls) {
@@ -73,8 +74,8 @@ func (c *earlyReadings) seldom(i int) bool {
 	return model.Seldom(there, c.events)
 }
 
-// fix returns the Splines of the columns that have varied, with at most so many knots. A column that is often absent gets
-// one knot, its presence column, if presence is true for its field. fix forgets the readings.
+// fix returns the Splines of the columns whose readings vary, with at most the given number of knots. A column that is
+// often absent gets one knot, its presence column, if presence is true for its field. fix discards the readings.
 func (c *earlyReadings) fix(most int, presence func(field uint32) bool) *model.Splines {
 	out := &model.Splines{}
 	for _, column := range slices.Sorted(slices.Values(c.columns)) {
@@ -97,15 +98,15 @@ func (c *earlyReadings) fix(most int, presence func(field uint32) bool) *model.S
 	return out
 }
 
-// SeeksKnots reports whether readings are gathered for knots, by a learner that is not in a group.
+// SeeksKnots reports whether readings are gathered for knots, by a learner outside a group.
 func (s *Scaling) SeeksKnots() bool {
 	return !s.KnotsFound && s.Scaler.Splines == nil && s.wantsKnots()
 }
 
-// wantsKnots reports whether splines or presence columns are wanted.
+// wantsKnots reports whether splines or presence columns are configured.
 func (s *Scaling) wantsKnots() bool { return s.Presence || s.Expert != nil }
 
-// most returns the largest number of knots, or 0 without an expert of splines.
+// most returns the largest number of knots of a spline, or 0 without an expert of splines.
 func (s *Scaling) most() int {
 	if s.Expert == nil {
 		return 0
@@ -113,10 +114,11 @@ func (s *Scaling) most() int {
 	return s.Expert(len(s.knots.columns))
 }
 
-// Reads reports whether Reading needs readings.
+// Reads reports whether readings must be passed to Reading.
 func (s *Scaling) Reads() bool { return s.SeeksKnots() || len(s.again) > 0 }
 
-// Reading gathers a reading of a numeric column for the knots. z is its distance from the center in deviations.
+// Reading gathers a reading of a numeric column for the knots. z is its distance from the center in standard
+// deviations.
 func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	if s.SeeksKnots() {
 		s.knots.add(column, field, x, s.most() > 0 && math.Abs(z) <= model.ScalerClip)
@@ -126,8 +128,8 @@ func (s *Scaling) Reading(column uint32, field uint16, x, z float64) {
 	}
 }
 
-// CountForKnots counts an observed event, and finds the knots when there are enough. rows is the number of the learner's rows.
-// found reports whether there are splines from now on.
+// CountForKnots counts an observed event, and finds the knots after enough events. rows is the number of the learner's
+// rows. found reports whether there are splines from now on.
 func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
 	if !s.SeeksKnots() {
 		return false
@@ -140,7 +142,7 @@ func (s *Scaling) CountForKnots(e *event.Example, rows int) (found bool) {
 }
 
 // FindKnots finds the knots from the readings so far. A learner with many rows, as for the words of a text, gets no
-// presence columns, which would make every event slower for few numbers.
+// presence columns. They would slow down every event and help only few numbers.
 func (s *Scaling) FindKnots(rows int) (found bool) {
 	s.KnotsFound = true
 	curves := s.knots.fix(s.most(), func(field uint32) bool {
@@ -154,8 +156,8 @@ func (s *Scaling) FindKnots(rows int) (found bool) {
 	return true
 }
 
-// isPresence reports whether knots are those of a presence column (model.Present). The levels learn presence columns,
-// and no spline columns.
+// isPresence reports whether knots belong to a presence column (model.Present). The noise levels learn presence columns
+// but no other spline columns.
 func isPresence(knots []float64) bool { return len(knots) == 1 }
 
 // Learned reports whether there are presence columns.
@@ -163,8 +165,8 @@ func (s *Scaling) Learned() bool {
 	return slices.ContainsFunc(s.Scaler.Splines.Knots, isPresence)
 }
 
-// OwnBasisColumns returns a function that reports whether a column is a spline column that only the second-order expert learns.
-// The function describes the current columns, and stays valid while the Scaling changes.
+// OwnBasisColumns returns a function that reports whether a column is a spline column that only the second-order expert
+// learns. The function describes the current columns, and stays valid when the Scaling changes later.
 func (s *Scaling) OwnBasisColumns() func(column uint32) bool {
 	c := s.Scaler.Splines
 	return func(column uint32) bool {
@@ -196,7 +198,7 @@ func (s *Scaling) withBasisColumns(x event.Vec) event.Vec {
 	return *f
 }
 
-// withPresence is withBasisColumns if all spline columns are presence columns.
+// withPresence is withBasisColumns if all splines are presence columns.
 func (s *Scaling) withPresence(x event.Vec) event.Vec {
 	c, f, at, some := s.Scaler.Splines, &s.Filled, 0, false
 	for curve, column := range c.Columns {

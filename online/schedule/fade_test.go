@@ -2,8 +2,8 @@ package schedule
 
 import "testing"
 
-// A time far ahead that stands alone counts for nothing, a pause of the stream for one
-// step; a clock that a run of wrong times has carried off comes back.
+// TestHalfLifeStep checks wrong event times. A single time far ahead does not count, and a pause of the stream counts
+// as one step. After many wrong times the clock returns to the right time.
 func TestHalfLifeStep(t *testing.T) {
 	const start, step, year = 1_700_000_000_000, 60_000, 365 * 24 * 3600 * 1000
 	f := NewClock(0, 1, step/1000)

@@ -7,7 +7,7 @@ import (
 	"blankout/online/schedule"
 )
 
-// An event weighs at most 32 average events; weights that are all as large count as they are.
+// TestImportance checks that an event weighs at most 32 average events, and that equal large weights are not reduced.
 func TestImportance(t *testing.T) {
 	var i schedule.Importance
 	for range 99 {

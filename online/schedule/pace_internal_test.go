@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What an interval adapts is merged into others as if it had been adapted there.
+// TestMerge checks that merging an interval gives the same adaptation as learning its events directly.
 func TestMerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	adapt := func(p *Pace, n int) {

@@ -8,9 +8,8 @@ import (
 	"blankout/online/schedule"
 )
 
-// The average of a weight that is kept by its lag, against the definition, over a Rebase. Where the
-// average is the better one beyond doubt it reaches back farther, where it is the worse one it is left
-// aside and begins anew.
+// TestPace compares the lazily updated average with its definition, across a Rebase. If the average is clearly better
+// it covers more of the stream. If it is clearly worse it is not published and restarts.
 func TestPace(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	p := schedule.New(0.005, true)

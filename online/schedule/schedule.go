@@ -1,5 +1,5 @@
-// Package schedule adapts a level to a changing stream: the choice between average and iterate, the learning rate
-// (Pace), and the decay of accumulators (Clock). It contains no weights: the caller passes losses.
+// Package schedule adapts a noise level to a changing stream. It chooses between average and iterate, adapts the
+// learning rate (Pace), and decays accumulators (Clock). It contains no weights; the caller passes losses.
 package schedule
 
 import (
@@ -9,28 +9,29 @@ import (
 	"blankout/internal/measure"
 )
 
-// Pace is the schedule of one level.
+// Pace is the schedule of one noise level.
 type Pace struct {
 	average
 	adaptation
 }
 
-// New returns a Pace whose average is over a fraction of the stream, 0 for no average. adapts turns adaptation on.
+// New returns a Pace whose average covers the fraction share of the stream, 0 for no average. adapts enables
+// adaptation.
 func New(share float64, adapts bool) Pace {
 	return Pace{newAverage(share), newAdaptation(adapts && share > 0)}
 }
 
-// AverageShare returns the weight of the average in the published weights. The rest is that of the iterate.
+// AverageShare returns the weight of the average in the published weights. The iterate has the rest.
 func (p *Pace) AverageShare() float64 { return p.blend }
 
-// LagShare returns the factor of a lag in the published weight.
+// LagShare returns the factor of a lag in a published weight.
 func (p *Pace) LagShare() float64 { return p.Coefficient * p.blend }
 
-// restartAfter is the number of steps after which a stale average is restarted.
+// restartAfter is the number of steps after which an average that is worse than the iterate restarts.
 const restartAfter = 3000
 
-// Choose chooses between average and iterate by the comparisons. A stale average of more than restartAfter steps is
-// restarted.
+// Choose chooses between average and iterate by the comparisons. If the average is worse and has more than restartAfter
+// steps, it restarts.
 func (p *Pace) Choose() {
 	if p.choose() && p.Taken > restartAfter {
 		p.restart()
@@ -38,8 +39,8 @@ func (p *Pace) Choose() {
 	}
 }
 
-// Advance counts a step, after the rows have been updated. It reports whether the lags must be multiplied by the result
-// of Rebase.
+// Advance counts a step, after the rows have been updated. small reports whether the caller must multiply the lags by
+// the result of Rebase.
 func (p *Pace) Advance() (small bool) { return p.advance(p.Steady()) }
 
 // Rebase sets the coefficient to 1, and returns its old value.
@@ -51,14 +52,14 @@ func (p *Pace) Rebase() (was float64) {
 // EndPass ends adaptation: the rate is the configured one, and the average is published.
 func (p *Pace) EndPass() { p.adaptation = newAdaptation(false) }
 
-// Adopt resets the adaptation, with adopted weights that count as the iterate of each of so many steps.
+// Adopt resets the adaptation. Adopted weights count as the iterate of each of the given number of steps.
 func (p *Pace) Adopt(steps uint64) {
 	p.Taken = uint64((1 + max(p.power, 0)) * float64(steps))
 	p.blend, p.raise = 1, 0
 	p.reset()
 }
 
-// Merge adds the changes of an interval from base to now, of so many steps and comparisons.
+// Merge adds the changes of an interval from base to now, with the given numbers of steps and comparisons.
 func (p *Pace) Merge(base, now *Pace, steps, compared uint64) {
 	p.merge(&base.adaptation, &now.adaptation, steps, compared)
 	if p.on && compared > 0 {
@@ -72,32 +73,32 @@ func (p *Pace) State(c *coder.Coder) {
 	p.adaptation.state(c)
 }
 
-// SumsState codes what Merge merges.
+// SumsState encodes or decodes the sums that Merge uses.
 func (p *Pace) SumsState(c *coder.Coder) { p.adaptation.state(c) }
 
 // adaptation tunes two things by what would have been better for the next event: which weights are published, and the
 // learning rate.
 //
 // The average is published unless the stream has changed so much that the iterate is better. Before an event is
-// learned, both expected losses are known, each with its own variance under the noise. The sum of the differences since
-// the average began is compared with the root of their sum of squares, which is its standard deviation under chance
-// alone. The two are not mixed, although a mixture predicts the next event better on nearly every stream. If
-// neighboring events are similar (digits written by one hand), some weight on the latest steps helps with the next
-// event and with no other. The iterate alone is better only if its noise costs less than the lag of the average, that
-// is after a permanent change.
+// learned, both expected losses are known, each with its own variance under the noise. The differences are summed since
+// the average began. The sum is compared with the square root of the sum of their squares, which is its standard
+// deviation under chance alone. The two are not mixed, although a mixture predicts the next event better on nearly
+// every stream. The reason is similar neighboring events, such as digits written by one hand: weight on the latest
+// steps helps only with the next event. The iterate alone is better only if its noise costs less than the lag of the
+// average, that is, after a permanent change.
 //
-// If the average is clearly better, the stream is stationary. Then the average is over more of the past, and steps are
-// a little shorter.
+// If the average is clearly better, the stream is stationary. Then the average covers more of the past, and steps are a
+// little shorter.
 //
-// The average lags behind the latest steps, so the sign of df (a - f) tells whether larger steps would have been
-// better. If it stays positive, the rate rises. This is a hypergradient (Almeida et al. 1998) that costs nothing. The
+// The average lags behind the latest steps, so the sign of df (a - f) shows whether larger steps would have been
+// better. If it stays positive, the learning rate rises. This is a hypergradient (Almeida et al. 1998) at no cost. The
 // rate never falls below the configured one, which AdaGrad's accumulators reduce anyway.
 type adaptation struct {
 	on       bool
 	blend    float64 // weight of the average in the published weights: 1 or 0
-	gain     float64 // decayed sum of loss(average) - loss(iterate)
-	squares  float64 // decayed sum of its squares
-	compared float64 // decayed number of its terms
+	gain     float64 // decayed sum of the differences loss(average) - loss(iterate)
+	squares  float64 // decayed sum of the squared differences
+	compared float64 // decayed number of differences
 	raise    float64 // logarithm of the learning rate's factor, in [0, maxRaise]
 	square   float64 // decayed mean of the square of df (a - f)
 }
@@ -105,7 +106,7 @@ type adaptation struct {
 // Raise returns the logarithm of the learning rate's factor.
 func (a *adaptation) Raise() float64 { return a.raise }
 
-// Rate returns the learning rate in force, without the factor of Raise.
+// Rate returns the learning rate in effect, without the factor of Raise.
 func (a *adaptation) Rate(eta float64) float64 {
 	if a.Steady() {
 		eta *= steadyRate
@@ -114,17 +115,17 @@ func (a *adaptation) Rate(eta float64) float64 {
 }
 
 const (
-	// The iterate is published if the average is worse by staleAt standard deviations, and the average is published
-	// again if it is better by freshAt.
+	// The iterate is published if the average is worse by staleAt standard deviations. The average is published again
+	// if it is better by freshAt standard deviations.
 	staleAt, freshAt = 1.5, 1
 	// A stream is stationary if the average is better by steadyAt standard deviations. The rate is then multiplied by
 	// steadyRate.
 	steadyAt, steadyRate = 4, 0.8
-	// The first compareFirst steps are compared, then one in CompareEvery. Old comparisons decay, so that an endless
-	// past does not outweigh a change.
+	// The first compareFirst steps are compared, then one in CompareEvery. Old comparisons decay over compareMemory, so
+	// that a long past does not outweigh a change.
 	compareFirst, CompareEvery, compareMemory = 1000, 4, 50_000
-	// No choice is made before compareLeast comparisons. The sum is checked after each of them, so with few terms
-	// chance would soon exceed the bounds.
+	// No choice is made before compareLeast comparisons. The sum is checked after each comparison, so with few of them
+	// chance would often exceed the bounds.
 	compareLeast = 100
 
 	raiseMemory = 1000
@@ -134,7 +135,7 @@ const (
 
 func newAdaptation(on bool) adaptation { return adaptation{on: on, blend: 1} }
 
-// Every returns the number of steps per comparison after so many steps.
+// Every returns the number of steps per comparison after the given number of steps.
 func Every(steps uint64) uint64 {
 	if steps > compareFirst {
 		return CompareEvery
@@ -145,7 +146,7 @@ func Every(steps uint64) uint64 {
 // Compares reports whether average and iterate are compared.
 func (a *adaptation) Compares() bool { return a.on }
 
-// Compare adds loss(average) - loss(iterate) at one event in every so many.
+// Compare adds gain = loss(average) - loss(iterate) at one event in the given number.
 func (a *adaptation) Compare(gain float64, every uint64) {
 	keep := 1 - 1/float64(compareMemory/every)
 	a.gain = keep*a.gain + gain
@@ -153,7 +154,7 @@ func (a *adaptation) Compare(gain float64, every uint64) {
 	a.compared = keep*a.compared + 1
 }
 
-// choose chooses what is published, and reports whether the average has become stale.
+// choose chooses which weights are published. stale reports whether the average is worse than the iterate.
 func (a *adaptation) choose() (stale bool) {
 	switch sd := math.Sqrt(a.squares); {
 	case a.compared < compareLeast:
@@ -171,10 +172,10 @@ func (a *adaptation) Steady() bool {
 	return a.gain < 0 && a.gain*a.gain > steadyAt*steadyAt*a.squares
 }
 
-// reset resets the comparison, for an average that starts again.
+// reset discards the comparisons, because the average restarts.
 func (a *adaptation) reset() { a.gain, a.squares, a.compared = 0, 0, 0 }
 
-// Adapt learns from corr = sum df (a - f), summed over the outputs of an event.
+// Adapt adapts the learning rate by corr = sum df (a - f), summed over the outputs of an event.
 func (a *adaptation) Adapt(corr float64) {
 	if !a.on {
 		return
@@ -202,7 +203,7 @@ func (a *adaptation) state(c *coder.Coder) {
 	c.Each(&a.blend, &a.gain, &a.squares, &a.compared, &a.raise, &a.square)
 }
 
-// merge adds the changes of an interval from base to now, of so many steps and comparisons.
+// merge adds the changes of an interval from base to now, with the given numbers of steps and comparisons.
 func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
 	if compared > 0 {
 		keep := decayBy(compareMemory, compared)
@@ -215,10 +216,10 @@ func (a *adaptation) merge(base, now *adaptation, steps, compared uint64) {
 	a.square = max(0, a.square)
 }
 
-// decayBy returns the decay of a sum with the given memory after so many terms.
+// decayBy returns the decay factor of a sum with the given memory after the given number of terms.
 func decayBy(memory float64, terms uint64) float64 { return measure.Power(1-1/memory, terms) }
 
-// average keeps the average of a level's iterates lazily, so that an event only costs its own features.
+// average keeps the average of a level's iterates lazily, so that an event only updates its own features.
 //
 // The average after step t is a_t = (1 - beta_t) a_{t-1} + beta_t w_t. With e = a - w and a step w_t = w_{t-1} +
 // delta_t this is
@@ -229,16 +230,16 @@ func decayBy(memory float64, terms uint64) float64 { return measure.Power(1-1/me
 //
 //	u_t = u_{t-1} - delta_t / g_{t-1},
 //
-// which changes only if delta is not zero. Rows keep u, the lag, and a = w + g u.
+// which changes only if delta_t is not zero. Rows store u, the lag, and a = w + g u.
 //
 // With beta_t = (1+p)/(t+1+p) it is the average over the stream with weights that grow as t^p (Shamir & Zhang 2013).
 // The length of the stream need not be known. The average is over the last fraction 1/(1+p) of the stream, or of the
-// steps since a restart. In a stationary stream (see adaptation) it is over steadyReach times as much.
+// steps since a restart. In a stationary stream (see adaptation) it covers steadyReach times as much.
 type average struct {
-	power, steadyPower float64 // p; if negative, the iterate is published
-	// Coefficient is g_t, Inverse 1/g_t.
+	power, steadyPower float64 // exponent p, also in a stationary stream; if negative, the iterate is published
+	// Coefficient is g_t, and Inverse is 1/g_t.
 	Coefficient, Inverse float64
-	Taken                uint64 // number of steps averaged since the latest restart
+	Taken                uint64 // number of averaged steps since the latest restart
 }
 
 func newAverage(share float64) average {
@@ -250,8 +251,8 @@ func newAverage(share float64) average {
 
 const steadyReach = 2.5
 
-// advance updates g_{t-1} to g_t after the rows have been updated. It reports whether g_t has become so small that it
-// must be multiplied into the lags, see Pace.Rebase.
+// advance updates g_{t-1} to g_t after the rows have been updated. small reports whether g_t is so small that it must
+// be multiplied into the lags, see Pace.Rebase.
 func (a *average) advance(steady bool) (small bool) {
 	power := a.power
 	if power < 0 {
@@ -266,7 +267,7 @@ func (a *average) advance(steady bool) (small bool) {
 	return a.Coefficient < 1e-150
 }
 
-// restart makes the average forget the iterates so far within a few steps.
+// restart makes the average forget the earlier iterates within a few steps.
 func (a *average) restart() { a.Taken = 0 }
 
 func (a *average) state(c *coder.Coder) {
@@ -279,26 +280,26 @@ func (a *average) state(c *coder.Coder) {
 
 // Clock counts the half-lives that have passed.
 //
-// The clock is the latest event time. A time that is ahead of the clock by more than a step counts only if the event
-// before it was ahead as well, and then as one step. So a single wrong time neither counts as many half-lives nor stops
-// the clock. If many consecutive events are far behind the clock, the clock is set back to them.
+// The clock shows the latest event time. A time that is ahead of the clock by more than a step counts as one step. It
+// counts only if the previous event was ahead as well. So a single wrong time neither counts as many half-lives nor
+// stops the clock. If many consecutive events are far behind the clock, the clock is set back to their time.
 type Clock struct {
-	events, seconds float64 // half-lives, 0 for none
-	step            int64   // in milliseconds
+	events, seconds float64 // half-lives in events and in seconds, 0 for none
+	step            int64   // step in milliseconds
 
-	lastTime int64 // the clock, in milliseconds
-	odd      int64 // number of consecutive events that were ahead by more than a step; negative for events behind
+	lastTime int64 // current time of the clock, in milliseconds
+	odd      int64 // number of consecutive events ahead by more than a step; negative for events behind
 }
 
 const (
-	// defaultStep is the default step in half-lives, after which little is left to decay.
+	// defaultStep is the default step in half-lives. Little weight is left after that many.
 	defaultStep = 10
-	// The clock advances after aheadFor consecutive events ahead of it, and is set back after behindFor events behind
-	// it.
+	// The clock advances after aheadFor consecutive events that are ahead of it, and is set back after behindFor
+	// consecutive events that are behind it.
 	aheadFor, behindFor = 2, 1000
 )
 
-// NewClock returns a Clock with half-lives in events and in seconds of event time, 0 for none. The step is in seconds, 0
+// NewClock returns a Clock with half-lives in events and in seconds of event time, 0 for none. step is in seconds, 0
 // for ten half-lives.
 func NewClock(events, seconds, step float64) Clock {
 	f := Clock{events: events, seconds: seconds, step: int64(1000 * defaultStep * min(seconds, 1e11))}
@@ -342,13 +343,13 @@ func (f *Clock) tick(time int64) (passed int64) {
 	return 0
 }
 
-// Clock codes the clock.
+// Clock encodes or decodes the clock.
 func (f *Clock) Clock(c *coder.Coder) {
 	c.Int64(&f.lastTime)
 	c.Int64(&f.odd)
 }
 
-// Importance bounds the weight of an event by the weights of earlier events, so that no single label dominates.
+// Importance bounds the weight of an event by the average weight of earlier events, so that no single label dominates.
 type Importance struct {
 	events, sum float64 // number of labeled events, and the sum of their bounded weights
 }
@@ -356,7 +357,7 @@ type Importance struct {
 // MostImportance is the largest weight of an event, as a multiple of the average weight.
 const MostImportance = 32
 
-// Observe returns the bounded weight with which an event is learned, and counts it. The average starts with one event
+// Observe counts an event, and returns the bounded weight with which it is learned. The average starts with one event
 // of weight 1.
 func (i *Importance) Observe(weight float64) (bounded float64) {
 	bounded = i.Bound(weight)
@@ -373,11 +374,11 @@ func (i *Importance) Bound(weight float64) float64 {
 // State codes the state.
 func (i *Importance) State(c *coder.Coder) { c.Each(&i.events, &i.sum) }
 
-// mostUnits is the largest number of parts of weight at most 1 in which an event is learned.
+// mostUnits is the largest number of parts of weight at most 1 into which an event is split.
 const mostUnits = 16
 
-// Parts calls learn with the parts of a weight, in order. The first mostUnits parts are at most 1. The rest follows in
-// parts that double if doubling is set, for steps that cannot overshoot, and else in at most MostImportance equal
+// Parts calls learn with the parts of a weight, in order. The first mostUnits parts are at most 1. If doubling is true,
+// for steps that cannot overshoot, the rest is in parts that double. Otherwise it is in at most MostImportance equal
 // parts. An event of weight 2 equals two events as long as all parts are 1.
 func Parts(weight float64, doubling bool, learn func(part float64)) {
 	units, n := weight, min(math.Ceil(weight), MostImportance)
@@ -395,5 +396,5 @@ func Parts(weight float64, doubling bool, learn func(part float64)) {
 	}
 }
 
-// MostParts is larger than the number of parts of any event.
+// MostParts is larger than the number of parts of any weight.
 const MostParts = 128

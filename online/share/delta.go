@@ -1,6 +1,7 @@
 package share
 
-// This file has deltas: what a learner in a group has learned in an interval. It also merges their statistics.
+// This file defines deltas, which contain what a learner in a group has learned in an interval, and merges their
+// statistics.
 
 import (
 	"encoding/binary"
@@ -14,19 +15,20 @@ import (
 // Deltas. A Delta is immutable.
 type Delta struct {
 	Kind      Kind
-	Precision int    // bits of a weight's change in encoded form: 32 or 64
-	Events    uint64 // number of events, including unlabeled ones
-	// State holds the sums of measures or, for a Full Delta, everything that is not in rows.
+	Precision int    // bits of each weight change when encoded: 32 or 64
+	Events    uint64 // number of events, including unlabeled events
+	// State holds the sums of measures or, for a Full Delta, the whole state except the rows.
 	State   []byte
 	Width   int // number of values per row
 	Columns []uint32
-	// Values holds Width values for each column. For a Full Delta that is the Learner's row. For a Shared Delta it is
+	// Values holds Width values for each column. For a Full Delta they are the Learner's row. For a Shared Delta they
+	// are
 	//
 	//	[events] [flags] [mean, sum of squares] [center, 1/scale] [u] [ΔG]:
 	//
-	// the number of the interval's events with the column, the moments of its readings, the scale in force if the
-	// column is centered or new or its scale has grown, and by level and output the changes of the weight and of
-	// AdaGrad's accumulator.
+	// the number of the interval's events with the column, flags, the moments of its readings, the scale in effect if
+	// the column is centered or new or its scale has grown, and by level and output the changes of the weight (u) and
+	// of AdaGrad's accumulator (ΔG).
 	Values []float64
 }
 
@@ -37,14 +39,14 @@ const MaxInterval = 1 << 20
 type Kind uint8
 
 const (
-	// Full has whole rows. It replaces the model that its author started with, and so is exact. No other Delta may have
+	// Full has whole rows. It replaces the model from which its author started, and is exact. No other Delta may have
 	// been added since.
 	Full Kind = iota
-	// Shared has changes, to be added.
+	// Shared has changes that are added to the model.
 	Shared
 )
 
-// Indices in a row of a Shared Delta.
+// Indices in Shared rows.
 const (
 	Count = iota // number of events with the column
 	flags
@@ -52,18 +54,18 @@ const (
 	squares
 	center
 	inverse
-	Parts // start of u
+	Parts // start of the weight changes u
 )
 
 // Flags of a row of a Shared Delta.
 const (
 	hasMoments = 1 << iota // the column is centered
 	hasForce               // has center and 1/scale
-	isAsIs                 // these are 0 and 1
+	isAsIs                 // center is 0 and 1/scale is 1
 	flagBits   = iota
 )
 
-// MinRowBytes is the smallest number of bytes of an encoded row with its column.
+// MinRowBytes is the smallest number of bytes of an encoded row, including its column.
 func (d *Delta) MinRowBytes() int {
 	if d.Kind == Full {
 		return 1 + 8*d.Width
@@ -71,7 +73,7 @@ func (d *Delta) MinRowBytes() int {
 	return 2 + max(0, d.Width-Parts)*d.Precision/8
 }
 
-// MaxRowBytes is the largest number of bytes of an encoded row with its column.
+// MaxRowBytes is the largest number of bytes of an encoded row, including its column.
 func (d *Delta) MaxRowBytes() int {
 	return 2*binary.MaxVarintLen64 + 8*d.Width
 }
@@ -123,7 +125,7 @@ func (d *Delta) ReadRow(data []byte) []byte {
 			}
 			data = data[size/8:]
 			d.Values = append(d.Values, x)
-			bad = bad || x-x != 0 // neither NaN nor infinite
+			bad = bad || x-x != 0 // not finite
 		}
 	}
 	if d.Kind == Full {
@@ -162,8 +164,8 @@ func (d *Delta) ReadRow(data []byte) []byte {
 	return data
 }
 
-// round rounds the changes of a Shared Delta to Precision, so that encoding does not change them. If 32 bits cannot
-// hold a change, Precision becomes 64.
+// round rounds the changes of a Shared Delta to Precision, so that encoding is exact. If 32 bits cannot hold a change,
+// Precision becomes 64.
 func (d *Delta) round() {
 	for pass := range 2 {
 		for i := range d.Columns {
@@ -182,17 +184,18 @@ func (d *Delta) round() {
 	}
 }
 
-// Merged is how the weights must change after statistics have been merged: Shift times the changes of the weights is
-// added to the intercepts, then Move applies to all weights of the column, and then the changes of the weights times
-// Factor are added.
+// Merged describes how weights must change after statistics have been merged. First, Shift times the changes of the
+// weights is added to the intercepts. Then Move applies to all weights of the column, and Factor times the changes of
+// the weights is added.
 type Merged struct {
 	Shift  float64
 	Move   scaling.Move
 	Factor float64
 }
 
-// Merge merges the statistics of a row of a Shared Delta into those of its column, exactly (Chan, Golub & LeVeque
-// 1983). The center and scale in force change when the count has grown by a sixteenth, as in model.Scaler.Observe.
+// Merge merges the statistics of a row of a Shared Delta into the statistics of its column, exactly (Chan, Golub &
+// LeVeque 1983). The center and scale in effect change when the count has grown by a sixteenth, as in
+// model.Scaler.Observe.
 func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	bits, before := int(v[flags]), stats[model.StatCount]
 	stats[model.StatCount] = before + v[Count]
@@ -202,7 +205,7 @@ func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	case before == 0:
 		stats[model.StatCenter], stats[model.StatInverse] = v[center], v[inverse]
 	case bits&hasMoments == 0 && v[inverse] < stats[model.StatInverse] && v[inverse] > 0:
-		// Another learner has seen a larger value.
+		// The Delta's author has seen a larger value.
 		m.Move.Ratio = stats[model.StatInverse] / v[inverse]
 		stats[model.StatInverse] = v[inverse]
 	default:
@@ -218,9 +221,9 @@ func Merge(stats, v []float64, s *model.Scaler) (m Merged) {
 	return m
 }
 
-// convert converts the changes of a column from the author's center and scale to those in force. It returns the factor
-// of the weights' changes, and the factor of what they add to the intercepts, with which scores change as they did for
-// the author.
+// convert converts the changes of a column from the author's center and scale to the current ones. It returns the
+// factor of the weight changes, and the factor of the weight changes that is added to the intercepts. Scores then
+// change as they did for the author.
 func convert(stats, v []float64, s *model.Scaler) (factor, shift float64) {
 	if stats[model.StatCenter] == v[center] && stats[model.StatInverse] == v[inverse] {
 		return 1, 0
@@ -229,13 +232,13 @@ func convert(stats, v []float64, s *model.Scaler) (factor, shift float64) {
 	theirs[model.StatCenter], theirs[model.StatInverse] = v[center], v[inverse]
 	here, there := s.Standardization(stats), s.Standardization(theirs[:])
 	if here.Scale == 0 || there.Scale == 0 || here.Unit != there.Unit {
-		return 0, 0 // without a scale a weight has no meaning
+		return 0, 0 // without a scale the weight has no unit
 	}
 	return here.Scale / there.Scale, (here.Center - there.Center) / there.Scale
 }
 
-// mergeMoments merges the moments of readings into those of a row with before readings. It reports whether the scale in
-// force must change.
+// mergeMoments merges the moments of readings into a row that has before readings. renews reports whether the scale in
+// effect must change.
 func mergeMoments(stats []float64, before float64, v []float64) (renews bool) {
 	n, added := stats[model.StatCount], v[Count]
 	if before == 0 {
