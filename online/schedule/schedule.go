@@ -67,7 +67,7 @@ func (p *Pace) Merge(base, now *Pace, steps, compared uint64) {
 	}
 }
 
-// State codes the state.
+// State encodes or decodes the state.
 func (p *Pace) State(c *coder.Coder) {
 	p.average.state(c)
 	p.adaptation.state(c)
@@ -371,7 +371,7 @@ func (i *Importance) Bound(weight float64) float64 {
 	return min(weight, MostImportance*(1+i.sum)/(1+i.events))
 }
 
-// State codes the state.
+// State encodes or decodes the state.
 func (i *Importance) State(c *coder.Coder) { c.Each(&i.events, &i.sum) }
 
 // mostUnits is the largest number of parts of weight at most 1 into which an event is split.
