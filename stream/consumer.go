@@ -427,7 +427,7 @@ func (c *Consumer) watch(ctx context.Context) {
 		records = c.records.Load()
 		ids, err := c.cluster.topicIDs(ctx, c.topics)
 		if err != nil {
-			continue // the fetchers meet the same error and report it
+			continue // the fetchers get and report the same error
 		}
 		c.mu.Lock()
 		for _, f := range c.fetchers {

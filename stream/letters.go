@@ -1,6 +1,6 @@
 package stream
 
-// This file reads back what DeadLetters has stored.
+// This file reads the letters that DeadLetters has stored.
 
 import (
 	"bufio"
@@ -17,11 +17,11 @@ import (
 	"blankout/stream/record"
 )
 
-// Letters reads the letters of a topic, up to its present end, or of a file. It belongs to one goroutine.
+// Letters reads the letters of a topic, up to its current end, or of a file. It belongs to one goroutine.
 type Letters struct {
 	reader *Reader
 	batch  RawBatch
-	next   int // record of batch
+	next   int // index of the next record in batch
 
 	name  string
 	file  io.Closer
@@ -29,7 +29,7 @@ type Letters struct {
 	line  int64
 }
 
-// LetterError says that a record is not a letter. The following ones can be read.
+// LetterError reports that a record is not a letter. Later letters can still be read.
 type LetterError struct {
 	Place string // file:line or topic/partition/offset
 	Why   string
@@ -37,10 +37,10 @@ type LetterError struct {
 
 func (e *LetterError) Error() string { return e.Place + ": " + e.Why }
 
-// maxLetterLine is the longest line of a file of letters: value and key in base64, and the rest.
+// maxLetterLine is the largest length of a line in a file of letters: value and key in base64, and the rest.
 const maxLetterLine = 3 * maxLetterBytes
 
-// OpenLetters opens the letters of a file, of standard input or of topics. It uses only Where and Kafka of the Input.
+// OpenLetters opens the letters in a file, standard input or topics. It uses only Where and Kafka of the Input.
 func OpenLetters(ctx context.Context, in Input) (*Letters, error) {
 	if in.isTopic() {
 		c, err := in.consumer()
@@ -68,8 +68,8 @@ func OpenLetters(ctx context.Context, in Input) (*Letters, error) {
 	return l, nil
 }
 
-// Next returns the next letter, or io.EOF after the last. A *LetterError is about one record. Any other error is final.
-// The letters of one partition are in order.
+// Next returns the next letter, or io.EOF after the last letter. A *LetterError concerns one record. Any other error is
+// final. The letters of one partition are in order.
 func (l *Letters) Next(ctx context.Context) (*Letter, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func (l *Letters) Next(ctx context.Context) (*Letter, error) {
 	for l.lines.Scan() {
 		l.line++
 		if len(l.lines.Bytes()) == 0 {
-			continue // the rest of a line that a crash has cut
+			continue // the rest of a line that a crash has truncated
 		}
 		letter := &Letter{}
 		if err := json.Unmarshal(l.lines.Bytes(), letter); err != nil {
@@ -119,7 +119,7 @@ func (l *Letters) nextRecord(ctx context.Context) (*Letter, error) {
 	return letter, nil
 }
 
-// letterOf is the inverse of Letter.message. The letter borrows nothing.
+// letterOf is the inverse of Letter.message. The letter borrows no memory.
 func letterOf(r record.Record) (*Letter, error) {
 	headers, err := parseHeaders(r.Headers)
 	if err != nil {
@@ -177,7 +177,7 @@ func letterOf(r record.Record) (*Letter, error) {
 	return l, nil
 }
 
-// clone copies a key or a value. nil is null, which differs from an empty one.
+// clone copies a key or a value. It keeps nil, because null differs from an empty value.
 func clone(b []byte) []byte {
 	if b == nil {
 		return nil
@@ -185,7 +185,7 @@ func clone(b []byte) []byte {
 	return append([]byte{}, b...)
 }
 
-// Partial returns why a letter does not hold the original record, or "" if it does.
+// Partial returns the reason why a letter does not have the whole original record, or "" if it does.
 func (l *Letter) Partial() string {
 	switch {
 	case l.Truncated > 0 || l.TruncatedKey > 0:

@@ -15,7 +15,8 @@ import (
 	"unicode/utf8"
 )
 
-// A stray quote in a file affects one row, whether other rows have quotes or not.
+// TestStrayQuoteCostsOneRow checks that a stray quote in a file affects only one row, whether other rows have quotes or
+// not.
 func TestStrayQuoteCostsOneRow(t *testing.T) {
 	for _, row := range []string{"%d,some text,%d\n", "%d,\"some, text\",%d\n"} {
 		var text strings.Builder
@@ -40,12 +41,13 @@ func TestStrayQuoteCostsOneRow(t *testing.T) {
 	}
 }
 
-// The last line of a growing file waits for its newline, and is then learned. In a file that does not grow it counts.
+// TestGrowingFile checks that the last line of a growing file is learned only once it has its newline. In a file that
+// does not grow, the last line counts without a newline.
 func TestGrowingFile(t *testing.T) {
 	for _, test := range []struct {
 		name, first, rest string
 		held              int64
-		before, after     []string // values
+		before, after     []string // expected values
 	}{
 		{"a.svm", "1 1:1\n-1 2:2\n1 3:0.2", "5 4:1\n-1 1:1\n", 3, []string{"1:1", "2:2"}, []string{"3:0.25 4:1", "1:1"}},
 		{"a.svm", "1 1:1\n-1 2:2\n", "1 3:1\n", 0, []string{"1:1", "2:2"}, []string{"3:1"}},
@@ -105,8 +107,8 @@ func TestGrowingFile(t *testing.T) {
 	}
 }
 
-// A file is one source however its path is written, and its name is UTF-8. A checkpoint with another spelling is
-// continued.
+// TestSourceName checks that a file is one source however its path is written, and that its name is UTF-8. A checkpoint
+// with another spelling must be continued.
 func TestSourceName(t *testing.T) {
 	for path, want := range map[string]string{
 		"g": "g", "./g": "g", "a//b/../g": "a/g", "/x/./g": "/x/g", "-": "stdin", "./-": "-",
@@ -119,12 +121,12 @@ func TestSourceName(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"g.svm", "h\xff\xfe.svm"} {
 		if err := os.WriteFile(name, []byte("1 1:1\n-1 1:2\n1 1:3\n"), 0o600); err != nil {
-			t.Skip(err) // a file system with UTF-8 names
+			t.Skip(err) // the file system allows only UTF-8 names
 		}
 		for _, known := range []string{"", "./" + name, "x/..//" + name} {
 			var offsets event.Offsets
 			if known != "" && utf8.ValidString(known) {
-				offsets.At(known, 0, 0).Next = 1 // as an older program wrote it
+				offsets.At(known, 0, 0).Next = 1 // written by an older version
 			}
 			for _, path := range []string{name, "./" + name} {
 				c := record.DefaultConfig()
@@ -142,7 +144,7 @@ func TestSourceName(t *testing.T) {
 				if n > 0 {
 					offsets.At(b.Topic, 0, 0).Next = 3
 				}
-				// As through a checkpoint.
+				// Encode and decode the offsets as in a checkpoint.
 				text, err := json.Marshal(offsets)
 				if err != nil || json.Unmarshal(text, &offsets) != nil || len(offsets) != 1 {
 					t.Fatalf("%q: sources %s, %v", path, text, err)
@@ -153,7 +155,8 @@ func TestSourceName(t *testing.T) {
 	}
 }
 
-// A file that was replaced by a longer one is not continued, because it does not begin with the learned records.
+// TestReplacedFile checks that a file that was replaced by a longer one is not continued, because it does not begin
+// with the learned records.
 func TestReplacedFile(t *testing.T) {
 	for _, test := range []struct {
 		name, first, grown, other string

@@ -1,15 +1,13 @@
 package stream
 
-// A member of a Kafka consumer group: the brokers share the partitions among
-// the members and notice members that have died. Nothing else is asked of
-// them. Where to start in a partition and what to do with its records is up to
-// the caller.
+// This file implements members of a Kafka consumer group. The brokers distribute the partitions among the members and
+// detect members that have died. The brokers are not used for anything else: the caller decides where to start in a
+// partition and what to do with its records.
 //
-// kafka-go has two ways to join a group. Its ConsumerGroup has no user data and
-// no static members, and cannot tell who else is there. Its Client encodes the
-// requests in a way that brokers since Kafka 2.4 reject (SyncGroup from version
-// 4 on). So kmsg encodes the four requests, in the last versions before the
-// flexible ones, which all brokers since Kafka 2.3 accept:
+// kafka-go has two ways to join a group. Its ConsumerGroup has neither user data nor static members, and cannot list
+// the other members. Its Client encodes the requests in a way that brokers since Kafka 2.4 reject (SyncGroup from
+// version 4 on). So kmsg encodes the four requests, in the last versions before the flexible versions. All brokers
+// since Kafka 2.3 accept these:
 //
 //	JoinGroup 5  ->  SyncGroup 3  ->  Heartbeat 3 … until a rebalance  ->  JoinGroup 5 …  ->  LeaveGroup 3
 
@@ -31,24 +29,24 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// MembershipConfig says which group to join and how its members are watched.
+// MembershipConfig selects the group to join, and configures how the brokers monitor its members.
 type MembershipConfig struct {
 	ConnectConfig
 	Group  string
-	Topics []string // their partitions are shared among the members
-	// CreateTopics creates missing topics, with CreatePartitions each.
+	Topics []string // topics whose partitions the members share
+	// CreateTopics creates missing topics, with CreatePartitions partitions each.
 	CreateTopics     bool
 	CreatePartitions int
-	// Instance makes the member a static one with this name: it keeps its partitions if it leaves and comes back within
+	// Instance is the name of a static member. A static member keeps its partitions if it leaves and returns within
 	// SessionTimeout. "" makes it an ordinary member.
 	Instance string
-	// SessionTimeout is the time without a heartbeat after which brokers give a member's partitions to others. It is
-	// also the time that a member continues without a response. Brokers accept 6 s and more, unless
-	// group.min.session.timeout.ms says otherwise.
+	// SessionTimeout is the time without a heartbeat after which brokers reassign a member's partitions. It is also the
+	// time that a member continues without a response. Brokers accept 6 s and more, unless group.min.session.timeout.ms
+	// says otherwise.
 	SessionTimeout time.Duration
 	// RebalanceTimeout is the time that members have to rejoin in a rebalance.
 	RebalanceTimeout time.Duration
-	Log              *slog.Logger // nil means no log
+	Log              *slog.Logger // nil disables the log
 }
 
 // DefaultMembershipConfig returns the default settings.
@@ -78,8 +76,8 @@ var (
 	// ErrRebalance means that the group rebalances. The member has half of RebalanceTimeout to finish its work before
 	// it calls Next.
 	ErrRebalance = errors.New("the group is reassigning its partitions")
-	// ErrSession means that the group has removed the member, or is about to because no broker has answered for
-	// SessionTimeout. The partitions belong to others.
+	// ErrSession means that the group has removed the member, or is about to because no broker has responded for
+	// SessionTimeout. The partitions belong to other members.
 	ErrSession = errors.New("the group has removed this member")
 )
 
@@ -104,38 +102,38 @@ type Generation struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	beats  sync.WaitGroup
-	rest   context.CancelFunc // ends the heartbeats
+	rest   context.CancelFunc // stops the heartbeats
 }
 
-// Done is closed when the Generation ends. Heartbeats continue until Next or Leave, so that the member can finish its
-// work.
+// Done returns a channel that is closed when the Generation ends. Heartbeats continue until Next or Leave, so that the
+// member can finish its work.
 func (g *Generation) Done() <-chan struct{} { return g.ctx.Done() }
 
-// Err returns ErrRebalance, ErrSession or another error after which Next fails too, once Done is closed. It returns nil
-// before.
+// Err returns nil until Done is closed. Then it returns ErrRebalance, ErrSession or another error, after which Next
+// fails too.
 func (g *Generation) Err() error { return context.Cause(g.ctx) }
 
-// Membership is a membership in a group. It belongs to one goroutine. Between Next and the following Next or Leave a
-// second goroutine sends heartbeats.
+// Membership is a membership in a group. It belongs to one goroutine. After Next, a second goroutine sends heartbeats
+// until the following Next or Leave.
 type Membership struct {
 	config  MembershipConfig
 	cluster *cluster
-	id      string // assigned by the group; "" before the first join and after a removal
+	id      string // member ID from the group; "" before the first join and after a removal
 	current *Generation
-	owned   []TopicPartition // of the previous Generation, to be assigned again
-	known   map[string]int   // partitions of each topic when this member assigned them
+	owned   []TopicPartition // partitions of the previous Generation, to keep if possible
+	known   map[string]int   // number of partitions of each topic at the latest assignment
 }
 
-// groupProtocol names the assignment strategy. Brokers reject members of the same group with another one.
+// groupProtocol is the name of the assignment strategy. Brokers reject a member with another strategy than the group.
 const groupProtocol = "blankout-sticky"
 
-// shares is the data that the assigning member sends to the others.
+// shares is the user data that the assigning member sends to the others.
 type shares struct {
 	Members int `json:"members"`
 	Standby int `json:"standby"`
 }
 
-// NewMembership connects. Next joins the group.
+// NewMembership connects to the brokers. Next joins the group.
 func NewMembership(ctx context.Context, config MembershipConfig) (*Membership, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -154,8 +152,8 @@ func NewMembership(ctx context.Context, config MembershipConfig) (*Membership, e
 	return &Membership{config: config, cluster: k}, nil
 }
 
-// Next gives up the present Generation and returns the next one. It retries until ctx ends or an error is final: no
-// permission, another kind of program in the group, or a static member of the same name.
+// Next ends the current Generation and returns the next Generation. It retries until ctx ends or an error is final: a
+// missing permission, another kind of program in the group, or a static member with the same name.
 func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 	m.endGeneration()
 	doing := "joining group " + m.config.Group
@@ -171,12 +169,12 @@ func (m *Membership) Next(ctx context.Context) (*Generation, error) {
 		switch {
 		case ctx.Err() != nil:
 			if before != nil {
-				err = before // more informative than the timeout
+				err = before // the earlier error is more informative than the timeout
 			}
 			return nil, fmt.Errorf("%s: %w", doing, explainGroup(err))
 		case errors.Is(err, kafka.MemberIDRequired):
-			continue // join with the received member ID
-		case errors.Is(err, kafka.RebalanceInProgress), errors.Is(err, kafka.IllegalGeneration): // another member joined in between
+			continue // join again with the received member ID
+		case errors.Is(err, kafka.RebalanceInProgress), errors.Is(err, kafka.IllegalGeneration): // another member joined at the same time
 		case errors.Is(err, kafka.UnknownMemberId):
 			m.id = ""
 		default:
@@ -211,13 +209,13 @@ func explainGroup(err error) error {
 	return explain(err)
 }
 
-// join does one JoinGroup and one SyncGroup, and starts the heartbeats.
+// join sends one JoinGroup and one SyncGroup, and starts the heartbeats.
 func (m *Membership) join(ctx context.Context) (*Generation, error) {
 	c := &m.config
 	request := kmsg.NewPtrJoinGroupRequest()
 	request.Version, request.Group, request.MemberID, request.InstanceID = 5, c.Group, m.id, m.instance()
 	request.SessionTimeoutMillis, request.RebalanceTimeoutMillis = int32(c.SessionTimeout.Milliseconds()), int32(c.RebalanceTimeout.Milliseconds())
-	request.ProtocolType = "consumer" // so that Kafka's tools show the group
+	request.ProtocolType = "consumer" // makes Kafka's tools show the group
 	protocol := kmsg.NewJoinGroupRequestProtocol()
 	protocol.Name, protocol.Metadata = groupProtocol, m.subscription()
 	request.Protocols = []kmsg.JoinGroupRequestProtocol{protocol}
@@ -243,7 +241,7 @@ func (m *Membership) join(ctx context.Context) (*Generation, error) {
 			return nil, err
 		}
 	}
-	wait, cancel = context.WithTimeout(ctx, c.RebalanceTimeout+c.RequestTimeout) // for the assigning member
+	wait, cancel = context.WithTimeout(ctx, c.RebalanceTimeout+c.RequestTimeout) // the response waits for the assigning member
 	synced, err := askGroup[*kmsg.SyncGroupResponse](wait, m.cluster, c.Group, ready)
 	cancel()
 	if err != nil {
@@ -290,7 +288,7 @@ func (m *Membership) subscription() []byte {
 	return s.AppendTo(nil)
 }
 
-// share assigns the present partitions of the topics.
+// share assigns the current partitions of the topics to the members.
 func (m *Membership) share(ctx context.Context, members []kmsg.JoinGroupResponseMember) ([]kmsg.SyncGroupRequestGroupAssignment, error) {
 	owned := map[string][]TopicPartition{}
 	for _, member := range members {
@@ -343,9 +341,9 @@ func (m *Membership) share(ctx context.Context, members []kmsg.JoinGroupResponse
 	return out, nil
 }
 
-// sticky assigns partitions evenly: the numbers differ by at most one. As far as that allows, a member keeps the first
-// of its partitions. If two claim the same one, the lower member ID wins. The result is sorted and depends only on the
-// arguments.
+// sticky assigns partitions evenly: the numbers per member differ by at most one. Within this limit a member keeps the
+// first of its partitions. If two members claim the same partition, the lower member ID wins. The result is sorted and
+// depends only on the arguments.
 func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string][]TopicPartition {
 	all = slices.Clone(all)
 	slices.SortFunc(all, TopicPartition.compare)
@@ -369,7 +367,7 @@ func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string]
 			}
 		}
 	}
-	// The members with the most partitions get the larger shares.
+	// If the numbers differ, the members with the most partitions get one more.
 	slices.SortStableFunc(members, func(a, b string) int { return len(keeps[b]) - len(keeps[a]) })
 	least, larger := len(all)/len(members), len(all)%len(members)
 	quota := func(i int) int {
@@ -402,7 +400,7 @@ func sticky(all []TopicPartition, owned map[string][]TopicPartition) map[string]
 	return keeps
 }
 
-// read parses the partitions that were assigned to this member.
+// read parses the partitions that are assigned to this member.
 func (g *Generation) read(assignment []byte) error {
 	var a kmsg.ConsumerMemberAssignment
 	if err := a.ReadFrom(assignment); err != nil {
@@ -422,9 +420,9 @@ func (g *Generation) read(assignment []byte) error {
 	return nil
 }
 
-// keepAlive sends heartbeats until ctx ends or the group has removed the member. It ends the Generation when it is
-// over, also by the member's own clock: when no heartbeat sent within SessionTimeout has been answered. The assigning
-// member also looks for new partitions.
+// keepAlive sends heartbeats until ctx ends or the group has removed the member. It ends the Generation when the group
+// does. It also ends the Generation by the member's own clock, if no heartbeat sent within SessionTimeout was answered.
+// The assigning member also looks for new partitions.
 func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string, known map[string]int, beat time.Time) {
 	c := &m.config
 	interval := c.SessionTimeout / 4
@@ -469,7 +467,7 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 				m.cluster.log.Warn("no answer to a heartbeat", "group", c.Group, "attempt", attempt, "err", err)
 			}
 			m.cluster.forget(epoch)
-			due.Reset(interval / 8) // a broken connection is replaced
+			due.Reset(interval / 8) // retry soon on a new connection
 		}
 		if known != nil && time.Since(checked) >= c.MetadataInterval {
 			checked = time.Now()
@@ -480,13 +478,13 @@ func (m *Membership) keepAlive(ctx context.Context, g *Generation, member string
 	}
 }
 
-// grown reports whether a topic has more partitions than were assigned.
+// grown reports whether a topic has more partitions than at the assignment.
 func (m *Membership) grown(ctx context.Context, known map[string]int) bool {
 	ctx, cancel := context.WithTimeout(ctx, m.config.SessionTimeout/4)
 	defer cancel()
 	metadata, err := m.cluster.client.Metadata(ctx, &kafka.MetadataRequest{Topics: m.config.Topics})
 	if err != nil {
-		return false // the next heartbeat meets the same error and reports it
+		return false // the next heartbeat gets and reports the same error
 	}
 	return slices.ContainsFunc(metadata.Topics, func(t kafka.Topic) bool { return len(t.Partitions) > known[t.Name] })
 }
@@ -495,7 +493,7 @@ func (m *Membership) grown(ctx context.Context, known map[string]int) bool {
 func (m *Membership) endGeneration() {
 	if g := m.current; g != nil {
 		if errors.Is(g.Err(), ErrSession) {
-			m.owned = nil // others have them
+			m.owned = nil // they belong to other members
 		}
 		g.rest()
 		g.beats.Wait()
@@ -504,9 +502,9 @@ func (m *Membership) endGeneration() {
 	}
 }
 
-// Leave gives up the Generation and leaves the group, so that others need not wait for SessionTimeout, and closes the
-// connections. A static member stays in the group. The error says that the brokers could not be told. The Membership
-// ends in any case.
+// Leave ends the Generation and leaves the group, so that other members need not wait for SessionTimeout, and closes
+// the connections. A static member stays in the group. The error reports that the brokers could not be notified. The
+// Membership ends in any case.
 func (m *Membership) Leave(ctx context.Context) error {
 	m.endGeneration()
 	defer m.cluster.close()
@@ -527,7 +525,7 @@ func (m *Membership) Leave(ctx context.Context) error {
 			err = kafka.Error(r.ErrorCode)
 		}
 		switch {
-		case err == nil, errors.Is(err, kafka.UnknownMemberId): // the coordinator knew it
+		case err == nil, errors.Is(err, kafka.UnknownMemberId): // the coordinator has processed the request
 			return nil
 		case permanent(err), ctx.Err() != nil:
 			return fmt.Errorf("leaving group %s: %w; other members wait until its session ends", m.config.Group, err)

@@ -27,7 +27,7 @@ func startGroupBroker(t *testing.T, partitions int32) *Embedded {
 	return startCluster(t, 1, partitions, kfake.GroupMinSessionTimeout(shortSession))
 }
 
-// memberConfig returns the settings of members whose silence is detected soon.
+// memberConfig returns settings with which a silent member is detected soon.
 func memberConfig(t testing.TB, b *Embedded, edit func(*MembershipConfig)) MembershipConfig {
 	c := DefaultMembershipConfig()
 	c.Brokers, c.Group, c.Topics, c.Log = b.Brokers(), "g", []string{"t"}, streamtest.Log(t)
@@ -43,7 +43,7 @@ func newMembership(t testing.TB, c MembershipConfig) *Membership {
 	return must.Get(NewMembership(t.Context(), c))(t)
 }
 
-// testGroup runs members, each in a goroutine, and knows their partitions.
+// testGroup runs members, each in a goroutine, and records their partitions.
 type testGroup struct {
 	t    testing.TB
 	b    *Embedded
@@ -52,7 +52,7 @@ type testGroup struct {
 	mu     sync.Mutex
 	holds  map[string]*Generation
 	rounds map[string]int // number of generations of each member
-	lost   int            // number of those that ended with ErrSession
+	lost   int            // number of generations that ended with ErrSession
 	stops  map[string]func()
 }
 
@@ -70,7 +70,7 @@ func newTestGroup(t testing.TB, b *Embedded, edit func(*MembershipConfig)) *test
 	return g
 }
 
-// join starts a member with a name. If static is set, it is the name of a static member.
+// join starts a member with the given name. If static is set, it is a static member with that name.
 func (g *testGroup) join(name string, static bool) {
 	c := memberConfig(g.t, g.b, g.edit)
 	if static {
@@ -127,7 +127,7 @@ func (g *testGroup) leave(name string) {
 }
 
 // settle waits until the members have all partitions, each once, in one generation. It returns the number of partitions
-// of each: "a:2 b:1".
+// of each member, as in "a:2 b:1".
 func (g *testGroup) settle(members, partitions int) string {
 	g.t.Helper()
 	said := ""
@@ -211,7 +211,8 @@ func TestMembersJoinAndLeave(t *testing.T) {
 	}
 }
 
-// A member whose heartbeats get no response stops by its own clock, and the group continues when they do.
+// TestMemberStopsByItsOwnClock checks that a member whose heartbeats get no response stops by its own clock. The group
+// must continue once the heartbeats get responses.
 func TestMemberStopsByItsOwnClock(t *testing.T) {
 	noLeaks(t)
 	var n network
@@ -236,7 +237,8 @@ func TestMemberStopsByItsOwnClock(t *testing.T) {
 	must.Do(t, m.Leave(t.Context()))
 }
 
-// Broken connections do not remove a member from the group, and do not prevent members from joining and leaving.
+// TestMembersWithBrokenConnections checks that broken connections do not remove a member from the group, and do not
+// prevent members from joining and leaving.
 func TestMembersWithBrokenConnections(t *testing.T) {
 	noLeaks(t)
 	var n network
@@ -261,15 +263,16 @@ func TestMembersWithBrokenConnections(t *testing.T) {
 	cancel()
 	cutting.Wait()
 	before := g.rounds["a"]
-	time.Sleep(time.Second) // four heartbeats
+	time.Sleep(time.Second) // time for four heartbeats
 	if g.settle(2, 6); g.rounds["a"] != before {
 		t.Error("a rebalance without a cause")
 	}
 	must.True(t, g.lost == 0, "%d sessions lost, though heartbeats could be sent", g.lost)
 }
 
-// A heartbeat on a broken connection is repeated within an eighth of the interval. After nine broken ones in a row the
-// member is still in the group, although nine intervals are more than two sessions.
+// TestHeartbeatIsSentAgainAtOnce checks that a heartbeat on a broken connection is repeated within an eighth of the
+// interval. After nine broken heartbeats in a row the member must still be in the group, although nine intervals exceed
+// two sessions.
 func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	noLeaks(t)
 	b := startGroupBroker(t, 1)
@@ -297,7 +300,7 @@ func TestHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	must.Do(t, m.Leave(t.Context()))
 }
 
-// A member that is silent for a session loses its partitions to the others.
+// TestSilentMember checks that a member that is silent for a session loses its partitions to the others.
 func TestSilentMember(t *testing.T) {
 	noLeaks(t)
 	b := startGroupBroker(t, 2)
@@ -306,20 +309,21 @@ func TestSilentMember(t *testing.T) {
 	first := must.Get(silent.Next(t.Context()))(t)
 	g := newTestGroup(t, b, edit)
 	g.join("a", false)
-	<-first.Done() // the rebalance, in which it does not take part
+	<-first.Done() // the rebalance does not include the silent member
 	if !errors.Is(first.Err(), ErrRebalance) {
 		t.Error(first.Err())
 	}
 	silent.endGeneration()
 	g.settle(1, 2)
-	// It comes back as an ordinary member.
+	// The member returns as an ordinary member.
 	back, err := silent.Next(t.Context())
 	must.True(t, err == nil && len(back.Partitions) == 1, "%+v, %v", back, err)
 	must.Do(t, silent.Leave(t.Context()))
 	g.settle(1, 2)
 }
 
-// A static member that comes back within the session keeps its partitions, and the others notice nothing.
+// TestStaticMember checks that a static member that returns within the session keeps its partitions, without a
+// rebalance for the others.
 func TestStaticMember(t *testing.T) {
 	noLeaks(t)
 	g := newTestGroup(t, startGroupBroker(t, 4), nil)
@@ -377,8 +381,8 @@ func TestMembershipRefused(t *testing.T) {
 	}
 }
 
-// The promises of sticky, for random claims: every partition once, numbers that differ by at most one, as many kept as
-// any even assignment could keep, and the same result for any order.
+// TestSticky checks sticky for random claims. Every partition is assigned once, and the numbers differ by at most one.
+// As many partitions are kept as any even assignment could keep, and the result does not depend on the order.
 func TestSticky(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -426,7 +430,7 @@ func TestSticky(t *testing.T) {
 		if len(seen) != count || most > least+1 {
 			t.Fatalf("%d of %d partitions are given, %d to %d to each", len(seen), count, least, most)
 		}
-		if honest { // no partition is claimed twice, so the sum of what fits can be kept
+		if honest { // no partition is claimed twice, so every claim within the limit can be kept
 			var sizes []int
 			for i := range n {
 				has := 0

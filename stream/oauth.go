@@ -1,7 +1,7 @@
 package stream
 
-// OAUTHBEARER: a client requests a token from an authority with its ID and secret (client credentials, RFC 6749,
-// section 4.4) and sends it to the broker (RFC 7628).
+// This file implements OAUTHBEARER. A client requests a token from an authority with its ID and secret (client
+// credentials, RFC 6749, section 4.4), and sends the token to the broker (RFC 7628).
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 
 const oauthBearer = "OAUTHBEARER"
 
-// checkOAuth checks the settings that only OAUTHBEARER has.
+// checkOAuth checks the settings for OAUTHBEARER.
 func (c *SASLConfig) checkOAuth() error {
 	if c.Mechanism != oauthBearer {
 		switch {
@@ -59,7 +59,7 @@ func (c *SASLConfig) checkOAuth() error {
 	return nil
 }
 
-// extensionKey is the key of RFC 7628, section 3.1.
+// extensionKey matches the key of an extension (RFC 7628, section 3.1).
 var extensionKey = regexp.MustCompile(`^[A-Za-z]+$`)
 
 func loopback(host string) bool {
@@ -67,11 +67,11 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// oauth is the sasl.Mechanism OAUTHBEARER. It requests a new token when the present one is about to expire.
+// oauth is the sasl.Mechanism OAUTHBEARER. It requests a new token when the current token is about to expire.
 type oauth struct {
 	config     clientcredentials.Config
 	client     *http.Client
-	extensions string // in the format of the first message
+	extensions string // extensions in the format of the first message
 
 	mu    sync.Mutex
 	token *oauth2.Token
@@ -103,7 +103,7 @@ func (c *SASLConfig) loadOAuth(password string) (sasl.Mechanism, error) {
 
 func (o *oauth) Name() string { return oauthBearer }
 
-// Start returns the first message (RFC 7628, section 3.1).
+// Start returns the first message of an authentication (RFC 7628, section 3.1).
 func (o *oauth) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -127,8 +127,8 @@ type oauthSession struct {
 	refused   string
 }
 
-// Next handles the response of the broker. An empty one accepts the token. Any other explains the rejection and must be
-// acknowledged (RFC 7628, section 3.2.3) before the broker closes the connection.
+// Next handles the broker's response. An empty response accepts the token. Any other response explains the rejection
+// and must be acknowledged (RFC 7628, section 3.2.3) before the broker closes the connection.
 func (s *oauthSession) Next(_ context.Context, challenge []byte) (bool, []byte, error) {
 	if len(challenge) == 0 && s.refused == "" {
 		return true, nil, nil

@@ -15,11 +15,11 @@ import (
 	"blankout/internal/must"
 )
 
-// tokens is an authority that issues and counts tokens.
+// tokens is a test authority that issues and counts tokens.
 type tokens struct {
 	*httptest.Server
 	given   int
-	expires int // seconds
+	expires int // lifetime in seconds
 	token   string
 }
 
@@ -55,7 +55,7 @@ func (a *tokens) config(t *testing.T) SASLConfig {
 		TokenCAFile: ca, Scopes: []string{"read", "write"}, Extensions: map[string]string{"logicalCluster": "lkc-1", "identityPoolId": "pool-2"}}
 }
 
-// The messages are those of RFC 7628. A token is used until it expires or is rejected.
+// TestOAuth checks that the messages conform to RFC 7628. A token must be used until it expires or is rejected.
 func TestOAuth(t *testing.T) {
 	noLeaks(t)
 	a := startTokens(t)

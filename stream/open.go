@@ -18,21 +18,21 @@ import (
 	"blankout/stream/record"
 )
 
-// Input says where events are and how to read them.
+// Input describes where events are and how to read them.
 type Input struct {
 	// Where is a file (see OpenFile), - for standard input, or
-	// kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET, which is read to its present end. "" means the
+	// kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET, which is read to its current end. "" means the
 	// topics of Kafka.
 	Where  string
 	Record record.Config
-	// Format is the format of events if neither Record nor the file name has one. If it is "" too, records of a topic
-	// are JSON.
+	// Format is the format of events if neither Record nor the file name specifies one. If Format is "" too, the
+	// records of a topic are JSON.
 	Format string
-	// Defer, if not nil, builds the decoder from a function that builds the usual one for a Schema. It is for callers
-	// that decode later.
+	// Defer, if not nil, builds the decoder. It receives a function that builds the usual decoder for a Schema. It is
+	// for callers that decode later.
 	Defer func(of func(*event.Schema) (record.Decoder, error)) (record.Decoder, error)
-	// Kafka says how to read topics. For an address in Where it gives everything except the broker, the topic and the
-	// range.
+	// Kafka configures how topics are read. For an address in Where, it has all settings except the broker, the topic
+	// and the range.
 	Kafka ConsumerConfig
 }
 
@@ -42,15 +42,15 @@ type Opened interface {
 	Close() error
 }
 
-// AddressError says what is wrong with the address of a topic.
+// AddressError reports that the address of a topic is invalid, with the reason.
 type AddressError struct{ Address, Why string }
 
 func (e *AddressError) Error() string {
 	return fmt.Sprintf("%s: %s (want kafka://HOST:PORT/TOPIC?partitions=0,1&from=OFFSET&to=OFFSET)", event.Address(e.Address), e.Why)
 }
 
-// Open opens the events, from the Positions of from, or from the beginning if from is nil. Standard input always
-// continues with its next bytes. Open waits for its first bytes until ctx ends. Decoding adds to s.
+// Open opens the events at the Positions of from, or at the beginning if from is nil. Standard input always continues
+// with its next bytes. Open waits for the first bytes of standard input until ctx ends. Decoding extends s.
 func (in Input) Open(ctx context.Context, s *event.Schema, from event.Offsets) (Opened, error) {
 	if !in.isTopic() {
 		if record.FormatOf(in.Where) == "" {
@@ -94,12 +94,12 @@ func (in Input) Open(ctx context.Context, s *event.Schema, from event.Offsets) (
 // Partition is an Input of one partition or of a file.
 type Partition struct {
 	Input
-	Topic  string // or the name of the file
+	Topic  string // name of the topic or file
 	Number int32
 }
 
-// Partitions returns an Input for each present partition of the topics, sorted by topic and partition. For a file it
-// returns the file. It creates topics if Kafka allows it.
+// Partitions returns an Input for each current partition of the topics, sorted by topic and partition. For a file it
+// returns one Input. It creates topics if Kafka allows it.
 func (in Input) Partitions(ctx context.Context) ([]Partition, error) {
 	if !in.isTopic() {
 		return []Partition{{in, SourceName(in.Where), 0}}, nil
@@ -120,7 +120,7 @@ func (in Input) Partitions(ctx context.Context) ([]Partition, error) {
 }
 
 // Watch calls found with the result of Partitions every metadata_interval until ctx ends. It creates no topics. While
-// brokers do not answer, it waits: the readers of the partitions meet the same error and report it.
+// brokers do not respond, it only waits, because the readers of the partitions get and report the same error.
 func (in Input) Watch(ctx context.Context, found func([]Partition)) {
 	c, err := in.consumer()
 	if err != nil || !in.isTopic() {
@@ -180,7 +180,7 @@ func (in Input) partitions(ctx context.Context, c ConsumerConfig, k *cluster) ([
 
 func (in Input) isTopic() bool { return in.Where == "" || strings.HasPrefix(in.Where, "kafka://") }
 
-// Holds reports whether the Batches of the Input can have this topic, or the name of this file.
+// Holds reports whether Batches of the Input can have this topic or file name.
 func (in Input) Holds(topic string) bool {
 	if !in.isTopic() {
 		return SourceName(topic) == SourceName(in.Where)
@@ -189,7 +189,7 @@ func (in Input) Holds(topic string) bool {
 	return err == nil && (slices.Contains(kafka.Topics, topic) || slices.Contains(kafka.UnlabeledTopics, topic))
 }
 
-// consumer returns the settings of the topic of the address, or those of Kafka.
+// consumer returns the settings for the topic in the address, or the settings of Kafka.
 func (in Input) consumer() (ConsumerConfig, error) {
 	c := in.Kafka
 	if in.Where == "" {
@@ -220,7 +220,7 @@ func (in Input) consumer() (ConsumerConfig, error) {
 		case "from", "to":
 			n, err := strconv.ParseInt(value, 10, 64)
 			switch {
-			case value == "": // as in the pattern of the help: no limit
+			case value == "": // no limit, as in the pattern of the help
 			case err != nil || n < 0:
 				return bad(key + " " + value)
 			case key == "from":

@@ -19,12 +19,12 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// parquetMagic is the start and the end of a Parquet file.
+// parquetMagic marks the start and the end of a Parquet file.
 var parquetMagic = []byte("PAR1")
 
-// ParquetError says that a Parquet file cannot be read.
+// ParquetError reports that a Parquet file cannot be read.
 type ParquetError struct {
-	Row int64 // the first invalid row, from 1; 0 for the whole file
+	Row int64 // number of the first invalid row, from 1; 0 for the whole file
 	Err error
 }
 
@@ -40,27 +40,27 @@ func (e *ParquetError) Unwrap() error { return e.Err }
 var errParquetStream = errors.New("one is read from its end: name the file itself, uncompressed (its columns are compressed already)")
 
 // parquetLines converts the rows of a Parquet file to lines of JSON, for all readers of events. The line number is the
-// row number. Nulls and NaN become null, groups objects, lists arrays and maps objects. A timestamp is in milliseconds
-// since 1970, a date in days, and a decimal is its number. Binary values become hexadecimal digits if their length is
-// fixed, and otherwise stay as they are.
+// row number. Nulls and NaN become null; groups and maps become objects, and lists become arrays. A timestamp becomes
+// milliseconds since 1970, a date becomes days, and a decimal becomes its number. Binary values become hexadecimal
+// digits if their length is fixed, and otherwise do not change.
 type parquetLines struct {
 	file   io.ReaderAt
 	size   int64
-	heads  []format.RowGroup // of groups
+	heads  []format.RowGroup // metadata of the row groups
 	groups []parquet.RowGroup
 	schema []parquet.Field
 	leaves []*parquet.Column
-	rows   parquet.Rows // of the present group, nil before and after
+	rows   parquet.Rows // rows of the current group; nil before and after
 	read   [64]parquet.Row
-	ready  []parquet.Row // read, not yet converted
+	ready  []parquet.Row // rows that are read but not converted
 	row    int64         // number of the next row
 	line   []byte
 	rest   []byte // unread part of line
-	most   int    // largest line in bytes: longer ones are cut
-	end    int    // where the present line may end
+	most   int    // largest line in bytes; longer lines are cut
+	end    int    // offset in line at which the current line is cut
 }
 
-// openParquet reads the footer of a file. It cuts a row that makes a line of more than most bytes to most+1.
+// openParquet reads the footer of a file. If the line of a row exceeds most bytes, it is cut to most+1.
 func openParquet(file io.ReaderAt, size int64, most int) (p *parquetLines, err error) {
 	defer func() {
 		if err != nil {
@@ -82,7 +82,7 @@ func openParquet(file io.ReaderAt, size int64, most int) (p *parquetLines, err e
 	return p, nil
 }
 
-// whole turns a panic of the parquet package, which trusts the file, into an error.
+// whole converts a panic to an error, because the parquet package trusts the file.
 func whole(err *error) {
 	if r := recover(); r != nil {
 		*err = fmt.Errorf("its bytes do not fit together: %v", r)
@@ -103,7 +103,7 @@ func (p *parquetLines) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// columnLeaves appends the columns below c that hold values, in file order.
+// columnLeaves appends the columns at or below c that have values, in file order.
 func columnLeaves(to []*parquet.Column, c *parquet.Column) []*parquet.Column {
 	if c.Leaf() {
 		return append(to, c)
@@ -131,7 +131,7 @@ func (p *parquetLines) fill() (err error) {
 	}
 	n, err := p.rows.ReadRows(p.read[:])
 	if p.ready = p.read[:n]; n > 0 {
-		return p.write() // the error comes again
+		return p.write() // if there was an error, the next call gets it again
 	}
 	if errors.Is(err, io.EOF) {
 		err = p.rows.Close()
@@ -142,7 +142,7 @@ func (p *parquetLines) fill() (err error) {
 	return err
 }
 
-// write converts ready rows, at least one.
+// write converts some of the ready rows, at least one.
 func (p *parquetLines) write() error {
 	p.line = p.line[:0]
 	for len(p.ready) > 0 && len(p.line) < 1<<16 {
@@ -214,7 +214,7 @@ func (p *parquetLines) appendGroup(to []byte, fields []parquet.Field, columns []
 }
 
 func (p *parquetLines) appendField(to []byte, f parquet.Field, columns [][]parquet.Value, repetition, definition int) ([]byte, error) {
-	if len(columns) == 0 || len(columns[0]) == 0 { // a group without fields
+	if len(columns) == 0 || len(columns[0]) == 0 { // the group has no fields
 		return append(to, "null"...), nil
 	}
 	if !f.Optional() && !f.Repeated() {
@@ -241,8 +241,8 @@ func (p *parquetLines) appendField(to []byte, f parquet.Field, columns [][]parqu
 	return append(to, ']'), err
 }
 
-// eachElement splits the columns of a repeated field into its elements. An element begins where the repetition level is
-// that of the field.
+// eachElement splits the columns of a repeated field into elements. An element begins where the repetition level equals
+// the level of the field.
 func eachElement(columns [][]parquet.Value, repetition int, f func(first bool, element [][]parquet.Value) error) error {
 	element := make([][]parquet.Value, len(columns))
 	for first := true; len(columns[0]) > 0; first = false {
@@ -282,15 +282,15 @@ func (p *parquetLines) appendValue(to []byte, f parquet.Field, columns [][]parqu
 		inner := fields[0].Fields()
 		switch logical.(type) {
 		case *format.ListType:
-			if len(inner) == 1 { // list.element
+			if len(inner) == 1 { // the structure list.element
 				return p.appendElements(to, fields[0], inner[0], columns, repetition, definition)
 			}
 		case *format.MapType:
-			if len(inner) == 2 && inner[0].Leaf() { // key_value.key and .value
+			if len(inner) == 2 && inner[0].Leaf() { // the structure key_value.key and .value
 				return p.appendMap(to, inner, columns, repetition, definition)
 			}
 		}
-	} else if _, list := logical.(*format.ListType); list && len(fields) == 1 && fields[0].Repeated() { // two levels, from old writers
+	} else if _, list := logical.(*format.ListType); list && len(fields) == 1 && fields[0].Repeated() { // two levels only, from old writers
 		return p.appendField(to, fields[0], columns, repetition, definition)
 	}
 	return p.appendGroup(to, fields, columns, repetition, definition)
@@ -433,7 +433,7 @@ func appendText[T string | []byte](to []byte, s T) []byte {
 		damaged = r == utf8.RuneError && n == 1
 		switch {
 		case damaged && was:
-		case r == '\u2028' || r == '\u2029': // JavaScript takes them for line ends
+		case r == '\u2028' || r == '\u2029': // JavaScript treats these as line ends
 			to = fmt.Appendf(to, `\u%04x`, r)
 		default:
 			to = utf8.AppendRune(to, r)
@@ -448,7 +448,7 @@ const (
 	escapes = "\"\\bfnrt"
 )
 
-// appendDecimal writes an integer, big-endian if it consists of bytes, with a decimal scale.
+// appendDecimal writes an integer with a decimal scale. If the value consists of bytes, they are big-endian.
 func appendDecimal(to []byte, v parquet.Value, scale int) []byte {
 	var x big.Int
 	switch v.Kind() {

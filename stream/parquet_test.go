@@ -65,7 +65,7 @@ func parquetFile[T any](t testing.TB, rows []T, each int, options ...parquet.Wri
 	return b.Bytes()
 }
 
-// Rows become lines of JSON, for each kind of column.
+// TestParquetLines checks the conversion of rows to lines of JSON for each kind of column.
 func TestParquetLines(t *testing.T) {
 	at := time.Date(1969, 12, 31, 23, 59, 59, 999_500_000, time.UTC)
 	rows := []parquetEvent{
@@ -113,8 +113,8 @@ func readParquet(t *testing.T, path string, from event.Offsets) (all []event.Exa
 	}
 }
 
-// A Parquet file is read as events: nulls are missing, strings are categories, the position is the row, and reading
-// continues from there. A file with another name is detected by its first bytes.
+// TestParquetFile checks that a Parquet file is read as events. Nulls are missing, strings are categories, the position
+// is the row, and reading continues from there. A file with another name must be detected by its first bytes.
 func TestParquetFile(t *testing.T) {
 	type ev struct {
 		Label string   `parquet:"label"`
@@ -153,7 +153,7 @@ func TestParquetFile(t *testing.T) {
 	}
 }
 
-// A damaged file, and one without a seekable end, is an error that names the place.
+// TestParquetDamaged checks that a damaged or unseekable file is an error that names the position.
 func TestParquetDamaged(t *testing.T) {
 	type event struct {
 		Label string  `parquet:"label"`
@@ -195,7 +195,7 @@ func TestParquetDamaged(t *testing.T) {
 	t.Log(n, err)
 }
 
-// Strings are written as in encoding/json.
+// TestParquetText checks that strings are written as encoding/json writes them.
 func TestParquetText(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pieces := []string{"a", "\"", "\\", "\n", "\t", "\x00", "\x1f", "\x7f", "é", "\u2028", "\u2029", "\xff", "\xe2\x80", "\xf0\x9f\x98", "😀", "<&>", "\ufffd"}
@@ -214,8 +214,8 @@ func TestParquetText(t *testing.T) {
 	}
 }
 
-// A page that requests more memory than its bytes can need is rejected before allocation, with the name of its column.
-// So is one compressed with LZ4, with that name.
+// TestParquetAmplifiers checks that a page that requests more memory than its bytes can need is rejected before
+// allocation. A page compressed with LZ4 is rejected too. The error must name the column.
 func TestParquetAmplifiers(t *testing.T) {
 	longtest.NotRaced(t)
 	type event struct {
@@ -235,7 +235,7 @@ func TestParquetAmplifiers(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		data []byte
-		want string // part of the error, "" for none
+		want string // part of the error text; "" for no error
 		rows int
 	}{
 		{"a long string in a dictionary", parquetFile(t, rows, 200, parquet.Compression(&parquet.Zstd), parquet.SkipPageBounds("text")), "", 200},
@@ -267,7 +267,8 @@ func TestParquetAmplifiers(t *testing.T) {
 	}
 }
 
-// A page that is larger when decompressed than its header says is an error, with little memory.
+// TestParquetPageSize checks that a page whose decompressed size exceeds its header's size is an error, and takes
+// little memory.
 func TestParquetPageSize(t *testing.T) {
 	const size = 64 << 20
 	for _, codec := range []compress.Codec{&parquet.Gzip, &parquet.Brotli, &parquet.Zstd, &parquet.Snappy} {
@@ -287,8 +288,8 @@ func TestParquetPageSize(t *testing.T) {
 	}
 }
 
-// FuzzParquet reads arbitrary bytes as a Parquet file: there may be an error, never a panic, and the output is lines of
-// JSON.
+// FuzzParquet reads arbitrary bytes as a Parquet file. It may return an error but must not panic, and the output must
+// be lines of JSON.
 func FuzzParquet(f *testing.F) {
 	at := time.UnixMilli(5)
 	f.Add(parquetFile(f, []parquetEvent{{Label: "yes", X: number(1), At: at, Words: []string{"a", "b"}, Many: []parquetInner{{"x", nil}}, Map: map[string]int64{"k": 1}}, {Label: "no", At: at}}, 1))
@@ -305,7 +306,8 @@ func FuzzParquet(f *testing.F) {
 	})
 }
 
-// A length beyond the file is an error before memory is allocated, at every position of a file that may hold a length.
+// TestParquetLengths writes a length beyond the file at every position of a file that may be a length. It must be an
+// error before memory is allocated.
 func TestParquetLengths(t *testing.T) {
 	longtest.NotRaced(t)
 	at := time.UnixMilli(5)
@@ -318,12 +320,12 @@ func TestParquetLengths(t *testing.T) {
 	for i := 4; i+5 < len(data); i += step {
 		for shift := range 2 {
 			broken := slices.Clone(data)
-			// 2 GB as a length, and as a signed number, in variable-length encoding.
+			// The variable-length encodings of 2 GB, as an unsigned and as a signed number.
 			copy(broken[i+shift:], [][]byte{{0xff, 0xff, 0xff, 0xff, 0x07}, {0xfe, 0xff, 0xff, 0xff, 0x0f}}[i/3%2])
 			runtime.ReadMemStats(&before)
 			p, err := openParquet(bytes.NewReader(broken), int64(len(broken)), 1<<20)
 			if err == nil {
-				_, _ = io.Copy(io.Discard, io.LimitReader(p, 1<<20)) // whether it fails depends on the position
+				_, _ = io.Copy(io.Discard, io.LimitReader(p, 1<<20)) // some positions give an error
 				p.Close()
 			}
 			if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 64<<20 {
@@ -333,7 +335,8 @@ func TestParquetLengths(t *testing.T) {
 	}
 }
 
-// Numeric labels of a Parquet file are classes named by their integers, text labels by their text.
+// TestParquetLabels checks that numeric labels of a Parquet file become classes named by their integers, and text
+// labels become classes named by their text.
 func TestParquetLabels(t *testing.T) {
 	read := func(data []byte) []string {
 		path := filepath.Join(t.TempDir(), "labels.parquet")

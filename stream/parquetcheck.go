@@ -1,7 +1,7 @@
 package stream
 
 // This file checks the metadata of a Parquet file before the parquet package allocates memory for it. Otherwise the
-// lengths in a damaged file could request all memory.
+// lengths in a damaged file could request unlimited memory.
 
 import (
 	"encoding/binary"
@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	maxParquetPage   = 1 << 28 // size of its values in bytes
-	maxParquetValues = 1 << 26 // number of values in a page
+	maxParquetPage   = 1 << 28 // largest size of a page's values in bytes
+	maxParquetValues = 1 << 26 // largest number of values in a page
 	maxParquetFooter = 1 << 28
-	// maxParquetRoom limits the memory of the pages of a row group beyond usualRoom times their bytes in the file. One
-	// page of each column is in memory at a time.
+	// maxParquetRoom limits the memory for the pages of a row group. Only the part beyond usualRoom times the pages'
+	// bytes in the file counts. One page of each column is in memory at a time.
 	maxParquetRoom = 1 << 28
 	usualRoom      = 64
-	// parquetValueBytes is the memory for a value of a row. One row may hold a whole page.
+	// parquetValueBytes is the memory for one value of a row. A single row may contain a whole page.
 	parquetValueBytes = 24
 )
 
@@ -82,14 +82,14 @@ func checkPages(file io.ReaderAt, size int64, group *format.RowGroup, columns []
 	return nil
 }
 
-// checkColumn checks the pages from at to end, whose values take each bytes. room is the memory of the largest page
-// beyond usualRoom times its bytes.
+// checkColumn checks the pages from at to end, whose values take each bytes. room is the memory of the largest page,
+// beyond usualRoom times its bytes in the file.
 func checkColumn(file io.ReaderAt, at, end, each int64, codec format.CompressionCodec) (room int64, err error) {
 	var buffer []byte
 	dictionary := int64(0)
 	for at < end {
 		var head pageHead
-		for n := int64(256); ; n *= 8 { // few headers are longer
+		for n := int64(256); ; n *= 8 { // longer headers are rare
 			n = min(n, end-at)
 			buffer = slices.Grow(buffer[:0], int(n))[:n]
 			if _, err := file.ReadAt(buffer, at); err != nil {
@@ -121,11 +121,11 @@ func checkColumn(file io.ReaderAt, at, end, each int64, codec format.Compression
 	return room + dictionary, nil
 }
 
-// openPage decompresses a page by the codec of its column. It is nil for uncompressed pages. A damaged LZ4 page would
-// take memory without limit.
+// openPage has the decompressor of each codec; it is nil if the length need not be checked. LZ4 is not supported,
+// because a damaged LZ4 page would take memory without limit.
 var openPage = map[format.CompressionCodec]func(io.Reader) (io.Reader, func(), error){
 	format.Uncompressed: nil,
-	format.Snappy:       nil, // the length comes first
+	format.Snappy:       nil, // the page begins with its length
 	format.Gzip: func(r io.Reader) (io.Reader, func(), error) {
 		z, err := gzip.NewReader(r)
 		return z, func() {}, err
@@ -143,7 +143,7 @@ var openPage = map[format.CompressionCodec]func(io.Reader) (io.Reader, func(), e
 var errPageSize = errors.New("it unpacks to more bytes than it says")
 
 // checkPage decompresses a page, without storing it, to check that it is no longer than its header says. The parquet
-// package allocates that much.
+// package allocates the length in the header.
 func checkPage(file io.ReaderAt, at int64, head pageHead, codec format.CompressionCodec) error {
 	if head.levels < 0 || head.levels > min(head.compressed, head.size) {
 		return errThrift
@@ -177,15 +177,15 @@ func checkPage(file io.ReaderAt, at int64, head pageHead, codec format.Compressi
 	return nil
 }
 
-// pageHead is the part of a page header about sizes.
+// pageHead has the sizes in a page header.
 type pageHead struct {
-	kind                     int64 // 2 is a dictionary
+	kind                     int64 // 2 is a dictionary page
 	size, compressed, values int64
-	levels                   int64 // uncompressed bytes at the start
+	levels                   int64 // number of uncompressed bytes at the start
 	packed                   bool
 }
 
-// see receives a number of the header. path holds the IDs of its field and of the enclosing ones.
+// see receives a number in the header. path has the IDs of its field and of the enclosing fields.
 func (p *pageHead) see(path []int64, x int64) {
 	switch {
 	case len(path) == 1 && path[0] == 1:
@@ -198,12 +198,12 @@ func (p *pageHead) see(path []int64, x int64) {
 		p.size = x
 	case len(path) == 1 && path[0] == 3:
 		p.compressed = x
-	case len(path) == 2 && path[1] == 1 && (path[0] == 5 || path[0] == 7 || path[0] == 8): // data, dictionary, data version 2
+	case len(path) == 2 && path[1] == 1 && (path[0] == 5 || path[0] == 7 || path[0] == 8): // headers of data pages, dictionary pages, and data pages version 2
 		p.values = x
 	}
 }
 
-// compact reads Thrift's compact protocol.
+// compact is a reader of Thrift's compact protocol.
 type compact struct {
 	data []byte
 	at   int
@@ -250,7 +250,7 @@ func (c *compact) skipStruct(depth int, see func(path []int64, x int64), path ..
 			}
 			id = zigzag(x)
 		}
-		if b&15 <= 2 { // true and false hold their value
+		if b&15 <= 2 { // true and false are encoded in the type
 			if see != nil {
 				see(append(path, id), int64(2-b&15))
 			}
@@ -264,7 +264,7 @@ func (c *compact) skipStruct(depth int, see func(path []int64, x int64), path ..
 
 func (c *compact) skipValue(kind byte, depth int, see func([]int64, int64), path []int64) error {
 	switch kind {
-	case 1, 2, 3: // booleans of a list, bytes
+	case 1, 2, 3: // booleans in a list, bytes
 		return c.skip(1)
 	case 4, 5, 6:
 		x, err := c.varint()
@@ -308,7 +308,7 @@ func (c *compact) skipValue(kind byte, depth int, see func([]int64, int64), path
 	return fmt.Errorf("unknown type %d", kind)
 }
 
-// skipEach skips n times a value of each kind. Each value takes at least one byte.
+// skipEach skips n sequences of values, one value of each kind. Each value takes at least one byte.
 func (c *compact) skipEach(n uint64, depth int, kinds ...byte) error {
 	for range n {
 		for _, kind := range kinds {

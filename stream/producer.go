@@ -19,31 +19,31 @@ import (
 	"github.com/segmentio/kafka-go/protocol/initproducerid"
 )
 
-// ProducerConfig says where and how to write records.
+// ProducerConfig configures where and how records are written.
 type ProducerConfig struct {
 	ConnectConfig
 	Topic       string  `toml:"topic"`
-	Compression string  `toml:"compression"` // none, gzip, snappy, lz4 or zstd
+	Compression string  `toml:"compression"` // codec: none, gzip, snappy, lz4 or zstd
 	BatchBytes  int     `toml:"batch_bytes"` // uncompressed size of the records in one request; brokers reject more than 1 MB by default
-	Rate        float64 `toml:"rate"`        // most records a second; 0 means no limit
-	// Linger is the longest time that a record waits for others while Rate limits the speed.
+	Rate        float64 `toml:"rate"`        // largest number of records per second; 0 means no limit
+	// Linger is the longest time that a record waits for other records while Rate limits the speed.
 	Linger time.Duration `toml:"linger"`
 	// DeliveryTimeout limits the retries for one batch.
 	DeliveryTimeout  time.Duration `toml:"delivery_timeout"`
 	CreateTopics     bool          `toml:"create_topics"`
-	CreatePartitions int           `toml:"create_partitions"` // of a created topic
-	TopicSettings    []string      `toml:"-"`                 // of a created topic, as cleanup.policy=compact
-	// TwoCopies sets min.insync.replicas = 2 for a created topic if the brokers keep three or more replicas. With
-	// fewer, writing would stop when one broker stops.
+	CreatePartitions int           `toml:"create_partitions"` // number of partitions of a created topic
+	TopicSettings    []string      `toml:"-"`                 // settings of a created topic, for example cleanup.policy=compact
+	// TwoCopies sets min.insync.replicas = 2 for a created topic if the brokers keep three or more replicas. With fewer
+	// replicas, this setting would stop writing when one broker stops.
 	TwoCopies bool `toml:"-"`
-	// Shrink makes a record smaller that is too large for the topic, and reports whether it could. If Shrink is nil,
-	// such a record is an error.
+	// Shrink reduces a record that is too large for the topic, and reports whether it could. If Shrink is nil, such a
+	// record is an error.
 	Shrink func(*Message) bool `toml:"-"`
 
-	// Progress is called after each acknowledged batch with the number of acknowledged records so far and the bytes of
-	// their keys and values.
+	// Progress is called after each acknowledged batch. It receives the number of records acknowledged so far, and the
+	// bytes of their keys and values.
 	Progress func(records, bytes uint64) `toml:"-"`
-	Log      *slog.Logger                `toml:"-"` // nil means no log
+	Log      *slog.Logger                `toml:"-"` // nil disables the log
 }
 
 // DefaultProducerConfig returns the default settings.
@@ -92,7 +92,7 @@ func (c *ProducerConfig) codec() (int16, error) {
 
 // Message is a record to write. Its bytes may be reused after Write.
 type Message struct {
-	Key, Value []byte // nil is null
+	Key, Value []byte // nil is a null value
 	Time       int64  // milliseconds since the Unix epoch; 0 means now
 	Headers    []Header
 }
@@ -103,38 +103,38 @@ type Header struct {
 	Value []byte
 }
 
-// Producer writes records to a topic: in batches, acknowledged by all in-sync replicas. It is idempotent: brokers drop
-// a batch that was sent again after a lost response. So acknowledged records are in the log once, unless the topic is
-// deleted and recreated meanwhile. A Producer belongs to one goroutine and starts none.
+// Producer writes records to a topic in batches, acknowledged by all in-sync replicas. It is idempotent: if a response
+// is lost and a batch is sent again, brokers drop the second copy. So an acknowledged record is in the log once, unless
+// the topic is deleted and recreated in the meantime. A Producer belongs to one goroutine and starts none.
 type Producer struct {
 	config     ProducerConfig
 	cluster    *cluster
 	codec      int16
 	id         int64
 	epoch      int16
-	numbers    []int // of the partitions
+	numbers    []int // partition numbers
 	partitions []outgoing
-	keyless    int // present partition for records without a key
-	most       int // batch_bytes, or less if the topic does not accept as much
+	keyless    int // current partition for records without a key
+	most       int // batch_bytes, or less if the topic does not accept that size
 
-	started time.Time // start of the rate
-	written uint64    // by Write
-	records uint64    // acknowledged
+	started time.Time // start time for Rate
+	written uint64    // number of records written by Write
+	records uint64    // number of acknowledged records
 	bytes   uint64
 }
 
-// outgoing holds what waits to be written to a partition.
+// outgoing has the records that wait to be written to a partition.
 type outgoing struct {
 	batch    batchWriter
-	rest     []Message // to be written after batch, because the topic did not accept all in one
-	bytes    uint64    // of batch
-	since    time.Time // when its first record came
+	rest     []Message // records after batch, because the topic does not accept all at once
+	bytes    uint64    // size of batch
+	since    time.Time // time when the first record of batch was added
 	sequence int32
-	packed   []byte // the encoded batch after the first try; nil before
+	packed   []byte // encoded batch after the first attempt, else nil
 	last     int64  // offset of the first record of the last acknowledged batch, -1 if unknown
 }
 
-// NewProducer connects, finds the topic's partitions and gets a producer ID.
+// NewProducer connects to the brokers, finds the topic's partitions and requests a producer ID.
 func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 		err = k.twoCopies(ctx, config.Topic)
 	}
 	if err == nil {
-		// A new partition may not have a leader yet: wait until it answers.
+		// A new partition may not have a leader yet: wait until it responds.
 		_, err = k.offsets(ctx, config.Topic, partitions, kafka.LastOffset, false)
 	}
 	if err == nil {
@@ -167,8 +167,8 @@ func NewProducer(ctx context.Context, config ProducerConfig) (*Producer, error) 
 	return p, nil
 }
 
-// identifyExchange requests a producer ID without a transaction. kafka-go's own call cannot: it looks for the
-// coordinator of the transaction "".
+// identifyExchange requests a producer ID without a transaction. kafka-go's own call cannot do this, because it looks
+// for the coordinator of the transaction "".
 type identifyExchange struct{ version int16 }
 
 func (x *identifyExchange) ApiKey() protocol.ApiKey { return protocol.InitProducerId }
@@ -204,9 +204,9 @@ func (p *Producer) identify(ctx context.Context) error {
 	return err
 }
 
-// Write adds a record. Its partition is that of Kafka's default partitioner for its key (murmur2). Records without a
-// key go to one partition after the other, a batch each. A full batch is sent with the next record. Flush sends the
-// rest. After an error m was not added, and everything added before is kept: call Write or Flush again.
+// Write adds a record. Kafka's default partitioner (murmur2) selects its partition by its key. Records without a key
+// are written to the partitions in turn, one batch each. A full batch is sent with the next record, and Flush sends the
+// rest. After an error m was not added, but all earlier records are kept: call Write or Flush again.
 func (p *Producer) Write(ctx context.Context, m Message) error {
 	i := p.keyless
 	if m.Key != nil {
@@ -261,7 +261,7 @@ func (out *outgoing) add(m Message) {
 	out.bytes += uint64(len(m.Key) + len(m.Value))
 }
 
-// refill moves the next batch from rest: at most most bytes, or one record.
+// refill moves the next batch from rest: at most most bytes, but at least one record.
 func (out *outgoing) refill(most int) {
 	out.batch.reset()
 	out.packed, out.bytes = nil, 0
@@ -274,7 +274,7 @@ func (out *outgoing) refill(most int) {
 	out.rest = out.rest[n:]
 }
 
-// pace waits until Rate allows the next record. It sends what would otherwise wait longer than Linger.
+// pace waits until Rate allows the next record. It sends records that would otherwise wait longer than Linger.
 func (p *Producer) pace(ctx context.Context) error {
 	if p.config.Rate == 0 {
 		return nil
@@ -304,9 +304,9 @@ func (p *Producer) pace(ctx context.Context) error {
 	}
 }
 
-// Append writes a record to a partition at once, after the waiting ones, and returns its offset. It returns -1 if the
-// brokers do not report the offset, because they had acknowledged the record long before. After an error the record may
-// still have been written, or be written later.
+// Append writes a record to a partition immediately, after the waiting records, and returns its offset. The offset is
+// -1 if the brokers do not report it, because they acknowledged the record long before. After an error the record may
+// still have been written, or may be written later.
 func (p *Producer) Append(ctx context.Context, partition int32, m Message) (offset int64, err error) {
 	i := slices.Index(p.numbers, int(partition))
 	if i >= 0 && p.partitions[i].batch.count > 0 {
@@ -331,8 +331,9 @@ func (p *Producer) Partitions() (out []int32) {
 	return out
 }
 
-// AppendAll writes records to a partition at once, after the waiting ones, and returns the offset of the first one, or
-// -1 if the brokers do not report it. After an error some of them may still have been written, or be written later.
+// AppendAll writes records to a partition immediately, after the waiting records. It returns the offset of the first
+// record, or -1 if the brokers do not report it. After an error some records may still have been written, or may be
+// written later.
 func (p *Producer) AppendAll(ctx context.Context, partition int32, messages []Message) (offset int64, err error) {
 	i := slices.Index(p.numbers, int(partition))
 	if i < 0 {
@@ -374,8 +375,8 @@ func (p *Producer) Flush(ctx context.Context) error {
 	return nil
 }
 
-// send sends the batch of a partition until it is acknowledged. If it is too large for the topic, send splits it, and
-// shrinks single records.
+// send sends the batch of a partition until it is acknowledged. If the batch is too large for the topic, send splits
+// it, and shrinks single records.
 func (p *Producer) send(ctx context.Context, i int) error {
 	out := &p.partitions[i]
 	for {
@@ -396,8 +397,8 @@ func (p *Producer) send(ctx context.Context, i int) error {
 	}
 }
 
-// divide makes a batch smaller that is too large for the topic: it halves the records, or shrinks a single one by
-// Shrink.
+// divide reduces a batch that is too large for the topic. It halves the number of records, or calls Shrink for a single
+// record.
 func (p *Producer) divide(out *outgoing) bool {
 	messages := out.batch.messages()
 	if len(messages) > 1 {
@@ -410,8 +411,8 @@ func (p *Producer) divide(out *outgoing) bool {
 	return true
 }
 
-// sendBatch sends a batch. If the brokers have lost the state of this producer, because the topic was recreated or its
-// log truncated, it continues with a new producer ID.
+// sendBatch sends a batch. The brokers may have lost the state of this producer, because the topic was recreated or its
+// log truncated. Then sendBatch continues with a new producer ID.
 func (p *Producer) sendBatch(ctx context.Context, i int) error {
 	err := p.try(ctx, i)
 	if p.id < 0 || !errors.Is(err, kafka.OutOfOrderSequenceNumber) && !errors.Is(err, kafka.UnknownProducerId) {
@@ -427,8 +428,8 @@ func (p *Producer) sendBatch(ctx context.Context, i int) error {
 	return p.try(ctx, i)
 }
 
-// try sends a batch with the present producer ID. A batch that has been tried keeps its bytes and its sequence number,
-// so that a broker recognizes it.
+// try sends a batch with the current producer ID. A repeated batch keeps its bytes and its sequence number, so that a
+// broker recognizes it.
 func (p *Producer) try(ctx context.Context, i int) error {
 	out := &p.partitions[i]
 	partition := p.numbers[i]
@@ -471,7 +472,7 @@ func (p *Producer) try(ctx context.Context, i int) error {
 		out.sequence = int32((int64(out.sequence) + int64(out.batch.count)) & (1<<31 - 1))
 	}
 	out.batch.reset()
-	// The memory is not reused: after a timeout a connection may still read it.
+	// Do not reuse the memory: after a timeout a connection may still read it.
 	out.packed, out.bytes = nil, 0
 	if i == p.keyless {
 		p.keyless = (p.keyless + 1) % len(p.partitions)

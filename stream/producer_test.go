@@ -72,8 +72,8 @@ func TestOtherClients(t *testing.T) {
 	}
 }
 
-// TestLostAcknowledgement stores batches without a response. The producer sends them again and the broker recognizes
-// them.
+// TestLostAcknowledgement checks batches that are stored without a response. The producer must send them again, and the
+// broker must recognize them.
 func TestLostAcknowledgement(t *testing.T) {
 	var n network
 	b := startCluster(t, 1, 1, kfake.ListenFn(n.listen))
@@ -82,7 +82,7 @@ func TestLostAcknowledgement(t *testing.T) {
 		for i := range 10 {
 			must.Do(t, p.Write(t.Context(), Message{Value: fmt.Appendf(nil, "%d", 10*round+i)}))
 		}
-		n.hang.Lock() // requests arrive, responses do not leave
+		n.hang.Lock() // requests still arrive, but responses are held back
 		time.AfterFunc(150*time.Millisecond, n.hang.Unlock)
 		must.Do(t, p.Flush(t.Context()))
 	}
@@ -108,8 +108,8 @@ func TestProducerKeepsWhatFailed(t *testing.T) {
 	must.ErrorContains(t, p.Close(), "1 records", "Close with a record left")
 }
 
-// A batch that is too large for its topic is split. A single record is made smaller, or is an error and stays in the
-// producer.
+// TestMessageTooLarge checks that a batch that is too large for its topic is split. A single record is reduced, or
+// gives an error and stays in the producer.
 func TestMessageTooLarge(t *testing.T) {
 	b := startCluster(t, 1, 1, kfake.BrokerConfigs(map[string]string{"message.max.bytes": "1000"}))
 	p := newProducer(t, b, nil)
@@ -118,7 +118,7 @@ func TestMessageTooLarge(t *testing.T) {
 		want = append(want, fmt.Sprint(i, strings.Repeat("x", i)))
 		m := Message{Value: []byte(want[i]), Time: int64(1000 + i), Headers: []Header{{"h", []byte{byte(i)}}}}
 		must.Do(t, p.Write(t.Context(), m))
-		if i == 200 { // later records are in batches that are known to fit
+		if i == 200 { // from here on the largest size of a batch is known
 			must.Do(t, p.Flush(t.Context()))
 		}
 	}
@@ -134,7 +134,7 @@ func TestMessageTooLarge(t *testing.T) {
 	must.Fails(t, p.Close(), "Close with a record that was not written")
 }
 
-// A batch that is split gives its original records.
+// TestBatchMessages checks that splitting a batch returns its original records.
 func TestBatchMessages(t *testing.T) {
 	var w batchWriter
 	want := []Message{
@@ -193,7 +193,8 @@ func TestProducerErrors(t *testing.T) {
 	p.Close()
 }
 
-// A producer continues in a recreated topic, whose log knows nothing about its earlier records.
+// TestProducerOfRecreatedTopic checks that a producer continues in a recreated topic, whose log does not have its
+// earlier records.
 func TestProducerOfRecreatedTopic(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	p := newProducer(t, b, nil)
@@ -216,7 +217,7 @@ func TestProducerOfRecreatedTopic(t *testing.T) {
 	}
 }
 
-// If a broker stops during the request for a topic ID, the request is repeated.
+// TestTopicIDAgain checks that the request for a topic ID is repeated if a broker stops during it.
 func TestTopicIDAgain(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	p := newProducer(t, b, nil)

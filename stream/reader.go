@@ -14,7 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// Reader is a Consumer of undecoded records. It is for callers that pass records on, or that store something other than
+// Reader is a Consumer of undecoded records. It is for callers that forward records, or that store something other than
 // events in a topic.
 type Reader struct {
 	*Consumer
@@ -34,17 +34,17 @@ func NewReader(ctx context.Context, config ConsumerConfig, from event.Offsets) (
 	return r, nil
 }
 
-// RawBatch holds records of one partition, in offset order. They are valid until the next call of the Reader.
+// RawBatch has records of one partition, in offset order. They are valid until the next call of the Reader.
 type RawBatch struct {
 	Topic     string
 	Partition int32
 	Records   []record.Record
-	// Refused holds batches, or the rest of some, that cannot be split: an Example with offset and cause for each.
-	// Their records are lost.
+	// Refused has the batches, or parts of batches, that cannot be split into records. Each is an Example with offset
+	// and cause. Their records are lost.
 	Refused   []event.Example
-	Next      int64 // the next offset
+	Next      int64 // next offset to read
 	HighWater int64 // end of the partition
-	Reset     bool  // earlier records belong to another log, see event.Batch
+	Reset     bool  // earlier records are in another log, see event.Batch
 }
 
 // Next returns the next records, as Consumer.Next does.
@@ -78,15 +78,15 @@ func (d *raw) Decode(_ context.Context, r record.Record, e *event.Example) error
 
 func (d *raw) keep(b []byte) []byte {
 	if b == nil {
-		return nil // null, which differs from an empty one
+		return nil // null, which differs from an empty value
 	}
 	at := len(d.bytes)
 	d.bytes = append(d.bytes, b...)
 	return d.bytes[at:len(d.bytes):len(d.bytes)]
 }
 
-// Committed returns the offsets that Consumer.Commit has stored in the brokers for a group, for the partitions that
-// have one.
+// Committed returns the offsets that Consumer.Commit has stored in the brokers for a group. It omits partitions without
+// a stored offset.
 func Committed(ctx context.Context, c ConnectConfig, group string, topics []string, log *slog.Logger) (event.Offsets, error) {
 	k, err := connect(ctx, c, topics, log)
 	if err != nil {
@@ -109,7 +109,7 @@ func Committed(ctx context.Context, c ConnectConfig, group string, topics []stri
 				return err
 			}
 			if errors.Is(r.Error, kafka.GroupIdNotFound) {
-				return nil // nothing is committed
+				return nil // there is no stored offset
 			}
 			if r.Error != nil {
 				return r.Error

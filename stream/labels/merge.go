@@ -18,23 +18,23 @@ import (
 	"blankout/stream/record"
 )
 
-// Merge is a Source of the records of partitions of events and labels, in the order of their time in the logs: the
-// earliest of the partitions' next records comes first. So it waits until every partition has a next record or has
-// ended. At equal times events come before labels, then the order is by topic, partition and offset. Within a partition
-// time never decreases: an older record counts as being as old as the one before it. A single record does not advance
-// the time either, see lane.decide.\
+// Merge is a Source of the records of partitions of events and labels, in the order of their log time: the earliest of
+// the partitions' next records is first. So Merge waits until every partition has a next record or has ended. At equal
+// times events precede labels, and then the order is by topic, partition and offset. Within a partition time never
+// decreases: an older record gets the time of the previous record. A single record with a wrong time does not advance
+// the time either, see lane.decide.
 //
 // Events and labels are decoded in this order too, so that the numbers of fields and classes depend only on the logs.
-// Batch.Labels says whether a batch holds labels, and Example.Arrival when a record arrived.\
+// Batch.Labels reports whether a batch has labels, and Example.Arrival is the time when a record arrived.
 //
-// A partition that has been silent for Config.Idle is skipped until it has a record again. Its records then count as no
-// earlier than what was passed on meanwhile.\
+// A partition that has been silent for Config.IdleTimeout is skipped until it has a record again. Its later records
+// then get at least the time of the records returned in the meantime.
 //
-// A partition that is added during reading takes part once Added returns it. The order depends only on the logs if its
-// first record is later than everything passed on by then. Otherwise its earlier records come next, and the partition
-// counts as late. The same holds for a partition that was added while nothing was read.
+// A partition that is added during reading is included once Added returns it. If its first record is later than all
+// records returned so far, the order depends only on the logs. Otherwise its earlier records are next, and the
+// partition counts as late. The same applies to a partition that was added while no Merge was running.
 type Merge struct {
-	// Added, if not nil, returns the partitions that were added since its last call. Next calls it often.
+	// Added, if not nil, returns the partitions that were added since its last call. Next calls Added often.
 	Added  func(context.Context) ([]Lane, error)
 	schema *event.Schema
 	join   *Join
@@ -45,20 +45,20 @@ type Merge struct {
 
 // Lane is a partition, or a file, that a Merge reads.
 type Lane struct {
-	Topic     string // or the name of the file
+	Topic     string // name of the topic or file
 	Partition int32
-	Labels    bool // otherwise events
-	// Next fills a Batch with further records of the partition, decoded by Defer's decoder. See event.Source.
+	Labels    bool // whether its records are labels; otherwise they are events
+	// Next fills a Batch with further records of the partition, decoded by a Deferred. See event.Source.
 	Next func(context.Context, *event.Batch) error
 	// Decoder decodes a record into an event, or into the Key, Label and Weight of a label.
 	Decoder record.Decoder
 	// Late, if not nil, is called when the partition counts as late.
 	Late func()
-	// Odd, if not nil, is called for a record whose time does not fit.
+	// Odd, if not nil, is called for a record whose time does not fit the records around it.
 	Odd func(offset, time int64)
 }
 
-// End makes the lane, which has not been read yet, end before an offset. from is its start.
+// End makes the lane end before an offset. The lane must not have been read yet; from is its start.
 func (l *Lane) End(from, before int64) {
 	next, ended := l.Next, from >= before
 	l.Next = func(ctx context.Context, b *event.Batch) error {
@@ -79,46 +79,45 @@ func (l *Lane) End(from, before int64) {
 type lane struct {
 	Lane
 	batch *event.Batch
-	index int            // of batch
-	more  []*event.Batch // read ahead, after batch
+	index int            // current record in batch
+	more  []*event.Batch // batches read ahead, after batch
 	free  []*event.Batch
-	ended bool  // there is nothing after more
-	clock int64 // of the record before the present one
-	when  int64 // of the present record, once decided
-	odd   bool  // different from the time in the record
+	ended bool  // there are no records after more
+	clock int64 // time of the previous record
+	when  int64 // time of the current record, once decided
+	odd   bool  // when differs from the time in the record
 
 	decided bool
-	begun   bool // it has had a record
-	silent  bool // it is skipped
+	begun   bool // the lane has had a record
+	silent  bool // the lane is skipped
 }
 
 func newLane(l Lane, clock int64, begun bool) *lane {
 	return &lane{Lane: l, batch: &event.Batch{}, clock: clock, begun: begun}
 }
 
-// wait is the time to wait for each skipped lane when there is nothing to pass on.
+// wait is the time to wait for each skipped lane when no other lane has a record.
 const wait = 10 * time.Millisecond
 
-// has reports whether the lane has a present record.
+// has reports whether the lane has a current record.
 func (l *lane) has() bool { return l.index < len(l.batch.Examples) }
 
-// done reports whether the partition has ended and all its records were passed on.
+// done reports whether the partition has ended and all its records were returned.
 func (l *lane) done() bool { return l.ended && !l.has() && len(l.more) == 0 }
 
-// pass moves to the next record.
+// pass advances to the next record.
 func (l *lane) pass() {
 	l.clock, l.decided = l.when, false
 	l.index++
 }
 
-// neighbors is the number of following records that decide whether the time of a record fits.
+// neighbors is the number of following records that decide whether a record's time fits.
 const neighbors = 16
 
-// decide determines the time of the present record. now is the latest time in other lanes. If the record is at most
-// near ahead of now and of the partition's clock, its time is accepted. Otherwise the next neighbors decide: if at
-// least half of them are about as late or later, the clock of the partition has advanced. If not, the record does not
-// fit and takes the time of the one before it. So one wrong clock among many producers, or one wrong record, has no
-// effect.\
+// decide determines the time of the current record. now is the latest time in other lanes. A time is accepted if it is
+// at most near ahead of now or of the partition's clock. Otherwise the next neighbors decide. If at least half of them
+// are about as late or later, the clock of the partition has advanced. If not, the record does not fit, and gets the
+// time of the previous record. So one wrong clock among many producers, or one wrong record, has no effect.
 //
 // decide returns false if it needs more neighbors than have been read. At the end of a partition it uses those that
 // exist. Without any it accepts a record that is at most most ahead.
@@ -131,7 +130,7 @@ func (l *lane) decide(now, near, most int64) bool {
 	}
 	later, times := 0, make([]int64, 0, neighbors)
 	for e := range l.behind() {
-		if e.Time <= 0 { // unknown
+		if e.Time <= 0 { // the time is unknown
 			continue
 		}
 		if times = append(times, e.Time); e.Time >= says-near {
@@ -154,7 +153,8 @@ func (l *lane) decide(now, near, most int64) bool {
 	return l.decided
 }
 
-// outOfLine gives the present record the time of the one before it or, without one, the median of the following ones.
+// outOfLine gives the current record the time of the previous record or, without one, the median of the following
+// times.
 func (l *lane) outOfLine(behind []int64) {
 	if l.odd, l.when = true, l.clock; l.when == math.MinInt64 && len(behind) > 0 {
 		slices.Sort(behind)
@@ -162,7 +162,7 @@ func (l *lane) outOfLine(behind []int64) {
 	}
 }
 
-// behind yields the records that were read after the present one.
+// behind yields the records after the current record that have been read.
 func (l *lane) behind() iter.Seq[*event.Example] {
 	return func(yield func(*event.Example) bool) {
 		rest := l.batch.Examples[l.index+1:]
@@ -180,8 +180,8 @@ func (l *lane) behind() iter.Seq[*event.Example] {
 	}
 }
 
-// settle decides the time of the present record, and reads ahead as far as that needs. If a partition has no further
-// records for Config.Idle, the time is accepted unless it is ahead of the wall clock.
+// settle decides the time of the current record, and reads ahead as far as necessary. If a partition has no further
+// records for Config.IdleTimeout, the time is accepted unless it is ahead of the wall clock.
 func (m *Merge) settle(ctx context.Context, l *lane) error {
 	for !m.decide(l) {
 		waiting, cancel := ctx, context.CancelFunc(func() {})
@@ -201,7 +201,7 @@ func (m *Merge) settle(ctx context.Context, l *lane) error {
 			if l.decided = true; l.when > max(m.now, time.Now().UnixMilli())+m.near() {
 				l.outOfLine(nil)
 			}
-			l.when = max(l.when, m.now) // of a partition that was silent
+			l.when = max(l.when, m.now) // the partition may have been silent
 			l.sayOdd()
 			return nil
 		default:
@@ -212,11 +212,11 @@ func (m *Merge) settle(ctx context.Context, l *lane) error {
 	return nil
 }
 
-// near is how far ahead a record may be without any doubt. It is a small part of the wait of an event.
+// near is the time that a record may be ahead without being checked, a small fraction of the wait of an event.
 func (m *Merge) near() int64 { return m.join.wait / 16 }
 
-// decide determines the time of the present record of a lane, see lane.decide. A record that is no later than the
-// present one of another partition fits too.
+// decide determines the time of the current record of a lane, see lane.decide. A record that is no later than the
+// current record of another partition fits too.
 func (m *Merge) decide(l *lane) bool {
 	known := m.now
 	for _, other := range m.lanes {
@@ -249,11 +249,11 @@ func (l *lane) spare() *event.Batch {
 // batchExamples is the largest number of examples in a Batch.
 const batchExamples = 512
 
-// NewMerge returns the Source of the lanes for a Join. Their decoders add to the Schema, to which NewMerge first adds
-// the default class.
+// NewMerge returns the Source of the lanes for a Join. NewMerge first adds the class of Config.TimeoutLabel to the
+// Schema. The lanes' decoders extend the Schema.
 func NewMerge(schema *event.Schema, lanes []Lane, join *Join) *Merge {
 	m := &Merge{schema: schema, join: join, idle: join.config.IdleTimeout, now: math.MinInt64}
-	if join.config.TimeoutLabel != "" && schema.Target == loss.Sign { // in a stream of clicks no label may ever have this class
+	if join.config.TimeoutLabel != "" && schema.Target == loss.Sign { // because labels may never have this class, for example in a stream of clicks
 		schema.Class([]byte(join.config.TimeoutLabel))
 	}
 	clocks := join.state.Clocks
@@ -270,7 +270,7 @@ func NewMerge(schema *event.Schema, lanes []Lane, join *Join) *Merge {
 	return m
 }
 
-// sort sorts the lanes, in the order of records of equal times.
+// sort sorts the lanes by the order of records with equal times.
 func (m *Merge) sort() {
 	slices.SortStableFunc(m.lanes, func(a, b *lane) int {
 		of := map[bool]int{true: 1}
@@ -308,7 +308,7 @@ func (m *Merge) Next(ctx context.Context, b *event.Batch) error {
 			if err != nil {
 				return err
 			}
-			if passed { // it only says where the partition is
+			if passed { // the batch only has the position of the partition
 				m.begin(l, b)
 				return nil
 			}
@@ -329,7 +329,7 @@ func (m *Merge) Next(ctx context.Context, b *event.Batch) error {
 				l.begun = true
 				m.countLate(l)
 			}
-			if first == nil || l.when < first.when { // at equal times the first lane
+			if first == nil || l.when < first.when { // at equal times the first lane is first
 				first = l
 			}
 		}
@@ -349,7 +349,7 @@ func (m *Merge) Next(ctx context.Context, b *event.Batch) error {
 	}
 }
 
-// refill reads a lane's next records, and waits for them unless the lane is or becomes skipped. passed says that the
+// refill reads a lane's next records. It waits for them unless the lane is or becomes skipped. passed reports that the
 // lane has a batch without records.
 func (m *Merge) refill(ctx context.Context, l *lane) (passed bool, err error) {
 	if m.idle == 0 {
@@ -357,7 +357,7 @@ func (m *Merge) refill(ctx context.Context, l *lane) (passed bool, err error) {
 	}
 	most := m.idle
 	if l.silent {
-		most = 0 // only what is already there
+		most = 0 // take only records that are already available
 	}
 	waiting, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -418,16 +418,16 @@ func (m *Merge) read(ctx context.Context, l *lane) (passed bool, err error) {
 	if len(l.batch.Examples) == 0 {
 		return true, nil
 	}
-	if l.silent { // already counted
+	if l.silent { // already counted as idle
 		l.silent, l.begun, l.clock = false, true, max(l.clock, m.now)
 	}
 	return false, nil
 }
 
-// countLate counts a lane as late if its first record, the present one, is older than one that was passed on.
+// countLate counts a lane as late if its first, current record is older than a record that was returned.
 func (m *Merge) countLate(l *lane) {
 	late := l.when < m.now
-	behind := false // at equal times lanes after l come later
+	behind := false // at equal times lanes after l are later
 	for _, other := range m.lanes {
 		late = late || behind && other.clock == l.when
 		behind = behind || other == l
@@ -441,14 +441,14 @@ func (m *Merge) countLate(l *lane) {
 	}
 }
 
-// begin makes b a Batch of a lane without records.
+// begin makes b an empty Batch of a lane.
 func (m *Merge) begin(l *lane, b *event.Batch) {
 	examples := b.Examples[:0]
 	*b = *l.batch
 	b.Examples, b.Labels, b.Schema = examples, l.Labels, m.schema.View()
 }
 
-// fill takes records of a lane while they come before those of the others.
+// fill adds records of a lane as long as they precede the records of the other lanes.
 func (m *Merge) fill(ctx context.Context, l *lane, b *event.Batch) error {
 	m.begin(l, b)
 	b.Next = 0
@@ -480,12 +480,12 @@ func (m *Merge) fill(ctx context.Context, l *lane, b *event.Batch) error {
 }
 
 func (m *Merge) isFirst(l *lane) bool {
-	behind := false // lanes after l come first only if they are earlier
+	behind := false // lanes after l precede it only if they are earlier
 	for _, other := range m.lanes {
 		switch {
 		case other == l:
 			behind = true
-		case !other.has(): // ended or skipped
+		case !other.has(): // the lane has ended or is skipped
 		case other.when < l.when, !behind && other.when == l.when:
 			return false
 		}
@@ -493,7 +493,7 @@ func (m *Merge) isFirst(l *lane) bool {
 	return true
 }
 
-// decode decodes a record, as an event or a label, when it is its turn.
+// decode decodes the next record in the order, as an event or a label.
 func (m *Merge) decode(ctx context.Context, l *lane, from, e *event.Example) error {
 	key, value := e.Key[:0], e.Value[:0]
 	if from.Refused != nil {
@@ -520,10 +520,10 @@ func (m *Merge) decode(ctx context.Context, l *lane, from, e *event.Example) err
 	return nil
 }
 
-// maxID is the longest ID.
+// maxID is the largest length of an ID.
 const maxID = 1024
 
-// check rejects an event or a label that cannot be joined.
+// check refuses an event or a label that cannot be joined.
 func (m *Merge) check(l *lane, from, e *event.Example) {
 	refuse := func(reason event.Reason, detail string) {
 		*e = event.Example{Label: event.Unlabeled, Key: e.Key, Offset: e.Offset, Time: e.Time,
@@ -539,14 +539,14 @@ func (m *Merge) check(l *lane, from, e *event.Example) {
 	}
 }
 
-// Deferred is a record.Decoder for a Lane that leaves records undecoded.
+// Deferred is a record.Decoder for a Lane that postpones decoding.
 type Deferred struct {
-	// Clock decodes the time of a record if its log has none, as in a file. Nil uses the time of the log.
+	// Clock decodes the time of a record if its log has no times, as in a file. Nil uses the time of the log.
 	Clock record.Decoder
 	probe event.Example
 }
 
-// Decode passes r on.
+// Decode copies the undecoded record to e.
 func (d *Deferred) Decode(ctx context.Context, r record.Record, e *event.Example) error {
 	*e = event.Example{Features: e.Features, Label: event.Unlabeled, Offset: r.Offset, Time: r.Time, Key: r.Key, Value: r.Value}
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
@@ -560,20 +560,20 @@ func (d *Deferred) Decode(ctx context.Context, r record.Record, e *event.Example
 	if err := d.Clock.Decode(ctx, r, &d.probe); err != nil {
 		return err
 	}
-	if d.probe.Refused == nil { // otherwise it is rejected when it is its turn
+	if d.probe.Refused == nil { // otherwise the record is refused when it is decoded
 		e.Time = d.probe.Time
 	}
 	return nil
 }
 
-// LabelDecoder decodes label records: the Key, Label and Weight of an Example. Their classes are those of a Schema of
-// events.
+// LabelDecoder decodes label records: the Key, Label and Weight of an Example. The classes are those of the events'
+// Schema.
 type LabelDecoder struct {
 	record.Decoder
 	own, events *event.Schema
 }
 
-// NewLabelDecoder returns a LabelDecoder. of builds its decoder, for a separate Schema.
+// NewLabelDecoder returns a LabelDecoder. It calls of to build a decoder for a separate Schema.
 func NewLabelDecoder(of func(*event.Schema) (record.Decoder, error), events *event.Schema) (*LabelDecoder, error) {
 	own := event.NewSchema(1, nil, events.MaxClasses)
 	own.Target, own.MoreClasses = events.Target, events.MoreClasses
@@ -596,8 +596,8 @@ func (d *LabelDecoder) Decode(ctx context.Context, r record.Record, e *event.Exa
 	return nil
 }
 
-// LabelRecord returns the settings of label records: those of events, without fields other than ID, label, weight and
-// time.
+// LabelRecord returns the settings of label records: the settings of events, without fields other than ID, label,
+// weight and time.
 func (c *Config) LabelRecord(events record.Config) record.Config {
 	r := events
 	r.Label, r.ID, r.Weight = cmp.Or(c.Label, events.Label), cmp.Or(c.ID, events.ID), c.Weight

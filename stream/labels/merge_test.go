@@ -15,7 +15,7 @@ import (
 	"blankout/stream/record"
 )
 
-// slow is a partition whose records arrive when they are sent.
+// slow is a partition whose records arrive when the test sends them.
 type slow struct {
 	memory
 	sent chan []arrived
@@ -36,7 +36,7 @@ func (s *slow) next(ctx context.Context, b *event.Batch) error {
 	return s.memory.next(ctx, b)
 }
 
-// slowLane returns a lane of events or labels whose records have arrived, and that stays open.
+// slowLane returns a lane of events or labels that has the given records and stays open.
 func slowLane(decoder record.Decoder, partition int32, records ...arrived) Lane {
 	topic := map[bool]string{false: "events", true: "labels"}[records[0].label]
 	s := &slow{memory{topic: topic, partition: partition, size: func() int { return 1 }}, make(chan []arrived, 1)}
@@ -50,8 +50,8 @@ func labelAt(offset, time int64) arrived {
 	return arrived{offset: offset, time: time, id: "a", label: true, class: 1}
 }
 
-// A silent partition delays the others for Config.Idle, and then they continue without it. Its later records count as
-// no earlier than what was passed on meanwhile.
+// TestMergeSkipsSilentPartition checks that a silent partition delays the others for Config.IdleTimeout, and that they
+// then continue without it. Its later records must get at least the time of the records returned in the meantime.
 func TestMergeSkipsSilentPartition(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	c := record.DefaultConfig()
@@ -71,7 +71,7 @@ func TestMergeSkipsSilentPartition(t *testing.T) {
 	}
 	var b event.Batch
 
-	m, join, lanes := open(0) // waits forever
+	m, join, lanes := open(0) // the Merge waits forever
 	lanes[0].sent <- []arrived{eventAt(0, 10)}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -101,8 +101,8 @@ func TestMergeSkipsSilentPartition(t *testing.T) {
 	must.True(t, slices.Contains(schema.Classes, "c1"), "classes %q", schema.Classes)
 }
 
-// An added partition is late if its first record comes before one that was passed on. At equal times the order of the
-// partitions decides.
+// TestMergeCountsLatePartitions checks that an added partition is late if its first record precedes a returned record.
+// At equal times the order of the partitions decides.
 func TestMergeCountsLatePartitions(t *testing.T) {
 	for _, c := range []struct {
 		partition int32
@@ -110,7 +110,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 		time      int64
 		late      bool
 	}{
-		{1, false, 9, true}, {1, false, 10, true}, {1, false, 11, false}, // all events come before labels of their time
+		{1, false, 9, true}, {1, false, 10, true}, {1, false, 11, false}, // events precede labels with the same time
 		{1, true, 9, true}, {1, true, 10, false}, {0, true, 10, true},
 	} {
 		schema := record.DefaultConfig().Schema()
@@ -142,7 +142,7 @@ func TestMergeCountsLatePartitions(t *testing.T) {
 	}
 }
 
-// TestMergeRefuses checks that records that cannot be joined are rejected with the reason.
+// TestMergeRefuses checks that records that cannot be joined are refused with the reason.
 func TestMergeRefuses(t *testing.T) {
 	schema := record.DefaultConfig().Schema()
 	join := opened(t, testConfig(1000), t.TempDir(), State{})
@@ -171,7 +171,7 @@ func TestMergeRefuses(t *testing.T) {
 	must.EqualSlices(t, got, []event.Reason{event.ReasonID, event.ReasonID, "", event.ReasonID}, "refused for")
 }
 
-// A store that does not belong to a checkpoint is detected.
+// TestOpenForeignStore checks that a store that does not belong to the checkpoint is detected.
 func TestOpenForeignStore(t *testing.T) {
 	c := testConfig(1000)
 	directory := t.TempDir()
@@ -205,7 +205,7 @@ func TestOpenForeignStore(t *testing.T) {
 	if err != nil || outcome != Matches || w.Label != 1 || w.Weight != 2 || w.Prediction[0] != 1 {
 		t.Fatalf("%v %+v %v", outcome, w, err)
 	}
-	j.store.most = 1 // the next event begins a segment
+	j.store.most = 1 // the next event starts a segment
 	must.Do(t, j.Flush())
 	j.Advance("events", 0, &event.Example{Arrival: 3000})
 	e.Key = []byte("b")
@@ -220,7 +220,7 @@ func TestOpenForeignStore(t *testing.T) {
 	}
 }
 
-// Beyond max_pending the oldest event is removed, as if its wait were over.
+// TestMaxPending checks that the oldest event is removed beyond max_pending, as if its wait were over.
 func TestMaxPending(t *testing.T) {
 	c := testConfig(1000)
 	c.MaxPending = 2
@@ -239,7 +239,8 @@ func TestMaxPending(t *testing.T) {
 	}
 }
 
-// A lane ends before the given record, whether or not a batch ends there. If it also begins there, it has no records.
+// TestLaneEnds checks that a lane ends before the given record, whether or not a batch ends there. If the lane also
+// begins there, it must have no records.
 func TestLaneEnds(t *testing.T) {
 	for _, from := range []int64{0, 3, 7, 9} {
 		for at := range int64(12) {
@@ -274,8 +275,8 @@ func TestLaneEnds(t *testing.T) {
 	}
 }
 
-// A numeric label waits for its event and survives a restart. The same number again has no effect, another one is a
-// correction.
+// TestNumberLabels checks that a numeric label waits for its event and survives a restart. The same number again must
+// have no effect, and another number must be a correction.
 func TestNumberLabels(t *testing.T) {
 	c, directory := testConfig(1000), t.TempDir()
 	c.TimeoutLabel = "2.5"

@@ -1,6 +1,6 @@
 package labels
 
-// This file recreates files of the store that someone has removed while they were in use.
+// This file recreates files of the store that were removed while they were in use.
 
 import (
 	"errors"
@@ -13,8 +13,8 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// keep recreates what was removed of the directory, the lock and the files of segments. The open files still have all
-// bytes. mu is locked.
+// keep recreates the directory, the lock and the files of segments if they were removed. The open files still have all
+// bytes. The caller has locked mu.
 func (s *store) keep() error {
 	if err := s.keepLock(); err != nil {
 		return err
@@ -44,7 +44,7 @@ func (s *store) warnAgain(name string) {
 	s.log.Warn("a file of waiting events was removed while in use; it is created again", "file", name)
 }
 
-// keepLock takes the lock again if its file was removed. The directory may belong to another process now.
+// keepLock locks again if the lock file was removed. The directory may now belong to another process.
 func (s *store) keepLock() error {
 	path := s.lock.Path()
 	info, err := os.Lstat(path)
@@ -75,12 +75,12 @@ func (s *store) keepLock() error {
 	return old.Unlock()
 }
 
-// keepFile recreates a file that is no longer at its path, from its open file.
+// keepFile recreates a file that is no longer at its path, from the open file.
 func keepFile(file **os.File, name string) (again bool, err error) {
 	old := *file
 	info, err := old.Stat()
 	if err != nil {
-		return false, nil // the next sync reports it
+		return false, nil // the next sync reports the error
 	}
 	now, err := os.Lstat(name)
 	switch {

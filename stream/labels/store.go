@@ -25,48 +25,44 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// store is the part of the merged log that may still matter. Each record of
-// that log that changes something appends one entry. Only forget changes an
-// entry afterwards. So the store can go back to any tick (the number of a record
-// in the merged log) that a checkpoint needs: it removes the entries of that
-// tick and later.
+// store keeps the part of the merged log that may still affect results. Each record that changes something appends one
+// entry; only forget changes an entry afterwards. So the store can go back to any tick that a checkpoint needs: it
+// removes the entries of that tick and later. A tick is the number of a record in the merged log.
 //
-// The log is cut into segments of two files. Heads have a fixed size, so the
-// number of an entry gives the position of its head. Bodies, which learning an
-// event needs, are in a separate file, which is removed as soon as no event of
-// the segment waits.
+// The log is divided into segments of two files. Heads have a fixed size, so the number of an entry gives the position
+// of its head. Bodies, which learning an event needs, are in a separate file. That file is removed once no event of the
+// segment waits.
 //
 //	NUMBER.heads   the segment's head, then a head for each entry from that number on
 //	NUMBER.bodies  for each event: checksum, length, bytes, zeros up to a multiple of 8
 //
 // An index in memory maps the hash of an ID to its newest entry.
 //
-// Errors name the file. If a file cannot be written, as on a full disk, nothing
-// is lost: unwritten bytes stay in memory and the next flush writes them. Any
-// goroutine may call its methods, but only one may call those that change what
-// waits.
+// Errors name the file. If a file cannot be written, as on a full disk, nothing is lost: unwritten bytes stay in memory
+// and the next flush writes them. Any goroutine may call its methods, but only one may call the methods that change
+// which events wait.
 type store struct {
 	directory string
 	lock      *flock.Flock
-	locked    fs.FileInfo // of the lock file
+	locked    fs.FileInfo // identity of the lock file
 	log       *slog.Logger
 	segments  []*segment // oldest first, at least one
 	index     index
-	sum       uint64 // over all entries
-	// expired is the number of the oldest entry that expire has not passed. next holds that entry and the following
-	// ones, read ahead.
+	sum       uint64 // checksum over all entries
+	// expired is the number of the oldest entry that has not been passed. next has that entry and the following
+	// entries, read ahead.
 	expired uint64
 	next    []entry
-	body    []byte // result of event
-	// A new segment begins after most entries or mostBytes bytes of bodies.
+	body    []byte // result of the method event
+	// A new segment starts after most entries or mostBytes bytes of bodies.
 	most, mostBytes int
 
 	mu sync.Mutex // guards segments and their buffers, for mark and letGo
-	// broken is the reason why written data may not be on disk, nil if there is none.
+	// broken is the reason why written data may not be on disk, or nil.
 	broken error
 }
 
-// The size of a segment. Space is freed by whole segments.
+// The limits of a segment. Space is freed only by whole segments.
 const (
 	segmentEntries = 1 << 17
 	segmentBytes   = 32 << 20
@@ -77,17 +73,17 @@ type segment struct {
 	first  uint64 // number of its first entry
 	count  int
 	since  uint64 // first tick whose entries are in this segment or a later one
-	before uint64 // sum over the entries before first
-	// last is the tick of the last entry and late its time.
+	before uint64 // checksum over the entries before first
+	// last is the tick of the last entry, and late is the time of the last entry.
 	last uint64
 	late int64
-	// bodyEnd is the end of the bodies, including buffers.
+	// bodyEnd is the end of the bodies, including unwritten bytes.
 	bodyEnd int64
 
-	heads, bodies       *os.File // nil while nothing has been written; bodies also after their removal
-	headsOut, bodiesOut []byte   // not yet written: the end of the files
+	heads, bodies       *os.File // nil before the first write; bodies is also nil after removal
+	headsOut, bodiesOut []byte   // unwritten bytes at the end of each file
 	slim                bool     // the bodies were removed
-	dirty               bool     // written but not synced
+	dirty               bool     // set if written bytes are not synced
 }
 
 func (g *segment) end() uint64 { return g.first + uint64(g.count) }
@@ -95,38 +91,38 @@ func (g *segment) end() uint64 { return g.first + uint64(g.count) }
 // id is the hash of an ID. Two IDs have the same hash with probability 2^-128.
 type id [16]byte
 
-// entry is the change of a record of the merged log, and the state of its ID since then.
+// entry is the change that a record of the merged log makes, and the resulting state of its ID.
 type entry struct {
-	number uint64 // of the entry, since the beginning
+	number uint64 // number of the entry, counted from the beginning
 	tick   uint64
-	label  bool  // the record is a label
-	time   int64 // arrival in the time of the logs, in milliseconds
+	label  bool  // whether the record is a label
+	time   int64 // time of arrival by the logs, in milliseconds
 	id     id
 	standing
-	sum    uint64 // over the entries up to this one
-	body   int64  // of an event: position of its body in the file of bodies
-	length int    // of the body
+	sum    uint64 // checksum over the entries up to this one
+	body   int64  // for an event: position of its body in the file
+	length int    // length of the body
 }
 
 // standing is the state of an ID.
 type standing struct {
-	event uint64 // 1 + the tick of the event's arrival, 0 before that
-	// entry is the number of the event's entry, came the time of its arrival.
+	event uint64 // 1 + the tick of the event's arrival, or 0 before its arrival
+	// entry is the number of the event's entry, and came is the time of its arrival.
 	entry   uint64
 	came    int64
 	labeled bool
 	class   int
-	target  float64 // instead of a class, for numeric labels
+	target  float64 // replaces the class for regression
 	weight  float64
 }
 
 const headSize = 96
 
-// The kinds of heads are bits.
+// The kinds of heads, as bits.
 const (
 	isLabel = 1 << iota
 	isLabeled
-	isNumber // the label is a number
+	isNumber // the label is a regression target
 )
 
 // encode appends the head of an entry, which begins with its checksum.
@@ -159,10 +155,10 @@ func (e *entry) encode(out []byte) []byte {
 	return out
 }
 
-// summed returns the part of a head that Sum covers: the content of the log, not the place where it is stored.
+// summed returns the part of a head that the checksum covers: the content of the log, not where it is stored.
 func summed(head []byte) []byte { return head[4:72] }
 
-// decode decodes a head, and reports whether it is undamaged.
+// decode decodes a head, and reports whether it is intact.
 func (e *entry) decode(head []byte) bool {
 	le := binary.LittleEndian
 	kind := le.Uint32(head[4:])
@@ -195,7 +191,7 @@ func (g *segment) encode() []byte {
 
 func checksum(b []byte) uint32 { return uint32(xxhash.Sum64(b)) }
 
-// A body begins with its checksum and its length or, after its removal, with forgotten.
+// A body begins with its checksum and its length. After its removal, it begins with forgotten.
 const (
 	bodyHead  = 8
 	forgotten = 0x544f4746
@@ -211,25 +207,25 @@ func bodyChecksum(body []byte) uint32 {
 // bodySize returns the size of a body in its file.
 func bodySize(length int) int64 { return int64(bodyHead+length+7) / 8 * 8 }
 
-// StateError says that the waiting events on disk do not fit the checkpoint.
+// StateError reports that the waiting events on disk do not match the checkpoint.
 type StateError struct{ Directory, Why string }
 
 func (e *StateError) Error() string {
 	return fmt.Sprintf("the waiting events in %s do not match the checkpoint: %s; restore the directory, or restart with --reset", e.Directory, e.Why)
 }
 
-// DamageError says that a file of waiting events has been changed or truncated.
+// DamageError reports that a file of waiting events has been changed or truncated.
 type DamageError struct{ File, Why string }
 
 func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged: %s; restore the directory of waiting events, or restart with --reset", e.File, e.Why)
 }
 
-// openStore opens the store in a directory and goes back to a tick. sum checks that it is the same log. first is the
-// oldest tick within the wait.
+// openStore opens the store in a directory and goes back to a tick. The checksum sum must match, so that another log is
+// detected. first is the oldest tick within the wait.
 func openStore(directory string, tick, sum, first uint64) (_ *store, err error) {
 	s := &store{directory: directory, most: segmentEntries, mostBytes: segmentBytes, log: slog.New(slog.DiscardHandler)}
-	if err := os.MkdirAll(directory, 0o700); err != nil { // it holds events: nobody else may read them
+	if err := os.MkdirAll(directory, 0o700); err != nil { // only the owner may read the events
 		return nil, fmt.Errorf("events that wait for labels: %w", err)
 	}
 	path := filepath.Join(directory, "lock")
@@ -268,7 +264,7 @@ func (s *store) bodiesName(first uint64) string {
 // files returns the sorted numbers of the segments on disk.
 func (s *store) files() (firsts []uint64, err error) {
 	entries, err := os.ReadDir(s.directory)
-	for _, e := range entries { // sorted
+	for _, e := range entries { // sorted by name
 		name, isHeads := strings.CutSuffix(e.Name(), ".heads")
 		if first, err := strconv.ParseUint(name, 16, 64); isHeads && err == nil && len(name) == 16 {
 			firsts = append(firsts, first)
@@ -306,7 +302,7 @@ func (s *store) empty() error {
 	return nil
 }
 
-// goBack opens the segments, reads the heads before the tick into the index, and removes the rest.
+// goBack opens the segments, reads the heads before the tick into the index, and removes all later entries.
 func (s *store) goBack(tick, sum, first uint64) error {
 	if err := failpoint.Here("labels.goback"); err != nil {
 		return err
@@ -319,7 +315,7 @@ func (s *store) goBack(tick, sum, first uint64) error {
 		return &StateError{s.directory, "there are none"}
 	}
 	s.expired = math.MaxUint64
-	cut := "" // why the log ends in the last segment
+	cut := "" // reason why the log ends in the last segment
 	for n, number := range firsts {
 		if n > 0 && s.segments[n-1].end() != number {
 			cut = fmt.Sprintf("it ends before entry %d", number)
@@ -346,11 +342,11 @@ func (s *store) goBack(tick, sum, first uint64) error {
 	return s.cutOff(g, firsts[len(s.segments):])
 }
 
-// later ends reading at an entry of the tick or later.
+// later is the reason for ending at an entry of the tick or later.
 const later = "later"
 
-// open opens a segment and reads its heads up to the tick. cut says why the log ends there. It is "" if the log may
-// continue in the next segment.
+// open opens a segment and reads its heads up to the tick. cut is the reason why the log ends there, or "" if the log
+// may continue in the next segment.
 func (s *store) open(number, tick, first uint64) (cut string, err error) {
 	name := s.headsName(number)
 	data, err := os.ReadFile(name)
@@ -403,7 +399,7 @@ func (s *store) open(number, tick, first uint64) (cut string, err error) {
 	return cut, s.openBodies(g, first)
 }
 
-// openBodies opens the file of bodies of a segment, which may have been removed.
+// openBodies opens a segment's file of bodies, which may have been removed.
 func (s *store) openBodies(g *segment, first uint64) (err error) {
 	g.bodies, err = os.OpenFile(s.bodiesName(g.first), os.O_RDWR, 0)
 	switch {
@@ -421,7 +417,7 @@ func (s *store) openBodies(g *segment, first uint64) (err error) {
 	return nil
 }
 
-// take counts an entry.
+// take counts an entry in the segment.
 func (g *segment) take(e *entry) {
 	g.count++
 	g.last, g.late = e.tick, e.time
@@ -432,12 +428,12 @@ func (g *segment) take(e *entry) {
 
 // cutOff removes everything after the entries of the last segment, and later segments.
 func (s *store) cutOff(g *segment, firsts []uint64) error {
-	for _, first := range slices.Backward(firsts) { // in this order the rest never has a gap
+	for _, first := range slices.Backward(firsts) { // backward, so that the remaining segments never have a gap
 		if err := s.remove(first); err != nil {
 			return err
 		}
 	}
-	if g.heads == nil { // its head is incomplete, and the previous segment has the sum
+	if g.heads == nil { // the head is incomplete; the previous segment has the checksum
 		g.since, g.before = s.segments[len(s.segments)-2].last+1, s.sum
 		return s.remove(g.first)
 	}
@@ -450,7 +446,7 @@ func (s *store) cutOff(g *segment, firsts []uint64) error {
 	return g.heads.Truncate(headSize * int64(1+g.count))
 }
 
-// segmentOf returns the segment of an entry.
+// segmentOf returns the segment that contains an entry.
 func (s *store) segmentOf(number uint64) *segment {
 	i, ok := slices.BinarySearchFunc(s.segments, number, func(g *segment, number uint64) int { return cmp.Compare(g.first, number) })
 	if !ok {
@@ -459,7 +455,7 @@ func (s *store) segmentOf(number uint64) *segment {
 	return s.segments[i]
 }
 
-// read reads the entry with a number in the window.
+// read reads the entry with the given number, which must be in the store.
 func (s *store) read(number uint64, e *entry) error {
 	var buffer [headSize]byte
 	g := s.segmentOf(number)
@@ -478,7 +474,7 @@ func (s *store) read(number uint64, e *entry) error {
 	return nil
 }
 
-// newest returns the newest entry of an ID.
+// newest returns the newest entry of an ID. The caller has locked mu.
 func (s *store) newest(of id) (e entry, ok bool, err error) {
 	first := s.segments[0].first
 	for number := range s.index.find(of, first, s.segments[len(s.segments)-1].end()) {
@@ -492,14 +488,14 @@ func (s *store) newest(of id) (e entry, ok bool, err error) {
 	return entry{}, false, nil
 }
 
-// find returns the newest entry of an ID.
+// find locks mu and returns the newest entry of an ID.
 func (s *store) find(of id) (entry, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.newest(of)
 }
 
-// put appends an entry, with a body for an event. was is the newest entry of the ID, if found.
+// put appends an entry, and a body if it is an event. was is the newest entry of the ID if found is set.
 func (s *store) put(e *entry, body []byte, was *entry, found bool) error {
 	if err := failpoint.Here("labels.put"); err != nil {
 		return err
@@ -527,7 +523,7 @@ func (s *store) put(e *entry, body []byte, was *entry, found bool) error {
 	return nil
 }
 
-// event returns the body of an event's entry, nil if it was removed. It is valid until the next call.
+// event returns the body of an event's entry, or nil if the body was removed. The slice is valid until the next call.
 func (s *store) event(number uint64) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -553,8 +549,8 @@ func (s *store) event(number uint64) ([]byte, error) {
 	return body, nil
 }
 
-// forget overwrites the body of an event with zeros. It first marks the body as removed, so that a crash in between
-// leaves no damage.
+// forget overwrites the body of an event with zeros. It first marks the body as removed, so that a crash between the
+// two writes does no damage.
 func (s *store) forget(number uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -607,16 +603,16 @@ func (s *store) oldest() (*entry, error) {
 	return &s.next[0], nil
 }
 
-// pass passes the oldest entry.
+// pass removes the oldest entry from those that oldest returns.
 func (s *store) pass() {
 	s.expired++
 	s.next = s.next[1:]
 }
 
-// flushBytes is the number of bytes that may wait to be written.
+// flushBytes is the number of unwritten bytes from which flushIfMuch writes.
 const flushBytes = 1 << 20
 
-// flushIfMuch writes the waiting bytes if there are many, and begins a new segment if the last one is full. After an
+// flushIfMuch writes the unwritten bytes if there are many, and starts a new segment if the last one is full. After an
 // error it may be called again.
 func (s *store) flushIfMuch() error {
 	s.mu.Lock()
@@ -633,7 +629,7 @@ func (s *store) flushIfMuch() error {
 	return nil
 }
 
-// flush writes the waiting bytes. mu is locked.
+// flush writes the unwritten bytes. The caller has locked mu.
 func (s *store) flush() error {
 	if s.broken != nil {
 		return s.broken
@@ -665,7 +661,7 @@ func (s *store) flush() error {
 	return nil
 }
 
-// create creates a file that begins with head, unless it exists.
+// create creates a file that begins with head, unless the file exists.
 func (s *store) create(file **os.File, name string, head []byte) error {
 	if *file != nil {
 		return nil
@@ -693,11 +689,11 @@ func write(f *os.File, b []byte, at int64, name string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	_, err := f.WriteAt(b, at)
-	return err // it names the file
+	return err // the error names the file
 }
 
-// BrokenError says that the operating system does not know whether written data is on disk. Only reopening the store
-// shows what is there.
+// BrokenError reports that it is unknown whether written data is on disk. Only reopening the store shows the content of
+// the disk.
 type BrokenError struct{ Err error }
 
 func (e *BrokenError) Error() string {
@@ -730,7 +726,7 @@ func (s *store) mark() error {
 	}
 	s.mu.Unlock()
 	var errs []error
-	for _, f := range files { // only letGo closes them, on this goroutine
+	for _, f := range files { // only letGo closes these files, on the same goroutine
 		errs = append(errs, f.Sync())
 	}
 	if len(files) > 0 {
@@ -747,7 +743,7 @@ func (s *store) mark() error {
 
 func syncDirectory(name string) error {
 	if runtime.GOOS == "windows" {
-		return nil // a directory cannot be opened for this; NTFS journals creations
+		return nil // Windows cannot open a directory for syncing; NTFS journals file creation
 	}
 	d, err := os.Open(name)
 	if err != nil {
@@ -756,8 +752,8 @@ func syncDirectory(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// letGo frees the bodies of entries before the tick slim, and whole segments before the time before or the tick all.
-// Only the goroutine that calls mark may call it.
+// letGo removes the bodies of entries before the tick slim. It removes whole segments before the time before or the
+// tick all. Only the goroutine that calls mark may call it.
 func (s *store) letGo(slim uint64, before int64, all uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -783,7 +779,7 @@ func (s *store) letGo(slim uint64, before int64, all uint64) error {
 	return nil
 }
 
-// close closes the files. Unwritten entries are dropped: they come after the last checkpoint and will be read again.
+// close closes the files. Unwritten entries are discarded: they are after the last checkpoint and will be read again.
 func (s *store) close() error {
 	var errs []error
 	for _, g := range s.segments {

@@ -20,11 +20,11 @@ import (
 	"blankout/internal/must"
 )
 
-// oneRun is a join that was stopped at a checkpoint: its directory, its state and how it continued.
+// oneRun is a join that was stopped at a checkpoint: its directory, its state and its later results.
 type oneRun struct {
 	directory string
 	state     State
-	at        *joined // as in the checkpoint
+	at        *joined // the join at the checkpoint
 	records   []arrived
 	out       []told
 	end       State
@@ -46,7 +46,7 @@ func newRun(t *testing.T, n, most int) *oneRun {
 	return run
 }
 
-// goOn continues from the checkpoint with a copy of a directory.
+// goOn continues from the checkpoint with a copy of the given directory.
 func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, err error) {
 	t.Helper()
 	copied := t.TempDir()
@@ -60,8 +60,8 @@ func (run *oneRun) goOn(t *testing.T, directory string) (out []told, end State, 
 	return j.out, join.State(), errors.Join(err, join.Close())
 }
 
-// A changed byte, and a truncated or missing file, is detected or has no effect. The error names the file or the
-// directory.
+// TestDamagedStore changes a byte, truncates a file or removes it. This must be detected or have no effect, and the
+// error must name the file or the directory.
 func TestDamagedStore(t *testing.T) {
 	longtest.NotRaced(t)
 	run := newRun(t, 60, 9)
@@ -112,12 +112,13 @@ func TestDamagedStore(t *testing.T) {
 		}
 		check("all", name, func([]byte) []byte { return nil })
 	}
-	if found < tried/3 { // many events no longer wait and are not read
+	if found < tried/3 { // many events no longer wait, so they are not read
 		t.Errorf("%d of %d changed bits were found out", found, tried)
 	}
 }
 
-// A file that cannot be written loses nothing: once it can be, the run reaches the same state.
+// TestStoreThatCannotWrite checks that a file that cannot be written loses nothing. Once it can be written, the run
+// must reach the same state.
 func TestStoreThatCannotWrite(t *testing.T) {
 	run := newRun(t, 60, 9)
 	directory := t.TempDir()
@@ -138,7 +139,7 @@ func TestStoreThatCannotWrite(t *testing.T) {
 		if g.heads == nil || len(g.headsOut) == 0 {
 			return false
 		}
-		was := g.heads // the real file, opened read-only
+		was := g.heads // the real file, but opened read-only
 		g.heads = must.Get(os.Open(was.Name()))(t)
 		if _, err := join.Freeze().Block(); err == nil || !strings.Contains(err.Error(), g.heads.Name()) {
 			t.Errorf("a checkpoint where %s cannot be written: %v", was.Name(), err)
@@ -157,8 +158,8 @@ func TestStoreThatCannotWrite(t *testing.T) {
 	must.Do(t, join.Close())
 }
 
-// Files that are removed during use are recreated by the next checkpoint, from which a restart continues as if nothing
-// had happened.
+// TestRemovedStore checks that the next checkpoint recreates files that are removed during use. A restart from it must
+// continue without a difference.
 func TestRemovedStore(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("an open file cannot be removed")
@@ -209,7 +210,7 @@ func removeAll(directory, pattern string) error {
 	return err
 }
 
-// If another file stands in place of a removed one, the checkpoint fails and says so.
+// TestReplacedStore checks that a checkpoint fails with an error if a removed file was replaced by another file.
 func TestReplacedStore(t *testing.T) {
 	for _, name := range []string{"lock", "0000000000000000.heads"} {
 		directory := t.TempDir()
@@ -218,14 +219,15 @@ func TestReplacedStore(t *testing.T) {
 		must.Get(j.Freeze().Block())(t)
 		path := filepath.Join(directory, name)
 		if err := errors.Join(os.Rename(path, path+".old"), os.WriteFile(path, nil, 0o600)); err != nil {
-			t.Skip(err) // as on Windows
+			t.Skip(err) // for example on Windows
 		}
 		arrive(t, j, "b")
 		must.ErrorContains(t, must.Err(j.Freeze().Block()), path, name)
 	}
 }
 
-// If it is unknown what is on disk, nothing is written any more: only a restart shows.
+// TestStoreThatCannotSync checks that nothing is written after a failed sync, because only a restart shows the content
+// of the disk.
 func TestStoreThatCannotSync(t *testing.T) {
 	j := newJoined(t, testConfig(200), t.TempDir()).join
 	arrive(t, j, "a")
@@ -243,20 +245,20 @@ func TestStoreThatCannotSync(t *testing.T) {
 	}
 }
 
-// Many IDs, removed after a while, are all found and keep the table small.
+// TestIndex checks that many IDs, which are removed after a while, are all found, and that the table stays small.
 func TestIndex(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	var x index
 	numbers := map[id]uint64{}
 	ids := make([]id, 0, 60_000)
 	const window = 2000
-	first := uint64(1<<32 - 20_000) // the low bits of the numbers wrap around
+	first := uint64(1<<32 - 20_000) // makes the low bits of the numbers wrap around
 	for number := first; number < first+60_000; number++ {
 		low := max(first, number-min(number, window))
 		of := hash(fmt.Appendf(nil, "%d", number))
 		if n := len(ids); n > 0 && r.IntN(3) == 0 {
 			of = ids[max(0, n-1-r.IntN(500))]
-		} else if r.IntN(50) == 0 && n > 0 { // another ID with the same bits
+		} else if r.IntN(50) == 0 && n > 0 { // add another ID with the same bits
 			copy(of[:4], ids[n-1][:4])
 		}
 		ids = append(ids, of)
@@ -278,7 +280,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// Labels that arrive before their event are limited by max_pending too. The oldest are removed first.
+// TestMaxPendingCountsEarlyLabels checks that max_pending also limits labels that arrive before their event. The oldest
+// labels must be removed first.
 func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 	c := testConfig(1_000_000)
 	c.MaxPending = 100
@@ -306,7 +309,7 @@ func TestMaxPendingCountsEarlyLabels(t *testing.T) {
 	must.Equal(t, j.State().Held, 101, "held")
 }
 
-// The data kept for IDs whose wait is over does not grow forever, on disk or in memory.
+// TestStoreStaysSmall checks that the data for IDs whose wait is over does not grow forever, on disk or in memory.
 func TestStoreStaysSmall(t *testing.T) {
 	directory := t.TempDir()
 	j := opened(t, testConfig(1000), directory, State{})
@@ -339,8 +342,8 @@ func TestStoreStaysSmall(t *testing.T) {
 	}
 }
 
-// Any difference in the records changes the sum over what waits, so that another log is distinguished from that of a
-// checkpoint.
+// TestSumCoversEverything checks that any difference in the records changes the checksum, so that a checkpoint of
+// another log is detected.
 func TestSumCoversEverything(t *testing.T) {
 	type told struct {
 		id               string

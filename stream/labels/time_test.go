@@ -13,8 +13,8 @@ import (
 	"blankout/stream/record"
 )
 
-// steady draws n events, one a second in each of three partitions in turn, whose labels arrive after delays of up to
-// most.
+// steady returns n events, one per second, in three partitions in turn. Their labels arrive after random delays of up
+// to most.
 func steady(r *rand.Rand, n int, most time.Duration) (events, labels []arrived) {
 	for i := range n {
 		at := 1_700_000_000_000 + int64(i)*1000
@@ -48,7 +48,7 @@ func matchedOf(t *testing.T, records []arrived, wait time.Duration, size func() 
 	return j.join.Counts()
 }
 
-// One record with a time far ahead costs at most one match, wherever it is, and is counted.
+// TestOneOddTime checks that one record with a time far ahead costs at most one match, wherever it is, and is counted.
 func TestOneOddTime(t *testing.T) {
 	longtest.NotRaced(t)
 	const n, wait = 20_000, 30 * time.Minute
@@ -76,7 +76,8 @@ func TestOneOddTime(t *testing.T) {
 	}
 }
 
-// Random wrong times, ahead and behind, cost at most as many matches as there are of them, for any batches of the logs.
+// TestOddTimes checks that random wrong times, ahead and behind, cost at most one match each, for any batches of the
+// logs.
 func TestOddTimes(t *testing.T) {
 	for seed := range uint64(12) {
 		const n, wait = 3000, time.Hour
@@ -98,7 +99,8 @@ func TestOddTimes(t *testing.T) {
 	}
 }
 
-// A clock that is set forward permanently is followed at once, and so is a log after a gap.
+// TestClockPutForward checks that the time follows at once if a clock is set forward permanently, or if a log has a
+// gap.
 func TestClockPutForward(t *testing.T) {
 	const n, wait = 2000, 30 * time.Minute
 	r := rand.New(rand.NewPCG(3, 3))
@@ -115,7 +117,7 @@ func TestClockPutForward(t *testing.T) {
 	defer j.join.Close()
 	j.run(t, spread(r, events, labels), func() int { return 20 }, nil)
 	c := j.join.Counts()
-	spanning := 0 // events whose label arrives after the gap
+	spanning := 0 // number of events whose label arrives after the gap
 	for _, l := range labels {
 		var at int
 		fmt.Sscanf(l.id, "id%d", &at)
@@ -131,7 +133,8 @@ func TestClockPutForward(t *testing.T) {
 	}
 }
 
-// A partition with nothing after a record far ahead is accepted, after Config.Idle, up to the wall clock.
+// TestOddTimeOfTheLastRecord checks a partition that ends with a record far ahead. After Config.IdleTimeout its time
+// must be accepted up to the wall clock.
 func TestOddTimeOfTheLastRecord(t *testing.T) {
 	now := time.Now().UnixMilli()
 	for _, c := range []struct {
@@ -168,7 +171,8 @@ func TestOddTimeOfTheLastRecord(t *testing.T) {
 	}
 }
 
-// Nine records that contradict one, or eight that agree with it, decide without waiting for more.
+// TestNeighborsThatDecide checks that nine following records that contradict a time, or eight that agree with it,
+// decide without waiting for more.
 func TestNeighborsThatDecide(t *testing.T) {
 	for _, c := range []struct {
 		behind int
@@ -184,7 +188,7 @@ func TestNeighborsThatDecide(t *testing.T) {
 		s := &slow{memory{topic: "events", size: func() int { return 1 }}, make(chan []arrived, 20)}
 		lanes[0].Next = s.next
 		s.sent <- []arrived{{time: 1000, id: "a", x: 1}}
-		for i := range int64(9) { // so that the first one is decided
+		for i := range int64(9) { // needed to decide the first record
 			s.sent <- []arrived{{time: 1001 + i, offset: 1 + i, id: fmt.Sprint("b", i), x: 1}}
 		}
 		s.sent <- []arrived{{time: 1 << 40, offset: 10, id: "c", x: 1}}

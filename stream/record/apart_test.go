@@ -33,8 +33,8 @@ func apartSchema(bits uint) *event.Schema {
 	return c.Schema()
 }
 
-// No later name has the column of a numeric field, and no such field has that of another name. A decoder that continues
-// with the Schema does the same. Without Apart they share columns.
+// TestNumbersHaveColumnsOfTheirOwn checks that a numeric field shares its column with no other name, earlier or later.
+// A decoder that continues with the Schema must do the same. Without Schema.Apart they share columns.
 func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	words := func(n int) string {
@@ -53,7 +53,7 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 		if apart && len(own) != 16 {
 			t.Errorf("16 numbers have %d columns", len(own))
 		}
-		again := apartSchema(8) // as a group's fold adds fields named in commits
+		again := apartSchema(8) // like a member of a group, which adds fields from commits
 		again.Apart = apart
 		for _, f := range s.Fields[1:] {
 			f.Column = OwnColumn(again, f.Name, f.Kind)
@@ -77,8 +77,8 @@ func TestNumbersHaveColumnsOfTheirOwn(t *testing.T) {
 	must.True(t, shared != 0, "the words of the test meet no number")
 }
 
-// A model that no longer learns keeps the columns of names, whatever numbers arrive. A rejected record takes no
-// columns.
+// TestColumnsOfAModelStay checks that in a model that no longer learns, the columns of names do not change, whatever
+// numbers arrive. A refused record must not use columns.
 func TestColumnsOfAModelStay(t *testing.T) {
 	s := apartSchema(4)
 	before := decodeAll(t, s, `{"x":1}`, `{"text":["a","b","c","d","e","f"]}`)
@@ -99,7 +99,7 @@ func TestColumnsOfAModelStay(t *testing.T) {
 	must.EqualSlices(t, e.Features.Index, before[1], "columns after a rejected record")
 }
 
-// The names of columns are those of their owners.
+// TestNamesOfColumnsApart checks that each column has the name of the field that owns it.
 func TestNamesOfColumnsApart(t *testing.T) {
 	s := apartSchema(5)
 	s.Names = event.NewNames(100)

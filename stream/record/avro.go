@@ -20,13 +20,13 @@ import (
 // avroType is a type of a schema. Types may refer to themselves.
 type avroType struct {
 	decode   func(d *avroReader, t *avroType, p *place, depth int) bool
-	name     string      // for messages
-	names    []string    // of the fields of a record
-	types    []*avroType // of the fields, of the branches of a union, or of the items or values
-	symbols  [][]byte    // of an enum
-	size     int         // of a fixed
-	word     bool        // in an array its values are words
-	perMilli float64     // of a timestamp: its units per millisecond
+	name     string      // name, for messages
+	names    []string    // field names of a record
+	types    []*avroType // types of the fields, of a union's branches, or of items or values
+	symbols  [][]byte    // symbols of an enum
+	size     int         // size of a fixed
+	word     bool        // if set, the values are words when they are in an array
+	perMilli float64     // units of a timestamp per millisecond
 	scale    int
 }
 
@@ -35,7 +35,7 @@ type avroReader struct {
 	*places
 	data []byte
 	pos  int
-	word bool // the present value is an element of an array
+	word bool // the current value is an element of an array
 }
 
 func newAvro(c core) (Decoder, error) {
@@ -148,7 +148,7 @@ func (c *avroCompiler) compile(n *avro.SchemaNode) (*avroType, error) {
 	return t, nil
 }
 
-// reference returns the type of a name.
+// reference returns the type with a given name.
 func (c *avroCompiler) reference(n *avro.SchemaNode) (*avroType, error) {
 	if t := c.named[n.Type]; t != nil {
 		return t, nil
@@ -170,7 +170,7 @@ func (c *avroCompiler) children(t *avroType, n *avro.SchemaNode) error {
 	return err
 }
 
-// perMilli returns the units per millisecond of a logical type, 0 if it is not a timestamp.
+// perMilli returns the units per millisecond of a logical type, or 0 if it is not a timestamp.
 func perMilli(logical string) float64 {
 	switch strings.TrimPrefix(logical, "local-") {
 	case "timestamp-millis":
@@ -198,7 +198,7 @@ func (d *avroReader) varint() (x int64, ok bool) {
 	return x, true
 }
 
-// bytes returns the next n bytes. If n is negative, the length comes first.
+// bytes returns the next n bytes. If n is negative, it first reads the length.
 func (d *avroReader) bytes(n int) (b []byte, ok bool) {
 	size := int64(n)
 	if n < 0 {
@@ -264,7 +264,7 @@ func (d *avroReader) avroBytes(t *avroType, p *place, _ int) bool {
 	return ok && d.text(p, b, word)
 }
 
-// avroDecimal reads an integer in two's complement, most significant byte first, in units of 10^-scale.
+// avroDecimal reads an integer in units of 10^-scale, in two's complement with the most significant byte first.
 func (d *avroReader) avroDecimal(t *avroType, p *place, _ int) bool {
 	b, ok := d.bytes(t.size)
 	if !ok {
@@ -323,7 +323,7 @@ func (d *avroReader) avroRecord(t *avroType, p *place, depth int) bool {
 	return !d.tooMany() || d.tooManyFeatures()
 }
 
-// blocks calls f for every item of an array or a map, which are encoded in blocks.
+// blocks calls f for every item of an array or a map, which is encoded in blocks.
 func (d *avroReader) blocks(p *place, depth int, f func(i int) bool) bool {
 	if depth > maxDepth {
 		return d.syntax("nested deeper than %d", maxDepth)
@@ -336,7 +336,7 @@ func (d *avroReader) blocks(p *place, depth int, f func(i int) bool) bool {
 		if !ok {
 			return false
 		}
-		if n < 0 { // then the size of the block in bytes follows
+		if n < 0 { // the size of the block in bytes follows
 			if _, ok = d.varint(); !ok || n == math.MinInt64 {
 				return d.syntax("%d items", n)
 			}
@@ -345,8 +345,8 @@ func (d *avroReader) blocks(p *place, depth int, f func(i int) bool) bool {
 		if n == 0 {
 			return true
 		}
-		// An item, such as null, may take no bytes at all. So the number of items is limited by the size of the record
-		// and by the allowed features.
+		// An item, such as null, may take no bytes. So the size of the record and the allowed number of features limit
+		// the number of items.
 		for ; n > 0; n-- {
 			if i > d.c.MaxFeatures || d.tooMany() {
 				return d.tooManyFeatures()

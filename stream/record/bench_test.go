@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sr"
 )
 
-// benchRecords holds one record of every format. The JSON one has 200 bytes.
+// benchRecords has one record of every format. The JSON record has 200 bytes.
 var benchRecords = map[string]string{
 	"json":     `{"label":1,"age":39,"hours_per_week":40,"capital_gain":2174.5,"workclass":"State-gov","education":"Bachelors","marital":"Never-married","sex":"Male","country":"United-States","night":false,"score":0.73}`,
 	"svmlight": "-1 3:1 11:1 14:0.25 19:1 39:1.5 42:1 55:1 64:1 67:-3.25 73:1 75:1 76:1 80:12 83:1 1024:0.4391 20311:1",
@@ -32,7 +32,7 @@ func benchDecoder(t testing.TB, format string) Decoder {
 	return must.Get(NewDecoder(c, c.Schema()))(t)
 }
 
-// benchSchemas holds the schemas of the JSON record.
+// benchSchemas has the schemas of the JSON record.
 var benchSchemas = map[string]string{
 	"avro": `{"type":"record","name":"Person","fields":[{"name":"label","type":"int"},{"name":"age","type":"double"},{"name":"hours_per_week","type":"int"},
 		{"name":"capital_gain","type":["null","double"]},{"name":"workclass","type":"string"},{"name":"education","type":"string"},{"name":"marital","type":["null","string"]},
@@ -42,7 +42,7 @@ var benchSchemas = map[string]string{
 	"json-schema": `{}`,
 }
 
-// benchRecord returns the record of a format.
+// benchRecord returns the record of the given format.
 func benchRecord(t testing.TB, format string) []byte {
 	if text, ok := benchRecords[format]; ok {
 		return []byte(text)

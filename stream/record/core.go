@@ -1,6 +1,6 @@
 package record
 
-// This file implements the part that all formats share: how names become columns, and when a record is rejected.
+// This file implements the part that all formats share: how names become columns, and when a record is refused.
 
 import (
 	"cmp"
@@ -16,12 +16,12 @@ import (
 	"blankout/stream/record/notation"
 )
 
-// core is the shared part of all formats: the fields, the names for the dictionary, and the event being decoded. finish
-// sorts and sums its entries into the Example.\
+// core is the shared part of all formats: the fields, the names for the dictionary, and the event being decoded. Its
+// method finish sorts and sums the entries into the Example.
 //
-// The hash of a field is mix(XXH64(name) + seed). The hash of a value in it is mix(field's hash + XXH64(value)), that
-// of a cross mix(3 a + b) of its two hashes. The column is the low bits. A numeric field has the column of the field,
-// and no other name has it (event.TakenColumns).
+// The hash of a field is mix(XXH64(name) + seed). The hash of a value in the field is mix(field's hash + XXH64(value)).
+// The hash of a cross is mix(3 a + b) for the hashes a and b of its factors. The column is the low bits of the hash. A
+// numeric field has the column of the field's hash, and no other name has it (event.TakenColumns).
 type core struct {
 	c       Config
 	written notation.Notation
@@ -34,30 +34,30 @@ type core struct {
 	times times
 	zeros zeros
 
-	labels map[string]int // as written -> class
+	labels map[string]int // class by label text
 	seen   seenLabels
-	roles  map[string]fieldRole // of the fields that are not features
-	// categorical holds the fields whose numbers are names, texts the fields that are bags of words.
+	roles  map[string]fieldRole // roles of fields that are not features
+	// categorical has the fields whose numbers are category names. texts has the fields that are bags of words.
 	categorical, texts map[string]bool
 
-	anonymous named // field 0
+	anonymous named // the anonymous field, id 0
 	crosses   []cross
-	lower     []byte // the words of a text, and where they start
+	lower     []byte // lowercase words of a text, and where they start
 	starts    []int
 }
 
-// parts holds what a record says besides its features.
+// parts has the parts of a record that are not features.
 type parts struct {
-	class     []byte // the label as written
+	class     []byte // label text
 	labeled   bool
-	seenClass int // 1 + the class of a known label; 0 means that class has the text
+	seenClass int // 1 + the class of a known label; 0 means that class must be looked up
 	weight    float64
 	id        []byte
 	time      int64
-	notFinite int // values that are NaN or infinite and count as missing
+	notFinite int // number of values that are NaN or infinite and count as missing
 }
 
-// cross is a pair of field names with the entries of each in this event.
+// cross is a pair of field names, with the entries of each in this event.
 type cross struct {
 	a, b               string
 	name               string
@@ -104,7 +104,7 @@ const (
 	isDropped
 )
 
-// reset empties e.
+// reset clears e.
 func (d *core) reset(r *Record, e *event.Example) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
@@ -120,7 +120,7 @@ func (d *core) reset(r *Record, e *event.Example) {
 	d.labeled, d.seenClass, d.weight, d.id, d.time, d.notFinite = false, 0, 1, r.Key, r.Time, 0
 }
 
-// begin empties e and reports whether the record can be decoded at all.
+// begin clears e and reports whether the record can be decoded at all.
 func (d *core) begin(r *Record, e *event.Example) bool {
 	d.reset(r, e)
 	switch v := r.Value; {
@@ -139,7 +139,7 @@ func (d *core) begin(r *Record, e *event.Example) bool {
 	return false
 }
 
-// refuseEmpty rejects a record without bytes. If its value is null, it is a tombstone.
+// refuseEmpty refuses a record without bytes. A record with a null value is a tombstone.
 func (d *core) refuseEmpty(r *Record, e *event.Example) {
 	if r.Value == nil {
 		d.refuse(r, e, event.ReasonTombstone, "it has no value")
@@ -148,8 +148,8 @@ func (d *core) refuseEmpty(r *Record, e *event.Example) {
 	d.refuse(r, e, event.ReasonSyntax, "the record is empty")
 }
 
-// refuse makes e a rejected record and removes what the record has added to the Schema, so that it has no effect on
-// learning.
+// refuse makes e a refused record. It removes what the record has added to the Schema, so that the record has no effect
+// on learning.
 func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail string, args ...any) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing = e.Field[:0], e.Missing[:0]
@@ -163,12 +163,12 @@ func (d *core) refuse(r *Record, e *event.Example, reason event.Reason, detail s
 			}
 		}
 		d.newNames.forget()
-		d.age++ // values stored in a named may be invalid now
+		d.age++ // invalidates the ids stored in each named
 	}
 }
 
-// cutDetail limits the text about a rejected record. It goes into a dead letter and must not be many times as long as
-// the record.
+// cutDetail limits the message about a refused record. It is part of a dead letter, and must not be many times as long
+// as the record.
 func cutDetail(detail string) string {
 	const most = 400
 	if len(detail) <= most {
@@ -181,7 +181,7 @@ func cutDetail(detail string) string {
 	return detail[:end] + "…"
 }
 
-// label sets e.Label. It is called last, so that a record that is rejected for another reason adds no class.
+// label sets e.Label. It is called last, so that a record that is refused for another reason adds no class.
 func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 	if d.c.Unlabeled || r.Unlabeled {
 		return true
@@ -216,7 +216,7 @@ func (d *core) label(r *Record, e *event.Example, text []byte) bool {
 	return true
 }
 
-// target sets e.Target to the number of a label, and e.Label to 0.
+// target parses a regression label. It sets e.Target to the number, and e.Label to 0.
 func (d *core) target(r *Record, e *event.Example, text []byte) bool {
 	x, ok := d.parse(text)
 	switch {
@@ -233,46 +233,46 @@ func (d *core) target(r *Record, e *event.Example, text []byte) bool {
 	return false
 }
 
-// named is a field with its name: its hash and its IDs so far.
+// named is a field name with its hash and the field ids found so far.
 type named struct {
-	name string // only the beginning, if it is longer than cutName allows
+	name string // only the beginning, if the name is longer than cutName allows
 	hash uint64
 	role fieldRole
-	// categorical says that its numbers are names, text that it is a bag of words.
+	// categorical means that numbers in the field are category names. text means that the field is a bag of words.
 	categorical, text bool
 	times             *timeFeatures // nil if the field has no time features
-	strange           int           // 0 to 16: how often its recent values were not repeated short ones
+	strange           int           // 0 to 16: how often recent values were not repeated short values
 	set               uint8         // bit k: ids[k] is set
-	age               int           // age of the core when they were set
-	ids               [6]uint16     // by kind
+	age               int           // age of the core when the ids were set
+	ids               [6]uint16     // field ids by kind
 	null              lacked
 }
 
-// lacked holds what a null of a name marks as missing. It is valid while the core has the same number of fields and the
-// same age.
+// lacked has the fields that a null of a name marks as missing. It is valid while the core's number of fields and age
+// do not change.
 type lacked struct {
 	known, age int
-	id         uint16 // 0 for none
-	under      *below // nil for none
+	id         uint16 // field id, 0 for none
+	under      *below // fields below the name, nil for none
 }
 
 func (d *core) named(name string) named { return d.hashed(cutName(name), d.fieldHash(name)) }
 
-// hashed returns a named for a name that cutName has cut. hash is that of the whole name.
+// hashed returns a named for a name that cutName has cut. hash is the hash of the whole name.
 func (d *core) hashed(name string, hash uint64) named {
 	return named{name: name, hash: hash, role: d.roles[name], categorical: d.categorical[name], text: d.texts[name], times: d.times.features[name], age: d.age}
 }
 
-// cutName returns the part of a name that is ever looked at, copied if it cuts. It keeps one byte more than is stored,
-// which shows that there was more.
+// cutName returns the part of a name that is used, as a copy if it cuts. It keeps one byte more than is stored, which
+// shows that the name was longer.
 func cutName(name string) string {
-	if len(name) > maxNameBytes+1 { // otherwise it has already been cut
+	if len(name) > maxNameBytes+1 { // otherwise the name is already cut
 		return strings.Clone(name[:maxNameBytes+1])
 	}
 	return name
 }
 
-// idOf returns the field ID of n's values of that kind.
+// idOf returns the field ID for n's values of the given kind.
 func (d *core) idOf(n *named, kind event.Kind) uint16 {
 	if n.set&(1<<kind) != 0 && n.age == d.age {
 		return n.ids[kind]
@@ -292,7 +292,8 @@ func (d *core) newID(n *named, kind event.Kind) uint16 {
 	return n.ids[kind]
 }
 
-// pair adds x as the feature n=value. It returns its column and whether the dictionary needs its name.
+// pair adds the feature n=value with the value x. It returns the column and whether the dictionary needs the feature's
+// name.
 func (d *core) pair(n *named, kind event.Kind, value []byte, x float64) (column uint32, wanted bool) {
 	hash := event.Mix(n.hash + xxhash.Sum64(value))
 	id := d.idOf(n, kind)
@@ -304,8 +305,8 @@ func (d *core) pair(n *named, kind event.Kind, value []byte, x float64) (column 
 	return column, wanted
 }
 
-// factorName returns the name of an entry. The name of a number is that of its field, which goes into the dictionary
-// only once.
+// factorName returns the name of an entry for a cross. The name of a number is the name of its field, which is added to
+// the dictionary only once.
 func (d *core) factorName(i int32) string {
 	if f := d.s.Fields[d.entries[i].field]; f.Kind == event.Numeric {
 		return f.Name
@@ -313,10 +314,10 @@ func (d *core) factorName(i int32) string {
 	return d.nameIn(d.s.Names, d.hash[i])
 }
 
-// miss marks the field of that name and all below it as missing. It depends only on the Schema, so that a restart makes
-// no difference: a field that has never had a value is not a field yet.\
+// miss marks the field with that name, and all fields below it, as missing. The result depends only on the Schema, so
+// that a restart makes no difference: a field that has never had a value is not a field yet.
 //
-// A record can contain null at thousands of places that mean the same fields, because a name with dots also stands for
+// A record can contain null at thousands of places that refer to the same fields, because a name with dots also means
 // nesting. So each name and each field is marked only once per record.
 func (d *core) miss(n *named) {
 	if l := &n.null; l.known != d.known || l.age != d.age {
@@ -335,8 +336,7 @@ func (d *core) miss(n *named) {
 	}
 }
 
-// missNumber treats a number that is NaN or infinite as null, if the configuration says so. n is nil for a dropped
-// number.
+// missNumber treats a NaN or infinite number as null if the configuration says so. n is nil for a dropped number.
 func (d *core) missNumber(n *named) bool {
 	if d.c.NaN == nanRefuse {
 		return false
@@ -348,7 +348,7 @@ func (d *core) missNumber(n *named) bool {
 	return true
 }
 
-// addAt adds an entry of a column.
+// addAt adds an entry in the given column.
 func (d *core) addAt(column uint32, hash uint64, id uint16, x float64) {
 	d.put(column, id, x)
 	if len(d.crosses) > 0 {
@@ -356,7 +356,7 @@ func (d *core) addAt(column uint32, hash uint64, id uint16, x float64) {
 	}
 }
 
-// add adds an entry of the column of a hash.
+// add adds an entry in the column of a hash.
 func (d *core) add(hash uint64, id uint16, x float64) {
 	d.addAt(d.columns.Of(hash, d.mask), hash, id, x)
 }
@@ -366,13 +366,13 @@ func (d *core) addNumber(n *named, x float64) {
 	id := d.idOf(n, event.Numeric)
 	if d.s.Apart && id > 0 {
 		d.addAt(d.s.Fields[id].Column, n.hash, id, x)
-	} else { // a field without its own column is hashed like other names
+	} else { // the field has no column of its own, so it is hashed like other names
 		d.add(n.hash, id, x)
 	}
 }
 
-// special sets the value of a field that is not a feature. inPlace says that text lies in the record and not in reused
-// memory. detail is "" unless the record is to be rejected.
+// special sets the value of a field that is not a feature. inPlace means that text is part of the record, not of reused
+// memory. If the record must be refused, special returns the reason and a detail; otherwise detail is "".
 func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason event.Reason, detail string) {
 	switch role {
 	case isLabel:
@@ -399,7 +399,7 @@ func (d *core) special(role fieldRole, text []byte, inPlace bool) (reason event.
 	return "", ""
 }
 
-// parse returns the number of a text, plain or in the notation of the configuration.
+// parse returns the number in a text, in plain notation or in the configured notation.
 func (d *core) parse(text []byte) (x float64, ok bool) {
 	if d.written != notation.Plain {
 		if x, ok = d.written.Parse(text); ok {
@@ -411,7 +411,7 @@ func (d *core) parse(text []byte) (x float64, ok bool) {
 }
 
 // writtenNumber adds the text of a field as a number, if the configuration has a notation for numbers. It reports
-// whether the text is one.
+// whether the text is a number.
 func (d *core) writtenNumber(n *named, text []byte) bool {
 	if d.written == notation.Plain || n.categorical || n.text {
 		return false
@@ -424,7 +424,7 @@ func (d *core) writtenNumber(n *named, text []byte) bool {
 	return true
 }
 
-// typedLabel returns the text of a label that is a number, not a string. A class is spelled by event.PlainNumber, so
+// typedLabel returns the text of a label that is a JSON number, not a string. event.PlainNumber spells the class, so
 // that 2 and 2.0 are one class.
 func (d *core) typedLabel(text []byte) []byte {
 	if d.s.Target == loss.Sign {
@@ -456,7 +456,7 @@ func plainInteger(text []byte) bool {
 	return true
 }
 
-// complete completes e after the end of the record has been read.
+// complete completes e after the whole record has been read.
 func (d *core) complete(r *Record, e *event.Example) {
 	d.addTimes()
 	d.addZeros()
@@ -469,7 +469,7 @@ func (d *core) complete(r *Record, e *event.Example) {
 	slices.Sort(e.Missing)
 }
 
-// takeLabel sets the label of e to that of the record, or to the one that comes beside it.
+// takeLabel sets the label of e from the record, or from a label that was passed separately.
 func (d *core) takeLabel(r *Record, e *event.Example) bool {
 	if r.Label == nil {
 		return !d.labeled || d.label(r, e, d.class)
@@ -481,7 +481,7 @@ func (d *core) takeLabel(r *Record, e *event.Example) bool {
 	return d.label(r, e, r.Label)
 }
 
-// finish writes the entries to e with ascending columns. It sums those of one column in the order of the record.
+// finish writes the entries to e with ascending columns. It sums the entries of one column in the order of the record.
 func (d *core) finish(r *Record, e *event.Example) bool {
 	if len(d.crosses) > 0 && !d.cross(r, e) {
 		return false
@@ -497,7 +497,7 @@ func (d *core) finish(r *Record, e *event.Example) bool {
 	}
 	index, value, field := slices.Grow(e.Features.Index[:0], n)[:n], slices.Grow(e.Features.Value[:0], n)[:n], slices.Grow(e.Field[:0], n)[:n]
 	to := -1
-	last := ^uint32(0) // not a column: there are at most 31 bits
+	last := ^uint32(0) // an invalid column, because columns have at most 31 bits
 	for _, o := range d.sorted {
 		column, from := uint32(o>>32), &d.entries[uint32(o)]
 		if column != last {
@@ -515,7 +515,7 @@ func (d *core) finish(r *Record, e *event.Example) bool {
 	return d.counts(r, e)
 }
 
-// counts rejects e if Config.Counts requires non-negative features and e has a negative one.
+// counts refuses e if Config.Counts requires non-negative features and e has a negative feature.
 func (d *core) counts(r *Record, e *event.Example) bool {
 	if !d.c.Counts {
 		return true
@@ -524,7 +524,7 @@ func (d *core) counts(r *Record, e *event.Example) bool {
 		if v < 0 {
 			column := uint64(e.Features.Index[i])
 			if d.s.NumericIndices && !d.s.ZeroBased {
-				column++ // as in the record
+				column++ // the column's number in the record
 			}
 			where := fmt.Sprintf("column %d", column)
 			if len(e.Field) > 0 && d.s.Fields[e.Field[i]].Name != "" {
@@ -537,14 +537,14 @@ func (d *core) counts(r *Record, e *event.Example) bool {
 	return true
 }
 
-// tooMany reports whether the record has more features than allowed. Decoders ask while they read, because entries take
-// more memory than the record.
+// tooMany reports whether the record has more features than allowed. Decoders call it while they read, because entries
+// take more memory than the record.
 func (d *core) tooMany() bool { return len(d.order) > d.c.MaxFeatures }
 
 const moreFeatures = "more features than max_features, %d"
 
-// cross adds the products of all entries of one field with those of the other. If a field is crossed with itself, it
-// adds those of every entry with itself and the later ones. It stops beyond max_features.
+// cross adds the products of all entries of one field with all entries of the other. If a field is crossed with itself,
+// it adds the products of every entry with itself and with later entries. It stops beyond max_features.
 func (d *core) cross(r *Record, e *event.Example) bool {
 	n := len(d.order)
 	for i := range d.crosses {
@@ -565,7 +565,7 @@ func (d *core) cross(r *Record, e *event.Example) bool {
 					continue
 				}
 				if d.tooMany() {
-					return true // finish rejects it
+					return true // finish will refuse the record
 				}
 				v := d.entries[a].value * d.entries[b].value
 				if v > maxMagnitude || v < -maxMagnitude {

@@ -12,12 +12,12 @@ import (
 )
 
 // csvDecoder decodes lines of comma-separated values (RFC 4180) with named columns. A value is a number, true, false or
-// a name. Blanks around an unquoted value are ignored.
+// a category name. Blanks around an unquoted value are ignored.
 type csvDecoder struct {
 	core
 	columns   []named
 	separator byte
-	scratch   []byte // the last value with doubled quotes
+	scratch   []byte // the latest value that contained doubled quotes
 }
 
 func newCSV(c core) (Decoder, error) {
@@ -31,7 +31,7 @@ func newCSV(c core) (Decoder, error) {
 	d := &csvDecoder{core: c, separator: c.c.Separator[0]}
 	met := make(map[string]bool, len(names))
 	for i, name := range names {
-		if name == "" { // such as the index that pandas writes
+		if name == "" { // for example the index that pandas writes
 			d.columns = append(d.columns, named{role: isDropped})
 			continue
 		}
@@ -44,7 +44,7 @@ func newCSV(c core) (Decoder, error) {
 		}
 		d.columns = append(d.columns, d.named(name))
 	}
-	// With a wrong name every event would lack its label, weight, ID or time.
+	// With a wrong name, every event would be without its label, weight, ID or time.
 	for role, name := range c.c.special() {
 		if name != "" && !met[name] && !(c.c.Unlabeled && fieldRole(role) == isLabel) {
 			return nil, &MissingColumnError{name, names}
@@ -53,7 +53,8 @@ func newCSV(c core) (Decoder, error) {
 	return d, nil
 }
 
-// MissingColumnError says that a CSV file lacks the column configured as the label, the weight, the ID or the time.
+// MissingColumnError reports that a CSV file does not have the column configured as the label, the weight, the ID or
+// the time.
 type MissingColumnError struct {
 	Column  string
 	Columns []string // the existing columns
@@ -110,7 +111,8 @@ func (d *csvDecoder) Decode(_ context.Context, r Record, e *event.Example) error
 	return nil
 }
 
-// column sets the value of n. detail is "" unless the record is to be rejected.
+// column sets the value of column n. If the record must be refused, it returns the reason and a detail; otherwise
+// detail is "".
 func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason event.Reason, detail string) {
 	for _, m := range d.c.Missing {
 		if string(text) == m {
@@ -159,8 +161,8 @@ func (d *csvDecoder) column(n *named, text []byte, inPlace bool) (reason event.R
 	return "", ""
 }
 
-// wholeNumber removes a zero fraction from a whole number, which pandas adds to columns with missing values: 20095.0 is
-// the category 20095. A text that begins with 0 is a code and stays.
+// wholeNumber removes the zero fraction of a whole number, which pandas adds to columns with missing values: 20095.0
+// becomes the category 20095. A text that begins with 0 is a code and does not change.
 func wholeNumber(text []byte) []byte {
 	whole := bytes.TrimRight(text, "0")
 	if n := len(whole); n == len(text) || n < 2 || whole[n-1] != '.' {
@@ -174,8 +176,8 @@ func wholeNumber(text []byte) []byte {
 
 const strayQuote = "a quote that is not closed or does not enclose the whole value, or a newline without quotes"
 
-// csvValue returns the value at data[p:] and the position of the following separator or end, or -1. Unless inPlace, the
-// text lies in scratch.
+// csvValue returns the value at data[p:], and the position of the following separator or end, or -1. If inPlace is
+// false, the text is in scratch.
 func csvValue(data []byte, p int, separator byte, scratch *[]byte) (text []byte, inPlace bool, next int) {
 	if p >= len(data) || data[p] != '"' {
 		end := p
@@ -238,11 +240,12 @@ func csvFields(line []byte, separator byte) (fields []string, err error) {
 }
 
 // quotedEnd is findEnd for CSV, where a newline within quotes does not end a record. A stray quote must not join all
-// following records. So a record ends at its first newline, and is rejected, if a misplaced quote follows a newline
-// within quotes, if quotes are not closed, or if the record is longer than max_bytes. What follows is read anew.
+// following records. So an invalid record ends at its first newline and is refused. A record is invalid if a misplaced
+// quote follows a newline within quotes, if quotes are not closed, or if it is longer than max_bytes. The following
+// lines are then read as new records.
 func (s *Scanner) quotedEnd() int {
 	data, p := s.buf[s.at:s.end], s.seen
-	newline := -1 // the next newline, if it has been searched
+	newline := -1 // position of the next newline, if already searched
 	for p < len(data) {
 		if !s.quoted {
 			if newline < p {
@@ -323,8 +326,8 @@ func (s *Scanner) ends(size int) int {
 	return s.at + size
 }
 
-// tooLong returns the end of the first line of a record of at least size bytes, if it is too long and has another line.
-// Otherwise it returns -1.
+// tooLong returns the end of the first line of a record of at least size bytes, if the record is too long and has
+// further lines. Otherwise it returns -1.
 func (s *Scanner) tooLong(size int) int {
 	if size > s.c.MaxBytes && s.newline > 0 {
 		return s.at + s.newline - 1

@@ -86,7 +86,7 @@ func TestDecode(t *testing.T) {
 			{`{"a":1,"b":2,"c":3}`, `too-many: more features than max_features, 2`},
 			{`{"a":1,"b":"` + strings.Repeat("x", 30) + `"}`, `oversize: 44 bytes, max_bytes is 30`},
 		}},
-		{"json", func(c *Config) { c.MaxFields = 2 }, []line{ // later names share field 0
+		{"json", func(c *Config) { c.MaxFields = 2 }, []line{ // later names are in field 0
 			{`{"a":1,"b":"x"}`, `? a:1:n b=x:1:s`},
 			{`{"c":{"d":1},"e":[2,3]}`, `? c.d:1:s e[0]:2:s e[1]:3:s`},
 			{`{"c":1,"c":2}`, `duplicate-field: byte 9: field "c" twice`},
@@ -201,7 +201,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Once names are known, decoding allocates nothing.
+// TestDecodeAllocs checks that decoding allocates nothing once the names are known.
 func TestDecodeAllocs(t *testing.T) {
 	for _, f := range formats {
 		d := benchDecoder(t, f.name)
@@ -217,7 +217,7 @@ func TestDecodeAllocs(t *testing.T) {
 	}
 }
 
-// number gives the same bits as strconv.ParseFloat.
+// TestNumber checks that number returns the same bits as strconv.ParseFloat.
 func TestNumber(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200_000 {
@@ -243,8 +243,8 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// A decoder that starts from the Schema of any moment, as after a crash, gives the same examples and the same Schema as
-// one that was not interrupted.
+// TestDecodeRestart checks a decoder that starts from the Schema of any moment, as after a crash. It must return the
+// same examples and the same Schema as an uninterrupted decoder.
 func TestDecodeRestart(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	names := []string{"a", "b", "c", "a.b", "long name", "d[0]"}
@@ -334,8 +334,8 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
-// Two decoders that alternate on one Schema add every field once, and a null marks a field that only the other one has
-// met.
+// TestDecodersShareSchema checks two decoders that alternate on one Schema. They must add every field once, and a null
+// must mark a field that only the other decoder has seen.
 func TestDecodersShareSchema(t *testing.T) {
 	c := DefaultConfig()
 	s := c.Schema()
@@ -355,7 +355,8 @@ func TestDecodersShareSchema(t *testing.T) {
 	}
 }
 
-// The cost of a record is limited by max_features: empty values that make no features, and columns of a header.
+// TestEmptyValuesAreLimited checks that max_features limits the cost of a record: empty values that give no features,
+// and columns of a header.
 func TestEmptyValuesAreLimited(t *testing.T) {
 	c := DefaultConfig()
 	c.MaxFeatures = 100
@@ -387,8 +388,8 @@ func TestEmptyValuesAreLimited(t *testing.T) {
 	}
 }
 
-// A record with more values than fields can be stored takes memory in proportion to its bytes, however long the joined
-// names are.
+// TestLongRecordsTakeLittleMemory checks that a record with too many fields takes memory in proportion to its bytes,
+// however long the joined names are.
 func TestLongRecordsTakeLittleMemory(t *testing.T) {
 	objects := &strings.Builder{}
 	for i := range 90_000 {
@@ -405,7 +406,7 @@ func TestLongRecordsTakeLittleMemory(t *testing.T) {
 		d := must.Get(NewDecoder(c, c.Schema()))(t)
 		var e event.Example
 		var before, after runtime.MemStats
-		for range 3 { // the first ones fill the tree
+		for range 3 { // the first records fill the tree
 			runtime.ReadMemStats(&before)
 			d.Decode(context.Background(), Record{Value: []byte(value)}, &e)
 			runtime.ReadMemStats(&after)

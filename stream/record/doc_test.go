@@ -14,7 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// The examples in docs/formats.md give the documented results.
+// TestDocumentedExamples checks that the examples in docs/formats.md give the documented results.
 func TestDocumentedExamples(t *testing.T) {
 	text := must.Get(os.ReadFile("../../docs/formats.md"))(t)
 	kind := regexp.MustCompile(`:[sncwbx]\b`)

@@ -20,12 +20,12 @@ import (
 
 // Encoder encodes JSON objects with a schema, in the wire format of a schema registry.
 type Encoder struct {
-	Kind   string // of the schema in the registry: AVRO, PROTOBUF or JSON
+	Kind   string // kind of the schema in the registry: AVRO, PROTOBUF or JSON
 	encode func(object []byte) ([]byte, error)
 }
 
-// NewEncoder returns an Encoder for a schema. The suffix of its file name tells its kind: .avsc, .proto (the first
-// message is used) or .json. It does not follow references to other subjects of the registry.
+// NewEncoder returns an Encoder for a schema. The suffix of its file name determines its kind: .avsc, .proto (the first
+// message is used) or .json. References to other subjects of the registry are not supported.
 func NewEncoder(name, schema string) (*Encoder, error) {
 	switch filepath.Ext(name) {
 	case ".avsc":
@@ -71,7 +71,7 @@ func NewEncoder(name, schema string) (*Encoder, error) {
 	return nil, fmt.Errorf("%s: the name of a schema's file ends in .avsc (Avro), .proto (Protobuf) or .json (JSON Schema)", name)
 }
 
-// Encode returns a JSON object as a record of the schema, whose ID in the registry is id.
+// Encode encodes a JSON object as a record of the schema. id is the ID of the schema in the registry.
 func (e *Encoder) Encode(id uint32, object []byte) ([]byte, error) {
 	value, err := e.encode(object)
 	if err != nil {

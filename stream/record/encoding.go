@@ -11,12 +11,12 @@ import (
 	"blankout/internal/event"
 )
 
-// separators are the candidates, after that of the configuration.
+// separators are the separators to try, after the configured separator.
 const separators = ",;\t|"
 
-// foundSeparator returns the separator of CSV, detected in its first line. It is that of c, unless that is the default
-// and only another separator gives the columns that c names. If c names no columns and the default gives only one
-// column, foundSeparator returns the separator that gives the most.
+// foundSeparator detects the separator of CSV in its first line. It returns the separator of c, unless that is the
+// default and only another separator gives the columns that c names. If c names no columns and the default gives only
+// one column, it returns the separator that gives the most columns.
 func foundSeparator(line []byte, c Config) string {
 	if c.Separator != DefaultConfig().Separator {
 		return c.Separator
@@ -39,7 +39,7 @@ func foundSeparator(line []byte, c Config) string {
 	return best
 }
 
-// names reports whether the columns include the label or, for unlabeled records, all named columns.
+// names reports whether c names a label column for labeled records, and columns include all columns that c names.
 func (c Config) names(columns []string) bool {
 	for role, name := range c.special() {
 		if name != "" && !(c.Unlabeled && fieldRole(role) == isLabel) && !slices.Contains(columns, name) {
@@ -67,7 +67,7 @@ func checkEncoding(text []byte) error {
 	return &event.Refusal{Reason: event.ReasonSyntax, Detail: fmt.Sprintf("the text is %s, and is read as UTF-8: convert it with iconv -f %s -t UTF-8", name, name[:6])}
 }
 
-// notUTF8 returns where text is not valid UTF-8, or "" if it is valid.
+// notUTF8 returns the position at which text is not valid UTF-8, or "" if it is valid.
 func notUTF8(text []byte) string {
 	if utf8.Valid(text) {
 		return ""

@@ -13,7 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// The separator of CSV is detected by the named columns, or else by the first line. A configured one is used as it is.
+// TestSeparatorIsFound checks that the separator of CSV is detected by the configured columns, or else by the first
+// line. A configured separator must be used unchanged.
 func TestSeparatorIsFound(t *testing.T) {
 	for _, test := range []struct {
 		text    string
@@ -54,7 +55,8 @@ func TestSeparatorIsFound(t *testing.T) {
 	}
 }
 
-// If the columns are named, a first line with the same names is a header, in its order.
+// TestHeaderOfNamedColumns checks that a first line with the same names as the configured columns is a header. Its
+// order determines the order of the columns.
 func TestHeaderOfNamedColumns(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.Columns = "csv", []string{"label", "a", "b"}
@@ -67,8 +69,8 @@ func TestHeaderOfNamedColumns(t *testing.T) {
 	}
 }
 
-// A text that is not UTF-8 is reported with a way to convert it: for UTF-16 the file, otherwise the record, in every
-// text format.
+// TestEncodingIsNamed checks that text that is not UTF-8 is refused with advice how to convert it: the file for UTF-16,
+// otherwise the record, in every text format.
 func TestEncodingIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"\xff\xfel\x00a\x00":       "UTF-16LE",

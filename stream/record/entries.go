@@ -1,6 +1,6 @@
 package record
 
-// This file holds the features of an event before they are summed by column, and its missing fields.
+// This file stores the features of an event before they are summed by column, and its missing fields.
 
 import (
 	"math/bits"
@@ -13,13 +13,13 @@ type entry struct {
 	field uint16
 }
 
-// entryList holds the entries of an event.
+// entryList has the entries of an event.
 type entryList struct {
 	entries []entry
-	order   []uint64 // column<<32 | number of the entry
-	sorted  []uint64 // order, sorted; until then that of the last event
-	spare   []uint64 // of the sort
-	hash    []uint64 // by entry, only for crosses
+	order   []uint64 // column<<32 | index of the entry
+	sorted  []uint64 // order, sorted; before sorting, it has the previous event's order
+	spare   []uint64 // scratch memory for sorting
+	hash    []uint64 // hash of each entry, only for crosses
 }
 
 func (d *entryList) reset() { d.entries, d.order, d.hash = d.entries[:0], d.order[:0], d.hash[:0] }
@@ -30,8 +30,8 @@ func (d *entryList) put(column uint32, id uint16, x float64) {
 	d.entries = append(d.entries, entry{x, id})
 }
 
-// sort sorts d.order into d.sorted. It starts with the permutation that sorted the last event, because most columns
-// have the same place.
+// sort sorts d.order into d.sorted. It starts with the permutation that sorted the previous event, because most columns
+// keep their index.
 func (d *entryList) sort(mask uint64) {
 	order, sorted := d.order, d.sorted
 	if len(order) > 64 {
@@ -63,9 +63,9 @@ func (d *entryList) sort(mask uint64) {
 	}
 }
 
-// sortShort sorts at most 16 numbers with Batcher's networks, which have no branches that depend on the numbers. The
-// columns of names change from event to event, and each change costs a branch misprediction, more than the whole
-// network.
+// sortShort sorts at most 16 numbers with Batcher's sorting networks, which have no data-dependent branches. The
+// columns of names change from event to event. Each change would cost a branch misprediction, which takes longer than
+// the whole network.
 func sortShort(s []uint64) {
 	x := [16]uint64{}
 	for i := copy(x[:], s); i < len(x); i++ {
@@ -115,7 +115,7 @@ func sortEight(x *[8]uint64) {
 	*x = [8]uint64{a, b, c, d, e, f, g, h}
 }
 
-// ordered returns the smaller one first.
+// ordered returns the smaller number first.
 func ordered(x, y uint64) (uint64, uint64) {
 	least := x
 	if y < x {
@@ -124,7 +124,7 @@ func ordered(x, y uint64) (uint64, uint64) {
 	return least, x ^ y ^ least
 }
 
-// radixSort sorts by column, byte by byte from the lowest. It is stable.
+// radixSort sorts by column, byte by byte from the lowest byte. It is stable.
 func (d *entryList) radixSort(mask uint64) {
 	n := len(d.order)
 	from, to := append(d.sorted[:0], d.order...), slices.Grow(d.spare[:0], n)[:n]
@@ -148,11 +148,11 @@ func (d *entryList) radixSort(mask uint64) {
 	d.sorted, d.spare = from, to
 }
 
-// nulls holds the missing fields of an event.
+// nulls has the missing fields of an event.
 type nulls struct {
 	missing []uint16
-	missed  []uint64 // by field, the last record that marked it as missing
-	records uint64   // number of this record
+	missed  []uint64 // for each field, the last record that marked it as missing
+	records uint64   // number of the current record
 }
 
 func (d *nulls) begin(missing []uint16) {

@@ -8,7 +8,7 @@ import (
 	"blankout/stream/record"
 )
 
-// A Decoder makes events from records. The Schema learns their fields, classes and names on the way.
+// A Decoder decodes records to events. It adds their fields, classes and names to the Schema.
 func ExampleNewDecoder() {
 	c := record.DefaultConfig()
 	c.Label = "bought"

@@ -1,6 +1,6 @@
 package record
 
-// This file holds the fields and the new names of records: what decoding adds to a Schema.
+// This file manages the fields and the new names of records, which decoding adds to a Schema.
 
 import (
 	"github.com/cespare/xxhash/v2"
@@ -8,20 +8,20 @@ import (
 	"blankout/internal/event"
 )
 
-// fieldTable finds the fields of a Schema by name, and adds new ones. The additions of a record can be removed.
+// fieldTable finds the fields of a Schema by name, and adds new fields. The additions of a record can be undone.
 type fieldTable struct {
 	s       *event.Schema
 	mask    uint64
 	most    int               // largest number of fields
-	groups  map[string]string // field name -> group
+	groups  map[string]string // group by field name
 	columns event.TakenColumns
-	taken   uint64 // counts the changes of columns, from 1
+	taken   uint64 // number of changes of columns, from 1
 	fields  map[fieldKey]uint16
-	known   int // number of fields of s that are in fields
-	before  int // number of fields before this record
+	known   int // number of fields of s that are in the map fields
+	before  int // number of fields before the current record
 	age     int // number of times that fields were removed
-	// firstID holds, by name, the field of the first kind that appeared. under holds the fields whose names continue
-	// this one with a dot or an index.
+	// firstID has, by name, the id of the first field with that name. under has, by name, the fields whose names
+	// continue it with a dot or an index.
 	firstID map[string]uint16
 	under   map[string]*below
 }
@@ -31,10 +31,10 @@ type fieldKey struct {
 	kind event.Kind
 }
 
-// below holds the fields whose names continue another name.
+// below has the fields whose names continue another name.
 type below struct {
 	ids    []uint16
-	missed uint64 // the last record that marked all of them as missing
+	missed uint64 // last record that marked all of them as missing
 }
 
 func newFieldTable(c Config, s *event.Schema) fieldTable {
@@ -51,7 +51,7 @@ func newFieldTable(c Config, s *event.Schema) fieldTable {
 	return d
 }
 
-// begin begins a record.
+// begin starts a record.
 func (d *fieldTable) begin() {
 	if d.known != len(d.s.Fields) {
 		d.takeFields()
@@ -59,13 +59,14 @@ func (d *fieldTable) begin() {
 	d.before = d.known
 }
 
-// fieldID returns the ID of a field of that name and kind. It adds the field if there is room, otherwise it returns 0.
+// fieldID returns the ID of the field with that name and kind. It adds the field if the limit allows it; otherwise it
+// returns 0.
 func (d *fieldTable) fieldID(name string, kind event.Kind) uint16 {
 	key := fieldKey{name, kind}
 	id, ok := d.fields[key]
 	if !ok && len(d.s.Fields) < d.most && len(name) <= maxNameBytes {
 		f := event.Field{Name: name, Kind: kind, Group: d.groups[name]}
-		if d.s.Apart && kind == event.Numeric { // as OwnColumn, but columns are not collected
+		if d.s.Apart && kind == event.Numeric { // like OwnColumn, but with d's record of the used columns
 			f.Column = d.columns.Of(d.fieldHash(name), d.mask)
 		}
 		id = d.s.AddField(f)
@@ -74,7 +75,7 @@ func (d *fieldTable) fieldID(name string, kind event.Kind) uint16 {
 	return id
 }
 
-// OwnColumn returns the own column of a field that is added to a Schema now, 0 if it gets none.
+// OwnColumn returns the column that a new field of a Schema would own, or 0 if it would own none.
 func OwnColumn(s *event.Schema, name string, kind event.Kind) uint32 {
 	if !s.Apart || kind != event.Numeric {
 		return 0
@@ -88,7 +89,7 @@ func OwnColumn(s *event.Schema, name string, kind event.Kind) uint32 {
 	return columns.Of(fieldHash(name, s.Seed), s.Columns()-1)
 }
 
-// takeFields reads the fields of the Schema that are new to d, because another decoder may have added some.
+// takeFields adds fields of the Schema that d does not have yet, because another decoder may have added them.
 func (d *fieldTable) takeFields() {
 	for ; d.known < len(d.s.Fields); d.known++ {
 		if d.known > 0 {
@@ -119,7 +120,7 @@ func (d *fieldTable) addField(f event.Field, id uint16) {
 	})
 }
 
-// eachParent calls f with the names that name continues with a dot or an index.
+// eachParent calls f with each name that the given name continues with a dot or an index.
 func eachParent(name string, f func(parent string)) {
 	depth := 0
 	for i, c := range []byte(name) {
@@ -130,7 +131,7 @@ func eachParent(name string, f func(parent string)) {
 	}
 }
 
-// dropFields removes the fields that this record has added, latest first.
+// dropFields removes the fields that the current record has added, the latest first.
 func (d *fieldTable) dropFields() {
 	for id := d.known - 1; id >= d.before; id-- {
 		f := d.s.Fields[id]
@@ -158,7 +159,7 @@ func (d *fieldTable) fieldHash(name string) uint64 { return fieldHash(name, d.s.
 
 func fieldHash(name string, seed uint64) uint64 { return event.Mix(xxhash.Sum64String(name) + seed) }
 
-// newName is a name that goes into the dictionary if its record is accepted.
+// newName is a name that is added to the dictionary if its record is accepted.
 type newName struct {
 	hash uint64
 	name string
@@ -167,14 +168,14 @@ type newName struct {
 // newNames are the names of a record that the dictionary needs.
 type newNames struct {
 	names []newName
-	text  []byte // scratch
+	text  []byte // scratch memory
 }
 
 func (d *newNames) remember(hash uint64, name string) {
 	d.names = append(d.names, newName{hash, cutName(name)})
 }
 
-// rememberValue stores name=value, or only the value if the name is empty.
+// rememberValue stores the name name=value, or only the value if name is empty.
 func (d *newNames) rememberValue(hash uint64, name string, value []byte) {
 	d.text = append(d.text[:0], name...)
 	if name != "" {
@@ -184,7 +185,7 @@ func (d *newNames) rememberValue(hash uint64, name string, value []byte) {
 	d.remember(hash, string(d.text))
 }
 
-// forget drops the names of a record and frees their memory.
+// forget discards the names of a record and frees their memory.
 func (d *newNames) forget() {
 	clear(d.names)
 	d.names = d.names[:0]
@@ -200,7 +201,7 @@ func (d *newNames) accept(to *event.Names) {
 	d.forget()
 }
 
-// nameIn returns the name of a hash, or "" if it is neither in the dictionary nor new.
+// nameIn returns the name with a hash, or "" if it is neither in the dictionary nor new.
 func (d *newNames) nameIn(dictionary *event.Names, hash uint64) string {
 	if name := dictionary.Find(hash); name != "" {
 		return name
