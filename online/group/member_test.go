@@ -233,6 +233,9 @@ func TestMembers(t *testing.T) {
 		e.check(s)
 		if s.Committed > s.Refused {
 			learned++
+			if s.DeltaRows == 0 || s.DeltaBytes <= 8*s.DeltaRows { // a row has its column and several numbers
+				t.Errorf("member %d has written %d rows in %d bytes", i, s.DeltaRows, s.DeltaBytes)
+			}
 		}
 		t.Logf("member %d: %d commits, %d refused, %d reprocessed events; accepted %d, rejected %v; intercept %.3f", i, s.Committed, s.Refused, s.Reprocessed, s.Accepted, s.Rejected, s.Model.Model().Intercept)
 	}
