@@ -30,7 +30,7 @@ func (s *solver) coordinate(ctx context.Context, o *Expected, ell float64, epoch
 		return false, nil
 	}
 	free, bias := d.free, o.columns
-	// The values of a row are adjacent, because rows are visited at random.
+	// A row's values are adjacent in memory, because rows are visited in random order.
 	type row struct{ y, m, q, alpha float64 }
 	rows := make([]row, len(o.f))
 	for i := range rows {
@@ -236,7 +236,7 @@ func (s *solver) logistic(ctx context.Context, o *Expected) (done bool, err erro
 	if !(pull <= 5*float64(len(d.active))) {
 		return false, nil
 	}
-	// The values of a row are adjacent, because rows are visited at random.
+	// A row's values are adjacent in memory, because rows are visited in random order.
 	type row struct{ y, m, q, alpha, logit float64 }
 	rows := make([]row, len(o.f))
 	for i := range rows {

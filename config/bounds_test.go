@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// No key takes a number below zero, but for one that means something there: each is
-// refused by its name. A new key is tested without a line here.
+// TestNegativeNumbersAreRefused checks that every key rejects numbers below zero with an error that names the key,
+// except for keys with valid negative values. New keys are tested automatically.
 func TestNegativeNumbersAreRefused(t *testing.T) {
 	c := Default()
 	tested := 0
@@ -31,7 +31,7 @@ func TestNegativeNumbersAreRefused(t *testing.T) {
 	}
 }
 
-// The largest values that keys take, and the next ones.
+// TestBounds checks that each key accepts its largest valid value and rejects the next one.
 func TestBounds(t *testing.T) {
 	for _, tt := range []struct {
 		key       string
@@ -76,7 +76,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A batch of the optimizer irls, which needs no window, has a bound of its own.
+// TestBoundOfIRLSBatch checks the separate bound of a batch for the optimizer irls, which needs no window.
 func TestBoundOfIRLSBatch(t *testing.T) {
 	if _, err := Load(Source{Flags: []string{"learner.optimizer=irls", "learner.irls_batch=100000"}}); err != nil {
 		t.Error(err)
@@ -87,8 +87,8 @@ func TestBoundOfIRLSBatch(t *testing.T) {
 	}
 }
 
-// refuses checks that a configuration with these flags is refused with an error
-// that names the key and says that the value came from a flag.
+// refuses checks that a configuration with these flags is rejected. The error must name the key and report that the
+// value came from a flag.
 func refuses(t *testing.T, name string, flags ...string) {
 	t.Helper()
 	_, err := Load(Source{Flags: flags})
@@ -101,8 +101,8 @@ func refuses(t *testing.T, name string, flags ...string) {
 	}
 }
 
-// A file that is deep, long, or of many strange keys is refused by what is wrong with it,
-// before time and memory go into it.
+// TestFilesThatAreNone checks that a file that is deeply nested, very long, or full of unknown keys is rejected with
+// the reason. The rejection must not take much time or memory.
 func TestFilesThatAreNone(t *testing.T) {
 	const n = 100_000
 	for name, c := range map[string]struct{ text, want string }{

@@ -1,6 +1,6 @@
 package config
 
-// This file reads [[challenger]]: further learners of the same stream.
+// This file reads the tables [[challenger]], which configure further learners of the same stream.
 
 import (
 	"errors"
@@ -18,13 +18,13 @@ import (
 	"blankout/stream/record"
 )
 
-// Challenger is a further learner of the stream: one table [[challenger]]. A key of [learner] or
-// [record] that it does not set is that of the section.
+// Challenger is one table [[challenger]]: a further learner of the stream. Keys of [learner] and [record] that it does
+// not set have the values of those sections.
 type Challenger struct {
 	Name string `toml:"name"`
-	// Promote says whether the challenger takes the lead by itself: "manual" or "auto".
+	// Promote is "auto" if the challenger may take the lead without a request, else "manual".
 	Promote string `toml:"promote"`
-	// Window is the number of records of a window of the comparison with the lead.
+	// Window is the number of records in each window of the comparison with the lead.
 	Window uint64 `toml:"window"`
 	online.Config
 	Drop    []string            `toml:"drop"`
@@ -38,19 +38,19 @@ const promoteManual, promoteAuto = "manual", run.PromoteAuto
 const (
 	defaultWindow = 100_000
 	minWindow     = 10_000
-	maxChallenger = 16 // of them
+	maxChallenger = 16 // largest number of challengers
 	challengerKey = "challenger"
 )
 
-// RecordOf returns how the challenger's events are made of records, and whether otherwise than those of [learner].
+// RecordOf returns the challenger's record settings. own reports whether its events differ from those of [learner].
 func (c *Challenger) RecordOf(r record.Config) (of record.Config, own bool) {
 	of = r
 	of.Drop, of.Crosses, of.Groups = c.Drop, c.Crosses, c.Groups
 	return of, !slices.Equal(c.Drop, r.Drop) || !slices.Equal(c.Crosses, r.Crosses) || of.GroupSettings() != r.GroupSettings()
 }
 
-// TakeLearner gives c the settings of the learner of a name in place of those of [learner]; of a name that is no challenger's
-// it leaves c alone.
+// TakeLearner replaces the settings of [learner] in c by those of the challenger with this name. If there is no such
+// challenger, c does not change.
 func (c *Config) TakeLearner(name string) {
 	for i := range c.Challengers {
 		if x := &c.Challengers[i]; x.Name == name {
@@ -60,13 +60,14 @@ func (c *Config) TakeLearner(name string) {
 	}
 }
 
-// challengerTable is the text of one [[challenger]] as a file of its own, with the lines where they were.
+// challengerTable is the text of one [[challenger]] as a separate file. Its lines keep their numbers.
 type challengerTable struct{ text string }
 
-// splitChallengers takes the tables [[challenger]] out of a TOML text. What is left keeps its lines.
+// splitChallengers removes the tables [[challenger]] from a TOML text and returns them. The lines of the rest keep
+// their numbers.
 func splitChallengers(text string) (rest string, tables []challengerTable) {
 	var out strings.Builder
-	var own *strings.Builder // of the table that a line is in; nil in the rest
+	var own *strings.Builder // text of the table that contains the current line; nil outside of such tables
 	var all []*strings.Builder
 	line := 1
 	for len(text) > 0 {
@@ -102,8 +103,8 @@ func splitChallengers(text string) (rest string, tables []challengerTable) {
 	return out.String(), tables
 }
 
-// statement returns the length of the first lines of a TOML text that belong together, a header or a value
-// of several lines, and the header, "" for other lines.
+// statement returns the length of the first statement of a TOML text, which may be a header or a value of several
+// lines. It also returns the header, or "" for other statements.
 func statement(text string) (length int, header string) {
 	start := strings.TrimLeft(text, " \t")
 	if strings.HasPrefix(start, "[") {
@@ -140,7 +141,8 @@ func statement(text string) (length int, header string) {
 	return len(text), ""
 }
 
-// readChallengers reads the challengers over the sections as they are in force, and --set challenger.NAME.KEY over that.
+// readChallengers decodes each challenger over the current settings of the sections, and then applies --set
+// challenger.NAME.KEY.
 func (l *Loaded) readChallengers(tables []challengerTable, sets []string) error {
 	if len(tables) > maxChallenger {
 		return fmt.Errorf("%s: %d challengers: want at most %d", l.file, len(tables), maxChallenger)
@@ -152,9 +154,9 @@ func (l *Loaded) readChallengers(tables []challengerTable, sets []string) error 
 		known := keys(&c)
 		var all map[string]any
 		if _, err := toml.Decode(table.text, &all); err == nil {
-			c.Name, _ = all["name"].(string) // for the errors of other keys
+			c.Name, _ = all["name"].(string) // set first, because errors about other keys use it
 		}
-		for _, k := range known { // TOML is decoded into what is there, which is the sections'
+		for _, k := range known { // clear lists and maps, because TOML would be decoded into those of the sections
 			if kind := k.value.Kind(); (kind == reflect.Slice || kind == reflect.Map) && valueOf(all, k.path) != nil {
 				k.value.SetZero()
 			}
@@ -178,7 +180,7 @@ func (l *Loaded) readChallengers(tables []challengerTable, sets []string) error 
 	return errors.Join(errs...)
 }
 
-// inChallenger names the challenger in each line of an error of its table, behind the place.
+// inChallenger adds the challenger's name to each line of an error in its table, after the position.
 func (l *Loaded) inChallenger(name string, err error) error {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
@@ -191,7 +193,7 @@ func (l *Loaded) inChallenger(name string, err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// setChallenger overrides a key of a challenger with --set challenger.NAME.KEY=VALUE.
+// setChallenger applies --set challenger.NAME.KEY=VALUE to a challenger.
 func (l *Loaded) setChallenger(flag string) error {
 	path, value, ok := strings.Cut(flag, "=")
 	parts := strings.Split(path, ".")
@@ -219,7 +221,7 @@ func (c *Config) challengerNames() []string {
 	return names
 }
 
-// checkChallengers returns what is wrong with the challengers. An error names the challenger and the key.
+// checkChallengers returns the errors in the challengers. Each error names the challenger and the key.
 func (l *Loaded) checkChallengers() error {
 	if len(l.Challengers) == 0 {
 		return nil
@@ -302,10 +304,10 @@ func (l *Loaded) shownKeys(c *Challenger) (out []shownKey) {
 	return out
 }
 
-// ofChallenger reports whether a setting is of a challenger.
+// ofChallenger reports whether a setting belongs to a challenger.
 func ofChallenger(flag string) bool { return strings.HasPrefix(flag, challengerKey+".") }
 
-// shownKey is a key of a challenger that was set, and where.
+// shownKey is a key that a challenger sets, with the origin of its value.
 type shownKey struct {
 	path   string
 	key    key

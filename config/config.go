@@ -1,10 +1,8 @@
-// Package config puts the configuration of the whole program together: the
-// sections of one TOML file, each decoded over the Default of the package that
-// owns it, then overridden by the environment and by flags.
+// Package config reads the configuration of the whole program. Each section of a TOML file is decoded over the defaults
+// of the package that owns the section. Environment variables and flags then override the values.
 //
-// An unknown key is an error that names its line and the nearest known name. A
-// key's environment variable is BLANKOUT_SECTION_KEY: BLANKOUT_LEARNER_NOISE
-// for noise of [learner].
+// An unknown key is an error that names its line and the nearest known name. A key's environment variable is
+// BLANKOUT_SECTION_KEY: BLANKOUT_LEARNER_NOISE for noise of [learner].
 package config
 
 import (
@@ -41,8 +39,7 @@ import (
 	"blankout/stream/registry"
 )
 
-// Config is the configuration of a service: one field for each section of the
-// file. Template says what each key means.
+// Config is the configuration of a service, with one field for each section of the file. Template explains each key.
 type Config struct {
 	Kafka      Kafka                `toml:"kafka"`
 	Record     record.Config        `toml:"record"`
@@ -63,35 +60,35 @@ type Config struct {
 	Challengers []Challenger `toml:"-"`
 }
 
-// Log says what a service writes to its log.
+// Log configures the log of a service.
 type Log struct {
-	// Level is the least that is written: debug, info, warn or error. A service that
-	// runs takes it from the file again after SIGHUP.
+	// Level is the lowest level that is written: debug, info, warn or error. A running service reads it from the file
+	// again after SIGHUP.
 	Level slog.Level `toml:"level"`
 }
 
-// Kafka is what is consumed, and how the cluster is reached.
+// Kafka configures the topics to consume and the connection to the cluster.
 type Kafka struct {
 	stream.ConsumerConfig
-	// Group is never read from.
+	// Group is the consumer group in which offsets are committed. The program never reads the offsets of the group.
 	Group string `toml:"group"`
 }
 
-// Checkpoint says where the state is kept and when it is saved.
+// Checkpoint configures where and when the state is saved.
 type Checkpoint struct {
 	Directory event.Address `toml:"directory"`
-	Keep      int           `toml:"keep"` // so many of the newest checkpoints
-	// Events and Interval say when a checkpoint is due, whichever comes first; 0
-	// switches either off.
+	Keep      int           `toml:"keep"` // number of newest checkpoints to keep
+	// Events and Interval are the number of events and the time after which a checkpoint is due, whichever comes first.
+	// 0 disables either.
 	Events   uint64        `toml:"events"`
 	Interval time.Duration `toml:"interval"`
-	// MinFree is how many bytes a checkpoint must leave free on the disk.
+	// MinFree is the number of bytes that must remain free on the disk after a checkpoint.
 	MinFree int64 `toml:"min_free"`
-	// ShutdownTimeout bounds how long a stop may take, the last save included.
+	// ShutdownTimeout limits the time for stopping, including the last checkpoint.
 	ShutdownTimeout time.Duration `toml:"shutdown_timeout"`
 }
 
-// Objects says that the directory is the objects behind a prefix of a store.
+// Objects reports whether the directory is a prefix of objects in a store (s3://…).
 func (c *Checkpoint) Objects() bool { return strings.HasPrefix(string(c.Directory), "s3://") }
 
 func (c *Checkpoint) check() error {
@@ -114,11 +111,10 @@ func (c *Checkpoint) check() error {
 	return nil
 }
 
-// HTTP says what is served, and where.
+// HTTP configures the HTTP server.
 type HTTP struct {
 	serve.Config
-	// PublishInterval says how long readers wait for new weights; 0 gives them none before
-	// the end.
+	// PublishInterval is the time between publications of new weights to readers. 0 publishes only at the end.
 	PublishInterval time.Duration `toml:"publish_interval"`
 }
 
@@ -129,7 +125,7 @@ func (c *HTTP) check() error {
 	return c.Config.Check()
 }
 
-// DeadLetter says what happens to records that cannot be used.
+// DeadLetter configures what happens to records that cannot be used.
 type DeadLetter struct {
 	Policy run.Policy `toml:"policy"`
 	stream.DeadLetterConfig
@@ -143,8 +139,8 @@ func (c *Config) checkDeadLetter() error {
 	return c.writes(c.DeadLetter.Topic, "topic", "dead letters")
 }
 
-// DeadLetters returns where dead letters are kept: the topic, the file, or where neither is
-// named a file beside the checkpoints, in the working directory if these are on no disk.
+// DeadLetters returns the destination of dead letters: the configured topic or file. If neither is set, it is a file in
+// the directory of the checkpoints, or in the working directory if the checkpoints are not on a disk.
 func (c *Config) DeadLetters() stream.DeadLetterConfig {
 	where := c.DeadLetter.DeadLetterConfig
 	switch {
@@ -158,8 +154,8 @@ func (c *Config) DeadLetters() stream.DeadLetterConfig {
 	return where
 }
 
-// Mislabeled says where events are kept that were learned although their label is
-// probably wrong; nowhere if it names neither a topic nor a file.
+// Mislabeled configures where to store learned events whose label is probably wrong. They are not stored if neither a
+// topic nor a file is set.
 type Mislabeled struct{ stream.DeadLetterConfig }
 
 func (c *Config) checkMislabeled() error {
@@ -175,14 +171,14 @@ func (c *Config) checkMislabeled() error {
 	return c.writes(c.Mislabeled.Topic, "topic", "mislabeled events")
 }
 
-// Validate says how live weights are compared with the exact solution.
+// Validate configures how live weights are compared with the exact solution.
 type Validate struct {
 	validate.Config
-	// Directory keeps the newest reports of a running learner.
+	// Directory stores the newest reports of a running learner.
 	Directory string `toml:"directory"`
 }
 
-// checkLearner also refuses noise of groups where nothing can tell of any, or of their rates.
+// checkLearner also rejects group noise if no setting defines groups or their rates.
 func (c *Config) checkLearner() error {
 	if err := c.Learner.Check(); err != nil {
 		return err
@@ -196,7 +192,7 @@ func (c *Config) checkLearner() error {
 	return nil
 }
 
-// checkLabels also refuses what events that wait for labels cannot do.
+// checkLabels also rejects settings that do not work with events that wait for labels.
 func (c *Config) checkLabels() error {
 	if err := c.Labels.Check(); err != nil || len(c.Labels.Topics) == 0 {
 		return err
@@ -209,12 +205,12 @@ func (c *Config) checkLabels() error {
 	return c.CheckJoin()
 }
 
-// LabelsDirectory returns where the events that wait for labels are kept.
+// LabelsDirectory returns the directory of the events that wait for labels.
 func (c *Config) LabelsDirectory() string {
 	return cmp.Or(c.Labels.Directory, filepath.Join(string(c.Checkpoint.Directory), "labels"))
 }
 
-// CheckJoin returns the first setting that does not go with labels that come later.
+// CheckJoin returns an error for the first setting that does not work with delayed labels.
 func (c *Config) CheckJoin() error {
 	switch {
 	case c.Checkpoint.Objects() && c.Labels.Directory == "":
@@ -248,7 +244,7 @@ func (c *Config) checkValidate() error {
 	return validate.CheckAdopt(c.Learner)
 }
 
-// Default returns what an empty file means.
+// Default returns the configuration of an empty file.
 func Default() Config {
 	run := run.DefaultConfig()
 	c := Config{
@@ -272,7 +268,7 @@ func Default() Config {
 	return c
 }
 
-// sections lists the sections with their own checks.
+// sections lists the sections with their own check functions.
 func (c *Config) sections() []section {
 	return []section{
 		{"kafka", c.Kafka.Check},
@@ -292,8 +288,8 @@ func (c *Config) sections() []section {
 	}
 }
 
-// writes refuses a topic to write that is one to read: what is written would come
-// back as an event, and every dead letter would make another one.
+// writes returns an error if a topic to write is also a topic to read. Every written record would come back as an
+// event, and every dead letter would cause another.
 func (c *Config) writes(topic, key, what string) error {
 	use := ""
 	switch {
@@ -329,7 +325,7 @@ func (c *Config) checkPredict() error {
 	return c.writes(out, "output", "predictions")
 }
 
-// checkGroup also refuses what no group can do yet.
+// checkGroup also rejects settings that groups do not support yet.
 func (c *Config) checkGroup() error {
 	if err := c.Group.Check(); err != nil || c.Group.Name == "" {
 		return err
@@ -367,9 +363,9 @@ func (c *Config) checkGroup() error {
 	return nil
 }
 
-// Fingerprint is what gives weights their meaning beside the learner's own settings and
-// the Schema: how records become events, which features die together if the noise is of
-// groups, which events are held out, and which exact solutions are adopted.
+// Fingerprint returns all settings that define the meaning of weights, except the Schema. Besides the learner's own
+// settings they are: how records become events, which features group noise removes together, which events are held out,
+// and which exact solutions are adopted.
 func Fingerprint(c online.Config, r record.Config, v validate.Config) online.Fingerprint {
 	f := online.Fingerprint(r.Settings())
 	if c.Grouped() {
@@ -379,8 +375,8 @@ func Fingerprint(c online.Config, r record.Config, v validate.Config) online.Fin
 	return f
 }
 
-// OpenRegistry makes the client of the registry, if there is one, that records are decoded
-// with. Nothing is asked yet. log may be nil.
+// OpenRegistry creates the client of the schema registry with which records are decoded, if a registry is configured.
+// It sends no request yet. log may be nil.
 func (c *Config) OpenRegistry(log *slog.Logger) error {
 	if c.Registry.URL == "" {
 		return nil
@@ -398,32 +394,29 @@ type section struct {
 	check func() error
 }
 
-// Source says where a configuration comes from. The later of these overrides
-// the earlier: Base, File, Env, Flags.
+// Source specifies the origins of a configuration. A later field overrides an earlier one: Base, File, Env, Flags.
 type Source struct {
-	Base  *Config  // what an empty file means, nil for Default
+	Base  *Config  // configuration of an empty file; nil means Default
 	File  string   // path of a TOML file; "" for none
-	Env   []string // as of os.Environ; only BLANKOUT_SECTION_KEY=value counts
-	Flags []string // section.key=value, in the order given
+	Env   []string // environment in the form of os.Environ; only BLANKOUT_SECTION_KEY=value is used
+	Flags []string // section.key=value, in the given order
 }
 
-// Template is a complete configuration: every key with its default and what it
-// means. It is what blankout config init writes, and the only place that explains the
-// keys to users; a test holds its values to Default.
-//
+// Template is a complete configuration that lists every key with its default and its meaning. blankout config init
+// writes it. It is the only place that explains the keys to users. A test checks that its values are those of Default.
 
 //go:embed blankout.toml
 var Template string
 
-// Loaded is a configuration and where each of its values came from.
+// Loaded is a configuration with the origin of each value.
 type Loaded struct {
 	Config
-	file, text string            // that was read, the text without its challengers
-	origins    map[string]string // by key: a variable or --set, "" for the file; absent for a default
+	file, text string            // name and text of the file; the text excludes challengers
+	origins    map[string]string // origin by key: a variable or --set, "" for the file; absent for a default
 }
 
-// Load reads a configuration. An error names the file and line, the variable
-// or the flag; several problems come joined, one a line.
+// Load reads a configuration. An error names the file and line, the variable or the flag. Several errors are joined,
+// one per line.
 func Load(s Source) (*Loaded, error) {
 	l := &Loaded{Config: Default(), origins: map[string]string{}}
 	if s.Base != nil {
@@ -456,7 +449,7 @@ func Load(s Source) (*Loaded, error) {
 	return l, nil
 }
 
-// maxFile bounds a configuration file.
+// maxFile is the largest size of a configuration file in bytes.
 const maxFile = 1 << 20
 
 func readFile(name string) ([]byte, error) {
@@ -472,8 +465,8 @@ func readFile(name string) ([]byte, error) {
 	return data, err
 }
 
-// origin returns where the value of a key came from, "" for a default. It looks for the line
-// in the file, for which it reads all of it.
+// origin returns the origin of a key's value, or "" for a default. To find the line in the file it parses the whole
+// file.
 func (l *Loaded) origin(path toml.Key) string {
 	origin, given := l.origins[path.String()]
 	if given && origin == "" {
@@ -482,7 +475,7 @@ func (l *Loaded) origin(path toml.Key) string {
 	return origin
 }
 
-// override applies the environment and the flags, and notes every origin.
+// override applies the environment and the flags, and records the origin of every value.
 func (l *Loaded) override(s Source, known []key) error {
 	var errs []error
 	var all map[string]any
@@ -494,7 +487,7 @@ func (l *Loaded) override(s Source, known []key) error {
 			l.origins[k.String()] = ""
 		}
 	}
-	var strange []string // variables of no key
+	var strange []string // variables that match no key
 	for _, variable := range s.Env {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, envPrefix) {
@@ -518,7 +511,7 @@ func (l *Loaded) override(s Source, known []key) error {
 		}
 		i := slices.IndexFunc(known, func(k key) bool { return k.String() == name })
 		if i < 0 {
-			// Without the value, which may be a secret that somebody tries to give so.
+			// The error omits the value, which may be a secret given by mistake.
 			errs = append(errs, fmt.Errorf("--set %s: %s", name, unknownKey(name, known)))
 			continue
 		}
@@ -541,8 +534,8 @@ func (l *Loaded) override(s Source, known []key) error {
 	return errors.Join(errs...)
 }
 
-// sectionOfVariable returns the section that a BLANKOUT_SECTION_… variable
-// means to speak to, "" for variables of other uses.
+// sectionOfVariable returns the section that a variable BLANKOUT_SECTION_… refers to, or "" for a variable with another
+// use.
 func sectionOfVariable(name string, known []key) string {
 	for _, k := range known {
 		if strings.HasPrefix(name, envPrefix+strings.ToUpper(k.path[0])+"_") {
@@ -552,7 +545,7 @@ func sectionOfVariable(name string, known []key) string {
 	return ""
 }
 
-// secretVariables returns the variables that hold passwords and tokens, which are no keys.
+// secretVariables returns the environment variables that hold passwords and tokens. They are not variables of keys.
 func (c *Config) secretVariables() []string {
 	return []string{c.Kafka.SASL.PasswordEnv, c.Registry.PasswordEnv, c.Registry.TokenEnv, c.HTTP.TokenEnv}
 }
@@ -567,8 +560,7 @@ func suggestVariable(name string, known []key) string {
 	return best
 }
 
-// check asks every section whether its values make sense. To a section's error it
-// adds the section and the place where the value was given.
+// check runs the check of every section. It adds the section and the origin of the value to each error.
 func (l *Loaded) check() error {
 	var errs []error
 	for _, s := range l.sections() {
@@ -579,8 +571,8 @@ func (l *Loaded) check() error {
 	return errors.Join(errs...)
 }
 
-// locate puts the section of an error in front of it, and the place where the value
-// of a KeyError was given, or else where its table or section begins.
+// locate prefixes an error with its section and position. The position is the origin of the value of a KeyError,
+// otherwise the start of its table or section.
 func (l *Loaded) locate(section string, err error) error {
 	path := toml.Key{section}
 	if e, ok := errors.AsType[*event.KeyError](err); ok {
@@ -600,8 +592,8 @@ func (l *Loaded) locate(section string, err error) error {
 	return fmt.Errorf("%s[%s] %w", origin, section, err)
 }
 
-// CheckSecrets reads the passwords and certificates that the configuration names,
-// which Load does not, and returns the first thing wrong with them.
+// CheckSecrets reads the passwords and certificates that the configuration names and returns the first error. Load does
+// not read them.
 func (l *Loaded) CheckSecrets() error {
 	if err := l.Kafka.CheckSecrets(); err != nil {
 		return l.locate("kafka", err)
@@ -629,12 +621,12 @@ func (l *Loaded) FilledTemplate() string {
 	return strings.Join(lines, "\n")
 }
 
-// Given returns the keys that were set, in order.
+// Given returns the sorted keys that were set.
 func (l *Loaded) Given() []string { return slices.Sorted(maps.Keys(l.origins)) }
 
-// Show writes the configuration in force as TOML, with the origin of every
-// value that is not a default. There are no secrets in it: the configuration
-// only names the variables and files that hold them, and an Address hides what may be one.
+// Show writes the effective configuration as TOML, with the origin of every value that is not a default. It contains no
+// secrets: the configuration only names the variables and files that hold them, and an Address hides the part that may
+// be secret.
 func (l *Loaded) Show(w io.Writer) error {
 	var b strings.Builder
 	table := ""
@@ -664,13 +656,13 @@ func (l *Loaded) Show(w io.Writer) error {
 	return err
 }
 
-// Shown is a value in force and where it came from.
+// Shown is an effective value and its origin.
 type Shown struct {
-	Value  any    `json:"value"`  // as TOML has it; times and durations are texts
+	Value  any    `json:"value"`  // value as in TOML; times and durations are strings
 	Origin string `json:"origin"` // FILE:LINE, a variable or --set; "" for a default
 }
 
-// Values returns what Show writes, by SECTION.KEY.
+// Values returns the values and origins that Show writes, by SECTION.KEY.
 func (l *Loaded) Values() (map[string]Shown, error) {
 	out := map[string]Shown{}
 	for _, k := range keys(&l.Config) {

@@ -18,8 +18,8 @@ import (
 	"blankout/internal/must"
 )
 
-// The template names every key once with its true default: decoded over an
-// empty configuration it is the Default.
+// TestTemplateIsTheDefault checks that the template has every key once with its default. Decoding it over an empty
+// configuration must give Default.
 func TestTemplateIsTheDefault(t *testing.T) {
 	var got Config
 	if err := decodeFile("blankout.toml", Template, &got); err != nil {
@@ -83,7 +83,7 @@ func TestPrecedence(t *testing.T) {
 			t.Errorf("show does not say %s", want)
 		}
 	}
-	// What is shown is a configuration: the same one.
+	// The output of Show must decode to the same configuration.
 	again := Default()
 	if err := decodeFile("shown", b.String(), &again); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 	tests := []struct {
 		name, file string
 		env, flags []string
-		want       string // FILE stands for the file's name
+		want       string // expected error, with FILE for the file's name
 	}{
 		{"value", "\n[learner]\nnoise = 'dropout:1.5'", nil, nil, `FILE:3: [learner] noise "dropout:1.5": `},
 		{"value of the environment", "", []string{"BLANKOUT_LEARNER_NOISE=dropot"}, nil, `BLANKOUT_LEARNER_NOISE: [learner] noise "dropot": `},
@@ -156,7 +156,7 @@ func TestErrorsNameThePlace(t *testing.T) {
 	}
 }
 
-// Dead letters lie where the configuration says, else beside the checkpoints.
+// TestDeadLetters checks that dead letters are stored where the configuration says, by default next to the checkpoints.
 func TestDeadLetters(t *testing.T) {
 	for _, test := range []struct{ topic, file, directory, want string }{
 		{"", "", "state", "/state/dead-letters.jsonl"},
@@ -173,7 +173,8 @@ func TestDeadLetters(t *testing.T) {
 	}
 }
 
-// A password's variable is no key, and the password is nowhere to be seen.
+// TestSecretsAreNotShown checks that the variable of a password is not treated as a key, and that the password appears
+// in no output.
 func TestSecretsAreNotShown(t *testing.T) {
 	for _, env := range []string{"BLANKOUT_KAFKA_PASSWORD", "BLANKOUT_REGISTRY_PASSWORD", "BLANKOUT_REGISTRY_TOKEN", "BLANKOUT_HTTP_TOKEN"} {
 		l, err := Load(Source{Env: []string{env + "=hunter2"}})
@@ -215,7 +216,7 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// The configuration that docs/start.md shows is one.
+// TestStartConfiguration checks that the configuration in docs/start.md is valid.
 func TestStartConfiguration(t *testing.T) {
 	data, err := os.ReadFile("../docs/start.md")
 	if err != nil {
@@ -233,8 +234,8 @@ func TestStartConfiguration(t *testing.T) {
 	}
 }
 
-// Every key that may hold a URL is a event.Address, and hides what stands in one, be it
-// refused or shown. A new key is tested without a line here.
+// TestAddressesAreHidden checks that every key that may hold a URL is an event.Address, which hides secrets in errors
+// and in output. New keys are tested automatically.
 func TestAddressesAreHidden(t *testing.T) {
 	const secret = "s3cr3t"
 	c := Default()
@@ -297,7 +298,7 @@ func TestAddressesAreHidden(t *testing.T) {
 	}
 }
 
-// No former name is a key, and each present name is one.
+// TestFormerNames checks that no former name is a key, and that each current name is one.
 func TestFormerNames(t *testing.T) {
 	c := Default()
 	known := map[string]bool{}
@@ -314,7 +315,7 @@ func TestFormerNames(t *testing.T) {
 	}
 }
 
-// Every key that the documents, the help and the messages name is one.
+// TestKeysInDocuments checks that every key that documents, help texts and messages name exists.
 func TestKeysInDocuments(t *testing.T) {
 	c := Default()
 	known := map[string]bool{}
@@ -352,7 +353,8 @@ func TestKeysInDocuments(t *testing.T) {
 	}
 }
 
-// validate.events is "auto" or a number, wherever it is given, and shown as it would be written.
+// TestEventsOfValidations checks that validate.events is "auto" or a number in every source of values. Show must write
+// it in the same form.
 func TestEventsOfValidations(t *testing.T) {
 	for _, x := range []struct {
 		text string

@@ -1,7 +1,6 @@
 package config
 
-// This file finds keys in the structs, decodes files, variables and flags into them,
-// and names the place of an error.
+// This file finds keys in the structs, decodes files, variables and flags into them, and adds positions to errors.
 
 import (
 	"cmp"
@@ -16,23 +15,21 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// A key is one setting: the place of a value in a configuration struct.
+// key is one setting: the path and the location of a value in a configuration struct.
 type key struct {
-	path  toml.Key // section first
+	path  toml.Key // path of names, beginning with the section
 	value reflect.Value
 }
 
 func (k key) String() string { return k.path.String() }
 
-// env is the environment variable that overrides the key: BLANKOUT_LEARNER_NOISE
-// for noise of section [learner].
+// env returns the environment variable that overrides the key: BLANKOUT_LEARNER_NOISE for noise of section [learner].
 func (k key) env() string { return envPrefix + strings.ToUpper(strings.Join(k.path, "_")) }
 
 const envPrefix = "BLANKOUT_"
 
-// keys lists the settings of a configuration struct (a pointer to one): the
-// sections and their keys in the order of the fields. Structs are tables unless
-// they read themselves.
+// keys lists the settings of a configuration struct; config is a pointer to the struct. The order of sections and keys
+// is that of the fields. A struct is a table unless it decodes itself.
 func keys(config any) []key {
 	var out []key
 	var walk func(path toml.Key, v reflect.Value)
@@ -73,13 +70,13 @@ func readsItself(t reflect.Type) bool {
 	return p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) || readsTOML(t)
 }
 
-// readsTOML says whether values of a type are made of any value of TOML.
+// readsTOML reports whether a type decodes any TOML value itself.
 func readsTOML(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[toml.Unmarshaler]())
 }
 
-// decodeFile decodes a TOML text over what config holds. Every unknown key and
-// the first value of a wrong type are reported with name's line.
+// decodeFile decodes a TOML text over the values in config. It reports every unknown key and the first value of a wrong
+// type with the line in name.
 func decodeFile(name, text string, config any) error {
 	known := keys(config)
 	if line := tooDeep(text); line > 0 {
@@ -97,7 +94,7 @@ func decodeFile(name, text string, config any) error {
 	}
 	var problems []positioned
 	for _, k := range known {
-		// The TOML package wraps a negative number around.
+		// The TOML package would wrap a negative number around.
 		if n, _ := valueOf(all, k.path).(int64); n < 0 && k.value.CanUint() {
 			problems = append(problems, positioned{lineOf(text, k.path), fmt.Sprintf("%s: %d is negative", k, n)})
 		}
@@ -106,7 +103,7 @@ func decodeFile(name, text string, config any) error {
 	unknown := 0
 	for _, k := range meta.Undecoded() {
 		if told != nil && isPrefix(told, k) {
-			continue // the table that holds it is reported
+			continue // the enclosing table has been reported
 		}
 		told = k
 		if _, ok := former(k.String()); ok {
@@ -125,7 +122,7 @@ func decodeFile(name, text string, config any) error {
 	return err
 }
 
-// placed joins problems in the order of their lines.
+// placed joins problems in the order of their lines and adds positions.
 func placed(name string, problems []positioned) error {
 	slices.SortStableFunc(problems, func(a, b positioned) int { return cmp.Compare(a.line, b.line) })
 	errs := make([]error, len(problems))
@@ -136,12 +133,12 @@ func placed(name string, problems []positioned) error {
 }
 
 const (
-	maxUnknown = 10 // that are told one by one: the place of each takes a reading of the file
-	maxNesting = 16 // of tables, lists and the parts of a key
+	maxUnknown = 10 // largest number of unknown keys to report, because locating each one parses the file again
+	maxNesting = 16 // largest nesting of tables, lists and parts of a key
 )
 
-// tooDeep returns the line on which a TOML text is nested deeper than maxNesting, else 0.
-// The TOML package goes as deep as the text does.
+// tooDeep returns the first line of a TOML text that is nested deeper than maxNesting, or 0. The TOML package does not
+// limit its recursion.
 func tooDeep(text string) int {
 	line, brackets, dots := 1, 0, 0
 	for i := 0; i < len(text); i++ {
@@ -174,7 +171,7 @@ func tooDeep(text string) int {
 	return 0
 }
 
-// textEnd returns where the string that begins at i ends.
+// textEnd returns the end of the string that begins at i.
 func textEnd(text string, i int) int {
 	quote := text[i : i+1]
 	if long := strings.Repeat(quote, 3); strings.HasPrefix(text[i:], long) {
@@ -187,7 +184,7 @@ func textEnd(text string, i int) int {
 		case strings.HasPrefix(text[at:], quote):
 			return at + len(quote)
 		case text[at] == '\n' && len(quote) == 1:
-			return at // which is no TOML
+			return at // invalid TOML
 		}
 	}
 	return len(text)
@@ -200,8 +197,7 @@ type positioned struct {
 
 func isPrefix(p, k toml.Key) bool { return len(p) <= len(k) && slices.Equal(p, k[:len(p)]) }
 
-// valueOf returns the value that a decoded text gives a key, nil for none. Like the TOML
-// package it passes over the case of letters.
+// valueOf returns the value of a key in a decoded text, or nil if it has none. Like the TOML package it ignores case.
 func valueOf(all map[string]any, path toml.Key) (value any) {
 	value = all
 	for _, name := range path {
@@ -217,14 +213,13 @@ func valueOf(all map[string]any, path toml.Key) (value any) {
 	return value
 }
 
-// fileError rewrites an error of the TOML package as "file:line: key: what". That
-// package quotes the text that it cannot read, which may be a secret, under a key
-// that there is not or where a file name is meant: it is told of the known keys
-// only whose values are no texts.
+// fileError rewrites an error of the TOML package as "file:line: key: what". That package quotes text that it cannot
+// parse. Under an unknown key or in place of a file name, the text may be a secret. So the quote is kept only for known
+// keys whose values are not strings.
 func fileError(name string, err error, known []key) error {
 	e, ok := errors.AsType[toml.ParseError](err)
 	if !ok {
-		// A value of a wrong type: `toml: line 3 (last key "learner.learning_rate"): what`.
+		// An error about a value of a wrong type has the form `toml: line 3 (last key "learner.learning_rate"): what`.
 		message := strings.TrimPrefix(err.Error(), "toml: ")
 		var line int
 		if _, scanErr := fmt.Sscanf(message, "line %d", &line); scanErr == nil {
@@ -244,7 +239,7 @@ func fileError(name string, err error, known []key) error {
 	}
 	what := e.Message
 	switch before, _, got := strings.Cut(what, " but "); {
-	case strings.HasPrefix(what, "Key '"): // is there twice
+	case strings.HasPrefix(what, "Key '"): // the key occurs twice
 	case !isKey && !isTable:
 		what = unknownKey(e.LastKey, known)
 	case isText:
@@ -267,9 +262,8 @@ func place(name string, line int) string {
 	return fmt.Sprintf("%s:%d", name, line)
 }
 
-// lineOf returns the line on which a key of a TOML text stands, 0 if it does
-// not. The parser knows positions but tells them only in errors: so the key is
-// decoded into a value that always fails.
+// lineOf returns the line of a key in a TOML text, or 0 if the text does not have the key. The parser reports positions
+// only in errors, so lineOf decodes the key into a value that always fails.
 func lineOf(text string, path toml.Key) int {
 	t := reflect.TypeFor[refuse]()
 	for _, name := range slices.Backward(path) {
@@ -286,8 +280,8 @@ type refuse struct{}
 
 func (*refuse) UnmarshalTOML(any) error { return errors.New("found") }
 
-// set decodes one value, written as on a command line or in the environment,
-// into a key: strings need no quotes, lists may be a,b,c.
+// set decodes one value into a key. The text is in the form of a command line or an environment variable: strings need
+// no quotes, lists may be a,b,c.
 func (k key) set(text, origin string) error {
 	if k.value.CanUint() && strings.HasPrefix(text, "-") {
 		return fmt.Errorf("%s: %s: %s is negative", origin, k, text)
@@ -313,7 +307,7 @@ func (k key) set(text, origin string) error {
 	wrapped := reflect.New(reflect.StructOf([]reflect.StructField{{Name: "X", Type: k.value.Type(), Tag: `toml:"x"`}}))
 	var raw map[string]any
 	if _, err := toml.Decode("x = "+text, &raw); !isText(k.value.Type()) && (err != nil || !fits(raw["x"], k.value.Type())) {
-		what := "" // a list may hold a secret
+		what := "" // the error does not quote lists and maps, because they may hold a secret
 		if kind := k.value.Kind(); kind != reflect.Slice && kind != reflect.Map {
 			what = fmt.Sprintf(" is %q but", given)
 		}
@@ -330,8 +324,7 @@ func (k key) set(text, origin string) error {
 	return nil
 }
 
-// unquoted returns the text within the quotes of TOML, if a value of a flag that is a text has
-// them.
+// unquoted removes TOML quotes around the value of a flag, if the key is a string and the value is quoted.
 func (k key) unquoted(value string) string {
 	if n := len(value); k.value.Kind() != reflect.String || n < 2 || value[0] != value[n-1] || value[0] != '"' && value[0] != '\'' {
 		return value
@@ -367,9 +360,8 @@ func quote(s string) string {
 	return b.String()
 }
 
-// suggest returns ", did you mean NAME?" for the known key nearest to an
-// unknown one, "" if none is near. A key of the right name in another section
-// counts as near.
+// suggest returns ", did you mean NAME?" for the known key nearest to an unknown name, or "" if none is near. A key of
+// the same name in another section counts as near.
 func suggest(name string, known []key) string {
 	section, leaf, _ := strings.Cut(name, ".")
 	if section == challengerKey {
@@ -378,7 +370,7 @@ func suggest(name string, known []key) string {
 	best, at := "", 4
 	for _, k := range known {
 		candidates := []string{k.String()}
-		if leaf == "" { // an unknown section or a key outside every section
+		if leaf == "" { // the name is an unknown section, or a key outside of every section
 			candidates = []string{k.path[0]}
 			if k.path[len(k.path)-1] == section {
 				candidates = append(candidates, k.String())
@@ -388,7 +380,7 @@ func suggest(name string, known []key) string {
 		for _, c := range candidates {
 			if d := distance(name, c); d < at && d <= len(name)/2 {
 				best, at = c, d
-			} else if strings.HasPrefix(c, name+"_") && at > 3 { // password for password_file
+			} else if strings.HasPrefix(c, name+"_") && at > 3 { // for example password for password_file
 				best, at = c, 3
 			}
 		}
@@ -402,8 +394,7 @@ func suggest(name string, known []key) string {
 	return ", did you mean " + best + "?"
 }
 
-// distance is the edit distance of two names (insert, delete, replace, swap of
-// neighbors), the plain dynamic program.
+// distance returns the edit distance of two names (insertion, deletion, replacement, and swap of neighbors).
 func distance(a, b string) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

@@ -8,7 +8,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// sample has a key of every kind that sections have.
+// sample has a key of every type that sections have.
 type sample struct {
 	Kafka struct {
 		Brokers []string `toml:"brokers"`
@@ -129,8 +129,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// A text given with --set may stand in the quotes of TOML, which a shell leaves on it; a variable
-// of the environment, which may be a secret, is taken as it is.
+// TestQuotedFlags checks that a string given with --set may have TOML quotes, which a shell passes on. The value of an
+// environment variable may be a secret and must be used unchanged.
 func TestQuotedFlags(t *testing.T) {
 	for value, want := range map[string]string{`";"`: ";", `;`: ";", `"\t"`: "\t", `'|'`: "|"} {
 		if l, err := Load(Source{Flags: []string{"record.separator=" + value}}); err != nil || l.Record.Separator != want {

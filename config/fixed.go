@@ -2,7 +2,7 @@ package config
 
 import "strings"
 
-// renamed gives the present name of each key that had another one.
+// renamed maps former keys to their current names.
 var renamed = map[string]string{
 	"group.base_every":          "group.snapshot_every",
 	"http.unknown":              "http.unseen",
@@ -27,10 +27,10 @@ var renamed = map[string]string{
 	"suspect.topic":             "mislabeled.topic",
 }
 
-// renamedSections gives the present name of each section that had another one.
+// renamedSections maps former sections to their current names.
 var renamedSections = map[string]string{"suspect": "mislabeled"}
 
-// renamedFlags gives the present name of each flag that had another one.
+// renamedFlags maps former flags to their current names.
 var renamedFlags = map[string]string{
 	"alpha":             "unlabeled-weight",
 	"covariance-fields": "covariance-max-fields",
@@ -44,16 +44,16 @@ var renamedFlags = map[string]string{
 	"unlabelled":        "unlabeled",
 }
 
-// RenamedFlag returns the present name of a flag that had another one, or "".
+// RenamedFlag returns the current name of a renamed flag, or "" for other names.
 func RenamedFlag(name string) string { return renamedFlags[name] }
 
-// removed says what to do instead of setting a key that has left.
+// removed maps keys that no longer exist to advice on what to do instead.
 var removed = map[string]string{
 	"learner.curves":       `learner.optimizer = "auto" learns splines of numbers`,
 	"learner.field_curves": `learner.optimizer = "auto" learns splines of numbers`,
 }
 
-// former explains a name that was a key once; ok is false for any other name.
+// former returns an explanation for the name of a former key. ok is false for any other name.
 func former(name string) (explanation string, ok bool) {
 	if now, ok := renamed[name]; ok {
 		return "renamed to " + now, true
@@ -67,7 +67,7 @@ func former(name string) (explanation string, ok bool) {
 	return "", false
 }
 
-// unknownKey explains a name that is no key, and suggests the nearest one.
+// unknownKey returns an explanation for a name that is not a key, and suggests the nearest key.
 func unknownKey(name string, known []key) string {
 	if explanation, ok := former(name); ok {
 		return explanation
@@ -75,7 +75,7 @@ func unknownKey(name string, known []key) string {
 	return "unknown key" + suggest(name, known)
 }
 
-// formerVariable explains an environment variable that set a key once, and returns "" for any other.
+// formerVariable returns an explanation for an environment variable of a former key, or "" for other variables.
 func formerVariable(name string) string {
 	for _, names := range []map[string]string{renamed, removed} {
 		for path := range names {

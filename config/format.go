@@ -11,7 +11,7 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// format writes a key's value as TOML.
+// format returns a key's value as TOML.
 func format(k key) string {
 	if k.value.Kind() == reflect.Map {
 		var items []string

@@ -1,6 +1,6 @@
 package config
 
-// This file says of a value of a wrong type what it is and what it should be.
+// This file describes values of a wrong type: what they are and what they should be.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 // mistyped returns the known keys whose values have a wrong type. all is the decoded text.
 func mistyped(all map[string]any, text string, known []key) (problems []positioned) {
-	var told []string // tables that are none
+	var told []string // values that should be tables
 	for _, k := range known {
 		value, at := any(all), 0
 		for ; at < len(k.path); at++ {
@@ -27,7 +27,7 @@ func mistyped(all map[string]any, text string, known []key) (problems []position
 		}
 		path := k.path[:at]
 		switch table := path.String(); {
-		case value == nil: // it is not there
+		case value == nil: // the key is not in the text
 		case at < len(k.path) && !slices.Contains(told, table):
 			told = append(told, table)
 			problems = append(problems, positioned{lineOf(text, path), fmt.Sprintf("%s is %s but should be a table, as in [%s]", table, whatIs(value, nil), table)})
@@ -38,11 +38,11 @@ func mistyped(all map[string]any, text string, known []key) (problems []position
 	return problems
 }
 
-// fits says whether a value of TOML is one of a type.
+// fits reports whether a TOML value has a type that can be decoded into t.
 func fits(value any, t reflect.Type) bool {
 	switch kind := t.Kind(); {
 	case readsTOML(t):
-		return true // it says itself what it wants
+		return true // the type itself reports which values it accepts
 	case isText(t):
 		_, ok := value.(string)
 		return ok
@@ -67,13 +67,12 @@ func fits(value any, t reflect.Type) bool {
 	return ok
 }
 
-// isText says whether a value of a type stands in quotes.
+// isText reports whether values of a type are quoted in TOML.
 func isText(t reflect.Type) bool {
 	return t.Kind() == reflect.String || t == reflect.TypeFor[time.Duration]() || readsItself(t)
 }
 
-// whatIs words the type of a value of TOML that does not fit t, and not the value: it may be
-// a secret.
+// whatIs describes the type of a TOML value that does not fit t. It does not include the value, which may be a secret.
 func whatIs(value any, t reflect.Type) string {
 	switch v := value.(type) {
 	case string:
@@ -102,7 +101,7 @@ func whatIs(value any, t reflect.Type) string {
 	return "tables or a date"
 }
 
-// whatFits words the type of a key, in which lists and tables are of texts or numbers.
+// whatFits describes the values of a key of type t. Lists and tables contain strings or numbers.
 func whatFits(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[time.Duration]():
@@ -119,7 +118,7 @@ func whatFits(t reflect.Type) string {
 	return "a whole number"
 }
 
-// example is a value that fits t.
+// example returns a value that fits t.
 func example(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case isText(t):
@@ -134,8 +133,7 @@ func example(t reflect.Type) string {
 	return "2"
 }
 
-// Nearest returns the name nearest to a misspelled one as ", did you mean NAME?", "" if none
-// is near.
+// Nearest returns ", did you mean NAME?" for the name nearest to a misspelled one, or "" if none is near.
 func Nearest(name string, names []string) string {
 	best, at := "", 3
 	for _, n := range names {

@@ -17,8 +17,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Reviews of products: the error against the dropout level of training, and
-// explicitly corrupted copies against the expectation that they tend to.
+// amazon uses product reviews. It measures the error as a function of the dropout level in training. It also compares
+// explicitly corrupted copies with the expectation to which they converge.
 var amazon = Experiment{
 	Name:  "amazon",
 	Help:  "reviews of books: the error against the dropout level, and corrupted copies against their limit",
@@ -29,8 +29,8 @@ var amazon = Experiment{
 	Run:   runAmazon,
 }
 
-// amazonSets are the sets of figure 1 and the two others of their collection. All but that of
-// books, which figure 2 is of, are run where --data has them.
+// amazonSets are the sets of figure 1 and the two other sets of their collection. Figure 2 uses books, which must
+// exist. The other sets are used if --data has them.
 var amazonSets = []struct {
 	name, folder string
 	paper        bool
@@ -41,24 +41,24 @@ var amazonSets = []struct {
 	{"electronics", "amazon_electronics", false},
 }
 
-// amazonReviews are those of a set.
+// amazonReviews are the reviews of one set.
 type amazonReviews struct {
 	name        string
 	paper       bool
-	data        string // fingerprint of its folder, unless that is one that every run needs
+	data        string // fingerprint of the set's folder; "" if every run needs the folder
 	train, test []event.Example
-	folds       amazonFolds // of train
+	folds       amazonFolds // folds of train
 }
 
 type amazonConfig struct {
 	Train  int                 `json:"train"`
 	Test   int                 `json:"test"`
-	Levels []float64           `json:"levels"` // of dropout in training
-	Costs  map[string][]string `json:"costs"`  // by method: the c to choose from
+	Levels []float64           `json:"levels"` // dropout levels in training
+	Costs  map[string][]string `json:"costs"`  // candidate values of c, by method
 	Folds  int                 `json:"folds"`
 	Tol    float64             `json:"tol"`
-	// Explicit copies: their numbers, how often each is drawn, and the dropout levels and
-	// costs that are chosen from for each number.
+	// Settings for explicit copies: the numbers of copies, the number of draws of each, and the candidate dropout
+	// levels and costs.
 	Copies       []int     `json:"copies"`
 	Draws        int       `json:"draws"`
 	CopiesLevels []float64 `json:"copies_levels"`
@@ -73,8 +73,8 @@ var amazonMethods = []struct{ name, loss, bound string }{
 	{"MCF-quadratic", "quadratic", ""},
 }
 
-// amazonCell is a setting: its error in percent in cross validation on the
-// training reviews, and its mistakes on the test reviews after training on all of those.
+// amazonCell is the result of one setting: the cross-validation error in percent on the training reviews, and the
+// mistakes on the test reviews after training on all training reviews.
 type amazonCell struct {
 	Validation float64  `json:"validation"`
 	Wrong      mistakes `json:"wrong"`
@@ -92,10 +92,10 @@ func runAmazon(ctx context.Context, s *Setting) error {
 		c.Costs[m.name] = costs
 	}
 	if s.Size == Default {
-		c.Costs["MCF-logistic"] = []string{"0.1", "1"} // the slowest by far
+		c.Costs["MCF-logistic"] = []string{"0.1", "1"} // the slowest method
 	}
 	var all []*amazonReviews
-	var left []string // the paper's sets that are not there
+	var left []string // sets of the paper that are not in --data
 	for _, set := range amazonSets {
 		data := ""
 		if slices.Contains(s.experiment.Takes, set.folder) {
@@ -165,10 +165,10 @@ func (s *Setting) loadReviewsOf(ctx context.Context, folder string, folds int) (
 	return r, nil
 }
 
-// amazonFolds are the training reviews of each fold, in ascending order.
+// amazonFolds has, for each fold, the indexes of its training reviews in ascending order.
 type amazonFolds [][]int
 
-// others returns the reviews that are not of a fold.
+// others returns the reviews that are not in fold f.
 func (folds amazonFolds) others(f int) (rows []int) {
 	for i, fold := range folds {
 		if i != f {
@@ -179,7 +179,7 @@ func (folds amazonFolds) others(f int) (rows []int) {
 	return rows
 }
 
-// pick returns the examples in some rows.
+// pick returns the examples at the given rows.
 func pick(examples []event.Example, rows []int) []event.Example {
 	out := make([]event.Example, len(rows))
 	for i, row := range rows {
@@ -188,7 +188,7 @@ func pick(examples []event.Example, rows []int) []event.Example {
 	return out
 }
 
-// amazonLevels is figure 1 on a set.
+// amazonLevels computes figure 1 for one set.
 func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonReviews) error {
 	train, test, folds := set.train, set.test, set.folds
 	var points []amazonPoint
@@ -245,17 +245,17 @@ func (s *Setting) amazonLevels(ctx context.Context, c amazonConfig, set *amazonR
 	return nil
 }
 
-// amazonPoint is a setting of figure 1: its method and level are places in their lists.
+// amazonPoint is a setting of figure 1. Its method and level are indexes into their lists.
 type amazonPoint struct {
 	method, level int
 	cost          string
 }
 
-// reportLevels reports figure 1 on a set.
+// reportLevels reports figure 1 for one set.
 func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amazonPoint, cells []amazonCell) {
-	// The best c by method and level.
+	// best has the point with the best c by method and level.
 	best := make([][]int, len(amazonMethods))
-	chosen := make([]int, len(amazonMethods)) // the level that cross validation takes
+	chosen := make([]int, len(amazonMethods)) // level that cross validation chooses, by method
 	for m := range amazonMethods {
 		for level := range c.Levels {
 			best[m] = append(best[m], batch.Least(len(points), func(i int) bool { return points[i].method == m && points[i].level == level }, func(i int) batch.Held { return batch.Held{Loss: cells[i].Validation} }))
@@ -282,7 +282,7 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 	}
 	s.Table(table)
 	s.Table(costs)
-	name, of := "levels", "" // those of books have no suffix
+	name, of := "levels", "" // books have no suffix
 	if set.name != amazonSets[0].name {
 		name, of = name+"-"+set.name, "; reviews of "+set.name
 	}
@@ -302,7 +302,7 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 	d := mcNemar(at(0), at(2))
 	claim(Claim{Claim: "Dropout-SVM is within a point of MCF-logistic, each at the level that cross validation takes", Paper: "figure 1", Ours: fmt.Sprintf("%.2f against %.2f %%", at(0).error(), at(2).error()),
 		Parts: []Part{within("", d, 1)}, Unit: "points", Why: "the difference is larger"})
-	each := make([]float64, len(set.test)) // Dropout-SVM less MCF-quadratic, over the levels
+	each := make([]float64, len(set.test)) // error of Dropout-SVM minus MCF-quadratic, averaged over the levels
 	for level := range c.Levels {
 		for i := range each {
 			each[i] += 100 * (float64(cells[best[0][level]].Wrong[i]) - float64(cells[best[3][level]].Wrong[i])) / float64(len(c.Levels))
@@ -312,16 +312,16 @@ func (s *Setting) reportLevels(c amazonConfig, set *amazonReviews, points []amaz
 	claim(Claim{Claim: "Dropout-SVM outperforms MCF-quadratic in the mean over levels up to 0.9", Paper: "figure 1", Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does worse"})
 }
 
-// copiesFit is what M explicit copies came to at the settings that they choose.
+// copiesFit is the result for one number of explicit copies, with the settings chosen for it.
 type copiesFit struct {
 	Level float64
 	Cost  string
-	// Wrong and Virtual are by draw: copies of all reviews, and beside the reviews copies of
-	// the support vectors only.
+	// Wrong has the mistakes by draw after training on copies of all reviews. Virtual has the mistakes after training
+	// on the reviews and copies of only the support vectors.
 	Wrong, Virtual []mistakes
 }
 
-// amazonCopies is figure 2.
+// amazonCopies computes figure 2.
 func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test []event.Example, folds amazonFolds) error {
 	type setting struct {
 		level float64
@@ -338,7 +338,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		b.Loss, b.Tol, b.Noise, b.Bound = "hinge", c.Tol, noise, bound
 		return b, b.Set("c", cost)
 	}
-	// fit trains on copies of examples, and on the examples in plain if there are any.
+	// fit trains on copies of the examples in copied, and on the examples in plain themselves.
 	fit := func(ctx context.Context, plain, copied []event.Example, copies int, x setting, seed uint64) (*model.Linear, error) {
 		b, err := config(x.cost, "none", "")
 		if err != nil {
@@ -354,7 +354,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 		}
 		return f.Model, nil
 	}
-	// crossValidated chooses the settings of what fit learns.
+	// crossValidated chooses the settings for fit by cross validation.
 	crossValidated := func(ctx context.Context, threads int, fit func(ctx context.Context, examples []event.Example, x setting) (*model.Linear, error)) (setting, error) {
 		return choose(ctx, threads, settings, func(ctx context.Context, x setting) (v batch.Held, err error) {
 			for f := range folds {
@@ -371,7 +371,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	fits := make([]copiesFit, len(c.Copies))
 	s.Expect(len(fits) + 1)
 	err := s.Parallel(ctx, len(fits), func(ctx context.Context, i int) (err error) {
-		i = len(fits) - 1 - i // the longest first
+		i = len(fits) - 1 - i // the longest computation first
 		copies := c.Copies[i]
 		fits[i], err = Cell(ctx, s, []any{"copies", copies, c.Draws, c.CopiesLevels, c.CopiesCosts, c.Folds, c.Tol}, func() (f copiesFit, err error) {
 			s.Say("%d corrupted copies", copies)
@@ -386,7 +386,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 			if err != nil {
 				return f, err
 			}
-			var vectors []event.Example // of the support vector machine without noise
+			var vectors []event.Example // support vectors of the machine without noise
 			score := make([]float64, clean.Outputs)
 			for k := range train {
 				if y := float64(2*train[k].Label - 1); y*clean.Score(&train[k], score)[0] < 1+1e-2 {
@@ -412,8 +412,8 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	if err != nil {
 		return err
 	}
-	// The limits: the expectation of the hinge loss for normal scores, which sums of many
-	// words have, and the paper's bound on it, chosen in the same way.
+	// Copies converge to two limits: the expected hinge loss for normal scores (sums of many words are nearly normal)
+	// and the paper's bound on it. Their settings are chosen in the same way.
 	type limit struct {
 		Names  []string
 		Wrong  []mistakes
@@ -480,7 +480,7 @@ func (s *Setting) amazonCopies(ctx context.Context, c amazonConfig, train, test 
 	}
 	s.Table(table)
 	s.Figure("copies", figure)
-	// less returns the error of one less another by review, averaged over draws.
+	// less returns the error of a minus the error of b by review, averaged over draws.
 	less := func(a, b []mistakes) Difference {
 		each := make([]float64, len(test))
 		for _, side := range []struct {

@@ -8,10 +8,9 @@ import (
 	"blankout/internal/event"
 )
 
-// bayes returns the test mistakes of multinomial naive Bayes on
-// presence with add-one smoothing. With unlabeled rows the frequencies of words
-// are those of all documents and only the share of a class in a word is learned
-// from the labels (Su, Sayyad-Shirab & Matwin 2011):
+// bayes returns the test mistakes of multinomial naive Bayes on word presence with add-one smoothing. With the
+// unlabeled rows free, word frequencies are computed from all documents. Only the class probabilities given a word are
+// learned from the labels (Su, Sayyad-Shirab & Matwin 2011):
 //
 //	P(w|c) ~ P(w) P(c|w),  P(c|w) = (n_wc + a P(c))/(n_w + a).
 //
@@ -34,7 +33,7 @@ func (p textParts) bayes(free []int) mistakes {
 	weight := make([]float64, d.Columns())
 	bias := math.Log(documents[1] / documents[0])
 	if free == nil {
-		// Words that no training document has say nothing.
+		// Words that no training document has do not affect the prediction.
 		var total [2]float64
 		for w := range weight {
 			if count[0][w]+count[1][w] > 0 {
@@ -80,16 +79,15 @@ func (p textParts) bayes(free []int) mistakes {
 	return p.mistakes(append(weight, bias))
 }
 
-// nbsvm returns the weights of a support vector machine with the squared hinge loss,
-// |w|^2/2 + C sum max(0, 1 - y f)^2, on presence times the log-count ratio r of naive
-// Bayes, whose weights are drawn towards their mean size (Wang & Manning 2012, with their
-// C = 1 and beta = 1/4):
+// nbsvm returns the weights of a support vector machine with the squared hinge loss, |w|^2/2 + C sum max(0, 1 - y f)^2.
+// The features are word presence times the log-count ratio r of naive Bayes. The weights are pulled to their mean
+// absolute value (Wang & Manning 2012, with their C = 1 and beta = 1/4):
 //
 //	w' = (1-beta) mean|w| + beta w.
 //
-// There is no intercept, which would be of the scale of w and not of w'. The k private pairs of
-// a document are alike, so their weights are, too, and one column of sqrt(k) times their value
-// stands for them, whose weight is sqrt(k) times theirs.
+// There is no intercept, because it would have the scale of w and not of w'. The k private pairs of a document are
+// equal, so their weights are equal too. One column with sqrt(k) times their value represents them; its weight is
+// sqrt(k) times theirs.
 func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float64, error) {
 	const beta = 0.25
 	d := p.all
@@ -122,16 +120,16 @@ func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float
 			words += k
 		}
 	}
-	private := [2]float64{math.Log(total[0] / total[1] / 2), math.Log(2 * total[0] / total[1])} // ratios, by class
+	private := [2]float64{math.Log(total[0] / total[1] / 2), math.Log(2 * total[0] / total[1])} // ratios of private pairs, by class
 	for w := range ratio {
-		if count[0][w]+count[1][w] > 0 { // other words say nothing
+		if count[0][w]+count[1][w] > 0 { // skip words without counts
 			ratio[w] = math.Log((count[1][w] + 1) / total[1] * total[0] / (count[0][w] + 1))
 		}
 	}
-	// A column of ratio 0 must stay, so that columns stay what they are.
+	// Columns with ratio 0 stay in the data, so that the column numbers do not change.
 	var b batch.Builder
 	var x event.Vec
-	many := map[uint32]float64{} // square roots of the numbers of private pairs, by column
+	many := map[uint32]float64{} // square root of the number of private pairs, by column
 	for n, i := range p.train {
 		row := d.Row(i)
 		x.Index, x.Value = append(x.Index[:0], row.Index...), x.Value[:0]
@@ -167,7 +165,7 @@ func (p textParts) nbsvm(ctx context.Context, threads int, tol float64) ([]float
 		weight[w] = (1 - beta) * mean * ratio[w]
 	}
 	for j := range train.Columns() {
-		if at := int(train.Column(j)); at < len(weight) { // no other document has private pairs
+		if at := int(train.Column(j)); at < len(weight) { // other documents do not contain private pairs
 			weight[at] += beta * w[j] * ratio[at]
 		}
 	}

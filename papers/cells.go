@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// cells stores what has been computed: a file of JSON lines, one for
-// each cell, {"key": …, "seconds": …, "value": …}. Lines are only appended; an incomplete last
-// line, which a crash leaves, is dropped.
+// cells stores the computed results (cells) in a file of JSON lines, one per cell: {"key": …, "seconds": …, "value":
+// …}. Lines are only appended. An incomplete last line, which a crash leaves, is dropped.
 type cells struct {
 	mu      sync.Mutex
 	file    *os.File
@@ -65,7 +64,7 @@ func openCells(path string) (*cells, error) {
 	return c, nil
 }
 
-// has reports whether a cell is known.
+// has reports whether a cell has been computed.
 func (c *cells) has(key any) (bool, error) {
 	k, err := json.Marshal(key)
 	if err != nil {
@@ -77,7 +76,7 @@ func (c *cells) has(key any) (bool, error) {
 	return ok, nil
 }
 
-// find reads the value of a cell if it is known.
+// find reads the value of a cell. It returns false if the cell has not been computed.
 func (c *cells) find(key, value any) (bool, error) {
 	k, err := json.Marshal(key)
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"blankout/simulate"
 )
 
-// Small color images, as counts of visual words that are learned from patches:
-// no corruption in training, Poisson noise, dropout.
+// cifar represents small color images as counts of visual words that are learned from patches. It compares training
+// without corruption, with Poisson noise and with dropout.
 var cifar = Experiment{
 	Name:  "cifar",
 	Help:  "visual words of small images: training without corruption, with Poisson noise, with dropout",
@@ -35,17 +35,17 @@ type cifarConfig struct {
 	Train      int `json:"train"`
 	Validation int `json:"validation"`
 	Test       int `json:"test"`
-	// Visual words are patches of Side x Side pixels, Stride pixels apart. Each counts
-	// for the nearest of Words centers, in its quarter of the image and in the whole.
+	// An image is cut into patches of Side x Side pixels, Stride pixels apart. Each patch counts as the nearest of
+	// Words centers (its visual word), for its quarter of the image and for the whole image.
 	Side       int                 `json:"side"`
 	Stride     int                 `json:"stride"`
 	Words      int                 `json:"words"`
-	Patches    int                 `json:"patches"` // to learn the words from
-	Rounds     int                 `json:"rounds"`  // of k-means
-	Levels     []string            `json:"levels"`  // of dropout to choose from
+	Patches    int                 `json:"patches"` // number of patches from which the words are learned
+	Rounds     int                 `json:"rounds"`  // rounds of k-means
+	Levels     []string            `json:"levels"`  // candidate dropout levels
 	Costs      map[string][]string `json:"costs"`
 	Tol        float64             `json:"tol"`
-	Iterations int                 `json:"iterations"` // at most
+	Iterations int                 `json:"iterations"` // largest number of iterations
 }
 
 type cifarCell struct {
@@ -56,7 +56,7 @@ type cifarCell struct {
 
 var cifarNoises = []string{"none", "poisson", "dropout"}
 
-// cifarPaper is table 2 of the paper: errors by method, as in amazonMethods, and noise.
+// cifarPaper is table 2 of the paper: errors by method, in the order of amazonMethods, and by noise.
 var cifarPaper = [][3]float64{{0.322, 0.309, 0.294}, {0.312, 0.302, 0.293}, {0.325, 0.300, 0.294}, {0.326, 0.291, 0.323}}
 
 func runCIFAR(ctx context.Context, s *Setting) error {
@@ -74,7 +74,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		c.Costs["MCF-logistic"] = []string{"0.01"}
 	}
 	s.Configure(c)
-	// The words are learned only if a cell has to be computed.
+	// The words are learned only if a cell must be computed.
 	type parts struct{ train, validation, test []event.Example }
 	features := sync.OnceValues(func() (parts, error) {
 		train, err := s.images(c.Train+c.Validation, "train.bin.gz")
@@ -123,7 +123,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	}
 	cells := make([]cifarCell, len(points))
 	s.Expect(len(points))
-	var once sync.Mutex // one set of features and rows for all
+	var once sync.Mutex // so that all goroutines share one set of features and rows
 	var d *batch.Data
 	data := func() (*batch.Data, parts, error) {
 		once.Lock()
@@ -161,7 +161,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	// The best setting by method and noise, and which test images its model gets wrong.
+	// The best setting by method and noise, and the test images that its model gets wrong.
 	chosen := make([]int, len(amazonMethods)*len(cifarNoises))
 	for at := range chosen {
 		best := batch.Least(len(points), func(i int) bool {
@@ -214,7 +214,7 @@ func runCIFAR(ctx context.Context, s *Setting) error {
 		figure.Categories = append(figure.Categories, method.name)
 		table.Rows, settings.Rows = append(table.Rows, row), append(settings.Rows, names)
 	}
-	// less returns the error with a noise less that without, over methods.
+	// less returns the error with a noise minus the error without, averaged over methods.
 	less := func(noise int, methods ...int) Difference {
 		each := make([]float64, c.Test)
 		for _, m := range methods {
@@ -260,11 +260,11 @@ func cifarSchema() *event.Schema {
 	return Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 }
 
-// cifarSide is the width and height of an image, of three planes.
+// cifarSide is the width and height of an image in pixels. An image has three color planes.
 const cifarSide = 32
 
-// images returns the first n records of a file of the binary version of CIFAR-10:
-// a byte for the class, then the red, the green and the blue plane, row by row.
+// images returns the first n records of a file in the binary format of CIFAR-10: a byte for the class, then the red,
+// green and blue planes, each row by row.
 func (s *Setting) images(n int, file string) (_ [][]byte, err error) {
 	path := s.Path("cifar10_subset", file)
 	s.Say("reading %s", file)
@@ -290,9 +290,8 @@ func (s *Setting) images(n int, file string) (_ [][]byte, err error) {
 	return all, nil
 }
 
-// words tells the visual word of a patch (Coates, Lee & Ng 2011, section 3): the
-// nearest center of whitened patches. For a patch x, normalized, that is the
-// word k with the largest filter[k].x - half[k].
+// words finds the visual word of a patch (Coates, Lee & Ng 2011, section 3): the center nearest to the whitened patch.
+// For a normalized patch x, that is the word k with the largest filter[k].x - half[k].
 type words struct {
 	c      cifarConfig
 	filter [][]float64
@@ -317,10 +316,10 @@ func (c *cifarConfig) patch(image []byte, row, column int, out []float64) {
 		out[i] -= mean
 		square += out[i] * out[i]
 	}
-	floats.Scale(1/math.Sqrt(square/float64(at)+10), out) // 10 keeps noise of flat patches down
+	floats.Scale(1/math.Sqrt(square/float64(at)+10), out) // 10 limits the noise of patches with little contrast
 }
 
-// learnWords learns the words from patches of the images at random places.
+// learnWords learns the words from patches at random positions in the images.
 func learnWords(ctx context.Context, s *Setting, c cifarConfig, images [][]byte) (*words, error) {
 	r := rand.New(rand.NewPCG(s.Seed, 0xc1fa))
 	size := 3 * c.Side * c.Side
@@ -329,7 +328,7 @@ func learnWords(ctx context.Context, s *Setting, c cifarConfig, images [][]byte)
 		last := cifarSide - c.Side
 		c.patch(images[r.IntN(len(images))], r.IntN(last+1), r.IntN(last+1), x.RawRowView(i))
 	}
-	// Whitening that stays close to the patches (ZCA): W = V (L + 0.1)^-1/2 V'.
+	// Use a whitening that stays close to the patches (ZCA): W = V (L + 0.1)^-1/2 V'.
 	mean := make([]float64, size)
 	for i := range c.Patches {
 		floats.Add(mean, x.RawRowView(i))
@@ -365,8 +364,8 @@ func learnWords(ctx context.Context, s *Setting, c cifarConfig, images [][]byte)
 	return w, nil
 }
 
-// kMeans returns k centers of the rows of x, found by Lloyd's method from rows
-// drawn at random; a center that loses all rows is drawn anew.
+// kMeans returns k centers of the rows of x. It runs Lloyd's method from random rows. A center that loses all rows is
+// replaced by a random row.
 func kMeans(ctx context.Context, s *Setting, x *mat.Dense, k, rounds int, r *rand.Rand) ([][]float64, error) {
 	n, size := x.Dims()
 	centers := make([][]float64, k)
@@ -418,7 +417,7 @@ func closest(filters [][]float64, half, x []float64) int {
 	return best
 }
 
-// countAll returns the images as counts of words.
+// countAll returns the images as examples whose features are word counts.
 func (w *words) countAll(ctx context.Context, s *Setting, images [][]byte) ([]event.Example, error) {
 	out := make([]event.Example, len(images))
 	const chunk = 50
@@ -435,8 +434,7 @@ func (w *words) countAll(ctx context.Context, s *Setting, images [][]byte) ([]ev
 	return out, err
 }
 
-// count returns how often each word occurs in the quarters of an image, one
-// after the other, and in the whole.
+// count returns how often each word occurs in each quarter of an image, and then in the whole image.
 func (w *words) count(image []byte) event.Vec {
 	k := w.c.Words
 	counts := make([]float64, 5*k)

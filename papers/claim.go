@@ -1,7 +1,6 @@
 package papers
 
-// This file holds claims and what decides them: the numbers that are printed, ours and the
-// paper's.
+// This file has claims and the numbers that decide them: ours and those that the paper prints.
 
 import (
 	"cmp"
@@ -12,65 +11,65 @@ import (
 	"strings"
 )
 
-// protocol is the Protocol of results whose claims hold the numbers that decide them.
+// protocol is the Protocol of results whose claims include the numbers that decide them.
 const protocol = 3
 
-// Claim is a statement of a paper, or of ours, and its outcome here: that each of some
-// differences has a side, or, without Parts, what the experiment finds where no chance enters.
+// Claim is a statement of a paper, or our own, and its outcome here. A Claim with Parts states that each of some
+// differences is above or below a limit. A Claim without Parts states a result that does not depend on chance.
 type Claim struct {
 	Claim string `json:"claim"`
-	// Where is what the claim is measured on, if the experiment makes the same claim of several data sets or treatments.
+	// Where names the data set or treatment, if the experiment makes the same claim about several.
 	Where string `json:"where,omitempty"`
-	Own   bool   `json:"own,omitempty"`   // no paper says so: we do
-	Paper string `json:"paper,omitempty"` // where the paper says so, or what
+	Own   bool   `json:"own,omitempty"`   // true if no paper makes the claim
+	Paper string `json:"paper,omitempty"` // position of the claim in the paper, or the paper's statement
 	Parts []Part `json:"parts,omitempty"`
-	Unit  string `json:"unit,omitempty"` // of the parts
-	// Most says that the claim is of most parts, as "in most cases" is, and not of all.
+	Unit  string `json:"unit,omitempty"` // unit of the parts
+	// Most is true if the claim is about most parts ("in most cases"), not about all.
 	Most bool   `json:"most,omitempty"`
-	Ours string `json:"ours,omitempty"` // what else there is to say
-	// Verdict is that of the direction. The experiment sets it if there are no Parts, or if
-	// its set-up is too far from the paper's: NotComparable, for the reason in Why.
+	Ours string `json:"ours,omitempty"` // further results to report
+	// Verdict is the verdict on the direction of the differences. The experiment sets it if there are no Parts. The
+	// experiment also sets it, to NotComparable with the reason in Why, if its set-up is too far from the paper's.
 	Verdict Verdict `json:"verdict"`
-	// Printed is the verdict of the size.
+	// Printed is the verdict on the size of the differences.
 	Printed Printed `json:"printed,omitzero"`
-	Why     string  `json:"why,omitempty"` // why it is not reproduced or not comparable
+	Why     string  `json:"why,omitempty"` // reason why the claim is not reproduced or not comparable
 }
 
-// Part is a difference that a claim is about, and what it says of it.
+// Part is one difference that a claim is about, with the limit that the claim states for it.
 type Part struct {
 	Name  string   `json:"name,omitempty"`
 	Here  Shown    `json:"here"`
 	Above *float64 `json:"above,omitempty"`
 	Below *float64 `json:"below,omitempty"`
-	// Paper is the size that the paper prints, right to Rounding.
+	// Paper is the size of the difference that the paper prints, correct to Rounding.
 	Paper    *float64 `json:"paper,omitempty"`
 	Rounding float64  `json:"rounding,omitempty"`
 }
 
-// above is the part of a claim that a difference is above a limit.
+// above returns a Part stating that a difference is above a limit.
 func above(name string, d Difference, limit float64) Part {
 	return Part{Name: name, Here: shown(d), Above: &limit}
 }
 
-// below is the part of a claim that a difference is below a limit.
+// below returns a Part stating that a difference is below a limit.
 func below(name string, d Difference, limit float64) Part {
 	return Part{Name: name, Here: shown(d), Below: &limit}
 }
 
-// within is the part of a claim that a difference is less than a limit, of either sign.
+// within returns a Part stating that the absolute difference is below a limit.
 func within(name string, d Difference, limit float64) Part {
 	least := -limit
 	return Part{Name: name, Here: shown(d), Above: &least, Below: &limit}
 }
 
-// against adds the size that the paper prints.
+// against returns p with the size that the paper prints.
 func (p Part) against(size, rounding float64) Part {
-	size = math.Round(1e6*size) / 1e6 // of a difference of printed numbers
+	size = math.Round(1e6*size) / 1e6 // removes the rounding of a difference of two printed numbers
 	p.Paper, p.Rounding = &size, rounding
 	return p
 }
 
-// holds decides whether a difference is where the claim has it.
+// holds reports the verdict on whether a difference satisfies the limits of the Part.
 func (p *Part) holds(d Difference) Verdict {
 	v := Reproduced
 	if p.Above != nil {
@@ -82,13 +81,13 @@ func (p *Part) holds(d Difference) Verdict {
 	return v
 }
 
-// inside says whether our interval holds the printed size.
+// inside reports whether our interval contains the size that the paper prints.
 func (p *Part) inside() bool {
 	return p.Here.Low <= *p.Paper+p.Rounding && *p.Paper-p.Rounding <= p.Here.High
 }
 
-// verdict decides a part. Where our interval shows no difference but excludes the paper's,
-// that is not reproduced.
+// verdict returns the verdict on a part. If our interval allows both outcomes but excludes the paper's size, the
+// verdict is NotReproduced.
 func (p *Part) verdict() Verdict {
 	v := p.holds(p.Here.Difference)
 	if v == Undecided && p.Paper != nil && !p.inside() {
@@ -97,20 +96,20 @@ func (p *Part) verdict() Verdict {
 	return v
 }
 
-// Verdict is the outcome of a claim's direction. An interval of a paired difference decides it,
-// see [Difference], except where the claim does not depend on chance.
+// Verdict is the outcome of a claim's direction. The interval of a paired difference decides it, see [Difference],
+// unless the claim does not depend on chance.
 type Verdict string
 
 // The verdicts.
 const (
 	Reproduced    Verdict = "reproduced"
 	NotReproduced Verdict = "not reproduced"
-	Undecided     Verdict = "undecided"           // the interval holds both, and the printed size
-	NotComparable Verdict = "not comparable"      // the set-up is not the paper's
-	NotDecided    Verdict = "not decided (quick)" // by too few data, as of --quick
+	Undecided     Verdict = "undecided"           // the interval allows both outcomes and contains the printed size
+	NotComparable Verdict = "not comparable"      // the set-up differs from the paper's
+	NotDecided    Verdict = "not decided (quick)" // too few data, because of --quick
 )
 
-// Holds returns Reproduced or NotReproduced, for a statement that no chance enters.
+// Holds returns Reproduced for true and NotReproduced for false. It is for statements that do not depend on chance.
 func Holds(ok bool) Verdict {
 	if ok {
 		return Reproduced
@@ -118,21 +117,21 @@ func Holds(ok bool) Verdict {
 	return NotReproduced
 }
 
-// Printed is the outcome of a claim's size: Inside of the Of sizes that the paper prints lie
-// in our intervals. The intervals hold our chance and not the paper's.
+// Printed is the outcome of a claim's size: Inside of the Of sizes that the paper prints are in our intervals. The
+// intervals include our random error but not the paper's.
 type Printed struct {
 	Inside int `json:"inside"`
 	Of     int `json:"of"`
 }
 
-// conclude decides a claim by the numbers of its parts.
+// conclude sets the verdicts of a claim from the numbers of its parts.
 func (c *Claim) conclude() {
 	if len(c.Parts) == 0 || c.Verdict == NotComparable {
 		return
 	}
 	c.Printed = Printed{}
 	var parts []Verdict
-	here, paper := 0, 0 // parts in which the claim holds
+	here, paper := 0, 0 // number of parts in which the claim holds, here and in the paper
 	for i := range c.Parts {
 		p := &c.Parts[i]
 		parts = append(parts, p.verdict())
@@ -165,8 +164,8 @@ func (c *Claim) conclude() {
 	}
 }
 
-// Claim reports a claim; Why counts only if it is not reproduced. Results that are not
-// Decisive decide nothing.
+// Claim reports a claim. Why is used only if the claim is not reproduced. If the results are not Decisive, the verdict
+// is NotDecided.
 func (s *Setting) Claim(c Claim) {
 	c.conclude()
 	switch {
@@ -183,7 +182,7 @@ func (s *Setting) Claim(c Claim) {
 	s.result.Claims = append(s.result.Claims, c)
 }
 
-// shown counts the parts whose difference alone has a verdict.
+// shown returns the number of parts whose own difference has the verdict v.
 func (c *Claim) shown(v Verdict) (n int) {
 	for i := range c.Parts {
 		if p := &c.Parts[i]; p.holds(p.Here.Difference) == v {
@@ -193,7 +192,7 @@ func (c *Claim) shown(v Verdict) (n int) {
 	return n
 }
 
-// text is the claim and where it is measured.
+// text returns the claim and the data on which it is measured.
 func (c *Claim) text() string {
 	if c.Where == "" {
 		return c.Claim
@@ -201,7 +200,8 @@ func (c *Claim) text() string {
 	return c.Claim + "; " + c.Where
 }
 
-// here shows the numbers of the claim. Of several parts it shows the weakest, with its name if named.
+// here returns our numbers for the claim as text. For several parts it shows the weakest part, with its name if named
+// is set.
 func (c *Claim) here(named bool) string {
 	switch n := len(c.Parts); {
 	case n == 0 || c.Most:
@@ -215,7 +215,8 @@ func (c *Claim) here(named bool) string {
 	return c.weakest().Here.String()
 }
 
-// weakest returns the part that decides: of those with the worst verdict the one farthest on the other side.
+// weakest returns the part that determines the verdict. Of the parts with the worst verdict it is the one whose
+// difference contradicts the claim most.
 func (c *Claim) weakest() *Part {
 	weakness := func(p *Part) (rank int, margin float64) {
 		margin = math.Inf(1)
@@ -242,7 +243,7 @@ func pointers(parts []Part) []*Part {
 	return out
 }
 
-// paper shows what the paper says, by its sizes if it prints any.
+// paper returns the paper's statement, with its sizes if it prints any.
 func (c *Claim) paper() string {
 	least, most := math.Inf(1), math.Inf(-1)
 	for _, p := range c.Parts {
@@ -259,8 +260,8 @@ func (c *Claim) paper() string {
 	return fmt.Sprintf("%+.2f to %+.2f", least, most)
 }
 
-// size shows the verdict of the size. Where one is printed and our interval excludes it, it
-// says how much of it ours is.
+// size returns the verdict on the size as text. If a size is printed and our interval excludes it, the text includes
+// the ratio of our size to the printed size.
 func (c *Claim) size() string {
 	switch p := c.Printed; {
 	case p.Of == 0:
@@ -289,7 +290,7 @@ func (c *Claim) size() string {
 	return "outside"
 }
 
-// Lines shows the claims, one a line: verdict, text and numbers.
+// Lines returns the claims as text, one per line: verdict, text and numbers.
 func (r *Result) Lines() string {
 	var b strings.Builder
 	for i := range r.Claims {
@@ -303,7 +304,7 @@ func (r *Result) Lines() string {
 	return b.String()
 }
 
-// claimTable writes the claims as a table. Claims with a Where have a row for each text and a column for each Where.
+// claimTable returns the claims as a table. Claims with a Where have a row for each text and a column for each Where.
 func claimTable(claims []Claim) string {
 	var b strings.Builder
 	if claims[0].Where == "" {
@@ -336,7 +337,7 @@ func claimTable(claims []Claim) string {
 	return b.String()
 }
 
-// short is the verdict in a table of many.
+// short returns the verdict in the short form for large tables.
 func (v Verdict) short() string {
 	switch v {
 	case Reproduced:
@@ -349,21 +350,21 @@ func (v Verdict) short() string {
 	return string(v)
 }
 
-// Shown is a difference with the digits that String shows, which are what results.json holds:
-// what is read decides.
+// Shown is a difference rounded to the digits that String prints, as in results.json. So verdicts from the file equal
+// verdicts from the computation.
 type Shown struct{ Difference }
 
 func shown(d Difference) (s Shown) {
 	if err := s.UnmarshalText([]byte(d.String())); err != nil {
-		panic(err) // String and UnmarshalText are one another's inverse
+		panic(err) // cannot happen: UnmarshalText is the inverse of String
 	}
 	return s
 }
 
-// MarshalText is String.
+// MarshalText returns the result of String.
 func (s Shown) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what String shows.
+// UnmarshalText parses the result of String.
 func (s *Shown) UnmarshalText(text []byte) error {
 	fields := strings.FieldsFunc(string(text), func(r rune) bool { return strings.ContainsRune(" [],", r) })
 	to := []*float64{&s.Mean, &s.Low, &s.High}

@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// TestConclude: the direction and the printed size are two verdicts, and an interval that
-// excludes the paper's size leaves nothing undecided.
+// TestConclude checks that direction and printed size have separate verdicts. A claim is never undecided if its
+// interval excludes the paper's size.
 func TestConclude(t *testing.T) {
 	up := func(mean, low, high float64) Part { return above("", Difference{mean, low, high}, 0) }
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestConclude(t *testing.T) {
 			t.Errorf("%s: %s, %s; want %s, %s", c.name, claim.Verdict, claim.size(), c.verdict, c.size)
 		}
 	}
-	var most Claim // 2 of 12 sets against the paper's 10
+	var most Claim // the claim holds for 2 of 12 sets here, for 10 in the paper
 	most.Most = true
 	for i := range 12 {
 		here, paper := -1.0, 1.0
@@ -62,7 +62,7 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// TestShown: a difference decides as it is read, and reads itself back.
+// TestShown checks that a rounded difference decides a claim, and that its text form can be parsed.
 func TestShown(t *testing.T) {
 	for _, d := range []Difference{{0.344, 0.151, 0.523}, {-1.5, -1.5, -1.5}, {2, math.Inf(-1), math.Inf(1)}} {
 		var back Shown
@@ -88,8 +88,8 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// TestIndex: claims are concluded anew from their numbers, and those that no paper makes are
-// on a page of their own.
+// TestIndex checks that the index concludes claims again from their numbers. Claims that no paper makes must be on a
+// separate page.
 func TestIndex(t *testing.T) {
 	dir := t.TempDir()
 	r := Result{Experiment: "text", Paper: text.Paper + ", table 4", Protocol: protocol, Claims: []Claim{
@@ -127,7 +127,7 @@ func TestIndex(t *testing.T) {
 	if page, err := os.ReadFile(filepath.Join(dir, "text", "results.md")); err != nil || string(page) != r.Markdown() {
 		t.Errorf("results.md: %v\n%s", err, page)
 	}
-	// What an earlier program decided is not shown.
+	// Verdicts of an earlier protocol must not be shown.
 	now, old := []byte(`"protocol":3`), []byte(`"protocol":2`)
 	if papers, _ = index(bytes.Replace(data, now, old, 1)); !strings.Contains(papers, "earlier version") || strings.Contains(papers, "Wager") {
 		t.Errorf("the index of old results:\n%s", papers)
@@ -138,7 +138,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// TestClaimTable: claims of several places share a row, and the weakest part stands for several.
+// TestClaimTable checks that equal claims about several data sets share a row. If a claim has several parts, the
+// weakest part is shown.
 func TestClaimTable(t *testing.T) {
 	part := func(name string, mean, low, high float64) Part { return below(name, Difference{mean, low, high}, 0) }
 	claims := []Claim{
@@ -158,9 +159,8 @@ func TestClaimTable(t *testing.T) {
 	}
 }
 
-// TestPublished: what docs/results shows is concluded from the numbers beside it: no claim is
-// undecided whose interval excludes the printed size, and index writes the tables that are
-// there.
+// TestPublished checks that docs/results follows from the numbers stored next to it. No claim may be undecided if its
+// interval excludes the printed size, and Index must write the same tables.
 func TestPublished(t *testing.T) {
 	const published = "../docs/results"
 	dir := t.TempDir()

@@ -1,6 +1,6 @@
 package papers
 
-// This file draws corrupted copies of examples: the sampled alternative to the expectation.
+// This file draws corrupted copies of examples, which are a sampled alternative to the expectation.
 
 import (
 	"math/rand/v2"
@@ -14,8 +14,7 @@ import (
 	"blankout/online"
 )
 
-// mixedRates are the fractions of the features that are deleted in copies whose rate is not known
-// beforehand: each copy draws one.
+// mixedRates are the deleted fractions in copies for an unknown rate: each copy draws one of them.
 var mixedRates = []float64{0.2, 0.4, 0.6, 0.8}
 
 func dropout(q float64) loss.Noise { return loss.Dropout{Q: q} }
@@ -26,23 +25,23 @@ func silent(q float64) loss.Noise { return loss.Silent{D: q} }
 
 func silentGroup(q float64) loss.Noise { return loss.Silent{D: q, Groups: true} }
 
-// corruption says how examples are corrupted.
+// corruption specifies how examples are corrupted.
 type corruption struct {
 	noise  func(rate float64) loss.Noise
-	rates  []float64 // each copy draws one of them
+	rates  []float64 // candidate rates; each copy draws one
 	copies int
-	whole  bool // the example itself is there too, as if it were one more copy
-	// keep leaves the survivors as they are, as it happens to a feature that dies silently. Without it they are
-	// divided by 1 - rate, as unbiased noise does.
+	whole  bool // whether the example itself is added as one more copy
+	// keep leaves the survivors unchanged, as silent failures do. Otherwise they are divided by 1 - rate, as in
+	// unbiased noise.
 	keep     bool
-	grouping *model.Grouping // of groups that are deleted
-	// reads is what a deleted column reads; nil means 0.
+	grouping *model.Grouping // groups that are deleted as a whole
+	// reads has the values that deleted columns read; nil means 0.
 	reads []float64
 	seed  uint64
 }
 
-// each calls do with the copies of example number n: without zeros, unless reads is given. The copies
-// are valid until the next call.
+// each calls do for each copy of example number n. Copies contain no zeros unless reads is set. A copy is valid until
+// the next call.
 func (c *corruption) each(n int, e *event.Example, do func(copied *event.Example) error) error {
 	corrupter := batch.Corrupter{Seed: c.seed, Keep: c.keep, Grouping: c.grouping}
 	copied := *e
@@ -84,9 +83,9 @@ func (c *corruption) each(n int, e *event.Example, do func(copied *event.Example
 	return nil
 }
 
-// data returns the plain examples, and copies of the others that have the weight of one
-// together (Chen et al., eq. 2). At one rate the copies are those of batch's Data.Corrupted, without the zeros, of which
-// there are many.
+// data returns the plain examples and copies of the other examples. The copies of an example have the weight of one
+// example together (Chen et al., eq. 2). With one rate the copies equal those of Data.Corrupted in package batch,
+// without the many zeros.
 func (c *corruption) data(schema *event.Schema, plain, examples []event.Example) (*batch.Data, error) {
 	var b batch.Builder
 	for i := range plain {
@@ -106,8 +105,8 @@ func (c *corruption) data(schema *event.Schema, plain, examples []event.Example)
 	return b.Data(schema), nil
 }
 
-// learn has a learner learn the copies of all examples in random order: four alike in a row would teach it that
-// the next label is the last one.
+// learn makes a learner learn the copies of all examples in random order. Four copies in a row would teach the learner
+// that the next label equals the last one.
 func (c *corruption) learn(l *online.Learner, examples []event.Example) error {
 	var all []event.Example
 	for i := range examples {
@@ -128,7 +127,7 @@ func (c *corruption) learn(l *online.Learner, examples []event.Example) error {
 	return nil
 }
 
-// columnMeans returns the mean of each column over examples, a column that is left out being 0.
+// columnMeans returns the mean of each column over the examples. An omitted value counts as 0.
 func columnMeans(examples []event.Example, columns int) []float64 {
 	means := make([]float64, columns)
 	for _, e := range examples {

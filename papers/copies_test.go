@@ -11,9 +11,9 @@ import (
 	"blankout/online"
 )
 
-// TestCorruption: survivors are divided by the share left or as they are; a copy at mixed rates is
-// of one of them; the example itself may be there, and the weights add up to its own; dead columns
-// read what they are said to read; groups die together.
+// TestCorruption checks the copies of a corruption. Survivors are scaled or unchanged, and a copy has one of the mixed
+// rates. The example itself may be a copy, and the weights add up to its own. Dead columns read the values in reads,
+// and groups are removed as a whole.
 func TestCorruption(t *testing.T) {
 	const columns = 400
 	e := event.Example{Label: 1, Weight: 3, Features: event.Vec{Index: make([]uint32, columns), Value: make([]float64, columns)}}
@@ -24,7 +24,7 @@ func TestCorruption(t *testing.T) {
 	grouping := model.NewGrouping(&event.Schema{Classes: []string{"0", "1"}, ColumnGroups: &event.ColumnGroups{Every: 8}})
 	for name, x := range map[string]struct {
 		corruption
-		survivor float64 // 0: it depends on the rate
+		survivor float64 // 0 if it depends on the rate
 	}{
 		"divided":       {corruption{noise: dropout, rates: []float64{0.5}, copies: 20}, 4},
 		"as it happens": {corruption{noise: dropout, rates: []float64{0.5}, copies: 20, keep: true}, 2},

@@ -22,8 +22,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// DropSVM on small sets by the protocol of the thesis: is it better than the support
-// vector machine, how many support vectors are left, and do they go with what is dropped.
+// dropSVM tests DropSVM on small sets by the protocol of the thesis. Is it better than the support vector machine? How
+// many support vectors remain, and does their number depend on what is dropped?
 var dropSVM = Experiment{
 	Name:  "dropsvm",
 	Help:  "DropSVM against the support vector machine on the sets of the thesis",
@@ -34,31 +34,30 @@ var dropSVM = Experiment{
 }
 
 type dropConfig struct {
-	Rows    int      `json:"rows"` // of a set at most
+	Rows    int      `json:"rows"` // largest number of rows of a set
 	Folds   int      `json:"folds"`
-	Rounds  int      `json:"rounds"` // of other folds
+	Rounds  int      `json:"rounds"` // rounds of cross validation, each with other folds
 	Costs   []string `json:"c"`
 	Q       []string `json:"q"`
-	Dropped []string `json:"p"` // share of the samples that an epoch drops: 1 - keep
-	// Epochs are those of table 3, which is made on a limited number of rows of a set;
-	// table 2 has infinitely many epochs, in closed form.
+	Dropped []string `json:"p"` // fractions of the samples that an epoch drops: 1 - keep
+	// Epochs are the candidate numbers of epochs for table 3. Table 3 uses at most EpochRows rows of a set. Table 2 has
+	// infinitely many epochs, in closed form.
 	Epochs    []string `json:"epochs"`
 	EpochRows int      `json:"epoch_rows"`
-	// Histogram examples for the chi-squared kernel, to train and to test.
+	// Numbers of histogram examples for the chi-squared kernel, for training and for the test.
 	Train int `json:"train"`
 	Test  int `json:"test"`
-	Words int `json:"words"` // visual words of the images
+	Words int `json:"words"` // number of visual words of the images
 }
 
-// dropSets are the sets of table 1, under the thesis's names, with what its tables print:
-// accuracy and share of support vectors of the support vector machine, the same of DropSVM
-// with the dropped share p, all in %, and table 3's support vectors, p and E.
+// dropSets are the sets of table 1 with the thesis's names and printed results. svm and drop have the accuracy and the
+// fraction of support vectors of both machines, in %. p is the fraction dropped. epochs has the results of table 3.
 var dropSets = []struct {
 	name, file string
 	classes    int
 	svm, drop  [2]float64
 	p          float64
-	epochs     [3]float64 // support vectors (%), p (%), E
+	epochs     [3]float64 // fraction of support vectors (%), p (%), E
 }{
 	{"Australian", "australian", 2, [2]float64{86.64, 34}, [2]float64{86.99, 80}, 0.8, [3]float64{34, 80, 10}},
 	{"Column2c", "vertebral_2c", 2, [2]float64{85.68, 16}, [2]float64{86.39, 60}, 0.7, [3]float64{16, 60, 10}},
@@ -74,15 +73,14 @@ var dropSets = []struct {
 	{"Syn. Con.", "synthetic_control", 6, [2]float64{98.30, 4}, [2]float64{98.77, 90}, 0.9, [3]float64{4, 90, 100}},
 }
 
-// dropFold holds the accuracies, %, of all settings on one fold: of the support vector
-// machine by c, and of DropSVM by p, q and c, the last the fastest; Constant answers the
-// largest class.
+// dropFold holds the accuracies in % of all settings on one fold. Plain has the support vector machine by c. Drop has
+// DropSVM by p, q and c; c varies fastest. Constant is the accuracy of predicting the largest class.
 type dropFold struct {
 	Plain, Drop []float64
 	Constant    float64
 }
 
-// dropVectors are what is left at the best settings: shares of support vectors, %.
+// dropVectors are the fractions of support vectors in %, at the best settings.
 type dropVectors struct{ Plain, Drop, AtBest float64 }
 
 func runDropSVM(ctx context.Context, s *Setting) error {
@@ -98,11 +96,11 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		Train: Pick(s, 40, 500, 1000), Test: Pick(s, 30, 2000, 2000), Words: Pick(s, 10, 100, 300)}
 	s.Configure(c)
 	var sets []*batch.Data
-	var at []int // in dropSets
+	var at []int // index of each set in dropSets
 	for i, set := range dropSets {
 		d, err := s.loadSmall(ctx, set.file, set.classes)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // the samples have few of them
+			continue // the embedded samples include only few of the sets
 		} else if err != nil {
 			return err
 		}
@@ -130,12 +128,12 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 	if err != nil {
 		return err
 	}
-	// What each set comes to: the best setting of the mean over all folds, as the thesis
-	// chooses; and for each fold what the others choose.
+	// outcome is the result of a set. best has the accuracy of the setting with the best mean over all folds, as in the
+	// thesis. each has the accuracy of each fold with the setting chosen on the other folds.
 	type outcome struct {
-		plain, drop int // the best settings
+		plain, drop int // indexes of the best settings
 		best        [2]float64
-		each        [2][]float64 // by fold, chosen on the others
+		each        [2][]float64 // by fold, with the setting chosen on the other folds
 		constant    float64
 	}
 	outcomes := make([]outcome, len(sets))
@@ -181,7 +179,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		return fmt.Sprintf("%.*f (%.*f)", digits, ours, digits, printed)
 	}
 	var each, more, share, dropped, kept, printedShare, printedDropped, printedGain, printedMore, printedTwice, ratio, sampled []float64
-	var flattered []float64 // of the accuracies that table 2 prints
+	var flattered []float64 // gains with settings chosen on the folds that measure, as in table 2
 	var parts, grown []Part
 	wins := 0
 	figure := &simulate.Figure{Title: "DropSVM less SVM, settings chosen on the other folds", X: "set", Y: "accuracy (points), interval of 95 %"}
@@ -204,7 +202,7 @@ func runDropSVM(ctx context.Context, s *Setting) error {
 		if o.best[1] > o.best[0] {
 			wins++
 		}
-		// Of the whole percents that are printed, without an interval: of one fold.
+		// These whole percents are as printed, for one fold, and have no interval.
 		grow := math.Round(v.Drop) - math.Round(v.Plain)
 		grown = append(grown, above(set.name, Difference{grow, grow, grow}, 0).against(set.drop[1]-set.svm[1], 0.5))
 		each, more, share = append(each, diff.Mean), append(more, v.Drop-v.Plain), append(share, v.AtBest)
@@ -259,13 +257,13 @@ func scaled(x []float64, by float64) []float64 {
 	return out
 }
 
-// setting returns the c, q and p at a place of dropFold.Drop.
+// setting returns the c, q and p at index i of dropFold.Drop.
 func (c dropConfig) setting(i int) (cost, q, p string) {
 	return c.Costs[i%len(c.Costs)], c.Q[i/len(c.Costs)%len(c.Q)], c.Dropped[i/len(c.Costs)/len(c.Q)]
 }
 
-// bestOfFolds returns the setting with the highest mean accuracy, that accuracy, and for each
-// fold the accuracy there of the setting that is best on the other folds of its round.
+// bestOfFolds returns the setting with the highest mean accuracy, and that accuracy. each has, for every fold, the
+// accuracy of the setting that is best on the other folds of its round.
 func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (best int, atBest float64, each []float64) {
 	mean := func(setting int, of1 []dropFold, but int) float64 {
 		sum, n := 0.0, 0.0
@@ -286,7 +284,7 @@ func bestOfFolds(all []dropFold, folds int, of func(f *dropFold) []float64) (bes
 	return best, mean(best, all, -1), each
 }
 
-// machine returns the support vector machine, or DropSVM for a q other than "".
+// machine returns the support vector machine if q is "", else DropSVM.
 func (c dropConfig) machine(cost, q, p string) (m svm.Machine, err error) {
 	m = svm.Machine{Config: trainConfig(), Kernel: svm.DefaultConfig()}
 	m.Config.Tol, m.Kernel.Kernel, m.Kernel.Drop.Q = 1e-4, "rbf", 0
@@ -301,7 +299,7 @@ func (c dropConfig) machine(cost, q, p string) (m svm.Machine, err error) {
 	return m, err
 }
 
-// grid returns the accuracies of the settings of a grid on test examples.
+// grid returns the accuracies on test of all settings of a grid.
 func (c dropConfig) grid(ctx context.Context, train, test *batch.Data, first svm.Machine, grid []batch.Axis) ([]float64, error) {
 	t, _, err := batch.Select(ctx, train, first, batch.Selection{Validation: test, Grid: grid, Threads: 1})
 	if err != nil {
@@ -314,7 +312,7 @@ func (c dropConfig) grid(ctx context.Context, train, test *batch.Data, first svm
 	return all, nil
 }
 
-// keep returns p as the setting of svm.Machine, what is kept.
+// keep returns the candidate values of p as an axis for svm.Machine, whose setting keep is 1 - p.
 func (c dropConfig) keep() batch.Axis {
 	axis := batch.Axis{Key: "keep"}
 	for _, p := range c.Dropped {
@@ -340,7 +338,7 @@ func (c dropConfig) fold(ctx context.Context, train, test *batch.Data) (f dropFo
 	if err != nil {
 		return f, err
 	}
-	width, err := svm.Resolve(kernel.RBF{}, train) // once for all settings
+	width, err := svm.Resolve(kernel.RBF{}, train) // the same width for all settings
 	if err != nil {
 		return f, err
 	}
@@ -370,8 +368,8 @@ func (c dropConfig) vectors(ctx context.Context, train *batch.Data, plain, cost,
 	return v, nil
 }
 
-// dropEpochs is the best p and E at a c and q, and the accuracies, %, of that p with the
-// most epochs and with infinitely many.
+// dropEpochs is the best p and number of epochs at a given c and q. Sampled and Closed are the accuracies in % of that
+// p with the most epochs and with infinitely many.
 type dropEpochs struct{ P, Epochs, Sampled, Closed float64 }
 
 func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string, seed uint64) (out dropEpochs, err error) {
@@ -380,7 +378,7 @@ func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string
 		return out, err
 	}
 	first.Kernel.Drop.Seed = seed
-	// By p and E, the last of which is infinite.
+	// The order is by p, then by the number of epochs, the last of which is infinite.
 	axes := []batch.Axis{c.keep(), {Key: "epochs", Values: append(slices.Clone(c.Epochs), "inf")}}
 	n := len(axes[1].Values)
 	mean := make([]float64, len(c.Dropped)*n)
@@ -401,13 +399,13 @@ func (c dropConfig) tryEpochs(ctx context.Context, d *batch.Data, cost, q string
 	return out, err
 }
 
-// chiSet is a set of histograms of two classes.
+// chiSet is a set of histograms with two classes.
 type chiSet struct {
 	name, title string
 	load        func(ctx context.Context, s *Setting) (train, test *batch.Data, err error)
 }
 
-// chiSets are those that the RBF chi-squared kernel is run on.
+// chiSets returns the sets for the RBF chi-squared kernel.
 func (c dropConfig) chiSets() []chiSet {
 	return []chiSet{
 		{"usps", "the pixels of usps as histograms, 9 against the other digits", c.uspsHistograms},
@@ -415,13 +413,13 @@ func (c dropConfig) chiSets() []chiSet {
 	}
 }
 
-// uspsHistograms are pixels, 9 against the other digits.
+// uspsHistograms returns pixels of digits, with the classes 9 and all other digits.
 func (c dropConfig) uspsHistograms(ctx context.Context, s *Setting) (train, test *batch.Data, err error) {
 	digits := Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 	load := func(file string, most int) (*batch.Data, error) {
 		examples, err := s.examples(ctx, digits, "usps", file, most)
 		for i := range examples {
-			examples[i].Label = max(examples[i].Label-8, 0) // 9 against the others
+			examples[i].Label = max(examples[i].Label-8, 0) // class 1 is the digit 9
 		}
 		if err != nil {
 			return nil, err
@@ -435,7 +433,7 @@ func (c dropConfig) uspsHistograms(ctx context.Context, s *Setting) (train, test
 	return train, test, err
 }
 
-// cifarHistograms are counts of visual words of images, vehicles against animals.
+// cifarHistograms returns counts of visual words of images, with the classes vehicles and animals.
 func (c dropConfig) cifarHistograms(ctx context.Context, s *Setting) (train, test *batch.Data, err error) {
 	var all [2][][]byte
 	for i, file := range []string{"train.bin.gz", "test.bin.gz"} {
@@ -468,7 +466,7 @@ func (c dropConfig) cifarHistograms(ctx context.Context, s *Setting) (train, tes
 	return of[0], of[1], nil
 }
 
-// chiFit is what the support vector machine and DropSVM, in this order, come to on a set.
+// chiFit has the results of the support vector machine and of DropSVM, in this order, on one set.
 type chiFit struct {
 	Wrong   [2]mistakes
 	MAP     [2]float64
@@ -476,7 +474,7 @@ type chiFit struct {
 	Vectors [2]float64
 }
 
-// histograms runs the RBF chi-squared kernel on a set.
+// histograms runs the experiment with the RBF chi-squared kernel on one set.
 func (c dropConfig) histograms(ctx context.Context, s *Setting, set chiSet) error {
 	train, test, err := set.load(ctx, s)
 	if err != nil {
@@ -501,8 +499,8 @@ func (c dropConfig) histograms(ctx context.Context, s *Setting, set chiSet) erro
 	return nil
 }
 
-// fitHistograms chooses the settings of both machines on a quarter of the training examples,
-// trains on all of them and measures.
+// fitHistograms chooses the settings of both machines on a quarter of the training examples, then trains them on all
+// training examples and measures.
 func (c dropConfig) fitHistograms(ctx context.Context, s *Setting, train, test *batch.Data) (f chiFit, err error) {
 	in, held := train.Split(0.75, s.Seed)
 	first, err := c.machine("1", "", "")
@@ -573,7 +571,7 @@ func (s *Setting) loadSmall(ctx context.Context, name string, classes int) (*bat
 	return d, err
 }
 
-// cut returns at most n rows of d, of every class its share.
+// cut returns at most n rows of d, stratified by class.
 func cut(d *batch.Data, n int, seed uint64) *batch.Data {
 	if d.Rows() <= n {
 		return d
@@ -582,8 +580,7 @@ func cut(d *batch.Data, n int, seed uint64) *batch.Data {
 	return d
 }
 
-// outerFold returns all but one of n folds of d, and that one; each has its share
-// of every class.
+// outerFold splits d into n folds, stratified by class. It returns all other folds as train and the given fold as test.
 func outerFold(d *batch.Data, n, fold int, seed uint64) (train, test *batch.Data) {
 	order := rand.New(rand.NewPCG(seed, 1)).Perm(d.Rows())
 	slices.SortStableFunc(order, func(i, j int) int { return d.Label(i) - d.Label(j) })

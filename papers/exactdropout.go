@@ -1,7 +1,6 @@
 package papers
 
-// This file holds the exact expected logistic loss under dropout, without copies and
-// without normal scores.
+// This file computes the exact expected logistic loss under dropout, without copies and without assuming normal scores.
 
 import (
 	"math"
@@ -10,32 +9,31 @@ import (
 	"blankout/batch"
 )
 
-// exactDropout is the objective sum_i E[A(f~_i)] - y_i f_i + l2 |w|^2 of logistic regression
-// with A(f) = log(1 + e^f), y in {0, 1}, dropout of rate q of binary features with the
-// survivors divided by p = 1 - q, and a free intercept, the last parameter. The expectation is
-// over all masks. From the Fourier transform of A”, which is pi t/sinh(pi t),
+// exactDropout is the objective sum_i E[A(f~_i)] - y_i f_i + l2 |w|^2 of logistic regression under dropout, with A(f) =
+// log(1 + e^f) and y in {0, 1}. Dropout removes binary features with rate q and divides survivors by p = 1 - q. The
+// last parameter is a free intercept b. The expectation is over all masks. It follows from the Fourier transform of the
+// second derivative of A, which is pi t/sinh(pi t):
 //
 //	E[A(f~)] = f/2 + log 2 + integral_0^inf (1 - Re phi(t)) / (t sinh(pi t)) dt,
 //	phi(t) = E[e^(i t f~)] = e^(i t b) prod_j (q + p e^(i t w_j/p)).
 //
-// The integrand is even and analytic for |Im t| < 1, so that the midpoint rule's error falls
-// exponentially with 1/step: it is of the order of E[e^|f~|] e^(-2 pi/step), and the step is
-// chosen by that.
+// The integrand is even and analytic for |Im t| < 1, so the error of the midpoint rule decreases exponentially with
+// 1/step. It is of the order of E[e^|f~|] e^(-2 pi/step), which determines the step.
 type exactDropout struct {
 	rows    *batch.Data
-	y       []float64 // 0 or 1
+	y       []float64 // labels, 0 or 1
 	q, l2   float64
 	threads int
 	by      [][]uint32 // rows by column
 
-	// At the nodes at hand:
+	// Values at the current nodes:
 	factor, slope [][dropoutChunk]complex128 // by column: q + p e^(i t w/p), and i t e^(i t w/p) over it
-	phi           [][dropoutChunk]complex128 // by row
+	phi           [][dropoutChunk]complex128 // phi by row
 }
 
 const (
-	dropoutChunk = 32 // nodes at a time
-	dropoutEnd   = 6  // of the integral, where sinh(pi t) is 8e7
+	dropoutChunk = 32 // number of nodes that are processed together
+	dropoutEnd   = 6  // end of the integral, where sinh(pi t) is 8e7
 )
 
 func newExactDropout(d *batch.Data, q, l2 float64, threads int) *exactDropout {
@@ -50,10 +48,10 @@ func newExactDropout(d *batch.Data, q, l2 float64, threads int) *exactDropout {
 	return o
 }
 
-// Dim is that of batch.Objective.
+// Dim implements batch.Objective.
 func (o *exactDropout) Dim() int { return o.rows.Columns() + 1 }
 
-// score returns f of a row.
+// score returns the score f of row i.
 func (o *exactDropout) score(w []float64, i int) float64 {
 	return o.rows.Row(i).Dot(w) + w[len(w)-1]
 }
@@ -68,11 +66,11 @@ func (o *exactDropout) penalty(w []float64) float64 {
 	return sum
 }
 
-// step is the distance of nodes at which the error is below e^-25 in every row.
+// step returns a distance of nodes at which the error is below e^-25 in every row.
 func (o *exactDropout) step(w []float64) float64 {
 	p, most := 1-o.q, 0.0
 	for _, sign := range []float64{-1, 1} {
-		grown := make([]float64, o.rows.Columns()) // log E e^(sign w xi) by column
+		grown := make([]float64, o.rows.Columns()) // log E e^(sign w xi) by column, for the noise factor xi
 		for c := range grown {
 			x := sign * w[c] / p
 			grown[c] = max(x, 0) + math.Log(o.q*math.Exp(-max(x, 0))+p*math.Exp(min(x, 0)))
@@ -84,8 +82,7 @@ func (o *exactDropout) step(w []float64) float64 {
 	return 2 * math.Pi / (most + 25)
 }
 
-// expectations returns E[A(f~)] of every row, and adds up the gradient of their sum unless
-// that is nil.
+// expectations returns E[A(f~)] of every row. It adds the gradient of their sum to grad unless grad is nil.
 func (o *exactDropout) expectations(w, grad []float64) []float64 {
 	p, last, step := 1-o.q, len(w)-1, o.step(w)
 	out := make([]float64, len(o.y))
@@ -142,7 +139,7 @@ func (o *exactDropout) expectations(w, grad []float64) []float64 {
 	return out
 }
 
-// ValueGrad is that of batch.Objective.
+// ValueGrad implements batch.Objective.
 func (o *exactDropout) ValueGrad(w, grad []float64) float64 {
 	last := len(w) - 1
 	for c := range grad {

@@ -10,7 +10,7 @@ import (
 	"blankout/internal/must"
 )
 
-// The exact expectation is that over all masks, enumerated, and its gradient that of
+// TestExactDropout compares the expectation with the sum over all enumerated masks, and its gradient with finite
 // differences.
 func TestExactDropout(t *testing.T) {
 	rows := [][]uint32{{0, 1, 2, 5}, {1, 3}, {4}, {0, 2, 3, 4, 5, 6}, {}}
@@ -23,7 +23,7 @@ func TestExactDropout(t *testing.T) {
 		must.Do(t, b.Add(&event.Example{Features: x, Label: i % 2, Weight: 1}))
 	}
 	d := b.Data(Binary())
-	// Small and very large scores; the last weight is the intercept.
+	// Test small and very large scores. The last weight is the intercept.
 	for _, scale := range []float64{0.1, 1, 30} {
 		for _, q := range []float64{0.1, 0.5, 0.9} {
 			testExactDropout(t, d, rows, scale, q)

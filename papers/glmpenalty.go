@@ -12,8 +12,8 @@ import (
 	"blankout/simulate"
 )
 
-// The quadratic noising penalty R_q against the penalty R of dropout that it approximates,
-// for the three generalized linear models that the paper names, on the same features.
+// glmPenalty compares the quadratic noising penalty R_q with the dropout penalty R that it approximates. It uses the
+// three generalized linear models that the paper names, on the same features.
 var glmPenalty = Experiment{
 	Name:  "glm-penalty",
 	Help:  "the quadratic noising penalty of linear, logistic and Poisson regression",
@@ -22,21 +22,21 @@ var glmPenalty = Experiment{
 	Run:   runGLMPenalty,
 }
 
-// glmConfig describes the data: feature j is 1 with a chance that falls from 1/2 with j, and
-// else 0; the weights are normal of deviation SD; the response is what the model says of the
-// score and an intercept of 1/2, with a unit variance where it is normal.
+// glmConfig describes the data. Feature j is 1 with a probability that decreases from 1/2 with j, else 0. The weights
+// are normal with deviation SD. The response is drawn from the model at the score plus an intercept of 1/2; a normal
+// response has unit variance.
 type glmConfig struct {
 	Examples int       `json:"examples"`
 	Features int       `json:"features"`
 	SD       float64   `json:"sd"`
 	Levels   []float64 `json:"levels"`
 	L2       float64   `json:"l2"`
-	Sampled  int       `json:"sampled"` // copies of every example
+	Sampled  int       `json:"sampled"` // number of copies of every example
 }
 
-// glmRow is what the penalties are at the weights that dropout training of a level finds.
+// glmRow has the penalties at the weights that dropout training at one level finds.
 type glmRow struct {
-	R         float64 // exact, over all masks
+	R         float64 // exact penalty R over all masks
 	Penalties batch.Penalties
 }
 
@@ -71,7 +71,7 @@ func runGLMPenalty(ctx context.Context, s *Setting) error {
 		figure.Series = append(figure.Series, line)
 	}
 	s.Figure("ratio", figure)
-	far, off := map[string]float64{}, 0.0 // the largest |R_q/R - 1| up to level 1/2, and by how many standard errors R is from the sample
+	far, off := map[string]float64{}, 0.0 // far: the largest |R_q/R - 1| up to level 1/2; off: the largest distance of R from its sample, in standard errors
 	for i, r := range rows {
 		name := names[i/len(c.Levels)]
 		if c.Levels[i%len(c.Levels)] <= 0.5 || name == "linear" {
@@ -90,7 +90,7 @@ func runGLMPenalty(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// row measures a model at a level.
+// row measures the model name at one dropout level.
 func (c glmConfig) row(ctx context.Context, seed uint64, name string, level float64) (row glmRow, err error) {
 	d, err := c.draw(seed, loss.LabelsOf(name))
 	if err != nil {
@@ -120,9 +120,8 @@ func (c glmConfig) row(ctx context.Context, seed uint64, name string, level floa
 	return row, nil
 }
 
-// poissonPenalty is R of Poisson regression, sum E e^f~ - e^f, under dropout with the
-// survivors divided by 1 - q: the features are dropped independently, so that the
-// expectation is a product.
+// poissonPenalty returns the penalty R of Poisson regression, sum E e^f~ - e^f, under dropout with the survivors
+// divided by 1 - q. Features are dropped independently, so the expectation is a product.
 func poissonPenalty(d *batch.Data, w []float64, q float64) (r float64) {
 	for i := range d.Rows() {
 		row, mean := d.Row(i), math.Exp(w[d.Columns()])
@@ -134,7 +133,7 @@ func poissonPenalty(d *batch.Data, w []float64, q float64) (r float64) {
 	return r
 }
 
-// draw draws the examples. The features are the same whatever the response.
+// draw draws the examples. The features are the same for every kind of response.
 func (c glmConfig) draw(seed uint64, target loss.Target) (*batch.Data, error) {
 	schema := event.NewSchema(8, []string{"0", "1"}, 2)
 	if schema.Target = target; target != loss.Sign {

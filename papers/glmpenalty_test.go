@@ -9,7 +9,7 @@ import (
 	"blankout/internal/must"
 )
 
-// The product that is R of Poisson regression is the sum over all masks.
+// TestPoissonPenalty checks that the product formula for R of Poisson regression equals the sum over all masks.
 func TestPoissonPenalty(t *testing.T) {
 	var b batch.Builder
 	for _, x := range [][]float64{{1, 1, 1}, {0.5, -2, 1}} {

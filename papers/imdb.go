@@ -10,7 +10,7 @@ import (
 	"blankout/simulate"
 )
 
-// The IMDB reviews with all of their unlabeled part.
+// imdb uses the IMDB reviews, including all unlabeled reviews.
 var imdb = Experiment{
 	Name:  "imdb",
 	Help:  "IMDB with 50,000 unlabeled reviews: dropout beside naive Bayes and NBSVM",
@@ -23,8 +23,7 @@ var imdb = Experiment{
 // imdbUnigrams is the number of unigrams in the embedded samples.
 const imdbUnigrams = 47123
 
-// reviews are the IMDB set: the rows for training, those for the test and the
-// unlabeled ones, in this order.
+// reviews are the IMDB set: the training rows, the test rows and the unlabeled rows, in this order.
 type reviews struct {
 	all         *batch.Data
 	train, test int
@@ -45,7 +44,8 @@ func (r *reviews) parts() textParts {
 	return p
 }
 
-// loadReviews reads the presence of unigrams, or of bigrams too.
+// loadReviews reads the reviews as presence of unigrams and, if pairs is set, of bigrams. free adds the unlabeled
+// reviews.
 func (s *Setting) loadReviews(ctx context.Context, pairs, free bool) (*reviews, error) {
 	columns, err := s.unigrams("imdb", imdbUnigrams)
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *Setting) loadReviews(ctx context.Context, pairs, free bool) (*reviews, 
 	return r, nil
 }
 
-// imdbGrid holds the grids of large sets, of which a fifth is held out.
+// imdbGrid returns the grids for large sets, of which a fifth is held out.
 func imdbGrid(s *Setting) textConfig {
 	levels, l2 := Pick(s, []float64{0.5}, []float64{0.5, 0.7}, []float64{0.1, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9}), Pick(s, []float64{1}, []float64{0.1, 0.5, 2, 5}, []float64{0.1, 0.3, 1, 2, 3, 5, 8})
 	c := textConfig{Tol: textTol, Splits: 1, Folds: Pick(s, 2, 1, 3),
@@ -95,9 +95,9 @@ func runIMDB(ctx context.Context, s *Setting) error {
 	c := imdbGrid(s)
 	s.Configure(c)
 	s.Expect(2*textMethods + 1)
-	var scores [2][]textScore // with unigrams, with bigrams
+	var scores [2][]textScore // scores with unigrams and with bigrams
 	var penalties []penaltyGain
-	constant := 0.0 // accuracy, %, of a constant answer
+	constant := 0.0 // accuracy in % of predicting the same class always
 	for i, features := range []string{"unigrams", "bigrams"} {
 		r, err := s.loadReviews(ctx, i == 1, true)
 		if err != nil {
@@ -114,11 +114,11 @@ func runIMDB(ctx context.Context, s *Setting) error {
 			}
 		}
 	}
-	// The paper's accuracies with labels only and with unlabeled reviews.
+	// The paper's accuracies with labeled reviews only, and with unlabeled reviews too.
 	rows := []struct {
 		name          string
 		features      int
-		labeled, free int // methods; -1 is none
+		labeled, free int // indexes of methods; -1 is none
 		paper         [2]any
 	}{
 		{"MNB, unigrams", 0, textMNB, textMNBFree, [2]any{83.62, 84.13}},
@@ -209,8 +209,8 @@ type penaltyGain struct {
 	Labeled, Free mistakes
 }
 
-// penaltyGains compares dropout with itself at each penalty of the grid, and at the level and
-// alpha of m. It separates what unlabeled reviews do from what the choice of the penalty does.
+// penaltyGains compares dropout with and without unlabeled reviews at each penalty of the grid, and at the level and
+// alpha of m. This separates the effect of unlabeled reviews from the effect of choosing the penalty.
 func (s *Setting) penaltyGains(ctx context.Context, p textParts, grid []textModel, m textModel) ([]penaltyGain, error) {
 	var l2 []float64
 	for _, x := range grid {

@@ -1,6 +1,6 @@
 package papers
 
-// This file writes the index of all experiments' claims, by paper, and the page of our own.
+// This file writes the index of all experiments' claims by paper, and the page of our own claims.
 
 import (
 	"encoding/json"
@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// ownClaims is the file that Index writes the claims into that no paper makes.
+// ownClaims is the file for claims that no paper makes.
 const ownClaims = "own-claims.md"
 
-// Index writes dir/README.md, a table of the claims of each paper with both verdicts, dir/own-claims.md and the results.md
-// of each experiment. It reads results.json from the folders of dir that have the name of an experiment, and decides
-// every claim again by the numbers in that file.
+// Index writes dir/README.md, dir/own-claims.md and the results.md of each experiment. README.md has a table of the
+// claims of each paper with both verdicts. Index reads results.json from each folder of dir that has the name of an
+// experiment, and decides every claim again from the numbers in that file.
 func Index(dir string) error {
 	type table struct {
 		rows   strings.Builder
@@ -25,8 +25,8 @@ func Index(dir string) error {
 		claims int
 		sizes  Printed
 	}
-	tables := map[string]*table{} // by paper; "" has our own claims
-	var papers []string           // in the order of the experiments
+	tables := map[string]*table{} // tables by paper; "" has our own claims
+	var papers []string           // papers in the order of the experiments
 	old := ""
 	found := false
 	for _, e := range experiments {

@@ -20,9 +20,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Training labels that are wrong, one in ten: what they do to convex losses, to
-// bounded ones and to t-logistic regression; what the influences know of them;
-// and how much of it all depends on where the descent begins.
+// labelNoise trains with 10 % wrong labels. It measures their effect on convex losses, on bounded losses and on
+// t-logistic regression. It also tests whether the influences find the wrong labels, and how much the results depend on
+// the start of the descent.
 var labelNoise = Experiment{
 	Name:  "label-noise",
 	Help:  "wrong training labels against convex losses, the probit loss and t-logistic regression",
@@ -32,22 +32,22 @@ var labelNoise = Experiment{
 	Run:   runLabelNoise,
 }
 
-// labelNoiseConfig is the paper's protocol: a part of each set chooses lambda, the rest is
-// for cross validation.
+// labelNoiseConfig is the paper's protocol: one part of each set chooses lambda, and the rest is used for cross
+// validation.
 type labelNoiseConfig struct {
-	Flipped    float64   `json:"flipped"`    // share of wrong labels
-	Validation float64   `json:"validation"` // share of a set
+	Flipped    float64   `json:"flipped"`    // fraction of wrong labels
+	Validation float64   `json:"validation"` // fraction of a set that chooses lambda
 	Folds      int       `json:"folds"`
-	Lambdas    []float64 `json:"lambdas"` // of lambda/2 |w|^2 + sum of losses
+	Lambdas    []float64 `json:"lambdas"` // candidates for lambda in lambda/2 |w|^2 + sum of losses
 	Tolerance  float64   `json:"tolerance"`
-	Examples   int       `json:"examples"`             // of a set at most, unless it has whole cells
-	Starts     int       `json:"starts"`               // of figure 5
-	StartRows  int       `json:"start_rows,omitempty"` // that figure 5 trains on at most, unless it has whole cells
+	Examples   int       `json:"examples"`             // largest number of examples of a set, unless the store has the cells of the whole set
+	Starts     int       `json:"starts"`               // number of starts of figure 5
+	StartRows  int       `json:"start_rows,omitempty"` // largest number of training rows of figure 5, unless the store has the cells of the whole set
 	Methods    []string  `json:"methods"`
-	More       []float64 `json:"more,omitempty"` // shares of wrong labels on Long-Servedio beside Flipped
+	More       []float64 `json:"more,omitempty"` // further fractions of wrong labels on Long-Servedio
 }
 
-// noiseMethod is a bar of figure 3. Those after the ramp SVM are not in the paper.
+// noiseMethod is a bar of figure 3. The methods after the ramp SVM are not in the paper.
 type noiseMethod struct{ name, loss, noise string }
 
 var noiseMethods = []noiseMethod{
@@ -63,41 +63,41 @@ var noiseMethods = []noiseMethod{
 	{warmProbit, "erf", "none"},
 }
 
-// warmProbit is the probit loss from half the weights of logistic regression. From zero it
-// ends on unbalanced sets where every answer is the larger class.
+// warmProbit is the probit loss started from half the weights of logistic regression. If it starts from zero on
+// unbalanced sets, it ends at predicting the larger class always.
 const warmProbit = "probit from logistic"
 
-// startMethods are those of figure 5, and the ramp loss.
+// startMethods are the methods of figure 5, and the ramp loss.
 var startMethods = []string{"logistic", "t = 1.3", "t = 1.6", "t = 1.9", "probit", "ramp SVM"}
 
 func noiseMethodAt(name string) int {
 	return slices.IndexFunc(noiseMethods, func(m noiseMethod) bool { return m.name == name })
 }
 
-// noiseSets are those of the paper. The first two are drawn, the others read.
+// noiseSets are the sets of the paper. The first two are generated, the others are read from files.
 var noiseSets = []string{"Long-Servedio", "Mease-Wyner", "Mushrooms", "USPS-N", "Adult", "Web"}
 
-// noiseFit is what a method came to on one set.
+// noiseFit is the result of one method on one set.
 type noiseFit struct {
 	Lambda float64
-	Wrong  mistakes  // by item of the folds, whose labels are right
-	Errors []float64 // by fold, %
-	Passes float64   // over the data, mean of the folds
-	// AUC says by fold how well small influences tell wrong labels, 1 is perfectly.
-	// Influences are those of the first fold, of right and of wrong labels.
+	Wrong  mistakes  // mistakes on the cross-validation rows, by their true labels
+	Errors []float64 // errors by fold, in %
+	Passes float64   // passes over the data, mean over the folds
+	// AUC measures by fold how well small influences identify wrong labels; 1 is perfect. Influences are those of the
+	// first fold, for right and for wrong labels.
 	AUC        []float64
-	Influences [2][]float64 // to four digits
+	Influences [2][]float64 // rounded to four digits
 }
 
-// noiseSet is a set of figure 3 and how much of it is used. The size default cuts sets for time,
-// but a set is used whole if the store has all its cells: those that the size full computes.
+// noiseSet is a set of figure 3, and how much of it is used. The size default cuts sets to save time. A set is used
+// whole if the store already has the cells that the size full computes for it.
 type noiseSet struct {
 	name     string
-	examples []event.Example // all of them
-	used     int             // the first examples, for figures 3 and 4
-	rows     int             // that figure 5 trains on at most
+	examples []event.Example // all examples of the set
+	used     int             // number of examples, from the first, for figures 3 and 4
+	rows     int             // largest number of training rows of figure 5
 
-	seed, stream uint64 // of the order and the wrong labels
+	seed, stream uint64 // seeds of the order and of the wrong labels
 }
 
 func runLabelNoise(ctx context.Context, s *Setting) error {
@@ -167,13 +167,14 @@ func runLabelNoise(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// key is what cells depend on beside the method and the set, of which examples are used.
+// key returns the part of a cell's key that does not depend on the method and the set. examples is the number of
+// examples used.
 func (c labelNoiseConfig) key(examples int) any {
 	c.Methods, c.Starts, c.StartRows, c.More, c.Examples = nil, 0, 0, nil, examples
 	return c
 }
 
-// takeWhole raises used, a number of rows, to whole if the store has all n cells of that many.
+// takeWhole sets used, a number of rows, to whole if the store has all n cells for that number of rows.
 func takeWhole(s *Setting, used *int, whole, n int, key func(i int) any) error {
 	for i := range n {
 		if known, err := s.known(key(i)); err != nil || !known {
@@ -184,7 +185,7 @@ func takeWhole(s *Setting, used *int, whole, n int, key func(i int) any) error {
 	return nil
 }
 
-// folds returns the number of rows that do not choose lambda.
+// folds returns the number of rows that are used for cross validation, not for choosing lambda.
 func (set *noiseSet) folds(c labelNoiseConfig) int {
 	return set.used - int(c.Validation*float64(set.used))
 }
@@ -192,7 +193,7 @@ func (set *noiseSet) folds(c labelNoiseConfig) int {
 // trained returns the number of rows that figure 5 trains on.
 func (set *noiseSet) trained(c labelNoiseConfig) int { return min(set.rows, set.folds(c)) }
 
-// reportSizes shows how much of each set is used.
+// reportSizes reports how much of each set is used.
 func reportSizes(s *Setting, c labelNoiseConfig, sets []noiseSet) {
 	t := ResultTable{Detail: true, Title: "Examples used", Columns: []string{"figure", "rows"}}
 	all, fits, starts := []any{"", "of the set"}, []any{"3 and 4", "used"}, []any{"5", "to train on"}
@@ -220,7 +221,7 @@ func reportSizes(s *Setting, c labelNoiseConfig, sets []noiseSet) {
 	s.Note("%sFigure 5 trains on %d examples of a set that is cut. --full computes whole sets and can be stopped and continued; cells.jsonl keeps them.", text, c.StartRows)
 }
 
-// reportErrors is figure 3, a picture for each set.
+// reportErrors reports figure 3, one picture for each set.
 func reportErrors(s *Setting, c labelNoiseConfig, sets []noiseSet, at func(set, flipped, method int) *noiseFit) error {
 	var figures []*simulate.Figure
 	for _, name := range noiseSets {
@@ -264,7 +265,7 @@ func reportErrors(s *Setting, c labelNoiseConfig, sets []noiseSet, at func(set, 
 	return nil
 }
 
-// claimResistance decides what the paper says of figure 3.
+// claimResistance reports the paper's claims about figure 3.
 func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
 	t19 := noiseMethodAt("t = 1.9")
 	against := func(set, flipped, method int) Difference {
@@ -275,7 +276,7 @@ func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
 			Why: "one of them is better on these test items"}
 		for _, m := range []string{"logistic", "SVM", "probit"} {
 			d := against(set, 1, noiseMethodAt(m))
-			if name == "USPS-N" && m == "probit" { // there the paper's probit is marginally better
+			if name == "USPS-N" && m == "probit" { // here the paper's probit is marginally better
 				c.Claim, c.Paper = "wrong labels on USPS-N: t = 1.9 beats logistic and SVM, and probit beats it", "figure 3: marginally"
 				c.Parts = append(c.Parts, above("less "+m, d, 0))
 			} else {
@@ -292,7 +293,7 @@ func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
 		}
 	}
 	s.Claim(c)
-	// All sets together.
+	// pooled combines the mistakes of all sets.
 	pooled := func(flipped, method int) (all mistakes) {
 		for set := range noiseSets {
 			all = append(all, at(set, flipped, method).Wrong...)
@@ -320,7 +321,7 @@ func claimResistance(s *Setting, at func(set, flipped, method int) *noiseFit) {
 	s.Claim(Claim{Own: true, Claim: "wrong labels, all sets together: dropout helps t = 1.6", Parts: []Part{below("", d, 0)}, Unit: "points", Why: "it does harm"})
 }
 
-// reportInfluences is figure 4.
+// reportInfluences reports figure 4.
 func reportInfluences(s *Setting, at func(set, flipped, method int) *noiseFit) {
 	const bins = 50
 	t := ResultTable{Title: "Influences xi under t = 1.9 as a detector of wrong labels, over the folds", Columns: []string{"set", "AUC", "from", "to", "mean xi of right labels", "of wrong labels"}, Digits: 3}
@@ -354,9 +355,9 @@ func reportInfluences(s *Setting, at func(set, flipped, method int) *noiseFit) {
 		Verdict: Holds(len(wrong) == 2 && len(right) == 2 && wrong[1] < right[0]), Why: "there are more or fewer"})
 }
 
-// spikes returns the values that a twentieth of the numbers share to six digits, in ascending
-// order, as one where less than 0.03 is between them. Examples of Long-Servedio of a large
-// margin are all alike but for their sign, as are the pullers; penalizers differ.
+// spikes returns, in ascending order, the values that at least 5 % of the numbers share to six digits. Values less than
+// 0.03 apart count as one. In Long-Servedio all large-margin examples are equal except for their sign, as are the
+// pullers, so their influences coincide. Penalizers differ.
 func spikes(xi []float64) (at []float64) {
 	count := map[float64]int{}
 	for _, x := range xi {
@@ -375,7 +376,7 @@ func spikes(xi []float64) (at []float64) {
 	return at
 }
 
-// moreNoise is what the paper's last section warns of: more wrong labels on Long-Servedio.
+// moreNoise tests the warning in the paper's last section about more wrong labels, on Long-Servedio.
 func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSet, at func(set, flipped, method int) *noiseFit) error {
 	methods := []string{"logistic", "t = 1.6", "t = 1.9", "probit"}
 	const t19, probit = 2, 3
@@ -424,7 +425,7 @@ func moreNoise(ctx context.Context, s *Setting, c labelNoiseConfig, set *noiseSe
 	return nil
 }
 
-// onlineNoise makes one pass of the streaming learner over the same sets.
+// onlineNoise makes one pass of the online learner over the same sets.
 func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseSet) error {
 	losses := []string{"logistic", "t-logistic:1.6"}
 	wrong := make([]mistakes, len(sets)*4)
@@ -444,7 +445,7 @@ func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noi
 		return err
 	}
 	t := ResultTable{Detail: true, Title: "Test error, %, of the streaming learner after one pass, noise none", Columns: append([]string{"loss", "training labels"}, noiseSets...), Digits: 2}
-	var pooled, others [2]mistakes // wrong labels, by loss: of all sets, and of all but Long-Servedio
+	var pooled, others [2]mistakes // mistakes after wrong labels, by loss: over all sets, and over all except Long-Servedio
 	claim := Claim{Own: true, Claim: "one pass online: t = 1.6 is better than logistic regression after wrong labels, on every set", Unit: "points", Why: "it is worse on one of them"}
 	for flipped, what := range []string{"right", "some wrong"} {
 		for k, loss := range losses {
@@ -480,8 +481,8 @@ func onlineNoise(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noi
 	return nil
 }
 
-// randomStarts is figure 5: what is trained on is of what was for cross validation, and
-// the items that chose lambda measure, with their right labels.
+// randomStarts computes figure 5. It trains on rows for cross validation. The rows that chose lambda, with their true
+// labels, are the test set.
 func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []noiseSet, at func(set, flipped, method int) *noiseFit) error {
 	n := len(startMethods)
 	lambda := func(i int) float64 { return at(i/n, 1, noiseMethodAt(startMethods[i%n])).Lambda }
@@ -494,7 +495,7 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 			return err
 		}
 	}
-	ends := make([][]float64, len(sets)*n) // test errors, %
+	ends := make([][]float64, len(sets)*n) // test errors in %
 	s.Expect(len(ends))
 	err := s.Parallel(ctx, len(ends), func(ctx context.Context, i int) (err error) {
 		set, m := &sets[i/n], noiseMethods[noiseMethodAt(startMethods[i%n])]
@@ -531,7 +532,7 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 	for set, name := range noiseSets {
 		f := &simulate.Figure{Title: name + ": where random starts end", X: "loss", Y: "test error (%)", Categories: startMethods}
 		line := simulate.Series{Form: simulate.Points}
-		var away [][]float64 // from the median, by method
+		var away [][]float64 // distances of the errors from their median, by method
 		for k, m := range startMethods {
 			e := ends[set*n+k]
 			mean, deviation := stat.Mean(e, nil), standardDeviation(e)
@@ -564,16 +565,16 @@ func randomStarts(ctx context.Context, s *Setting, c labelNoiseConfig, sets []no
 	return nil
 }
 
-// noisyData is a set whose labels may be wrong, in random order: the first held rows
-// choose settings, the others are for cross validation.
+// noisyData is a set with possibly wrong labels, in random order. The first held rows choose settings, and the other
+// rows are for cross validation.
 type noisyData struct {
 	all      *batch.Data
-	examples []event.Example // as all
+	examples []event.Example // the examples in the order of all
 	truth    []int
 	held     int
 }
 
-// draw makes the examples used of which a share of the labels is wrong, always in the same order.
+// draw returns the used examples with a fraction of wrong labels, always in the same order.
 func (set *noiseSet) draw(c labelNoiseConfig, share float64) (*noisyData, error) {
 	return newNoisyData(slices.Clone(set.examples[:set.used]), c, share, rand.New(rand.NewPCG(set.seed, set.stream)))
 }
@@ -587,7 +588,7 @@ func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noise
 	}
 	for i, made := range []func(r *rand.Rand) event.Example{longServedio, measeWyner} {
 		r := rand.New(rand.NewPCG(s.Seed, uint64(i)))
-		examples := make([]event.Example, 2000) // as many as in the papers that they are from
+		examples := make([]event.Example, 2000) // the number of examples in the original papers
 		for i := range examples {
 			examples[i] = made(r)
 		}
@@ -622,8 +623,8 @@ func loadNoiseSets(ctx context.Context, s *Setting, c labelNoiseConfig) ([]noise
 	return sets, nil
 }
 
-// newNoisyData shuffles the examples and then makes labels wrong, so that the order does
-// not depend on their share.
+// newNoisyData shuffles the examples and then makes labels wrong, so the order does not depend on the fraction of wrong
+// labels.
 func newNoisyData(examples []event.Example, c labelNoiseConfig, flipped float64, r *rand.Rand) (*noisyData, error) {
 	r.Shuffle(len(examples), func(i, j int) { examples[i], examples[j] = examples[j], examples[i] })
 	d := &noisyData{examples: examples, held: int(c.Validation * float64(len(examples)))}
@@ -650,12 +651,12 @@ func (d *noisyData) rows(from, to int) []int {
 	return rows
 }
 
-// constant returns the error, %, of a constant answer on the rows from … to-1.
+// constant returns the error in % of predicting the same class always, on the rows from … to-1.
 func (d *noisyData) constant(from, to int) float64 {
 	return constantError(to-from, func(i int) int { return d.truth[from+i] })
 }
 
-// fold divides the rows for cross validation.
+// fold returns the training and test rows of fold k for cross validation.
 func (d *noisyData) fold(k, folds int) (train, test []int) {
 	for i := d.held; i < len(d.truth); i++ {
 		if (i-d.held)%folds == k {
@@ -667,7 +668,7 @@ func (d *noisyData) fold(k, folds int) (train, test []int) {
 	return train, test
 }
 
-// train returns the weights, and what they were found with.
+// train returns the weights for the given rows, and the training result.
 func (d *noisyData) train(ctx context.Context, m noiseMethod, lambda float64, c labelNoiseConfig, rows []int, start []float64) ([]float64, *batch.Fit, error) {
 	if m.name == warmProbit && start == nil {
 		w, _, err := d.train(ctx, noiseMethods[noiseMethodAt("logistic")], lambda, c, rows, nil)
@@ -691,7 +692,7 @@ func noiseConfig(m noiseMethod, lambda float64, c labelNoiseConfig) batch.Config
 	return config
 }
 
-// wrong returns which rows the weights get wrong by their true labels.
+// wrong returns the rows whose true labels the weights predict wrongly.
 func (d *noisyData) wrong(w []float64, rows []int) mistakes {
 	out := make(mistakes, len(rows))
 	for i, row := range rows {
@@ -702,7 +703,7 @@ func (d *noisyData) wrong(w []float64, rows []int) mistakes {
 	return out
 }
 
-// fit chooses lambda and measures by cross validation.
+// fit chooses lambda and measures the error by cross validation.
 func (d *noisyData) fit(ctx context.Context, m noiseMethod, c labelNoiseConfig) (noiseFit, error) {
 	var f noiseFit
 	held := d.all.Subset(d.rows(0, d.held))
@@ -737,7 +738,7 @@ func (d *noisyData) fit(ctx context.Context, m noiseMethod, c labelNoiseConfig) 
 		if err != nil {
 			return f, err
 		}
-		var xi [2][]float64 // of right and of wrong labels
+		var xi [2][]float64 // influences of right and of wrong labels
 		for i, row := range in {
 			k := 0
 			if d.examples[row].Label != d.truth[row] {
@@ -760,8 +761,8 @@ func (d *noisyData) fit(ctx context.Context, m noiseMethod, c labelNoiseConfig) 
 	return f, nil
 }
 
-// smaller returns the share of pairs of a number of a and one of b in which that of a is
-// smaller; of equal ones a half.
+// smaller returns the fraction of pairs, of a number in a and a number in b, in which the number in a is smaller. Equal
+// pairs count as one half.
 func smaller(a, b []float64) float64 {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	area, below, upTo := 0.0, 0, 0
@@ -777,7 +778,7 @@ func smaller(a, b []float64) float64 {
 	return area / float64(len(a)*len(b))
 }
 
-// online returns the test mistakes of the streaming learner after one pass.
+// online returns the test mistakes of the online learner after one pass.
 func (d *noisyData) online(loss string) (mistakes, error) {
 	c := online.DefaultConfig()
 	c.Loss, c.Noise, c.Calibrate = loss, "none", "off"
@@ -797,10 +798,9 @@ func (d *noisyData) online(loss string) (mistakes, error) {
 	return wrong, nil
 }
 
-// longServedio draws an example of Long & Servedio 2010 in 21 dimensions: of large
-// margin (a quarter: every coordinate is y), a puller (a quarter: the first 11 are
-// y, the others -y) or a penalizer (half: five of the first 11 and six of the
-// others are y, the rest -y).
+// longServedio draws an example of Long & Servedio 2010 in 21 dimensions with label y. A quarter of the examples has a
+// large margin (every coordinate is y). A quarter are pullers (the first 11 are y, the others -y). Half are penalizers
+// (5 of the first 11 and 6 of the others are y, the rest -y).
 func longServedio(r *rand.Rand) event.Example {
 	label := r.IntN(2)
 	y := float64(2*label - 1)
@@ -828,8 +828,8 @@ func longServedio(r *rand.Rand) event.Example {
 	return denseExample(x, label)
 }
 
-// measeWyner draws an example of Mease & Wyner 2008: 20 coordinates uniform in
-// [0, 1], the first five of which decide by their sum.
+// measeWyner draws an example of Mease & Wyner 2008: 20 coordinates uniform in [0, 1]. The sum of the first five
+// determines the label.
 func measeWyner(r *rand.Rand) event.Example {
 	x := make([]float64, 20)
 	sum := 0.0

@@ -10,8 +10,8 @@ import (
 	"blankout/online"
 )
 
-// Corrupted copies of digits, made in several ways, against the expectation and against passes of the
-// learner: the nightmares of mnist-nightmare with fewer images.
+// mnistCopies compares corrupted copies of digits, made in several ways, with the exact expectation and with passes of
+// the online learner. It uses the deletions (nightmares) of mnist-nightmare with fewer images.
 var mnistCopies = Experiment{
 	Name:  "mnist-copies",
 	Help:  "digits with pixels deleted at test time: the closed forms against corrupted copies, and one pass of each",
@@ -21,7 +21,7 @@ var mnistCopies = Experiment{
 	Run:   runMNISTCopies,
 }
 
-// Methods that this experiment alone has.
+// The methods that only this experiment has.
 const (
 	closedSilent  = "closed form of silent noise"
 	closedDropout = "closed form of dropout"
@@ -80,7 +80,7 @@ func mnistCopiesContenders(s *Setting, c *nightmareConfig) []contender {
 	exact(mixedKeptCopies, nil, mixed(true))
 	pass := func(method, setting string, copied *corruption, change func(o *online.Config)) {
 		o := online.DefaultConfig()
-		o.Standardize = "none" // a dead pixel is 0 before it, as in the copies
+		o.Standardize = "none" // a dead pixel is 0 before standardization, as in the copies
 		if change != nil {
 			change(&o)
 		}
@@ -130,7 +130,7 @@ func runMNISTCopies(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// copiesClaims concludes who does better where, in the mean over the shares above 10 %.
+// copiesClaims reports which method is better, averaged over the deleted fractions above 10 %.
 func (s *Setting) copiesClaims(c nightmareConfig, as int, methods []tuned) {
 	by := func(method string) tuned {
 		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]

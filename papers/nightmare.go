@@ -14,8 +14,8 @@ import (
 	"blankout/simulate"
 )
 
-// MNIST with pixels deleted at test time, every method tuned for each level on
-// events deleted at that level.
+// mnistNightmare deletes pixels of MNIST images at test time. Every method is tuned for each deleted fraction, on
+// images with that fraction deleted.
 var mnistNightmare = Experiment{
 	Name:  "mnist-nightmare",
 	Help:  "robustness of eleven ways to train on digits with pixels deleted at test time",
@@ -33,39 +33,39 @@ type nightmareConfig struct {
 	Test       int                 `json:"test"`
 	Levels     []float64           `json:"levels"`
 	Tol        float64             `json:"tol"`
-	Iterations int                 `json:"iterations"` // at most, 0: until the tolerance is reached
-	Grids      map[string][]string `json:"grids"`      // by method: the settings tried
+	Iterations int                 `json:"iterations"` // largest number of iterations; 0 iterates until the tolerance is reached
+	Grids      map[string][]string `json:"grids"`      // candidate settings by method
 }
 
-// The ways in which an image with dead pixels is shown to a model.
+// The ways to present an image with dead pixels to a model.
 const (
-	divided = iota // dead pixels are 0, the others divided by the share left, as in training
-	asIs           // dead pixels are 0
-	atMeans        // dead pixels have their mean over the training images: it is told which they are
+	divided = iota // dead pixels are 0, the others are divided by the remaining fraction, as in training
+	asIs           // dead pixels are 0, the others unchanged
+	atMeans        // dead pixels, known to be dead, have their mean over the training images
 	ways
 )
 
 var shownAs = [ways]string{"survivors divided by the share left", "survivors as they are", "dead pixels at their means"}
 
-// nightmareCell is one setting in every nightmare: by way to show an image and level the
-// error on the validation images, in percent, and the mistakes on the test images.
+// nightmareCell is the result of one setting for every kind of deletion. By way of presentation and level it has the
+// error in percent on the validation images, and the mistakes on the test images.
 type nightmareCell struct {
 	Validation [ways][]float64
 	Wrong      [ways][]mistakes
 	Converged  bool
 }
 
-// contender is one setting of a method, batch or online. Its solver starts from the weights
-// of the contender before it where it follows that: its dropout level is the next one.
+// contender is one setting of a method, batch or online. If follows is set, its dropout level is the next after the
+// previous contender's, and its solver starts from the weights of that contender.
 type contender struct {
 	method, setting string
 	batch           *batch.Config
 	online          *online.Config
 	follows         bool
-	copies          *corruption // learned in place of the images
+	copies          *corruption // copies that are learned instead of the images
 }
 
-// nightmareMethods are the paper's methods and, after those, ours.
+// The paper's methods, followed by ours.
 const (
 	dropoutSVM      = "Dropout-SVM"
 	dropoutLogistic = "Dropout-Logistic"
@@ -87,7 +87,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 		m.Config.Loss, m.Config.Bound = loss, bound
 		return m
 	}
-	// The costs by default reach beyond those that some level chose of 0.001 to 1.
+	// The default costs extend beyond the costs that any level chose from 0.001 to 1.
 	costs := func(byDefault ...string) batch.Axis {
 		return batch.Axis{Key: "c", Values: Pick(s, []string{"0.1"}, byDefault, []string{"0.0001", "0.001", "0.01", "0.1", "1", "10", "100"})}
 	}
@@ -110,7 +110,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 		if err != nil {
 			return nil, err
 		}
-		last := m.Grid[len(m.Grid)-1] // the one that changes from setting to setting
+		last := m.Grid[len(m.Grid)-1] // the setting that varies from contender to contender
 		for i, p := range points {
 			p.Settings.Threads = 1
 			all = append(all, contender{method: m.Name, setting: p.Name, batch: &p.Settings, follows: last.Key == "q" && i%len(last.Values) > 0})
@@ -135,7 +135,7 @@ func nightmareContenders(s *Setting, c *nightmareConfig) ([]contender, error) {
 	return all, nil
 }
 
-// note keeps the settings of the contenders.
+// note stores the settings of the contenders in c.
 func (c *nightmareConfig) note(contenders []contender) {
 	c.Grids = map[string][]string{}
 	for _, x := range contenders {
@@ -143,8 +143,8 @@ func (c *nightmareConfig) note(contenders []contender) {
 	}
 }
 
-// train returns the contender's model of the examples. w holds the weights of the contender
-// before it, and its own afterwards.
+// train returns the contender's model of the examples. w has the weights of the previous contender; train replaces them
+// by its own.
 func (x *contender) train(ctx context.Context, schema *event.Schema, d *batch.Data, examples []event.Example, w *[][]float64) (m *model.Linear, converged bool, err error) {
 	if x.batch != nil {
 		if !x.follows {
@@ -202,7 +202,7 @@ func runMNISTNightmare(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// nightmareCells trains the contenders on the digits and measures them in every nightmare.
+// nightmareCells trains the contenders on the digits and measures them for every kind of deletion.
 func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contenders []contender) ([]nightmareCell, error) {
 	s.Configure(c)
 	schema := Classes("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
@@ -221,7 +221,7 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 		return nil, err
 	}
 	means := columnMeans(train, mnistPixels)
-	var chains [][]contender // each begins with one that follows none
+	var chains [][]contender // each chain starts with a contender that follows no other
 	for _, x := range contenders {
 		if !x.follows {
 			chains = append(chains, nil)
@@ -261,8 +261,8 @@ func (s *Setting) nightmareCells(ctx context.Context, c nightmareConfig, contend
 	return slices.Concat(values...), nil
 }
 
-// corruptedMistakes returns what the model gets wrong, by way to show an image and level,
-// when pixels die, whose means over the training images are means.
+// corruptedMistakes returns the mistakes of the model on images with dead pixels, by way of presentation and level.
+// means are the pixels' means over the training images.
 func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, images []event.Example, seed uint64) (wrong [ways][]mistakes) {
 	scores := make([]float64, m.Outputs)
 	var x event.Vec
@@ -308,8 +308,7 @@ func (c nightmareConfig) corruptedMistakes(m *model.Linear, means []float64, ima
 	return wrong
 }
 
-// less returns the error of one method less that of another by test image, in the mean over
-// the levels above a share.
+// less returns the error of method a minus the error of method b by test image, averaged over the levels above a limit.
 func (c nightmareConfig) less(a, b tuned, above float64) Difference {
 	each, levels := make([]float64, c.Test), 0.0
 	for i, level := range c.Levels {
@@ -326,10 +325,10 @@ func (c nightmareConfig) less(a, b tuned, above float64) Difference {
 	return pairedT(each)
 }
 
-// tuned is what a method comes to when it chooses a setting for each level.
+// tuned is the result of a method that chooses a setting for each level.
 type tuned struct {
 	method   string
-	settings []string // by level
+	settings []string // chosen settings by level
 	wrong    []mistakes
 }
 
@@ -385,13 +384,13 @@ func (s *Setting) reportNightmare(c nightmareConfig, as int, methods []tuned) {
 	s.Table(errors)
 	s.Table(chosen)
 	name := [ways]string{divided: "divided", asIs: "none", atMeans: "means"}[as]
-	if as != atMeans && len(paper.Series) > 0 { // means are not in the paper
+	if as != atMeans && len(paper.Series) > 0 { // the paper does not present means
 		s.Figure(name, paper)
 	}
 	s.Figure(name+"-ours", ours)
 }
 
-// noteNightmare tells what was done.
+// noteNightmare adds notes about the procedure to the report.
 func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells []nightmareCell) {
 	work := ResultTable{Detail: true, Title: "Training", Columns: []string{"method", "settings", "reached the tolerance"}}
 	solutions, stopped := 0, 0
@@ -423,10 +422,9 @@ func (s *Setting) noteNightmare(c nightmareConfig, contenders []contender, cells
 	s.Note("The paper prints no numbers for its curves. Not in the paper: \"hinge, normal scores\" (the expectation that Dropout-SVM bounds), the methods learned online in one pass, and dead pixels at their means.")
 }
 
-// nightmareClaims compares means over levels, because at a single level the choice of the images
-// matters more than most differences. The paper's claims are those of asIs: it sets deleted
-// pixels to zero and says of no other change. The same comparisons of images shown otherwise
-// are claims of our own.
+// nightmareClaims compares means over levels, because at a single level the choice of the images has more effect than
+// most differences between methods. The paper's claims are about asIs, because it sets deleted pixels to zero and
+// mentions no other change. The same comparisons for other presentations are claims of our own.
 func (s *Setting) nightmareClaims(c nightmareConfig, as int, methods []tuned) {
 	by := func(method string) tuned {
 		return methods[slices.IndexFunc(methods, func(m tuned) bool { return m.method == method })]

@@ -16,7 +16,7 @@ import (
 	"blankout/internal/must"
 )
 
-// TestCorruptedCopies: the copies without their zeros are those that batch draws.
+// TestCorruptedCopies checks that the copies, which omit zeros, otherwise equal those that package batch draws.
 func TestCorruptedCopies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var examples []event.Example
@@ -56,8 +56,8 @@ func TestCorruptedCopies(t *testing.T) {
 	}
 }
 
-// TestTune: each level takes the setting of the least validation error, the first of equal
-// ones, whatever the test images say, and methods are compared above a share only.
+// TestTune checks that each level uses the setting with the least validation error, the first of equal ones, whatever
+// the test errors are. Methods are compared only above a given level.
 func TestTune(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.6, 0.7}, Test: 2}
 	contenders := []contender{{method: "a", setting: "1"}, {method: "a", setting: "2"}, {method: "b", setting: "3"}}
@@ -73,15 +73,15 @@ func TestTune(t *testing.T) {
 	if len(got) != 2 || !slices.Equal(got[0].settings, []string{"1", "1", "2"}) || !slices.Equal(got[0].wrong[2], mistakes{1, 1}) || !slices.Equal(got[1].settings, []string{"3", "3", "3"}) {
 		t.Errorf("%+v", got)
 	}
-	// Above 0.5 the first image has a more wrong twice in two levels, the second never.
+	// At the two levels above 0.5, method a has two more mistakes than b on the first image and none more on the
+	// second.
 	if d := c.less(got[0], got[1], 0.5); d.Mean != 50 {
 		t.Errorf("difference %v, want 50", d)
 	}
 }
 
-// TestMeet: the survivors are the training noise's, or the same pixels as they are, or a dead
-// pixel has its mean and an image's dark one stays dark; of a model whose intercept decides,
-// each changes the answer.
+// TestMeet checks the three presentations. Survivors are scaled as in training, or unchanged, or dead pixels have their
+// mean while dark pixels of the image stay dark. The model's intercept makes each presentation change its prediction.
 func TestMeet(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.5}}
 	m := model.NewLinear(Binary(), "hinge", "none", [][]float64{{1.5, 1.5}}, []float64{-2})
@@ -108,8 +108,8 @@ func TestMeet(t *testing.T) {
 	}
 }
 
-// TestChains: contenders of neighboring levels and equal costs follow each other, and only
-// what follows starts from the weights of the one before.
+// TestChains checks that contenders with neighboring levels and equal costs follow each other. Only a contender that
+// follows another starts from the weights of the previous one.
 func TestChains(t *testing.T) {
 	contenders := must.Get(nightmareContenders(&Setting{Size: Default}, &nightmareConfig{Tol: 1e-6}))(t)
 	follows := 0
@@ -121,7 +121,7 @@ func TestChains(t *testing.T) {
 			}
 		}
 	}
-	if want := 8 * (5 + 5 + 2 + 4 + 3); follows != want { // the levels after the first, by cost
+	if want := 8 * (5 + 5 + 2 + 4 + 3); follows != want { // number of levels after the first, by cost
 		t.Errorf("%d contenders start from others' weights, want %d", follows, want)
 	}
 	r := rand.New(rand.NewPCG(7, 8))
@@ -154,9 +154,9 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// TestWords: the words do not depend on the number of threads, an image has as many
-// as patches, in the quarters as in the whole; k-means finds clouds, and the nearest
-// center is the one found the slow way.
+// TestWords checks that the words do not depend on the number of threads. The quarters of an image together must have
+// as many patches as the whole image. k-means must find clouds, and the nearest center must equal that of a slow
+// search.
 func TestWords(t *testing.T) {
 	s := &Setting{Seed: 1, Threads: 2}
 	c := cifarConfig{Side: 3, Stride: 4, Words: 7, Patches: 400, Rounds: 4}
@@ -194,7 +194,7 @@ func TestWords(t *testing.T) {
 			t.Errorf("image %d: %g words in %d patches", i, all, places*places)
 		}
 	}
-	// k-means alone: of three clouds the three means, and every point's nearest.
+	// k-means alone: for three clouds it must find the three means, and the nearest mean of every point.
 	x := mat.NewDense(300, 2, nil)
 	for i := range 300 {
 		x.SetRow(i, []float64{float64(i%3)*10 + r.NormFloat64(), r.NormFloat64()})
@@ -225,8 +225,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestFigureOfNightmares: each statement of the figure is one claim of the paper, however many
-// ways there are to show an image.
+// TestFigureOfNightmares checks that each statement of the figure is one claim of the paper, although images are
+// presented in several ways.
 func TestFigureOfNightmares(t *testing.T) {
 	c := nightmareConfig{Levels: []float64{0, 0.6}, Test: 3}
 	var methods []tuned

@@ -14,8 +14,8 @@ import (
 	"blankout/simulate"
 )
 
-// One pass over recorded streams by every update rule, and whether AdaGrad's sums
-// of squared gradients are the Fisher information of dropout descent.
+// onlineRules makes one pass over recorded streams with every update rule. It also tests whether AdaGrad's sums of
+// squared gradients equal the Fisher information of dropout descent.
 var onlineRules = Experiment{
 	Name:  "online",
 	Help:  "progressive errors of SGD, AdaGrad, AROW and dropout's own rules on streams",
@@ -28,7 +28,7 @@ var onlineRules = Experiment{
 var streamSets = []struct {
 	name    string
 	classes []string
-	sparse  bool // presence of words or categories: no mean to take away
+	sparse  bool // features are presence of words or categories, which are not centered
 }{
 	{"elec2", []string{"-1", "1"}, false},
 	{"sea", []string{"-1", "1"}, false},
@@ -37,22 +37,22 @@ var streamSets = []struct {
 	{"gas_drift", []string{"0", "1", "2", "3", "4", "5"}, false},
 }
 
-// onlineConfig says what is tried: the settings with the lowest progressive
-// log-loss over the first part of a stream are those for all of it.
+// onlineConfig has the candidate settings. The settings with the lowest progressive log-loss on the first part of a
+// stream are used for the whole stream.
 type onlineConfig struct {
 	Part   float64   `json:"part"`
 	Etas   []float64 `json:"etas"`
-	Levels []float64 `json:"levels"` // of dropout, where a rule needs one
-	R      []float64 `json:"r"`      // of AROW
-	Events int       `json:"events"` // at most, 0: all
-	Points int       `json:"points"` // of the curves
+	Levels []float64 `json:"levels"` // dropout levels, for rules that need one
+	R      []float64 `json:"r"`      // r of AROW
+	Events int       `json:"events"` // largest number of events; 0 means all
+	Points int       `json:"points"` // number of points of the curves
 }
 
-// onlineRule is an update rule as it is compared: the iterate itself, no averaging,
-// no adaptation of the learning rate, but for the default at the end.
+// onlineRule is an update rule in the comparison. It uses the iterate without averaging and does not adapt the learning
+// rate, except for the default at the end.
 type onlineRule struct {
 	name          string
-	eta, noisy, r bool // what there is to tune
+	eta, noisy, r bool // whether to tune the learning rate, the dropout level, and r
 	set           func(c *online.Config, level float64)
 }
 
@@ -78,7 +78,7 @@ var comparedRules = []onlineRule{
 	}},
 }
 
-// The places of rules that claims speak of.
+// The indexes of rules that claims refer to.
 const (
 	ruleSGD = iota
 	ruleAdaGrad
@@ -86,12 +86,11 @@ const (
 	ruleDescent
 )
 
-// onlineSetting is what there is to tune: the learning rate, which is r of AROW, and the
-// dropout level.
+// onlineSetting has the tuned values: the learning rate (r for AROW) and the dropout level.
 type onlineSetting struct{ Eta, Level float64 }
 
-// onlinePass is what one pass came to: cumulative error in percent and log-loss in
-// nats after each of some numbers of events, and which events were predicted wrongly.
+// onlinePass is the result of one pass: cumulative error in percent and log-loss in nats after several numbers of
+// events, and the events that were predicted wrongly.
 type onlinePass struct {
 	onlineSetting
 	Events         []int
@@ -116,7 +115,7 @@ func runOnline(ctx context.Context, s *Setting) error {
 	}
 	fisher := ResultTable{Title: "AdaGrad's sums of squared gradients and the Fisher information, over features seen 20 times or more", Digits: 3,
 		Columns: []string{"stream", "features", "correlation of the logarithms", "median ratio", "a tenth below", "a tenth above"}}
-	var passed [][]onlinePass // by stream and rule
+	var passed [][]onlinePass // passes by stream and rule
 	var information []fisherMatch
 	for _, set := range streamSets {
 		schema := Classes(set.classes...)
@@ -153,7 +152,7 @@ func runOnline(ctx context.Context, s *Setting) error {
 			e, l := p.last()
 			row = append(row, e)
 			if r.name == "AROW" {
-				lossRow = append(lossRow, nil) // its scores are not logarithms of odds
+				lossRow = append(lossRow, nil) // its scores are not log-odds
 			} else {
 				lossRow = append(lossRow, l)
 			}
@@ -169,7 +168,7 @@ func runOnline(ctx context.Context, s *Setting) error {
 			choice = append(choice, text)
 			line := simulate.Series{Name: r.name, Form: simulate.BareLine, Dashed: r.name == "default"}
 			for k, n := range p.Events {
-				if n >= len(examples)/50 && p.Error[k] > 0 { // the first few say little and stretch the axis
+				if n >= len(examples)/50 && p.Error[k] > 0 { // the first points are noisy and would stretch the axis
 					line.X, line.Y = append(line.X, float64(n)), append(line.Y, p.Error[k])
 				}
 			}
@@ -200,8 +199,8 @@ func runOnline(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// best chooses the settings of a rule by the log-loss on the first part of a stream, of
-// AROW by the error, and learns all of it.
+// best chooses the settings of a rule on the first part of a stream, and then learns the whole stream. It chooses by
+// the log-loss, or by the error for AROW.
 func (c onlineConfig) best(ctx context.Context, r onlineRule, schema *event.Schema, examples []event.Example) (onlinePass, error) {
 	etas, levels := []float64{0}, []float64{0}
 	switch {
@@ -225,7 +224,7 @@ func (c onlineConfig) best(ctx context.Context, r onlineRule, schema *event.Sche
 			return batch.Held{}, err
 		}
 		wrong, logLoss := p.last()
-		if r.r { // scores of AROW are not logarithms of odds
+		if r.r { // scores of AROW are not log-odds
 			return batch.Held{Loss: wrong}, nil
 		}
 		return batch.Held{Loss: logLoss}, nil
@@ -262,14 +261,13 @@ func (c onlineConfig) pass(ctx context.Context, r onlineRule, x onlineSetting, s
 	return p, nil
 }
 
-// fisherMatch compares two diagonal matrices by feature: the sum of squared
-// gradients (p-y)^2 x^2 and the Fisher information, the sum of p(1-p) x^2, both
-// with the predictions made as AdaGrad went along.
+// fisherMatch compares two diagonal matrices by feature: the sum of squared gradients (p-y)^2 x^2, and the Fisher
+// information, the sum of p(1-p) x^2. Both use the predictions p that AdaGrad made while learning.
 type fisherMatch struct {
 	Stream      string
 	Features    int
-	Correlation Difference // of the logarithms
-	Ratios      [3]float64 // squared gradients to information: tenth percentile, median, ninetieth
+	Correlation Difference // correlation of the logarithms
+	Ratios      [3]float64 // ratios of squared gradients to information: tenth percentile, median, ninetieth percentile
 }
 
 func matchFisher(schema *event.Schema, examples []event.Example) (fisherMatch, error) {
@@ -302,7 +300,7 @@ func matchFisher(schema *event.Schema, examples []event.Example) (fisherMatch, e
 		}
 	}
 	var a, b, ratios []float64
-	for d := range uint32(schema.Columns()) { // in order: sums must not depend on a map's
+	for d := range uint32(schema.Columns()) { // in the order of columns, because sums must not depend on map order
 		if s := byFeature[d]; s != nil && s.seen >= 20 && s.gradient > 0 && s.information > 0 {
 			a, b = append(a, math.Log(s.gradient)), append(b, math.Log(s.information))
 			ratios = append(ratios, s.gradient/s.information)
@@ -313,7 +311,7 @@ func matchFisher(schema *event.Schema, examples []event.Example) (fisherMatch, e
 	}
 	slices.Sort(ratios)
 	m := fisherMatch{Features: len(a), Correlation: correlation(a, b)}
-	if math.IsNaN(m.Correlation.Mean) { // of features that are all alike
+	if math.IsNaN(m.Correlation.Mean) { // all features are equal
 		m.Correlation.Mean = 0
 	}
 	for i, share := range []float64{0.1, 0.5, 0.9} {

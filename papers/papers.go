@@ -1,10 +1,9 @@
-// Package papers regenerates the tables and figures of the papers that
-// blankout builds on, on real data, and says claim by claim whether they hold.
+// Package papers reproduces, on real data, the tables and figures of the papers that blankout builds on. It reports for
+// each claim of a paper whether the claim holds.
 //
-// An [Experiment] is a value in the table below and a file of its own. Its Run
-// computes cells, the units that a rerun does not compute again, and hands
-// tables, figures and claims to its [Setting]; [Run] does the rest: the folders
-// of data, what was computed before, results.json and results.md.
+// An [Experiment] is a value in the table below, in its own file. Its Run method computes cells, which are units of
+// results that a rerun does not compute again. It passes tables, figures and claims to its [Setting]. [Run] does the
+// rest: data folders, stored cells, results.json and results.md.
 package papers
 
 import (
@@ -14,20 +13,20 @@ import (
 	"strings"
 )
 
-// Experiment regenerates a part of a paper.
+// Experiment reproduces a part of a paper.
 type Experiment struct {
 	Name  string
-	Help  string // one line
-	Paper string // authors and year
+	Help  string // description in one line
+	Paper string // authors and year of the paper
 	Part  string // tables, figures or sections of the paper
-	// Needs lists the folders of the data sets. None means that the data are made.
+	// Needs lists the folders of the required data sets. It is empty if the data are generated.
 	Needs []string
-	// Takes lists the folders of more data sets, which it uses if --data has them.
+	// Takes lists the folders of optional data sets. They are used if --data has them.
 	Takes []string
 	Run   func(ctx context.Context, s *Setting) error
 }
 
-// experiments is the table of experiments; a new one is a file and a line here.
+// experiments is the table of experiments. A new experiment needs its own file and a line here.
 var experiments = []Experiment{
 	mnistNightmare,
 	mnistCopies,
@@ -44,10 +43,10 @@ var experiments = []Experiment{
 	sensors,
 }
 
-// All returns the experiments in the order of the list.
+// All returns the experiments in the order of the table.
 func All() []Experiment { return slices.Clone(experiments) }
 
-// Find returns the experiment of a name.
+// Find returns the experiment with the given name.
 func Find(name string) (Experiment, error) {
 	var names []string
 	for _, e := range experiments {
@@ -59,12 +58,12 @@ func Find(name string) (Experiment, error) {
 	return Experiment{}, fmt.Errorf("unknown experiment %q: want one of %s", name, strings.Join(names, ", "))
 }
 
-// Size says how much an experiment computes.
+// Size selects how much an experiment computes.
 type Size string
 
-// The sizes. The results say what the default leaves out of the full one.
+// The sizes. The results list what the size default leaves out.
 const (
-	Quick   Size = "quick"   // seconds, on the embedded samples: shows that it runs, decides nothing
-	Default Size = "default" // minutes
-	Full    Size = "full"    // no limit
+	Quick   Size = "quick"   // seconds, on the embedded samples: shows that the code runs, but decides no claim
+	Default Size = "default" // takes minutes
+	Full    Size = "full"    // takes unlimited time
 )

@@ -17,14 +17,14 @@ import (
 	"blankout/internal/must"
 )
 
-// TestAll runs every experiment on the embedded samples, and again: the second
-// run computes no cell and writes the same files.
+// TestAll runs every experiment twice on the embedded samples. The second run must compute no cell and write the same
+// files.
 func TestAll(t *testing.T) {
 	dir := t.TempDir()
 	for _, e := range All() {
 		t.Run(e.Name, func(t *testing.T) {
 			if slices.Contains([]string{"label-noise", "mnist-nightmare", "online"}, e.Name) {
-				longtest.NotRaced(t) // the longest; the others run cells beside each other, too
+				longtest.NotRaced(t) // these take longest; other experiments also run cells concurrently
 			}
 			out := filepath.Join(dir, e.Name)
 			begin := time.Now()
@@ -60,7 +60,7 @@ func TestAll(t *testing.T) {
 		})
 	}
 	if longtest.Race {
-		return // some are left out
+		return // some experiments were skipped
 	}
 	must.Do(t, Index(dir))
 	index := must.Get(os.ReadFile(filepath.Join(dir, "README.md")))(t)
@@ -83,7 +83,7 @@ func files(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// counting is an experiment of three cells that is told to fail at one.
+// counting returns an experiment of three cells that fails at cell failAt.
 func counting(computed *[]int, failAt int) Experiment {
 	return Experiment{Name: "counting", Run: func(ctx context.Context, s *Setting) error {
 		for i := range 3 {
@@ -106,8 +106,8 @@ func counting(computed *[]int, failAt int) Experiment {
 	}}
 }
 
-// TestResume: after a failure, and after a kill in the middle of a line, a run
-// goes on from the cells that are whole; another seed has other cells.
+// TestResume checks that a run continues from the complete cells after a failure, and after a kill in the middle of a
+// line. Another seed must have other cells.
 func TestResume(t *testing.T) {
 	out := t.TempDir()
 	var computed []int
@@ -137,7 +137,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestCancel: a run that is told to stop says so and leaves its cells.
+// TestCancel checks that a canceled run reports the cancellation and keeps its cells.
 func TestCancel(t *testing.T) {
 	out := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -147,7 +147,7 @@ func TestCancel(t *testing.T) {
 				if i == 5 {
 					cancel()
 				}
-				if i > 5 { // the other thread must not run ahead
+				if i > 5 { // so that the other thread computes no further cells
 					<-ctx.Done()
 				}
 				return i, nil
@@ -167,7 +167,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestDecisive: only whole data sets decide a claim.
+// TestDecisive checks that only complete data sets decide a claim.
 func TestDecisive(t *testing.T) {
 	out := t.TempDir()
 	e := Experiment{Name: "claiming", Run: func(_ context.Context, s *Setting) error {

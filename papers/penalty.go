@@ -12,9 +12,8 @@ import (
 	"blankout/simulate"
 )
 
-// The quadratic noising penalty R_q against the penalty R that it approximates:
-// for normal noise on the score, and along the training of a text classifier with
-// the exact penalty.
+// quadraticPenalty compares the quadratic noising penalty R_q with the penalty R that it approximates. It uses normal
+// noise on the score, and the training of a text classifier with the exact penalty.
 var quadraticPenalty = Experiment{
 	Name:  "quadratic-penalty",
 	Help:  "how well the quadratic noising penalty approximates the exact one",
@@ -25,23 +24,23 @@ var quadraticPenalty = Experiment{
 }
 
 type penaltyConfig struct {
-	Means      []float64 `json:"means"` // p of figure 1a
+	Means      []float64 `json:"means"` // mean probabilities p of figure 1a
 	LargestSD  float64   `json:"largest_sd"`
 	Levels     []float64 `json:"levels"`
 	L2         float64   `json:"l2"`
 	Iterations int       `json:"iterations"`
-	Sampled    int       `json:"sampled"` // copies of every example, which measure R once more
+	Sampled    int       `json:"sampled"` // number of copies of every example, for a sampled estimate of R
 	Examples   int       `json:"examples"`
 }
 
-// penaltyTrace is where training stands after an iteration.
+// penaltyTrace is the state of training after an iteration.
 type penaltyTrace struct {
 	Iteration int
-	R         float64 // exact, see exactDropout
+	R         float64 // exact penalty, see exactDropout
 	Penalties batch.Penalties
 	LogLoss   float64 // negative log-likelihood of the clean training set
-	Confident float64 // share of the examples with p outside [0.1, 0.9]
-	Deviation float64 // root of the mean variance of the noisy scores
+	Confident float64 // fraction of the examples with p outside [0.1, 0.9]
+	Deviation float64 // square root of the mean variance of the noisy scores
 }
 
 func runQuadraticPenalty(ctx context.Context, s *Setting) error {
@@ -84,7 +83,7 @@ func runQuadraticPenalty(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// alongTraining is figure 1b for one level of noise.
+// alongTraining computes figure 1b for one noise level.
 func (s *Setting) alongTraining(ctx context.Context, d *batch.Data, c penaltyConfig, level float64) ([]penaltyTrace, error) {
 	noise := loss.Dropout{Q: level}
 	name := noise.String()
@@ -113,7 +112,7 @@ func (s *Setting) alongTraining(ctx context.Context, d *batch.Data, c penaltyCon
 	way := math.Log(start/until) / math.Log(start/end)
 	s.Claim(Claim{Claim: name + ": R_q is within a quarter of R most of the way", Paper: "figure 1b: \"accurate most of the way\"", Verdict: Holds(way > 0.5),
 		Ours: fmt.Sprintf("until NLL %.0f, %.0f %% of the way from %.0f to %g", until, 100*way, start, end), Why: "it leaves earlier, as predictions become confident"})
-	ratio := math.Round(100*ratioAt(trace, end)) / 100 // as it is printed
+	ratio := math.Round(100*ratioAt(trace, end)) / 100 // rounded as printed
 	s.Claim(Claim{Claim: fmt.Sprintf("%s: R_q is still half of R or more at an NLL of %g", name, end), Paper: "figure 1b: \"only deteriorating slightly\"", Verdict: Holds(ratio >= 0.5),
 		Ours: fmt.Sprintf("R_q / R = %.2f", ratio), Why: "most training examples are predicted with p outside 0.1 to 0.9 by then, where R_q is too small, as the paper says itself"})
 	gap := last.Penalties.Exact / last.R
@@ -124,8 +123,8 @@ func (s *Setting) alongTraining(ctx context.Context, d *batch.Data, c penaltyCon
 // penaltyAxis has the numbers on the vertical axis of figure 1b.
 var penaltyAxis = []float64{500, 200, 100, 50, 20, 10}
 
-// ratioAt returns R_q / R where training first has a negative log-likelihood, between two
-// steps by interpolation of the logarithms.
+// ratioAt returns R_q / R at the first point of training with the negative log-likelihood at. Between two steps it
+// interpolates the logarithms.
 func ratioAt(trace []penaltyTrace, at float64) float64 {
 	ratio := func(p penaltyTrace) float64 { return p.Penalties.Quadratic / p.R }
 	for i, p := range trace {
@@ -142,8 +141,8 @@ func ratioAt(trace []penaltyTrace, at float64) float64 {
 	return ratio(trace[len(trace)-1])
 }
 
-// nearUntil returns the negative log-likelihood, falling from start to end, up to which R_q is
-// within a quarter of R, to a hundredth.
+// nearUntil returns the negative log-likelihood, falling from start to end, at which R_q is no longer within a quarter
+// of R. The result is accurate to 1 %.
 func nearUntil(trace []penaltyTrace, start, end float64) float64 {
 	until := start
 	for at := start; at > end && math.Abs(math.Log(ratioAt(trace, at))) < math.Log(1.25); at *= 0.99 {
@@ -155,8 +154,7 @@ func nearUntil(trace []penaltyTrace, start, end float64) float64 {
 // newsAthRUnigrams is the number of unigrams in the embedded samples.
 const newsAthRUnigrams = 17547
 
-// presence turns counts of words into 1 and drops what lies beyond the first
-// columns, those of the unigrams.
+// presence replaces word counts by 1 and drops the columns after the first ones, which are the unigrams.
 func presence(e *event.Example, columns uint32) {
 	x := &e.Features
 	n := 0
@@ -167,12 +165,11 @@ func presence(e *event.Example, columns uint32) {
 	x.Index, x.Value, e.Field = x.Index[:n], x.Value[:n], nil
 }
 
-// penaltyOfScores is figure 1a: scores of mean p on the scale of probabilities
-// with normal noise of growing deviation.
+// penaltyOfScores computes figure 1a: scores with mean probability p under normal noise of increasing deviation.
 func (s *Setting) penaltyOfScores(c penaltyConfig) {
 	t := ResultTable{Detail: true, Title: "Penalties of a score with normal noise", Columns: []string{"p", "sd", "R", "R_q", "R_q / R"}, Digits: 4}
 	figure := &simulate.Figure{Title: "Penalty of a score with normal noise (dashed: R_q)", X: "standard deviation of the score", Y: "penalty"}
-	var ratio []float64 // at sd 1
+	var ratio []float64 // ratios at sd 1
 	for i, p := range c.Means {
 		f := math.Log(p / (1 - p))
 		exact := simulate.Series{Name: fmt.Sprintf("p = %.2f", p), Form: simulate.BareLine, Color: i + 1}
@@ -197,8 +194,8 @@ func (s *Setting) penaltyOfScores(c penaltyConfig) {
 	s.Claim(Claim{Claim: fmt.Sprintf("R_q underestimates R of a confident prediction, p = %.2f", c.Means[last]), Paper: "by a little", Ours: fmt.Sprintf("R_q / R = %.3f at sd 1", ratio[last]), Verdict: Holds(ratio[last] < 1)})
 }
 
-// noisingPenalty returns R = E A(f~) - A(f) and R_q = A”(f) sd^2/2 of the
-// logistic model for f~ ~ N(f, sd^2).
+// noisingPenalty returns R = E A(f~) - A(f) and its quadratic approximation R_q = A2(f) sd^2/2 for the logistic model
+// and f~ ~ N(f, sd^2). A2 is the second derivative of A.
 func noisingPenalty(f, sd float64) (r, q float64) {
 	v := sd * sd
 	a, _, _ := loss.LogisticGaussian{}.At(1, f, v)
@@ -208,7 +205,7 @@ func noisingPenalty(f, sd float64) (r, q float64) {
 	return a - a0, b - b0
 }
 
-// traced shows Solve the value and the gradient alone, and remembers where.
+// traced gives Solve only the value and the gradient of an objective. It stores the point of the last evaluation.
 type traced struct {
 	batch.Objective
 	w []float64

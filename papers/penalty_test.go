@@ -7,8 +7,8 @@ import (
 	"blankout/batch"
 )
 
-// TestEqualLoss: penalties are compared where the negative log-likelihood is equal, whatever
-// the step.
+// TestEqualLoss checks that penalties are compared at equal negative log-likelihood, whatever the steps of training
+// are.
 func TestEqualLoss(t *testing.T) {
 	at := func(logLoss, ratio float64) penaltyTrace {
 		return penaltyTrace{LogLoss: logLoss, R: 2, Penalties: batch.Penalties{Quadratic: 2 * ratio}}
@@ -19,7 +19,7 @@ func TestEqualLoss(t *testing.T) {
 			t.Errorf("at %g: %g, want %g", c.logLoss, got, c.want)
 		}
 	}
-	if got := nearUntil(trace, 800, 10); got < 80 || got > 81 { // 100 / 1.25, the ratio falls as fast as the loss
+	if got := nearUntil(trace, 800, 10); got < 80 || got > 81 { // 100 / 1.25, because the ratio decreases as fast as the loss
 		t.Errorf("near until %g", got)
 	}
 	if got := nearUntil(trace[:2], 800, 200); got < 200 || got > 202.1 {

@@ -1,9 +1,8 @@
 package papers
 
-// This file holds the protocol that the experiments share. A setting is chosen by its
-// loss on validation items, the test items are used once, with what was chosen, and two
-// methods are compared on the same test items or the same splits. The interval of their
-// difference decides the verdict.
+// This file implements the protocol that all experiments share. Each setting is chosen by its loss on validation items.
+// The test items are used once, with the chosen setting. Two methods are compared on the same test items or the same
+// splits. The confidence interval of their difference decides the verdict.
 
 import (
 	"context"
@@ -23,8 +22,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// choose returns the setting of the least validation loss. It tries the settings on the
-// given number of threads; a single setting is not tried.
+// choose returns the setting with the least validation loss. It tries the settings on the given number of threads. If
+// there is only one setting, choose returns it untried.
 func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx context.Context, x S) (batch.Held, error)) (S, error) {
 	if len(settings) == 1 {
 		return settings[0], nil
@@ -37,11 +36,11 @@ func choose[S any](ctx context.Context, threads int, settings []S, try func(ctx 
 	return settings[batch.Least(len(settings), nil, func(i int) batch.Held { return tried[i] })], err
 }
 
-// mistakes holds 1 for each test item that a method got wrong, else 0.
+// mistakes holds 1 for each test item that a method predicted wrongly, else 0.
 type mistakes []byte
 
-// MarshalText returns the number of items, a colon, and a bit for each item in base64: cells hold
-// most of their bytes in mistakes.
+// MarshalText returns the number of items, a colon, and one bit per item in base64. The compact form matters because
+// most bytes of cells are mistakes.
 func (m mistakes) MarshalText() ([]byte, error) {
 	bits := make([]byte, (len(m)+7)/8)
 	for i, x := range m {
@@ -50,7 +49,7 @@ func (m mistakes) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%d:%s", len(m), base64.RawStdEncoding.EncodeToString(bits)), nil
 }
 
-// UnmarshalText reads what MarshalText returns.
+// UnmarshalText parses the result of MarshalText.
 func (m *mistakes) UnmarshalText(text []byte) error {
 	length, code, _ := strings.Cut(string(text), ":")
 	n, err := strconv.Atoi(length)
@@ -71,7 +70,7 @@ func (m *mistakes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// error returns the share of mistakes, %.
+// error returns the fraction of mistakes in %.
 func (m mistakes) error() float64 {
 	wrong := 0
 	for _, x := range m {
@@ -80,14 +79,14 @@ func (m mistakes) error() float64 {
 	return 100 * float64(wrong) / float64(len(m))
 }
 
-// show adds the error, %, to a curve or bars, with its binomial interval.
+// show adds the error in % to a curve or bars, with its binomial confidence interval.
 func (m mistakes) show(to *simulate.Series) {
 	e := m.error()
 	half := 1.96 * math.Sqrt(e*(100-e)/float64(len(m)))
 	to.Y, to.Low, to.High = append(to.Y, e), append(to.Low, e-half), append(to.High, e+half)
 }
 
-// constantError returns the error, %, of always answering the most frequent of n labels.
+// constantError returns the error in % of always predicting the most frequent of n labels.
 func constantError(n int, label func(i int) int) float64 {
 	count, most := map[int]int{}, 0
 	for i := range n {
@@ -97,7 +96,7 @@ func constantError(n int, label func(i int) int) float64 {
 	return 100 * (1 - float64(most)/float64(n))
 }
 
-// linearMistakes are those of a linear model with two classes or more.
+// linearMistakes returns the mistakes of a linear classifier on examples.
 func linearMistakes(m *model.Linear, examples []event.Example) mistakes {
 	out, scores := make(mistakes, len(examples)), make([]float64, m.Outputs)
 	for i := range examples {
@@ -108,11 +107,11 @@ func linearMistakes(m *model.Linear, examples []event.Example) mistakes {
 	return out
 }
 
-// Difference is by how much a measure of one method exceeds that of another on the same test items or
-// splits, with a confidence interval of 95 %.
+// Difference is the difference of a measure between two methods on the same test items or splits, with a 95 %
+// confidence interval.
 type Difference struct{ Mean, Low, High float64 }
 
-// String shows the difference and its interval, unless that is a point.
+// String returns the difference, followed by its interval unless the interval is a point.
 func (d Difference) String() string {
 	if d.Low == d.High {
 		return fmt.Sprintf("%+.2f", d.Mean)
@@ -120,7 +119,7 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%+.2f [%+.2f, %+.2f]", d.Mean, d.Low, d.High)
 }
 
-// Below decides the claim that the difference is below a limit.
+// Below returns the verdict on the claim that the difference is below a limit.
 func (d Difference) Below(limit float64) Verdict {
 	switch {
 	case d.High < limit:
@@ -128,16 +127,16 @@ func (d Difference) Below(limit float64) Verdict {
 	case d.Low > limit:
 		return NotReproduced
 	}
-	return Undecided // also where the interval is not a number
+	return Undecided // also if the interval is NaN
 }
 
-// Above decides the claim that the difference is above a limit.
+// Above returns the verdict on the claim that the difference is above a limit.
 func (d Difference) Above(limit float64) Verdict {
 	return Difference{-d.Mean, -d.High, -d.Low}.Below(-limit)
 }
 
-// Every decides a claim with several parts: it is reproduced if all parts are,
-// and not reproduced if one is not.
+// Every returns the verdict on a claim with several parts. It is reproduced if all parts are, and not reproduced if any
+// part is not.
 func Every(parts ...Verdict) Verdict {
 	switch {
 	case slices.Contains(parts, NotReproduced):
@@ -148,7 +147,7 @@ func Every(parts ...Verdict) Verdict {
 	return Reproduced
 }
 
-// shareOf returns k of n as a share, with Wilson's interval.
+// shareOf returns the fraction k/n with Wilson's interval.
 func shareOf(k, n int) Difference {
 	const z = 1.96
 	share, of := float64(k)/float64(n), float64(n)
@@ -156,9 +155,9 @@ func shareOf(k, n int) Difference {
 	return Difference{share, middle - half, middle + half}
 }
 
-// mcNemar returns the error of a less that of b, in points. Only the items that one of
-// the two gets wrong tell them apart, as in McNemar's test; the interval is that of Bonett &
-// Price 2012, which adds one to either count and holds for few such items too.
+// mcNemar returns the error of a minus the error of b, in percentage points. Only items that exactly one method
+// predicts wrongly matter, as in McNemar's test. The interval is that of Bonett & Price 2012. It adds one to each count
+// and is also valid for few such items.
 func mcNemar(a, b mistakes) Difference {
 	if len(a) != len(b) || len(a) == 0 {
 		panic(fmt.Sprintf("papers: %d test items against %d", len(a), len(b)))
@@ -178,13 +177,13 @@ func mcNemar(a, b mistakes) Difference {
 	return Difference{100 * (onlyA - onlyB) / float64(len(a)), 100 * (difference - half), 100 * (difference + half)}
 }
 
-// pairedT returns the mean of the differences with Student's interval. They must be
-// independent: of test items, of runs on other data.
+// pairedT returns the mean of the differences with Student's interval. The differences must be independent, for example
+// of test items or of runs on other data.
 func pairedT(each []float64) Difference { return correctedT(each, 0) }
 
-// correctedT is pairedT for the splits of repeated cross validation, whose training sets
-// overlap: the variance of the mean is (1/n + test/train) times that of one difference,
-// ratio being test/train (Nadeau & Bengio 2003).
+// correctedT is pairedT for the splits of repeated cross validation, whose training sets overlap. The variance of the
+// mean is (1/n + ratio) times the variance of one difference, where ratio is test size / training size (Nadeau & Bengio
+// 2003).
 func correctedT(each []float64, ratio float64) Difference {
 	mean, deviation := stat.MeanStdDev(each, nil)
 	if len(each) < 2 {
@@ -195,8 +194,8 @@ func correctedT(each []float64, ratio float64) Difference {
 	return Difference{mean, mean - half, mean + half}
 }
 
-// standardDeviation returns that of independent values with the interval of Bonett 2006,
-// which needs five of them and also holds where they are far from normal.
+// standardDeviation returns the standard deviation of independent values with the interval of Bonett 2006. The interval
+// needs five values and is also valid if they are far from normal.
 func standardDeviation(values []float64) Difference {
 	mean, deviation := stat.MeanStdDev(values, nil)
 	switch {
@@ -207,7 +206,7 @@ func standardDeviation(values []float64) Difference {
 	}
 	n, z := float64(len(values)), distuv.UnitNormal.Quantile(0.975)
 	sorted := slices.Sorted(slices.Values(values))
-	trim := int(n / (2 * math.Sqrt(n-4))) // at either end
+	trim := int(n / (2 * math.Sqrt(n-4))) // number of values trimmed at each end
 	middle := stat.Mean(sorted[trim:len(sorted)-trim], nil)
 	fourth, second := 0.0, 0.0
 	for _, x := range values {
@@ -219,7 +218,7 @@ func standardDeviation(values []float64) Difference {
 	return Difference{deviation, deviation * math.Sqrt(c*math.Exp(-half)), deviation * math.Sqrt(c*math.Exp(half))}
 }
 
-// correlation returns Pearson's, with the interval of Fisher's transformation.
+// correlation returns Pearson's correlation with the interval of Fisher's transformation.
 func correlation(x, y []float64) Difference {
 	r := stat.Correlation(x, y, nil)
 	if len(x) < 4 || math.IsNaN(r) {

@@ -25,12 +25,12 @@ import (
 	"blankout/internal/must"
 )
 
-// TestMcNemar: the interval holds the true difference as often as it says, also where few
-// items tell two methods apart; equal methods are undecided.
+// TestMcNemar checks that the interval contains the true difference as often as its confidence level says, even if few
+// items distinguish two methods. Equal methods must be undecided.
 func TestMcNemar(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	for _, c := range []struct {
-		onlyA, onlyB float64 // shares of the items that one method alone gets wrong
+		onlyA, onlyB float64 // fractions of the items that only method a or only method b predicts wrongly
 		items        int
 	}{{0.1, 0.05, 400}, {0.01, 0.01, 300}, {0.003, 0, 500}, {0.3, 0.02, 50}} {
 		inside := 0
@@ -64,8 +64,8 @@ func TestMcNemar(t *testing.T) {
 	}
 }
 
-// TestIntervals: Student's interval covers the mean as often as it says, and with
-// overlapping training sets it is wider; Fisher's is that of a known case.
+// TestIntervals checks that Student's interval contains the mean as often as its confidence level says. With
+// overlapping training sets it must be wider. Fisher's interval must equal a known case.
 func TestIntervals(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	inside := 0
@@ -108,7 +108,7 @@ func TestIntervals(t *testing.T) {
 	if d := pairedT([]float64{1}); d.Below(0) != Undecided || d.Above(0) != Undecided {
 		t.Errorf("one run decides: %v", d)
 	}
-	// The thesis's own table 3: its correlation, as printed, is -0.613.
+	// The printed correlation of table 3 in the thesis is -0.613.
 	var share, dropped []float64
 	for _, set := range dropSets {
 		share, dropped = append(share, set.epochs[0]), append(dropped, set.epochs[1]*set.epochs[2])
@@ -118,7 +118,8 @@ func TestIntervals(t *testing.T) {
 	}
 }
 
-// TestVerdicts: the interval decides, what lies in it does not.
+// TestVerdicts checks that a limit outside of the interval decides a claim, and that a limit inside leaves it
+// undecided.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		d            Difference
@@ -147,7 +148,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestChoose: every setting is tried, and the least loss counts.
+// TestChoose checks that every setting is tried and that the least loss is chosen.
 func TestChoose(t *testing.T) {
 	losses := []float64{3, 2, 1, 9}
 	tried := make([]bool, len(losses))
@@ -167,10 +168,10 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestChosenOnTheOthers: what a fold shows is the accuracy of the setting that is best
-// without it.
+// TestChosenOnTheOthers checks that the accuracy reported for a fold is that of the setting that is best on the other
+// folds.
 func TestChosenOnTheOthers(t *testing.T) {
-	// Setting 1 is best thanks to fold 0 alone.
+	// Setting 1 has the best mean only because of fold 0.
 	folds := []dropFold{{Plain: []float64{50, 99}}, {Plain: []float64{60, 58}}, {Plain: []float64{70, 69}}}
 	best, atBest, each := bestOfFolds(folds, 3, func(f *dropFold) []float64 { return f.Plain })
 	if best != 1 || math.Abs(atBest-(99+58+69)/3.0) > 1e-9 || !slices.Equal(each, []float64{50, 58, 69}) {
@@ -178,8 +179,8 @@ func TestChosenOnTheOthers(t *testing.T) {
 	}
 }
 
-// TestRepeats: no result depends on the number of threads; two runs differ in the time
-// that they took and in nothing else. A long test looks at every experiment.
+// TestRepeats checks that no result depends on the number of threads. Two runs may differ only in their time. A long
+// test checks every experiment.
 func TestRepeats(t *testing.T) {
 	all := []Experiment{rareFeatures, onlineRules}
 	if longtest.Asked() {
@@ -202,7 +203,7 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestSmaller: the share of pairs, against counting them.
+// TestSmaller compares the fraction of pairs with a count of pairs.
 func TestSmaller(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	for range 20 {
@@ -229,7 +230,7 @@ func TestSmaller(t *testing.T) {
 	}
 }
 
-// TestConstantError: the most frequent label counts, of two classes and of more.
+// TestConstantError checks that the most frequent label is predicted, for two and more classes.
 func TestConstantError(t *testing.T) {
 	for _, c := range []struct {
 		labels []int
@@ -241,7 +242,7 @@ func TestConstantError(t *testing.T) {
 	}
 }
 
-// TestAmazonFolds: a fold is not among the others, which leave nothing else out.
+// TestAmazonFolds checks that the other folds contain every review except those of the fold.
 func TestAmazonFolds(t *testing.T) {
 	folds := amazonFolds{{1, 4}, {0, 5}, {2, 3, 6}}
 	for f, want := range [][]int{{0, 2, 3, 5, 6}, {1, 2, 3, 4, 6}, {0, 1, 4, 5}} {
@@ -255,8 +256,8 @@ func TestAmazonFolds(t *testing.T) {
 	}
 }
 
-// TestUnigrams: they end at the first pair of a vocabulary; without one it is known how many
-// the embedded samples have, and of a set that has no samples that is an error.
+// TestUnigrams checks that the unigrams end at the first pair of a vocabulary. Without a vocabulary the number for the
+// embedded samples is used. A set that has no samples must give an error.
 func TestUnigrams(t *testing.T) {
 	dir := t.TempDir()
 	s := &Setting{dir: dir}
@@ -281,7 +282,7 @@ func writeVocabulary(t *testing.T, path, words string) {
 	must.Do(t, errors.Join(z.Close(), f.Close()))
 }
 
-// beside runs an experiment on the samples with more beside them.
+// beside runs an experiment on the samples and on additional data that more writes.
 func beside(t *testing.T, e Experiment, more func(s *Setting)) *Setting {
 	t.Helper()
 	s := &Setting{Size: Quick, Seed: 1, Threads: 2, experiment: e, dir: t.TempDir()}
@@ -299,8 +300,7 @@ func cellsOf(t *testing.T, s *Setting) []byte {
 	return must.Get(os.ReadFile(s.cells.file.Name()))(t)
 }
 
-// TestXGraph: a set that need not be there is in the table once its folder is, with the
-// paper's numbers.
+// TestXGraph checks that an optional set appears in the table once its folder exists, with the paper's numbers.
 func TestXGraph(t *testing.T) {
 	longtest.NotRaced(t)
 	s := beside(t, text, func(s *Setting) {
@@ -318,7 +318,7 @@ func TestXGraph(t *testing.T) {
 	if strings.Contains(strings.Join(s.result.Notes, "\n"), "XGraph") {
 		t.Error("a set that is there is called unavailable")
 	}
-	// Another copy of the set has other cells.
+	// A different copy of the set must have different cells.
 	before := must.Get(s.taken(xGraph))(t)
 	writeVocabulary(t, s.Path(xGraph, vocabulary), strings.Repeat("word\n", 21511)+"a_pair\n")
 	if after, err := s.taken(xGraph); err != nil || after == before {
@@ -329,8 +329,8 @@ func TestXGraph(t *testing.T) {
 	}
 }
 
-// TestKitchen: the other reviews are run once their folders are there; of kitchen, which is in
-// figure 1, the claims are the paper's, of DVDs ours.
+// TestKitchen checks that the other reviews are used once their folders exist. Claims about kitchen, which is in figure
+// 1, are the paper's. Claims about DVDs are ours.
 func TestKitchen(t *testing.T) {
 	longtest.NotRaced(t)
 	s := beside(t, amazon, func(s *Setting) {
@@ -359,7 +359,7 @@ func TestKitchen(t *testing.T) {
 	}
 }
 
-// TestBoosting: what tools/quality/sensors.py has written is in the tables.
+// TestBoosting checks that the results of tools/quality/sensors.py appear in the tables.
 func TestBoosting(t *testing.T) {
 	longtest.NotRaced(t)
 	s := beside(t, sensors, func(s *Setting) {
@@ -383,20 +383,20 @@ func TestBoosting(t *testing.T) {
 	}
 }
 
-// TestPrivatePairs: NBSVM on columns that leave out the pairs of a single document is that on
-// all pairs, once it is told how many of them each document has.
+// TestPrivatePairs checks NBSVM on columns that omit the pairs that occur in one document only. Given the number of
+// such pairs in each document, the result must equal NBSVM on all pairs.
 func TestPrivatePairs(t *testing.T) {
 	const words, documents = 25, 60
 	r := rand.New(rand.NewPCG(3, 3))
-	counts := make([]map[uint32]float64, documents) // words first, then pairs
-	in := map[uint32]int{}                          // documents that hold a pair
+	counts := make([]map[uint32]float64, documents) // columns of words, then of pairs
+	in := map[uint32]int{}                          // number of documents that contain each pair
 	for i := range counts {
 		counts[i] = map[uint32]float64{}
 		before, used := uint32(words), map[uint32]bool{}
 		for range 4 + r.IntN(12) {
 			word := uint32(r.IntN(words)*r.IntN(words)) / words
 			if pair := words + before*words + word; before < words {
-				if used[pair] { // a private pair counts once, as in the documents
+				if used[pair] { // a private pair counts once per document
 					continue
 				}
 				used[pair] = true
@@ -449,8 +449,8 @@ func TestPrivatePairs(t *testing.T) {
 	}
 }
 
-// TestNoisyData: right and wrong labels come in the same order, the true ones are kept, and
-// every row for cross validation is tested once.
+// TestNoisyData checks that right and wrong labels give the same order of examples, that the true labels are kept, and
+// that every cross-validation row is tested once.
 func TestNoisyData(t *testing.T) {
 	c := labelNoiseConfig{Validation: 0.3}
 	draw := func(share float64) *noisyData {
@@ -491,8 +491,8 @@ func TestNoisyData(t *testing.T) {
 	}
 }
 
-// TestRareDraws: under both readings of the paper's appendix the useful features have the
-// second moment 1, as all have; the features of a group are equal under one of them.
+// TestRareDraws checks that under both readings of the paper's appendix the useful features have the second moment 1,
+// as all features have. Under one reading the features of a group must be equal.
 func TestRareDraws(t *testing.T) {
 	c := rareConfig{Kinds: 25, Groups: 5, Group: 10, Nuisance: 1, Beta: 0.057}
 	for _, shared := range []bool{true, false} {
@@ -527,8 +527,8 @@ func TestSpikes(t *testing.T) {
 	}
 }
 
-// TestChosenWithUnlabeled: with unlabeled documents, level and penalty are chosen again, among
-// all of the grid.
+// TestChosenWithUnlabeled checks that level and penalty are chosen again from the whole grid if unlabeled documents are
+// used.
 func TestChosenWithUnlabeled(t *testing.T) {
 	r := rand.New(rand.NewPCG(8, 9))
 	var documents []event.Example
@@ -551,7 +551,7 @@ func TestChosenWithUnlabeled(t *testing.T) {
 	defer s.cells.close()
 	c := textConfig{Folds: 5, Alphas: []float64{0.4, 1}, Plain: []textModel{{Bound: "gaussian", Noise: "none", L2: 1}},
 		Noisy: append(textGrid("quadratic-noising", []float64{0.3, 0.9}, []float64{0.01, 1}), textGrid("gaussian", []float64{0.5}, []float64{0.1})...)}
-	other := 0 // divisions in which they are other ones
+	other := 0 // number of divisions for which the choice differs
 	for split := range 6 {
 		p := thirds(d, rand.New(rand.NewPCG(1, uint64(split))))
 		got := must.Get(c.scores(t.Context(), s, "made", "", split, p, func() (textParts, error) { return p, nil }))(t)
@@ -568,15 +568,15 @@ func TestChosenWithUnlabeled(t *testing.T) {
 	}
 }
 
-// TestDivisions: a gain has the standard error of its differences by division, and a document
-// counts once in a verdict, however many divisions test it.
+// TestDivisions checks that a gain has the standard error of its differences by division. A document must count once in
+// a verdict, however many divisions test it.
 func TestDivisions(t *testing.T) {
 	score := func(from, to mistakes) []textScore {
 		s := make([]textScore, textMethods)
 		s[textDropout].Wrong, s[textFree].Wrong = from, to
 		return s
 	}
-	// Gains of 50, 0 and 50 points; the accuracies vary more than their difference does.
+	// The gains are 50, 0 and 50 points. The accuracies vary more than their difference does.
 	scores := [][]textScore{score(mistakes{1, 1}, mistakes{1, 0}), score(mistakes{0, 0}, mistakes{0, 0}), score(mistakes{1, 0}, mistakes{0, 0})}
 	if got := byDivision(scores, textDropout, textFree); got != "+33.33 (16.67)" {
 		t.Errorf("gain %s", got)
@@ -584,7 +584,7 @@ func TestDivisions(t *testing.T) {
 	if got := byDivision(scores[:1], textDropout, textFree); got != "+50.00" {
 		t.Errorf("gain of one division %s", got)
 	}
-	// Document 7 is tested in all three, and better in two of them.
+	// Document 7 is tested in all three divisions, and predicted better in two of them.
 	d := byDocument(scores, [][]int{{3, 7}, {7, 4}, {7, 5}}, textDropout, textFree)
 	if want := 100 * (0 + 2./3 + 0 + 0) / 4; math.Abs(d.Mean-want) > 1e-9 || d.Low >= d.Mean {
 		t.Errorf("difference by document %v, want %g", d, want)
@@ -595,8 +595,8 @@ func TestDivisions(t *testing.T) {
 	}
 }
 
-// TestWholeSets: a set is used whole once the store has all its cells of that size, for figures 3
-// and 4 and for figure 5, and the page says so; a set that lacks one is cut.
+// TestWholeSets checks that a set is used whole once the store has all its cells of that size, for figures 3 and 4 and
+// for figure 5. The report must say so. A set without one of the cells must be cut.
 func TestWholeSets(t *testing.T) {
 	longtest.Only(t)
 	longtest.NotRaced(t)
@@ -608,7 +608,7 @@ func TestWholeSets(t *testing.T) {
 		at := slices.IndexFunc(r.Tables, func(t ResultTable) bool { return t.Title == "Examples used" })
 		return r.Tables[at].Rows[1][2:], r.Tables[at].Rows[2][2:], strings.Join(r.Notes, "\n")
 	}
-	// rename makes cells of USPS-N, of 60 examples, those of all 80, but for the last skip of them.
+	// rename turns cells of USPS-N for 60 examples into cells for all 80 examples, except for the last skip cells.
 	rename := func(kind, from, to string, skip int) {
 		t.Helper()
 		name := filepath.Join(out, "cells.jsonl")
@@ -630,7 +630,7 @@ func TestWholeSets(t *testing.T) {
 	}
 	cut, cutRows := []any{60., 60., 60., 60., 60., 60.}, []any{40., 40., 40., 40., 40., 40.}
 	whole, wholeRows := slices.Clone(cut), slices.Clone(cutRows)
-	whole[3], wholeRows[3] = 80., 56. // of which 24 choose lambda
+	whole[3], wholeRows[3] = 80., 56. // 24 of the 80 choose lambda
 	for _, c := range []struct {
 		kind, from, to string
 		skip           int
@@ -652,7 +652,7 @@ func TestWholeSets(t *testing.T) {
 	}
 }
 
-// TestMistakesText: mistakes read themselves back, and refuse what is cut.
+// TestMistakesText checks that the text of mistakes can be parsed, and that truncated text is rejected.
 func TestMistakesText(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for n := range 40 {

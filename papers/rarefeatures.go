@@ -16,8 +16,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Rare but useful features among many useless ones: dropout against an L2
-// penalty, on data drawn as the paper's appendix says, which can be read in two ways.
+// rareFeatures has rare but useful features among many useless ones. It compares dropout with an L2 penalty. The data
+// follow the paper's appendix, which can be read in two ways.
 var rareFeatures = Experiment{
 	Name:  "rare-features",
 	Help:  "dropout and L2 where 50 rare features are useful and 1000 are not",
@@ -26,35 +26,32 @@ var rareFeatures = Experiment{
 	Run:   runRareFeatures,
 }
 
-// rareConfig describes the simulation. Every feature has the same second moment:
-// of 25 kinds of examples 5 have a signal, each in 10 features of its own that are
-// plus or minus an exponential variable; the labels follow the logistic model whose
-// weights are Beta on the useful features and 0 on the others.
+// rareConfig describes the simulation. Every feature has the same second moment. Of 25 kinds of examples 5 have a
+// signal, each in its own 10 features, whose values are plus or minus an exponential variable. The labels follow a
+// logistic model whose weights are Beta on the useful features and 0 on the others.
 type rareConfig struct {
 	Kinds    int       `json:"kinds"`
-	Groups   int       `json:"groups"` // of useful features
-	Group    int       `json:"group"`  // features of one
+	Groups   int       `json:"groups"` // number of groups of useful features
+	Group    int       `json:"group"`  // number of features in a group
 	Nuisance int       `json:"nuisance"`
 	Beta     float64   `json:"beta"`
 	Train    int       `json:"train"`
 	Test     int       `json:"test"`
 	Runs     int       `json:"runs"`
-	Lambdas  []float64 `json:"lambdas"` // of lambda/2 |w|^2
-	Levels   []float64 `json:"levels"`  // of dropout
+	Lambdas  []float64 `json:"lambdas"` // candidates for lambda in lambda/2 |w|^2
+	Levels   []float64 `json:"levels"`  // candidate dropout levels
 }
 
-// The parameters that the paper's appendix names.
+// The parameters in the paper's appendix.
 const rareLambda, rareLevel = 32, 0.9
 
-// rareScore is the accuracy of a fit on the examples with a signal and on all, and the
-// objective at its end.
+// rareScore is the accuracy of a fit on the examples with a signal and on all examples, and the final objective.
 type rareScore struct{ Active, All, J float64 }
 
-// rareMethods are the rows of the tables, and by what solver and with what l2 |w|^2 they are
-// had. The quadratic penalty is not convex: it vanishes where every prediction is confident,
-// and with fewer examples than features every solver runs off there. J ends near 0, the weights
-// grow until the tolerance stops them, and where they are then is the path's doing. With an
-// l2 of 0.01 there is a minimum, and the solvers meet there.
+// rareMethods are the rows of the tables, with their solver and their penalty l2 |w|^2. The quadratic penalty is not
+// convex, because it vanishes if every prediction is confident. With fewer examples than features every solver diverges
+// there: J approaches 0 and the weights grow until the tolerance is reached, at a point that depends on the path. With
+// an l2 of 0.01 a minimum exists, and all solvers find it.
 var rareMethods = []struct {
 	name, bound string
 	solver      batch.Solver
@@ -71,11 +68,11 @@ var rareMethods = []struct {
 const (
 	rareQuadratic = "dropout, quadratic penalty"
 	rareL2        = 1e-6 // keeps the weights finite
-	rarePaper     = 2    // the methods 1 … rarePaper are the paper's
+	rarePaper     = 2    // methods 1 to rarePaper are in the paper
 )
 
-// rareDraws are the readings of the appendix: the features of a group are one draw of the
-// exponential variable, or ten.
+// rareDraws are the two readings of the appendix: the features of a group share one draw of the exponential variable,
+// or each has its own.
 var rareDraws = []string{"one draw for the ten features of a group", "a draw for each feature"}
 
 func runRareFeatures(ctx context.Context, s *Setting) error {
@@ -84,14 +81,14 @@ func runRareFeatures(ctx context.Context, s *Setting) error {
 		Levels:  Pick(s, []float64{0.5, 0.9}, []float64{0.3, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995}, []float64{0.1, 0.3, 0.5, 0.7, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998})}
 	s.Configure(c)
 	s.Expect(len(rareDraws) * c.Runs)
-	all := make([][][]rareScore, len(rareDraws)*c.Runs) // by run, method and parameter
+	all := make([][][]rareScore, len(rareDraws)*c.Runs) // scores by run, method and parameter
 	err := s.Parallel(ctx, len(all), func(ctx context.Context, i int) (err error) {
 		key := struct {
 			rareConfig
 			Run  int    `json:"run"`
 			Draw string `json:"draw"`
 		}{c, i % c.Runs, rareDraws[i/c.Runs]}
-		key.Runs = 0 // a run does not depend on how many there are
+		key.Runs = 0 // a run does not depend on the number of runs
 		all[i], err = Cell(ctx, s, key, func() ([][]rareScore, error) { return c.run(ctx, s.Seed, i%c.Runs, i/c.Runs == 0) })
 		return err
 	})
@@ -108,7 +105,7 @@ func runRareFeatures(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// at returns the parameters of a method.
+// at returns the candidate parameters of a method.
 func (c rareConfig) at(method int) []float64 {
 	if method == 0 {
 		return c.Lambdas
@@ -116,7 +113,7 @@ func (c rareConfig) at(method int) []float64 {
 	return c.Levels
 }
 
-// run draws the training and test sets of a run and scores every fit.
+// run draws the training and test sets of one run and scores every fit.
 func (c rareConfig) run(ctx context.Context, seed uint64, run int, shared bool) ([][]rareScore, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(run)))
 	train, _ := c.draw(r, c.Train, shared)
@@ -137,7 +134,7 @@ func (c rareConfig) run(ctx context.Context, seed uint64, run int, shared bool) 
 			}
 			var right, of [2]float64
 			for i := range test.Rows() {
-				// Every kind occurs in both sets, so their columns are the same.
+				// Every kind of example occurs in both sets, so their columns are the same.
 				score := test.Row(i).Dot(f.Problems[0].W)
 				a := 0
 				if active[i] {
@@ -153,7 +150,7 @@ func (c rareConfig) run(ctx context.Context, seed uint64, run int, shared bool) 
 	return out, nil
 }
 
-// draw returns n examples, of each kind in turn, and which have a signal.
+// draw returns n examples, of each kind in turn, and reports which of them have a signal.
 func (c rareConfig) draw(r *rand.Rand, n int, shared bool) (*batch.Data, []bool) {
 	var b batch.Builder
 	active := make([]bool, n)
@@ -182,7 +179,7 @@ func (c rareConfig) draw(r *rand.Rand, n int, shared bool) (*batch.Data, []bool)
 			e.Label = 1
 		}
 		if err := b.Add(&e); err != nil {
-			panic(err) // finite values in ascending columns
+			panic(err) // cannot happen: values are finite and columns ascend
 		}
 	}
 	return b.Data(Binary()), active
@@ -197,7 +194,7 @@ var rareParts = []struct {
 	{"on all examples", func(r rareScore) float64 { return r.All }},
 }
 
-// report shows one reading of the appendix; that of the paper is the first.
+// report reports one reading of the appendix; the paper's reading is the first.
 func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareScore) {
 	accuracies := func(runs [][][]rareScore, method, parameter, part int) (x []float64) {
 		for _, r := range runs {
@@ -245,8 +242,8 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 	s.Figure([]string{"dropout", "dropout-each"}[reading], &figures[0])
 	s.Figure([]string{"l2", "l2-each"}[reading], &figures[1])
 
-	// against compares a method with L2 in a part of the examples, at the paper's parameters or at
-	// those that are best on the first half of the runs, measured on the second.
+	// against compares a method with L2 on one part of the examples. It uses the paper's parameters or, if chosen is
+	// set, those that are best on the first half of the runs, measured on the second half.
 	half := len(runs) / 2
 	against := func(m, part int, chosen bool) (Difference, string) {
 		i, j, over := slices.Index(c.Lambdas, rareLambda), slices.Index(c.Levels, rareLevel), runs
@@ -287,7 +284,7 @@ func (c rareConfig) report(s *Setting, how string, reading int, runs [][][]rareS
 	}
 }
 
-// meanError returns the mean and its standard error.
+// meanError returns the mean of x and its standard error.
 func meanError(x []float64) (mean, e float64) {
 	mean, deviation := stat.MeanStdDev(x, nil)
 	if len(x) < 2 {

@@ -16,41 +16,39 @@ type Result struct {
 	Experiment string `json:"experiment"`
 	Paper      string `json:"paper"`
 	Size       Size   `json:"size"`
-	Samples    bool   `json:"samples"`  // on the embedded samples
+	Samples    bool   `json:"samples"`  // computed on the embedded samples
 	Protocol   int    `json:"protocol"` // version of the rules that decide verdicts
-	Command    string `json:"command"`  // that makes it again
+	Command    string `json:"command"`  // command that reproduces the result
 	Seed       uint64 `json:"seed"`
-	// Seconds is the sum of the wall clock times of the cells, of this run and earlier ones;
-	// several may have run at a time.
+	// Seconds is the total wall clock time of the cells, in this run and earlier ones. Cells may have run concurrently.
 	Seconds       float64       `json:"seconds"`
 	Configuration any           `json:"configuration"`
-	Notes         []string      `json:"notes"` // how the set-up differs from the paper's
+	Notes         []string      `json:"notes"` // differences of the set-up from the paper's
 	Claims        []Claim       `json:"claims"`
 	Tables        []ResultTable `json:"tables"`
 	Figures       []string      `json:"figures"`
 }
 
-// ResultTable is a table of results: a cell is a float64, a string (as counts are) or nil.
+// ResultTable is a table of results. Each cell is a float64, a string (used for counts) or nil.
 type ResultTable struct {
 	Title   string   `json:"title"`
 	Columns []string `json:"columns"`
 	Rows    [][]any  `json:"rows"`
-	// Digits is the number of digits after the point in results.md.
+	// Digits is the number of decimals in results.md.
 	Digits int `json:"digits,omitempty"`
-	// Detail keeps a table out of results.md: no verdict needs it.
+	// Detail leaves the table out of results.md, because no verdict needs it.
 	Detail bool `json:"detail,omitempty"`
 }
 
-// Configure reports the configuration: a value that goes through JSON.
+// Configure stores the configuration in the results. c must be convertible to JSON.
 func (s *Setting) Configure(c any) { s.result.Configuration = c }
 
-// Note reports a difference to the paper, or something else worth knowing, in a
-// sentence.
+// Note adds a sentence to the results, usually about a difference from the paper.
 func (s *Setting) Note(format string, args ...any) {
 	s.result.Notes = append(s.result.Notes, fmt.Sprintf(format, args...))
 }
 
-// Table reports a table. Counts become strings, so that they read the same from results.json.
+// Table adds a table to the results. Counts become strings, so that they are the same after reading results.json.
 func (s *Setting) Table(t ResultTable) {
 	for _, row := range t.Rows {
 		for i, x := range row {
@@ -62,7 +60,7 @@ func (s *Setting) Table(t ResultTable) {
 	s.result.Tables = append(s.result.Tables, t)
 }
 
-// Figure reports a figure; name is that of its files.
+// Figure adds a figure to the results; name is the base name of its files.
 func (s *Setting) Figure(name string, f *simulate.Figure) {
 	s.figures = append(s.figures, figure{name, f})
 }
@@ -72,7 +70,7 @@ type figure struct {
 	*simulate.Figure
 }
 
-// write writes all files of the results but the cells.
+// write writes all result files except the cells.
 func (s *Setting) write(dir string) error {
 	s.Say("writing the results")
 	for _, f := range s.figures {
@@ -91,8 +89,8 @@ func (s *Setting) write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "results.md"), []byte(s.result.Markdown()), 0o666)
 }
 
-// Markdown is the content of results.md: the notes and the tables that verdicts need. The claims are in the index, see
-// [Index], everything else in results.json.
+// Markdown returns the content of results.md: the notes, and the tables that verdicts need. The claims are in the
+// index, see [Index]. Everything else is only in results.json.
 func (r *Result) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s. Made by `%s` in %.0f seconds.\n\n", r.Experiment, r.Paper, r.Command, r.Seconds)

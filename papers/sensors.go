@@ -1,7 +1,7 @@
 package papers
 
-// This file holds the experiment on sensors that die: a whole group of features, or one
-// feature, and either the service is told which ones, or nobody says so.
+// This file has the experiment on failing sensors: a whole group of features or one feature fails, and the model is
+// told which ones or is not told.
 
 import (
 	"context"
@@ -34,28 +34,28 @@ var sensors = Experiment{
 }
 
 type sensorsConfig struct {
-	Shares []float64 `json:"shares"` // of the groups or features that die
-	Masks  int       `json:"masks"`  // draws of what dies, each on every test event
+	Shares []float64 `json:"shares"` // fractions of the groups or features that fail
+	Masks  int       `json:"masks"`  // number of random masks, each applied to every test event
 	Costs  []float64 `json:"costs"`
-	Levels []float64 `json:"levels"` // of the noise
-	Copies int       `json:"copies"` // of each training event, of the method that learns from those
-	Train  int       `json:"train"`  // training events at most, 0: all
-	Test   int       `json:"test"`   // test events at most, evenly taken, 0: all
+	Levels []float64 `json:"levels"` // candidate noise levels
+	Copies int       `json:"copies"` // number of copies of each training event, for methods that learn from copies
+	Train  int       `json:"train"`  // largest number of training events; 0 means all
+	Test   int       `json:"test"`   // largest number of test events, sampled evenly; 0 means all
 	Tol    float64   `json:"tol"`
 }
 
-// sensorsSet is a data set whose groups of columns can die.
+// sensorsSet is a data set whose groups of columns can fail.
 type sensorsSet struct {
 	Name        string `json:"name"`
 	folder      string
-	train, test string // files; without test the last third of train is for the test
+	train, test string // file names; without test, the last third of train is the test set
 	shuffled    bool
 	columns     int
 	classes     []string
-	groups      *event.ColumnGroups // nil: features are all that can die
+	groups      *event.ColumnGroups // groups that fail together; nil if only single features fail
 }
 
-// patches are the 4 x 4 patches of images of 16 x 16 pixels.
+// patches returns the 4 x 4 patches of images of 16 x 16 pixels as groups.
 func patches() *event.ColumnGroups {
 	g := &event.ColumnGroups{}
 	for patch := range uint32(16) {
@@ -82,18 +82,18 @@ func sensorsSets() []sensorsSet {
 	}
 }
 
-// What dies, and whether the service is told.
+// The units that fail: whole groups or single features.
 const (
 	deadGroups   = "groups"
 	deadFeatures = "features"
 )
 
-// answering is how a model answers for events that have lost something.
+// answering is a way in which a model predicts events with missing features.
 type answering struct {
 	name  string
-	known bool // it is told what is missing
-	// rule is that of a model that is told; rescale is for one that knows how many died and not
-	// which.
+	known bool // whether the model is told which features are missing
+	// rule is the missing policy of a model that is told. rescale is for a model that is told only the number of
+	// missing features.
 	rule    model.MissingPolicy
 	rescale bool
 }
@@ -107,16 +107,16 @@ var (
 	asServed     = answering{name: "as blankout answers", known: true, rule: model.MissingAuto}
 )
 
-// sensorsMethod is a way to learn and the ways in which its models answer.
+// sensorsMethod is a way to learn, and the ways in which its models predict.
 type sensorsMethod struct {
 	name string
-	// noise is the noise of a level on what dies, nil for none.
+	// noise returns the noise for a level, acting on the units that fail; nil means no noise.
 	noise func(level float64) loss.Noise
-	// copies are corrupted copies instead of the expectation: of one level or, with mixed, of mixedRates beside
-	// the event itself. With keep they are made as it happens to what dies silently.
+	// copies selects corrupted copies instead of the expectation, at one level. With mixed the copies have mixedRates
+	// and the event itself is added. With keep the survivors are not scaled, as in a silent failure.
 	copies, mixed, keep bool
-	silent              bool // at one level, which stands for a range of rates as mixed does
-	// online is one pass of the learner with a configuration; with copies it learns those too.
+	silent              bool // silent noise at one level, which includes a range of rates, as mixed does
+	// online changes the configuration for one pass of the online learner. If copies is set, the pass learns copies.
 	online  func(o *online.Config, dead string, level float64)
 	answers []answering
 }
@@ -134,7 +134,7 @@ const (
 	passClean          = "one pass, clean gradient"
 )
 
-// allCopies are the methods of copies that the closed form is compared with.
+// allCopies are the methods that learn from copies, with which the closed form is compared.
 var allCopies = []string{dividedCopies, keptCopies, mixedDividedCopies, mixedKeptCopies}
 
 func sensorsMethods(dead string) []sensorsMethod {
@@ -173,8 +173,7 @@ func sensorsMethods(dead string) []sensorsMethod {
 	return methods
 }
 
-// sensorsSetting is one cell: a method with its parameters on a set, where groups die or
-// features do.
+// sensorsSetting identifies one cell: a method with its parameters, a set, and the unit that fails.
 type sensorsSetting struct {
 	Set    string  `json:"set"`
 	Dead   string  `json:"dead"`
@@ -183,14 +182,15 @@ type sensorsSetting struct {
 	Level  float64 `json:"level"`
 }
 
-// sensorsOutcome is what a setting came to, by way to answer.
+// sensorsOutcome is the result of a setting, by way of predicting.
 type sensorsOutcome struct {
-	Errors [][][]float64 `json:"errors"` // by way, share and mask, %
-	// Wrong counts by way and test event the mistakes over all masks and the shares from .3 to .7.
+	Errors [][][]float64 `json:"errors"` // errors in % by way of predicting, fraction and mask
+	// Wrong has the number of mistakes by way of predicting and test event. The sum is over all masks and the fractions
+	// from 0.3 to 0.7.
 	Wrong [][]byte `json:"wrong,omitempty"`
 }
 
-// sensorsRow is a method with a way to answer, and the setting that it chose.
+// sensorsRow is a method with a way of predicting, and the setting that was chosen for it.
 type sensorsRow struct {
 	method  *sensorsMethod
 	way     int
@@ -202,10 +202,11 @@ func (r *sensorsRow) answer() answering { return r.method.answers[r.way] }
 
 func (r *sensorsRow) name() string { return r.method.name + ", " + r.answer().name }
 
-// middle says whether a share is one of those whose mean chooses and compares.
+// middle reports whether a fraction is between 0.2 and 0.8. Settings are chosen and compared by the mean over these
+// fractions.
 func middle(share float64) bool { return share > 0.2 && share < 0.8 }
 
-// mean returns the row's mean error over the middle shares, %.
+// mean returns the row's mean error in % over the middle fractions.
 func (r *sensorsRow) mean(shares []float64) float64 {
 	var each []float64
 	for i, share := range shares {
@@ -216,8 +217,8 @@ func (r *sensorsRow) mean(shares []float64) float64 {
 	return stat.Mean(each, nil)
 }
 
-// less returns the mean error of a row less that of another over the middle shares and the
-// masks, in points, paired by test event.
+// less returns the mean error of r minus the mean error of other in percentage points, over the middle fractions and
+// all masks. It is paired by test event.
 func (r *sensorsRow) less(other *sensorsRow, c *sensorsConfig) Difference {
 	count := 0
 	for _, share := range c.Shares {
@@ -246,7 +247,7 @@ func runSensors(ctx context.Context, s *Setting) error {
 		sets = append(sets, sensorsSet{Name: "gas_drift, shuffled", folder: "gas_drift", train: "stream.svm.gz", shuffled: true, columns: 128, classes: sets[0].classes, groups: sets[0].groups})
 	}
 	if !s.Decisive() {
-		sets = sets[2:] // the samples of gas_drift and usps lack classes
+		sets = sets[2:] // the samples of gas_drift and usps do not have all classes
 	}
 	boosting, err := s.readBoosting()
 	if err != nil {
@@ -279,7 +280,7 @@ func runSensors(ctx context.Context, s *Setting) error {
 	return nil
 }
 
-// boostingRow is what gradient boosting comes to on a set: the errors, %, by share and draw.
+// boostingRow is the result of gradient boosting on a set: the errors in % by fraction and random mask.
 type boostingRow struct {
 	Set    string      `json:"set"`
 	Dead   string      `json:"dead"`
@@ -288,7 +289,7 @@ type boostingRow struct {
 	Errors [][]float64 `json:"errors"`
 }
 
-// readBoosting reads what tools/quality/sensors.py has written beside the data sets, if it has.
+// readBoosting reads the results that tools/quality/sensors.py has written next to the data sets, if they exist.
 func (s *Setting) readBoosting() (rows []boostingRow, err error) {
 	path := s.Path("gradient_boosting", "sensors.json")
 	data, err := os.ReadFile(path)
@@ -310,7 +311,7 @@ func (b boostingRow) answers() string {
 	return untold.name
 }
 
-// at shows the mean error at a share, and its standard error; nil where there is none.
+// at returns the mean error at a fraction with its standard error, or nil if there is none.
 func (b boostingRow) at(share float64) any {
 	i := slices.Index(b.Shares, share)
 	if i < 0 || i >= len(b.Errors) {
@@ -320,7 +321,7 @@ func (b boostingRow) at(share float64) any {
 	return fmt.Sprintf("%.1f (%.1f)", mean, e)
 }
 
-// mean returns the mean error over the middle shares.
+// mean returns the mean error over the middle fractions.
 func (b boostingRow) mean() (mean float64, ok bool) {
 	var each []float64
 	for i, share := range b.Shares {
@@ -333,12 +334,12 @@ func (b boostingRow) mean() (mean float64, ok bool) {
 
 // sensorsSummary collects the mean errors of every method on every set.
 type sensorsSummary struct {
-	columns []string // sets and what dies
+	columns []string // sets with the unit that fails
 	rows    [][2]string
-	errors  map[[2]string]map[string]float64 // by row and column
+	errors  map[[2]string]map[string]float64 // mean errors by row and column
 }
 
-// add adds an error to the last column.
+// add adds an error to the last column. answers is the way of predicting.
 func (t *sensorsSummary) add(method, answers string, mean float64) {
 	row := [2]string{method, answers}
 	if t.errors == nil {
@@ -368,7 +369,7 @@ func (t *sensorsSummary) table() ResultTable {
 	return table
 }
 
-// sensorsData reads a set: training and test events, all of whose columns are there.
+// sensorsData reads the training and test events of a set. Every event has all columns.
 func (s *Setting) sensorsData(ctx context.Context, set *sensorsSet, c sensorsConfig) (train, test []event.Example, err error) {
 	read := func(file string) (all []event.Example, err error) {
 		schema := Classes(set.classes...)
@@ -403,7 +404,7 @@ func (s *Setting) sensorsData(ctx context.Context, set *sensorsSet, c sensorsCon
 	return evenly(train, c.Train), evenly(test, c.Test), nil
 }
 
-// evenly returns n of the examples, all for 0.
+// evenly returns n of the examples, sampled evenly. It returns all examples if n is 0.
 func evenly(all []event.Example, n int) []event.Example {
 	if n == 0 || n >= len(all) {
 		return all
@@ -415,8 +416,8 @@ func evenly(all []event.Example, n int) []event.Example {
 	return out
 }
 
-// sensorsRows tries every setting of every method on validation events, and has what each
-// row chose meet the test events.
+// sensorsRows tries every setting of every method on validation events. It then measures the setting chosen for each
+// row on the test events.
 func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsConfig, dead string, train, test []event.Example) ([]*sensorsRow, error) {
 	at := len(train) * 3 / 4
 	learned, held := train[:at], evenly(train[at:], 600)
@@ -443,7 +444,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 	method := func(name string) *sensorsMethod {
 		return &methods[slices.IndexFunc(methods, func(m sensorsMethod) bool { return m.name == name })]
 	}
-	// cells computes settings on a part of the events.
+	// cells computes the outcomes of settings: it trains on the events from and measures on the events on.
 	cells := func(part string, settings []sensorsSetting, from, on []event.Example, shares []float64, masks int) ([]sensorsOutcome, error) {
 		s.Expect(len(settings))
 		out := make([]sensorsOutcome, len(settings))
@@ -491,7 +492,7 @@ func (s *Setting) sensorsRows(ctx context.Context, set *sensorsSet, c sensorsCon
 	return rows, nil
 }
 
-// learn returns a method's model of the examples.
+// learn returns a model that the method learns from the examples.
 func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSetting, c sensorsConfig, examples []event.Example, seed uint64) (*model.Linear, error) {
 	schema := Classes(set.classes...)
 	schema.Absent = event.AbsentMissing
@@ -557,7 +558,7 @@ func (m *sensorsMethod) learn(ctx context.Context, set *sensorsSet, x sensorsSet
 	return trained, nil
 }
 
-// outcome has a model answer events of which shares have died.
+// outcome measures a model on events in which the given fractions are missing.
 func (m *sensorsMethod) outcome(ctx context.Context, trained *model.Linear, dead string, events []event.Example, shares []float64, masks int, seed uint64) (o sensorsOutcome, err error) {
 	for _, way := range m.answers {
 		told := trained
@@ -660,7 +661,7 @@ func (s *Setting) reportSensors(set *sensorsSet, c sensorsConfig, dead string, r
 	row := func(name string) *sensorsRow {
 		return rows[slices.IndexFunc(rows, func(r *sensorsRow) bool { return r.name() == name })]
 	}
-	// claim is that a row errs less than each of others.
+	// claim reports the claim that row a has a smaller error than each of the rows others.
 	claim := func(what, a string, others ...string) {
 		x := row(a)
 		claim := Claim{Claim: what, Where: set.Name + ", " + dead, Own: true, Unit: "points", Why: "it does worse on this set"}

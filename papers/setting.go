@@ -23,46 +23,43 @@ import (
 	"blankout/stream/record"
 )
 
-// samples has a folder for each data set with a few of its examples, in files of
-// the same names.
-//
+// samples has a folder for each data set, with a few of the set's examples in files of the same names.
 
 //go:embed samples
 var samples embed.FS
 
-// Options say how Run runs an experiment.
+// Options configure how Run runs an experiment.
 type Options struct {
 	Size Size
-	// Data is the folder that holds a folder for each data set; "" means the
-	// embedded samples, which the size quick always takes.
+	// Data is the folder with a subfolder for each data set. "" means the embedded samples, which the size quick always
+	// uses.
 	Data string
 	// Out is the folder for the results.
 	Out     string
 	Seed    uint64
-	Threads int // 0: one for each processor; no result depends on it
-	// Progress is called after each cell and every second, by several goroutines,
-	// one call at a time. May be nil.
+	Threads int // 0 means one for each processor; no result depends on the number
+	// Progress is called after each cell and every second, from several goroutines, one call at a time. It may be nil.
 	Progress func(Status)
 }
 
-// Status is how far an experiment has come.
+// Status is the progress of an experiment.
 type Status struct {
 	Experiment  string
-	Done, Known int // cells; Known grows while the experiment finds out
-	Reused      int // how many of Done come from an earlier run
+	Done, Known int // numbers of cells; Known grows while the experiment runs
+	Reused      int // number of Done cells that come from an earlier run
 	Doing       string
 }
 
-// Setting gives an experiment its data, threads and store of cells, and takes its results. Its methods are safe for concurrent
-// use, except for those that report results.
+// Setting provides an experiment with its data, threads and store of cells, and collects its results. Its methods are
+// safe for concurrent use, except for those that report results.
 type Setting struct {
 	Size    Size
 	Seed    uint64
 	Threads int
 
 	experiment Experiment
-	samples    bool   // the embedded ones
-	dir        string // of the data
+	samples    bool   // whether the data are the embedded samples
+	dir        string // folder of the data
 	data       string // fingerprint of the folders that the experiment needs
 	cells      *cells
 	result     Result
@@ -73,9 +70,8 @@ type Setting struct {
 	report func(Status)
 }
 
-// Run runs an experiment and writes its results to o.Out: results.json,
-// results.md, the figures, and cells.jsonl, from which another run of the same experiment
-// goes on. If ctx ends it returns ctx's error and leaves the cells.
+// Run runs an experiment and writes its results to o.Out: results.json, results.md, the figures, and cells.jsonl, from
+// which a later run of the same experiment continues. If ctx ends, Run returns ctx's error and keeps the cells.
 func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 	s := &Setting{Size: o.Size, Seed: o.Seed, Threads: o.Threads, experiment: e, dir: o.Data, report: o.Progress}
 	if s.Threads < 1 {
@@ -119,14 +115,14 @@ func Run(ctx context.Context, e Experiment, o Options) (_ *Result, err error) {
 		}
 		return nil, fmt.Errorf("%s: %w", e.Name, err)
 	}
-	s.result.Seconds = math.Round(1000*s.cells.seconds) / 1000 // whatever order they were added in
+	s.result.Seconds = math.Round(1000*s.cells.seconds) / 1000 // rounding removes the effect of the order of additions
 	if err := s.write(o.Out); err != nil {
 		return nil, err
 	}
 	return &s.result, nil
 }
 
-// watched runs the experiment and reports its progress every second meanwhile.
+// watched runs the experiment and reports its progress every second.
 func (s *Setting) watched(ctx context.Context) error {
 	done := make(chan struct{})
 	var watch sync.WaitGroup
@@ -147,7 +143,7 @@ func (s *Setting) watched(ctx context.Context) error {
 	return s.experiment.Run(ctx, s)
 }
 
-// tell applies a change to the progress and reports it.
+// tell applies a change to the progress and reports the progress.
 func (s *Setting) tell(change func(p *Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +153,7 @@ func (s *Setting) tell(change func(p *Status)) {
 	}
 }
 
-// unpack writes the embedded samples of the folders into files.
+// unpack writes the embedded samples in the given folders to files.
 func (s *Setting) unpack(folders []string) error {
 	for _, folder := range folders {
 		files, err := samples.ReadDir("samples/" + folder)
@@ -180,8 +176,8 @@ func (s *Setting) unpack(folders []string) error {
 	return nil
 }
 
-// taken returns the fingerprint of a folder of Experiment.Takes, which must have the given
-// files, or "" if the folder does not exist.
+// taken returns the fingerprint of a folder of Experiment.Takes, which must contain the given files. If the folder does
+// not exist it returns "".
 func (s *Setting) taken(folder string, files ...string) (string, error) {
 	if _, err := os.Stat(s.Path(folder, "")); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -218,11 +214,11 @@ func (s *Setting) fingerprint(folders []string) (string, error) {
 	return fmt.Sprintf("%016x", h.Sum64()), nil
 }
 
-// Decisive reports whether the results can decide a claim: results of the embedded
-// samples and of the size quick cannot.
+// Decisive reports whether the results can decide a claim. Results on the embedded samples, or of the size quick,
+// cannot.
 func (s *Setting) Decisive() bool { return !s.samples && s.Size != Quick }
 
-// Pick returns the value for the setting's size.
+// Pick returns the argument for the size of the Setting.
 func Pick[T any](s *Setting, quick, standard, full T) T {
 	switch s.Size {
 	case Quick:
@@ -246,9 +242,8 @@ func Classes(names ...string) *event.Schema {
 	return c.Schema()
 }
 
-// EachExample calls f for every example of a file, with its number from 0. The
-// example is borrowed. A label that is no class of the Schema is an error, except in
-// a file of unlabeled examples, whose labels are ignored.
+// EachExample calls f for every example of a file, with its number from 0. The example is valid during the call only. A
+// label that is not a class of the Schema is an error. If unlabeled is set, labels are ignored.
 func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder, file string, unlabeled bool, f func(i int, e *event.Example) error) (err error) {
 	c := record.DefaultConfig()
 	c.Classes, c.MaxClasses, c.Unlabeled = schema.Classes, schema.MaxClasses, unlabeled
@@ -279,15 +274,14 @@ func (s *Setting) EachExample(ctx context.Context, schema *event.Schema, folder,
 	}
 }
 
-// trainConfig returns the default of batch.Train, with every loss there is.
+// trainConfig returns the default settings of batch.Train with all available losses.
 func trainConfig() batch.Config {
 	c := batch.DefaultConfig()
 	c.Estimators = estimators.All()
 	return c
 }
 
-// Load reads a file into Data. keep, which may be nil, says which examples are
-// wanted and may change them.
+// Load reads a file into Data. keep selects the examples and may change them; nil keeps all.
 func (s *Setting) Load(ctx context.Context, schema *event.Schema, folder, file string, keep func(i int, e *event.Example) bool) (*batch.Data, error) {
 	var b batch.Builder
 	err := s.EachExample(ctx, schema, folder, file, false, func(i int, e *event.Example) error {
@@ -302,22 +296,21 @@ func (s *Setting) Load(ctx context.Context, schema *event.Schema, folder, file s
 	return b.Data(schema), nil
 }
 
-// Say shows what is being done.
+// Say reports the current activity.
 func (s *Setting) Say(format string, args ...any) {
 	s.tell(func(p *Status) { p.Doing = fmt.Sprintf(format, args...) })
 }
 
-// Expect announces n cells, for the progress.
+// Expect announces n more cells, for the progress report.
 func (s *Setting) Expect(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status.Known += n
 }
 
-// Cell returns the value of a cell: from an earlier run, or else computed and
-// stored. The key must hold everything that the value depends on except the size's
-// name, the data and the seed, which are added. Key and value go through JSON and so
-// hold neither infinities nor NaN.
+// Cell returns the value of a cell, either from an earlier run or by calling compute and storing the result. The key
+// must include everything that determines the value. The data and the seed are added automatically; the name of the
+// size must not matter. Key and value are stored as JSON, so they must not contain infinities or NaN.
 func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, error)) (T, error) {
 	var value T
 	if err := ctx.Err(); err != nil {
@@ -344,14 +337,14 @@ func Cell[T any](ctx context.Context, s *Setting, key any, compute func() (T, er
 	return value, err
 }
 
-// fullKey returns the key of a cell as it is stored.
+// fullKey returns the key under which a cell is stored.
 func (s *Setting) fullKey(key any) cellKey { return cellKey{s.experiment.Name, s.data, s.Seed, key} }
 
 // known reports whether an earlier run has stored a cell.
 func (s *Setting) known(key any) (bool, error) { return s.cells.has(s.fullKey(key)) }
 
-// Parallel calls f(0) … f(n-1) on the threads of the setting and returns the
-// first error, in the order of the numbers, after which no more are begun.
+// Parallel calls f(0) … f(n-1) on the threads of the Setting. After an error it starts no more calls. It returns the
+// error of the lowest index.
 func (s *Setting) Parallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	return batch.Each(ctx, s.Threads, n, func(ctx context.Context, i int) error {
 		if err := ctx.Err(); err != nil {

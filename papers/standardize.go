@@ -1,6 +1,6 @@
 package papers
 
-// This file standardizes as the papers do.
+// This file standardizes data as the papers do.
 
 import (
 	"slices"
@@ -10,8 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// zScores returns d with each column centered and divided by its standard deviation. Absent values count as 0, and
-// become minus the mean over the deviation. It returns the Scaler too, as a model without outputs.
+// zScores returns d with each column centered and divided by its standard deviation. Absent values count as 0, so they
+// become -mean/deviation. It also returns the Scaler, as a model without outputs.
 func zScores(d *batch.Data) (*batch.Data, *model.Linear, error) {
 	m := &model.Linear{Head: model.Head{Schema: d.Schema, Scaler: model.Scaler{Mode: model.StandardizeAll, Unfilled: d.Schema.ColumnsGoMissing()},
 		Layout: model.Layout{Width: model.ScalerWidth}}, Rows: model.NewTable(model.ScalerWidth)}

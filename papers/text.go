@@ -21,9 +21,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Document classification with a third of each set labeled for training, a third
-// unlabeled and a third for the test, and the curves over the numbers of labeled
-// and of unlabeled reviews.
+// text classifies documents. A third of each set is labeled for training, a third is unlabeled and a third is for the
+// test. It also computes accuracy as a function of the numbers of labeled and of unlabeled reviews.
 var text = Experiment{
 	Name:  "text",
 	Help:  "dropout and unlabeled documents on six text sets; curves over their numbers",
@@ -34,14 +33,14 @@ var text = Experiment{
 	Run:   runText,
 }
 
-// textSet is a set of documents with the accuracies of table 4a: of L2, dropout, and
-// dropout with unlabeled documents. unigrams is their number in the embedded samples.
+// textSet is a set of documents with the accuracies of table 4a: L2, dropout, and dropout with unlabeled documents.
+// unigrams is the number of unigrams in the embedded samples.
 type textSet struct {
 	name, folder string
 	files        []string
 	unigrams     uint32
 	paper        [3]any
-	// singles says that the set leaves out the pairs of a single document and nothing else.
+	// singles is true if the set leaves out exactly the pairs that occur in only one document.
 	singles bool
 }
 
@@ -50,20 +49,19 @@ var textSets = []textSet{
 	{"RT", "rt_polarity", []string{"all.svm.gz"}, 19029, [3]any{73.49, 75.18, 76.56}, true},
 	{"IMDB-2k", "imdb_2k", []string{"all.svm.gz"}, 42191, [3]any{80.63, 81.23, 80.33}, true},
 	{"BbCrypt", "news_bbcrypt", []string{"train.svm.gz", "test.svm.gz"}, 21512, [3]any{97.28, 98.49, 99.24}, false},
-	{"XGraph", xGraph, []string{"train.svm.gz", "test.svm.gz"}, 0, [3]any{83.10, 84.64, 85.41}, false}, // of text.Takes
+	{"XGraph", xGraph, []string{"train.svm.gz", "test.svm.gz"}, 0, [3]any{83.10, 84.64, 85.41}, false}, // an optional set, in text.Takes
 	{"AthR", "news_athr", []string{"train.svm.gz", "test.svm.gz"}, newsAthRUnigrams, [3]any{}, false},
 }
 
-// textConfig holds the grids. Penalties are l2 |w|^2 beside losses of weight 1.
+// textConfig holds the grids. The penalty is l2 |w|^2; every loss has weight 1.
 type textConfig struct {
-	Tol    float64     `json:"tol"`    // of fits with noise
-	Splits int         `json:"splits"` // drawings of the three parts; IMDB's are fixed
-	Folds  int         `json:"folds"`  // of five are held out in turn, to choose
+	Tol    float64     `json:"tol"`    // tolerance of fits with noise
+	Splits int         `json:"splits"` // number of random divisions into three parts; those of IMDB are fixed
+	Folds  int         `json:"folds"`  // number of the five folds that are held out in turn, to choose settings
 	Plain  []textModel `json:"plain"`
 	Noisy  []textModel `json:"noisy"`
-	// Alphas are the weights of the unlabeled documents. A method that uses these documents
-	// chooses among all pairs of an entry of Noisy and a weight: the best level and penalty
-	// with them are not those without.
+	// Alphas are the weights of the unlabeled documents. A method that uses them chooses among all pairs of an entry of
+	// Noisy and a weight, because the best level and penalty differ from those without unlabeled documents.
 	Alphas []float64 `json:"alphas"`
 }
 
@@ -72,7 +70,7 @@ type textModel struct {
 	Bound string  `json:"bound"`
 	Noise string  `json:"noise"`
 	L2    float64 `json:"l2"`
-	Alpha float64 `json:"alpha"` // 0: without unlabeled documents
+	Alpha float64 `json:"alpha"` // 0 means without unlabeled documents
 }
 
 func (m textModel) String() string {
@@ -86,22 +84,22 @@ func (m textModel) String() string {
 	return text
 }
 
-// textTol is the tolerance of all fits of documents with noise. At 1e-2 accuracies are up to 0.6
-// points from those at 1e-4, with small penalties on IMDB and with any on BbCrypt.
+// textTol is the tolerance of all fits of documents with noise. At 1e-2 accuracies differ by up to 0.6 points from
+// those at 1e-4, with small penalties on IMDB and with any penalty on BbCrypt.
 const textTol = 1e-3
 
-// fit trains on the examples of d that have a label, and with Alpha on the others.
+// fit trains on the labeled examples of d and, if Alpha is not 0, on the unlabeled ones.
 func (m textModel) fit(ctx context.Context, d *batch.Data, threads int) (*batch.Fit, error) {
 	c := trainConfig()
 	c.Bound, c.Noise, c.L2, c.Alpha = m.Bound, m.Noise, m.L2, m.Alpha
 	c.Solver, c.Tol, c.MaxIterations, c.Threads = batch.LBFGS, textTol, 300, threads
 	if m.Noise == "none" {
-		c.Solver, c.Tol = "", 1e-4 // certified
+		c.Solver, c.Tol = "", 1e-4 // solved to a certified gap
 	}
 	return batch.Train(ctx, d, c)
 }
 
-// textGrid returns the models of a bound with all levels and penalties.
+// textGrid returns models with the given bound for all combinations of levels and penalties.
 func textGrid(bound string, levels, l2 []float64) []textModel {
 	var grid []textModel
 	for _, q := range levels {
@@ -112,28 +110,26 @@ func textGrid(bound string, levels, l2 []float64) []textModel {
 	return grid
 }
 
-// textParts are the parts of a set, all with the same columns. The rows of free
-// have no label.
+// textParts are the parts of a set. All have the same columns. The rows in free have no label.
 type textParts struct {
 	all               *batch.Data
 	train, free, test []int
-	// private is the number of pairs of each row that no other has and that all leaves out;
-	// nil where that is not known.
+	// private is the number of pairs of each row that occur in no other row and that all leaves out. It is nil if
+	// unknown.
 	private []int
 }
 
-// with returns the training rows, the given part of them, and the unlabeled ones.
+// with returns Data with the given training rows followed by the given unlabeled rows.
 func (p textParts) with(train, free []int) *batch.Data {
 	d := p.all.Subset(append(slices.Clone(train), free...))
 	if len(free) == 0 {
 		return d
 	}
-	// A row is unlabeled because it is of that part, whatever is known of it.
+	// Rows of free are unlabeled here, even if the data have a label.
 	return d.UnlabelFrom(len(train))
 }
 
-// mistakes returns which test rows weights get wrong. Behind the columns' may stand an
-// intercept.
+// mistakes returns the test rows that the weights w predict wrongly. An element of w after the columns is an intercept.
 func (p textParts) mistakes(w []float64) mistakes {
 	out, bias := make(mistakes, len(p.test)), 0.0
 	if len(w) > p.all.Columns() {
@@ -147,13 +143,13 @@ func (p textParts) mistakes(w []float64) mistakes {
 	return out
 }
 
-// constant returns the accuracy, %, of a constant answer.
+// constant returns the accuracy in % of predicting the same class always.
 func (p textParts) constant() float64 {
 	return 100 - constantError(len(p.test), func(i int) int { return p.all.Label(p.test[i]) })
 }
 
-// choose returns the model of the grid with the fewest mistakes on parts of the training
-// rows that are held out in turn.
+// choose returns the model of the grid with the fewest mistakes on parts of the training rows that are held out in
+// turn.
 func (p textParts) choose(ctx context.Context, s *Setting, grid []textModel, folds int) (textModel, error) {
 	const k = 5
 	return choose(ctx, s.Threads, grid, func(ctx context.Context, m textModel) (v batch.Held, err error) {
@@ -180,15 +176,15 @@ func (p textParts) choose(ctx context.Context, s *Setting, grid []textModel, fol
 	})
 }
 
-// textScore is what a method gets wrong and the settings it was had with.
+// textScore has the mistakes of a method and the settings that were chosen for it.
 type textScore struct {
-	Wrong mistakes  `json:"wrong"` // by test document
+	Wrong mistakes  `json:"wrong"` // mistakes by test document
 	Model textModel `json:"model"`
 }
 
 func (t textScore) accuracy() float64 { return 100 - t.Wrong.error() }
 
-// The columns of the table.
+// The methods, which are the columns of the table.
 const (
 	textL2 = iota
 	textDropout
@@ -203,7 +199,7 @@ const (
 
 var textNames = [textMethods]string{"L2", "dropout", "dropout + unlabeled", "dropout, normal expectation", "the same + unlabeled", "MNB", "MNB + unlabeled", "NBSVM (bigrams)"}
 
-// textKey names a cell: a method on a division of a set.
+// textKey identifies a cell: a method on one division of a set.
 type textKey struct {
 	Set    string
 	Split  int
@@ -212,10 +208,10 @@ type textKey struct {
 	textConfig
 }
 
-// scores computes every method on one division into parts, a cell each. words has
-// the unigrams; pairs returns the bigrams as well, in the same rows.
+// scores computes every method on one division into parts, one cell per method. words has the unigrams. pairs returns
+// the same rows with unigrams and bigrams.
 func (c textConfig) scores(ctx context.Context, s *Setting, set, data string, split int, words textParts, pairs func() (textParts, error)) ([]textScore, error) {
-	c.Splits = 0 // a division does not depend on how many there are
+	c.Splits = 0 // a division does not depend on the number of divisions
 	out := make([]textScore, textMethods)
 	cell := func(method int, compute func() (textScore, error)) (err error) {
 		s.Say("%s, division %d: %s", set, split+1, textNames[method])
@@ -282,8 +278,7 @@ func (c textConfig) scores(ctx context.Context, s *Setting, set, data string, sp
 	return out, err
 }
 
-// thirds divides rows into three parts of equal size and equal shares of the
-// classes.
+// thirds divides the rows into three parts of equal size, stratified by class.
 func thirds(d *batch.Data, r *rand.Rand) textParts {
 	p := textParts{all: d}
 	byClass := make([][]int, 2)
@@ -322,9 +317,9 @@ func runText(ctx context.Context, s *Setting) error {
 	s.Configure(map[string]any{"sets": c, "imdb": reviews, "curves": curves})
 
 	s.Expect((len(textSets)*c.Splits+1)*textMethods + len(curves.Labeled) + len(curves.Unlabeled))
-	all := map[string][][]textScore{} // by set and division
-	tested := map[string][][]int{}    // the test documents
-	constant := map[string]float64{}  // accuracy, %, of a constant answer
+	all := map[string][][]textScore{} // scores by set and division
+	tested := map[string][][]int{}    // test documents by set and division
+	constant := map[string]float64{}  // accuracy in % of predicting the same class always, by set
 	graph, err := s.taken(xGraph, "train.svm.gz", "test.svm.gz", vocabulary)
 	if err != nil {
 		return err
@@ -355,7 +350,7 @@ func runText(ctx context.Context, s *Setting) error {
 			constant[set.name] += p.constant() / float64(c.Splits)
 		}
 	}
-	// IMDB's own parts, of which as many unlabeled as labeled reviews.
+	// IMDB has fixed parts. Use as many unlabeled as labeled reviews.
 	r, err := s.loadReviews(ctx, false, true)
 	if err != nil {
 		return err
@@ -387,12 +382,12 @@ func runText(ctx context.Context, s *Setting) error {
 // vocabulary is the file of a set's words and pairs, by column.
 const vocabulary = "vocab.txt.gz"
 
-// xGraph is the folder of the set of table 4a that a run can do without.
+// xGraph is the folder of the set of table 4a that is optional.
 const xGraph = "news_xgraph"
 
-// unigrams returns the number of unigrams, which are the first columns of a set: the
-// entries of its vocabulary before the first pair, a_b. Where there is no vocabulary it is
-// otherwise, unless that is 0.
+// unigrams returns the number of unigrams of a set, which are its first columns. These are the entries of its
+// vocabulary before the first pair, a_b. If the vocabulary does not exist, it returns otherwise, or an error if
+// otherwise is 0.
 func (s *Setting) unigrams(folder string, otherwise uint32) (n uint32, err error) {
 	f, err := os.Open(s.Path(folder, vocabulary))
 	if errors.Is(err, fs.ErrNotExist) && otherwise > 0 {
@@ -415,8 +410,8 @@ func (s *Setting) unigrams(folder string, otherwise uint32) (n uint32, err error
 	return n, nil
 }
 
-// loadTexts returns a set with the presence of its unigrams, and with bigrams too, and the
-// textParts.private of that.
+// loadTexts returns a set as the presence of its unigrams, as the presence of unigrams and bigrams, and the
+// textParts.private of the latter.
 func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *batch.Data, private []int, err error) {
 	var a, b batch.Builder
 	schema := Binary()
@@ -443,8 +438,8 @@ func (s *Setting) loadTexts(ctx context.Context, set textSet) (words, pairs *bat
 	return a.Data(schema), b.Data(schema), private, nil
 }
 
-// privatePairs returns how many pairs of neighboring words are not among the columns of a
-// document whose words all are: a document of n words has n-1 pairs.
+// privatePairs returns the number of pairs of adjacent words of a document that have no column. All words must have
+// columns: a document of n words has n-1 pairs.
 func privatePairs(counts event.Vec, unigrams uint32) int {
 	left := -1.0
 	for i, column := range counts.Index {
@@ -505,7 +500,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 	}
 	s.Figure("sets", &simulate.Figure{Title: "Test error with a third of the labels", Y: "error, %", Categories: names, Series: bars})
 	for _, c := range []struct {
-		claim, all string // what the paper says of its sets; "" is nothing
+		claim, all string // the paper's claim about its sets; "" for none
 		from, to   int
 	}{
 		{"dropout is more accurate than L2", "table 4a: on all of its six sets", textL2, textDropout},
@@ -514,10 +509,10 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 	} {
 		var parts []Part
 		var each []Difference
-		printed := 0.0 // sum of the paper's sizes on the sets that are here
+		printed := 0.0 // sum of the paper's sizes over the available sets
 		for _, name := range names {
 			d := byDocument(all[name], tested[name], c.from, c.to)
-			if paper[name][0] == nil { // not in the paper
+			if paper[name][0] == nil { // the set is not in the paper
 				s.Claim(Claim{Own: true, Claim: c.claim + " on " + name, Parts: []Part{above("", d, 0)}, Unit: "points", Why: "the difference has the other sign"})
 				continue
 			}
@@ -528,7 +523,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 				printed += size
 				part = part.against(size, 0.01)
 			}
-			if name != "IMDB-2k" || c.to != textFree { // where the paper says so
+			if name != "IMDB-2k" || c.to != textFree { // leave out the combination for which the paper makes no such claim
 				parts = append(parts, part)
 			}
 		}
@@ -549,7 +544,7 @@ func (s *Setting) reportTexts(names []string, all map[string][][]textScore, test
 	}
 }
 
-// gains returns the table of what dropout and unlabeled documents add on each set.
+// gains returns the table of the gains of dropout and of unlabeled documents on each set.
 func gains(names []string, all map[string][][]textScore) ResultTable {
 	t := ResultTable{Detail: true, Title: "Gains in accuracy, points: mean over the divisions (paired standard error)",
 		Columns: []string{"set", "divisions", "dropout less L2", "unlabeled documents with dropout", "with dropout, normal expectation", "with MNB"}}
@@ -563,8 +558,8 @@ func gains(names []string, all map[string][][]textScore) ResultTable {
 	return t
 }
 
-// byDivision shows the accuracy of one method less that of another: the mean over divisions and
-// the standard error of the difference, which is paired because both use the same divisions.
+// byDivision returns the accuracy of method to minus that of method from: the mean over divisions with its standard
+// error. The difference is paired, because both methods use the same divisions.
 func byDivision(scores [][]textScore, from, to int) string {
 	var each []float64
 	for _, score := range scores {
@@ -577,8 +572,8 @@ func byDivision(scores [][]textScore, from, to int) string {
 	return fmt.Sprintf("%+.2f (%.2f)", mean, e)
 }
 
-// byDocument returns the accuracy of one method less that of another. A document counts
-// once, by the mean of the divisions that test it.
+// byDocument returns the accuracy of method to minus that of method from. Each document counts once, with its mean over
+// the divisions that test it.
 func byDocument(scores [][]textScore, tested [][]int, from, to int) Difference {
 	type sums struct{ better, n float64 }
 	documents := map[int]*sums{}
@@ -600,7 +595,7 @@ func byDocument(scores [][]textScore, tested [][]int, from, to int) Difference {
 	return pairedT(each)
 }
 
-// averageOf returns the mean of differences that are independent of each other.
+// averageOf returns the mean of independent differences.
 func averageOf(each []Difference) Difference {
 	mean, square := 0.0, 0.0
 	n := float64(len(each))
@@ -611,9 +606,8 @@ func averageOf(each []Difference) Difference {
 	return Difference{mean, mean - math.Sqrt(square), mean + math.Sqrt(square)}
 }
 
-// curveConfig is figure 2: accuracy on IMDB over the number of unlabeled reviews
-// beside Fixed labeled ones, and over that of labeled ones beside Beside
-// unlabeled ones.
+// curveConfig is figure 2: accuracy on IMDB as a function of the number of unlabeled reviews, with Fixed labeled
+// reviews. It also has accuracy as a function of the number of labeled reviews, with Beside unlabeled reviews.
 type curveConfig struct {
 	Fixed     int   `json:"fixed"`
 	Unlabeled []int `json:"unlabeled"`

@@ -31,8 +31,8 @@ func threeClasses() []byte {
 	return lines.Bytes()
 }
 
-// The confusion matrix of three classes adds up to the learner's own count of errors, and the samples are the newest
-// rejected records in their original form.
+// TestConfusionAndSamples checks that the confusion matrix of three classes adds up to the learner's own count of
+// errors. The samples must be the newest rejected records in their original form.
 func TestConfusionAndSamples(t *testing.T) {
 	runner, service := runnerOver(t, threeClasses())
 	runner.Learner = must.Get(online.New(suspicious(), manyClasses(runner)))(t)
@@ -66,7 +66,8 @@ func TestConfusionAndSamples(t *testing.T) {
 	}
 }
 
-// The page shows the same, and can switch off a group of fields as one.
+// TestConfusionAndSamplesInBrowser checks that the page shows the same data, and that it can switch off all fields of a
+// group together.
 func TestConfusionAndSamplesInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := runnerOver(t, threeClasses())
@@ -97,8 +98,9 @@ func TestConfusionAndSamplesInBrowser(t *testing.T) {
 	})
 }
 
-// Dragging over a chart zooms all charts over time to that span, and a double click resets them. When the server has
-// gone, the page says since when and grays out its content.
+// TestZoomAndLostConnectionInBrowser checks that dragging over a chart zooms all charts over time to that span, and
+// that a double click resets them. After the server has stopped, the page must show since when and gray out its
+// content.
 func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
@@ -153,14 +155,14 @@ func TestZoomAndLostConnectionInBrowser(t *testing.T) {
 	})
 }
 
-// suspicious returns the settings of a learner that doubts labels.
+// suspicious returns the settings of a learner that detects mislabeled events.
 func suspicious() online.Config {
 	c := online.DefaultConfig()
 	c.Loss, c.MislabeledBelow = "t-logistic:1.6", 0.8
 	return c
 }
 
-// manyClasses lets the events of a runner have up to five classes.
+// manyClasses returns a Schema with which a runner's events may have up to five classes.
 func manyClasses(r *run.Runner) *event.Schema {
 	r.Schema.MaxClasses = 5
 	return r.Schema

@@ -15,7 +15,7 @@ import (
 	"blankout/internal/must"
 )
 
-// look is a size and a color scheme in which the page is tested.
+// look is a window size and a color scheme in which the page is tested.
 type look struct {
 	name, scheme string
 	width        int
@@ -23,7 +23,7 @@ type look struct {
 
 var looks = []look{{"light", "light", 1280}, {"dark", "dark", 1280}, {"phone", "light", 390}, {"phone-dark", "dark", 390}}
 
-// eachLook runs a test with the page opened in each look, after an expression has become true.
+// eachLook runs a test with the page in each look, after the expression ready has become true.
 func (b *browser) eachLook(t *testing.T, url, ready string, test func(t *testing.T, l look)) {
 	t.Helper()
 	for _, l := range looks {
@@ -34,7 +34,7 @@ func (b *browser) eachLook(t *testing.T, url, ready string, test func(t *testing
 	}
 }
 
-// open opens the page in a look and waits until an expression is true.
+// open opens the page in a look and waits until the expression ready is true.
 func (b *browser) open(t *testing.T, url string, l look, ready string) {
 	t.Helper()
 	height := 2600
@@ -49,7 +49,7 @@ func (b *browser) open(t *testing.T, url string, l look, ready string) {
 	b.until(t, ready, true)
 }
 
-// shows compares the values of expressions in the page.
+// shows checks the values of JavaScript expressions in the page.
 func (b *browser) shows(t *testing.T, want map[string]any) {
 	t.Helper()
 	for expression, want := range want {
@@ -57,7 +57,7 @@ func (b *browser) shows(t *testing.T, want map[string]any) {
 	}
 }
 
-// until waits for an expression to have a value.
+// until waits until an expression has the given value.
 func (b *browser) until(t *testing.T, expression string, want any) {
 	t.Helper()
 	for tries := 0; ; tries++ {
@@ -72,7 +72,7 @@ func (b *browser) until(t *testing.T, expression string, want any) {
 	}
 }
 
-// picture takes a screenshot. BLANKOUT_SCREENSHOTS names its directory.
+// picture takes a screenshot if BLANKOUT_SCREENSHOTS names a directory for screenshots.
 func (b *browser) picture(t *testing.T, name string) {
 	t.Helper()
 	shot := b.call(t, "Page.captureScreenshot", map[string]any{"format": "png"})
@@ -94,10 +94,10 @@ type chromium struct {
 	id      int
 }
 
-// shared is the Chromium of all tests, nil until the first one needs it. TestMain ends it.
+// shared is the Chromium process that all tests share; nil until the first test needs it. TestMain ends it.
 var shared *chromium
 
-// sharing ends what tests have shared.
+// sharing ends the shared Chromium process after all tests.
 type sharing struct{ *testing.M }
 
 func (m sharing) Run() int {
@@ -108,16 +108,16 @@ func (m sharing) Run() int {
 	return code
 }
 
-// browser is a page of chromium with its own session and store.
+// browser is a page of chromium with its own session and browser storage.
 type browser struct {
 	*chromium
 	session    string
 	complaints []string
-	serverGone bool // the page may report errors
+	serverGone bool // errors of the page are expected
 }
 
-// browse opens an empty page, or skips the test without Chromium. At the end of the test the page must not have
-// reported an error.
+// browse opens an empty page. Without Chromium it skips the test. At the end of the test it checks that the page has
+// reported no error.
 func browse(t *testing.T) *browser {
 	t.Helper()
 	if shared == nil {
@@ -149,11 +149,12 @@ func startChromium(t *testing.T) *chromium {
 	}
 	theirs, to := must.Get2(os.Pipe())(t)
 	from, ours := must.Get2(os.Pipe())(t)
-	// Not the test's directory, because helper processes may still write to it after the browser has ended.
+	// The profile is not in the test's directory, because helper processes may still write to it after the browser has
+	// ended.
 	profile := must.Get(os.MkdirTemp("", "blankout-browser-"))(t)
 	c := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+profile)
-	c.ExtraFiles = []*os.File{theirs, ours} // 3 and 4
+	c.ExtraFiles = []*os.File{theirs, ours} // file descriptors 3 and 4 of the child
 	must.Do(t, c.Start())
 	theirs.Close()
 	ours.Close()
@@ -175,7 +176,7 @@ func (c *chromium) end() {
 	c.pipe.Close()
 }
 
-// call waits for the response of a method and collects errors of the page meanwhile.
+// call calls a protocol method and waits for its response. It collects errors of the page that arrive in the meantime.
 func (b *browser) call(t *testing.T, method string, params map[string]any) map[string]any {
 	t.Helper()
 	b.id++
@@ -196,7 +197,7 @@ func (b *browser) call(t *testing.T, method string, params map[string]any) map[s
 		}
 		must.Do(t, json.Unmarshal(data[:len(data)-1], &answer))
 		switch {
-		case answer.SessionID != b.session: // of a closed page
+		case answer.SessionID != b.session: // a message from a page that has been closed
 		case answer.Method == "Runtime.exceptionThrown", answer.Method == "Log.entryAdded":
 			if !b.serverGone {
 				b.complaints = append(b.complaints, string(data))
@@ -209,7 +210,7 @@ func (b *browser) call(t *testing.T, method string, params map[string]any) map[s
 	}
 }
 
-// value evaluates an expression in the page.
+// value evaluates a JavaScript expression in the page.
 func (b *browser) value(t *testing.T, expression string) any {
 	t.Helper()
 	result := b.call(t, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})

@@ -18,22 +18,22 @@ import (
 	"syscall"
 )
 
-// connections limits the number of open connections, so that file descriptors are left for checkpoints and brokers. If
-// all places are taken and another client connects, the connection that has been idle for longest is closed. If none is
+// connections limits the number of open connections, so that file descriptors remain for checkpoints and brokers. If
+// the limit is reached and another client connects, the connection that has been idle longest is closed. If none is
 // idle, the new connection waits.
 type connections struct {
 	places chan struct{} // holds one element for each connection
-	closed atomic.Uint64 // for lack of a place
+	closed atomic.Uint64 // number of connections closed because of the limit
 
 	mu   sync.Mutex
-	idle list.List // of *connection, idle for longest first
+	idle list.List // elements are *connection, longest idle first
 }
 
 func newConnections(most int) *connections {
 	return &connections{places: make(chan struct{}, most)}
 }
 
-// listen returns l with the limit.
+// listen returns l with the limit on connections.
 func (c *connections) listen(l net.Listener) net.Listener {
 	done := make(chan struct{})
 	return &boundListener{Listener: l, connections: c, done: done, close: sync.OnceFunc(func() { close(done) })}
@@ -71,12 +71,12 @@ func (l *boundListener) Close() error {
 	return l.Listener.Close()
 }
 
-// A connection keeps all methods of *net.TCPConn: package http needs CloseWrite to deliver the end of a response to a
-// client that is still sending.
+// connection is a connection that counts towards the limit. It has all methods of *net.TCPConn, because package http
+// needs CloseWrite to deliver the end of a response to a client that is still sending.
 type connection struct {
 	*net.TCPConn
 	leave func()
-	place *list.Element // in idle, nil if it is not there
+	place *list.Element // element of connections.idle; nil if the connection is not idle
 }
 
 func (c *connection) Close() error {
@@ -84,7 +84,7 @@ func (c *connection) Close() error {
 	return c.TCPConn.Close()
 }
 
-// note is the ConnState of http.Server.
+// note is the ConnState callback of http.Server.
 func (c *connections) note(conn net.Conn, state http.ConnState) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
@@ -101,7 +101,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeIdle closes the connection that has been idle for longest, if there is one.
+// closeIdle closes the connection that has been idle longest, if there is one.
 func (c *connections) closeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,8 +113,8 @@ func (c *connections) closeIdle() {
 	}
 }
 
-// bounded returns how many of max connections a process with so many descriptors may have: at most a quarter of them. 0
-// descriptors means unknown.
+// bounded returns the number of connections that a process may have: at most max, and at most a quarter of the given
+// number of file descriptors. 0 descriptors means that the number is unknown.
 func bounded(max int, descriptors uint64) int {
 	if quarter := descriptors / 4; quarter > 0 && quarter < uint64(max) {
 		return int(quarter)
@@ -122,7 +122,7 @@ func bounded(max int, descriptors uint64) int {
 	return max
 }
 
-// addressInUse adds to the error of an address in use which process uses it, and what to do.
+// addressInUse extends the error for an address in use with the process that uses it, and with advice.
 func addressInUse(address string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("http: %w", err)
@@ -136,8 +136,8 @@ func addressInUse(address string, err error) error {
 	return fmt.Errorf("http: address %s is taken by %s: choose another with --set http.address=HOST:PORT (port 0 takes a free port), or disable HTTP with --set http.address=: %w", address, who, err)
 }
 
-// listening returns the process that listens on a port, if Linux lets this process see it, otherwise the argument
-// otherwise.
+// listening returns the process that listens on a port. If this process may not see it, or the system is not Linux, it
+// returns otherwise.
 func listening(port uint16, otherwise string) string {
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		data, err := os.ReadFile(table)
@@ -145,7 +145,7 @@ func listening(port uint16, otherwise string) string {
 			continue
 		}
 		for line := range strings.Lines(string(data)) {
-			// number, local address:port, remote one, state (0A means listening), …, inode
+			// fields: number, local address:port, remote address:port, state (0A means listening), …, inode
 			f := strings.Fields(line)
 			if len(f) < 10 || f[3] != "0A" || !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) {
 				continue

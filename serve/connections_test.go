@@ -13,7 +13,8 @@ import (
 	"blankout/serve"
 )
 
-// If the port is taken, the error names the process that has it, and how to choose another.
+// TestTakenPort checks that the error for a port in use names the process that uses it, and explains how to choose
+// another port.
 func TestTakenPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Do(t, err)

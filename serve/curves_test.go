@@ -25,7 +25,8 @@ func bent(n int) []byte {
 	return lines.Bytes()
 }
 
-// The curves of /v1/model equal the differences between the scores of /v1/predict for events that differ in one number.
+// TestCurvesAreServed checks that the splines in /v1/model equal the differences between the scores of /v1/predict for
+// events that differ in one number.
 func TestCurvesAreServed(t *testing.T) {
 	c := online.DefaultConfig()
 	_, service := learnedFrom(t, c, 2, bent(3000))
@@ -67,7 +68,7 @@ func TestCurvesAreServed(t *testing.T) {
 	must.True(t, widest >= 1, "the curve moves the score by %v only", widest)
 }
 
-// The curves of numbers in a real browser: one small chart each.
+// TestCurvesInBrowser checks that the page shows one small chart for the spline of each number.
 func TestCurvesInBrowser(t *testing.T) {
 	b := browse(t)
 	c := online.DefaultConfig()
@@ -76,9 +77,9 @@ func TestCurvesInBrowser(t *testing.T) {
 	b.eachLook(t, url, "document.querySelectorAll('#curves-charts .uplot').length === 2", func(t *testing.T, l look) {
 		b.shows(t, map[string]any{
 			"document.querySelector('#curves').hidden":                                                      false,
-			"document.querySelector('#curves-charts h3').textContent":                                       "x", // the one that changes the score most
+			"document.querySelector('#curves-charts h3').textContent":                                       "x", // the number with the largest effect on the score
 			"document.querySelector('#curve-0').dataset.points":                                             "5",
-			"/x@-?0\\.\\d+/.test(document.querySelector('#largest-table').innerText)":                       true, // basis have names
+			"/x@-?0\\.\\d+/.test(document.querySelector('#largest-table').innerText)":                       true, // spline columns have readable names
 			"document.querySelector('#curves-class').hidden":                                                true,
 			"document.documentElement.scrollWidth <= innerWidth":                                            true,
 			"document.querySelector('#curve-0 canvas').getBoundingClientRect().right <= innerWidth":         true,

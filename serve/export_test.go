@@ -2,22 +2,22 @@ package serve
 
 import "net/http"
 
-// Handler returns the handler of a Server for a Config without a token.
+// Handler returns the handler of a Server whose Config has no token.
 func Handler(c Config, s Service) http.Handler { return Guarded(c, "", s) }
 
-// Guarded is Handler with a token.
+// Guarded returns the handler of a Server with a token.
 func Guarded(c Config, token string, s Service) http.Handler {
 	return guard(c, token, newSite(c, s).handler())
 }
 
-// Routes returns the patterns of the requests that a Server answers.
+// Routes returns the patterns of the requests that a Server handles.
 func Routes(c Config, s Service) []string {
 	t := newSite(c, s)
 	t.handler()
 	return t.patterns
 }
 
-// OpenAPI is the document that a Server serves.
+// OpenAPI is the OpenAPI document that a Server serves.
 var OpenAPI = openAPI
 
 // NewTaker returns the writer of long responses.

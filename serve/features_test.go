@@ -15,7 +15,7 @@ import (
 	"blankout/serve"
 )
 
-// dying returns events whose field vibration is null from number 3000 on.
+// dying returns events whose field vibration is null from event 3000 on.
 func dying() []byte {
 	var lines bytes.Buffer
 	for i := range 4000 {
@@ -31,7 +31,7 @@ func dying() []byte {
 	return lines.Bytes()
 }
 
-// /v1/features and the metrics report a dead field in the Learner's words and numbers.
+// TestFeatures checks that /v1/features and the metrics report a missing field as the Learner does.
 func TestFeatures(t *testing.T) {
 	runner, service := runnerOver(t, dying())
 	url := start(t, serve.DefaultConfig(), service)
@@ -66,7 +66,8 @@ func TestFeatures(t *testing.T) {
 	must.True(t, !strings.Contains(text, `field="word"`), "a field without an alarm has metrics")
 }
 
-// TestFieldMetricsAreLimited checks that at most ten fields with an alarm have metrics, and that long names are cut.
+// TestFieldMetricsAreLimited checks that at most ten fields with an alarm have metrics, and that long names are
+// truncated.
 func TestFieldMetricsAreLimited(t *testing.T) {
 	h := &watch.Health{Alarms: 50}
 	for i := range 50 {

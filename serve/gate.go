@@ -1,6 +1,6 @@
 package serve
 
-// This file limits parallel requests and slow clients.
+// This file limits concurrent requests and slow clients.
 
 import (
 	"net/http"
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// gate lets as many requests run at the same time as it has places. gateQueue times as many may wait for up to
-// gateWait. It rejects all others.
+// gate limits the number of concurrent requests to the capacity of places. gateQueue times as many requests may wait
+// for up to gateWait. All others are rejected.
 type gate struct {
 	places   chan struct{} // holds one element for each running request
 	active   atomic.Int64  // running and waiting requests
@@ -23,8 +23,8 @@ const (
 	gateQueue = 16
 )
 
-// enter waits for a place. If it returns true, the caller must call leave. Otherwise the request has been answered, or
-// its client has gone.
+// enter waits for a place. If it returns true, the caller must call leave. If it returns false, the request has been
+// answered or its client has disconnected.
 func (g *gate) enter(w http.ResponseWriter, r *http.Request) bool {
 	if g.wait(r) {
 		return true
@@ -43,7 +43,7 @@ func (g *gate) wait(r *http.Request) bool {
 		return false
 	}
 	select {
-	case g.places <- struct{}{}: // without waiting
+	case g.places <- struct{}{}: // a place is free
 		return true
 	default:
 	}
@@ -58,7 +58,7 @@ func (g *gate) wait(r *http.Request) bool {
 	return false
 }
 
-// leave returns the place, and counts whether the request was answered.
+// leave releases the place and counts whether the request was answered.
 func (g *gate) leave(answered bool) {
 	if answered {
 		g.answered.Add(1)
@@ -69,7 +69,7 @@ func (g *gate) leave(answered bool) {
 	<-g.places
 }
 
-// requests holds the counts of a gate.
+// requests holds the counters of a gate.
 type requests struct{ answered, failed, turnedAway, active float64 }
 
 func (g *gate) counts() requests {
@@ -82,15 +82,15 @@ func (r requests) outcomes(emit func(float64, ...string)) {
 	emit(r.turnedAway, "turned-away")
 }
 
-// taker writes to a client and limits its total waiting time, patience. If rate is above 0, each rate bytes that the
-// client receives add a second, up to most.
+// taker writes to a client and limits its total waiting time, patience. If perSecond is above 0, each perSecond bytes
+// that the client receives add a second to patience, up to most.
 type taker struct {
 	w         http.ResponseWriter
 	control   *http.ResponseController
 	most      time.Duration
-	patience  time.Duration // rest of most
+	patience  time.Duration // remaining part of most
 	perSecond int
-	began     bool // something has been written
+	began     bool // whether something has been written
 }
 
 func newTaker(w http.ResponseWriter, patience time.Duration, perSecond int) *taker {
@@ -109,7 +109,7 @@ func (t *taker) Write(p []byte) (n int, err error) {
 func (t *taker) write(p []byte) (int, error) {
 	t.began = true
 	now := time.Now()
-	// After this time the connection accepts no more. Writers without deadlines do not wait.
+	// After this deadline writes fail. The error is ignored: writers without deadlines do not wait.
 	_ = t.control.SetWriteDeadline(now.Add(t.patience))
 	n, err := t.w.Write(p)
 	t.patience -= time.Since(now)

@@ -17,7 +17,7 @@ import (
 	"blankout/internal/secret"
 )
 
-// token returns the token that requests need, "" if they need none.
+// token returns the token that requests must send, or "" if they need none.
 func (c Config) token() (string, error) {
 	token, err := secret.Read(c.TokenFile, c.TokenEnv)
 	if err != nil {
@@ -42,11 +42,11 @@ func (c Config) token() (string, error) {
 	return "", event.KeyErrorf("token_file", "token: the token in the variable %s %s", c.TokenEnv, what)
 }
 
-// minToken is the smallest number of characters in a token.
+// minToken is the smallest length of a token in characters.
 const minToken = 8
 
-// checkAccess rejects an address that other machines can reach, unless requests need a token and TLS protects it, or
-// the user has said that this is intended.
+// checkAccess rejects an address that other machines can reach. It accepts the address if requests need a token and TLS
+// protects it, or if the user has allowed it explicitly.
 func (c Config) checkAccess(host string) error {
 	if (c.CertFile == "") != (c.KeyFile == "") {
 		return event.KeyErrorf("cert_file", "cert_file: TLS needs both cert_file and key_file")
@@ -85,12 +85,12 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// guard answers only allowed requests.\
+// guard passes only allowed requests to next.
 //
-// If there is a token, a request sends it as "Authorization: Bearer TOKEN", or a browser as the password of any user.
-// Only health checks need none. Without a token or a client certificate a request must be addressed to this server.
-// Otherwise any web page could read from it, through its own host name that resolves to the server's address. Requests
-// that change something are never accepted from pages of other origins.
+// If there is a token, a request must send it as "Authorization: Bearer TOKEN"; a browser sends it as the password of
+// any user. Only health checks need no token. Without a token or a client certificate, a request must use a host name
+// of this server. Otherwise any web page could read from the server through a host name of its own that resolves to the
+// server's address. Requests that change something are never accepted from pages of other origins.
 func guard(c Config, token string, next http.Handler) http.Handler {
 	wanted := sha256.Sum256([]byte(token))
 	sameOrigin := http.NewCrossOriginProtection()
@@ -120,11 +120,11 @@ func guard(c Config, token string, next http.Handler) http.Handler {
 	})
 }
 
-// healthPaths need no token, because process supervisors request them.
+// healthPaths need no token, because process supervisors request them without one.
 var healthPaths = []string{"/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"}
 
-// isMine reports whether a request for this host means this server: an IP address, or a configured name. No other
-// machine can make an IP address resolve to it.
+// isMine reports whether a host in a request means this server: an IP address or a configured name. An IP address is
+// safe, because no other machine can make it resolve to this server.
 func (c Config) isMine(host string) bool {
 	name, _, err := net.SplitHostPort(host)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"blankout/serve"
 )
 
-// A server without a token only answers requests for its own names. Otherwise a web page whose host name resolves to
-// the server could read from it and start validations.
+// TestHosts checks that a server without a token only answers requests for its own names. Otherwise a web page whose
+// host name resolves to the server could read from it and start validations.
 func TestHosts(t *testing.T) {
 	validated := 0
 	service := following(t, 2, 10)
@@ -52,7 +52,7 @@ func TestHosts(t *testing.T) {
 		serve.Handler(config, service).ServeHTTP(w, request)
 		must.True(t, w.Code == c.want && (validated > before) == (c.want == 202), "%+v: %d %s", c, w.Code, w.Body)
 	}
-	// A client with a certificate or a token may use any name for the server.
+	// A client with a certificate or a token may use any host name for the server.
 	for ca, token := range map[string]string{"authority.pem": "", "": "open sesame"} {
 		config := serve.DefaultConfig()
 		config.ClientCAFile = ca
@@ -73,7 +73,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// Tokens that are easy to guess or impossible to send are rejected, without showing them.
+// TestPoorTokens checks that tokens that are easy to guess or impossible to send are rejected by an error that does not
+// contain them.
 func TestPoorTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	for token, want := range map[string]string{
@@ -90,7 +91,7 @@ func TestPoorTokens(t *testing.T) {
 				t.Setenv(config.TokenEnv, strings.TrimRight(token, "\n"))
 			}
 			err := config.Check()
-			text := strings.ReplaceAll(fmt.Sprint(err), file, "FILE") // its random name may contain "1234"
+			text := strings.ReplaceAll(fmt.Sprint(err), file, "FILE") // the file's random name may contain "1234"
 			if (err == nil) != (want == "") || err != nil && (!strings.HasPrefix(text, from+": ") || !strings.Contains(text, want) || strings.Contains(text, "1234")) {
 				t.Errorf("%s %q: %v", from, token, err)
 			}
@@ -98,7 +99,8 @@ func TestPoorTokens(t *testing.T) {
 	}
 }
 
-// With client_ca_file only clients with a certificate of that authority are accepted, and they need no token.
+// TestClientCertificates checks that with client_ca_file only clients with a certificate of that authority are
+// accepted. They must need no token.
 func TestClientCertificates(t *testing.T) {
 	dir := t.TempDir()
 	config := serve.DefaultConfig()

@@ -1,6 +1,6 @@
 package serve
 
-// This file shows the health of fields: in metrics, on the page, and at /v1/features.
+// This file reports the health of fields: in metrics, on the web page, and at /v1/features.
 
 import (
 	"math"
@@ -51,10 +51,10 @@ var fieldMetrics = []metric{
 		})},
 }
 
-// defaultFields is the number of fields in a response, the worst first, unless ?limit says otherwise.
+// defaultFields is the number of fields in a response if ?limit is not given. The worst fields are first.
 const defaultFields = 100
 
-// features answers GET /v1/features: the health of the fields.
+// features answers GET /v1/features with the health of the fields.
 func (t *site) features(w http.ResponseWriter, r *http.Request) {
 	limit, ok := asked(w, r, "limit", "fields", 0, math.MaxInt, defaultFields)
 	if !ok {
@@ -67,19 +67,19 @@ func (t *site) features(w http.ResponseWriter, r *http.Request) {
 	}
 	reply(w, http.StatusOK, struct {
 		*watch.Health
-		Watched int                 `json:"watched"` // number of fields
+		Watched int                 `json:"watched"` // number of monitored fields
 		Fields  []watch.FieldHealth `json:"fields"`
 	}{health, len(health.Fields), health.Fields[:min(limit, len(health.Fields))]})
 }
 
-// healthReport is the part of the page about the health of the fields.
+// healthReport is the part of the web page's data about the health of the fields.
 type healthReport struct {
 	Alarms  int                 `json:"alarms"`
 	Watched int                 `json:"watched"`
-	Fields  []watch.FieldHealth `json:"fields"` // the pageFields worst
+	Fields  []watch.FieldHealth `json:"fields"` // the pageFields worst fields
 }
 
-// pageFields is the number of fields on the page.
+// pageFields is the number of fields on the web page.
 const pageFields = 12
 
 func healthOf(s *run.Status) *healthReport {
@@ -90,7 +90,7 @@ func healthOf(s *run.Status) *healthReport {
 	return &healthReport{h.Alarms, len(h.Fields), h.Fields[:min(len(h.Fields), pageFields)]}
 }
 
-// worstAlarm returns the text of an alarm about the worst field, "" without an alarm.
+// worstAlarm returns the text of an alarm about the worst field, or "" if there is no alarm.
 func worstAlarm(h *watch.Health) string {
 	if h == nil || len(h.Fields) == 0 || len(h.Fields[0].Alarms) == 0 {
 		return ""
@@ -98,11 +98,11 @@ func worstAlarm(h *watch.Health) string {
 	return h.Fields[0].Alarms[0].Text
 }
 
-// metricFields is the number of fields with their own metrics: the worst of those with an alarm. It limits the number
-// of time series.
+// metricFields is the number of fields with their own metrics: the worst fields that have an alarm. It limits the
+// number of time series.
 const metricFields = 10
 
-// worstFields calls f with the fields that have metrics, and their names there.
+// worstFields calls f for each field that has metrics, with the field's name in the metrics.
 func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
 	h := v.status.Learner.Health
 	if h == nil {
@@ -112,7 +112,7 @@ func worstFields(v *view, f func(name string, field *watch.FieldHealth)) {
 	for i := range h.Fields {
 		field := &h.Fields[i]
 		if len(field.Alarms) == 0 || len(seen) == metricFields {
-			return // the others have no alarm either
+			return // fields are sorted, so no later field has an alarm
 		}
 		name := strings.ToValidUTF8(field.Field, "\uFFFD")
 		if len(name) > maxLabel {
@@ -141,10 +141,10 @@ func alarmsByKind(v *view, emit func(float64, ...string)) {
 	}
 }
 
-// maxLabel is the largest number of bytes of a field name in a label.
+// maxLabel is the largest number of bytes of a field name in a metric label.
 const maxLabel = 100
 
-// ofField reads the worst fields.
+// ofField returns a reader of metrics that calls read for each of the worst fields.
 func ofField(read func(f *watch.FieldHealth, emit func(value float64, labels ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		worstFields(v, func(name string, f *watch.FieldHealth) {
@@ -153,7 +153,7 @@ func ofField(read func(f *watch.FieldHealth, emit func(value float64, labels ...
 	}
 }
 
-// spans emits the present and the usual value of a condition, with the labels now and usual.
+// spans emits the current and the usual value of a condition, with the labels "now" and "usual".
 func spans(c *watch.Condition, emit func(float64, ...string)) {
 	if c != nil {
 		emit(c.Now, "now")

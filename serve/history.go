@@ -1,6 +1,6 @@
 package serve
 
-// This file stores the history of a run for the page: its state at even intervals, and its events.
+// This file stores the history of a run for the web page: its state at even intervals, and its events.
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 )
 
 // history stores the state of a run at even intervals. When it is full, it drops every other point and doubles the
-// interval, so it always covers the whole run. A file keeps it over restarts. Nothing that is learned depends on it.
+// interval, so it always covers the whole run. A file preserves it across restarts. Learning does not depend on it.
 type history struct {
 	mu sync.Mutex
 	remembered
@@ -24,19 +24,19 @@ type history struct {
 	last  happened
 }
 
-// remembered is the form of a history in its file.
+// remembered is the JSON form of a history in its file.
 type remembered struct {
-	Format int     `json:"format"` // historyFormat
-	Every  int     `json:"every"`  // ticks between two points
+	Format int     `json:"format"` // always historyFormat
+	Every  int     `json:"every"`  // number of ticks between two points
 	Points []Point `json:"points"`
 	Marks  []mark  `json:"marks"`
 }
 
-// mark is an event of a run.
+// mark is an event in the history of a run.
 type mark struct {
-	Time int64  `json:"t"`    // milliseconds since 1970
-	Kind string `json:"kind"` // start, drift, field, adopted, promoted, stop
-	Text string `json:"text"` // a sentence
+	Time int64  `json:"t"`    // time in milliseconds since 1970
+	Kind string `json:"kind"` // kind: start, drift, field, adopted, promoted or stop
+	Text string `json:"text"` // description in one sentence
 }
 
 const (
@@ -44,19 +44,19 @@ const (
 	historyPoints = 600
 	historyMarks  = 100
 	tickInterval  = time.Second
-	keepInterval  = time.Minute // between two writes of the file
+	keepInterval  = time.Minute // time between two writes of the file
 )
 
-// happened holds the counts from which marks are derived.
+// happened holds the counters from which marks are derived.
 type happened struct {
 	started                     bool
 	stopped                     bool
 	drifts, fieldAlarms, adopts uint64
-	lead                        string // of several learners
+	lead                        string // name of the learner with the lead, if there are several
 }
 
-// open continues from the history in a file, if the file exists. It returns an error for a file without a history, and
-// starts empty.
+// open continues from the history in a file, if the file exists. If the file contains no valid history, open returns an
+// error and the history starts empty.
 func (h *history) open(name string) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +78,7 @@ func (h *history) open(name string) error {
 	return nil
 }
 
-// write replaces the file.
+// write replaces the file with the current history.
 func (h *history) write(name string) error {
 	h.mu.Lock()
 	h.Format = historyFormat
@@ -116,7 +116,7 @@ func (h *history) tick(s *collector) {
 	h.Points = append(h.Points, pointOf(v))
 }
 
-// note adds marks for what has happened since the last call.
+// note adds marks for the changes since the last call.
 func (h *history) note(s *run.Status) {
 	now := happened{
 		started: !s.Started.IsZero(), stopped: s.NotReady == "stopped" || s.NotReady == run.Ended,
@@ -165,7 +165,7 @@ func (h *history) copy() ([]Point, []mark) {
 	return append([]Point{}, h.Points...), append([]mark{}, h.Marks...)
 }
 
-// watch updates the history until the site closes.
+// watch updates the history until the site is closed.
 func (s *site) watch(log *slog.Logger) {
 	if s.service.OnDisk {
 		return

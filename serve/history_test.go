@@ -8,7 +8,8 @@ import (
 	"blankout/internal/run"
 )
 
-// A stopped run is marked once, however often the page asks afterwards.
+// TestHistoryMarksEachThingOnce checks that a stopped run is marked once, however often the page requests the history
+// afterwards.
 func TestHistoryMarksEachThingOnce(t *testing.T) {
 	var h history
 	status := &run.Status{}
@@ -46,8 +47,8 @@ func TestHistoryMarksEachThingOnce(t *testing.T) {
 	}
 }
 
-// A full history drops every other point and doubles the interval, so its points are always evenly spaced over the
-// whole run.
+// TestHistoryHalves checks that a full history drops every other point and doubles the interval. Its points must always
+// be evenly spaced over the whole run.
 func TestHistoryHalves(t *testing.T) {
 	records := uint64(0)
 	c := newCollector(Service{Status: func() *run.Status { return &run.Status{Counts: run.Counts{Learned: records}} }}, &models{}, newConnections(1))

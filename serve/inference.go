@@ -1,7 +1,7 @@
 package serve
 
 // This file implements the Open Inference Protocol, version 2, over REST, as used by KServe, Triton and MLServer:
-// https://github.com/kserve/open-inference-protocol. Its predictions are those of POST /v1/predict.
+// https://github.com/kserve/open-inference-protocol. Predictions are the same as those of POST /v1/predict.
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ import (
 	"blankout/internal/served"
 )
 
-// inference answers the paths under /v2.
+// inference handles the paths under /v2.
 type inference struct {
 	*models
-	program string // its version
+	program string // version of the program
 }
 
 func (s inference) routes(mux *router) {
@@ -41,12 +41,12 @@ func (s inference) routes(mux *router) {
 // name returns the name of the model in paths.
 func (s inference) name() string { return cmp.Or(s.config.Name, "blankout") }
 
-// server answers GET /v2: the server's metadata.
+// server answers GET /v2 with the server's metadata.
 func (s inference) server(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"name": "blankout", "version": s.program, "extensions": []string{}})
 }
 
-// named returns the model that a path names. If it returns nil, it has answered with an error.
+// named returns the model that the path names. If it returns nil, it has sent an error response.
 func (s inference) named(w http.ResponseWriter, r *http.Request) *served.Model {
 	m := s.current(w, r)
 	if m == nil || !s.means(w, r, m) {
@@ -55,7 +55,7 @@ func (s inference) named(w http.ResponseWriter, r *http.Request) *served.Model {
 	return m
 }
 
-// means reports whether a path is about m. If not, it answers with an error.
+// means reports whether the path names m. If not, it sends an error response.
 func (s inference) means(w http.ResponseWriter, r *http.Request, m *served.Model) bool {
 	name, version := r.PathValue("model"), r.PathValue("version")
 	switch {
@@ -71,14 +71,15 @@ func (s inference) means(w http.ResponseWriter, r *http.Request, m *served.Model
 
 func versionOf(m *served.Model) string { return strconv.FormatUint(m.Version, 10) }
 
-// ready answers whether the server, or a model, can predict.
+// ready reports to the client whether the server, or a model, can predict.
 func (s inference) ready(w http.ResponseWriter, r *http.Request) {
 	if s.named(w, r) != nil {
 		reply(w, http.StatusOK, map[string]bool{"ready": true})
 	}
 }
 
-// tensor is an input or an output. In metadata it has no data, and -1 is a length that depends on the request.
+// tensor is an input or an output. In metadata it has no data, and a length of -1 means that the length depends on the
+// request.
 type tensor struct {
 	Name     string `json:"name"`
 	Datatype string `json:"datatype"`
@@ -86,10 +87,10 @@ type tensor struct {
 	Data     any    `json:"data,omitempty"`
 }
 
-// wholeEvents is the input that holds events as text, in the format of the stream.
+// wholeEvents is the name of the input that holds events as text, in the format of the stream.
 const wholeEvents = "events"
 
-// metadata answers with the inputs and outputs of a model.
+// metadata responds with the inputs and outputs of a model.
 func (s inference) metadata(w http.ResponseWriter, r *http.Request) {
 	m := s.named(w, r)
 	if m == nil {
@@ -111,7 +112,7 @@ func (s inference) metadata(w http.ResponseWriter, r *http.Request) {
 		map[string]any{"format": m.Record.FormatName(), "classes": slices.Concat([]string{}, m.Schema.Classes), "loss": m.Loss, "noise": m.Noise, "events": m.Events}})
 }
 
-// inferRequest is the body of a request.
+// inferRequest is the JSON body of an inference request.
 type inferRequest struct {
 	ID     string `json:"id"`
 	Inputs []struct {
@@ -127,8 +128,8 @@ type inferRequest struct {
 	} `json:"outputs"`
 }
 
-// infer answers a request: one prediction for each event, in the order of events. There are no partial responses: one
-// invalid event rejects the whole request.
+// infer answers a request with one prediction for each event, in order. There are no partial responses: one invalid
+// event rejects the whole request.
 func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 	m, body, ok := s.question(w, r)
 	if !ok || !s.means(w, r, m) {
@@ -187,8 +188,8 @@ func (s inference) infer(w http.ResponseWriter, r *http.Request) (ok bool) {
 	return true
 }
 
-// events returns the events of a request, or errTooMany if there are more than most. They are one text input called
-// events, or one input for each field, which become JSON.
+// events returns the events of a request, or errTooMany if there are more than most. They are one text input named
+// "events", or one input for each field, which events converts to JSON.
 func (q *inferRequest) events(m *served.Model, most int) ([][]byte, error) {
 	if len(q.Inputs) == 0 {
 		return nil, fmt.Errorf("no inputs: want one named %q, or one for each field", wholeEvents)
@@ -295,7 +296,7 @@ func flatten(to [][]byte, data json.RawMessage, depth int) ([][]byte, error) {
 	return to, nil
 }
 
-// isOf reports whether a JSON value has a datatype. null, a missing value, has every datatype.
+// isOf reports whether a JSON value has a datatype. null means a missing value and has every datatype.
 func isOf(datatype string, value []byte) bool {
 	first := value[0]
 	switch {
@@ -311,8 +312,8 @@ func isOf(datatype string, value []byte) bool {
 	return false
 }
 
-// outputsOf returns the predictions as tensors, one for each value of a Prediction. For two or more classes
-// "probabilities" has a column for each class, in the order of the model.
+// outputsOf returns the predictions as tensors, one for each value of a Prediction. For classification "probabilities"
+// has a column for each class, in the order of the model.
 func outputsOf(m *served.Model, predictions []served.Prediction) []tensor {
 	n, classes := len(predictions), m.Schema.Classes
 	numbers := func(name string, each int, of func(p served.Prediction, to []float64)) tensor {
@@ -367,7 +368,7 @@ func outputsOf(m *served.Model, predictions []served.Prediction) []tensor {
 	return append(outputs, scores, rule, missing)
 }
 
-// orNaN returns *x, or NaN for nil. NaN has no JSON form, so no response contains an invented number.
+// orNaN returns *x, or NaN for nil. JSON cannot represent NaN, so no response contains an invented number.
 func orNaN(x *float64) float64 {
 	if x == nil {
 		return math.NaN()

@@ -35,7 +35,8 @@ func (a inferred) data(name string) []any {
 	return nil
 }
 
-// For complete events and for separate fields, flat or nested, the predictions are those of POST /v1/predict.
+// TestInference checks that the predictions equal those of POST /v1/predict, for complete events and for separate
+// fields, flat or nested.
 func TestInference(t *testing.T) {
 	runner, service := learned(t)
 	config := serve.DefaultConfig()
@@ -73,7 +74,7 @@ func TestInference(t *testing.T) {
 		}
 	}
 	must.Contains(t, text, `"missing_policy":"`)
-	// Several values of a field are a bag.
+	// Several values of one field are a set of words.
 	decoded(t, &want, "POST", url+"/v1/predict", `[{"word":["yes1","no2"]},{"word":["no3","no4"]}]`)
 	for _, data := range []string{`["yes1","no2","no3","no4"]`, `[["yes1","no2"],["no3","no4"]]`} {
 		var a inferred
@@ -82,7 +83,7 @@ func TestInference(t *testing.T) {
 			t.Errorf("%s: %s, want %+v", data, text, want)
 		}
 	}
-	// The requested outputs in the requested order, and their metadata.
+	// The response must have the requested outputs in the requested order, and their metadata.
 	var a inferred
 	text = decoded(t, &a, "POST", path+"/versions/"+fmt.Sprint(want.Version)+"/infer", `{"inputs":[{"name":"x","datatype":"FP64","shape":[1],"data":[1]}],"outputs":[{"name":"scores"},{"name":"class"}]}`)
 	must.True(t, len(a.Outputs) == 2 && a.Outputs[0].Name == "scores" && a.Outputs[1].Name == "class", "%s", text)
@@ -119,7 +120,7 @@ func TestInference(t *testing.T) {
 	answers(t, 404, "", "POST", url+"/v2/models/other/infer", `{}`)
 }
 
-// A service that only answers is ready as soon as it has a model.
+// TestReadyWithoutLearner checks that a service that only predicts is ready as soon as it has a model.
 func TestReadyWithoutLearner(t *testing.T) {
 	var m *served.Model
 	url := start(t, serve.DefaultConfig(), serve.Service{Model: func() *served.Model { return m }})
@@ -128,7 +129,8 @@ func TestReadyWithoutLearner(t *testing.T) {
 	answers(t, 200, "", "GET", url+"/readyz", "")
 }
 
-// A model without a configured format still has one, which is reported and accepted.
+// TestFormatIsReported checks that a model without a configured record format has a format that is reported and
+// accepted.
 func TestFormatIsReported(t *testing.T) {
 	runner, service := learned(t)
 	must.Do(t, runner.Run(t.Context()))
@@ -151,7 +153,8 @@ func TestFormatIsReported(t *testing.T) {
 	}
 }
 
-// Events that are not JSON are sent whole, and predicted numbers are numbers.
+// TestInferenceOfNumbers checks that events that are not JSON are accepted as whole texts, and that regression
+// predictions are numbers.
 func TestInferenceOfNumbers(t *testing.T) {
 	schema := event.NewSchema(8, nil, 2)
 	schema.NumericIndices = true

@@ -1,6 +1,6 @@
 package serve
 
-// This file accepts events to learn: POST /v1/learn.
+// This file implements POST /v1/learn, which accepts events to learn.
 
 import (
 	"bytes"
@@ -16,24 +16,24 @@ import (
 	"blankout/stream/inbox"
 )
 
-// Acceptor accepts events: into a log, or to a topic.
+// Acceptor accepts events and stores them in a log or sends them to a topic.
 type Acceptor interface {
-	// Accept accepts the events of a request, or labels of events, and returns once they are stored safely. A key
-	// identifies a repeated request. "" means none.
+	// Accept accepts the events of a request, or labels of events, and returns when they are stored safely. A key
+	// identifies a repeated request; "" means no key.
 	Accept(ctx context.Context, key string, events [][]byte, labels bool) (inbox.Accepted, error)
 }
 
-const maxKey = 1024 // bytes of an Idempotency-Key
+const maxKey = 1024 // largest length of an Idempotency-Key in bytes
 
-// learned is the response to POST /v1/learn.
+// learned is the JSON response to POST /v1/learn.
 type learned struct {
 	inbox.Accepted
-	// Predictions are the model's predictions before the events were accepted, if requested.
+	// Predictions are the model's predictions before the events were accepted, if the request asks for them.
 	Predictions []answer `json:"predictions,omitempty"`
 }
 
-// learn answers POST /v1/learn: events in the format of the stream, one a line. JSON events may also follow one another
-// or be in an array.
+// learn handles POST /v1/learn: events in the format of the stream, one per line. JSON events may also be concatenated
+// or in an array.
 func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	if !plain(w, r) {
 		return false
@@ -88,7 +88,7 @@ func (t *site) learn(w http.ResponseWriter, r *http.Request) (ok bool) {
 	return true
 }
 
-// oneLine returns an event without the line breaks that JSON may have between values.
+// oneLine returns an event without the line breaks that JSON allows between values.
 func oneLine(e []byte) []byte {
 	if bytes.IndexByte(e, '\n') < 0 || e[0] != '{' {
 		return e
@@ -100,7 +100,7 @@ func oneLine(e []byte) []byte {
 	return b.Bytes()
 }
 
-// predictions returns the present model's predictions for events, or why there are none.
+// predictions returns the current model's predictions for events, or the reasons why there are none.
 func (t *site) predictions(events [][]byte) []answer {
 	m := t.service.model()
 	out := make([]answer, len(events))
@@ -124,7 +124,7 @@ func (t *site) predictions(events [][]byte) []answer {
 	return out
 }
 
-// failLearn answers with the reason why events were not accepted.
+// failLearn responds with the reason why events were not accepted.
 func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *inbox.RefusedError
 	status, where := http.StatusInternalServerError, r.URL.Path
@@ -147,8 +147,8 @@ func failLearn(w http.ResponseWriter, r *http.Request, err error) {
 	fail(w, status, err.Error(), where)
 }
 
-// switched reports whether a query parameter is 1. If it is anything other than 1, 0 or absent, it answers with an
-// error.
+// switched reports whether a query parameter is 1. If it is present and neither 1 nor 0, switched sends an error
+// response.
 func switched(w http.ResponseWriter, r *http.Request, name string) (set, ok bool) {
 	switch text := r.URL.Query().Get(name); text {
 	case "", "0", "false":
@@ -161,7 +161,7 @@ func switched(w http.ResponseWriter, r *http.Request, name string) (set, ok bool
 	}
 }
 
-// checkLearn refuses to learn from everyone who can reach the server.
+// checkLearn rejects settings under which every client that can reach the server could send events to learn.
 func (c Config) checkLearn(host, token string) error {
 	if !c.Learn || isLoopback(host) || token != "" || c.ClientCAFile != "" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"blankout/stream/record"
 )
 
-// If a log cannot accept events, the status of the response tells the client what to do.
+// TestLearnStatuses checks that the status of the response tells the client what to do if a log cannot accept events.
 func TestLearnStatuses(t *testing.T) {
 	_, service := learned(t)
 	for name, c := range map[string]struct {
@@ -20,7 +20,7 @@ func TestLearnStatuses(t *testing.T) {
 		closed  bool
 		none    bool
 		status  int
-		again   string // Retry-After
+		again   string // value of Retry-After
 		want    string
 	}{
 		"behind":   {options: inbox.Options{Most: 10}, status: http.StatusTooManyRequests, again: "1", want: "learning is behind"},
@@ -29,7 +29,7 @@ func TestLearnStatuses(t *testing.T) {
 		"starting": {none: true, status: http.StatusServiceUnavailable, again: "1", want: "starting"},
 	} {
 		l := must.Get(inbox.Open(t.TempDir(), c.options))(t)
-		if name == "behind" { // the first request is accepted at any size
+		if name == "behind" { // the first request is accepted whatever its size
 			must.Get2(l.Append(context.Background(), "", [][]byte{[]byte(`{"x":1}`)}))(t)
 		}
 		if c.closed {

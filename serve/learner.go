@@ -1,7 +1,7 @@
 package serve
 
-// This file answers what is asked of a learner: its newest event, how good its predictions
-// have been, the condition of its fields, and what it would lose without one of them.
+// This file handles requests about a learner: its newest event, the quality of its predictions, the health of its
+// fields, and the error without one of them.
 
 import (
 	"errors"
@@ -17,17 +17,17 @@ import (
 	"blankout/online/watch"
 )
 
-// newestEvent is the answer of GET /v1/newest.
+// newestEvent is the JSON response to GET /v1/newest.
 type newestEvent struct {
-	Format string `json:"format"` // in which POST /v1/predict takes it
+	Format string `json:"format"` // format in which POST /v1/predict accepts the event
 	Event  string `json:"event"`
-	Label  string `json:"label"` // the field that holds the label
-	// Groups are fields that fail together, by the group's name.
+	Label  string `json:"label"` // name of the field with the label
+	// Groups lists fields that fail together, by the name of the group.
 	Groups map[string][]string `json:"groups,omitempty"`
 }
 
-// newest answers GET /v1/newest: the newest record that could be used, as it came; nothing
-// if none has come since the start.
+// newest handles GET /v1/newest. It responds with the newest valid record in its original form, or with no record if
+// none has arrived since the start.
 func (t *site) newest(w http.ResponseWriter, r *http.Request) {
 	m, event := t.service.model(), t.service.status().Newest
 	if m == nil || event == nil {
@@ -36,32 +36,32 @@ func (t *site) newest(w http.ResponseWriter, r *http.Request) {
 	}
 	format := m.Record.FormatName()
 	if !utf8.Valid(event) {
-		format, event = "json", []byte("{}") // the records are binary, and questions about them JSON
+		format, event = "json", []byte("{}") // the records are binary, so prediction requests are JSON
 	}
 	reply(w, http.StatusOK, newestEvent{format, string(event), m.Record.Label, m.Record.Groups})
 }
 
-// measured is the answer of GET /v1/measures: what is known of the predictions, each made
-// before its event was learned. Every number of events counts importance.
+// measured is the JSON response to GET /v1/measures: the quality of progressive predictions, each made before its event
+// was learned. Every number of events is weighted by importance.
 type measured struct {
-	Classes   []string    `json:"classes"` // of two the positive one last
+	Classes   []string    `json:"classes"` // class names; the positive one of two is last
 	Positive  string      `json:"positive,omitempty"`
 	Confusion [][]float64 `json:"confusion"` // events by true and predicted class
-	// Since is when the events of Confusion begin, milliseconds: those of two classes with
-	// the learner, those of more when its program was started.
+	// Since is the time of the first event in Confusion, in milliseconds since 1970. For two classes that is the
+	// learner's start, for more classes the start of its process.
 	Since *int64 `json:"since,omitempty"`
-	// Reliability groups the events by the probability of the positive class: the mean
-	// probability, and the share that was positive.
+	// Reliability groups the events by the predicted probability of the positive class. Each group has the mean
+	// probability and the fraction of positive events.
 	Reliability []reliability       `json:"reliability,omitempty"`
 	Thresholds  []measure.Threshold `json:"thresholds,omitempty"`
-	// CoverageByClass says how often the sets of each class's events have held that class.
+	// CoverageByClass has, for each class, how often the prediction sets of its events contained the class.
 	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
-	// ByAge has the error, of classes in percent, and the loss by the age of the weights.
+	// ByAge has the error (in percent for classification) and the loss by the staleness of the weights.
 	ByAge []measure.StaleLoss `json:"by_staleness,omitempty"`
-	// Refused has by reason how many records were refused since the learner's beginning,
-	// and what was wrong with the first of them.
+	// Refused has, by reason, the number of records refused since the learner's start, and what was wrong with the
+	// first of them.
 	Refused map[event.Reason]watch.Refusals `json:"refused,omitempty"`
-	// Samples are some of the newest records refused, Mislabeled events whose label is doubted.
+	// Samples are some of the newest refused records. Mislabeled are events whose label is probably wrong.
 	Samples    []run.Sample `json:"samples,omitempty"`
 	Mislabeled []run.Sample `json:"mislabeled,omitempty"`
 }
@@ -72,7 +72,7 @@ type reliability struct {
 	Weight      float64 `json:"events"`
 }
 
-// measures answers GET /v1/measures.
+// measures handles GET /v1/measures.
 func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 	m, status := t.models.current(w, r), t.service.status()
 	if m == nil {
@@ -103,8 +103,8 @@ func (t *site) measures(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, answer)
 }
 
-// omit answers GET /v1/without?kind=field&name=NAME: the error of the current model on
-// recent events and its forecast, with and without a group, field or feature.
+// omit handles GET /v1/without?kind=field&name=NAME. It responds with the error of the current model on recent events
+// and its forecast, with and without a group, field or feature.
 func (t *site) omit(w http.ResponseWriter, r *http.Request) {
 	m := t.models.current(w, r)
 	if m == nil {

@@ -16,8 +16,8 @@ import (
 	"blankout/serve"
 )
 
-// The other requests of the page: the newest valid record, measures equal to the metrics, and the largest weights of
-// the model.
+// TestPageRequests checks the other requests of the page: the newest valid record, measures equal to the metrics, and
+// the largest weights of the model.
 func TestPageRequests(t *testing.T) {
 	runner, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
@@ -31,7 +31,7 @@ func TestPageRequests(t *testing.T) {
 	}
 	var newest struct{ Format, Event, Label string }
 	get("/v1/newest", &newest)
-	// The 400th event is the last of the file, and it is valid.
+	// The newest valid event is the 400th, the last of the file.
 	if newest.Format != "json" || newest.Label != "label" || !strings.Contains(newest.Event, `"word":"yes4","x":0}`) {
 		t.Errorf("the newest event: %+v", newest)
 	}
@@ -52,8 +52,8 @@ func TestPageRequests(t *testing.T) {
 	if len(measures.Classes) != 2 || measures.Confusion != b.Confusion || events != 400 || math.Abs(positive-200) > 1e-9 || measures.Refused["syntax"].Count != 4 || measures.Refused["syntax"].First == "" {
 		t.Errorf("measures: %+v", measures)
 	}
-	// The table of thresholds is the ROC curve: its area is the AUC, and at score 0 it agrees with the confusion
-	// matrix.
+	// The table of thresholds is the ROC curve: its area must be the AUC, and at score 0 it must agree with the
+	// confusion matrix.
 	area, last := 0.0, measure.Threshold{Score: math.Inf(1)}
 	for _, x := range measures.Thresholds {
 		if x.Score >= last.Score || x.Positives < last.Positives || x.Negatives < last.Negatives {
@@ -96,7 +96,7 @@ func TestPageRequests(t *testing.T) {
 	}
 }
 
-// The page uses only this server, and serves its own files and no others.
+// TestPageFiles checks that the page uses only this server, which must serve the page's files and no others.
 func TestPageFiles(t *testing.T) {
 	_, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
@@ -120,7 +120,8 @@ func TestPageFiles(t *testing.T) {
 	}
 }
 
-// The page's history continues after a restart, with a mark at the restart. A damaged file only loses the history.
+// TestHistorySurvives checks that the page's history continues after a restart, with a mark at the restart. A damaged
+// file must lose only the history.
 func TestHistorySurvives(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "history.json")
 	for round := 1; round <= 2; round++ {
@@ -159,8 +160,8 @@ func TestHistorySurvives(t *testing.T) {
 	}
 }
 
-// The page in a browser reacts: switching off a field changes the prediction, a threshold its table, and a range the
-// shown time. It says when the server has gone.
+// TestPageInputsInBrowser checks that the page reacts to input. Switching off a field changes the prediction, a
+// threshold changes its table, and a range changes the shown time. The page must show when the server has stopped.
 func TestPageInputsInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
@@ -187,14 +188,14 @@ func TestPageInputsInBrowser(t *testing.T) {
 	b.until(t, "document.querySelector('#name').textContent", c.Name)
 	b.until(t, "document.title.startsWith('fraud, staging <b> · blankout')", true)
 	b.until(t, "document.querySelector('#try-form').innerText.includes('label')", false)
-	// When switched off, the word is missing. When edited, it is another one.
+	// A word that is switched off is missing. An edited word is a different word.
 	b.value(t, "document.querySelector('#try-form input[aria-label=\"use word\"]').click()")
 	b.until(t, answer, predicted(fmt.Sprintf(`{"ts":%d,"word":null,"x":0}`, ts)))
 	b.until(t, "document.querySelector('#try-answer').innerText.includes('Missing: word')", true)
 	b.value(t, "document.querySelector('#try-form input[aria-label=\"use word\"]').click()")
 	b.value(t, "(() => { const i = document.querySelector('#try-form input[aria-label=\"word\"]'); i.value = 'no1'; i.dispatchEvent(new Event('input')); })()")
 	b.until(t, answer, predicted(fmt.Sprintf(`{"ts":%d,"word":"no1","x":0}`, ts)))
-	// The highest threshold predicts almost nothing as positive, the lowest everything.
+	// The highest threshold predicts almost nothing as positive, the lowest threshold everything.
 	b.until(t, "document.querySelector('#threshold').hidden", false)
 	slide := "(v => { const i = document.querySelector('#threshold-at'); i.value = v; i.dispatchEvent(new Event('input')); return document.querySelector('#threshold-table').innerText })"
 	if text := fmt.Sprint(b.value(t, slide+"(1e9)")); !strings.Contains(text, "recall 100.0 %") || !strings.Contains(text, "error 50.0 %") {

@@ -1,6 +1,6 @@
 package serve
 
-// This file answers requests about several learners of one stream, and accepts requests to promote one of them.
+// This file handles requests about several learners of one stream, including requests to promote one of them.
 
 import (
 	"context"
@@ -15,14 +15,15 @@ import (
 	"blankout/internal/served"
 )
 
-// LearnerReport compares one of several learners of a stream with the lead. Its names are those of GET /v1/learners.
+// LearnerReport compares one of several learners of a stream with the lead. The JSON names are those of GET
+// /v1/learners.
 type LearnerReport struct {
 	Name    string `json:"name"`
 	Lead    bool   `json:"lead"`
-	Promote string `json:"promote"` // auto or manual
-	Begun   uint64 `json:"begun"`   // records before the first one that it has learned
-	Events  uint64 `json:"events"`  // learned
-	// Error is in percent, for classes. MAE and RMSE are for regression.
+	Promote string `json:"promote"` // "auto" or "manual"
+	Begun   uint64 `json:"begun"`   // number of records before the first one that it learned
+	Events  uint64 `json:"events"`  // number of events learned
+	// Error is in percent, for classification. MAE and RMSE are for regression.
 	Error         *float64 `json:"error,omitempty"`
 	LogLoss       *float64 `json:"log_loss,omitempty"`
 	RecentError   *float64 `json:"recent_error,omitempty"`
@@ -31,20 +32,20 @@ type LearnerReport struct {
 	RMSE          *float64 `json:"rmse,omitempty"`
 	RecentMAE     *float64 `json:"recent_mae,omitempty"`
 	RecentRMSE    *float64 `json:"recent_rmse,omitempty"`
-	// Compared is the loss of the learner minus that of the lead; nil for the lead.
+	// Compared is the loss of the learner minus the loss of the lead; nil for the lead.
 	Compared *Comparison `json:"compared,omitempty"`
 }
 
-// Comparison is a measure.Paired as JSON.
+// Comparison is the JSON form of a measure.Paired.
 type Comparison struct {
-	measure.DifferenceReport                          // of all blocks since record From
+	measure.DifferenceReport                          // all blocks since record From
 	From                     uint64                   `json:"from"`
 	WindowRecords            uint64                   `json:"window_records"`
-	Window                   measure.DifferenceReport `json:"window"`          // the latest complete window
-	Previous                 measure.DifferenceReport `json:"previous_window"` // the one before it
+	Window                   measure.DifferenceReport `json:"window"`          // latest complete window
+	Previous                 measure.DifferenceReport `json:"previous_window"` // window before the latest complete one
 }
 
-// LearnerReports returns the part of a Status about several learners; nil for a single one.
+// LearnerReports returns the reports about several learners in a Status, or nil if there is only one learner.
 func LearnerReports(s *run.Status) (out []LearnerReport) {
 	for i := range s.Contest {
 		x := &s.Contest[i]
@@ -64,12 +65,12 @@ func LearnerReports(s *run.Status) (out []LearnerReport) {
 	return out
 }
 
-// CompareWithLead returns a comparison with the lead in windows of so many records.
+// CompareWithLead returns a comparison with the lead in windows of the given number of records.
 func CompareWithLead(p *measure.Paired, window uint64) *Comparison {
 	return &Comparison{p.Total.Report(), p.From, window, p.Window.Report(), p.Before.Report()}
 }
 
-// learners answers GET /v1/learners.
+// learners handles GET /v1/learners.
 func (t *site) learners(w http.ResponseWriter, r *http.Request) {
 	list := LearnerReports(t.service.status())
 	if list == nil {
@@ -79,10 +80,10 @@ func (t *site) learners(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"learners": list})
 }
 
-// promoteTimeout limits the wait for the checkpoint with a promotion.
+// promoteTimeout limits the wait until a checkpoint contains the promotion.
 const promoteTimeout = time.Minute
 
-// promote answers POST /v1/promote, with {"name": NAME}.
+// promote handles POST /v1/promote with the body {"name": NAME}.
 func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 	if !plain(w, r) {
 		return
@@ -98,7 +99,7 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusBadRequest, `want {"name": NAME} of the learner to promote`, "body")
 		return
 	}
-	// A requested promotion happens even if its client disconnects.
+	// A requested promotion is completed even if its client disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), promoteTimeout)
 	defer cancel()
 	err := t.service.Promote(ctx, asked.Name)
@@ -114,8 +115,8 @@ func (t *site) promote(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// chosen returns the model of the learner that a query names, or the current one without a name. If it returns nil, it
-// has answered with an error.
+// chosen returns the model of the learner that the query names, or the current model if it names none. If it returns
+// nil, it has sent an error response.
 func (s *models) chosen(w http.ResponseWriter, r *http.Request) *served.Model {
 	name := r.URL.Query().Get("name")
 	if name == "" {

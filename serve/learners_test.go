@@ -124,7 +124,7 @@ func TestLearners(t *testing.T) {
 	})
 }
 
-// gated is a Source that waits at an offset.
+// gated is a Source that waits at a given offset.
 type gated struct {
 	event.Source
 	at            int64
@@ -133,7 +133,7 @@ type gated struct {
 }
 
 func (g *gated) Next(ctx context.Context, b *event.Batch) error {
-	if b.Next >= g.at && !g.passed { // a learned Batch comes again
+	if b.Next >= g.at && !g.passed { // a Batch that was learned is read again
 		g.passed = true
 		close(g.reached)
 		select {

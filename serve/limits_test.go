@@ -28,8 +28,8 @@ import (
 	"blankout/stream/record"
 )
 
-// following returns a Service that follows a model with that many classes and dense columns, so one small event is
-// expensive.
+// following returns a Service that follows a model with many classes and dense columns, so that one small event is
+// expensive to predict.
 func following(t testing.TB, classes, columns int) serve.Service {
 	t.Helper()
 	names := make([]string, classes)
@@ -56,8 +56,8 @@ func following(t testing.TB, classes, columns int) serve.Service {
 	return serve.Service{Model: func() *served.Model { return m }}
 }
 
-// recorder is a ResponseWriter that keeps the first part of a response, counts the rest and calls look, if not nil,
-// before every write.
+// recorder is a ResponseWriter that keeps the first part of a response and counts the rest. If look is not nil, it is
+// called before every write.
 type recorder struct {
 	header http.Header
 	status int
@@ -80,7 +80,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 }
 
 // ask sends a prediction request directly to a handler. It returns the number of allocated bytes, and whether the
-// response was cut off.
+// response was aborted.
 func ask(h http.Handler, ctx context.Context, query, body string, w *recorder) (allocated uint64, cut bool) {
 	w.header, w.status = http.Header{}, http.StatusOK
 	request := httptest.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/v1/predict"+query, strings.NewReader(body))
@@ -100,20 +100,21 @@ func ask(h http.Handler, ctx context.Context, query, body string, w *recorder) (
 	return
 }
 
-// patient returns the configuration of a server on a machine that may be busy.
+// patient returns a server configuration with long timeouts, for test machines that may be busy.
 func patient() serve.Config {
 	c := serve.DefaultConfig()
 	c.AnswerTimeout, c.ClientTimeout = time.Hour, time.Hour
 	return c
 }
 
-// The work and the response for a small body are limited: by the events, the classes of each, and the listed features.
+// TestPredictionRequestsAreLimited checks that the work and the response for a small body are limited: by the number of
+// events, the classes of each event, and the listed features.
 func TestPredictionRequestsAreLimited(t *testing.T) {
 	longtest.NotRaced(t)
 	for _, c := range []struct {
 		name, query, body string
 		classes           int
-		want              string // of the error; "" means success
+		want              string // part of the error; "" means success
 	}{
 		{"four million events", "", strings.Repeat("{}", 4<<20), 2, "a request may contain 65536"},
 		{"in an array", "", "[" + strings.Repeat("{},", 2<<20) + "{}]", 2, "a request may contain 65536"},
@@ -132,8 +133,8 @@ func TestPredictionRequestsAreLimited(t *testing.T) {
 			if cut || (w.status == 200) != (c.want == "") || !strings.Contains(w.first.String(), c.want) {
 				t.Errorf("%d %s", w.status, w.first.String())
 			}
-			// io.ReadAll allocates five times the body as it grows. A rejection needs no more than the list of the
-			// allowed events besides.
+			// io.ReadAll allocates five times the size of the body as its buffer grows. A rejection must need little
+			// more than that.
 			if most := uint64(6*len(c.body) + 8<<20); w.status == 413 && allocated > most {
 				t.Errorf("%d bytes were allocated to refuse %d: more than %d", allocated, len(c.body), most)
 			}
@@ -141,20 +142,21 @@ func TestPredictionRequestsAreLimited(t *testing.T) {
 	}
 }
 
-// A request with one small event takes little memory. At thousands of requests a second, garbage determines how often
-// the collector delays others.
+// TestSmallResponsesTakeLittleMemory checks that a request with one small event allocates little memory. At thousands
+// of requests per second, garbage determines how often the collector delays other requests.
 func TestSmallResponsesTakeLittleMemory(t *testing.T) {
 	h := serve.Handler(patient(), following(t, 2, 20))
-	ask(h, t.Context(), "", "{}", &recorder{}) // creates the decoder
+	ask(h, t.Context(), "", "{}", &recorder{}) // creates the decoder in advance
 	least := uint64(1 << 20)
-	for range 5 { // other goroutines rarely allocate at the same time
+	for range 5 { // several attempts, because other goroutines may allocate too
 		allocated, _ := ask(h, t.Context(), "", "{}", &recorder{})
 		least = min(least, allocated)
 	}
 	must.True(t, least <= 16<<10, "%d bytes are allocated to answer one event", least)
 }
 
-// A response is sent while it is being written and never complete in memory.
+// TestResponsesAreStreamed checks that a response is sent while it is being written, so that it is never complete in
+// memory.
 func TestResponsesAreStreamed(t *testing.T) {
 	longtest.NotRaced(t)
 	h := serve.Handler(patient(), following(t, 50, 20))
@@ -179,7 +181,7 @@ func TestResponsesAreStreamed(t *testing.T) {
 	}
 }
 
-// When the client disconnects, the work stops.
+// TestDisconnectEndsPrediction checks that the work stops when the client disconnects.
 func TestDisconnectEndsPrediction(t *testing.T) {
 	h := serve.Handler(patient(), following(t, 50, 20))
 	ctx, leave := context.WithCancel(t.Context())
@@ -191,7 +193,7 @@ func TestDisconnectEndsPrediction(t *testing.T) {
 	}
 }
 
-// unread returns a connection to the server that has sent a request and does not read.
+// unread returns a connection that has sent a request and does not read the response.
 func unread(t *testing.T, url, request, body string) net.Conn {
 	t.Helper()
 	c := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
@@ -211,9 +213,9 @@ func metric(t *testing.T, url, name string) string {
 	return value
 }
 
-// Responses that nobody reads free their places.
+// TestUnreadPredictions checks that responses that no client reads release their places.
 func TestUnreadPredictions(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // mostly waiting
 	config := serve.DefaultConfig()
 	config.MaxPredicting = 2
 	config.ClientTimeout = time.Second / 2
@@ -224,19 +226,19 @@ func TestUnreadPredictions(t *testing.T) {
 	for metric(t, url, "blankout_predict_requests_active") != "2" {
 		time.Sleep(time.Millisecond)
 	}
-	for metric(t, url, "blankout_predict_requests_active") != "0" { // otherwise the test runs into its timeout
+	for metric(t, url, "blankout_predict_requests_active") != "0" { // if it never becomes 0, the test times out
 		time.Sleep(10 * time.Millisecond)
 	}
 	must.Equal(t, metric(t, url, `blankout_predict_requests_total{outcome="failed"}`), "2", "answers failed")
 	answers(t, 200, "", "POST", url+"/v1/predict", "{}")
 }
 
-// Models that nobody reads are few, and stay in memory only for a short time.
+// TestUnreadModels checks that only few unread model responses are in memory, and only for a short time.
 func TestUnreadModels(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // mostly waiting
 	config := serve.DefaultConfig()
 	config.ClientTimeout = 4 * time.Second
-	url := start(t, config, following(t, 50, 20_000)) // about 16 MB
+	url := start(t, config, following(t, 50, 20_000)) // a model of about 16 MB
 	for range 4 {
 		unread(t, url, "GET /v1/model", "")
 	}
@@ -256,7 +258,7 @@ func TestUnreadModels(t *testing.T) {
 	}
 }
 
-// slowly is a client that receives each part of a response after a delay, and nothing after a deadline.
+// slowly is a client that receives each part of a response after a delay. After a deadline it receives nothing.
 type slowly struct {
 	recorder
 	pause    time.Duration
@@ -277,14 +279,14 @@ func (s *slowly) Write(p []byte) (int, error) {
 	return s.recorder.Write(p)
 }
 
-// A client that delays a response is cut off: for predictions after ten seconds in total, for a model if it is too slow
-// for ten seconds.
+// TestSlowClientIsCutOff checks that a client that delays a response is disconnected. For predictions the limit is ten
+// seconds of waiting in total. For a model the client must have been too slow for ten seconds.
 func TestSlowClientIsCutOff(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		perSecond int
 		pause     time.Duration
-		taken     int // parts of 64 KiB, of a hundred
+		taken     int // number of 64 KiB parts received, of a hundred
 	}{
 		{"predictions, taken at once", 0, 0, 100},
 		{"predictions, in ten seconds", 0, 100 * time.Millisecond, 100},
@@ -306,7 +308,8 @@ func TestSlowClientIsCutOff(t *testing.T) {
 	}
 }
 
-// Stopping the server cuts off a client that does not read its response. That is not an error.
+// TestStopDuringDownload checks that stopping the server disconnects a client that does not read its response, without
+// an error.
 func TestStopDuringDownload(t *testing.T) {
 	server := must.Get(serve.Start(listening(), following(t, 50, 20_000), quiet()))(t)
 	c := unread(t, server.URL(), "GET /v1/model", "")
@@ -316,7 +319,7 @@ func TestStopDuringDownload(t *testing.T) {
 	must.Do(t, server.Close(ctx))
 }
 
-// Compressed bodies are distinguished from text.
+// TestContentEncoding checks that compressed bodies are distinguished from text.
 func TestContentEncoding(t *testing.T) {
 	url := start(t, serve.DefaultConfig(), following(t, 2, 10))
 	for coding, want := range map[string]int{"gzip": 415, "zstd": 415, "gzip, identity": 415, "identity": 200, "": 200} {
@@ -327,7 +330,8 @@ func TestContentEncoding(t *testing.T) {
 	}
 }
 
-// A prediction request never takes more memory than twenty times its allowed size, as docs/reliability.md says.
+// TestRequestMemory checks that a prediction request never takes more memory than twenty times its allowed size, as
+// docs/reliability.md promises.
 func TestRequestMemory(t *testing.T) {
 	longtest.NotRaced(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
@@ -342,7 +346,7 @@ func TestRequestMemory(t *testing.T) {
 		h := serve.Handler(patient(), following(t, 2, 10))
 		var before, now runtime.MemStats
 		runtime.GC()
-		runtime.GC() // the second collection empties pools
+		runtime.GC() // the second collection empties the pools
 		runtime.ReadMemStats(&before)
 		ctx, done := context.WithCancel(t.Context())
 		var looking sync.WaitGroup
@@ -364,13 +368,13 @@ func TestRequestMemory(t *testing.T) {
 	}
 }
 
-// Idle connections, silent from the start or after a request, take no place from others. A request on an open
-// connection is answered.
+// TestConnections checks that idle connections do not block others, whether they were silent from the start or after a
+// request. A request on an open connection must be answered.
 func TestConnections(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxConnections = 8
 	url := start(t, config, following(t, 2, 10))
-	response, err := http.Get(url + "/v1/events") // its response is in progress
+	response, err := http.Get(url + "/v1/events") // this response stays in progress
 	must.Do(t, err)
 	defer response.Body.Close()
 	for i := range 40 {
@@ -385,7 +389,7 @@ func TestConnections(t *testing.T) {
 	}
 	answers(t, 200, "", "GET", url+"/healthz", "")
 	must.Equal(t, metric(t, url, "blankout_http_connections"), "8", "connections are open")
-	if closed := metric(t, url, "blankout_http_connections_closed_total"); closed != "34" { // of 42
+	if closed := metric(t, url, "blankout_http_connections_closed_total"); closed != "34" { // 34 of 42
 		t.Errorf("%s connections were closed", closed)
 	}
 	if line, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil || !strings.HasPrefix(line, "event: ") {
@@ -393,8 +397,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// The same over TLS. If all connections are busy, a new one waits for the first to finish and does not delay a stop of
-// the server.
+// TestBusyConnections repeats TestConnections over TLS. If all connections are busy, a new one waits for the first to
+// finish. It must not delay a stop of the server.
 func TestBusyConnections(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.MaxConnections = 2
@@ -420,7 +424,7 @@ func TestBusyConnections(t *testing.T) {
 			}
 			response.Body.Close()
 		})
-		if _, err := io.WriteString(writer, "{}"); err != nil { // the server reads it
+		if _, err := io.WriteString(writer, "{}"); err != nil { // returns when the server has read it
 			t.Fatal(err)
 		}
 	}
@@ -445,7 +449,7 @@ func TestBusyConnections(t *testing.T) {
 	asking.Wait()
 }
 
-// A quarter of the file descriptors is for connections.
+// TestConnectionLimitByDescriptors checks that at most a quarter of the file descriptors is used for connections.
 func TestConnectionLimitByDescriptors(t *testing.T) {
 	for descriptors, want := range map[uint64]int{0: 1024, 3: 1024, 64: 16, 4095: 1023, 4096: 1024, 1 << 63: 1024} {
 		must.Equal(t, serve.Bounded(1024, descriptors), want, "connections for", descriptors, "descriptors")

@@ -1,6 +1,6 @@
 package serve
 
-// This file holds the table of Prometheus metrics.
+// This file has the table of Prometheus metrics.
 
 import (
 	"cmp"
@@ -28,10 +28,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metric is one row of the table of metrics. Its values are read from what the run publishes when a scrape asks, so
-// counting costs nothing per event.
+// metric is one row of the table of metrics. Its values are computed during a scrape from the data that the run
+// publishes, so metrics cost nothing per event.
 type metric struct {
-	name   string // with the prefix blankout_
+	name   string // name with the prefix blankout_
 	kind   prometheus.ValueType
 	labels []string
 	help   string
@@ -43,7 +43,7 @@ const (
 	gauge   = prometheus.GaugeValue
 )
 
-// view is the data of one scrape.
+// view is the data for one scrape.
 type view struct {
 	status     *run.Status
 	learns     bool
@@ -51,22 +51,22 @@ type view struct {
 	partitions []run.PartitionStatus
 	source     *stream.ConsumerStats // nil if the source is not a topic
 	group      *group.Status         // nil for a learner without a group
-	registry   *registry.Client      // nil if records need no schemas
-	model      *served.Model         // the published model, nil before the first
-	predicting *predict.Stats        // nil if no topic is scored
-	places     []destinationView     // of snapshots
-	requests   requests              // for predictions
-	sent       requests              // for the model
-	open       float64               // HTTP connections
-	closed     float64               // closed connections, for lack of a place
-	diskFree   int64                 // -1 if unknown
-	norm       float64               // of its weights
+	registry   *registry.Client      // nil if records need no schema registry
+	model      *served.Model         // published model; nil before the first
+	predicting *predict.Stats        // nil if no topic is predicted
+	places     []destinationView     // destinations of snapshots
+	requests   requests              // counters of prediction requests
+	sent       requests              // counters of requests for the model
+	open       float64               // number of open HTTP connections
+	closed     float64               // number of connections closed because of the limit
+	diskFree   int64                 // free bytes on the disk; -1 if unknown
+	norm       float64               // norm of the model's weights
 	version    string
 }
 
-// metrics is the table. docs/reference.md is generated from it. No metric has a label by feature, key or event, and
-// only the metricFields worst fields with an alarm have a label by field, so the number of time series is small and
-// bounded.
+// metrics is the table of all metrics. docs/reference.md is generated from it. No metric has a label for features, keys
+// or events. Only the metricFields worst fields with an alarm have a field label. So the number of time series is small
+// and bounded.
 var metrics = slices.Concat(mainMetrics, fieldMetrics)
 
 var mainMetrics = []metric{
@@ -221,7 +221,7 @@ var mainMetrics = []metric{
 		})},
 	{"blankout_learner_events", gauge, nil, "Events learned, including before a restart.",
 		func(v *view, emit func(float64, ...string)) {
-			if !v.status.Started.IsZero() { // unknown before
+			if !v.status.Started.IsZero() { // unknown before the start
 				emit(float64(v.status.Learner.Events))
 			}
 		}},
@@ -389,7 +389,7 @@ var mainMetrics = []metric{
 	{"blankout_forecast_error_ratio", gauge, []string{"loss", "deleted"}, "Expected error if that fraction of the features goes missing, declared or silently.",
 		func(v *view, emit func(float64, ...string)) {
 			if v.status.Learner.Numbers != nil {
-				return // these are root mean squared errors, not shares
+				return // these are root mean squared errors, not fractions
 			}
 			f := &v.status.Learner.Forecast
 			if f.Level == "" {
@@ -583,7 +583,7 @@ func gaugeOf(x *float64) float64 {
 	return *x
 }
 
-// ofLast reads the last validation, if there is one.
+// ofLast returns a reader of metrics that calls read with the last validation, if there is one.
 func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if v.status.Validation.Last != nil {
@@ -592,7 +592,7 @@ func ofLast(read func(*batch.Validation, func(float64, ...string))) func(*view, 
 	}
 }
 
-// ofNumbers emits a measure of numeric targets by span.
+// ofNumbers returns a reader of metrics that emits a regression measure by span (total or recent).
 func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if n := v.status.Learner.Numbers; n != nil {
@@ -602,7 +602,7 @@ func ofNumbers(read func(*measure.Numbers) float64) func(*view, func(float64, ..
 	}
 }
 
-// ofTwo emits a measure of two classes.
+// ofTwo returns a reader of metrics that emits a measure for two classes.
 func ofTwo(read func(*measure.Binary) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if b := v.status.Learner.Binary; b != nil {
@@ -611,7 +611,7 @@ func ofTwo(read func(*measure.Binary) float64) func(*view, func(float64, ...stri
 	}
 }
 
-// ofAlarm reads the latest alarm of the drift detector, if there is one.
+// ofAlarm returns a reader of metrics that calls read with the latest alarm of the drift detector, if there is one.
 func ofAlarm(read func(watch.Drift, func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if d := v.status.Learner.Drift; d.Alarms > 0 {
@@ -636,7 +636,7 @@ func byPlace(read func(destinationView, func(float64, ...string))) func(*view, f
 	}
 }
 
-// byLearner emits a number for each of several learners of a stream.
+// byLearner returns a reader of metrics that emits a number for each learner, if there are several.
 func byLearner(read func(*LearnerReport) *float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range LearnerReports(v.status) {
@@ -647,7 +647,7 @@ func byLearner(read func(*LearnerReport) *float64) func(*view, func(float64, ...
 	}
 }
 
-// byLearnerSpan emits two numbers for each of several learners of a stream.
+// byLearnerSpan returns a reader of metrics that emits two numbers for each learner, if there are several.
 func byLearnerSpan(read func(*LearnerReport) (total, window *float64)) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range LearnerReports(v.status) {
@@ -698,8 +698,8 @@ func fromGroup(read func(*group.Status) float64) func(*view, func(float64, ...st
 	}
 }
 
-// byPartition emits a number for each partition. It skips unknown ones, which are below 0, because a sum over
-// partitions must not become NaN.
+// byPartition returns a reader of metrics that emits a number for each partition. It skips unknown numbers, which are
+// below 0, because a sum over partitions must not become NaN.
 func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, p := range v.partitions {
@@ -710,7 +710,7 @@ func byPartition(read func(run.PartitionStatus) float64) func(*view, func(float6
 	}
 }
 
-// fromLabels is a metric of labels that arrive later, if there are any.
+// fromLabels returns a reader of metrics about delayed labels. It emits nothing if labels are not delayed.
 func fromLabels(f func(c *run.LabelCounts, emit func(float64, ...string))) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		if v.status.Labels != nil {
@@ -726,7 +726,8 @@ func bySpan(read func(measure.Classes) float64) func(*view, func(float64, ...str
 	}
 }
 
-// byAge emits the losses of predictions by the age of the weights, for numbers or for classes.
+// byAge returns a reader of metrics that emits the losses of predictions by the staleness of the weights, for
+// regression (numbers) or for classification.
 func byAge(numbers bool, read func(measure.StaleLoss) (old, fresh *float64)) func(*view, func(float64, ...string)) {
 	return func(v *view, emit func(float64, ...string)) {
 		for _, r := range v.status.Learner.ByAge {
@@ -745,7 +746,7 @@ func byAge(numbers bool, read func(measure.StaleLoss) (old, fresh *float64)) fun
 	}
 }
 
-// unix returns a time in seconds, NaN for none.
+// unix returns a time in seconds since 1970, or NaN for the zero time.
 func unix(t time.Time) float64 {
 	if t.IsZero() {
 		return math.NaN()
@@ -753,14 +754,14 @@ func unix(t time.Time) float64 {
 	return float64(t.UnixNano()) / 1e9
 }
 
-// collector provides the table to Prometheus.
+// collector provides the table of metrics to Prometheus.
 type collector struct {
 	service     Service
 	models      *models
 	connections *connections
 	descs       []*prometheus.Desc
 
-	mu    sync.Mutex // of the norm, which takes a pass over the model
+	mu    sync.Mutex // guards model and norm; computing the norm takes a pass over the model
 	model *served.Model
 	norm  float64
 }
@@ -812,7 +813,7 @@ func (c *collector) view() *view {
 		v.group = c.service.Group()
 	}
 	if v.source != nil {
-		// The run knows what is learned, the Consumer where the partitions end now.
+		// The run has the learned positions; the Consumer has the current ends of the partitions.
 		v.partitions = append([]run.PartitionStatus(nil), v.partitions...)
 		for i := range v.partitions {
 			p := &v.partitions[i]
@@ -835,7 +836,8 @@ func (c *collector) view() *view {
 	return v
 }
 
-// largestClasses returns the at most n classes with the most events, in their order. It skips classes without events.
+// largestClasses returns at most n classes: those with the most events, in their original order. It skips classes
+// without events.
 func largestClasses(classes []measure.ClassCoverage, n int) (out []measure.ClassCoverage) {
 	least := 1.0
 	if len(classes) > n {

@@ -22,13 +22,13 @@ import (
 	"blankout/stream/record"
 )
 
-// telemetry is a fixed list of events with that many classes, and with numeric fields or words.
+// telemetry is a fixed list of events with the given number of classes, and with numeric fields or words.
 type telemetry struct {
 	r       *mathrand.Rand
 	classes int
 	words   bool
 	labels  []int
-	values  [][]float64 // NaN is null during learning too
+	values  [][]float64 // NaN means null, also during learning
 }
 
 func newTelemetry(seed uint64, n, classes, fields int, words bool, null float64) *telemetry {
@@ -49,7 +49,7 @@ func newTelemetry(seed uint64, n, classes, fields int, words bool, null float64)
 	return s
 }
 
-// write writes event i with a share of its fields missing: numbers are null, words omitted.
+// write writes event i with a fraction of its fields missing: numbers are null, words are omitted.
 func (s *telemetry) write(b io.Writer, i int, missing float64) {
 	var words []string
 	fmt.Fprintf(b, `{"label":"c%d"`, s.labels[i])
@@ -70,20 +70,21 @@ func (s *telemetry) write(b io.Writer, i int, missing float64) {
 	fmt.Fprintln(b, "}")
 }
 
-// The forecast while learning equals the error of the server's predictions for the same events with as much missing,
-// and the learner's own. The mean over the streams is within a point. For one stream of two classes the difference has
-// a standard deviation of 1.4 points, because masks are drawn for some events only.
+// TestServedAsForecast checks that the forecast while learning equals the error of the server's predictions for the
+// same events with the same missing fraction. It must also equal the learner's own error. The mean over the streams
+// must be within a point. For one stream of two classes the difference has a standard deviation of 1.4 points, because
+// masks are drawn for some events only.
 func TestServedAsForecast(t *testing.T) {
 	longtest.NotRaced(t)
-	const learned, asked = 30_000, 15_000 // the latter, whose forecasts have not faded
+	const learned, asked = 30_000, 15_000 // asked: the last events, whose forecasts have not decayed
 	for _, c := range []struct {
 		name    string
 		classes int
 		fields  int
 		words   bool
 		noise   string
-		null    float64 // share that is missing during learning too
-		points  []int   // compared points of the forecast
+		null    float64 // fraction that is missing during learning too
+		points  []int   // forecast points to compare
 		streams uint64
 	}{
 		{"clean", 2, 24, false, "auto", 0, []int{0, 1, 3, 5, 7}, 4},
@@ -97,7 +98,7 @@ func TestServedAsForecast(t *testing.T) {
 			if c.null == 0 {
 				longtest.Only(t)
 			}
-			forecast, served := make([]float64, len(c.points)), make([]float64, len(c.points)) // means
+			forecast, served := make([]float64, len(c.points)), make([]float64, len(c.points)) // means over the streams
 			check := func(what string, point int, forecast, served, most float64) {
 				said := fmt.Sprintf("%s, %.0f %% more missing: forecast %.2f %%, served %.2f %%", what, 100*online.ForecastMissing(point), forecast, served)
 				if t.Log(said); !(math.Abs(served-forecast) <= most) {
@@ -134,7 +135,7 @@ func TestServedAsForecast(t *testing.T) {
 	}
 }
 
-// learnedFrom returns a Runner that has learned these lines, and its Service.
+// learnedFrom returns a Runner that has learned the given lines, and its Service.
 func learnedFrom(t *testing.T, config online.Config, classes int, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -181,7 +182,8 @@ func servedError(t *testing.T, url string, s *telemetry, n int, missing float64)
 	return float64(wrong) / float64(n)
 }
 
-// A response names the missing fields, null or omitted, and the rule. The user can choose another rule.
+// TestMissingAnswered checks that a response names the missing fields, null or omitted, and the missing policy. The
+// user must be able to choose another policy.
 func TestMissingAnswered(t *testing.T) {
 	s := newTelemetry(17, 400, 2, 4, false, 0)
 	var lines bytes.Buffer

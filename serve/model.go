@@ -25,14 +25,14 @@ import (
 	"blankout/stream/record"
 )
 
-// Latest returns a function that returns the model last published by a Runner, nil before the first. Many goroutines
-// may call it.
+// Latest returns a function that returns the model that a Runner published last, or nil before the first. The function
+// is safe for concurrent use.
 func Latest(published func() *run.Published, recordConfig record.Config) func() *served.Model {
 	return LatestAs(published, func(string) *record.Config { return &recordConfig })
 }
 
-// LatestAs is Latest for several learners, whose record formats may differ and be detected later: asked then returns
-// another Config.
+// LatestAs is Latest for several learners. asked returns the current record settings of a learner, which may differ
+// between learners and change when the format is detected.
 func LatestAs(published func() *run.Published, asked func(learner string) *record.Config) func() *served.Model {
 	var mu sync.Mutex
 	var last *run.Published
@@ -54,8 +54,8 @@ func LatestAs(published func() *run.Published, asked func(learner string) *recor
 	}
 }
 
-// NamedAs returns a function that returns the model last published for the learner of a name, nil if there is none. See
-// LatestAs.
+// NamedAs returns a function that returns the last published model of the learner with the given name, or nil if there
+// is none. See LatestAs.
 func NamedAs(published func() *run.Published, asked func(learner string) *record.Config) func(learner string) *served.Model {
 	var mu sync.Mutex
 	models := map[string]func() *served.Model{}
@@ -86,15 +86,17 @@ func NamedAs(published func() *run.Published, asked func(learner string) *record
 	}
 }
 
-// models answers with the current model and its predictions, which are the same as those of the model's clients.
+// models handles requests for the current model and for predictions. Clients that download the model compute the same
+// predictions.
 type models struct {
 	config Config
-	take   func() *served.Model // the current model, or nil
-	// learner returns the model of the learner of a name, nil for none. The function is nil for a single learner.
+	take   func() *served.Model // returns the current model or nil
+	// learner returns the model of the learner with the given name, or nil if there is none. The function itself is nil
+	// for a single learner.
 	learner func(name string) *served.Model
 
 	predicting gate
-	sending    gate // the model as a file or with its weights
+	sending    gate // limits requests for the model as a file or with its weights
 	most       largestWeights
 }
 
@@ -106,7 +108,7 @@ func newModels(c Config, s Service) *models {
 	}
 }
 
-// current returns the current model. If it returns nil, it has answered with an error.
+// current returns the current model. If it returns nil, it has sent an error response.
 func (s *models) current(w http.ResponseWriter, r *http.Request) *served.Model {
 	m := s.take()
 	if m == nil {
@@ -115,8 +117,8 @@ func (s *models) current(w http.ResponseWriter, r *http.Request) *served.Model {
 	return m
 }
 
-// tag returns the ETag of a model. It contains the time, in case a learner starts again in another directory with new
-// versions.
+// tag returns the ETag of a model. It includes the time, because a learner may restart in another directory with the
+// same versions.
 func tag(m *served.Model, form string) string {
 	if m.Learner != "" {
 		form += "-" + m.Learner
@@ -124,8 +126,8 @@ func tag(m *served.Model, form string) string {
 	return fmt.Sprintf(`"%x-%x%s"`, m.Version, m.At.UnixNano(), form)
 }
 
-// get answers GET /v1/model: the model as a file or, for Accept: application/json, its header and curves, with
-// ?weights=1 its weights too.
+// get handles GET /v1/model. It sends the model as a file. For Accept: application/json it sends the header and splines
+// as JSON, and with ?weights=1 the weights too.
 func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	m := s.chosen(w, r)
 	if m == nil {
@@ -178,8 +180,8 @@ func (s *models) get(w http.ResponseWriter, r *http.Request) {
 	ok = true
 }
 
-// Only a limited number of clients receive a model at the same time, because a model stays in memory while it is sent.
-// A client that receives less than sendingRate bytes a second for Config.ClientTimeout is cut off.
+// Only a limited number of clients receive a model concurrently, because a model stays in memory while it is sent. A
+// client that receives less than sendingRate bytes per second for Config.ClientTimeout is disconnected.
 const (
 	maxSending  = 4
 	sendingRate = 1 << 16
@@ -194,11 +196,11 @@ func matches(header, etag string) bool {
 	return false
 }
 
-// place is the position of a model in the stream: the response to GET /v1/model/offsets and the beginning of the model
-// as JSON.
+// place is the position of a model in the stream. It is the response to GET /v1/model/offsets and the first part of the
+// model as JSON.
 type place struct {
 	Version uint64        `json:"version"`
-	Learner string        `json:"learner,omitempty"` // of several learners of a stream
+	Learner string        `json:"learner,omitempty"` // name of the learner, if there are several
 	At      time.Time     `json:"published"`
 	Age     float64       `json:"age_seconds"`
 	Events  uint64        `json:"events"`
@@ -217,7 +219,7 @@ func (s *models) offsets(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, placeOf(m))
 }
 
-// column is an event.Column as JSON.
+// column is the JSON form of an event.Column.
 type column struct {
 	Column  uint32    `json:"column"`
 	Feature string    `json:"feature"`
@@ -225,8 +227,8 @@ type column struct {
 	model.Standardization
 }
 
-// writeJSON writes the model as one JSON object, with the curves of a linear one and, if requested, its weights, one
-// column at a time.
+// writeJSON writes the model as one JSON object, with the splines of a linear model. If requested it adds the weights,
+// one column at a time.
 func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool) error {
 	where, err := json.Marshal(placeOf(m))
 	if err != nil {
@@ -278,8 +280,8 @@ func writeJSON(w io.Writer, m *served.Model, linear *model.Linear, weights bool)
 	return out.Flush()
 }
 
-// defaultLargest is the number of largest weights returned for each class, unless ?n says otherwise. maxLargest is the
-// maximum.
+// defaultLargest is the number of largest weights returned for each class if ?n is not given. maxLargest is the largest
+// valid ?n.
 const (
 	defaultLargest = 20
 	maxLargest     = 1000
@@ -288,11 +290,11 @@ const (
 // weight is one of the largest weights.
 type weight struct {
 	Feature string  `json:"feature"`
-	Weight  float64 `json:"weight"` // of the standardized feature
+	Weight  float64 `json:"weight"` // weight of the standardized feature
 }
 
-// largest answers GET /v1/model/largest: by output the weights with the largest size, largest first. For two classes
-// there is one output, the positive class.
+// largest handles GET /v1/model/largest: for each output the weights with the largest absolute values, largest first.
+// Two classes have one output, for the positive class.
 func (s *models) largest(w http.ResponseWriter, r *http.Request) {
 	n, ok := asked(w, r, "n", "weights", 1, maxLargest, defaultLargest)
 	if !ok {
@@ -343,12 +345,12 @@ func outputName(m *served.Model, k int) string {
 	return m.Schema.Classes[k]
 }
 
-// largestWeights caches the largest weights of the last requested model.
+// largestWeights caches the largest weights of the model that was requested last.
 type largestWeights struct {
 	mu      sync.Mutex
 	model   *served.Model
 	columns int
-	largest [][]columnWeight // by output, the largest first
+	largest [][]columnWeight // largest weights by output, largest first
 }
 
 type columnWeight struct {

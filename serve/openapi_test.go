@@ -24,8 +24,8 @@ import (
 	"blankout/serve"
 )
 
-// described is openapi.json for comparison with the server. An object must not have a property without a description,
-// unless the document marks it as open.
+// described is openapi.json in a form for comparison with the server. An object must not have a property without a
+// description, unless the document marks the object as open.
 type described struct {
 	paths    map[string]map[string]operation // by path and method
 	mux      *http.ServeMux                  // finds the path of a request

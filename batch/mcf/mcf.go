@@ -281,8 +281,8 @@ func (o *Objective) ValueGrad(w, grad []float64) float64 {
 	return value + o.p.Penalty.ValueGrad(w, grad)
 }
 
-// HessVec implements batch.HessianVector. With g the gradient of h_n, the Hessian is the sum of outer” g g' + outer'
-// diag(psi”).
+// HessVec implements batch.HessianVector. With g the gradient of h_n, the Hessian is the sum of d2 g g' + d1 diag(c).
+// d1 and d2 are the first two derivatives of outer, and c is the second derivative of psi.
 func (o *Objective) HessVec(v, out []float64) {
 	total := make([]float64, o.columns+2)
 	absentSlopes, absentCurvatures := o.absentSlopes()

@@ -387,7 +387,8 @@ func (p *program) printTrained(screen *screen, r *trainResult, suspects []string
 // noiseless reports whether the objective has no noise penalty.
 func (o *trainFlags) noiseless() bool { return o.config.Noise == "none" || o.config.Copies > 0 }
 
-// unused returns a message if unlabeled examples had no effect, otherwise "". Their effect is the penalty of the noise.
+// unused returns a message if unlabeled examples had no effect, otherwise "". Unlabeled examples only affect the noise
+// penalty.
 func (o *trainFlags) unused(d *batch.Data) string {
 	n := 0
 	for i := range d.Rows() {
@@ -406,7 +407,7 @@ func (o *trainFlags) unused(d *batch.Data) string {
 	return ""
 }
 
-// baselinesOf returns the losses on the examples of predictors that know only the labels.
+// baselinesOf returns the losses of baselines on the examples. Baselines use only the labels.
 func baselinesOf(d *batch.Data) watch.BaselineReport {
 	var b watch.Baselines
 	regression := d.Schema.Target != loss.Sign
@@ -423,7 +424,7 @@ func baselinesOf(d *batch.Data) watch.BaselineReport {
 	return b.Report(regression)
 }
 
-// singles returns the classes with a single example, if there are many examples.
+// singles returns the classes that have only one example, if there are many examples.
 func singles(d *batch.Data) (names []string) {
 	if d.Rows() < 100 || len(d.Schema.Classes) == 0 || len(d.Schema.Classes) > 20 {
 		return nil
@@ -442,7 +443,7 @@ func singles(d *batch.Data) (names []string) {
 	return names
 }
 
-// largestClass returns the class with the largest weight and the error of always predicting it, in percent.
+// largestClass returns the class with the largest weight, and the error in percent of always predicting it.
 func largestClass(d *batch.Data) (name string, percent float64) {
 	weight := make([]float64, len(d.Schema.Classes))
 	total := 0.0
@@ -461,7 +462,7 @@ func largestClass(d *batch.Data) (name string, percent float64) {
 	return d.Schema.Classes[best], 100 * (1 - weight[best]/total)
 }
 
-// learnerSets returns the settings of [learner] in --set.
+// learnerSets returns the settings of [learner] that were given with --set.
 func (o *trainFlags) learnerSets() (sets []string, err error) {
 	for _, set := range o.data.settings.set {
 		if !strings.HasPrefix(set, "learner.") {
@@ -475,7 +476,7 @@ func (o *trainFlags) learnerSets() (sets []string, err error) {
 	return sets, nil
 }
 
-// loadTraining reads the training set, through the Scaler of a model if requested.
+// loadTraining reads the training set. If requested, it transforms the examples with the Scaler of a model.
 func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *screen) (*batch.Data, *model.Linear, error) {
 	if err := o.data.resolve(nil); err != nil {
 		return nil, nil, err
@@ -580,7 +581,7 @@ func (p *program) loadTraining(ctx context.Context, o *trainFlags, screen *scree
 	return d, scaler, nil
 }
 
-// silent reports whether features die silently under the noise, or under one of the grid.
+// silent reports whether features fail silently under the noise, or under a noise of the grid.
 func (o *trainFlags) silent() bool {
 	noises := []string{o.config.Noise}
 	for _, g := range o.grid {
@@ -594,7 +595,7 @@ func (o *trainFlags) silent() bool {
 	})
 }
 
-// labelsOf describes the kind of labels.
+// labelsOf returns the name of a kind of target.
 func labelsOf(t loss.Target) string {
 	if t == loss.Sign {
 		return "classes"

@@ -1,6 +1,6 @@
 package main
 
-// train --solver online makes passes of the online learner over a file.
+// This file implements train --solver online, which makes passes of the online learner over a file.
 
 import (
 	"cmp"
@@ -37,7 +37,7 @@ import (
 type onlineFlags struct {
 	config online.Config
 	passes int
-	// scale is the factor of an objective with the penalty |w|^2.
+	// scale converts the learner's objective, whose penalty is |w|^2, to the requested objective.
 	scale float64
 }
 
@@ -56,7 +56,8 @@ func (o *onlineFlags) add(c *cobra.Command) {
 	f.Lookup("standardize").DefValue = ""
 }
 
-// onlineOnly lists the flags above, which an exact solver rejects. exactOnly lists those that --solver online rejects.
+// onlineOnly lists the flags above, which an exact solver rejects. exactOnly lists the flags that --solver online
+// rejects.
 var (
 	onlineOnly = []string{"passes", "expected-missing-groups", "silent-missing", "optimizer", "learning-rate", "stuck", "irls-batch", "irls-window"}
 	exactOnly  = []string{"l1", "tol", "copies", "prior", "scaler", "multiclass", "folds", "validation", "grid", "plot", "influences",
@@ -104,19 +105,19 @@ type onlineResult struct {
 	trainResult
 	ProgressiveError   *float64 `json:"progressive_error"`
 	ProgressiveLogLoss *float64 `json:"progressive_log_loss"`
-	// For numeric labels.
+	// Mean absolute and root mean squared error, for regression.
 	ProgressiveMAE  *float64 `json:"progressive_mae,omitempty"`
 	ProgressiveRMSE *float64 `json:"progressive_rmse,omitempty"`
 	Level           float64  `json:"noise_level"`
-	Noise           string   `json:"noise"` // name of the level
+	Noise           string   `json:"noise"` // name of the noise level
 	Unlabeled       uint64   `json:"unlabeled"`
-	// Progressive holds the measures of all passes, each event measured before it was learned.
+	// Progressive holds the measures over all passes; each event is measured before it is learned.
 	Progressive online.Summary `json:"progressive"`
 	// Warnings are about probable mistakes in the examples or settings.
 	Warnings []watch.Warning `json:"warnings"`
 }
 
-// trainOnline is train with passes of the online learner.
+// trainOnline implements train --solver online.
 func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	screen := p.newScreen(10 * time.Second)
 	begin := time.Now()
@@ -144,7 +145,7 @@ func (p *program) trainOnline(ctx context.Context, o *trainFlags) (err error) {
 	var refused *run.RefusedError
 	strange := errors.As(err, &refused) && refused.Refusal.Reason == event.ReasonLabel || err == nil && trained.Refused[event.ReasonLabel] > 0
 	if strange && unnamed && !slices.Contains(o.data.paths, "-") {
-		// A class that is not in the first examples: look at all of them.
+		// A class does not occur in the first examples, so look for classes in all examples.
 		if classes, err = o.findClasses(ctx, math.MaxInt); err != nil {
 			return err
 		}
@@ -229,7 +230,7 @@ func reasons(by map[event.Reason]uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-// inPercent returns a share in percent, nil for NaN.
+// inPercent returns a fraction in percent, or nil for NaN.
 func inPercent(share float64) *float64 {
 	if math.IsNaN(share) {
 		return nil
@@ -264,7 +265,7 @@ func (o *trainFlags) checkOnline(c *cobra.Command) (err error) {
 		if err != nil {
 			return err
 		}
-		// X |w|^2 + sum loss is X times |w|^2 + kappa sum loss with kappa = 1/X.
+		// The objective X |w|^2 + sum loss is X times |w|^2 + kappa sum loss with kappa = 1/X.
 		t.C, o.online.scale = 1/(o.config.L2*loss.Cost(l, 1)), cmp.Or(o.config.L2, 1)
 	}
 	sets, err := o.learnerSets()
@@ -323,12 +324,12 @@ func (o *trainFlags) findClasses(ctx context.Context, batches int) ([]string, er
 	}
 	classes := labels.Data(schema).SortClasses().Schema.Classes
 	if len(classes) < 2 {
-		return nil, nil // found on arrival
+		return nil, nil // classes are added when they appear
 	}
 	return classes, nil
 }
 
-// passOnline makes the passes with the given classes, or nil to find them on arrival.
+// passOnline makes the passes. classes are the given classes; nil adds classes when they appear.
 func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []string, unnamed bool, screen *screen) (*online.Learner, *run.Trained, error) {
 	data := o.data
 	if data.record.Classes, data.record.MaxClasses = classes, 2; classes == nil {
@@ -376,7 +377,7 @@ func (p *program) passOnline(ctx context.Context, o *trainFlags, classes []strin
 	return learner, trained, err
 }
 
-// turns is the source of all examples of several sources, one batch of each in turn.
+// turns is a source that returns one batch of each of several sources in turn.
 type turns struct {
 	sources []*paths
 	next    int
@@ -403,7 +404,7 @@ func (t *turns) Close() error {
 	return errors.Join(errs...)
 }
 
-// paths is the source of all examples of several paths, one after the other.
+// paths is a source that reads several paths one after the other.
 type paths struct {
 	data   *dataFlags
 	schema *event.Schema

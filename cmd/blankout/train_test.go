@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// Silent noise is known by its kind, not by a group whose name is like it.
+// TestTrainingIsSilent checks that noise is recognized as silent by its kind, not by the name of a group.
 func TestTrainingIsSilent(t *testing.T) {
 	for _, c := range []struct {
 		noise string

@@ -19,7 +19,7 @@ import (
 // kernelFlags are the flags of --loss dropsvm.
 type kernelFlags struct {
 	config svm.Config
-	// Flags that svm.Config.Set parses.
+	// strength and epochs are parsed by svm.Config.Set.
 	strength, epochs string
 }
 
@@ -54,13 +54,13 @@ func (o *trainFlags) checkKernel() error {
 	return k.config.Check(*c)
 }
 
-// trained is a trained model with its results.
+// trained is a trained model with the results of training.
 type trained struct {
 	batch.Solution
 	model      model.Model
-	trainError *float64               // in percent; nil for regression
-	numbers    *measure.NumbersReport // for regression
-	linear     *batch.Fit             // nil for a kernel machine
+	trainError *float64               // training error in percent; nil for regression
+	numbers    *measure.NumbersReport // measures for regression
+	linear     *batch.Fit             // result for a linear model; nil for a kernel machine
 	vectors    int                    // number of support vectors of a kernel machine
 }
 

@@ -17,26 +17,26 @@ import (
 type unseen struct {
 	model    *served.Model
 	examples int // number of all examples
-	with     int // number with such a feature
+	with     int // number of examples with an unseen feature
 	byField  map[uint16]*unseenField
 }
 
 type unseenField struct {
-	column   uint32 // the first feature
+	column   uint32 // column of the first unseen feature
 	examples int
-	last     int // number of the last one
+	last     int // number of the last example with an unseen feature
 }
 
-// unseenReport is their JSON in predict's output.
+// unseenReport is the JSON form of unseen in the output of predict.
 type unseenReport struct {
-	Examples int           `json:"examples"` // with a feature that the model has not seen
-	Fields   []fieldUnseen `json:"fields"`   // the worst first
+	Examples int           `json:"examples"` // number of examples with an unseen feature
+	Fields   []fieldUnseen `json:"fields"`   // fields with unseen features, most frequent first
 }
 
 type fieldUnseen struct {
 	Field    string `json:"field"` // "" for the columns of a sparse text format
 	Examples int    `json:"examples"`
-	Example  string `json:"example"` // the first such feature
+	Example  string `json:"example"` // first unseen feature
 	kind     event.Kind
 }
 

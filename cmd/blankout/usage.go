@@ -18,22 +18,22 @@ import (
 // manyFlags is the largest number of flags that are listed without groups.
 const manyFlags = 12
 
-// localFlags is the list of a command's own flags in cobra's template, groupedFlags its replacement.
+// localFlags is the list of a command's own flags in cobra's template. groupedFlags replaces it.
 const (
 	localFlags   = "Flags:\n{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}"
 	groupedFlags = "{{range $i, $group := flagGroups .}}{{if $i}}\n\n{{end}}{{$group.Title}}Flags:\n{{$group.FlagUsages | trimTrailingWhitespaces}}{{end}}"
 )
 
-// helpAll is the flag for the full help of a command with a brief --help.
+// helpAll is the name of the flag for the full help of a command whose --help is brief.
 const helpAll = "help-all"
 
-// brief says what --help shows of a command whose help is longer than a screen.
+// brief selects the part of a long help that --help shows on one screen.
 type brief struct {
-	paragraphs, examples int      // number of first ones
-	flags                []string // with the first line of their texts
+	paragraphs, examples int      // number of paragraphs and examples to show, from the first
+	flags                []string // flags to show, with the first line of their usage
 }
 
-// briefs holds the briefs by the command's name.
+// briefs holds the brief of each command that has one, by the command's name.
 var briefs = map[string]brief{
 	"run": {1, 5, []string{"config", "data", "set", "brokers", "topic", "format", "label", "drop", "labels", "id", "loss", "noise", "expected-missing", "silent-missing", "group",
 		"reset", "until-end", "max-events", "serve", "keep-serving", "predict-only", "json", "help", helpAll}},
@@ -45,7 +45,7 @@ var briefs = map[string]brief{
 	"corrupt":  {1, 3, []string{"config", "data", "model", "set", "label", "noise", "copies", "rescale", "seed", "output", "json", "help", helpAll}},
 }
 
-// addHelpAll adds the flag --help-all to the commands of briefs.
+// addHelpAll adds the flag --help-all to the commands that have a brief.
 func addHelpAll(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		if _, ok := briefs[c.Name()]; ok {
@@ -54,7 +54,8 @@ func addHelpAll(root *cobra.Command) {
 	}
 }
 
-// askedForAll replaces --help-all, which works wherever --help does, by --help, and reports whether it was there.
+// askedForAll replaces --help-all in args by --help and reports whether it did. So --help-all works wherever --help
+// does.
 func askedForAll(args []string) ([]string, bool) {
 	args = slices.Clone(args)
 	for i, arg := range args {
@@ -79,10 +80,10 @@ func (p *program) help(c *cobra.Command, _ []string) {
 	fmt.Fprintf(c.OutOrStdout(), "%s\n\n%s", text, c.UsageString())
 }
 
-// groups are the groups of flags in the help of commands with many flags. A name means the same in every command. A
-// flag of such a command without a group fails TestHelp.
+// groups are the groups of flags in the help of commands with many flags. A flag name has the same group in every
+// command. TestHelp fails if a flag of such a command has no group.
 var groups = []struct {
-	title string // before " Flags:"
+	title string // title before " Flags:"
 	names []string
 }{
 	{"Input", []string{"data", "labels", "unlabeled", "train", "test", "model", "config", "set", "brokers", "topic", "from", "from-group", "max-events", "until-end"}},
@@ -180,8 +181,8 @@ func (p *program) usage(c *cobra.Command) error {
 	return err
 }
 
-// alignFlags corrects pflag's output: it pads names by bytes, which shifts the text after a … to the left, and shows a
-// value of one blank, which means none, as a default.
+// alignFlags corrects two errors in pflag's output. pflag pads names by bytes, which misaligns the text after a "…". It
+// also prints the value " ", which means none, as a default.
 func alignFlags(text string) string {
 	const none = "[= ]"
 	var out strings.Builder
@@ -192,7 +193,7 @@ func alignFlags(text string) string {
 				end += 6
 			}
 		}
-		if end < 0 { // the rest of the text of the previous flag
+		if end < 0 { // a continuation of the usage of the previous flag
 			out.WriteString(line)
 			continue
 		}
@@ -202,7 +203,7 @@ func alignFlags(text string) string {
 	return out.String()
 }
 
-// valuesUsage formats the values of a flag. Those that end in a colon continue with a named number.
+// valuesUsage formats the values of a flag. A number must follow a value that ends in a colon.
 func valuesUsage(values []string) string {
 	numbers := map[string]string{"dropout": ":Q", "group": ":Q", "gaussian": ":SD", "laplace": ":B", "t-logistic": ":T", "fdrop": ":K", "dropsvm": "[:square|:ridge]"}
 	out := make([]string, len(values))
@@ -219,7 +220,7 @@ func valuesUsage(values []string) string {
 	return wrapped(strings.Join(out[:last], ", ") + " or " + out[last])
 }
 
-// wrapped breaks a text into lines that fit a terminal beside the names of flags.
+// wrapped breaks a text into lines that fit next to the names of flags on a terminal.
 func wrapped(text string) string {
 	const width = 88
 	var b strings.Builder

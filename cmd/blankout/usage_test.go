@@ -18,7 +18,7 @@ import (
 	"blankout/online/optimizers"
 )
 
-// What --help says is on one screen. Commands that have more than that say it with
+// TestHelpIsOneScreen checks that the output of --help fits on one screen. Commands with a longer help must have
 // --help-all.
 func TestHelpIsOneScreen(t *testing.T) {
 	const lines, width = 45, 110
@@ -55,8 +55,8 @@ func TestHelpIsOneScreen(t *testing.T) {
 	visit(nil, (&program{}).root())
 }
 
-// TestHelp looks at every command's help as a person does: the texts of all flags
-// begin in one column, and no default is shown that is none.
+// TestHelp checks every command's help: the usage of all flags starts in one column, and a default is shown only if
+// there is one.
 func TestHelp(t *testing.T) {
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
@@ -66,7 +66,7 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s: a flag is in none of the groups of its help", c.CommandPath())
 			}
 			if strings.HasSuffix(line, "Flags:\n") {
-				column = 0 // of this part
+				column = 0 // a new column for this group of flags
 			}
 			if !strings.HasPrefix(line, "  -") && !strings.HasPrefix(line, "      --") {
 				if text := strings.TrimLeft(line, " "); column > 0 && strings.HasPrefix(line, "      ") && utf8.RuneCountInString(line)-utf8.RuneCountInString(text) != column {
@@ -109,7 +109,7 @@ func TestHelp(t *testing.T) {
 	root := (&program{helpAll: true}).root()
 	visit(root)
 
-	// What run takes is what its help lists.
+	// run must accept the values that its help lists.
 	run, _ := must.Get2(root.Find([]string{"run"}))(t)
 	for flag, values := range map[string][]string{
 		"loss": loss.Names(), "noise": append(loss.NoiseNames(), "auto", loss.ObservedNoise), "optimizer": optimizers.Names(),
@@ -143,7 +143,7 @@ func TestHelp(t *testing.T) {
 			case "rule":
 				config.Optimizer = word
 			}
-			// Another setting may not go with it.
+			// A listed value may conflict with another setting.
 			if err := config.Check(); err != nil && strings.Contains(err.Error(), "want one of") {
 				t.Errorf("--%s %s is listed: %v", flag, word, err)
 			}
@@ -151,8 +151,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestJSON: every command that says something of its own says it in JSON too, but those
-// that write a file or a page for people, or serve until they are stopped.
+// TestJSON checks that every command with output of its own also supports JSON. Exceptions are commands that write a
+// file, serve a page or run until they are stopped.
 func TestJSON(t *testing.T) {
 	others := map[string]string{
 		"blankout serve": "serves a page", "blankout broker": "prints its address", "blankout export": "--format json", "blankout config init": "writes TOML",
@@ -186,9 +186,9 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Every flag of blankout that a document names is one.
+// TestFlagsInDocuments checks that every flag of blankout that a document names exists.
 func TestFlagsInDocuments(t *testing.T) {
-	known := map[string]bool{"help": true, "version": true, "bfgs": true, "oaa": true, "quick": true, "full": true} // the last ones of VW and papers
+	known := map[string]bool{"help": true, "version": true, "bfgs": true, "oaa": true, "quick": true, "full": true} // the last four are flags of VW and of papers
 	var visit func(c *cobra.Command)
 	visit = func(c *cobra.Command) {
 		add := func(f *pflag.Flag) { known[f.Name] = true }

@@ -121,7 +121,7 @@ with -d, and a file of delayed labels with --labels.`,
 	return c
 }
 
-// learnedAs lists the settings of a learner, its holdout and its adoptions that are not the defaults.
+// learnedAs lists the settings of a learner, its holdout and its adoptions that differ from the defaults.
 func learnedAs(c *config.Config, s *event.Schema) (own []string) {
 	defaults := online.FingerprintOf(online.DefaultConfig(), s)
 	for section, f := range map[string]online.Fingerprint{"learner": online.FingerprintOf(c.Learner, s), "validate": c.Validate.Fingerprint()} {
@@ -134,13 +134,12 @@ func learnedAs(c *config.Config, s *event.Schema) (own []string) {
 	return own
 }
 
-// newValidator returns the validator of a learner with this configuration, whose events come from the file data or, if
-// that is "", from Kafka.
+// newValidator returns the validator of a learner with this configuration. Its events are read from the file data or,
+// if data is "", from Kafka.
 func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Validator {
 	v := &validate.Validator{Config: c.Validate.Config, Learner: c.Learner}
 	events := inputOf(c, data)
-	// The log is read in its present state. Records gone from it are left out, and the report
-	// says so.
+	// The log is read as it is now. Records that it no longer has are left out, and the report mentions them.
 	events.Kafka.Log = log
 	events.Kafka.UntilEnd, events.Kafka.CreateTopics, events.Kafka.Start, events.Kafka.OutOfRange = true, false, "earliest", "earliest"
 	v.Open = func(ctx context.Context, s *event.Schema, from event.Offsets) (event.Source, error) {
@@ -157,8 +156,8 @@ func newValidator(c *config.Config, data string, log *slog.Logger) *validate.Val
 	return v
 }
 
-// joinedValidator makes a Validator read events with labels that arrive later, from the files data and later or, if
-// those are "", from the configured topics.
+// joinedValidator makes a Validator read events with delayed labels, from the files data and later or, if those are "",
+// from the configured topics.
 func joinedValidator(v *validate.Validator, c *config.Config, data, later string) {
 	v.Open, v.OpenHoldout = nil, nil
 	v.OpenJoined = func(ctx context.Context, s *event.Schema, from, to event.Offsets) (_ validate.Joined, err error) {
@@ -173,7 +172,7 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 			}
 		}()
 		settings := c.Labels
-		settings.IdleTimeout = 0 // all ends are known
+		settings.IdleTimeout = 0 // the ends of all partitions are known
 		if j.join, err = labels.Open(settings, directory, labels.State{}); err != nil {
 			return nil, err
 		}
@@ -188,7 +187,7 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 		}
 		for i := range lanes {
 			l := &lanes[i]
-			first, end := int64(0), int64(0) // nothing of a partition that was added later
+			first, end := int64(0), int64(0) // read no record of a partition that was added later
 			for k, p := range to {
 				if p.Topic == l.Topic && p.Partition == l.Partition {
 					first, end = from[k].Next, p.Next
@@ -201,8 +200,8 @@ func joinedValidator(v *validate.Validator, c *config.Config, data, later string
 	}
 }
 
-// inputOf returns the source of events of a learner with this configuration: the file, standard input or address data,
-// or the configured topics if that is "".
+// inputOf returns the source of a learner's events: the file, standard input or address in data. If data is "", the
+// source is the configured topics.
 func inputOf(c *config.Config, data string) stream.Input {
 	in := stream.Input{Where: data, Record: c.Record, Kafka: c.Kafka.ConsumerConfig}
 	if data == "-" {
@@ -237,7 +236,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	if err := modelTarget(o.output); err != nil {
 		return err
 	}
-	path, file, live := s.path, s.file, s.model.Model.(*model.Linear) // see readSaved
+	path, file, live := s.path, s.file, s.model.Model.(*model.Linear) // readSaved has checked this type
 	contest, err := run.ReadContest(file.Blocks)
 	if err != nil {
 		return refusedError{fmt.Errorf("%s: %w", path, err)}
@@ -277,7 +276,7 @@ func (p *program) runValidate(ctx context.Context, c *config.Config, o *validate
 	screen := p.newScreen(10 * time.Second)
 	v := newValidator(c, o.data, slog.New(slog.DiscardHandler))
 	v.Exact = o.bound == batch.ExactBound
-	v.Config.CPU = 1 // nobody is waiting
+	v.Config.CPU = 1 // no learner competes for the processor
 	open, read := v.Open, 0
 	saw := func(n int) {
 		if read += n; screen.due() {
@@ -343,7 +342,7 @@ func (w watched) Next(ctx context.Context, b *event.Batch) error {
 	return err
 }
 
-// checkTopics checks that the checkpoint's events are where they are expected.
+// checkTopics returns an error if the checkpoint's events are not in the configured topics or the given file.
 func checkTopics(offsets event.Offsets, c *config.Config, o *validateFlags) error {
 	if len(offsets) == 0 {
 		return errors.New("it was learned from no event")
@@ -360,7 +359,7 @@ func checkTopics(offsets event.Offsets, c *config.Config, o *validateFlags) erro
 	return nil
 }
 
-// printValidation prints a report. draw adds bars of text to curves.
+// printValidation prints a report. draw adds bar charts as text.
 func printValidation(out io.Writer, r *batch.Validation, draw bool) {
 	share := func(x *float64) string {
 		if x == nil {

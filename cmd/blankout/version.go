@@ -1,6 +1,6 @@
 package main
 
-// The command version shows the source from which the program was built.
+// The command version prints the source revision from which the program was built.
 
 import (
 	"cmp"
@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// builtFrom and builtAs are the revision and the version for builds without a checkout, as in a container, and for
-// releases. The linker sets them (-X main.builtFrom=REVISION).
+// builtFrom and builtAs are the revision and the version, for releases and for builds without a checkout, as in a
+// container. The linker sets them (-X main.builtFrom=REVISION).
 var builtFrom, builtAs string
 
-// buildVersion returns the source of this program: the module's version, or the revision of the checkout with "-dirty"
-// if it had changes.
+// buildVersion returns the module's version and the revision of the checkout. "-dirty" is appended if the checkout had
+// changes.
 func buildVersion() (version, revision string) {
 	version, revision = "unknown", builtFrom
 	info, ok := debug.ReadBuildInfo()
@@ -49,7 +49,7 @@ func buildVersion() (version, revision string) {
 func versionLine() string {
 	version, revision := buildVersion()
 	text := fmt.Sprintf("blankout %s %s %s %s/%s", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return strings.Join(strings.Fields(text), " ") // there may be no revision
+	return strings.Join(strings.Fields(text), " ") // removes the gap if there is no revision
 }
 
 func (p *program) version() *cobra.Command {

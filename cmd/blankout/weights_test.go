@@ -8,14 +8,14 @@ import (
 	"blankout/internal/model"
 )
 
-// What speaks for a class is summed over the outputs that are about it.
+// TestLargestWeights checks that the evidence for a class is summed over all outputs that involve the class.
 func TestLargestWeights(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		classes []string
 		loss    string
 		pairs   bool
-		weights [][]float64 // by output and column
+		weights [][]float64 // weights by output and column
 		want    string
 	}{
 		{"two classes", []string{"no", "yes"}, "logistic:gaussian", false, [][]float64{{2, -1}}, "no #1 1, yes #0 2"},

@@ -1,8 +1,8 @@
-// Command papers makes the tables and figures of the papers that blankout builds on again,
-// on real data, and says of each claim whether it is reproduced.
+// Command papers reproduces the tables and figures of the papers that blankout builds on, with real data. For each
+// claim of a paper it reports whether the claim is reproduced.
 //
-// go run ./cmd/papers --list
-// go run ./cmd/papers quadratic-penalty --quick -o penalty
+//	go run ./cmd/papers --list
+//	go run ./cmd/papers quadratic-penalty --quick -o penalty
 package main
 
 import (
@@ -34,8 +34,8 @@ func main() {
 	os.Exit(code)
 }
 
-// execute does what args say and returns the exit code: 0 done, 1 failed, 2 wrong usage,
-// 3 data refused. Results go to stdout, everything for people to stderr.
+// execute runs the command with args and returns the exit code: 0 success, 1 failure, 2 wrong usage, 3 data rejected.
+// Results go to stdout, all messages to stderr.
 func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	c := command(stdout, stderr)
 	c.SetArgs(args)
@@ -137,7 +137,7 @@ func list(stdout io.Writer) error {
 	return w.Flush()
 }
 
-// run runs the experiment of a name, all of them, or writes their index.
+// run runs the experiment with the given name or all experiments, or writes the index of their claims.
 func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) error {
 	if o.quick && o.full {
 		return usageError{errors.New("--quick and --full exclude each other")}
@@ -199,8 +199,7 @@ func run(ctx context.Context, name string, o *flags, stdout, stderr io.Writer) e
 	return json.NewEncoder(stdout).Encode(result)
 }
 
-// options returns what the flags ask of an experiment, whose progress is said every ten
-// seconds.
+// options returns the options that the flags select for an experiment. Its progress is reported every ten seconds.
 func (o *flags) options(e papers.Experiment, say func(string)) papers.Options {
 	said := time.Now()
 	out := papers.Options{Size: papers.Default, Data: o.data, Out: o.out, Seed: o.seed, Threads: o.threads, Progress: func(s papers.Status) {
@@ -218,7 +217,7 @@ func (o *flags) options(e papers.Experiment, say func(string)) papers.Options {
 	return out
 }
 
-// verdicts counts what became of claims.
+// verdicts formats the number of claims with each verdict.
 func verdicts(claims []papers.Claim) string {
 	count := map[papers.Verdict]int{}
 	printed, inside := 0, 0
@@ -226,7 +225,7 @@ func verdicts(claims []papers.Claim) string {
 		count[c.Verdict]++
 		printed, inside = printed+c.Printed.Of, inside+c.Printed.Inside
 	}
-	if n := count[papers.NotDecided]; n == len(claims) { // all or none
+	if n := count[papers.NotDecided]; n == len(claims) { // either all claims or none
 		return fmt.Sprintf("claims %s: %d", papers.NotDecided, n)
 	}
 	text := fmt.Sprintf("claims reproduced %d, not %d, undecided %d", count[papers.Reproduced], count[papers.NotReproduced], count[papers.Undecided])

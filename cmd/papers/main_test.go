@@ -29,7 +29,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// TestExamples: the scripts run what the help shows.
+// TestExamples checks that the scripts run the commands that the help shows.
 func TestExamples(t *testing.T) {
 	names, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestExitCode tells wrong usage from failures.
+// TestExitCode checks that wrong usage and failures have different exit codes.
 func TestExitCode(t *testing.T) {
 	for args, want := range map[string]int{
 		"quadratic-penalty --full --output small": 2,
