@@ -437,7 +437,7 @@ func forecastTable(out io.Writer, s *online.Summary, draw bool, what string, dec
 	if s.NumbersSummary != nil {
 		measured, format = "RMSE", "\t%.4g"
 	}
-	fmt.Fprintf(out, "\nforecast of the %s if a fraction of the %s goes missing\n", measured, what)
+	fmt.Fprintf(out, "\nforecast of the %s if a fraction of the %s goes missing (events with masked fields, predicted before they are learned)\n", measured, what)
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for d := range online.ForecastPoints {
 		fmt.Fprintf(t, "\t%d %%", 10*d)

@@ -241,6 +241,9 @@ func (l *loop) part(ctx context.Context, b *event.Batch, own []columns, from int
 		l.saver.final = cmp.Or(l.intake.broken, l.saver.final)
 		return err
 	}
+	if l.records == 0 && n > 0 {
+		l.log.Info("the first records have arrived", "topic", b.Topic, "partition", b.Partition, "offset", b.Examples[0].Offset)
+	}
 	l.records += uint64(n)
 	alarms := l.Learner.Alarms(l.logged.Changes)
 	l.reportDrift(b, alarms.Drift)
