@@ -1,13 +1,13 @@
 package stream
 
-// Kafka's record batches, format 2, read in place and written.
+// This file reads Kafka's record batches, format 2, in place, and writes them.
 //
 //	offset  size
 //	     0     8  base offset
-//	     8     4  length of what follows
+//	     8     4  length of the rest
 //	    12     4  partition leader epoch
 //	    16     1  magic, 2
-//	    17     4  CRC-32C of everything from offset 21 on
+//	    17     4  CRC-32C of all bytes from offset 21 on
 //	    21     2  attributes: codec (bits 0-2), log-append time (3), transactional (4), control (5)
 //	    23     4  last offset delta
 //	    27     8  first timestamp, ms
@@ -18,10 +18,9 @@ package stream
 //	    57     4  number of records
 //	    61        records, compressed together
 //
-// A record is its length and then attributes (1 byte), timestamp delta, offset
-// delta, key, value and headers, all numbers and lengths zigzag varints; length
-// -1 is null. Offsets of a compacted batch have holes, and it may hold no record
-// at all: the offset after a batch is always base + last offset delta + 1.
+// A record is its length and then attributes (1 byte), timestamp delta, offset delta, key, value and headers. All
+// numbers and lengths are zigzag varints; the length -1 is null. A compacted batch may have gaps between offsets, or no
+// records at all. The offset after a batch is always base + last offset delta + 1.
 
 import (
 	"bytes"
@@ -38,7 +37,7 @@ import (
 
 const (
 	batchHeader = 61
-	batchPrefix = 12 // base offset and length, which the length does not include
+	batchPrefix = 12 // size of base offset and length; the length field excludes them
 	batchCRC    = 21 // start of the checksummed bytes
 
 	flagLogAppendTime = 1 << 3
@@ -46,13 +45,13 @@ const (
 	flagControl       = 1 << 5
 )
 
-// maxUnpacked is the largest uncompressed size of a record batch in a Consumer, so that a malicious batch cannot use up
-// the memory. Brokers limit a compressed batch to 1 MB.
+// maxUnpacked is the largest uncompressed size of a record batch in a Consumer, so that a malicious batch cannot
+// exhaust the memory. Brokers limit a compressed batch to 1 MB.
 const maxUnpacked = 64 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// recordBatch is one batch. records borrows the bytes that it was parsed from.
+// recordBatch is one parsed batch. records borrows the parsed bytes.
 type recordBatch struct {
 	base, next int64 // offsets of the batch: base inclusive, next exclusive
 	firstTime  int64
@@ -60,18 +59,18 @@ type recordBatch struct {
 	producer   int64
 	count      int32
 	attributes int16
-	records    []byte // as sent, compressed by codec()
+	records    []byte // records as sent, compressed with codec()
 }
 
 func (b *recordBatch) codec() int8         { return int8(b.attributes & 7) }
 func (b *recordBatch) control() bool       { return b.attributes&flagControl != 0 }
 func (b *recordBatch) transactional() bool { return b.attributes&flagTransactional != 0 }
 
-// errPartialBatch means that the bytes end before the batch does. Brokers cut responses to size like that.
+// errPartialBatch means that the bytes end before the batch does. Brokers truncate responses to the requested size.
 var errPartialBatch = errors.New("record batch cut off")
 
-// parseBatch parses the batch at the start of b and returns the bytes after it. It verifies the checksum before it uses
-// anything after it.
+// parseBatch parses the batch at the start of b and returns the remaining bytes. It verifies the checksum before it
+// uses the checksummed bytes.
 func parseBatch(b []byte) (batch recordBatch, rest []byte, err error) {
 	if len(b) < 17 {
 		return batch, b, errPartialBatch
@@ -108,7 +107,7 @@ func parseBatch(b []byte) (batch recordBatch, rest []byte, err error) {
 }
 
 // aborts reports whether a control batch marks the end of an aborted transaction. The key of its only record is a
-// version and a type: 0 is abort, 1 is commit.
+// version and a type: 0 means abort, 1 means commit.
 func (b *recordBatch) aborts() bool {
 	r := recordReader{rest: b.records, left: b.count}
 	var rec rawRecord
@@ -132,7 +131,7 @@ type recordReader struct {
 
 var errRecord = errors.New("record with a length that does not fit its batch")
 
-// next reads one record. It returns false at the end of the batch.
+// next reads one record into rec. It returns false at the end of the batch.
 func (r *recordReader) next(rec *rawRecord) (bool, error) {
 	if r.left == 0 {
 		return false, nil
@@ -144,7 +143,7 @@ func (r *recordReader) next(rec *rawRecord) (bool, error) {
 	b := r.rest[n : n+int(length)]
 	r.rest = r.rest[n+int(length):]
 	r.left--
-	b = b[1:] // attributes, unused
+	b = b[1:] // skip the attributes, which are unused
 	if rec.timeDelta, n = varint(b); n <= 0 {
 		return false, errRecord
 	}
@@ -188,7 +187,7 @@ func parseHeaders(b []byte) ([]Header, error) {
 
 // varint reads a zigzag varint. n <= 0 means that b does not begin with one.
 func varint(b []byte) (v int64, n int) {
-	// One or two bytes hold everything up to 8191, nearly all numbers here.
+	// One or two bytes suffice for values up to 8191, which are nearly all numbers here.
 	if len(b) > 1 {
 		if b[0] < 0x80 {
 			return int64(b[0]>>1) ^ -int64(b[0]&1), 1
@@ -212,9 +211,9 @@ func varbytes(b []byte) (field, rest []byte, ok bool) {
 	return b[:length:length], b[length:], true
 }
 
-// unpacker decompresses the records of a batch into its own memory, valid until the next call. gzip and lz4 use
-// kafka-go's codecs. Snappy and zstd are decompressed directly: kafka-go's snappy trusts the length in the data and may
-// allocate 4 GB, and its zstd has no limit on the window.
+// unpacker decompresses the records of a batch into its own memory, which is valid until the next call. gzip and lz4
+// use kafka-go's codecs. Snappy and zstd are decompressed directly: kafka-go's snappy trusts the length in the data and
+// may allocate 4 GB, and its zstd does not limit the window.
 type unpacker struct {
 	limit  int // largest uncompressed size of a batch
 	out    []byte
@@ -234,7 +233,7 @@ func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
 		u.out, err = appendSnappy(u.out, src, u.limit)
 	case compress.Zstd:
 		if u.zstd == nil {
-			// With a concurrency of 1 it starts no goroutines.
+			// With a concurrency of 1 the decoder starts no goroutines.
 			u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(u.limit)))
 			if err != nil {
 				return nil, err
@@ -255,7 +254,7 @@ func (u *unpacker) unpack(codec int8, src []byte) ([]byte, error) {
 	return u.out, err
 }
 
-// appendAll appends the bytes of r, up to a length of limit.
+// appendAll appends the bytes of r to dst. It fails if the result exceeds limit bytes.
 func appendAll(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	for {
 		if len(dst) == cap(dst) {
@@ -274,8 +273,9 @@ func appendAll(dst []byte, r io.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// xerialHeader starts snappy data that the Java client's library has cut into frames, each preceded by its length (4
-// bytes, big-endian). Two version numbers of 4 bytes follow the header. Other clients send one bare block.
+// xerialHeader is the start of snappy data that the Java client's library has divided into frames. Two version numbers
+// of 4 bytes follow the header. Each frame is preceded by its length (4 bytes, big-endian). Other clients send one
+// block without a header.
 var xerialHeader = []byte{0x82, 'S', 'N', 'A', 'P', 'P', 'Y', 0}
 
 func appendSnappy(dst, src []byte, limit int) ([]byte, error) {
@@ -319,8 +319,8 @@ func appendSnappyBlock(dst, src []byte, limit int) ([]byte, error) {
 	return dst[:len(dst)+n], nil
 }
 
-// batchWriter builds a record batch, record by record. The zero value is an empty batch. Memory is reused from batch to
-// batch.
+// batchWriter builds a record batch, record by record. The zero value is an empty batch. It reuses its memory for the
+// next batch.
 type batchWriter struct {
 	records   []byte
 	scratch   []byte
@@ -386,10 +386,10 @@ func (w *batchWriter) messages() []Message {
 	}
 	for i := range out {
 		m := &out[i]
-		number()        // the length
-		rest = rest[1:] // the attributes
+		number()        // length
+		rest = rest[1:] // attributes
 		m.Time = w.firstTime + number()
-		number() // the offset
+		number() // offset
 		m.Key, m.Value = field(), field()
 		for n := number(); n > 0; n-- {
 			m.Headers = append(m.Headers, Header{string(field()), field()})
@@ -405,11 +405,11 @@ func appendVarbytes(b, field []byte) []byte {
 	return append(binary.AppendVarint(b, int64(len(field))), field...)
 }
 
-// batchOrigin holds the position, flags and producer of a batch.
+// batchOrigin has the offset, flags and producer of a batch.
 type batchOrigin struct {
 	base       int64
 	attributes int16 // codec and flags
-	producer   int64 // -1 if not idempotent
+	producer   int64 // producer ID; -1 if not idempotent
 	epoch      int16
 	sequence   int32
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// testRecord is a record at an offset, relative to the base of its batch.
+// testRecord is a record with its offset relative to the base of its batch.
 type testRecord struct {
 	delta      int32
-	key, value string // "" is null
+	key, value string // "" means null
 }
 
 // makeBatch returns the bytes of a batch with the offsets [o.base, o.base+last+1).
@@ -44,13 +44,13 @@ func makeBatch(t testing.TB, o batchOrigin, last int32, records ...testRecord) [
 	return must.Get(w.appendTo(nil, o))(t)
 }
 
-// sealed sets the checksum of a modified batch.
+// sealed sets the checksum of a modified batch and returns the batch.
 func sealed(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[batchCRC:], castagnoli))
 	return b
 }
 
-// TestBatchWriter reads our batches with kafka-go's reader.
+// TestBatchWriter reads the batches of batchWriter with kafka-go's reader.
 func TestBatchWriter(t *testing.T) {
 	for codec := range int16(5) {
 		raw := makeBatch(t, batchOrigin{base: 40, attributes: codec, producer: -1}, 2,
@@ -81,7 +81,7 @@ func TestParseBatchErrors(t *testing.T) {
 	tests := []struct {
 		name string
 		edit func(b []byte) []byte
-		want string // "" means errPartialBatch
+		want string // expected error; "" means errPartialBatch
 	}{
 		{"a flipped bit", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, "checksum"},
 		{"a flipped bit in the header", func(b []byte) []byte { b[58] ^= 1; return b }, "checksum"},
@@ -129,7 +129,7 @@ func TestUnpack(t *testing.T) {
 	for codec := int8(1); codec <= 4; codec++ {
 		for _, data := range [][]byte{{}, []byte("short"), long} {
 			if len(data) == 0 && codec == 2 {
-				continue // kafka-go writes nothing
+				continue // kafka-go writes no batch
 			}
 			got, err := u.unpack(codec, pack(t, codec, data))
 			if err != nil || !bytes.Equal(got, data) {
@@ -148,7 +148,7 @@ func TestUnpack(t *testing.T) {
 	if got, err := u.unpack(2, snappy.Encode(nil, long)); err != nil || !bytes.Equal(got, long) {
 		t.Errorf("bare snappy block: %v", err)
 	}
-	// A frame, and a block, that claim 4 GB.
+	// One frame and one block that claim 4 GB.
 	for _, hostile := range [][]byte{
 		append(append(slices.Clone(xerialHeader), 0, 0, 0, 1, 0, 0, 0, 1), 0xff, 0xff, 0xff, 0xff, 1),
 		{0xff, 0xff, 0xff, 0xff, 0x0f, 1, 2, 3},
@@ -159,8 +159,8 @@ func TestUnpack(t *testing.T) {
 	must.Fails(t, must.Err(u.unpack(7, long)), "unpacking codec 7")
 }
 
-// readResponse passes the records of a response through scan and read, like a Consumer at offset next, and checks what
-// holds for any bytes.
+// readResponse passes the records of a response through scan and read, like a Consumer at offset next. It checks
+// conditions that must hold for any bytes.
 func readResponse(t testing.TB, next int64, records []byte, aborted []abortedTransaction) ([]got, error) {
 	config := DefaultConsumerConfig()
 	d := &textDecoder{}
@@ -211,7 +211,7 @@ func TestReadDamagedRecords(t *testing.T) {
 	tests := []struct {
 		name   string
 		bytes  []byte
-		want   string // offset:value, or the reason of the rejection
+		want   string // expected offset:value, or the reason of the refusal
 		detail string
 	}{
 		{"good", batch(), "10:a 11:b 13:d", ""},
@@ -224,7 +224,7 @@ func TestReadDamagedRecords(t *testing.T) {
 			b := batch()
 			b[60]++
 			return sealed(b)
-		}(), "10:a 11:b 13:d", ""}, // no offset left for the missing one
+		}(), "10:a 11:b 13:d", ""}, // no offset is left for the extra record
 		{"offset beyond the batch", func() []byte {
 			b := batch()
 			b[26] = 2
@@ -295,7 +295,7 @@ func FuzzResponse(f *testing.F) {
 		}
 		readResponse(t, next, b, []abortedTransaction{{3, aborted}})
 
-		// The frame around the records, which has no checksum.
+		// The frame around the records has no checksum.
 		var x fetchExchange
 		x.set("t", 0, next, 1, 1, true)
 		x.version, x.body = 11, b
@@ -306,8 +306,8 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// The time of a record is that of the producer or, if the batch is marked so, that of the broker's append, which is the
-// batch's greatest timestamp.
+// TestAppendTime checks that the time of a record is set by the producer. If the batch is marked, it is instead the
+// time of the broker's append, which is the batch's greatest timestamp.
 func TestAppendTime(t *testing.T) {
 	const appended = 1 << 3 // bit 3 is the type of the timestamp in Kafka's protocol
 	for attributes, want := range map[int16][]int64{0: {1000, 1001}, appended: {7777, 7777}, flagTransactional: {1000, 1001}} {

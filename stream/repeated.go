@@ -1,6 +1,6 @@
 package stream
 
-// This file detects events that a producer wrote twice.
+// This file detects events that a producer has written twice.
 
 import (
 	"blankout/internal/event"
@@ -8,16 +8,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// repeated detects events of a partition that a producer has written twice: their key (or ID) is that of another event
+// repeated detects events that a producer has written twice to a partition: another event with the same key (or ID) is
 // at most window offsets before. The result depends only on the records of the partition, because a Consumer that
-// starts in the middle reads the window before its start again.\
+// starts in the middle first reads the window before its start.
 //
 // It takes about 56 bytes for each of the last window records that has a key.
 type repeated struct {
 	window int64
-	last   map[uint64]int64 // offset by the hash of the key
-	queue  []keyAt          // sorted by offset
-	from   int              // entries before it have left the window
+	last   map[uint64]int64 // latest offset by hash of the key
+	queue  []keyAt          // keys in the window, sorted by offset
+	from   int              // index in queue of the first entry in the window
 }
 
 type keyAt struct {
@@ -25,7 +25,7 @@ type keyAt struct {
 	offset int64
 }
 
-// of returns the offset of the latest record within the window with the same key, or -1, and stores this one.
+// of returns the offset of the latest record in the window with the same key, or -1. It also stores this record.
 func (r *repeated) of(key []byte, offset int64) int64 {
 	if r.last == nil {
 		r.last = map[uint64]int64{}
@@ -51,7 +51,7 @@ func (r *repeated) of(key []byte, offset int64) int64 {
 	return before
 }
 
-// refuseRepeated turns an example into a rejected one, which keeps its key.
+// refuseRepeated makes e a refused example that keeps its key.
 func refuseRepeated(e *event.Example, detail string) {
 	e.Features.Index, e.Features.Value = e.Features.Index[:0], e.Features.Value[:0]
 	e.Field, e.Missing, e.Value = e.Field[:0], e.Missing[:0], nil

@@ -13,8 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// keyed returns n messages whose keys repeat sometimes, some of them exactly at the edge of the window or one beyond.
-// It also returns which of them are repeated within the window, computed in the obvious way.
+// keyed returns n messages whose keys repeat sometimes, some of them exactly at the edge of the window or one offset
+// beyond. It also returns which messages are repeated within the window, by a simple search.
 func keyed(n int, window int64) (messages []Message, repeats []int64) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for i := range n {
@@ -38,7 +38,7 @@ func keyed(n int, window int64) (messages []Message, repeats []int64) {
 	return messages, repeats
 }
 
-// Which events are repeated does not depend on where a Consumer starts, or whether it went back.
+// TestRepeated checks that the detected events do not depend on where a Consumer starts, or whether it went back.
 func TestRepeated(t *testing.T) {
 	b := startBroker(t, map[string]int32{"t": 1})
 	const n, window = 2000, 300
@@ -81,7 +81,7 @@ func TestRepeated(t *testing.T) {
 		}
 		c.Close()
 	}
-	// Without the option every record is returned.
+	// Without dedup_window every record is returned.
 	must.Equal(t, n, len(consume(t, b, "t", nil, nil).all()), "records")
 	// The part of the window that is no longer in the log is not needed.
 	client := streamtest.Client(t, b.Brokers())
@@ -96,7 +96,8 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
-// An event whose key appeared exactly one window earlier is repeated. One offset farther it is not.
+// TestRepeatedAtTheEdge checks that an event is repeated if its key appeared exactly one window earlier, but not if it
+// appeared one offset before that.
 func TestRepeatedAtTheEdge(t *testing.T) {
 	for _, window := range []int64{3, 1000, 5000} {
 		r := repeated{window: window}
@@ -111,7 +112,7 @@ func TestRepeatedAtTheEdge(t *testing.T) {
 	}
 }
 
-// The window limits the memory.
+// TestRepeatedMemory checks that the window limits the memory.
 func TestRepeatedMemory(t *testing.T) {
 	r := repeated{window: 1000}
 	for i := range int64(100_000) {

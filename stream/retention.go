@@ -10,9 +10,9 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// RetentionError says that the brokers will delete records that a topic must keep.
+// RetentionError reports that the brokers will delete records that a topic must keep.
 type RetentionError struct {
-	Topic, Key, Value string // the setting of the topic
+	Topic, Key, Value string // topic, and the setting to change
 	Want              string
 }
 
@@ -21,8 +21,9 @@ func (e *RetentionError) Error() string {
 		"(kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics --entity-name %s --add-config %s=%s)", e.Topic, e.Key, e.Value, e.Key, e.Want, e.Topic, e.Key, e.Want)
 }
 
-// CheckRetention asks the brokers whether they keep the records of a commit log and of its snapshots forever. The error
-// is a *RetentionError if they do not. If this user may not ask, CheckRetention logs that and returns nil.
+// CheckRetention checks that the brokers keep the records of a commit log (ledger) and of its snapshots (bases)
+// forever. It returns a *RetentionError if they do not. If this user may not read the settings, CheckRetention logs
+// that and returns nil.
 func CheckRetention(ctx context.Context, c ConnectConfig, ledger, bases string, log *slog.Logger) error {
 	k, err := connect(ctx, c, []string{ledger, bases}, log)
 	if err != nil {
@@ -40,7 +41,7 @@ func CheckRetention(ctx context.Context, c ConnectConfig, ledger, bases string, 
 		}
 		policy := settings["cleanup.policy"]
 		if topic == bases && policy == "compact" {
-			continue // nothing expires by age or size
+			continue // no record expires by age or size
 		}
 		if topic == ledger && strings.Contains(policy, "compact") {
 			return &RetentionError{topic, "cleanup.policy", policy, "delete"}

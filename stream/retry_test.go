@@ -13,7 +13,8 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// A call that ends because the program is stopped is not a failure and is not logged. A failing call is.
+// TestStopIsNotLogged checks that a call that ends because the program stops is not logged as a failure, and that a
+// failing call is logged.
 func TestStopIsNotLogged(t *testing.T) {
 	var log bytes.Buffer
 	k := &cluster{log: slog.New(slog.NewTextHandler(&log, nil)), transport: &kafka.Transport{}}

@@ -1,18 +1,15 @@
 package stream
 
-// Snapshots are states of a commit log, stored in a compacted topic. A reader
-// can start from the newest one, and commits before it can be deleted. The topic
-// has one partition with these records:
+// A snapshot is the state of a commit log, stored in a compacted topic. A reader can start from the newest snapshot,
+// and earlier commits can be deleted. The topic has one partition with these records:
 //
 //	key                  value
 //	snapshot/OFFSET/NUMBER   a piece of the snapshot
 //	snapshot/OFFSET          JSON of snapshotHead, after all its pieces
 //
-// OFFSET is the offset after the last commit in the snapshot, as 20 digits.
-// Every writer writes the same bytes under the same keys, because a snapshot
-// depends only on the commit log. So two writers at the same time do no harm. A
-// late writer writes an old snapshot, which readers skip, and deletes only older
-// ones.
+// OFFSET is the offset after the last commit in the snapshot, as 20 digits. Every writer writes the same bytes under
+// the same keys, because a snapshot depends only on the commit log. So two concurrent writers do no harm. A late writer
+// writes an old snapshot, which readers skip, and deletes only older snapshots.
 
 import (
 	"context"
@@ -31,20 +28,20 @@ import (
 	"blankout/stream/record"
 )
 
-// maxSnapshotPiece is the largest record of a snapshot. Brokers reject more than 1 MB by default.
+// maxSnapshotPiece is the largest size of a snapshot record. Brokers reject more than 1 MB by default.
 const maxSnapshotPiece = 900_000
 
 // GroupSnapshot is the state of a group at an offset of its commit log.
 type GroupSnapshot struct {
-	Offset int64 // offset after the last commit in it
+	Offset int64 // offset after the last commit in the snapshot
 	Data   []byte
 }
 
 type snapshotHead struct {
-	Format int    `json:"format"` // 1
+	Format int    `json:"format"` // format version, 1
 	Bytes  int    `json:"bytes"`
 	Pieces int    `json:"pieces"`
-	Hash   string `json:"sha256"` // of all bytes, in hexadecimal digits
+	Hash   string `json:"sha256"` // hash of all bytes, in hexadecimal digits
 }
 
 func snapshotKey(offset int64) string { return fmt.Sprintf("snapshot/%020d", offset) }
@@ -53,21 +50,21 @@ func pieceKey(offset int64, number int) string {
 	return fmt.Sprintf("%s/%d", snapshotKey(offset), number)
 }
 
-// SnapshotConfig says where snapshots are.
+// SnapshotConfig has the settings of a snapshot topic.
 type SnapshotConfig struct {
 	ConnectConfig
 	Topic  string
-	Create bool         // create the topic if it is missing, compacted and as safe as that of the commit log
-	Log    *slog.Logger // nil means no log
+	Create bool         // create the topic if it is missing: compacted, and replicated like the commit log
+	Log    *slog.Logger // nil disables the log
 }
 
-// SnapshotTopic writes and reads snapshots. It belongs to one goroutine and has none between calls.
+// SnapshotTopic writes and reads snapshots. It belongs to one goroutine, and runs no goroutine between calls.
 type SnapshotTopic struct {
 	config   SnapshotConfig
 	producer *Producer
 }
 
-// OpenSnapshots connects, and creates the topic if allowed.
+// OpenSnapshots connects to the brokers, and creates the topic if allowed.
 func OpenSnapshots(ctx context.Context, c SnapshotConfig) (*SnapshotTopic, error) {
 	config := DefaultProducerConfig()
 	config.ConnectConfig, config.Topic, config.Log, config.CreateTopics = c.ConnectConfig, c.Topic, c.Log, c.Create
@@ -79,7 +76,7 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig) (*SnapshotTopic, error
 	return &SnapshotTopic{c, p}, nil
 }
 
-// snapshotRecords holds the records of a snapshot in the topic.
+// snapshotRecords has the records of one snapshot in the topic.
 type snapshotRecords struct {
 	offset int64 // offset of the last record
 	head   *snapshotHead
@@ -88,7 +85,7 @@ type snapshotRecords struct {
 
 var errBaseFormat = errors.New("it has format")
 
-// sound returns what is wrong with the records, or nil if they are a complete snapshot.
+// sound returns an error if the records are not a complete snapshot.
 func (b *snapshotRecords) sound() error {
 	switch {
 	case b.head == nil:
@@ -124,11 +121,11 @@ func (b *snapshotRecords) data() ([]byte, error) {
 }
 
 // read returns the snapshots in the topic, by offset. foreign describes the first record that does not belong to a
-// snapshot, or is nil. Such records are logged and skipped.
+// snapshot; it is nil if there is none. Such records are logged and skipped.
 func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*snapshotRecords, foreign error, err error) {
 	config := DefaultConsumerConfig()
 	config.ConnectConfig, config.Topics, config.Partitions, config.Log = t.config.ConnectConfig, []string{t.config.Topic}, []int32{0}, t.config.Log
-	config.UntilEnd, config.OutOfRange = true, "earliest" // compaction may move the start of the log past our position
+	config.UntilEnd, config.OutOfRange = true, "earliest" // compaction may move the start of the log beyond our position
 	r, err := NewReader(ctx, config, nil)
 	if err != nil {
 		return nil, nil, err
@@ -164,7 +161,7 @@ func (t *SnapshotTopic) read(ctx context.Context) (found map[int64]*snapshotReco
 	return found, foreign, nil
 }
 
-// addSnapshot adds a record. After an error about its header a snapshot has none.
+// addSnapshot adds a record to its snapshot. After an error in its header, a snapshot has no header.
 func addSnapshot(found map[int64]*snapshotRecords, r *record.Record) error {
 	parts := strings.Split(string(r.Key), "/")
 	isBase, offset, number := len(parts) == 2 || len(parts) == 3, int64(0), -1
@@ -205,8 +202,8 @@ func addSnapshot(found map[int64]*snapshotRecords, r *record.Record) error {
 	return err
 }
 
-// Newest returns the newest complete snapshot that sound accepts. sound may be nil. It returns nil if the topic is
-// empty. Skipped snapshots are logged.
+// Newest returns the newest complete snapshot that sound accepts, or nil if the topic is empty. If sound is nil, it
+// accepts all. Skipped snapshots are logged.
 func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*GroupSnapshot) error) (*GroupSnapshot, error) {
 	found, foreign, err := t.read(ctx)
 	if err != nil {
@@ -233,7 +230,7 @@ func (t *SnapshotTopic) Newest(ctx context.Context, sound func(*GroupSnapshot) e
 	return nil, nil
 }
 
-// All returns the complete snapshots, sorted by offset.
+// All returns all complete snapshots, sorted by offset.
 func (t *SnapshotTopic) All(ctx context.Context) ([]GroupSnapshot, error) {
 	found, _, err := t.read(ctx)
 	if err != nil {
@@ -248,9 +245,9 @@ func (t *SnapshotTopic) All(ctx context.Context) ([]GroupSnapshot, error) {
 	return all, nil
 }
 
-// Write writes a snapshot, reads it back, and deletes all earlier ones except the newest of them. It returns the offset
-// of that one, or 0 if there is none: everything before what both snapshots hold may be trimmed. After an error the
-// newest snapshot is the previous one or this one.
+// Write writes a snapshot, reads it back, and deletes all earlier snapshots except the newest of them. It returns the
+// offset of that earlier snapshot, or 0 if there is none. Commits before that offset may be trimmed. After an error the
+// newest snapshot is either the previous one or this one.
 func (t *SnapshotTopic) Write(ctx context.Context, b *GroupSnapshot) (before int64, err error) {
 	fail := func(err error) (int64, error) { return 0, fmt.Errorf("writing snapshot %d: %w", b.Offset, err) }
 	sum := sha256.Sum256(b.Data)
@@ -303,7 +300,8 @@ func (t *SnapshotTopic) Write(ctx context.Context, b *GroupSnapshot) (before int
 	return before, nil
 }
 
-// remove deletes a snapshot: its header first, so that no reader takes the rest for one.
+// remove deletes a snapshot. It deletes the header first, so that no reader accepts the remaining records as a
+// snapshot.
 func (t *SnapshotTopic) remove(ctx context.Context, offset int64, b *snapshotRecords) error {
 	if b.head != nil {
 		if err := t.producer.WriteTo(ctx, 0, Message{Key: []byte(snapshotKey(offset))}); err != nil {
@@ -318,7 +316,7 @@ func (t *SnapshotTopic) remove(ctx context.Context, offset int64, b *snapshotRec
 	return nil
 }
 
-// Close closes the connections. Anything that could not be written has been reported by Write.
+// Close closes the connections. Write has already reported all failed writes.
 func (t *SnapshotTopic) Close() error {
 	_ = t.producer.Close()
 	return nil

@@ -1,7 +1,7 @@
 package stream
 
-// A deleted and recreated topic has the same name but other records at the same offsets. Only the topic ID that brokers
-// assign (since Kafka 2.8) differs. kafka-go requests metadata in versions without IDs, so this file encodes the
+// A deleted and recreated topic has the same name but other records at the same offsets. Only the topic ID differs,
+// which brokers assign since Kafka 2.8. kafka-go requests metadata in versions without IDs, so this file encodes the
 // request.
 
 import (
@@ -16,26 +16,26 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 )
 
-// The versions of Metadata requests that are encoded here. They differ in one byte.
+// The versions of Metadata requests that this file encodes. Their encodings differ in one byte.
 const (
-	metadataIDs  = 10 // the first with IDs
+	metadataIDs  = 10 // first version with topic IDs
 	metadataLast = 12
 )
 
-// maxMetadata is the largest response about the IDs of a few topics and all brokers.
+// maxMetadata is the largest size of a response with the IDs of a few topics and all brokers.
 const maxMetadata = 16 << 20
 
-// topicIDs requests the IDs of topics. It implements protocol.RawExchanger.
+// topicIDs requests the IDs of topics by name. It implements protocol.RawExchanger.
 type topicIDs struct {
 	names []string
-	ids   map[string]string // IDs of the known topics; empty from an old broker
+	ids   map[string]string // IDs by topic; empty if the broker is old
 }
 
 func (x *topicIDs) ApiKey() protocol.ApiKey { return protocol.Metadata }
 
 func (x *topicIDs) Required(map[protocol.ApiKey]int16) bool { return true }
 
-// RawExchange asks for the supported versions first, because kafka-go knows only those that it uses.
+// RawExchange first requests the supported versions, because kafka-go keeps only the versions that it uses.
 func (x *topicIDs) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	body, err := exchange(rw, protocol.ApiVersions, 0, nil)
 	if err != nil {
@@ -60,17 +60,17 @@ func (x *topicIDs) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 		return x, nil
 	}
 
-	request := []byte{0} // no tagged fields in the header
+	request := []byte{0} // the header has no tagged fields
 	request = binary.AppendUvarint(request, uint64(len(x.names)+1))
 	for _, name := range x.names {
-		request = append(request, make([]byte, 16)...) // requested by name
+		request = append(request, make([]byte, 16)...) // zero ID, because the topic is requested by name
 		request = binary.AppendUvarint(request, uint64(len(name)+1))
 		request = append(request, name...)
 		request = append(request, 0)
 	}
 	request = append(request, 0, 0, 0) // no topic creation, no permissions, no tagged fields
 	if version == metadataIDs {
-		request = append(request, 0) // no permissions of the cluster
+		request = append(request, 0) // no cluster permissions
 	}
 	if body, err = exchange(rw, protocol.Metadata, version, request); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func exchange(rw io.ReadWriter, key protocol.ApiKey, version int16, body []byte)
 	b := binary.BigEndian.AppendUint32(nil, uint32(2+2+4+2+len(client)+len(body)))
 	b = binary.BigEndian.AppendUint16(b, uint16(key))
 	b = binary.BigEndian.AppendUint16(b, uint16(version))
-	b = binary.BigEndian.AppendUint32(b, 1) // correlation ID: one request at a time
+	b = binary.BigEndian.AppendUint32(b, 1) // correlation ID; there is only one request at a time
 	b = binary.BigEndian.AppendUint16(b, uint16(len(client)))
 	b = append(append(b, client...), body...)
 	if _, err := rw.Write(b); err != nil {
@@ -103,7 +103,7 @@ func exchange(rw io.ReadWriter, key protocol.ApiKey, version int16, body []byte)
 	return answer.Bytes(), err
 }
 
-// parse parses a Metadata response up to the IDs of the topics.
+// parse parses a Metadata response up to the topic IDs.
 func (x *topicIDs) parse(body []byte) error {
 	x.ids = map[string]string{}
 	c := cursor{b: body}
@@ -126,7 +126,7 @@ func (x *topicIDs) parse(body []byte) error {
 		c.take(1)                                       // internal
 		for n := c.uvarint(); n > 1 && !c.failed; n-- { // partitions
 			c.take(2 + 4 + 4 + 4)
-			for range 3 { // replicas, in sync, offline
+			for range 3 { // replicas, in-sync replicas, offline replicas
 				if n := c.uvarint(); n > 1 {
 					c.take(4 * int(min(n-1, maxMetadata)))
 				}
@@ -136,7 +136,7 @@ func (x *topicIDs) parse(body []byte) error {
 		c.int32() // permissions
 		c.tags()
 		if code == 0 && id != nil && string(id) != string(make([]byte, 16)) {
-			x.ids[name] = base64.RawURLEncoding.EncodeToString(id) // in the format of Kafka's tools
+			x.ids[name] = base64.RawURLEncoding.EncodeToString(id) // the same format as in Kafka's tools
 		}
 	}
 	return c.err()
@@ -153,7 +153,7 @@ func (c *cursor) uvarint() uint64 {
 	return x
 }
 
-// compact reads a string or bytes, preceded by their length plus one, or by 0 for null.
+// compact reads a string or bytes. Their length plus one precedes them; 0 means null.
 func (c *cursor) compact() []byte {
 	n := c.uvarint()
 	if n == 0 {
@@ -170,18 +170,18 @@ func (c *cursor) tags() {
 	}
 }
 
-// topicIDs returns the IDs of those topics that exist. Brokers before Kafka 2.8 have none.
+// topicIDs returns the IDs of the given topics that exist. Brokers before Kafka 2.8 have no IDs.
 func (k *cluster) topicIDs(ctx context.Context, topics []string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.timeout)
 	defer cancel()
 	x := &topicIDs{names: topics}
 	if _, err := k.transport.RoundTrip(ctx, k.addr, x); err != nil {
-		return nil, err // a goroutine may still write to x
+		return nil, err // x may still be written by another goroutine
 	}
 	return x.ids, nil
 }
 
-// topicID returns the ID of a topic that exists. It retries until there is a response.
+// topicID returns the ID of an existing topic. It retries until it gets a response.
 func (k *cluster) topicID(ctx context.Context, topic string) (id string, err error) {
 	err = k.retry(ctx, "asking for the id of topic "+topic, func() error {
 		ids, err := k.topicIDs(ctx, []string{topic})
@@ -191,12 +191,12 @@ func (k *cluster) topicID(ctx context.Context, topic string) (id string, err err
 	return id, err
 }
 
-// TopicRecreatedError says that a topic was deleted and recreated since its offsets were stored.
+// TopicRecreatedError reports that a topic was deleted and recreated since its offsets were stored.
 type TopicRecreatedError struct {
 	Topic     string
 	Partition int32
-	Offset    int64  // the wanted one, in the old topic
-	Was, Is   string // the old and the new topic ID
+	Offset    int64  // next offset in the old topic
+	Was, Is   string // old and new topic ID
 }
 
 func (e *TopicRecreatedError) Error() string {

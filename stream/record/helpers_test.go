@@ -15,13 +15,13 @@ func newDecoder(t testing.TB, c Config) (*event.Schema, Decoder) {
 	return s, must.Get(NewDecoder(c, s))(t)
 }
 
-// decoded returns the event of a value.
+// decoded returns the event that a decoder makes of a value.
 func decoded[Text string | []byte](d Decoder, value Text) (e event.Example) {
 	d.Decode(context.Background(), Record{Value: []byte(value)}, &e)
 	return e
 }
 
-// refuses checks that a decoder rejects a value for a reason.
+// refuses checks that a decoder refuses a value for the given reason.
 func refuses[Text string | []byte](t *testing.T, d Decoder, value Text, reason event.Reason) {
 	t.Helper()
 	if e := decoded(d, value); e.Refused == nil || e.Refused.Reason != reason {

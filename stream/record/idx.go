@@ -1,6 +1,6 @@
 package record
 
-// This file implements the format of the MNIST digits.
+// This file implements the file format of the MNIST digits.
 
 import (
 	"context"
@@ -14,24 +14,24 @@ import (
 	"blankout/internal/event"
 )
 
-// idx is a pair of files in the format of the MNIST digits: images of bytes and
-// a byte for each as the label. Pixel j of an image, row by row, has column j
-// (svmlight index j+1) and value byte/255; a black one is absent.
+// idx is a pair of files in the format of the MNIST digits. One has images of bytes, and the other has one byte per
+// image, its label. Pixel j of an image, row by row, is in column j (svmlight index j+1) with the value byte/255. A
+// black pixel is absent.
 //
-// offset  size  of either file
-// 0       2     0
-// 2       1     8: unsigned bytes
-// 3       1     number of dimensions: 1 for labels, 3 (or 2) for images
-// 4       4     big-endian size of each dimension, the first is the count
-// ...           the bytes
+//	offset  size  of either file
+//	0       2     0
+//	2       1     8: unsigned bytes
+//	3       1     number of dimensions: 1 for labels, 3 (or 2) for images
+//	4       4     big-endian size of each dimension; the first is the count
+//	...           the bytes
 type idx struct {
 	count  int64
-	pixels int // of an image
+	pixels int // number of pixels in an image
 	labels []byte
 	text   [256]string // byte/255 as the shortest decimal that parses to the same number
 }
 
-// NewIdxScanner returns a Scanner of the images in a file. labels opens the file of their labels. It is not called if
+// NewIdxScanner returns a Scanner of the images in a file. labels opens the file with their labels. It is not called if
 // the configuration says that there are no labels.
 func NewIdxScanner(name string, images io.Reader, c Config, labels func() (io.ReadCloser, error)) (*Scanner, error) {
 	x, err := readIdx(images, c)
@@ -46,7 +46,7 @@ func NewIdxScanner(name string, images io.Reader, c Config, labels func() (io.Re
 	return &Scanner{Name: name, c: c, in: images, idx: x}, nil
 }
 
-// readIdx reads the header of the images.
+// readIdx reads the header of the images file.
 func readIdx(in io.Reader, c Config) (*idx, error) {
 	dims, err := idxHeader(in)
 	if err != nil {
@@ -96,14 +96,14 @@ func (x *idx) readLabels(open func() (io.ReadCloser, error)) error {
 	if len(dims) != 1 || int64(dims[0]) != x.count {
 		return fmt.Errorf("sizes %d, but there are %d images", dims, x.count)
 	}
-	// The header may be wrong about the size: read before allocating.
+	// The size in the header may be wrong, so allocate only for bytes that exist.
 	if x.labels, err = io.ReadAll(io.LimitReader(in, x.count)); err == nil && int64(len(x.labels)) < x.count {
 		err = io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-// LabelsName returns the file name of the labels for that of the images, without a compression suffix: …images-idx3…
+// LabelsName returns the name of the labels file for an images file, without a compression suffix: …images-idx3…
 // becomes …labels-idx1….
 func LabelsName(images string) string {
 	dir, base := filepath.Split(images)
@@ -129,7 +129,7 @@ func (x *idx) appendText(line []byte, i int64, pixels []byte) []byte {
 	return line
 }
 
-// idxDecoder decodes an image. A Record's offset is the number of its image.
+// idxDecoder decodes images. The offset of a Record is the number of the image.
 type idxDecoder struct {
 	core
 	images *idx

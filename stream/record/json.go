@@ -22,51 +22,52 @@ import (
 )
 
 // jsonDecoder decodes events that are JSON objects (RFC 8259). It keeps the known names as a tree of nodes. In every
-// object it expects the name that followed last time, in the same spelling. So events of the same shape cost one
-// comparison for each name, instead of scanning, unescaping and looking it up. It also remembers the columns of short
-// repeated values (short.go).
+// object it expects the key that followed last time, in the same spelling. So events of the same shape only need one
+// comparison for each key, instead of scanning, unescaping and a lookup. It also caches the columns of short repeated
+// values (short.go).
 type jsonDecoder struct {
 	core
 	root  *node
-	nodes int    // in the tree, at most max_fields; later names get a temporary node
-	made  uint64 // nodes created so far
-	event uint64 // number of this event, to detect duplicates
+	nodes int    // number of nodes in the tree, at most max_fields; later names get a temporary node
+	made  uint64 // number of nodes created so far
+	event uint64 // number of this event, to detect duplicate keys
 	left  int    // remaining number of values of this event, including empty ones
 
-	// The changes of this event to the tree, which a rejection undoes.
+	// grown and relinked are the changes of this event to the tree. A refusal undoes them.
 	grown    []growth
 	relinked []relink
 
 	data    []byte
-	scratch []byte           // the last string with escapes
-	escaped bool             // the last string is in scratch
-	once    map[onceKey]bool // the names of this event that are not in the tree
-	// A temporary node is used until the next value of its object or array. Those of one depth share a node. Otherwise
-	// a long record would create one for each of its values.
+	scratch []byte           // the latest string with escapes
+	escaped bool             // the latest string is in scratch
+	once    map[onceKey]bool // keys of this event that are not in the tree
+	// spare has temporary nodes, one for each depth. A temporary node is valid until the next value of its object or
+	// array. Otherwise a long record would create one node for each of its values.
 	spare [maxDepth + 1]*node
-	index []byte // the last part of an element's name
+	index []byte // last part of an element's name
 
 	reason    event.Reason
 	failure   string
 	failureAt int
 }
 
-// node is a name at its place, joined with dots: a key of the enclosing object, or an index of the array.
+// node is a name at one position of an event, joined with dots: a key of the enclosing object, or an index of the
+// array.
 type node struct {
 	named
-	lead     lead // as it was last read
+	lead     lead // latest text from the key's opening quote to its value
 	children map[string]*node
-	elements []*node // of an array
-	first    *node   // the child that came first last time
-	next     *node   // the sibling that followed last time
-	event    uint64  // the last event with this key
-	plain    bool    // linked into the tree
+	elements []*node // child nodes for elements of an array
+	first    *node   // the child that was first last time
+	next     *node   // the sibling that was next last time
+	event    uint64  // latest event with this key
+	plain    bool    // whether the node is linked into the tree
 	number   uint64
 	size     int            // size of the whole name in bytes
-	long     *xxhash.Digest // hash of the whole name, nil unless it is longer than what is stored
+	long     *xxhash.Digest // hash of the whole name; nil unless the name is longer than the stored part
 }
 
-// onceKey is a key with the number of its parent node. It does not refer to the node, so that a temporary node can be
+// onceKey is a key with the number of its parent node. It does not point to the node, so that a temporary node can be
 // freed.
 type onceKey struct {
 	parent uint64
@@ -80,14 +81,14 @@ type growth struct {
 	key     string
 }
 
-// relink is a replaced expectation: *slot was this node.
+// relink records a changed expectation: *slot was this node before.
 type relink struct {
 	slot **node
 	was  *node
 }
 
-// valuesPerFeature is the number of values that a record may have for each allowed feature. Empty lists and objects,
-// and null or dropped values, take time but make no features.
+// valuesPerFeature is the number of values that a record may have for each allowed feature. Empty lists, empty objects,
+// and null or dropped values take time but give no features.
 const valuesPerFeature = 4
 
 // maxDepth is the deepest nesting of objects and arrays.
@@ -115,14 +116,14 @@ func (d *jsonDecoder) Decode(_ context.Context, r Record, e *event.Example) erro
 	clear(d.relinked)
 	d.grown, d.relinked = d.grown[:0], d.relinked[:0]
 	if len(d.once) > 64 {
-		d.once = nil // clearing a map takes as long as its largest size
+		d.once = nil // clearing a map takes time for its largest size
 	} else {
 		clear(d.once)
 	}
 	return nil
 }
 
-// unlearn removes from the tree what this event has added, to keep the room for later names.
+// unlearn removes the names that this event has added to the tree, so that later names can be added.
 func (d *jsonDecoder) unlearn() {
 	for _, l := range slices.Backward(d.relinked) {
 		*l.slot = l.was
@@ -137,14 +138,14 @@ func (d *jsonDecoder) unlearn() {
 	d.nodes -= len(d.grown)
 }
 
-// fail stores why the record is rejected and returns -1. All scanning functions return the position after what they
-// have read, or -1.
+// fail stores why the record is refused and returns -1. All scanning functions return the position after the scanned
+// text, or -1.
 func (d *jsonDecoder) fail(p int, reason event.Reason, format string, args ...any) int {
 	d.failureAt, d.reason, d.failure = min(p, len(d.data)), reason, fmt.Sprintf(format, args...)
 	return -1
 }
 
-// unexpected fails for the text at p.
+// unexpected calls fail for the text at p.
 func (d *jsonDecoder) unexpected(p int, want string) int {
 	if p >= len(d.data) {
 		return d.fail(p, event.ReasonSyntax, "the record ends where %s should be", want)
@@ -178,7 +179,7 @@ func (d *jsonDecoder) document() int {
 	return p
 }
 
-// object reads the rest of an object whose members belong to n.
+// object reads the rest of an object with the node n.
 func (d *jsonDecoder) object(p int, n *node, depth int) int {
 	if depth > maxDepth {
 		return d.fail(p-1, event.ReasonSyntax, "nested deeper than %d", maxDepth)
@@ -188,11 +189,11 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 		return p + 1
 	}
 	expected := n.first
-	link := &n.first // where the node of the next key is expected
+	link := &n.first // link to the node that the next key should have
 	for {
 		c, start := expected, p
 		if c != nil && !c.leads(data, p) {
-			// Perhaps the expected one was left out.
+			// The expected key may be absent, so try the key after it.
 			if c = c.next; c != nil && !c.leads(data, p) {
 				c = nil
 			}
@@ -229,12 +230,12 @@ func (d *jsonDecoder) object(p int, n *node, depth int) int {
 			return d.fail(p, event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 		}
 		if p++; p < len(data) && data[p] == ' ' {
-			p++ // further blanks belong to the lead
+			p++ // skip one blank; further blanks are part of the lead
 		}
 	}
 }
 
-// key reads a key of n after its opening quote, up to its value, and stores its lead. It fails with a negative next.
+// key reads a key of n after its opening quote, up to its value, and stores its lead. A negative next means failure.
 func (d *jsonDecoder) key(p int, n *node, depth int) (c *node, quote, next int) {
 	data := d.data
 	quote = d.space(p)
@@ -261,9 +262,9 @@ func (d *jsonDecoder) key(p int, n *node, depth int) (c *node, quote, next int) 
 
 // lead is the text from a key's opening quote to its value.
 type lead struct {
-	size       uint8  // 0 if unknown or too long
-	word, mask uint64 // the first eight bytes, under the mask
-	tail       uint64 // the last eight bytes, if there are more
+	size       uint8  // 0 if the lead is unknown or too long
+	word, mask uint64 // the first eight bytes, masked
+	tail       uint64 // the last eight bytes, if there are more than eight
 	text       [maxLead]byte
 }
 
@@ -282,7 +283,7 @@ func (l *lead) set(text []byte) {
 	}
 }
 
-// leads reports whether data[p:] begins with the lead of c, followed by something that is not blank.
+// leads reports whether data[p:] begins with the lead of c, and the next byte is not blank.
 func (c *node) leads(data []byte, p int) bool {
 	l := &c.lead
 	size := int(l.size)
@@ -295,7 +296,7 @@ func (c *node) leads(data []byte, p int) bool {
 	return binary.LittleEndian.Uint64(data[p+size-8:]) == l.tail && (size <= 16 || string(data[p:p+size]) == string(l.text[:size]))
 }
 
-// array reads the rest of an array. Strings are words of n, everything else is the field name[i].
+// array reads the rest of an array. Strings are words of n; any other element is the field name[i].
 func (d *jsonDecoder) array(p int, n *node, depth int) int {
 	if depth > maxDepth {
 		return d.fail(p-1, event.ReasonSyntax, "nested deeper than %d", maxDepth)
@@ -342,7 +343,7 @@ func (d *jsonDecoder) array(p int, n *node, depth int) int {
 	}
 }
 
-// member reads the value of n.
+// member reads the value of the node n.
 func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	if d.left--; d.left < 0 {
 		return d.fail(p, event.ReasonTooMany, "more values than %d times max_features, %d", valuesPerFeature, d.c.MaxFeatures)
@@ -414,7 +415,7 @@ func (d *jsonDecoder) member(p int, n *node, depth int) int {
 	return next
 }
 
-// timeValue reads a string or a number of n, a field with time features.
+// timeValue reads a string or a number of n, which is a field with time features.
 func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
 	var text []byte
 	if d.data[p] == '"' {
@@ -433,7 +434,7 @@ func (d *jsonDecoder) timeValue(p int, n *node) (next int) {
 	return next
 }
 
-// literal reads true, false or null of n, or what notNumber treats as null.
+// literal reads true, false or null of n. It also reads a NaN or an infinity that notNumber treats as null.
 func (d *jsonDecoder) literal(p int, n *named) int {
 	data := d.data
 	switch {
@@ -445,8 +446,8 @@ func (d *jsonDecoder) literal(p int, n *named) int {
 	return d.notNumber(p, n)
 }
 
-// notNumber handles something that is not a value. Python's json module writes NaN and the infinities as words. They
-// count as null or are rejected with their own reason. n is nil for a dropped value.
+// notNumber handles text that is not a JSON value. Python's json module writes NaN and the infinities as words. They
+// count as null or are refused with a separate reason. n is nil for a dropped value.
 func (d *jsonDecoder) notNumber(p int, n *named) int {
 	end := p
 	for end < len(d.data) && (d.data[end]|0x20-'a' < 26 || d.data[end] == '-') {
@@ -461,7 +462,7 @@ func (d *jsonDecoder) notNumber(p int, n *named) int {
 	return d.unexpected(p, "a value")
 }
 
-// special reads the value of a label, weight, ID or time, or skips a dropped one.
+// special reads the value of a label, weight, ID or time, or skips a dropped value.
 func (d *jsonDecoder) special(p int, n *node, depth int) int {
 	if n.role == isDropped {
 		return d.skip(p, depth)
@@ -520,7 +521,7 @@ func (d *jsonDecoder) special(p int, n *node, depth int) int {
 	return next
 }
 
-// skip reads a value that is not used.
+// skip reads a value without using it.
 func (d *jsonDecoder) skip(p, depth int) int {
 	if p >= len(d.data) {
 		return d.unexpected(p, "a value")
@@ -541,7 +542,7 @@ func (d *jsonDecoder) skip(p, depth int) int {
 	if depth == maxDepth {
 		return d.fail(p, event.ReasonSyntax, "nested deeper than %d", maxDepth)
 	}
-	closing := d.data[p] + 2 // in ASCII { } and [ ] are two apart
+	closing := d.data[p] + 2 // in ASCII the closing bracket is the opening bracket plus 2
 	if p = d.space(p + 1); p < len(d.data) && d.data[p] == closing {
 		return p + 1
 	}
@@ -573,11 +574,11 @@ func (d *jsonDecoder) skip(p, depth int) int {
 }
 
 // str reads a string whose opening quote is before p. It returns its text, valid until the next call, and the position
-// after the closing quote. A lone surrogate becomes U+FFFD, as in encoding/json. Invalid UTF-8 is rejected.
+// after the closing quote. A lone surrogate becomes U+FFFD, as in encoding/json. Invalid UTF-8 is refused.
 func (d *jsonDecoder) str(p int) ([]byte, int) {
 	data, start := d.data, p
 	d.escaped = false
-	// Eight bytes at a time, up to the first one that is a quote, a backslash, a control character or not ASCII.
+	// Skip eight bytes at a time, up to the first quote, backslash, control character or non-ASCII byte.
 	for len(data)-p >= 8 {
 		if m := notPlain(binary.LittleEndian.Uint64(data[p:])); m != 0 {
 			p += bits.TrailingZeros64(m) >> 3
@@ -620,7 +621,7 @@ func (d *jsonDecoder) notUTF8(start, end int) int {
 	panic("unreachable: called for invalid text")
 }
 
-// unescape continues where str found the first backslash, at p.
+// unescape continues str at the first backslash, which is at p.
 func (d *jsonDecoder) unescape(start, p int) ([]byte, int) {
 	data := d.data
 	d.escaped = true
@@ -701,8 +702,8 @@ func hex4(data []byte, p int) (r rune, ok bool) {
 	return r, true
 }
 
-// first records a key of n whose node c is not in the tree. It fails if the key is repeated or if there are more such
-// keys than allowed features.
+// first records a key of n whose node c is not in the tree. It returns false if the key is repeated, or if there are
+// more such keys than allowed features.
 func (d *jsonDecoder) first(n, c *node, key string, p int) bool {
 	once := onceKey{n.number, key}
 	switch {
@@ -719,7 +720,7 @@ func (d *jsonDecoder) first(n, c *node, key string, p int) bool {
 	return true
 }
 
-// child returns a new node for an unknown key of n at p. It fails with nil.
+// child returns a new node for an unknown key of n at p, or nil after a failure.
 func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
 	joint := "."
 	if n == d.root {
@@ -740,7 +741,7 @@ func (d *jsonDecoder) child(n *node, key []byte, p, depth int) *node {
 	return c
 }
 
-// element returns a new node for element i of n, the first unknown one. It fails with nil.
+// element returns a new node for element i of n, the first unknown element, or nil after a failure.
 func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
 	key := func(i int) []byte {
 		d.index = append(strconv.AppendInt(d.index[:0], int64(i), 10), ']')
@@ -757,12 +758,13 @@ func (d *jsonDecoder) element(n *node, i, p, depth int) *node {
 	return d.passing(n, "[", key(i), p, depth)
 }
 
-// room reports whether the tree has room for a node below n whose name is longer by that much.
+// room reports whether the tree may have another node below n. longer is the additional length of its name.
 func (d *jsonDecoder) room(n *node, longer int) bool {
 	return n.plain && d.nodes < d.c.MaxFields && n.size+longer <= maxNameBytes
 }
 
-// passing returns a temporary node for the container of a depth, valid until the next one. It fails with nil.
+// passing returns the temporary node for a depth. It is valid until the next call for that depth. It returns nil after
+// a failure.
 func (d *jsonDecoder) passing(n *node, joint string, key []byte, p, depth int) *node {
 	c := d.spare[depth]
 	if c == nil {
@@ -775,8 +777,8 @@ func (d *jsonDecoder) passing(n *node, joint string, key []byte, p, depth int) *
 	return c
 }
 
-// node returns a new node whose name continues that of parent. The hash continues too, because joined names are never
-// longer than what is stored.
+// node returns a new node whose name continues the name of parent. The hash continues too, because joined names never
+// exceed the stored length.
 func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node {
 	c := &node{}
 	if !d.join(c, parent, joint, key, p) {
@@ -785,7 +787,7 @@ func (d *jsonDecoder) node(parent *node, joint string, key []byte, p int) *node 
 	return c
 }
 
-// join makes c a new node, as node does, in its own memory. It fails with false.
+// join makes c a new node, as node does, but in the memory of c. It returns false after a failure.
 func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) bool {
 	size := parent.size + len(joint) + len(key)
 	if size > maxFieldBytes {
@@ -821,5 +823,5 @@ func (d *jsonDecoder) join(c, parent *node, joint string, key []byte, p int) boo
 	return true
 }
 
-// closedObject reports whether a line is a complete object, to which nothing can be added.
+// closedObject reports whether a line is a complete JSON object.
 func closedObject(line []byte) bool { return bytes.HasSuffix(line, []byte("}")) && json.Valid(line) }

@@ -14,7 +14,8 @@ import (
 	"blankout/internal/must"
 )
 
-// A text label keeps its text in every format. A numeric label is written as an integer if it is one.
+// TestLabelText checks that a text label keeps its text in every format. A numeric label with an integer value is
+// written as an integer.
 func TestLabelText(t *testing.T) {
 	for _, c := range []struct{ format, record, want string }{
 		{"json", `{"x":1,"label":1234567}`, "1234567"},
@@ -47,7 +48,7 @@ func TestLabelText(t *testing.T) {
 		config := DefaultConfig()
 		config.Format, config.Columns = c.format, []string{"x", "label"}
 		s, d := newDecoder(t, config)
-		for range 2 { // once new and once known
+		for range 2 { // first as a new label, then as a known label
 			e := decoded(d, c.record)
 			if e.Refused != nil || e.Label < 0 || s.Classes[e.Label] != c.want {
 				t.Errorf("%s %s: class %d of %q (%v), want %q", c.format, c.record, e.Label, s.Classes, e.Refused, c.want)
@@ -57,7 +58,7 @@ func TestLabelText(t *testing.T) {
 	}
 }
 
-// The formats of a schema registry treat typed labels as JSON does.
+// TestLabelTextOfTypes checks that the formats with schemas treat typed labels as JSON does.
 func TestLabelTextOfTypes(t *testing.T) {
 	for kind, values := range map[string]map[any]string{
 		"long":   {int64(1234567): "1234567", int64(9007199254740993): "9007199254740993", int64(-7): "-7"},
@@ -98,7 +99,7 @@ func checkLabels(t *testing.T, name string, s *event.Schema, d Decoder, values m
 	}
 }
 
-// Known labels are found again in any spelling, at any place of the record.
+// TestSeenLabels checks that a known label is recognized in any spelling, at any position of the record.
 func TestSeenLabels(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.MaxClasses = "json", 20
@@ -122,7 +123,7 @@ func TestSeenLabels(t *testing.T) {
 	}
 }
 
-// TestSeparateLabel checks that a label outside of a record is used unchanged, for any earlier labels.
+// TestSeparateLabel checks that a label outside of a record is used unchanged, whatever the earlier labels were.
 func TestSeparateLabel(t *testing.T) {
 	config := DefaultConfig()
 	s, d := newDecoder(t, config)
@@ -144,7 +145,7 @@ func TestSeparateLabel(t *testing.T) {
 	}
 }
 
-// TestSeenLabelTwice checks that the last of two labels in a record counts, whether the class is known or new.
+// TestSeenLabelTwice checks that the last of two labels in a record is used, whether the class is known or new.
 func TestSeenLabelTwice(t *testing.T) {
 	config := DefaultConfig()
 	config.Format, config.Label = "json", "a.b"

@@ -14,7 +14,7 @@ import (
 	"blankout/internal/must"
 )
 
-// linesOf returns the records of a text that arrives in pieces, each with its line.
+// linesOf returns the records of a text that is read in pieces, each with its line number.
 func linesOf(t *testing.T, text string, c Config, in func(io.Reader) io.Reader) (out []string) {
 	t.Helper()
 	s := must.Get(NewScanner("x.csv", in(strings.NewReader(text)), c))(t)
@@ -31,8 +31,8 @@ func linesOf(t *testing.T, text string, c Config, in func(io.Reader) io.Reader) 
 	}
 }
 
-// A stray quote affects its own line: every text consists of its lines, and a record of several lines is one that RFC
-// 4180 allows.
+// TestStrayQuotes checks that a stray quote affects only its own line. Every text must consist of its lines, and a
+// record of several lines must be valid by RFC 4180.
 func TestStrayQuotes(t *testing.T) {
 	longtest.NotRaced(t)
 	c := DefaultConfig()
@@ -80,7 +80,7 @@ func TestStrayQuotes(t *testing.T) {
 			}
 		}
 	}
-	for range 300 { // valid text is read as by the standard library
+	for range 300 { // valid text is read as encoding/csv reads it
 		var text strings.Builder
 		w := csv.NewWriter(&text)
 		for range random.IntN(8) {

@@ -16,13 +16,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Every saved model depends on the columns of names: of short names, of nested ones, and of names longer than what is
-// stored. The stored names for reports do not change either.
+// TestColumnsStay checks that the columns of names never change, because every saved model depends on them. It tests
+// short names, nested names, and names longer than the stored length. The stored names for reports must not change
+// either.
 func TestColumnsStay(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("name ", n/5+1)[:n] }
 	for i, r := range []struct {
 		format, record string
-		sum            uint64 // of the columns, values, fields and the dictionary
+		sum            uint64 // hash of the columns, values, fields and the dictionary
 	}{
 		{"json", `{"a":1,"b":{"c":"x","d.e":[1,"w",{"f":true}]},"é":-2,"":3}`, 9338717469210176586},
 		{"json", `{"` + long(254) + `":{"a":1,"ab":"x","é":["w",3,{"z":1}]}}`, 7452522225784648647},
@@ -40,7 +41,7 @@ func TestColumnsStay(t *testing.T) {
 			c.Crosses = [][2]string{{"a", "b.c"}}
 		}
 		s, d := newDecoder(t, c)
-		for range 2 { // names that are new, and known
+		for range 2 { // with new names, then with known names
 			e := decoded(d, r.record)
 			must.Require(t, e.Refused == nil, "%d: %v", i, e.Refused)
 			h := xxhash.New()
@@ -52,13 +53,13 @@ func TestColumnsStay(t *testing.T) {
 	}
 }
 
-// nested returns a JSON object around inner with a key of that many bytes.
+// nested returns a JSON object around inner, with a key of the given number of bytes.
 func nested(bytes int, inner string) string {
 	return `{"` + strings.Repeat("k", bytes) + `":` + inner + `}`
 }
 
-// The memory of a record with joined names, during and after decoding, is proportional to its size. Each of these
-// records once took gigabytes.
+// TestNamesTakeLittleMemory checks that the memory for a record with joined names is proportional to its size, during
+// and after decoding. Each of these records once took gigabytes.
 func TestNamesTakeLittleMemory(t *testing.T) {
 	longtest.NotRaced(t)
 	var words, keys, objects, vw, nulls []byte
@@ -101,8 +102,8 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 		case e.Refused != nil && len(e.Refused.Detail) > 300:
 			t.Errorf("%s: a message of %d bytes", r.name, len(e.Refused.Detail))
 		}
-		// An entry and its name in the dictionary take about 1,000 bytes.
-		if took := after.TotalAlloc - before.TotalAlloc; took > 96<<20 { // about 40 MB; the race detector adds half
+		// One entry with its name in the dictionary takes about 1,000 bytes.
+		if took := after.TotalAlloc - before.TotalAlloc; took > 96<<20 { // about 40 MB, and half more with the race detector
 			t.Errorf("%s: %d bytes took %d MB", r.name, len(value), took>>20)
 		}
 		if kept := int64(left.HeapAlloc) - int64(before.HeapAlloc); kept > 16<<20 {
@@ -112,8 +113,8 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 	}
 }
 
-// A rejected record leaves nothing in the decoder: later records, with room for few fields, are decoded as fast as
-// without it.
+// TestRejectedRecordAddsNothing checks that a refused record leaves nothing in the decoder. Later records must be
+// decoded as fast as without it, even if the limit of fields is small.
 func TestRejectedRecordAddsNothing(t *testing.T) {
 	for _, format := range []string{"json", "vw"} {
 		c := DefaultConfig()
@@ -164,7 +165,7 @@ func TestRejectedRecordAddsNothing(t *testing.T) {
 			if len(d.root.children) != 4 || d.nodes != 11 {
 				t.Errorf("%d nodes, %d of them keys of the record, want 11 and 4", d.nodes, len(d.root.children))
 			}
-			// A key of an unlinked node must not count as both new and known.
+			// A key of a temporary node must not count as both new and known.
 			decode([]byte(`{"a":{"n":5},"a":{"n":5}}`), false)
 			decode([]byte(`{"a":{"n":5,"n":5}}`), false)
 		case *vwDecoder:
@@ -175,8 +176,8 @@ func TestRejectedRecordAddsNothing(t *testing.T) {
 	}
 }
 
-// The names of a rejected record are not in the dictionary. They are not added with the next record either, whether the
-// rejected one had a new field or only a new value.
+// TestRefusedNamesAreForgotten checks that the names of a refused record are not in the dictionary. They must not be
+// added with the next record either, whether the refused record had a new field or only a new value.
 func TestRefusedNamesAreForgotten(t *testing.T) {
 	for format, records := range map[string][3]string{
 		"json": {`{"label":1,"color":"red","x":1}`, `{"color":"blue","x":oops}`, `{"color":"green","new":1,"x":oops}`},
@@ -207,8 +208,9 @@ func TestRefusedNamesAreForgotten(t *testing.T) {
 	}
 }
 
-// A name with dots also stands for nesting, so a record can null the same fields at as many places as there are
-// spellings of their parent's name. That takes no more memory than the fields do.
+// TestMissingInManyPlaces checks a record that nulls the same fields at many positions. A name with dots also means
+// nesting, so there is one position for each spelling of the parent's name. That must take no more memory than the
+// fields.
 func TestMissingInManyPlaces(t *testing.T) {
 	config := DefaultConfig()
 	config.Format = "json"
@@ -227,7 +229,7 @@ func TestMissingInManyPlaces(t *testing.T) {
 		fmt.Fprintf(&learned, `,"%s.f%d":1`, parent, i)
 	}
 	decode(`{"label":"1"` + learned.String() + "}")
-	var nulls func(depth int) string // the content of an object with that many levels below it
+	var nulls func(depth int) string // returns the content of an object with depth levels below it
 	nulls = func(depth int) string {
 		var members []string
 		for k := 1; k < depth; k++ {
@@ -235,7 +237,7 @@ func TestMissingInManyPlaces(t *testing.T) {
 		}
 		return strings.Join(append(members, fmt.Sprintf(`"%sa":null`, strings.Repeat("a.", depth-1))), ",")
 	}
-	for range 2 { // the second record is marked like the first
+	for range 2 { // the second record must be marked like the first
 		record := `{"label":"1",` + nulls(depth) + "}"
 		if n := strings.Count(record, "null"); n != 1<<(depth-1) {
 			t.Fatalf("%d nulls", n)

@@ -1,24 +1,25 @@
 package record
 
-// This file cuts a JSON text that is not JSON lines into objects: the elements of an array, objects over several lines,
-// or several objects in one line.
+// This file splits a JSON text that is not JSON lines into objects: the elements of an array, objects over several
+// lines, or several objects in one line.
 
 import (
 	"bytes"
 	"io"
 )
 
-// nesting is the state of the search for the end of a JSON object.
+// nesting is the state of a search for the end of a JSON object.
 type nesting struct {
 	depth           int
-	arrays          uint64 // bit i: the container at depth i+1 is an array
+	arrays          uint64 // bit i is set if the container at depth i+1 is an array
 	inText, escaped bool
-	last            byte // the last non-blank byte outside of strings
+	last            byte // latest non-blank byte outside of strings
 	newline         bool // a newline was seen
 	broken          bool // the text is not JSON
 }
 
-// maxKnown is the depth down to which nesting distinguishes arrays from objects. It is deeper than a record may be.
+// maxKnown is the depth down to which nesting distinguishes arrays from objects. It exceeds the depth that a record may
+// have.
 const maxKnown = 64
 
 func (n *nesting) inArray() bool { return n.depth > 0 && n.arrays>>((n.depth-1)%maxKnown)&1 == 1 }
@@ -32,15 +33,15 @@ func (n *nesting) push(array bool) {
 	n.depth++
 }
 
-// end returns the end of the object at the start of data, or -1. The bytes before from have already been searched. A
-// brace that opens an object where none can be ends the previous object. So a missing brace or quote affects only the
-// objects around it, not all that follow.
+// end returns the end of the object at the start of data, or -1. The bytes before from have already been searched. If a
+// brace opens an object where no object is valid, the previous object ends before it. So a missing brace or quote
+// affects only the objects around it, not all later objects.
 func (n *nesting) end(data []byte, from int) int {
 	for p := from; p < len(data); p++ {
 		c := data[p]
 		if n.inText {
 			switch {
-			case c == '\n': // strings have none
+			case c == '\n': // strings contain no newlines
 				n.inText, n.escaped, n.newline, n.broken = false, false, true, true
 			case n.escaped:
 				n.escaped = false
@@ -87,7 +88,7 @@ func (n *nesting) end(data []byte, from int) int {
 	return -1
 }
 
-// misplaced reports whether no object can begin here.
+// misplaced reports whether no object may begin at this point.
 func (n *nesting) misplaced() bool {
 	switch {
 	case n.depth == 0 || n.depth > maxKnown:
@@ -98,14 +99,14 @@ func (n *nesting) misplaced() bool {
 	return n.last != ':'
 }
 
-// between reports whether c may stand between the objects of a text: a blank, the brackets and commas of an array, or
-// the record separator of RFC 7464.
+// between reports whether c may be between the objects of a text: a blank, the brackets and commas of an array, or the
+// record separator of RFC 7464.
 func between(c byte) bool {
 	return blank(c) || c == '\n' || c == ',' || c == '[' || c == ']' || c == '\x1e'
 }
 
-// findObjects decides by the first record whether a JSON text is lines of one object each, or objects in another
-// arrangement. If the first line is damaged, it is lines.
+// findObjects decides from the first record whether a JSON text has one object per line, or objects in another
+// arrangement. If the first line is damaged, the text has one object per line.
 func (s *Scanner) findObjects() error {
 	for {
 		objects, decided := s.startsObjects()
@@ -145,8 +146,8 @@ func (s *Scanner) startsObjects() (objects, decided bool) {
 	return rest[0] == '{' || rest[0] == ',', true
 }
 
-// scanObject is Scan for a text of objects. Other text between them, up to the end of its line, is a record too, which
-// will be rejected. The offset of a record is its number.
+// scanObject is Scan for a text of objects. Other text between objects, up to the end of its line, is also a record,
+// which the decoder will refuse. The offset of a record is its number.
 func (s *Scanner) scanObject(r *Record) bool {
 	if s.skipped {
 		end := s.objectEnd()

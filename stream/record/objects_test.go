@@ -13,8 +13,8 @@ import (
 	"blankout/internal/must"
 )
 
-// An array of objects, and objects over several lines or several in one line, are read object by object. A damaged one
-// affects itself and the text before the next one.
+// TestObjects checks that an array of objects, objects over several lines, and several objects in one line are read
+// object by object. A damaged object must affect only itself and the text before the next object.
 func TestObjects(t *testing.T) {
 	c := DefaultConfig()
 	c.Format = "json"
@@ -35,7 +35,7 @@ func TestObjects(t *testing.T) {
 		"[{\"a\":[1,2 {\"b\":2}]":                                      `0:{"a":[1,2|1:{"b":2}`,
 		"[{\"a\":1},{\"a\":2":                                          `0:{"a":1}|1:{"a":2`,
 		`[{"a":"` + long200 + `"},{"a":2}]`:                            `0:{"a":"` + long200[:95] + `|1:{"a":2}`,
-		// Lines, the first of them damaged.
+		// JSON lines; in the second text the first line is damaged.
 		"{\"a\":1}\n{\"a\":2}\n":        `0:{"a":1}|1:{"a":2}`,
 		"{\"a\":1,\n{\"a\":2}\n":        `0:{"a":1,|1:{"a":2}`,
 		"{\"a\":\"x\n{\"a\":2}\n":       `0:{"a":"x|1:{"a":2}`,
@@ -52,7 +52,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// A record after a cut one can be unscanned like others.
+// TestObjectBehindCutOne checks that a record after a cut record can be unscanned like others.
 func TestObjectBehindCutOne(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.MaxBytes = "json", 50
@@ -76,8 +76,8 @@ func TestObjectBehindCutOne(t *testing.T) {
 	}
 }
 
-// In any arrangement of valid objects they are the records, and reading can continue at each of them. For damaged texts
-// reading in pieces gives the same as reading the whole.
+// TestObjectsArranged checks that valid objects are the records in any arrangement, and that reading can continue at
+// each of them. For damaged texts, reading in pieces must return the same as reading the whole.
 func TestObjectsArranged(t *testing.T) {
 	c := DefaultConfig()
 	c.Format = "json"

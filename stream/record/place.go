@@ -1,6 +1,6 @@
 package record
 
-// This file keeps the names of records with a schema as a tree, as jsonDecoder does for JSON.
+// This file stores the names of records with a schema as a tree, as jsonDecoder does for JSON.
 
 import (
 	"fmt"
@@ -9,28 +9,28 @@ import (
 	"blankout/internal/event"
 )
 
-// place is a field at its place in a record, its name joined with dots: a field of the enclosing record, a key of a
-// map, or an index of an array.
+// place is a field at one position of a record, with its name joined with dots. It is a field of the enclosing record,
+// a key of a map, or an index of an array.
 type place struct {
 	named
 	size     int  // size of the whole name in bytes
-	kept     bool // in the tree
-	of       any  // the record type of its fields
+	kept     bool // whether the place is in the tree
+	of       any  // record type of its fields
 	fields   []*place
-	others   map[any][]*place // those of other types, where a union allows several
+	others   map[any][]*place // fields of other types, if a union allows several
 	keys     map[string]*place
 	elements []*place
 }
 
-// places is the tree, with the additions of the present record. A rejected record leaves nothing behind. core turns the
-// names into columns.
+// places is the tree of places, with the additions of the current record. A refused record leaves nothing behind. core
+// converts the names to columns.
 type places struct {
 	core
 	root  *place
-	count int      // in the tree, at most max_fields; later names get a temporary place
+	count int      // number of places in the tree, at most max_fields; later names get a temporary place
 	short [64]byte // memory for a number as text
-	grown []func() // functions that undo the additions of this record
-	left  int      // remaining values of the record, including those that take no bytes
+	grown []func() // undo the additions of this record
+	left  int      // remaining number of values of the record, including values that take no bytes
 
 	reason  event.Reason
 	failure string
@@ -40,7 +40,7 @@ func newPlaces(c core) places {
 	return places{core: c, root: &place{kept: true}}
 }
 
-// end completes e, or rejects it with the reason of fail.
+// end completes e, or refuses it for the reason that fail stored.
 func (d *places) end(r *Record, e *event.Example) {
 	if d.failure != "" {
 		d.refuse(r, e, d.reason, "%s", d.failure)
@@ -57,7 +57,7 @@ func (d *places) end(r *Record, e *event.Example) {
 	d.grown, d.failure = d.grown[:0], ""
 }
 
-// fail stores why the record is rejected and returns false.
+// fail stores why the record is refused and returns false.
 func (d *places) fail(reason event.Reason, format string, args ...any) bool {
 	if d.failure == "" {
 		d.reason, d.failure = reason, fmt.Sprintf(format, args...)
@@ -65,8 +65,7 @@ func (d *places) fail(reason event.Reason, format string, args ...any) bool {
 	return false
 }
 
-// fields returns the places of the n fields of a record of this type at p. They are nil where newField has to create
-// them.
+// fields returns the places of the n fields of a record of type of at p. A place is nil if newField must create it.
 func (d *places) fields(p *place, of any, n int) []*place {
 	switch {
 	case p.of == of:
@@ -83,7 +82,7 @@ func (d *places) fields(p *place, of any, n int) []*place {
 	return p.others[of]
 }
 
-// newField creates the place of field i of the fields at p. It returns nil if that fails.
+// newField creates the place of field i of the fields at p. It returns nil after a failure.
 func (d *places) newField(p *place, fields []*place, i int, name string) *place {
 	joint := "."
 	if p == d.root {
@@ -97,7 +96,7 @@ func (d *places) newField(p *place, fields []*place, i int, name string) *place 
 	return c
 }
 
-// key returns the place of a key of the map at p, nil if that fails.
+// key returns the place of a key of the map at p, or nil after a failure.
 func (d *places) key(p *place, key []byte) *place {
 	if c := p.keys[string(key)]; c != nil {
 		return c
@@ -114,7 +113,7 @@ func (d *places) key(p *place, key []byte) *place {
 	return c
 }
 
-// element returns the place of element i of the array at p, nil if that fails.
+// element returns the place of element i of the array at p, or nil after a failure.
 func (d *places) element(p *place, i int) *place {
 	for len(p.elements) <= i {
 		c := d.place(p, "[", strconv.Itoa(len(p.elements))+"]")
@@ -146,7 +145,7 @@ func (d *places) place(p *place, joint, name string) *place {
 	return c
 }
 
-// number adds a number as a feature of p, or uses it by the role of p. text formats it where a name is needed.
+// number adds a number as a feature of p, or uses it by the role of p. text formats the number if a name is needed.
 func (d *places) number(p *place, x float64, text func([]byte) []byte) bool {
 	switch {
 	case p.role == isDropped:
@@ -179,7 +178,8 @@ func (d *places) integer(p *place, x int64) bool {
 	return d.number(p, float64(x), func(b []byte) []byte { return strconv.AppendInt(b, x, 10) })
 }
 
-// text adds a string as a feature of p, or uses it by the role of p. word says that it is an element of an array.
+// text adds a string as a feature of p, or uses it by the role of p. word means that the string is an element of an
+// array.
 func (d *places) text(p *place, text []byte, word bool) bool {
 	switch {
 	case p.role == isDropped:
@@ -200,7 +200,7 @@ func (d *places) text(p *place, text []byte, word bool) bool {
 	return !d.tooMany() || d.tooManyFeatures()
 }
 
-// time uses the text of p, a field with time features.
+// time uses the text of p, which is a field with time features.
 func (d *places) time(p *place, text []byte) bool {
 	return d.times.takeTime(p.times, text) || d.fail(event.ReasonSyntax, "field %.80q, %.40q: %s", p.name, text, wantTime)
 }
@@ -231,7 +231,7 @@ func (d *places) role(p *place, text []byte) bool {
 	return detail == "" || d.fail(reason, "field %.80q: %s", p.name, detail)
 }
 
-// several fails for a label, weight, ID or time that is not a single value.
+// several fails for a label, weight, ID or time that has more than one value.
 func (d *places) several(p *place) bool {
 	return p.role == isFeature || p.role == isDropped || d.fail(event.ReasonSyntax, "field %.80q, which is the %s, has several values", p.name, roleKeys[p.role])
 }
@@ -240,8 +240,8 @@ func (d *places) tooManyFeatures() bool {
 	return d.fail(event.ReasonTooMany, moreFeatures, d.c.MaxFeatures)
 }
 
-// spend subtracts n values from those that the size of the record allows, so that its cost is proportional to its size.
-// Omitted fields and empty elements need few bytes or none.
+// spend subtracts n values from the number that the size of the record allows. So the cost of a record is proportional
+// to its size, although omitted fields and empty elements take few bytes or none.
 func (d *places) spend(n int) bool {
 	if d.left -= n; d.left >= 0 {
 		return true
@@ -249,5 +249,5 @@ func (d *places) spend(n int) bool {
 	return d.fail(event.ReasonTooMany, "more values, most of them left out or empty, than its bytes and four times max_features, %d", d.c.MaxFeatures)
 }
 
-// scratch returns memory for a short text that is used at once.
+// scratch returns memory for a short text that is used immediately.
 func (d *places) scratch() []byte { return d.short[:0] }

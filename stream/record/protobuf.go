@@ -46,10 +46,10 @@ func newProtobuf(c core) (Decoder, error) {
 	})
 }
 
-// mainFile is the name of the schema itself among the files that it imports.
+// mainFile is the name of the main schema among the files that it imports.
 const mainFile = "registered.proto"
 
-// compileProtobuf returns the file of a schema.
+// compileProtobuf returns the file descriptor of a schema.
 func compileProtobuf(s *registry.Schema) (protoreflect.FileDescriptor, error) {
 	texts := map[string]string{mainFile: s.Text}
 	for _, r := range s.References {
@@ -66,8 +66,8 @@ func compileProtobuf(s *registry.Schema) (protoreflect.FileDescriptor, error) {
 	return files[0], nil
 }
 
-// messageOf returns the message type of a value. The value begins with the number of message indexes and the indexes,
-// from the outermost message to the innermost. A single 0 means the first message.
+// messageOf returns the message type of a value, and the rest of the value. A value begins with the number of message
+// indices and the indices, from the outermost message to the innermost. A single 0 means the first message.
 func messageOf(file protoreflect.FileDescriptor, value []byte) (m protoreflect.MessageDescriptor, rest []byte, ok bool) {
 	depth, n := binary.Varint(value)
 	if n <= 0 || depth < 0 || depth > maxDepth {
@@ -91,8 +91,8 @@ func messageOf(file protoreflect.FileDescriptor, value []byte) (m protoreflect.M
 
 // protoType describes a message type. Types may refer to themselves.
 type protoType struct {
-	single   protoreflect.FullName // set for a message that stands for a single value: see within
-	fields   []protoField          // as declared
+	single   protoreflect.FullName // name of a message that means a single value, see within
+	fields   []protoField          // in the order of declaration
 	byNumber map[protowire.Number]int
 }
 
@@ -101,12 +101,12 @@ type protoField struct {
 	name     string
 	kind     protoreflect.Kind
 	wire     protowire.Type
-	message  *protoType // for a message, a group or an entry of a map
-	presence bool       // absence is recorded
-	others   []int      // the other fields of its oneof
+	message  *protoType // type of a message, a group or a map entry
+	presence bool       // whether absence is recorded
+	others   []int      // other fields of its oneof
 }
 
-// protoTypes holds the types of a schema that the decoder has met.
+// protoTypes has the message types of a schema that the decoder has used.
 type protoTypes map[protoreflect.FullName]*protoType
 
 func (types protoTypes) of(m protoreflect.MessageDescriptor) *protoType {
@@ -137,8 +137,8 @@ func (types protoTypes) of(m protoreflect.MessageDescriptor) *protoType {
 	return t
 }
 
-// standsForOne reports whether a message is one of Google's that stand for a single value. A schema may use these names
-// for something else.
+// standsForOne reports whether a message is one of Google's types that mean a single value. It checks the fields,
+// because a schema may use these names for other messages.
 func standsForOne(m protoreflect.MessageDescriptor) bool {
 	f := m.Fields()
 	scalar := func(i int) bool { return !f.Get(i).IsList() && f.Get(i).Message() == nil }
@@ -176,21 +176,22 @@ func (f *protoField) isWord() bool {
 	return f.kind == protoreflect.StringKind || f.kind == protoreflect.BytesKind || f.kind == protoreflect.EnumKind
 }
 
-// protoReader reads messages in place. It first marks the positions of the fields of a message, in at most 8 bytes for
-// two bytes of the record. Then it reads them in the order of their declaration. It skips dropped fields.
+// protoReader reads messages in place. It first marks the positions of the fields of a message, which takes at most 8
+// bytes for two bytes of the record. Then it reads the fields in the order of their declaration. It skips dropped
+// fields.
 type protoReader struct {
 	*places
-	marks  []uint64 // of the messages being read, the outermost first
-	copies int      // bytes that may still be copied to merge parts of a message
+	marks  []uint64 // marks of the current messages, the outermost message first
+	copies int      // number of bytes that may still be copied to merge parts of a message
 }
 
 var errWire = errors.New("its bytes are not in the format of Protobuf")
 
 func (r *protoReader) syntax(err error) bool { return r.fail(event.ReasonSyntax, "%v", err) }
 
-// mark returns the fields of a message in the order of their declaration. A mark is the index of the field times 2^32
-// plus the position of its tag. A field of the wrong wire type counts as unknown. Fields that are dropped according to
-// known are left out.
+// mark returns marks for the fields of a message, in the order of their declaration. A mark is the index of the field
+// times 2^32 plus the position of its tag. A field with the wrong wire type counts as unknown. Fields whose places in
+// known are dropped are omitted.
 func (r *protoReader) mark(t *protoType, body []byte, known []*place) (marks []uint64, ok bool) {
 	first, sorted := len(r.marks), true
 	for at := 0; at < len(body); {
@@ -221,7 +222,7 @@ func (r *protoReader) mark(t *protoType, body []byte, known []*place) (marks []u
 	return marks, true
 }
 
-// of returns the marks of field i. For a member of a oneof it returns those after the last of the other members.
+// of returns the marks of field i. For a member of a oneof, it returns only marks after the last other member.
 func (t *protoType) of(i int, marks []uint64) []uint64 {
 	own := marksOf(i, marks)
 	if len(own) == 0 {
@@ -242,7 +243,7 @@ func marksOf(i int, marks []uint64) []uint64 {
 	return marks[from : from+to]
 }
 
-// valueAt returns the wire type of the field at a mark and the bytes after its tag.
+// valueAt returns the number and wire type of the field at a mark, and the bytes after its tag.
 func valueAt(body []byte, mark uint64) (number protowire.Number, wire protowire.Type, value []byte) {
 	body = body[mark&math.MaxUint32:]
 	number, wire, n := protowire.ConsumeTag(body)
@@ -261,7 +262,7 @@ func bodyAt(body []byte, mark uint64) []byte {
 }
 
 // message adds the fields of a message. An omitted field is missing if its presence is recorded. Otherwise it has its
-// default.
+// default value.
 func (r *protoReader) message(t *protoType, body []byte, p *place, depth int) bool {
 	if depth > maxDepth {
 		return r.fail(event.ReasonSyntax, "nested deeper than %d", maxDepth)
@@ -270,7 +271,7 @@ func (r *protoReader) message(t *protoType, body []byte, p *place, depth int) bo
 		return false
 	}
 	known := r.fields(p, t, len(t.fields))
-	for i := range t.fields { // so that mark knows what is dropped
+	for i := range t.fields { // mark needs the places to skip dropped fields
 		if known[i] == nil && p.kept && r.count < r.c.MaxFields && r.newField(p, known, i, t.fields[i].name) == nil {
 			return false
 		}
@@ -313,7 +314,8 @@ func (r *protoReader) message(t *protoType, body []byte, p *place, depth int) bo
 	return !r.tooMany() || r.tooManyFeatures()
 }
 
-// single adds a field with one value: the last one, or the merged parts of a message. Without any the message is empty.
+// single adds a field with one value: the last value, or the merged parts of a message. Without any value, a message is
+// empty.
 func (r *protoReader) single(f *protoField, own []uint64, body []byte, p *place, depth int) bool {
 	switch {
 	case f.message == nil && len(own) == 0:
@@ -405,10 +407,10 @@ func (r *protoReader) mapField(f *protoField, own []uint64, body []byte, p *plac
 		e.key = key.MapKey().String()
 		entries = append(entries, e)
 	}
-	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) }) // maps have no order
+	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(a.key, b.key) }) // maps are unordered
 	for i, e := range entries {
 		if i+1 < len(entries) && entries[i+1].key == e.key {
-			continue // the last one counts
+			continue // the last value is used
 		}
 		at := r.key(p, []byte(e.key))
 		if at == nil || !r.single(&f.message.fields[1], e.value, e.body, at, depth+1) {
@@ -492,7 +494,7 @@ func (r *protoReader) read(f *protoField, b []byte) (v protoreflect.Value, n int
 	return v, n, n > 0 || r.syntax(errWire)
 }
 
-// value adds a value.
+// value adds a decoded value as a feature of p.
 func (r *protoReader) value(f *protoField, v protoreflect.Value, p *place, word bool) bool {
 	switch f.kind {
 	case protoreflect.BoolKind:
@@ -518,8 +520,8 @@ func (r *protoReader) value(f *protoField, v protoreflect.Value, p *place, word 
 	return r.integer(p, v.Int())
 }
 
-// within adds a nested message. Messages that stand for a single value, such as Google's timestamps, durations and
-// wrappers, become that value.
+// within adds a nested message. A message that means a single value, such as Google's timestamps, durations and
+// wrappers, becomes that value.
 func (r *protoReader) within(t *protoType, body []byte, p *place, depth int) bool {
 	switch t.single {
 	case "":

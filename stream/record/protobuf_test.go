@@ -26,7 +26,7 @@ import (
 	"blankout/stream/registry"
 )
 
-// wildProto uses every feature of schemas.
+// wildProto is a schema that uses every feature of schemas.
 const wildProto = `syntax = "proto2";
 import "google/protobuf/timestamp.proto";
 import "google/protobuf/duration.proto";
@@ -58,7 +58,7 @@ message E {
 	optional int32 w = 24;
 }`
 
-// slowProtobuf decodes into a message of the library, and then reads that.
+// slowProtobuf returns a slow reference decoder, which reads the messages of the protobuf library.
 func slowProtobuf(c core) (Decoder, error) {
 	return newWire(c, "PROTOBUF", func(s *registry.Schema) (valueDecoder, error) {
 		file, err := compileProtobuf(s)
@@ -79,7 +79,8 @@ func slowProtobuf(c core) (Decoder, error) {
 	})
 }
 
-// unmarshal turns the library's panic for a map entry whose key repeats with another wire type into an error.
+// unmarshal decodes a message. It converts a panic of the library, for a map entry whose key repeats with another wire
+// type, to an error.
 func unmarshal(value []byte, m proto.Message) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -92,7 +93,7 @@ func unmarshal(value []byte, m proto.Message) (err error) {
 type slowReader struct{ *places }
 
 // message adds the fields of a message. An omitted field is missing if its presence is recorded. Otherwise it has its
-// default.
+// default value.
 func (d *slowReader) message(m protoreflect.Message, p *place) bool {
 	kind := m.Descriptor()
 	fields := kind.Fields()
@@ -146,7 +147,7 @@ func (d *slowReader) mapField(f protoreflect.FieldDescriptor, m protoreflect.Map
 		keys = append(keys, k)
 		return true
 	})
-	slices.SortFunc(keys, func(a, b protoreflect.MapKey) int { return cmp.Compare(a.String(), b.String()) }) // Range has no order
+	slices.SortFunc(keys, func(a, b protoreflect.MapKey) int { return cmp.Compare(a.String(), b.String()) }) // Range is unordered
 	for _, k := range keys {
 		at := d.key(p, []byte(k.String()))
 		if at == nil || !d.value(f.MapValue(), m.Get(k), at, false) {
@@ -186,8 +187,8 @@ func (d *slowReader) value(f protoreflect.FieldDescriptor, v protoreflect.Value,
 	return d.integer(p, v.Int())
 }
 
-// wellKnown adds a nested message. Messages that stand for a single value, such as Google's timestamps, durations and
-// wrappers, become that value.
+// wellKnown adds a nested message. A message that means a single value, such as Google's timestamps, durations and
+// wrappers, becomes that value.
 func (d *slowReader) wellKnown(m protoreflect.Message, p *place) bool {
 	kind := m.Descriptor()
 	number := func(i int) int64 { return m.Get(kind.Fields().Get(i)).Int() }
@@ -206,14 +207,14 @@ func (d *slowReader) wellKnown(m protoreflect.Message, p *place) bool {
 
 func protobufPair(t testing.TB, text string) (fast, slow Decoder) {
 	c := wireConfig(t, "protobuf", sr.Schema{Schema: text, Type: sr.TypeProtobuf})
-	schema := c.Schema() // for both, because a record that only one rejects would make them differ
+	schema := c.Schema() // shared by both decoders: a record that only one refuses would make separate Schemas differ
 	fast = must.Get(NewDecoder(c, schema))(t)
 	slow = must.Get(slowProtobuf(newCore(c, schema)))(t)
 	return fast, slow
 }
 
-// FuzzProtobuf compares the decoder with the library's. Only parts that the decoder does not read may be damaged:
-// dropped fields and replaced members of a oneof.
+// FuzzProtobuf compares the decoder with the library. Only parts that the decoder does not read may be damaged: dropped
+// fields and replaced members of a oneof.
 func FuzzProtobuf(f *testing.F) {
 	field := func(b []byte, n protowire.Number, value any) []byte {
 		switch v := value.(type) {
@@ -247,19 +248,20 @@ func FuzzProtobuf(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value []byte) {
 		r := Record{Value: append([]byte{0, 0, 0, 0, 1, 0}, value...)}
 		var got, want event.Example
-		for range 2 { // the second knows the fields
+		for range 2 { // in the second round the fields are known
 			got, want = event.Example{}, event.Example{}
 			fast.Decode(t.Context(), r, &got)
 			slow.Decode(t.Context(), r, &want)
 		}
 		if want.Refused != nil && (want.Refused.Reason == event.ReasonSyntax && strings.Contains(want.Refused.Detail, "proto:") || got.Refused != nil) {
-			t.Skip() // it may be damaged in parts that are not read
+			t.Skip() // parts that the decoder does not read may be damaged
 		}
 		must.Do(t, sameEvents(&got, &want), value)
 	})
 }
 
-// The cost of a record is proportional to its size, whatever it repeats, omits, or encodes in zero bytes.
+// TestWireBudget checks that the cost of a record is proportional to its size, whatever the record repeats, omits, or
+// encodes in zero bytes.
 func TestWireBudget(t *testing.T) {
 	longtest.NotRaced(t)
 	const size = 4 << 20
@@ -274,7 +276,7 @@ func TestWireBudget(t *testing.T) {
 	for i := range 2000 {
 		avroSchema = strings.Replace(avroSchema, `"X"`, fmt.Sprintf(`"f%d"`, i), 1)
 	}
-	nested := func(depth int) (b []byte) { // each in two pieces
+	nested := func(depth int) (b []byte) { // each message is split into two parts
 		b = []byte(strings.Repeat("\x12\x01\x01", size/3))
 		for range depth {
 			half := 3 * (len(b) / 6)
@@ -282,7 +284,7 @@ func TestWireBudget(t *testing.T) {
 		}
 		return b
 	}
-	const lets = " lets go of what it takes" // so it may allocate more in total, never at once
+	const lets = " lets go of what it takes" // the decoder frees memory, so its total may exceed the limit
 	for _, c := range []struct {
 		name, format string
 		value        []byte
@@ -301,7 +303,7 @@ func TestWireBudget(t *testing.T) {
 		{"members of a oneof in turn", "protobuf", bytes.Repeat([]byte{7<<3 | 2, 0, 8<<3 | 2, 0, 9<<3 | 2, 0}, size/6), false},
 		{"unknown fields", "protobuf", bytes.Repeat([]byte{15 << 3, 0}, size/2), true},
 		{"lists in a list", "protobuf", bytes.Repeat([]byte{10<<3 | 2, 4, 10<<3 | 2, 0, 10<<3 | 2, 0}, size/6), false},
-		{"nulls of no byte" + lets, "avro", bytes.Repeat([]byte{2, 0xa0, 0x8d, 6, 0}, size/5), false}, // blocks of one array of 50,000 nulls
+		{"nulls of no byte" + lets, "avro", bytes.Repeat([]byte{2, 0xa0, 0x8d, 6, 0}, size/5), false}, // blocks of an array with 50,000 nulls
 		{"records of no byte" + lets, "avro", append(append([]byte{0}, binary.AppendVarint(nil, 99_000)...), 0), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -313,11 +315,11 @@ func TestWireBudget(t *testing.T) {
 			d := must.Get(NewDecoder(config, config.Schema()))(t)
 			header := []byte{0, 0, 0, 0, id}
 			if c.format == "protobuf" {
-				header = append(header, 2, 2) // message 1
+				header = append(header, 2, 2) // message index 1
 			}
 			record := Record{Value: append(header, c.value...)}
 			var e event.Example
-			d.Decode(t.Context(), Record{Value: header}, &e) // compiles the schema
+			d.Decode(t.Context(), Record{Value: header}, &e) // compile the schema first
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			d.Decode(t.Context(), record, &e)
@@ -332,12 +334,13 @@ func TestWireBudget(t *testing.T) {
 	}
 }
 
-// Malicious records and schemas are rejected or read, including those with which the library panics.
+// TestProtobufOfStrangers checks that malicious records and schemas are refused or read, including records with which
+// the library panics.
 func TestProtobufOfStrangers(t *testing.T) {
 	for _, c := range []struct{ schema, value, refused string }{
 		{`syntax = "proto2"; message E { required int32 a = 1; }`, "", "the required field"},
 		{`syntax = "proto2"; message E { required int32 a = 1; }`, "\x08\x01", ""},
-		{`syntax = "proto3"; message E { map<string, string> m = 1; }`, "\x0a\x05\x0a\x01k\x08\x01", ""}, // a key as a string, then as a number
+		{`syntax = "proto3"; message E { map<string, string> m = 1; }`, "\x0a\x05\x0a\x01k\x08\x01", ""}, // the key is first a string, then a number
 		{`syntax = "proto3"; message E { string s = 1; }`, "\x0a\x01\xff", "not UTF-8"},
 		{`syntax = "proto3"; package google.protobuf; message E { Timestamp t = 1; StringValue v = 2; Duration d = 3; }
 			message Timestamp { string seconds = 1; } message StringValue {} message Duration { repeated int64 a = 1; E b = 2; }`, "\x0a\x03\x0a\x01a\x12\x00\x1a\x02\x08\x01", ""},

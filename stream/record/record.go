@@ -1,8 +1,8 @@
-// Package record decodes events from records: JSON, svmlight, VW text, CSV, idx images and records with a schema.\
+// Package record decodes events from records: JSON, svmlight, VW text, CSV, idx images and records with a schema.
 //
-// A [Scanner] cuts the text of a file into records. In a topic records are already separate. A [Decoder] knows one
-// format and makes an Example of a record from any source. A record that cannot be used is not an error: it becomes an
-// Example with Refused set.
+// A [Scanner] splits the text of a file into records. In a topic records are already separate. A [Decoder] implements
+// one format and decodes records from any source to Examples. A record that cannot be used is not an error: it becomes
+// an Example with Refused set.
 package record
 
 import (
@@ -33,109 +33,111 @@ type Record struct {
 	Key, Value []byte
 	Offset     int64
 	Time       int64 // milliseconds since the Unix epoch, 0 if unknown
-	Unlabeled  bool  // ignore any label in the record
-	// Label is the text of a label that comes beside the record, which must then contain none.
+	Unlabeled  bool  // whether to ignore the label in the record
+	// Label is the text of a label that is passed separately. The record must then contain no label.
 	Label []byte
-	Cut   bool // Value is the start of a line that is longer than max_bytes
+	Cut   bool // set if Value is only the start of a line longer than max_bytes
 	// Headers are the unparsed headers of a record of a topic; nil for a file.
 	Headers []byte
 }
 
-// RestSkipped ends the detail of a rejected line of a file of which only the start is kept.
+// RestSkipped ends the detail of a refused line of which only the start is kept.
 const RestSkipped = "its rest is skipped"
 
 // Decoder decodes records of one format into Examples. It adds new fields, classes and names to its Schema. It belongs
 // to one goroutine.
 type Decoder interface {
 	// Decode fills e from r. It reuses e's slices and allocates nothing once fields and names are known. Key, Value and
-	// Refused.Value borrow r's bytes. The source sets e.Fingerprint.\
+	// Refused.Value borrow r's bytes. The source sets e.Fingerprint.
 	//
 	// A record that cannot be used gets e.Refused and is not an error. An error means that ctx ended while Decode
-	// waited for something, such as a schema from a registry. Then r is not decoded, and the reader must pass it again.
+	// waited, for example for a schema from a registry. Then r is not decoded, and the reader must pass it again.
 	Decode(ctx context.Context, r Record, e *event.Example) error
 }
 
-// Config says how records are decoded: the section [record] of the configuration. config/blankout.toml explains each
-// key.
+// Config determines how records are decoded: the section [record] of the configuration. config/blankout.toml explains
+// each key.
 type Config struct {
-	Format string `toml:"format"` // json, svmlight, vw or csv; "" means by the file name
+	Format string `toml:"format"` // json, svmlight, vw or csv; "" selects by the file name
 	// Label, Weight, ID and Time name the JSON and CSV fields with the class, the importance, the ID and the time of
-	// the event (milliseconds since the Unix epoch, or an RFC 3339 string). Dots name a nested field, as in meta.label.
-	// "" if there is none.
+	// the event. The time is in milliseconds since the Unix epoch, or an RFC 3339 string. Dots name a nested field, as
+	// in meta.label. "" means that there is no such field.
 	Label  string `toml:"label"`
 	Weight string `toml:"weight"`
 	ID     string `toml:"id"`
 	Time   string `toml:"time"`
-	// Drop lists fields that are not features. For an object it drops everything inside.
+	// Drop lists fields that are not features. A dropped object includes all fields in it.
 	Drop []string `toml:"drop"`
-	// Categorical lists fields whose numbers are names, such as postcodes.
+	// Categorical lists fields whose numbers are category names, such as postcodes.
 	Categorical []string `toml:"categorical"`
-	// Text lists fields whose strings are texts: bags of their lowercase words, and of every sequence of up to Ngrams
-	// words.
+	// Text lists fields whose strings are texts. A text becomes a bag of its lowercase words, and of every sequence of
+	// up to Ngrams words.
 	Text   []string `toml:"text"`
 	Ngrams int      `toml:"ngrams"`
 	// Groups lists fields that fail together, by the name of the group. For the sparse text formats, which have no
-	// fields, it lists columns and ranges of them, as in 1-8.
+	// fields, it lists columns and ranges of columns, as in 1-8.
 	Groups map[string][]string `toml:"groups"`
-	// GroupEvery makes groups of that many columns of a sparse text format, from its first index on. 0 makes none.
+	// GroupEvery divides the columns of a sparse text format into groups of this size, from its first index on. 0 makes
+	// no groups.
 	GroupEvery uint32 `toml:"-"`
 	// Unlabeled ignores the labels.
 	Unlabeled bool `toml:"-"`
 
-	// The settings that decide the columns of names, and the classes, are stored in the Schema of a new model. The
+	// The settings that determine the columns of names, and the classes, are stored in the Schema of a new model. The
 	// Schema of an existing model takes precedence.
-	Bits           uint   `toml:"bits"`            // names hash to 2^bits columns
-	Seed           uint64 `toml:"seed"`            // of that hash
-	NumericIndices bool   `toml:"numeric_indices"` // svmlight indexes, and numbers as names in VW's anonymous namespace, are columns
-	ZeroBased      bool   `toml:"zero_based"`      // svmlight indexes count from 0
-	// Absent says what an omitted value means, see event.Schema.
+	Bits           uint   `toml:"bits"`            // names are hashed to 2^bits columns
+	Seed           uint64 `toml:"seed"`            // seed of the hash of names
+	NumericIndices bool   `toml:"numeric_indices"` // svmlight indices, and numeric names in VW's anonymous namespace, are columns
+	ZeroBased      bool   `toml:"zero_based"`      // svmlight indices start at 0
+	// Absent determines the meaning of an omitted value, see event.Schema.
 	Absent     string      `toml:"absent"`
 	Crosses    [][2]string `toml:"crosses"` // pairs of fields whose products are features
 	Classes    []string    `toml:"classes"` // all classes; empty means to learn up to max_classes
-	Target     loss.Target `toml:"-"`       // what labels are; it follows from the loss, not from a key
-	Counts     bool        `toml:"-"`       // reject negative features, because the noise is for counts
+	Target     loss.Target `toml:"-"`       // kind of the labels; it follows from the loss, not from a key
+	Counts     bool        `toml:"-"`       // refuse negative features, because the noise requires counts
 	MaxClasses int         `toml:"max_classes"`
-	// Positive names the positive one of two classes, see PositiveName.
+	// Positive names the positive class of two, see PositiveName.
 	Positive string `toml:"positive"`
-	MaxNames int    `toml:"max_names"` // size of the dictionary of names in reports
+	MaxNames int    `toml:"max_names"` // capacity of the dictionary of names for reports
 
-	// NaN says whether a number of JSON, CSV or a schema that is NaN or infinite is missing, as null is, or a reason to
-	// reject the record.
+	// NaN determines how a NaN or infinite number in JSON, CSV or a record with a schema is handled: it is missing, as
+	// null is, or the record is refused.
 	NaN string `toml:"nan"`
 
-	// A record beyond these limits is rejected.
+	// Records beyond these limits are refused.
 	MaxFeatures int `toml:"-"`
 	MaxBytes    int `toml:"max_bytes"`
-	// MaxWeight is the largest importance of an event, because a single extreme event would dominate the measures. 0
+	// MaxWeight is the largest importance of an event, so that a single extreme event cannot dominate the measures. 0
 	// means 1e30.
 	MaxWeight float64 `toml:"max_weight"`
-	// MaxFields is the largest number of separate fields. Later ones still have their own columns but share field 0.
+	// MaxFields is the largest number of separate fields. Later fields are part of field 0, but still have their own
+	// columns.
 	MaxFields int `toml:"-"`
 
-	// For CSV: Columns names the columns if there is no header line (always in a topic). Missing lists the values that
-	// mean unknown.
+	// For CSV: Columns names the columns if there is no header line (in a topic there never is). Missing lists the
+	// values that mean unknown.
 	Columns   []string `toml:"columns"`
 	Missing   []string `toml:"missing"`
 	Separator string   `toml:"separator"`
 	// Decimal and Thousands are the notation of numbers in texts, see notation.Notation. If either is not the default,
-	// such texts count as numbers, JSON strings too.
+	// texts in that notation are numbers, including JSON strings.
 	Decimal   string `toml:"decimal"`
 	Thousands string `toml:"thousands"`
-	// Timezone is the zone of times without one, and of the hour and weekday of TimeFeatures: fields whose hour,
-	// weekday and age are features.
+	// Timezone is the time zone of times that state none, and of the hour and weekday of TimeFeatures. TimeFeatures
+	// lists fields whose hour, weekday and age are features.
 	Timezone     string   `toml:"timezone"`
 	TimeFeatures []string `toml:"time_features"`
 
 	// Growing ignores the last line of a file until a newline ends it, because a program may still be writing it. A
-	// complete JSON object is used. It applies to plain regular files only.
+	// complete JSON object is not ignored. Growing applies to plain regular files only.
 	Growing bool `toml:"-"`
-	// Registry provides the schemas of the formats that need them.
+	// Registry provides the schemas for formats that need them.
 	Registry *registry.Client `toml:"-"`
 	// KeepValue keeps the bytes of every record in Example.Value.
 	KeepValue bool `toml:"-"`
 }
 
-// DefaultMaxClasses is the largest number of classes if none are named.
+// DefaultMaxClasses is the largest number of classes if the configuration names none.
 const DefaultMaxClasses = 100
 
 // DefaultConfig returns the default settings: JSON with the field "label" as the class.
@@ -160,31 +162,33 @@ func DefaultConfig() Config {
 	}
 }
 
-// utc is the default of Config.Timezone.
+// utc is the default value of Config.Timezone.
 const utc = "UTC"
 
-// The values of Config.NaN.
+// The valid values of Config.NaN.
 const (
 	nanMissing = "missing"
 	nanRefuse  = "refuse"
 )
 
-// maxMagnitude is the largest size of a number in a record. Squares and products of a few such numbers do not overflow.
+// maxMagnitude is the largest absolute value of a number in a record, so that squares and products of a few numbers do
+// not overflow.
 const maxMagnitude = 1e30
 
-// maxNameBytes is the longest stored name of a field or class. A field with a longer name counts as one beyond
-// max_fields. A longer label is rejected.
+// maxNameBytes is the largest stored length of the name of a field or class. A field with a longer name is treated as a
+// field beyond max_fields. A longer label is refused.
 const maxNameBytes = event.MaxNameBytes
 
-// maxFieldBytes is the longest name of a field. A record with a longer one is rejected.
+// maxFieldBytes is the largest length of a field name. A record with a longer name is refused.
 const maxFieldBytes = 4096
 
-// formats lists the record formats, the default first. A new format is a new file in this package and a line here.
+// formats lists the record formats, the default first. To add a format, write a new file in this package and a line
+// here.
 var formats = []struct {
 	name     string
-	suffixes []string // of file names
+	suffixes []string // suffixes of file names
 	new      func(core) (Decoder, error)
-	framing  framing // of text; formats without text are for topics only
+	framing  framing // how text is split into records; formats without text are for topics only
 }{
 	{"json", []string{".json", ".jsonl", ".ndjson"}, newJSON, framing{finished: closedObject}},
 	{"svmlight", []string{".svm", ".svmlight", ".libsvm"}, newSvmlight, framing{comment: '#'}},
@@ -216,7 +220,7 @@ func FileFormats() (names []string) {
 // FormatName returns c.Format, or the default format.
 func (c Config) FormatName() string { return cmp.Or(c.Format, formats[0].name) }
 
-// HasSchemas reports whether the records use the wire format of a schema registry, which only topics do.
+// HasSchemas reports whether the records use the wire format of a schema registry. Only topics can have such records.
 func (c Config) HasSchemas() bool {
 	for _, f := range formats {
 		if f.name == c.Format {
@@ -226,7 +230,7 @@ func (c Config) HasSchemas() bool {
 	return false
 }
 
-// FormatOf returns the format that a file name implies: "idx" for an MNIST pair, "" if it implies none. The rows of a
+// FormatOf returns the format that a file name implies: "idx" for an MNIST pair, or "" for no format. The rows of a
 // Parquet file are read as JSON.
 func FormatOf(name string) string {
 	base := strings.TrimSuffix(strings.TrimSuffix(filepath.Base(name), ".gz"), ".zst")
@@ -244,7 +248,7 @@ func FormatOf(name string) string {
 	return ""
 }
 
-// Check returns the first error in the configuration. It names the key.
+// Check returns the first error in the configuration, with its key.
 func (c Config) Check() error {
 	switch {
 	case c.Format != "" && !slices.Contains(Formats(), c.Format):
@@ -327,8 +331,8 @@ func (c Config) Notation() notation.Notation {
 	return notation.Notation{Decimal: cmp.Or(c.Decimal, notation.Plain.Decimal), Thousands: c.Thousands}
 }
 
-// PositiveName returns the positive one of two classes: the configured one, or the last of two configured classes. It
-// returns "" if the classes alone decide.
+// PositiveName returns the name of the positive class of two: the configured class, or the last of two configured
+// classes. It returns "" if the classes in the data determine it.
 func (c Config) PositiveName() string {
 	if c.Positive == "" && len(c.Classes) == 2 {
 		return c.Classes[1]
@@ -380,13 +384,13 @@ func (c Config) checkGroups() error {
 	return nil
 }
 
-// columnGroups returns the groups of columns in c, nil if there are none.
+// columnGroups returns the groups of columns in c, or nil if there are none.
 func (c Config) columnGroups() *event.ColumnGroups {
 	g := &event.ColumnGroups{Every: c.GroupEvery}
 	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
 		n := event.NamedColumns{Name: name}
 		for _, member := range c.Groups[name] {
-			spans, _ := event.ParseSpans(member, c.ZeroBased) // otherwise it is the name of a field
+			spans, _ := event.ParseSpans(member, c.ZeroBased) // otherwise member is the name of a field
 			n.Spans = append(n.Spans, spans...)
 		}
 		if len(n.Spans) > 0 {
@@ -399,11 +403,11 @@ func (c Config) columnGroups() *event.ColumnGroups {
 	return g
 }
 
-// Regroup replaces the groups of a Schema by those of c.
+// Regroup replaces the groups in a Schema by the groups in c.
 func (c Config) Regroup(s *event.Schema) {
 	c.ZeroBased, c.NumericIndices = s.ZeroBased, s.NumericIndices
 	s.ColumnGroups = c.columnGroups()
-	s.Fields = slices.Clone(s.Fields) // a View must not change
+	s.Fields = slices.Clone(s.Fields) // a View shares the slice and must not change
 	for i := range s.Fields {
 		s.Fields[i].Group = ""
 		for group, names := range c.Groups {
@@ -414,9 +418,8 @@ func (c Config) Regroup(s *event.Schema) {
 	}
 }
 
-// ReadGroups parses groups, one a line: the name, then the fields or, for a
-// sparse text format, columns and ranges of columns. Blanks or commas separate
-// them, as in
+// ReadGroups parses groups, one per line. A line has the name, then the fields or, for a sparse text format, columns
+// and ranges of columns. Blanks or commas separate them:
 //
 //	front 1-8,17
 //	engine rpm oil_pressure
@@ -452,10 +455,10 @@ func (c Config) special() [5]string {
 	return [5]string{isLabel: c.Label, isWeight: c.Weight, isID: c.ID, isTime: c.Time}
 }
 
-// roleKeys holds the keys for fields that are not features, by role.
+// roleKeys has the configuration keys of fields that are not features, by role.
 var roleKeys = [5]string{isLabel: "label", isWeight: "weight", isID: "id", isTime: "time"}
 
-// Schema returns the Schema of a new model of such records.
+// Schema returns the Schema of a new model for such records.
 func (c Config) Schema() *event.Schema {
 	s := event.NewSchema(c.Bits, c.Classes, c.MaxClasses)
 	s.Apart = true
@@ -473,16 +476,17 @@ func (c Config) Schema() *event.Schema {
 	return s
 }
 
-// Declares reports whether records of a file can show that a feature is missing. With path "" it is about the Format.
-// An omitted column without a name is 0, unless Absent says otherwise.
+// Declares reports whether records in a file can declare that a feature is missing. The file at path determines the
+// format; the path "" means c.Format. An omitted column without a name is 0, unless Absent says otherwise.
 func (c Config) Declares(path string) bool {
 	return c.Absent == event.AbsentMissing || !slices.Contains([]string{"svmlight", "vw", "idx"}, cmp.Or(FormatOf(path), c.Format))
 }
 
-// Grouped reports whether there are groups, so that features die together.
+// Grouped reports whether groups are configured, so that features die together.
 func (c Config) Grouped() bool { return c.GroupEvery > 0 || len(c.Groups) > 0 }
 
-// NewDecoder returns a Decoder of c's format. It takes columns, fields and classes from s and adds to it.
+// NewDecoder returns a Decoder for the format in c. It uses the columns, fields and classes of s, and adds new ones to
+// s.
 func NewDecoder(c Config, s *event.Schema) (Decoder, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -495,7 +499,7 @@ func NewDecoder(c Config, s *event.Schema) (Decoder, error) {
 	panic("unreachable: Check knows the formats")
 }
 
-// Settings returns the settings, besides the Schema, that decide how a record becomes an event, by key. Checkpoints
+// Settings returns the settings, besides the Schema, that determine how a record becomes an event, by key. Checkpoints
 // store them. ParseSettings is the inverse.
 func (c Config) Settings() map[string]string {
 	settings := map[string]string{
@@ -503,10 +507,10 @@ func (c Config) Settings() map[string]string {
 		"drop": joinList(c.Drop), "categorical": joinList(c.Categorical), "columns": joinList(c.Columns),
 		"missing": joinList(c.Missing), "separator": c.Separator, "unlabeled": strconv.FormatBool(c.Unlabeled),
 	}
-	if len(c.Text) > 0 { // left out of checkpoints where there are no texts
+	if len(c.Text) > 0 { // omitted from checkpoints if there are no texts
 		settings["text"], settings["ngrams"] = joinList(c.Text), strconv.Itoa(c.Ngrams)
 	}
-	// Likewise, these are only present if they are not the default.
+	// These settings are also omitted if they have their defaults.
 	if n := c.Notation(); n != notation.Plain {
 		settings["decimal"], settings["thousands"] = n.Decimal, n.Thousands
 	}
@@ -519,15 +523,15 @@ func (c Config) Settings() map[string]string {
 	return settings
 }
 
-// GroupSettings returns the settings that decide which features die together, or "". If weights depend on them, they
-// are in the fingerprint under the key groups.
+// GroupSettings returns the settings that determine which features die together, or "". If weights depend on them, they
+// are part of the fingerprint under the key groups.
 func (c Config) GroupSettings() string {
 	if c.GroupEvery == 0 && len(c.Groups) == 0 {
 		return ""
 	}
 	data, err := json.Marshal(groupSettings{c.GroupEvery, c.Groups})
 	if err != nil {
-		panic(err) // it holds only strings and a number
+		panic(err) // strings and numbers always encode
 	}
 	return string(data)
 }
@@ -577,7 +581,7 @@ func joinList(list []string) string {
 	}
 	data, err := json.Marshal(list)
 	if err != nil {
-		panic(err) // it holds only strings
+		panic(err) // strings always encode
 	}
 	return string(data)
 }
@@ -593,7 +597,7 @@ func splitList(text string) (list []string, err error) {
 	return strings.Split(text, ","), nil
 }
 
-// Fingerprint returns the hash of a record that Position.Sum adds up.
+// Fingerprint returns the hash of a record, which Position.Sum sums.
 func Fingerprint(offset int64, key, value []byte) uint64 {
 	return event.Mix(event.Mix(xxhash.Sum64(value)+event.Mix(xxhash.Sum64(key))) + uint64(offset))
 }

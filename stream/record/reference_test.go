@@ -24,8 +24,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// reference reads an event in a slow, obvious way with the standard library's parsers. The decoders are fuzzed against
-// it.
+// reference is a slow and simple reference decoder that uses the standard library's parsers. Fuzz tests compare the
+// decoders with it.
 type reference struct {
 	c        Config
 	columns  uint64
@@ -51,7 +51,7 @@ func (r *reference) refuse(format string, args ...any) {
 
 func (r *reference) add(field string, value *string, kind event.Kind, x float64) {
 	if len(field) > maxNameBytes {
-		kind = event.Sparse // not a separate field
+		kind = event.Sparse // no separate field
 	}
 	hash := event.Mix(xxhash.Sum64String(field) + r.c.Seed)
 	if value != nil {
@@ -82,7 +82,7 @@ func (r *reference) number(text string) float64 {
 }
 
 // plain formats a numeric label: an integer without a fraction, other numbers without an exponent. Numbers with many
-// digits, which have an exponent, are only compared as they are.
+// digits keep their exponent.
 func plain(text string) string {
 	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	if x, err := strconv.Atoi(exponent); exponent != "" && (err != nil || x > 1000 || x < -1000) || len(text) > 20 {
@@ -117,7 +117,7 @@ func (r *reference) special(name, text string) bool {
 	return true
 }
 
-// text adds the words of a text and the sequences of two of them.
+// text adds the words of a text, and the sequences of two words.
 func (r *reference) text(name, text string) {
 	words := strings.FieldsFunc(strings.ToLower(text), func(c rune) bool {
 		return !unicode.In(c, unicode.L, unicode.Nd, unicode.M)
@@ -167,7 +167,7 @@ func (r *reference) object(d *json.Decoder, prefix string, depth int, drop bool)
 	d.Token()
 }
 
-// value reads the value of name, which may be an element of array.
+// value reads the value of the field name, which may be an element of array.
 func (r *reference) value(d *json.Decoder, name string, array *string, depth int, drop bool) {
 	special := name == r.c.Label || name == r.c.Weight || name == r.c.ID
 	t, _ := d.Token()
@@ -198,7 +198,7 @@ func (r *reference) value(d *json.Decoder, name string, array *string, depth int
 	case isText && array != nil && slices.Contains(r.c.Text, *array):
 		r.text(*array, text)
 		return
-	case isText && array != nil: // a word of the array; not a special element of it
+	case isText && array != nil: // a word of the array, not an element with a field of its own
 		r.add(*array, &text, event.Words, 1)
 		return
 	case t == nil:
@@ -327,7 +327,7 @@ func (r *reference) csv(data []byte) {
 	if _, err := d.Read(); err != io.EOF {
 		r.refuse("a second line")
 	}
-	// encoding/csv does not report quotes, so the decoder handles blanks.
+	// encoding/csv does not report quotes, so use the decoder's handling of blanks.
 	for i, v := range values {
 		name := r.c.Columns[i]
 		switch {
@@ -354,11 +354,11 @@ func (r *reference) csv(data []byte) {
 	}
 }
 
-// fuzz compares the decoder of a format with the reference, for a record met for the first time and for the same one
-// with everything known.
+// fuzz compares the decoder of a format with the reference: for a record seen for the first time, and for the same
+// record with everything known.
 func fuzz(f *testing.F, format string, read func(*reference, []byte), skip func([]byte) bool) {
 	c := DefaultConfig()
-	c.NaN = nanRefuse // as encoding/json does
+	c.NaN = nanRefuse // encoding/json refuses NaN too
 	c.Format, c.Weight, c.ID, c.Drop, c.Bits = format, "w", "id", []string{"d", "a.d"}, 20
 	switch format {
 	case "json":
@@ -471,8 +471,8 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// Lines of svmlight of every length are read as by the reference, including those that end within the block of the fast
-// path.
+// TestSvmlightShortLines compares lines of svmlight of every length with the reference, including lines that end within
+// a block of the fast path.
 func TestSvmlightShortLines(t *testing.T) {
 	c := DefaultConfig()
 	c.Format, c.NaN, c.Bits = "svmlight", nanRefuse, 20
@@ -490,7 +490,7 @@ func TestSvmlightShortLines(t *testing.T) {
 		}
 		line += pick("", "", "", "", " ", "\r", " # c", "#1 2:3")
 		s, d := newDecoder(t, c)
-		want, data := newReference(c), []byte(line + "7:7 8")[:len(line)] // what follows does not belong to the line
+		want, data := newReference(c), []byte(line + "7:7 8")[:len(line)] // bytes after data do not belong to the line
 		want.svmlight(data)
 		e := decoded(d, data)
 		must.Do(t, want.compare(s, &e, nil, c.MaxFields, false), "line", i, line)

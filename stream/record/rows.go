@@ -1,6 +1,6 @@
 package record
 
-// This file makes events from rows of numbers, for programs that need not write text.
+// This file creates events from rows of numbers, for programs that need not write text.
 
 import (
 	"math"
@@ -9,14 +9,15 @@ import (
 	"blankout/internal/event"
 )
 
-// Rows makes events from rows of numbers whose columns are named once. The events are those of JSON objects with these
-// numbers. NaN is null.
+// Rows creates events from rows of numbers whose columns are named once. The events equal those of JSON objects with
+// these numbers. NaN is null.
 type Rows struct {
 	core
 	columns []named
 }
 
-// NewRows returns the Rows for columns with these names. It adds to s as a Decoder does, and belongs to one goroutine.
+// NewRows returns a Rows for columns with the given names. It adds to s as a Decoder does, and belongs to one
+// goroutine.
 func NewRows(c Config, s *event.Schema, columns []string) (*Rows, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func NewRows(c Config, s *event.Schema, columns []string) (*Rows, error) {
 	return d, nil
 }
 
-// Decode fills e from a row, which has a number for each column, and with the Label of r.
+// Decode fills e from a row, which has a number for each column, and from the Label of r.
 func (d *Rows) Decode(r Record, row []float64, e *event.Example) {
 	d.reset(&r, e)
 	for i := range d.columns {
@@ -59,7 +60,7 @@ func (d *Rows) Decode(r Record, row []float64, e *event.Example) {
 }
 
 // textOf decodes a number in a column that is not a plain feature: a label, weight, ID or time, or the source of time
-// features. It returns false, and rejects e, if the number is invalid.
+// features. It refuses e and returns false if the number is invalid.
 func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
 	if math.IsNaN(x) {
 		if n.role == isFeature {
@@ -82,8 +83,8 @@ func (d *Rows) textOf(r *Record, e *event.Example, n *named, x float64) bool {
 	return true
 }
 
-// SparseRows makes events from sparse rows of numbers. The events are those of lines of svmlight, whose indexes count
-// from 1 unless the Schema is ZeroBased.
+// SparseRows creates events from sparse rows of numbers. The events equal those of svmlight lines, whose indices start
+// at 1 unless the Schema is ZeroBased.
 type SparseRows struct{ core }
 
 // NewSparseRows returns a SparseRows. It adds to s as a Decoder does, and belongs to one goroutine.
@@ -94,8 +95,8 @@ func NewSparseRows(c Config, s *event.Schema) (*SparseRows, error) {
 	return &SparseRows{newCore(c, s)}, nil
 }
 
-// Decode fills e from a row that has values in columns, which count from 0, and with the Label of r. NaN is left out if
-// columns can be missing, and is rejected otherwise.
+// Decode fills e from a row with values in columns, which start at 0, and from the Label of r. NaN is omitted if
+// columns can be missing, and otherwise e is refused.
 func (d *SparseRows) Decode(r Record, columns []int64, values []float64, e *event.Example) {
 	d.reset(&r, e)
 	for i, column := range columns {
@@ -105,7 +106,7 @@ func (d *SparseRows) Decode(r Record, columns []int64, values []float64, e *even
 			return
 		}
 		switch {
-		case math.IsNaN(x) && d.s.ColumnsGoMissing(): // an omitted column is missing
+		case math.IsNaN(x) && d.s.ColumnsGoMissing(): // the omitted column is missing
 		case math.IsNaN(x):
 			d.refuse(&r, e, event.ReasonNotFinite, "column %d is NaN: if columns can be missing, set record.absent = \"missing\"", column)
 			return

@@ -14,7 +14,7 @@ import (
 	"blankout/internal/must"
 )
 
-// Rows of numbers give the same events as the same numbers in JSON.
+// TestRowsAreJSON checks that rows of numbers give the same events as the same numbers in JSON.
 func TestRowsAreJSON(t *testing.T) {
 	names := []string{"a", "b.c", "code", "out", "w", "when", "text", "odd name"}
 	for name, set := range map[string]func(c *Config){
@@ -70,7 +70,7 @@ func TestRowsAreJSON(t *testing.T) {
 	}
 }
 
-// Sparse rows give the same events as lines of svmlight.
+// TestSparseRowsAreSvmlight checks that sparse rows give the same events as lines of svmlight.
 func TestSparseRowsAreSvmlight(t *testing.T) {
 	for name, set := range map[string]func(c *Config){
 		"defaults": func(*Config) {}, "names": func(c *Config) { c.NumericIndices = false }, "zero based": func(c *Config) { c.ZeroBased = true },
@@ -109,7 +109,8 @@ func TestSparseRowsAreSvmlight(t *testing.T) {
 	}
 }
 
-// Invalid values of a row are rejected by column, and a missing column is declared.
+// TestRowsRefuse checks that an invalid value in a row is refused with its column, and that a missing column is
+// declared missing.
 func TestRowsRefuse(t *testing.T) {
 	c := DefaultConfig()
 	s := c.Schema()

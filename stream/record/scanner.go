@@ -1,6 +1,6 @@
 package record
 
-// This file cuts the text of a file into records.
+// This file splits the text of a file into records.
 
 import (
 	"bytes"
@@ -14,15 +14,14 @@ import (
 	"blankout/internal/event"
 )
 
-// Scanner cuts the text of a file into records: lines, CSV lines that quotes join, images of an idx pair, or JSON
-// objects that are not lines (objects.go). The offset of a record is the number of its first line, from 0. For an idx
-// pair it is the number of the image, and for JSON objects that of the object. Blank lines, comments and a CSV header
-// count but are skipped.\
+// Scanner splits the text of a file into records: lines, CSV lines that quotes join, images of an idx pair, or JSON
+// objects that are not lines (objects.go). The offset of a record is the number of its first line, image or JSON
+// object, from 0. Blank lines, comments and a CSV header are counted but skipped.
 //
 // Scan returns records from a buffer that Refill fills. A Scanner belongs to one goroutine.
 type Scanner struct {
-	Name string // of the file, for messages
-	// Live makes Lines return what has arrived instead of waiting for more, as for standard input.
+	Name string // name of the file, for messages
+	// Live makes Lines return the bytes that have arrived instead of waiting for more, as for standard input.
 	Live bool
 
 	c       Config
@@ -34,47 +33,48 @@ type Scanner struct {
 	end  int // buf[at:end] is not scanned yet
 	held int64
 	mark
-	before mark // the last Scan
+	before mark // position before the latest Scan
 	search
 
-	objects   bool // a JSON text of objects that are not lines
-	undecided bool // not yet known whether it is one
+	objects   bool // the text is JSON objects that are not lines
+	undecided bool // objects is not decided yet
 
-	cut  bool // for a fork: the buffer is the start of one line
+	cut  bool // for a fork: the buffer is only the start of a line
 	idx  *idx
-	text []byte // of the image that Next has returned
+	text []byte // text of the image that Next has returned
 }
 
 // mark is a position in a text.
 type mark struct {
-	at      int   // in the buffer
-	line    int64 // number of the line there
-	skipped bool  // within the rest of a line that was cut
+	at      int   // position in the buffer
+	line    int64 // number of the line at that position
+	skipped bool  // the position is in the rest of a line that was cut
 }
 
 // search is the progress of the search for the end of the record at the mark.
 type search struct {
-	seen    int     // number of searched bytes
-	quoted  bool    // within the quotes of a CSV value
+	seen    int     // number of bytes already searched
+	quoted  bool    // the position is within the quotes of a CSV value
 	stray   bool    // a misplaced quote was found
-	newline int     // 1 + the first newline within quotes, or 0
-	nest    nesting // of JSON objects
+	newline int     // 1 + position of the first newline within quotes, or 0
+	nest    nesting // state for JSON objects
 }
 
-// framing says how the records of a format are separated in a file.
+// framing describes how the records of a format are separated in a file.
 type framing struct {
 	none    bool // the format has no text
 	quotes  bool // newlines within quotes do not end a record
-	comment byte // first byte of a comment line; 0 if there are none
-	// finished reports whether a last line without a newline is complete. It is nil if a format cannot tell.
+	comment byte // first byte of a comment line; 0 if the format has no comments
+	// finished reports whether a last line without a newline is complete. It is nil for formats in which this is
+	// unknown.
 	finished func(line []byte) bool
 }
 
-// bufferBytes is the size of a buffer, unless a record needs more.
+// bufferBytes is the size of the buffer, unless a record needs more.
 const bufferBytes = 1 << 18
 
-// NewScanner returns a Scanner of a text of c.Format. It skips a byte order mark. For CSV it reads the column names
-// from the header, if there is to be one.
+// NewScanner returns a Scanner of a text in the format c.Format. It skips a byte order mark. For CSV it reads the
+// column names from the header, if the configuration requires a header.
 func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 	s := &Scanner{Name: name, c: c, in: in}
 	for _, f := range formats {
@@ -109,7 +109,7 @@ func NewScanner(name string, in io.Reader, c Config) (*Scanner, error) {
 	return s, s.readHeader()
 }
 
-// readHeader reads the CSV column names from the first line, unless the configuration has them, and detects the
+// readHeader reads the CSV column names from the first line, unless the configuration has them. It also detects the
 // separator.
 func (s *Scanner) readHeader() error {
 	var header Record
@@ -128,7 +128,7 @@ func (s *Scanner) readHeader() error {
 	s.c.Separator = foundSeparator(header.Value, s.c)
 	if len(s.c.Columns) > 0 {
 		if names, err := csvFields(header.Value, s.c.Separator[0]); err == nil && sameNames(names, s.c.Columns) {
-			s.c.Columns = names // a header after all
+			s.c.Columns = names // the first line is a header, although the columns are configured
 		} else {
 			s.Unscan()
 		}
@@ -142,12 +142,13 @@ func (s *Scanner) readHeader() error {
 	return err
 }
 
-// sameNames reports whether two lists hold the same names in any order.
+// sameNames reports whether two lists have the same names in any order.
 func sameNames(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// Decoder returns a Decoder of the Scanner's records. It takes columns, fields and classes from schema and adds to it.
+// Decoder returns a Decoder for the Scanner's records. It uses the columns, fields and classes of schema, and adds new
+// ones to schema.
 func (s *Scanner) Decoder(schema *event.Schema) (Decoder, error) {
 	if s.idx != nil {
 		return newIdxDecoder(s.c, schema, s.idx)
@@ -155,13 +156,13 @@ func (s *Scanner) Decoder(schema *event.Schema) (Decoder, error) {
 	return NewDecoder(s.c, schema)
 }
 
-// Config returns the settings of the records, completed from the header. The format of images is "".
+// Config returns the settings of the records, including settings from the header. Images have the format "".
 func (s *Scanner) Config() Config { return s.c }
 
 // Columns returns the CSV column names, from the header or the configuration.
 func (s *Scanner) Columns() []string { return s.c.Columns }
 
-// Place returns a readable position of a record: file and line, or the number of the object.
+// Place returns a readable position of a record: the file and line, or the number of the object.
 func (s *Scanner) Place(offset int64) string {
 	if s.objects {
 		return fmt.Sprintf("%s: object %d", s.Name, offset+1)
@@ -169,20 +170,20 @@ func (s *Scanner) Place(offset int64) string {
 	return fmt.Sprintf("%s:%d", s.Name, offset+1)
 }
 
-// Held returns the number of the last line or object, from 1, if it was not read because it may still be written (see
+// Held returns the number of the last line or object, from 1, if it was not read because it may be incomplete (see
 // Config.Growing). Otherwise it returns 0.
 func (s *Scanner) Held() int64 { return s.held }
 
-// Line returns the number of the line after what has been scanned.
+// Line returns the number of the first line that is not scanned yet.
 func (s *Scanner) Line() int64 {
 	if s.skipped && !s.objects {
-		return s.line + 1 // the line was cut, its end is still to come
+		return s.line + 1 // the line was cut, and its end is not read yet
 	}
 	return s.line
 }
 
-// Next reads the next record. After the last it returns io.EOF. The bytes are valid until the next call. An image of an
-// idx pair becomes a line of svmlight. A line of more than max_bytes is an error.
+// Next reads the next record. After the last record it returns io.EOF. The bytes are valid until the next call. An
+// image of an idx pair becomes a line of svmlight. A line of more than max_bytes is an error.
 func (s *Scanner) Next(r *Record) error {
 	for !s.Scan(r) {
 		if err := s.Refill(); err != nil {
@@ -199,13 +200,13 @@ func (s *Scanner) Next(r *Record) error {
 	return nil
 }
 
-// Skip moves to the record at the given offset, or to the first one after it. It returns the number of skipped records
-// with an offset of at least first, and the sum of their Fingerprints.
+// Skip moves to the record at the given offset, or to the next record after it. It returns the number of skipped
+// records with an offset of at least first, and the sum of their Fingerprints.
 func (s *Scanner) Skip(first, offset int64) (records, sum uint64, err error) {
 	var r Record
 	for s.line < offset {
 		if s.Scan(&r) {
-			if r.Offset >= offset { // the lines before it are blank
+			if r.Offset >= offset { // blank lines may precede the record
 				s.Unscan()
 				return records, sum, nil
 			}
@@ -254,7 +255,7 @@ func (s *Scanner) Scan(r *Record) bool {
 		if line < 0 {
 			size := s.end - s.at
 			if size == s.c.MaxBytes+1 && s.buf[s.end-1] == '\r' {
-				size-- // the newline is not part of the record
+				size-- // exclude the newline
 			}
 			if size <= s.c.MaxBytes || s.skipped {
 				if s.skipped {
@@ -295,8 +296,8 @@ func (s *Scanner) Scan(r *Record) bool {
 	return false
 }
 
-// Unscan undoes the last Scan, which has returned a record: the next Scan returns it again. Refill must not have been
-// called in between.
+// Unscan undoes the latest Scan, which must have returned a record: the next Scan returns it again. Refill must not
+// have been called in between.
 func (s *Scanner) Unscan() {
 	s.mark = s.before
 	s.search = search{}
@@ -318,7 +319,7 @@ func (s *Scanner) findEnd() int {
 	return -1
 }
 
-// dropUnfinished ignores the last line if no newline ends it, because a program may still be writing it.
+// dropUnfinished ignores the last line if it does not end with a newline, because a program may still be writing it.
 func (s *Scanner) dropUnfinished() {
 	start := bytes.LastIndexByte(s.buf[:s.end], '\n') + 1
 	line := bytes.TrimSpace(s.buf[start:s.end])
@@ -341,14 +342,14 @@ func (s *Scanner) isBlank(line []byte) bool {
 	return true
 }
 
-// Buffer returns the buffer that holds the records of Scan.
+// Buffer returns the buffer that has the records of Scan.
 func (s *Scanner) Buffer() []byte { return s.buf }
 
-// Move makes buf the buffer, and copies what is not scanned yet to its start. Scanned records stay where they are. It
-// returns the buffer, which is a new one if buf is too small.
+// Move makes buf the buffer, and copies the bytes that are not scanned yet to its start. Scanned records remain in the
+// old buffer. It returns the new buffer, which is newly allocated if buf is too small.
 func (s *Scanner) Move(buf []byte) []byte {
 	rest := s.buf[s.at:s.end]
-	most := max(len(rest), s.c.MaxBytes+1) + bufferBytes // room for the longest record and more
+	most := max(len(rest), s.c.MaxBytes+1) + bufferBytes // size for the longest record and more
 	if cap(buf) < bufferBytes || cap(buf)-len(rest) < cap(buf)/2 && cap(buf) < most {
 		buf = make([]byte, max(bufferBytes, min(4*len(rest), most)))
 	}
@@ -358,7 +359,7 @@ func (s *Scanner) Move(buf []byte) []byte {
 	return s.buf
 }
 
-// Refill reads more. It returns io.EOF at the end.
+// Refill reads more bytes. It returns io.EOF at the end.
 func (s *Scanner) Refill() error {
 	if s.eof == io.EOF && s.idx != nil && s.line < s.idx.count {
 		return fmt.Errorf("%s: it ends in image %d of %d", s.Name, s.line+1, s.idx.count)
@@ -384,7 +385,7 @@ func (s *Scanner) Refill() error {
 				if errors.Is(err, io.ErrUnexpectedEOF) {
 					s.eof = fmt.Errorf("%s:%d: the compressed file ends early: %w", s.Name, s.line+1, err)
 				}
-				if !s.objects { // the text before the damage may end in half a line
+				if !s.objects { // the text before the damage may end within a line
 					s.end = bytes.LastIndexByte(buf[:s.end], '\n') + 1
 					s.search = search{}
 				}
@@ -402,17 +403,16 @@ func (s *Scanner) Refill() error {
 	}
 }
 
-// Lines are whole lines of a file whose records can be decoded independently of those before.
+// Lines has whole lines of a file whose records can be decoded independently of earlier lines.
 type Lines struct {
 	Text  []byte
 	First int64 // number of the first line
 	Count int
-	Cut   bool // Text is the start of one line, which is longer than max_bytes
+	Cut   bool // set if Text is only the start of a line longer than max_bytes
 }
 
-// Lines returns at most most of the next lines, for a format whose records are lines. Text lies in the Scanner's
-// buffer, which the caller moves (Move) before it asks for more. For a line that is too long Lines returns its start
-// and skips the rest.
+// Lines returns up to most of the next lines, for a format whose records are lines. Text is in the Scanner's buffer;
+// the caller must call Move before the next call. If a line is too long, Lines returns its start and skips the rest.
 func (s *Scanner) Lines(most int) (l Lines, err error) {
 	for {
 		if s.skipped {
@@ -422,7 +422,7 @@ func (s *Scanner) Lines(most int) (l Lines, err error) {
 				s.line, s.skipped = s.line+1, false
 			}
 		}
-		// For a file return a good part of the buffer, for a live input what has arrived.
+		// For a file, return a large part of the buffer; for a live input, return the bytes that have arrived.
 		if s.skipped || s.eof == nil && s.end-s.at < bufferBytes/2 && (!s.Live || s.end == s.at) {
 			if err := s.Refill(); err != nil {
 				return l, err
@@ -460,10 +460,10 @@ func (s *Scanner) Lines(most int) (l Lines, err error) {
 	}
 }
 
-// Fork returns a Scanner for another goroutine, which scans the lines of Set.
+// Fork returns a Scanner for another goroutine. It scans the lines passed to Set.
 func (s *Scanner) Fork() *Scanner { return &Scanner{Name: s.Name, c: s.c, framing: s.framing} }
 
-// Set makes a fork scan l and nothing after it.
+// Set makes a fork scan only l.
 func (s *Scanner) Set(l Lines) {
 	s.buf, s.end, s.eof, s.mark = l.Text, len(l.Text), io.EOF, mark{line: l.First}
 	s.cut = l.Cut

@@ -1,27 +1,27 @@
 package record
 
-// This file remembers the spelling of labels. A stream has few classes, and comparing eight bytes takes a tenth of the
-// time of reading, spelling and finding a label.
+// This file caches the spelling of labels. A stream has few classes, and comparing eight bytes takes a tenth of the
+// time of reading, normalizing and finding a label.
 
 import "encoding/binary"
 
-// seenLabels holds the classes of the most recent JSON labels, by up to eight bytes: the whole value and the bytes
-// after it.
+// seenLabels has the classes of the most recent JSON labels. The key is up to eight bytes: the whole value and the
+// bytes after it.
 type seenLabels struct {
 	of   [4]seenLabel
-	next int    // the one to be replaced next
-	met  uint64 // the value of this event's label, if it is to be stored with its class; otherwise 0
+	next int    // index of the entry to replace next
+	met  uint64 // value of this event's label if it must be stored with its class; otherwise 0
 	size uint8
 }
 
 type seenLabel struct {
 	word, mask uint64
-	size       int // length of the value in bytes; 0 for none
+	size       int // length of the value in bytes; 0 for an empty entry
 	class      int
 }
 
-// find returns the class of the label whose value begins at data[p], and the end of the value. ok is false if it is not
-// stored. In that case find keeps the value for remember.
+// find returns the class of the label whose value begins at data[p], and the end of the value. If the value is not
+// stored, ok is false, and find keeps the value for remember.
 func (l *seenLabels) find(data []byte, p int) (class, next int, ok bool) {
 	var tail [8]byte
 	from := data[p:]
@@ -39,7 +39,7 @@ func (l *seenLabels) find(data []byte, p int) (class, next int, ok bool) {
 	return 0, p, false
 }
 
-// value sets the length of a value that find did not know.
+// value sets the length of the value that find has kept.
 func (l *seenLabels) value(size int) {
 	if l.size = uint8(size); size < 1 || size > 7 {
 		l.met = 0

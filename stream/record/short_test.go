@@ -18,8 +18,8 @@ import (
 	"blankout/internal/must"
 )
 
-// checkFresh decodes the events with one decoder, and each with a new one. What a decoder remembers for speed changes
-// no Example, no rejection and no Schema.
+// checkFresh decodes the events with one decoder, and each event with a new decoder. A decoder's caches must change no
+// Example, no refusal and no Schema.
 func checkFresh(t *testing.T, c Config, events [][]byte) {
 	t.Helper()
 	s, fresh := c.Schema(), c.Schema()
@@ -30,7 +30,7 @@ func checkFresh(t *testing.T, c Config, events [][]byte) {
 		var want event.Example
 		once.Decode(t.Context(), Record{Value: ev, Offset: int64(i)}, &want)
 		d.Decode(t.Context(), Record{Value: ev, Offset: int64(i)}, &got)
-		for _, e := range []*event.Example{&got, &want} { // nil is empty
+		for _, e := range []*event.Example{&got, &want} { // treat nil as empty
 			e.Field, e.Missing = append([]uint16{}, e.Field...), append([]uint16{}, e.Missing...)
 			e.Features.Index, e.Features.Value = append([]uint32{}, e.Features.Index...), append([]float64{}, e.Features.Value...)
 		}
@@ -45,8 +45,8 @@ func checkFresh(t *testing.T, c Config, events [][]byte) {
 	}
 }
 
-// freshConfig returns settings with so few columns that numbers take those of names, with a dictionary that is soon
-// full, or with crosses.
+// freshConfig returns settings of several kinds: so few columns that numbers and names compete for columns, a
+// dictionary that is soon full, or crosses.
 func freshConfig(kind int) Config {
 	c := DefaultConfig()
 	c.Text, c.Drop, c.Categorical, c.MaxWeight = []string{"text"}, []string{"dropped"}, []string{"postcode"}, 2
@@ -105,7 +105,7 @@ func TestJSONAsFresh(t *testing.T) {
 		case 0:
 			r.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
 		case 1:
-			keys = slices.Insert(keys, r.IntN(len(keys)), keys[r.IntN(len(keys))]) // perhaps twice
+			keys = slices.Insert(keys, r.IntN(len(keys)), keys[r.IntN(len(keys))]) // a key may occur twice
 		case 2:
 			keys[r.IntN(len(keys))] = pick(fmt.Sprint("new", r.IntN(40)), "long_namf_of_a_field")
 		case 3:
@@ -146,7 +146,8 @@ func TestJSONAsFresh(t *testing.T) {
 	}
 }
 
-// A number that takes the column of a value moves the value. A rejected one gives the column back.
+// TestShortValuesMakeRoom checks that a number that takes the column of a value moves the value to another column. A
+// refused number must release the column.
 func TestShortValuesMakeRoom(t *testing.T) {
 	c := DefaultConfig()
 	c.MaxNames, c.Weight = 0, "w"
@@ -164,7 +165,7 @@ func TestShortValuesMakeRoom(t *testing.T) {
 	checkFresh(t, c, events)
 }
 
-// Values are distinguished by all of their bytes, though many share a place.
+// TestShortValuesAreToldApart checks that values are distinguished by all of their bytes, although many share a slot.
 func TestShortValuesAreToldApart(t *testing.T) {
 	c := DefaultConfig()
 	c.MaxNames = 0
@@ -182,7 +183,7 @@ func TestShortValuesAreToldApart(t *testing.T) {
 	}
 }
 
-// The lines of a text are events.
+// FuzzJSONAsFresh decodes the lines of a text as events with checkFresh.
 func FuzzJSONAsFresh(f *testing.F) {
 	f.Add(byte(0), []byte(`{"a":"x","label":1}`+"\n"+`{"a":"x","label":1}`+"\n"+`{"label":1,"a":"y\u0041"}`))
 	f.Add(byte(1), []byte("{\"a\\\"b\":1}\n{\"\x00\":1}\n{\"a\\\"b\":\"x\"}"))
@@ -193,8 +194,8 @@ func FuzzJSONAsFresh(f *testing.F) {
 	})
 }
 
-// A key with escapes is identified by its decoded text. Once a key with a control character was read as the same field
-// as one with another byte in its place.
+// TestEscapedKeyIsNoOther checks that a key with escapes is identified by its decoded text. Once, a key with a control
+// character was confused with a key with another byte in its place.
 func TestEscapedKeyIsNoOther(t *testing.T) {
 	c := DefaultConfig()
 	d, _ := NewDecoder(c, c.Schema())

@@ -11,16 +11,15 @@ import (
 	"blankout/internal/event"
 )
 
-// Svmlight is the Decoder of lines of the sparse text format of SVMlight and LIBSVM,
+// Svmlight is the Decoder for the sparse text format of SVMlight and LIBSVM. A line is
 //
 //	label index:value index:value ... # comment
 //
-// A pair qid:n is ignored. Ascending indexes, the usual case, become columns
-// directly. Otherwise the features are sorted, and values of one index summed.
+// A pair qid:n is ignored. Ascending indices, the usual case, become columns directly. Otherwise the features are
+// sorted, and values of one index are summed.
 //
-// Lines whose features are columns may be decoded in parallel: DecodeFeatures
-// of several Forks decodes them, and then DecodeLabel of the Decoder itself
-// decodes the labels in the order of the records, because classes are numbered
+// Lines whose features are columns may be decoded in parallel. DecodeFeatures of several Forks decodes the features.
+// Then DecodeLabel of the Decoder itself decodes the labels in the order of the records, because classes are numbered
 // in that order.
 type Svmlight struct{ core }
 
@@ -33,8 +32,8 @@ func (d *Svmlight) Decode(_ context.Context, r Record, e *event.Example) error {
 	return nil
 }
 
-// Fork returns a decoder of features that may run at the same time as d. It returns nil if features have names, because
-// the Schema must get those in order.
+// Fork returns a decoder of features that may run concurrently with d. It returns nil if features have names, because
+// the Schema must receive names in order.
 func (d *Svmlight) Fork() *Svmlight {
 	if !d.s.NumericIndices {
 		return nil
@@ -42,13 +41,13 @@ func (d *Svmlight) Fork() *Svmlight {
 	return &Svmlight{newCore(d.c, d.s)}
 }
 
-// DecodeLabel sets the class of e, whose features a fork has decoded from r. It may reject e.
+// DecodeLabel sets the class of e, whose features a fork has decoded from r. It may refuse e.
 func (d *Svmlight) DecodeLabel(r *Record, e *event.Example, label []byte) {
-	d.before = d.known // a rejection removes no field
+	d.before = d.known // so that a refusal removes no field
 	d.label(r, e, label)
 }
 
-// DecodeFeatures fills e except for its Label, whose text it returns. ok is false for a rejected record.
+// DecodeFeatures fills e except for its Label, whose text it returns. ok is false for a refused record.
 func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok bool) {
 	if !d.begin(r, e) {
 		return nil, false
@@ -58,7 +57,7 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 		return nil, false
 	}
 	data := r.Value
-	// An entry takes at least four bytes: 1:1 and a space.
+	// An entry takes at least four bytes, for example 1:1 and a space.
 	most := (len(data)-p)/4 + 1
 	index, value := slices.Grow(e.Features.Index, most)[:most], slices.Grow(e.Features.Value, most)[:most]
 	n, ascending, last := 0, true, int64(-1)
@@ -72,7 +71,7 @@ func (d *Svmlight) DecodeFeatures(r *Record, e *event.Example) (label []byte, ok
 			if n, p = n+read, p+end; read > 0 {
 				last, ascending = int64(index[n-1]), ascending && up
 			}
-			if rest := data[p:]; len(rest) > 0 && len(rest) < usualBytes { // a good part of a short line
+			if rest := data[p:]; len(rest) > 0 && len(rest) < usualBytes { // copy the rest of the line, which may be most of a short line
 				tail := spaces
 				copy(tail[:], rest)
 				read, end, up := usualEntries(tail[:], index[n:], value[n:], first, d.mask, last)
@@ -175,7 +174,7 @@ func (d *Svmlight) labelText(r *Record, e *event.Example) (label []byte, end int
 	return label, p, true
 }
 
-// arrange sorts the features of e if they do not ascend or if entries have names. It may reject e.
+// arrange sorts the features of e if they do not ascend or if entries have names. It may refuse e.
 func (d *Svmlight) arrange(r *Record, e *event.Example, keep, ascending bool) bool {
 	if !ascending {
 		for i, column := range e.Features.Index {
@@ -195,22 +194,23 @@ func (d *Svmlight) arrange(r *Record, e *event.Example, keep, ascending bool) bo
 	return d.counts(r, e)
 }
 
-// usualBytes is the number of bytes in which the fast path expects a usual entry, between two blanks. A usual entry is
-// a column of one to seven digits and a value of one to seven digits, or of one digit, a point and up to seven digits.
+// usualBytes is the number of bytes in which the fast path expects a usual entry, between two blanks. The column of a
+// usual entry has one to seven digits. Its value has one to seven digits, or one digit, a point and up to seven digits.
 // The fast path has no unpredictable branch per digit.
 const usualBytes = 24
 
-// spaces follow the end of a line, so that usualEntries may read up to it.
+// spaces are appended to the end of a line, so that usualEntries may read up to it.
 var spaces = [2 * usualBytes]byte([]byte("                                                "))
 
 // usualEntries reads usual entries from the start of data. first is the index of the first column. n is the number of
-// entries and end their end. ascending says that their columns ascend, from last on. It calls no function, so that
-// everything stays in registers.
+// entries, and end is the position after them. ascending reports that their columns ascend and are greater than last.
+// It calls no function, so that all variables stay in registers.
 func usualEntries(data []byte, index []uint32, value []float64, first, mask uint64, last int64) (n, end int, ascending bool) {
 	ascending = true
 	value = value[:len(index)]
-	// The marks of notDigits up to the end of an index, and the mark there. Because indexes ascend, the next one has as
-	// many digits, and the processor need not count them before it goes on to the next entry.
+	// upTo has the marks of notDigits up to the end of an index, and mark is the mark at that end. Because indices
+	// ascend, the next index usually has as many digits. So the processor need not count them before it starts the next
+	// entry.
 	var upTo, mark uint64
 	digits := 0
 	for len(data)-end >= usualBytes && n < len(index) {
@@ -241,7 +241,7 @@ func usualEntries(data []byte, index []uint32, value []float64, first, mask uint
 			}
 			if x = float64(firstDigits(text, n)); from > at {
 				power := powersOfTen[n&7]
-				x = (digit*power + x) / power // everything except the quotient is exact
+				x = (digit*power + x) / power // only the division rounds
 			}
 		}
 		column := firstDigits(text, digits) - first
@@ -259,7 +259,7 @@ func usualEntries(data []byte, index []uint32, value []float64, first, mask uint
 	return n, end, ascending
 }
 
-// refuseEntry rejects the record for the text at p, which is not index:value.
+// refuseEntry refuses the record because the text at p is not index:value.
 func (d *Svmlight) refuseEntry(r *Record, e *event.Example, p int) {
 	entry := r.Value[p:word(r.Value, p)]
 	for i, c := range entry {
@@ -271,7 +271,7 @@ func (d *Svmlight) refuseEntry(r *Record, e *event.Example, p int) {
 	d.refuse(r, e, event.ReasonSyntax, "byte %d: %.60q where index:value should be", p+1, entry)
 }
 
-// blank reports whether c separates words of a line.
+// blank reports whether c separates the words of a line.
 func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 // word returns the end of the word of a line of svmlight that starts at p.

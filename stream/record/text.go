@@ -1,6 +1,6 @@
 package record
 
-// This file turns texts into bags of words.
+// This file converts texts to bags of words.
 
 import (
 	"unicode"
@@ -9,12 +9,12 @@ import (
 	"blankout/internal/event"
 )
 
-// maxNgrams is the largest Config.Ngrams.
+// maxNgrams is the largest valid Config.Ngrams.
 const maxNgrams = 5
 
-// words adds the words of a text as a bag of n: runs of letters, digits and their marks, in lower case, and every
-// sequence of up to ngrams words, joined with blanks. It returns false if there is no room for all of them. Then the
-// caller rejects the record.
+// words adds the words of a text as a bag for n. Words are runs of letters, digits and their marks, in lower case. It
+// also adds every sequence of up to ngrams words, joined with blanks. It returns false if the limits do not allow all
+// of them; the caller then refuses the record.
 func (d *core) words(n *named, text []byte) bool {
 	d.lower, d.starts = d.lower[:0], d.starts[:0]
 	for len(text) > 0 {
@@ -41,7 +41,7 @@ func (d *core) words(n *named, text []byte) bool {
 	return !d.tooMany()
 }
 
-// wordEnd returns the number of bytes at the start of text that belong to a word, or that do not.
+// wordEnd returns the number of bytes at the start of text that belong to a word or, if word is false, that do not.
 func wordEnd(text []byte, word bool) int {
 	for i := 0; i < len(text); {
 		c, size := rune(text[i]), 1

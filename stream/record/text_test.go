@@ -13,8 +13,8 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// A text cannot take more memory than max_features allows, for any words. After a restart texts are read as before,
-// because the settings in a checkpoint contain them.
+// TestTexts checks that max_features limits the memory of a text with any words. After a restart texts must be decoded
+// as before, because a checkpoint has their settings.
 func TestTexts(t *testing.T) {
 	c := DefaultConfig()
 	c.Text, c.Ngrams, c.MaxFeatures = []string{"body"}, 5, 100

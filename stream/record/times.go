@@ -11,17 +11,17 @@ import (
 	"blankout/internal/event"
 )
 
-// wantTime describes a valid time.
+// wantTime describes valid times, for error messages.
 const wantTime = "want milliseconds since 1970, or a time as 2026-01-31T12:00:00Z or 2026-01-31 12:00:00 (record.timezone)"
 
-// zoned and local are the layouts of times besides RFC 3339. Fractions of a second may follow the seconds.
+// zoned and local are the layouts of times besides RFC 3339. Seconds may have a fraction.
 var (
 	zoned = []string{"2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05 Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02 15:04:05Z0700", "2006-01-02 15:04:05 Z0700", "2006-01-02 15:04:05Z07", "2006-01-02T15:04Z07:00"}
 	local = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"}
 )
 
-// eventTime parses milliseconds since the Unix epoch, or a time of RFC 3339 or similar. A time without a zone is in the
-// given one.
+// eventTime parses milliseconds since the Unix epoch, or a time in RFC 3339 or a similar layout. zone is used for a
+// time without a time zone.
 func eventTime(text []byte, zone *time.Location) (ms int64, ok bool) {
 	if x, next := number(text, 0, false); next == len(text) && next > 0 {
 		return int64(x), math.Abs(x) < 1<<62
@@ -47,14 +47,14 @@ func eventTime(text []byte, zone *time.Location) (ms int64, ok bool) {
 	return 0, false
 }
 
-// times computes the features of the times of a record.
+// times computes the time features of a record.
 type times struct {
 	zone     *time.Location
-	features map[string]*timeFeatures // by the name of the field
+	features map[string]*timeFeatures // by field name
 	met      []timeMet
 }
 
-// timeFeatures are the features of a field with a time.
+// timeFeatures has the features of one time field.
 type timeFeatures struct{ hour, weekday, age named }
 
 type timeMet struct {
@@ -62,10 +62,10 @@ type timeMet struct {
 	ms       int64
 }
 
-// newTimes returns the times of a checked configuration.
+// newTimes returns the times for a checked configuration.
 func (d *core) newTimes(c Config) times {
 	t := times{features: map[string]*timeFeatures{}}
-	t.zone, _ = time.LoadLocation(c.Timezone) // "" is UTC
+	t.zone, _ = time.LoadLocation(c.Timezone) // "" means UTC
 	for _, name := range c.TimeFeatures {
 		t.features[name] = &timeFeatures{d.named(name + ".hour"), d.named(name + ".weekday"), d.named(name + ".age")}
 	}
@@ -86,7 +86,7 @@ func (c Config) checkTimes() error {
 	return nil
 }
 
-// takeTime uses the text of a field as a time, and reports whether it is one.
+// takeTime uses the text of a field as a time, and reports whether it is a time.
 func (t *times) takeTime(f *timeFeatures, text []byte) bool {
 	ms, ok := eventTime(text, t.zone)
 	if ok {
@@ -95,8 +95,8 @@ func (t *times) takeTime(f *timeFeatures, text []byte) bool {
 	return ok
 }
 
-// addTimes adds the features of the times of this record: the hour and the day of the week in the configured zone, and
-// the age in seconds when the record arrived, if that is known.
+// addTimes adds the time features of this record: the hour and the weekday in the configured time zone, and the age.
+// The age is the number of seconds until the record arrived, if the arrival is known.
 func (d *core) addTimes() {
 	for _, m := range d.times.met {
 		at := time.UnixMilli(m.ms).In(d.times.zone)

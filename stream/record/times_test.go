@@ -12,11 +12,11 @@ import (
 	"blankout/internal/must"
 )
 
-// A time without a zone is in the configured one. Other texts are not times.
+// TestEventTime checks that a time without a time zone is in the configured zone, and that other texts are not times.
 func TestEventTime(t *testing.T) {
 	oslo, err := time.LoadLocation("Europe/Oslo")
 	if err != nil {
-		t.Skip(err) // no time zone database
+		t.Skip(err) // there is no time zone database
 	}
 	at := func(text string) int64 {
 		at := must.Get(time.Parse(time.RFC3339Nano, text))(t)
@@ -40,7 +40,8 @@ func TestEventTime(t *testing.T) {
 	}
 }
 
-// The hour and the weekday of a time, and its age at record.time, are features in every format with fields.
+// TestTimeFeatures checks that the hour and the weekday of a time, and its age at record.time, are features in every
+// format with fields.
 func TestTimeFeatures(t *testing.T) {
 	base := DefaultConfig()
 	base.Label, base.Unlabeled, base.Time, base.TimeFeatures, base.Columns = "", true, "at", []string{"at", "user.born"}, []string{"user.born", "at", "x"}
@@ -74,7 +75,7 @@ func TestTimeFeatures(t *testing.T) {
 		t.Errorf("New York: %s", got)
 	}
 	must.Equal(t, shown(t, c, `{"at":1,"user":{"born":"x"}}`), "syntax", "no time")
-	// null is missing once the features are known, and a record without record.time has no age.
+	// A null time is missing once the features are known. A record without record.time has no age.
 	_, d := newDecoder(t, c)
 	var e event.Example
 	for _, value := range []string{`{"at":"2026-03-29 20:00:00","user":{"born":"2026-03-29"}}`, `{"at":"2026-03-29 20:00:00","user":{"born":null}}`} {

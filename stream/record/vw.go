@@ -10,17 +10,16 @@ import (
 	"blankout/internal/event"
 )
 
-// vwDecoder reads lines of the text format of Vowpal Wabbit,
+// vwDecoder decodes the text format of Vowpal Wabbit. A line is
 //
 //	[label [importance]] ['tag] |namespace[:scale] name[:value] ... |...
 //
-// A namespace is a field, and a name in it is the feature namespace=name. A bar
-// followed by a blank starts the anonymous field. The tag is the key of the
-// event. A line without a label is unlabeled.
+// A namespace is a field, and a name in it is the feature namespace=name. A bar followed by a blank starts the
+// anonymous field. The tag is the key of the event. A line without a label is unlabeled.
 type vwDecoder struct {
 	core
 	namespaces map[string]*named
-	grown      []string // the namespaces that this event has added
+	grown      []string // namespaces that this event has added
 }
 
 func newVW(c core) (Decoder, error) {
@@ -38,7 +37,7 @@ func (d *vwDecoder) Decode(_ context.Context, r Record, e *event.Example) error 
 	if e.Refused == nil {
 		d.complete(&r, e)
 	}
-	if e.Refused != nil { // to keep room for later names
+	if e.Refused != nil { // undo the additions of a refused event
 		for _, name := range d.grown {
 			delete(d.namespaces, name)
 		}
@@ -48,8 +47,8 @@ func (d *vwDecoder) Decode(_ context.Context, r Record, e *event.Example) error 
 	return nil
 }
 
-// head reads the text before the first bar and returns the bar's position, or the end of the line. After a rejection it
-// returns -1.
+// head reads the text before the first bar. It returns the position of the bar, or the end of the line without a bar.
+// After a refusal it returns -1.
 func (d *vwDecoder) head(r *Record, e *event.Example) int {
 	data := r.Value
 	bar := bytes.IndexByte(data, '|')
@@ -71,7 +70,7 @@ func (d *vwDecoder) head(r *Record, e *event.Example) int {
 		switch {
 		case text[0] == '\'':
 			d.id = text[1:]
-		case p == bar && bar < len(data): // it touches the bar
+		case p == bar && bar < len(data): // the word ends directly at the bar
 			d.id = text
 		case words == 0:
 			if notFinite(text) {
@@ -95,7 +94,7 @@ func (d *vwDecoder) head(r *Record, e *event.Example) int {
 	}
 }
 
-// namespace reads from the bar at p to the next one or the end.
+// namespace reads from the bar at p to the next bar or the end.
 func (d *vwDecoder) namespace(r *Record, e *event.Example, p int) int {
 	data := r.Value
 	p++
@@ -155,7 +154,7 @@ func (d *vwDecoder) namespace(r *Record, e *event.Example, p int) int {
 	}
 }
 
-// word reads name or name:value at p. value is 1 without a value.
+// word reads name or name:value at p. A name without a value has the value 1.
 func (d *vwDecoder) word(r *Record, e *event.Example, p int) (name []byte, value float64, ok bool, end int) {
 	data, start := r.Value, p
 	for p < len(data) && !blank(data[p]) && data[p] != '|' && data[p] != ':' {
@@ -183,7 +182,7 @@ func (d *vwDecoder) word(r *Record, e *event.Example, p int) (name []byte, value
 	return name, value, true, end
 }
 
-// index returns the column of a name that is a column number, as in svmlight.
+// index returns the column of a name that is a number, as in svmlight.
 func (d *vwDecoder) index(name []byte) (column uint64, ok bool) {
 	if len(name) == 0 || len(name) > 10 {
 		return 0, false
@@ -195,7 +194,7 @@ func (d *vwDecoder) index(name []byte) (column uint64, ok bool) {
 		column = 10*column + uint64(c-'0')
 	}
 	if !d.s.ZeroBased {
-		column-- // index 0 becomes a number beyond the mask
+		column-- // index 0 becomes an invalid column, beyond the mask
 	}
 	return column, column <= d.mask
 }

@@ -13,16 +13,16 @@ import (
 	"blankout/stream/registry"
 )
 
-// wire decodes such records. compile prepares each schema once.
+// wire decodes records in the wire format. compile prepares each schema once.
 type wire struct {
 	places
 	registry *registry.Client
-	kind     string // of the schemas in the registry
+	kind     string // kind of the schemas in the registry
 	compile  func(*registry.Schema) (valueDecoder, error)
 	schemas  map[uint32]compiled
 }
 
-// valueDecoder adds the content of a value to d. It returns false if that fails. Then d has the reason.
+// valueDecoder adds the content of a value to d. After a failure it returns false, and d has stored the reason.
 type valueDecoder func(d *places, value []byte) bool
 
 type compiled struct {
@@ -30,7 +30,7 @@ type compiled struct {
 	err    error
 }
 
-// maxSchemas is the largest number of compiled schemas.
+// maxSchemas is the largest number of cached compiled schemas.
 const maxSchemas = 1000
 
 func newWire(c core, kind string, compile func(*registry.Schema) (valueDecoder, error)) (Decoder, error) {
@@ -62,7 +62,7 @@ func (d *wire) Decode(ctx context.Context, r Record, e *event.Example) error {
 	return nil
 }
 
-// header empties e and returns the schema ID and the value after it. ok is false if the record is rejected.
+// header clears e, and returns the schema ID and the value after it. ok is false if the record is refused.
 func (d *core) header(r *Record, e *event.Example) (id uint32, value []byte, ok bool) {
 	d.reset(r, e)
 	switch v := r.Value; {
@@ -78,7 +78,7 @@ func (d *core) header(r *Record, e *event.Example) (id uint32, value []byte, ok 
 	return 0, nil, false
 }
 
-// schema returns the decoder of a schema. Its error is that of ctx.
+// schema returns the decoder of a schema. It returns an error only if ctx ends.
 func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
 	if c, ok := d.schemas[id]; ok {
 		return c, nil
@@ -87,7 +87,7 @@ func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
 	var denied *registry.DeniedError
 	switch {
 	case errors.As(err, &denied):
-		return compiled{err: err}, nil // it may become known later
+		return compiled{err: err}, nil // the schema may become known later
 	case err != nil:
 		return compiled{}, err
 	}
@@ -104,7 +104,7 @@ func (d *wire) schema(ctx context.Context, id uint32) (compiled, error) {
 	return c, nil
 }
 
-// jsonSchema decodes JSON after the header of the wire format. It needs no schema.
+// jsonSchema decodes JSON after the header of the wire format. It does not need the schema.
 type jsonSchema struct{ *jsonDecoder }
 
 func newJSONSchema(c core) (Decoder, error) {

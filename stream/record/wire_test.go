@@ -44,7 +44,7 @@ const shopSchema = `{"type":"record","name":"Event","namespace":"shop","fields":
 	{"name":"w","type":"float"},
 	{"name":"id","type":["string","long"]}]}`
 
-// wireConfig returns settings for such events, and for the same ones in JSON.
+// wireConfig returns settings for a format, with a registry that has the given schemas.
 func wireConfig(t testing.TB, format string, schemas ...sr.Schema) Config {
 	fake := srfake.New()
 	t.Cleanup(fake.Close)
@@ -58,7 +58,7 @@ func wireConfig(t testing.TB, format string, schemas ...sr.Schema) Config {
 	return c
 }
 
-// decoders returns a decoder of such events, and one of JSON that adds to the same Schema.
+// decoders returns a decoder for the wire format, and a JSON decoder that uses the same Schema.
 func decoders(t *testing.T, c Config) (s *event.Schema, wire, plain Decoder) {
 	s = c.Schema()
 	wire = must.Get(NewDecoder(c, s))(t)
@@ -67,7 +67,7 @@ func decoders(t *testing.T, c Config) (s *event.Schema, wire, plain Decoder) {
 	return s, wire, plain
 }
 
-// sameEvents returns the differences of two decodings with one Schema.
+// sameEvents returns an error that describes the differences between two decodings with one Schema.
 func sameEvents(a, b *event.Example) error {
 	switch {
 	case a.Refused != nil || b.Refused != nil:
@@ -82,7 +82,7 @@ func sameEvents(a, b *event.Example) error {
 	return nil
 }
 
-// An event encoded as Avro by another library equals the same object in JSON.
+// TestAvroIsAsJSON checks that an event that another library has encoded as Avro equals the same object in JSON.
 func TestAvroIsAsJSON(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Schema: shopSchema, Type: sr.TypeAvro})
 	s, d, j := decoders(t, c)
@@ -129,7 +129,7 @@ func TestAvroIsAsJSON(t *testing.T) {
 		in["code"] = []byte(in["code"].(string))
 		value := must.Get(schema.AppendEncode([]byte{0, 0, 0, 0, 1}, in))(t)
 		var got, want event.Example
-		// The order of a map's keys in JSON differs from that in Avro, so fields are added first.
+		// Decode the JSON first to add its fields, because Avro and JSON order a map's keys differently.
 		j.Decode(t.Context(), Record{Value: object}, &want)
 		for range 2 {
 			must.Do(t, d.Decode(t.Context(), Record{Value: value, Offset: int64(round)}, &got))
@@ -137,7 +137,7 @@ func TestAvroIsAsJSON(t *testing.T) {
 			j.Decode(t.Context(), Record{Value: object, Offset: int64(round)}, &want)
 		}
 		must.Do(t, sameEvents(&got, &want), object)
-		// Damaged bytes are rejected or read, and leave nothing behind.
+		// Damaged bytes must be refused or read, and must leave nothing behind.
 		fields := len(s.Fields)
 		damaged := slices.Clone(value)
 		if rng.IntN(2) == 0 {
@@ -161,8 +161,8 @@ func total(e *event.Example) (sum float64) {
 	return sum
 }
 
-// A schema may refer to others. Later versions add and remove fields. A field that a version lacks is missing, as an
-// omitted one is.
+// TestAvroEvolves checks schemas that refer to others, and later versions that add and remove fields. A field that a
+// version does not have must be missing, like an omitted field.
 func TestAvroEvolves(t *testing.T) {
 	place := sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"geo.Place","fields":[{"name":"lat","type":"double"}]}`}
 	fake := srfake.New()
@@ -186,7 +186,7 @@ func TestAvroEvolves(t *testing.T) {
 		must.Equal(t, total(&e), []float64{1, 8, 8}[i], "the sum of the features of version", i+1)
 	}
 	must.True(t, len(s.Fields) == 3 && s.Fields[1].Name == "at.lat" && s.Fields[2].Name == "new", "%+v", s.Fields)
-	// The older version again, now that the newer one with its default of 1 is known.
+	// Decode the older version again, after the newer version with its default of 1 is known.
 	if d.Decode(t.Context(), Record{Value: append([]byte{0, 0, 0, 0, 1}, double(5)...)}, &e); e.Refused != nil || total(&e) != 5 || slices.Contains(e.Field, 2) {
 		t.Errorf("a record of version 1 has features of sum %v of the fields %v: the default of a later version is no reading", total(&e), e.Field)
 	}
@@ -232,11 +232,12 @@ message Event {
 	User debug = 17;
 }`
 
-// An event encoded as Protobuf equals the object in JSON, with the defaults of fields without presence.
+// TestProtobufIsAsJSON checks that an event encoded as Protobuf equals the object in JSON. Fields without presence have
+// their defaults.
 func TestProtobufIsAsJSON(t *testing.T) {
 	c := wireConfig(t, "protobuf", sr.Schema{Schema: shopProto, Type: sr.TypeProtobuf})
 	_, d, j := decoders(t, c)
-	// The encoder writes the first message, the events are the second.
+	// The encoder uses the first message of the schema, but the events are the second message.
 	second := strings.Replace(shopProto, "message Other { double x = 1; }", "", 1) + "\nmessage Other { double x = 1; }"
 	encoder := must.Get(NewEncoder("event.proto", second))(t)
 	for i, c := range []struct{ object, same string }{
@@ -248,7 +249,7 @@ func TestProtobufIsAsJSON(t *testing.T) {
 		{`{"w":1,"text":"t","attrs":{"b":0},"user":{}}`, `{"label":"HAM","amount":0,"count":null,"zip":0,"attrs":{"b":0},"user":{"age":0,"friend":null},"maybe":null,"code":"","body":"","text":"t","flag":null,"w":1,"id":""}`},
 	} {
 		value := must.Get(encoder.Encode(1, []byte(c.object)))(t)
-		value = slices.Concat(value[:5], []byte{2, 2}, value[6:]) // one number: 1
+		value = slices.Concat(value[:5], []byte{2, 2}, value[6:]) // one message index, which is 1
 		var got, want event.Example
 		for range 2 {
 			must.Do(t, d.Decode(t.Context(), Record{Value: value}, &got))
@@ -264,7 +265,7 @@ func TestProtobufIsAsJSON(t *testing.T) {
 	}
 }
 
-// JSON after the header of a schema is JSON.
+// TestJSONSchema checks that JSON after the header of a schema is decoded as JSON.
 func TestJSONSchema(t *testing.T) {
 	c := DefaultConfig()
 	c.Format = "json-schema"
@@ -278,8 +279,8 @@ func TestJSONSchema(t *testing.T) {
 	refuses(t, d, `{"x":2}`, event.ReasonSchemaFormat)
 }
 
-// Schemas come from the configured registry. A decoder without one says what to set. If its context ends, the record is
-// returned again.
+// TestWireWithoutRegistry checks that schemas come from the configured registry. A decoder without a registry must
+// report the setting to change. If its context ends, the record must be returned again.
 func TestWireWithoutRegistry(t *testing.T) {
 	c := DefaultConfig()
 	for _, c.Format = range []string{"avro", "protobuf"} {
@@ -299,8 +300,8 @@ func TestWireWithoutRegistry(t *testing.T) {
 	}
 }
 
-// Records whose schemas the registry denies are rejected at once, and its status says that nothing can be read until a
-// record can.
+// TestWireDenied checks that records whose schemas the registry denies are refused at once. The registry's status must
+// report this until a record can be read.
 func TestWireDenied(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[]}`}, sr.Schema{Type: sr.TypeAvro, Schema: `"string"`})
 	d := must.Get(NewDecoder(c, c.Schema()))(t)
@@ -318,8 +319,8 @@ func TestWireDenied(t *testing.T) {
 	}
 }
 
-// The time to compile a schema with many fields is proportional to their number. Otherwise this test would take
-// minutes.
+// TestAvroLargeSchemas checks that the time to compile a schema with many fields is proportional to their number.
+// Otherwise this test would take minutes.
 func TestAvroLargeSchemas(t *testing.T) {
 	longtest.NotRaced(t)
 	var fields strings.Builder
@@ -334,7 +335,8 @@ func TestAvroLargeSchemas(t *testing.T) {
 	}
 }
 
-// Names joined by nesting take no more memory than their limits, and none of a rejected record remain.
+// TestWireNames checks that names joined by nesting take no more memory than their limits, and that no name of a
+// refused record remains.
 func TestWireNames(t *testing.T) {
 	c := wireConfig(t, "avro", sr.Schema{Type: sr.TypeAvro, Schema: `{"type":"record","name":"E","fields":[{"name":"m","type":{"type":"map","values":"double"}},{"name":"last","type":"boolean"}]}`})
 	c.MaxFields, c.MaxFeatures = 50, 2000

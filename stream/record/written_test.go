@@ -15,7 +15,7 @@ import (
 	"blankout/stream/record/recordtest"
 )
 
-// shown decodes a value with a configuration.
+// shown decodes a value with a configuration and returns the event as text.
 func shown(t *testing.T, c Config, value string) string {
 	t.Helper()
 	s, d := newDecoder(t, c)
@@ -24,7 +24,7 @@ func shown(t *testing.T, c Config, value string) string {
 	return showOr(s, e)
 }
 
-// showOr shows an event, or the reason for which its record was rejected.
+// showOr returns an event as text, or the reason why its record was refused.
 func showOr(s *event.Schema, e event.Example) string {
 	if e.Refused != nil {
 		return string(e.Refused.Reason)
@@ -32,8 +32,8 @@ func showOr(s *event.Schema, e event.Example) string {
 	return recordtest.Show(s, &e)
 }
 
-// With record.decimal or record.thousands a text in that notation is a number, in every format with texts, also for the
-// target and the weight. In a categorical field it is not.
+// TestNumbersAsText checks that with record.decimal or record.thousands a text in that notation is a number. This
+// applies to every format with texts, and to the target and the weight, but not to a categorical field.
 func TestNumbersAsText(t *testing.T) {
 	base := DefaultConfig()
 	base.Weight, base.Categorical, base.Text, base.Columns, base.Separator = "w", []string{"zip"}, []string{"body"}, []string{"label", "w", "a", "zip", "body", "s"}, ";"
@@ -85,8 +85,9 @@ func sameWords(a, b string) bool {
 	return len(strings.Fields(a)) == len(strings.Fields(b))
 }
 
-// A category that is a number has the same spelling in all formats. A text keeps its spelling, except that in CSV,
-// where numbers are texts, a zero fraction that pandas adds to whole numbers is removed.
+// TestCategoriesAsNumbers checks that a numeric category has the same spelling in all formats. A text keeps its
+// spelling, with an exception in CSV, where numbers are texts: the zero fraction that pandas adds to whole numbers is
+// removed.
 func TestCategoriesAsNumbers(t *testing.T) {
 	base := DefaultConfig()
 	base.Categorical, base.Columns, base.Label, base.Unlabeled = []string{"zip"}, []string{"zip"}, "", true

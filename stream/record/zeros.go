@@ -1,6 +1,6 @@
 package record
 
-// This file adds the numbers that a record omits because they are 0.
+// This file adds numbers that a record omits because they are 0.
 
 import (
 	"slices"
@@ -8,21 +8,21 @@ import (
 	"blankout/internal/event"
 )
 
-// zeros holds the numeric fields of a Schema whose absence means 0.
+// zeros has the numeric fields of a Schema whose absence means 0.
 type zeros struct {
 	fields []zeroField
-	known  int      // fields of the Schema that were looked at
-	age    int      // age of the core then
-	stamps []uint64 // by field ID: the last record with a field of its name
+	known  int      // number of fields of the Schema that were examined
+	age    int      // age of the core at that time
+	stamps []uint64 // for each field ID: the latest record with a field of that name
 }
 
 type zeroField struct {
-	id, first uint16 // of its name the first field, which stands for all kinds
+	id, first uint16 // first is the first field with the same name, which represents all kinds
 	hash      uint64
 }
 
-// addZeros adds a 0 for each number that earlier records had and this one omits, under event.AbsentZero. A number that
-// is null, or of another kind this time, is not omitted.
+// addZeros adds a 0 for each number that earlier records had and this record omits, under event.AbsentZero. A number
+// that is null, or of another kind in this record, is not omitted.
 func (d *core) addZeros() {
 	if d.s.Absent != event.AbsentZero {
 		return
@@ -61,7 +61,7 @@ func (d *core) addZeros() {
 	}
 }
 
-// isAge reports whether a field is the age feature of a time.
+// isAge reports whether a field is the age feature of a time field.
 func (d *core) isAge(name string) bool {
 	return slices.ContainsFunc(d.c.TimeFeatures, func(field string) bool { return name == field+".age" })
 }

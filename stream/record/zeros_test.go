@@ -12,8 +12,9 @@ import (
 	"blankout/stream/record/recordtest"
 )
 
-// Under AbsentZero an event that omits zeros equals the event with them, in every format that can omit a number, once
-// the fields are known. null and another kind are not zero.
+// TestAbsentZero checks that under AbsentZero an event that omits zeros equals the event with the zeros, once the
+// fields are known. It tests every format that can omit a number. null and a value of another kind must not count as
+// zero.
 func TestAbsentZero(t *testing.T) {
 	for _, change := range []func(*Config){nil, func(c *Config) { c.Crosses = [][2]string{{"f0", "g"}} }} {
 		c := DefaultConfig()
@@ -58,7 +59,7 @@ func TestAbsentZero(t *testing.T) {
 			if got, want := recordtest.Show(sparse, &es), recordtest.Show(whole, &ew); got != want {
 				t.Fatalf("event %d, %s:\n got %s\nwant %s", n, some, got, want)
 			}
-			if n%100 == 99 { // as after a restart
+			if n%100 == 99 { // continue as after a restart
 				sparse = sparse.Clone()
 				ds = must.Get(NewDecoder(c, sparse))(t)
 			}
@@ -81,7 +82,7 @@ func TestAbsentZero(t *testing.T) {
 			t.Errorf("%s: %s, want %s", line.in, got, line.want)
 		}
 	}
-	// A field whose first kind is another one, and one of a rejected record.
+	// A field whose first kind is not numeric, and a field of a refused record.
 	c.Classes = []string{"no", "yes"}
 	s, d = newDecoder(t, c)
 	for _, line := range []struct{ in, want string }{

@@ -1,4 +1,4 @@
-// Package registry gets the schemas of records from a schema registry with Confluent's HTTP protocol.
+// Package registry fetches the schemas of records from a schema registry with Confluent's HTTP protocol.
 package registry
 
 import (
@@ -21,14 +21,14 @@ import (
 	"blankout/internal/secret"
 )
 
-// Config says where the registry is: the section [registry] of the configuration. config/blankout.toml explains each
-// key.
+// Config has the settings of the registry: the section [registry] of the configuration. config/blankout.toml explains
+// each key.
 type Config struct {
 	URL          event.Address `toml:"url"` // http://HOST:PORT, several separated by commas
 	Username     string        `toml:"username"`
 	PasswordEnv  string        `toml:"-"`
 	PasswordFile string        `toml:"password_file"`
-	TokenEnv     string        `toml:"-"` // of a bearer token, in place of a username
+	TokenEnv     string        `toml:"-"` // variable with a bearer token, which replaces the username
 	TokenFile    string        `toml:"token_file"`
 	CAFile       string        `toml:"ca_file"`
 	CertFile     string        `toml:"cert_file"`
@@ -40,7 +40,7 @@ func DefaultConfig() Config {
 	return Config{PasswordEnv: "BLANKOUT_REGISTRY_PASSWORD", TokenEnv: "BLANKOUT_REGISTRY_TOKEN"}
 }
 
-// Check returns the first error in the configuration, with its key. It reads no file and no secret.
+// Check returns the first error in the configuration, with its key. It reads neither files nor secrets.
 func (c Config) Check() error {
 	for _, text := range c.urls() {
 		u, err := url.Parse(text)
@@ -109,8 +109,8 @@ func (c Config) options() ([]sr.ClientOpt, error) {
 	return options, nil
 }
 
-// maxAnswer is the largest response of the registry, and the largest total size of the schemas that one refers to.
-// Kafka keeps none above 1 MB by default.
+// maxAnswer is the largest response of the registry, and the largest total size of the schemas that one schema refers
+// to. By default Kafka stores no schema above 1 MB.
 const maxAnswer = 2 << 20
 
 var errTooLong = fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
@@ -145,18 +145,18 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Schema is a schema with the schemas that it refers to.
+// Schema is a schema, with the schemas that it refers to.
 type Schema struct {
 	Type string // AVRO, PROTOBUF or JSON
 	Text string
-	// References are the schemas that Text refers to by name. Each one follows those that it refers to itself.
+	// References are the schemas that Text refers to by name. Each schema comes after the schemas that it refers to.
 	References []Reference
 }
 
-// Reference is a schema with the name that others use for it.
+// Reference is a schema with the name by which others refer to it.
 type Reference struct{ Name, Text string }
 
-// DeniedError says that the registry responds but has no usable schema with the ID.
+// DeniedError reports that the registry responds but has no usable schema with the ID.
 type DeniedError struct{ Err error }
 
 func (e *DeniedError) Error() string {
@@ -167,39 +167,39 @@ func (e *DeniedError) Unwrap() error { return e.Err }
 
 // Status is the state of a Client.
 type Status struct {
-	Schemas  int    // known schemas
-	Requests uint64 // successful requests
-	Failures uint64 // failed requests
-	// LastError says why a caller waits for a schema, "" if none does. Since is the start of the wait.
+	Schemas  int    // number of known schemas
+	Requests uint64 // number of successful requests
+	Failures uint64 // number of failed requests
+	// LastError is the reason why a caller waits for a schema, or "" if none waits. Since is the start of the wait.
 	LastError string
 	Since     time.Time
-	// Refused says that all of the last records, refusedInARow or more, were rejected for their schemas, and why the
-	// latest was. It is "" otherwise.
+	// Refused is the reason of the latest refusal if at least refusedInARow latest records were all refused because of
+	// their schemas. Otherwise it is "".
 	Refused string
 }
 
-// Client gets schemas and keeps them. The schema of an ID never changes. A Client is safe for concurrent use.
+// Client fetches and caches schemas. The schema with a given ID never changes. A Client is safe for concurrent use.
 type Client struct {
 	registry *sr.Client
 	log      *slog.Logger
-	pause    time.Duration // before the first retry
+	pause    time.Duration // time before the first retry
 
-	refused atomic.Uint64 // records in a row
+	refused atomic.Uint64 // number of consecutive refused records
 
 	mu     sync.Mutex
 	known  map[uint32]*Schema
 	denied map[uint32]denial
-	why    error // why the latest of the records in a row was rejected
+	why    error // reason of the latest refusal
 	status Status
 }
 
-// denial is the registry's response for an ID, and the time before which the ID is not requested again.
+// denial is the registry's response for an ID, and the time until which the ID is not requested again.
 type denial struct {
 	err   *DeniedError
 	until time.Time
 }
 
-// New returns a Client. log may be nil. It sends no request yet.
+// New returns a Client without sending a request. log may be nil.
 func New(c Config, log *slog.Logger) (*Client, error) {
 	if c.URL == "" {
 		return nil, event.KeyErrorf("url", "url: empty, but the records need the schemas of a registry")
@@ -233,11 +233,11 @@ func (c *Client) Status() Status {
 	return s
 }
 
-// refusedInARow is the number of rejected records in a row from which it matters. One producer whose records cannot be
-// read does not make a learner unready.
+// refusedInARow is the number of consecutive refused records from which Status reports them. A single producer with
+// unreadable records does not make a learner unready.
 const refusedInARow = 10
 
-// Use tells c that a record could be decoded with its schema or, with an error, that it was rejected for it.
+// Use reports to c how a record was decoded: nil if its schema was usable, or the error for which it was refused.
 func (c *Client) Use(refused error) {
 	if refused == nil {
 		if c.refused.Load() > 0 {
@@ -252,16 +252,16 @@ func (c *Client) Use(refused error) {
 }
 
 const (
-	// A denied schema is not requested again for this time, because every record would wait for the response. Parts of
-	// a registry may not know a new schema yet.
+	// askAgain is the time for which a denied schema is not requested again, because otherwise every record would wait
+	// for the response. It is short, because parts of a registry may not have a new schema yet.
 	askAgain = 10 * time.Second
 	// maxDenied is the largest number of stored denials.
 	maxDenied = 10_000
 )
 
-// Schema returns the schema of an ID. While the registry fails or cannot be reached, Schema retries until ctx ends, and
-// then returns its error. For an ID that the registry denies, or whose schema exceeds the limits, it returns a
-// *DeniedError.
+// Schema returns the schema with an ID. While the registry fails or is unreachable, Schema retries until ctx ends, and
+// then returns the error of ctx. It returns a *DeniedError if the registry denies the ID or the schema exceeds the
+// limits.
 func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 	c.mu.Lock()
 	known, denied := c.known[id], c.denied[id]
@@ -297,8 +297,8 @@ func (c *Client) Schema(ctx context.Context, id uint32) (*Schema, error) {
 	}
 }
 
-// denies reports whether an error answers the request, so that a retry is useless: it has an error code of the
-// registry, which a proxy in between does not send.
+// denies reports whether an error is the registry's final response, so that a retry is useless. Such an error has an
+// error code of the registry, which a proxy does not send.
 func denies(err error) bool {
 	var answer *sr.ResponseError
 	if errors.As(err, &answer) {
@@ -329,7 +329,7 @@ func (c *Client) deny(id uint32, err error) error {
 	return d.err
 }
 
-// clear records that no caller waits any more.
+// clear records that no caller is waiting.
 func (c *Client) clear() {
 	c.mu.Lock()
 	waited := c.status.LastError != ""
@@ -354,7 +354,7 @@ func (c *Client) fail(id uint32, err error, pause time.Duration) {
 	c.log.Warn("a record waits for its schema, which the registry did not return; trying again", "schema", id, "retry_in", pause, "err", err)
 }
 
-// fetch requests a schema and everything that it refers to.
+// fetch requests a schema and all schemas that it refers to.
 func (c *Client) fetch(ctx context.Context, id uint32) (*Schema, error) {
 	schema, err := c.registry.SchemaByID(ctx, int(id))
 	c.count(err)
@@ -366,18 +366,18 @@ func (c *Client) fetch(ctx context.Context, id uint32) (*Schema, error) {
 	return s, f.follow(ctx, schema.References)
 }
 
-// maxReferences is the largest number of schemas that one refers to. A chain takes time proportional to the square of
-// its length.
+// maxReferences is the largest number of schemas that one schema refers to. A chain of references takes time
+// proportional to the square of its length.
 const maxReferences = 200
 
 var errReferences = fmt.Errorf("it refers to more than %d schemas, or to more than %d bytes of them", maxReferences, maxAnswer)
 
-// follower collects the schemas that one refers to.
+// follower collects the schemas that a schema refers to.
 type follower struct {
 	*Client
 	s    *Schema
 	seen map[string]bool
-	left int // remaining bytes for them
+	left int // remaining number of bytes for schemas
 }
 
 func (f *follower) follow(ctx context.Context, references []sr.SchemaReference) error {
@@ -415,8 +415,8 @@ func (c *Client) count(err error) {
 	}
 }
 
-// Register makes a schema the newest version of a subject, unless it already is, and returns its ID. It sends one
-// request.
+// Register makes a schema the newest version of a subject, unless it already is, and returns the schema's ID. It sends
+// one request.
 func (c *Client) Register(ctx context.Context, subject, kind, text string) (uint32, error) {
 	var t sr.SchemaType
 	if err := t.UnmarshalText([]byte(kind)); err != nil {

@@ -23,7 +23,7 @@ import (
 
 const number = `{"type":"record","name":"E","fields":[{"name":"x","type":"double"}]}`
 
-// open returns a client that does not wait for long between two requests.
+// open returns a client with a short time between requests.
 func open(t *testing.T, c Config) *Client {
 	t.Helper()
 	client := must.Get(New(c, nil))(t)
@@ -31,7 +31,7 @@ func open(t *testing.T, c Config) *Client {
 	return client
 }
 
-// TestSchema checks that a schema is requested once. It is returned with the schemas to which it refers, each after
+// TestSchema checks that a schema is requested once. It must be returned with the schemas that it refers to, each after
 // its own references.
 func TestSchema(t *testing.T) {
 	fake := srfake.New()
@@ -54,8 +54,8 @@ func TestSchema(t *testing.T) {
 	must.Equal(t, must.Get(c.Schema(t.Context(), id))(t).Type, "PROTOBUF")
 }
 
-// TestRegistryAway checks that a request for a schema is repeated while the registry fails, or while a proxy answers in its
-// place, and succeeds when the registry works again.
+// TestRegistryAway checks that the request for a schema is repeated while the registry fails, or while a proxy responds
+// in its place. It must succeed when the registry works again.
 func TestRegistryAway(t *testing.T) {
 	fake := srfake.NewRegistry()
 	fake.SeedSchema("a", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number})
@@ -105,8 +105,8 @@ func TestRegistryAway(t *testing.T) {
 	}
 }
 
-// TestSchemaDenied checks that an unknown schema is requested once and then not for a while, so that no record waits for it.
-// The same is true of schemas that are too large or have too many references.
+// TestSchemaDenied checks that an unknown schema is requested once and then not for a while, so that no record waits
+// for it. The same applies to schemas that are too large or have too many references.
 func TestSchemaDenied(t *testing.T) {
 	fake := srfake.NewRegistry()
 	refersTo := func(i int) []sr.SchemaReference {
@@ -139,7 +139,7 @@ func TestSchemaDenied(t *testing.T) {
 	}))
 	defer server.Close()
 	c := must.Get(New(Config{URL: event.Address(server.URL)}, nil))(t)
-	c.pause = 24 * time.Hour // a wait would not end
+	c.pause = 24 * time.Hour // a wait would block the test
 	for _, x := range []struct {
 		id, asked int
 		why       string
@@ -175,8 +175,8 @@ func TestRefusedRecordsInARow(t *testing.T) {
 	must.Equal(t, c.Status().Refused, "")
 }
 
-// TestAccess checks that the registry receives the password or the token, over TLS with the configured authority, and
-// that no error contains either.
+// TestAccess checks that the registry receives the password or the token, over TLS with the configured authority. No
+// error may contain the password or the token.
 func TestAccess(t *testing.T) {
 	fake := srfake.NewRegistry()
 	fake.SeedSchema("a", 1, 1, sr.Schema{Type: sr.TypeAvro, Schema: number})
@@ -246,7 +246,7 @@ func TestRedirect(t *testing.T) {
 	must.True(t, reached.Load() == 0, "a redirect was followed")
 }
 
-// TestCheck checks which settings are rejected, and for which key.
+// TestCheck checks which settings are rejected, and with which key.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		config Config

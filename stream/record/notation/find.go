@@ -9,12 +9,13 @@ import (
 	"blankout/internal/event"
 )
 
-// This file finds fields whose texts are numbers.
+// This file finds fields whose strings are numbers.
 
-// Found is a field whose texts are numbers.
+// Found is a field whose strings are numbers.
 type Found struct {
 	Field, Example string
-	// Notation reads them; Plain if they are strings of plain numbers, which no notation reads.
+	// Notation is the notation that parses the field's strings. It is Plain if they are plain numbers, which need no
+	// notation.
 	Notation Notation
 }
 
@@ -27,20 +28,22 @@ func (f Found) String() string {
 }
 
 const (
-	// maxNames bounds the names of a Schema that are looked at, maxValues those of a field.
+	// maxNames is the largest number of names of a Schema that are examined. maxValues is the largest number of values
+	// per field.
 	maxNames, maxValues = 2000, 50
-	// A field is of numbers if it has leastValues different texts and all but one in ten are.
+	// leastValues is the number of different strings that a numeric field must have. Nine of ten of them must be
+	// numbers.
 	leastValues = 5
 )
 
-// ordered are the notations that are tried, the first of equal ones wins. The last is of signs
-// alone.
+// ordered lists the notations in the order in which they are tried; the first of several equally good notations is
+// used. The last notation only removes currency and percent signs.
 var ordered = []Notation{{".", ","}, {",", ""}, {",", "."}, {".", " "}, {",", " "}, {".", "'"}, {",", "'"}}
 
-// Looked is how many names of a Schema Find looks at.
+// Looked returns the number of names of a Schema that Find examines.
 func Looked(s *event.Schema) int { return min(s.Names.Len(), maxNames) }
 
-// Find returns the fields of a Schema whose texts are numbers, by the names that it remembers.
+// Find returns the fields of a Schema whose strings are numbers, judged by the names in its dictionary.
 func Find(s *event.Schema) (found []Found) {
 	values, fields := map[string][]string{}, []string{}
 	for _, f := range s.Fields {
@@ -55,7 +58,7 @@ func Find(s *event.Schema) (found []Found) {
 			values[field] = append(list, value)
 		}
 	}
-	comma := false // some field has decimal commas, beyond doubt
+	comma := false // set if some field certainly has decimal commas
 	for _, name := range fields {
 		if n, example, ok := of(values[name], false); ok {
 			found = append(found, Found{name, example, n})
@@ -70,7 +73,8 @@ func Find(s *event.Schema) (found []Found) {
 	return found
 }
 
-// of returns the notation that reads most of the texts of a field, and an example of it.
+// of returns the notation that parses the most strings of a field, and an example string. If comma is set, it prefers
+// notations with a decimal comma.
 func of(texts []string, comma bool) (best Notation, example string, ok bool) {
 	most := 0
 	for _, n := range ordered {
@@ -90,7 +94,8 @@ func of(texts []string, comma bool) (best Notation, example string, ok bool) {
 	return best, example, len(texts) >= leastValues && most >= len(texts)-len(texts)/10
 }
 
-// reads counts the texts that n reads, if it is needed for one in five of them.
+// reads returns the number of texts that n parses, and an example that needs n. It returns 0 if fewer than one in five
+// texts need n.
 func (n Notation) reads(texts []string) (count int, example string) {
 	needed := 0
 	for _, text := range texts {
@@ -108,7 +113,8 @@ func (n Notation) reads(texts []string) (count int, example string) {
 	return count, example
 }
 
-// plainNumbers counts the texts that are plain numbers with a fraction: others may be codes.
+// plainNumbers counts the texts that are plain numbers with a fraction. Integers do not count, because they may be
+// codes.
 func plainNumbers(texts []string) (count int, example string) {
 	for _, text := range texts {
 		if _, err := strconv.ParseFloat(text, 64); err == nil && strings.Contains(text, ".") {

@@ -1,5 +1,5 @@
-// Package notation reads numbers that are written for people: with a decimal comma, with marks
-// between thousands, with a sign of currency or per cent.
+// Package notation parses numbers written for people: with a decimal comma, with thousands separators, with a currency
+// or percent sign.
 package notation
 
 import (
@@ -11,16 +11,16 @@ import (
 	"blankout/internal/event"
 )
 
-// Notation is how numbers are written.
+// Notation describes how numbers are written.
 type Notation struct {
-	Decimal   string // "." or ","
-	Thousands string // one character between groups of three digits, "" for none
+	Decimal   string // decimal separator, "." or ","
+	Thousands string // separator between groups of three digits, "" for none
 }
 
-// Plain is the notation of computers.
+// Plain is the notation of programming languages.
 var Plain = Notation{Decimal: "."}
 
-// Check returns the first thing wrong with a Notation; it names the key.
+// Check returns an error that names the first invalid key of a Notation.
 func (n Notation) Check() error {
 	switch {
 	case n.Decimal != "." && n.Decimal != ",":
@@ -34,7 +34,7 @@ func (n Notation) Check() error {
 	return nil
 }
 
-// String returns the keys that set the Notation.
+// String returns the configuration keys that set the Notation.
 func (n Notation) String() string {
 	var keys []string
 	if n.Decimal != Plain.Decimal {
@@ -46,18 +46,17 @@ func (n Notation) String() string {
 	return strings.Join(keys, " and ")
 }
 
-// maxText is the length of the longest text that is looked at.
+// maxText is the largest length of a text that Parse examines.
 const maxText = 64
 
-// Parse returns the number that a text is, perhaps between blanks and with a sign of currency or
-// per cent, which changes nothing.
+// Parse returns the number in a text. Blanks around the number, and a currency or percent sign, have no effect.
 func (n Notation) Parse(text []byte) (x float64, ok bool) {
 	if len(text) == 0 || len(text) > maxText {
 		return 0, false
 	}
 	s := strings.TrimFunc(string(text), unicode.IsSpace)
 	minus := false
-	for range 2 { // a sign before the currency's or behind it
+	for range 2 { // the sign may be before or after the currency
 		if rest, cut := cutSign(s); cut {
 			if minus {
 				return 0, false
@@ -78,7 +77,7 @@ func (n Notation) Parse(text []byte) (x float64, ok bool) {
 	return x, err == nil
 }
 
-// cutSign takes the sign off a number.
+// cutSign removes the sign of a number.
 func cutSign(s string) (rest string, cut bool) {
 	for _, sign := range []string{"-", "+", "\u2212"} {
 		if rest, cut := strings.CutPrefix(s, sign); cut {
@@ -88,10 +87,10 @@ func cutSign(s string) (rest string, cut bool) {
 	return s, false
 }
 
-// units are signs of currency that are letters.
+// units are currency abbreviations.
 var units = []string{"EUR", "USD", "GBP", "CHF", "JPY", "CNY", "INR", "NOK", "SEK", "DKK", "PLN", "CZK", "kr.", "kr", "zł"}
 
-// trimUnit takes a sign of currency or per cent off either end.
+// trimUnit removes a currency or percent sign from either end.
 func trimUnit(s string) string {
 	isUnit := func(r rune) bool { return r == '%' || r == '‰' || unicode.Is(unicode.Sc, r) }
 	s = strings.TrimFunc(s, func(r rune) bool { return isUnit(r) || unicode.IsSpace(r) })
@@ -106,8 +105,8 @@ func trimUnit(s string) string {
 	return s
 }
 
-// ungrouped takes the marks between thousands out of a whole number. Without them any digits are
-// one; with them the first group has up to three and no leading 0, and the others have three.
+// ungrouped removes the thousands separators from a whole number. A number without separators may have any digits. With
+// separators, the first group has one to three digits and no leading 0, and each other group has three.
 func (n Notation) ungrouped(whole string) (digits string, ok bool) {
 	groups := strings.FieldsFunc(whole, func(r rune) bool { return n.separates(r) })
 	marks := strings.Count(whole, n.Thousands)
@@ -133,7 +132,7 @@ func (n Notation) ungrouped(whole string) (digits string, ok bool) {
 	return strings.Join(groups, ""), true
 }
 
-// separates reports whether r stands between thousands: of blanks and apostrophes any kind does.
+// separates reports whether r is the thousands separator. Any kind of blank or apostrophe matches the configured kind.
 func (n Notation) separates(r rune) bool {
 	switch n.Thousands {
 	case " ":

@@ -43,10 +43,11 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A field is found by what its values have in common, and codes and names are none.
+// TestFind checks that a numeric field is found by the common notation of its values, and that codes and category names
+// are not found.
 func TestFind(t *testing.T) {
 	for _, test := range []struct {
-		values, want string // the keys, "" for none, "plain"
+		values, want string // want has the expected keys, "" if the field is not found, or "plain"
 	}{
 		{"0,623 0,408 0,16 1,2 3,5", `record.decimal = ","`},
 		{"622,733 408,255 1,000 17,200 33,120", `record.thousands = ","`},
@@ -60,7 +61,7 @@ func TestFind(t *testing.T) {
 		{"a1 b2 c3 d4 e5", ""},
 		{"01 02 03 04 05 06 07 08 09 0,1", ""},
 		{"1 2 3 4 0,5", `record.decimal = ","`},
-		{"0,1 0,2 0,3 0,4", ""}, // too few to say
+		{"0,1 0,2 0,3 0,4", ""}, // too few values to decide
 		{"0,1 0,2 0,3 0,4 b c d e", ""},
 		{"2024-01-01 2024-01-02 2024-01-03 2024-01-04 2024-01-05", ""},
 		{"10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 10.0.0.5", ""},
@@ -84,7 +85,7 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q: %q, want %q", test.values, got, test.want)
 		}
 	}
-	// What is in doubt in one field is decided by another.
+	// A second field resolves an ambiguous notation.
 	s := event.NewSchema(10, nil, 2)
 	s.Names = event.NewNames(1000)
 	s.AddField(event.Field{Name: "f", Kind: event.Categorical})

@@ -1,4 +1,4 @@
-// Package recordtest shows decoded records to tests.
+// Package recordtest formats decoded records for tests.
 package recordtest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Show writes what an Example holds with names for numbers: class, entries by
-// the dictionary's names, missing fields, or the refusal.
+// Show returns the content of an Example as text, with names instead of numbers: its class, entries with the
+// dictionary's names, missing fields, or the refusal.
 func Show(s *event.Schema, e *event.Example) string {
 	if e.Refused != nil {
 		return e.Refused.Error()
@@ -23,7 +23,7 @@ func Show(s *event.Schema, e *event.Example) string {
 	if e.Label >= 0 {
 		out[0] = s.Classes[e.Label]
 	}
-	// In the order of appearance, which the hash does not change.
+	// Use the order of appearance, which does not depend on the hash.
 	byName := map[string]string{}
 	var names []string
 	for i := 0; i < s.Names.Len(); i++ {
