@@ -27,11 +27,11 @@ import (
 // described is openapi.json in a form for comparison with the server. An object must not have a property without a
 // description, unless the document marks the object as open.
 type described struct {
-	paths    map[string]map[string]operation // by path and method
+	paths    map[string]map[string]operation // operations by path and method
 	mux      *http.ServeMux                  // finds the path of a request
 	compiler *jsonschema.Compiler
 	mu       sync.Mutex
-	schemas  map[string]*jsonschema.Schema // by position in the document
+	schemas  map[string]*jsonschema.Schema // schemas by position in the document
 }
 
 type operation struct {
@@ -61,7 +61,7 @@ var documented = sync.OnceValues(func() (*described, error) {
 	return d, d.compiler.AddResource(documentName, doc)
 })
 
-// schema compiles the schema at a position of the document, a JSON pointer.
+// schema compiles the schema at a JSON pointer into the document.
 func (d *described) schema(pointer string) (s *jsonschema.Schema, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -90,17 +90,17 @@ func closeObjects(x any) {
 	}
 }
 
-// asDocumented returns how a response differs from openapi.json, nil if it does not.
+// asDocumented returns an error that describes how a response differs from openapi.json, or nil if it does not.
 func asDocumented(request *http.Request, status int, header http.Header, body []byte) error {
 	d, err := documented()
 	if err != nil {
 		return err
 	}
 	if strings.HasPrefix(request.URL.Path, "/debug/pprof/") || status == http.StatusRequestHeaderFieldsTooLarge {
-		return nil // profiles are not described, and net/http itself answers the latter
+		return nil // the document omits profiles, and net/http itself sends the other response
 	}
 	if status == http.StatusTemporaryRedirect || status == http.StatusMovedPermanently {
-		return nil // to the clean path, which is not described either
+		return nil // redirects to the clean path, which the document omits
 	}
 	_, path := d.mux.Handler(request)
 	path = strings.TrimSuffix(path, "{$}")
@@ -152,12 +152,12 @@ func pointer(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(name)
 }
 
-// The document is valid by the published schema of OpenAPI 3.1, and describes exactly the requests that the server
-// answers.
+// TestOpenAPI checks that the document is valid by the published schema of OpenAPI 3.1. It must describe exactly the
+// requests that the server handles.
 func TestOpenAPI(t *testing.T) {
 	text := serve.OpenAPI
 	document := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
-	form, err := jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json") // as published, without blanks
+	form, err := jsonschema.NewCompiler().Compile("testdata/openapi/schema-3.1.json") // the published schema without whitespace
 	must.Do(t, err)
 	must.Do(t, form.Validate(document))
 	_, service := learned(t)
@@ -203,8 +203,8 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// Every described request is answered as described, before and after there are data. So are all other requests of this
-// package's tests (see call).
+// TestAnswersAreDocumented checks that every described request gets a response as described, before and after there are
+// data. The function call makes the same check for all other requests of this package's tests.
 func TestAnswersAreDocumented(t *testing.T) {
 	runner, service := learned(t)
 	service.Reports, _ = must.Get2(serve.OpenReports("", 3))(t)
@@ -220,7 +220,7 @@ func TestAnswersAreDocumented(t *testing.T) {
 			for pattern, value := range map[string]string{"{$}": "", "/page/": "/page/page.js", "{model}": "blankout", "{version}": versionOf(service.Model), "{id}": "latest"} {
 				path = strings.ReplaceAll(path, pattern, value)
 			}
-			if path == "/v1/events" { // TestEvents tests it
+			if path == "/v1/events" { // tested by TestEvents
 				continue
 			}
 			body := ""
@@ -255,7 +255,7 @@ func versionOf(model func() *served.Model) string {
 	return "1"
 }
 
-// Missing descriptions are detected.
+// TestUndocumented checks that missing descriptions are detected.
 func TestUndocumented(t *testing.T) {
 	request := httptest.NewRequest("GET", "/healthz", nil)
 	header := http.Header{"Content-Type": {"application/json"}}

@@ -1,6 +1,6 @@
 package serve
 
-// This file serves the web page and its events. The folder page holds its parts.
+// This file serves the web page and the stream of its data. The folder page has the page's files.
 
 import (
 	"crypto/sha256"
@@ -21,18 +21,18 @@ import (
 	"blankout/online/watch"
 )
 
-// pages holds the content of / and /page/: the page, its scripts, and uPlot, which draws its charts. They request only
+// pages holds the files of / and /page/: the page, its scripts, and uPlot, which draws its charts. They request only
 // this server's own endpoints.
 
 //go:embed page
 var pages embed.FS
 
-// policy is the content security policy of the page: it may run the scripts of this server and request its endpoints,
-// nothing else.
+// policy is the content security policy of the page. The page may run the scripts of this server and request its
+// endpoints, and nothing else.
 const policy = "default-src 'none'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src 'self'"
 
-// pageTypes holds the media types of the page's files by extension. The table of the operating system differs between
-// machines.
+// pageTypes holds the media types of the page's files by extension. The operating system's table is not used, because
+// it differs between machines.
 var pageTypes = map[string]string{".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 // servePage answers GET / and GET /page/FILE.
@@ -65,10 +65,10 @@ func servePage(w http.ResponseWriter, r *http.Request) {
 
 // Point is the state of a run at one time, for the charts. Undefined values are null.
 type Point struct {
-	Time    int64    `json:"t"`       // milliseconds since 1970
-	Records uint64   `json:"records"` // processed since the start
+	Time    int64    `json:"t"`       // time in milliseconds since 1970
+	Records uint64   `json:"records"` // number of records processed since the start
 	Lag     *float64 `json:"lag"`
-	// Error is the recent error as a share, and Loss the recent log-loss in nats. For numeric labels they are the mean
+	// Error is the recent error as a fraction, and Loss the recent log-loss in nats. For regression they are the mean
 	// absolute error and the root mean squared error.
 	Error   *float64 `json:"error"`
 	Total   *float64 `json:"error_total"`
@@ -91,7 +91,7 @@ func pointOf(v *view) Point {
 	return p
 }
 
-// lag is the sum over the partitions whose end is known.
+// lag returns the total lag of the partitions whose end is known.
 func lag(v *view) *float64 {
 	sum, some := 0.0, false
 	for _, p := range v.partitions {
@@ -105,16 +105,16 @@ func lag(v *view) *float64 {
 	return &sum
 }
 
-// Report is the content of a server-sent event "status": everything on the page about the present.
+// Report is the content of a server-sent event "status": all data on the page about the current state.
 type Report struct {
 	Point
-	Name       string                  `json:"name,omitempty"` // see Config.Name
+	Name       string                  `json:"name,omitempty"` // name of the learner, see Config.Name
 	Version    string                  `json:"version"`
 	NotReady   string                  `json:"not_ready"`
-	Ended      bool                    `json:"ended,omitempty"` // no more events will come
-	Reporting  bool                    `json:"reporting"`       // GET /v1/reports exists
-	Group      bool                    `json:"group"`           // GET /v1/group exists
-	CanOmit    bool                    `json:"without"`         // GET /v1/without exists
+	Ended      bool                    `json:"ended,omitempty"` // true if no more events will be sent
+	Reporting  bool                    `json:"reporting"`       // true if GET /v1/reports exists
+	Group      bool                    `json:"group"`           // true if GET /v1/group exists
+	CanOmit    bool                    `json:"without"`         // true if GET /v1/without exists
 	Started    *int64                  `json:"started"`
 	Learned    uint64                  `json:"learned"`
 	Unlabeled  uint64                  `json:"unlabeled"`
@@ -122,7 +122,7 @@ type Report struct {
 	Partitions []partition             `json:"partitions"`
 	TotalLoss  *float64                `json:"loss_total"`
 	AUC        *float64                `json:"auc"`
-	Baselines  watch.BaselineReport    `json:"baselines"` // errors in percent for classes
+	Baselines  watch.BaselineReport    `json:"baselines"` // baseline errors, in percent for classification
 	Features   int                     `json:"features"`
 	Classes    []class                 `json:"classes"`
 	Level      string                  `json:"noise_level"`
@@ -138,16 +138,16 @@ type Report struct {
 	Letters    map[event.Reason]uint64 `json:"dead_letters"`
 	Failures   uint64                  `json:"dead_letter_failures"`
 	Checkpoint saved                   `json:"checkpoint"`
-	Adoption   *adoption               `json:"adoption,omitempty"` // under validate.policy adopt
+	Adoption   *adoption               `json:"adoption,omitempty"` // set under validate.policy adopt
 	Model      *modelReport            `json:"model"`
 	Age        *float64                `json:"newest_age_seconds"`
 	Predicting *predicting             `json:"predictions,omitempty"`
 	Places     []placeReport           `json:"snapshots,omitempty"`
-	Labels     *run.LabelCounts        `json:"labels,omitempty"`   // labels that arrive later
-	Learners   []LearnerReport         `json:"learners,omitempty"` // several learners of one stream
+	Labels     *run.LabelCounts        `json:"labels,omitempty"`   // counts of delayed labels
+	Learners   []LearnerReport         `json:"learners,omitempty"` // learners of the stream, if there are several
 }
 
-// predicting describes the topic of predictions.
+// predicting describes the topic of predictions and its state.
 type predicting struct {
 	Scored    uint64   `json:"scored"`
 	Refused   uint64   `json:"refused"`
@@ -193,8 +193,8 @@ type saved struct {
 
 // adoption describes the exact solutions that replace the live weights.
 type adoption struct {
-	Adopting uint64 `json:"adopting"` // position of the solution in progress, in records; 0 if there is none
-	Adopted  uint64 `json:"adopted"`  // since the start
+	Adopting uint64 `json:"adopting"` // number of records of the solution in progress; 0 if there is none
+	Adopted  uint64 `json:"adopted"`  // number of solutions adopted since the start
 	Refused  uint64 `json:"refused"`
 }
 
@@ -216,7 +216,7 @@ func reportOf(v *view) Report {
 		Labels: s.Labels, Learners: LearnerReports(s), RefusedBy: s.RefusedBy, Letters: s.DeadLetters, Failures: s.DeadLetterFailures,
 		Checkpoint: saved{s.Save.Name, s.Save.Bytes, milli(s.Save.At), s.Save.Took.Seconds(), s.Save.Pause.Seconds(), s.Save.Saved, s.Save.Failed},
 	}
-	if len(m.RefusedBy) > 0 { // since the learner's beginning
+	if len(m.RefusedBy) > 0 { // counts since the learner's start replace those of this run
 		r.RefusedBy = map[event.Reason]uint64{}
 		for reason, n := range m.RefusedBy {
 			r.RefusedBy[reason] = n.Count
@@ -290,12 +290,12 @@ func milli(t time.Time) *int64 {
 	return &ms
 }
 
-// maxWatchers is the largest number of clients of GET /v1/events at the same time. They also use at most half of all
+// maxWatchers is the largest number of concurrent clients of GET /v1/events. They also use at most half of all
 // connections.
 const maxWatchers = 64
 
-// events answers GET /v1/events: one event "history", the run so far, and one "marks", its events. Then every second
-// one "status", and "marks" again when there are new ones.
+// events handles GET /v1/events. It sends an event "history" with the run so far and an event "marks" with the run's
+// marks. Then it sends an event "status" every second, and "marks" again whenever there are new marks.
 func (s *site) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.watchers <- struct{}{}:
@@ -306,9 +306,9 @@ func (s *site) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies must not buffer it
+	w.Header().Set("X-Accel-Buffering", "no") // so that proxies do not buffer the stream
 	out := http.NewResponseController(w)
-	// The timeouts of other requests would end this one too early.
+	// The timeouts of other requests would end this request too early.
 	if err := out.SetReadDeadline(time.Time{}); err != nil {
 		fail(w, http.StatusInternalServerError, err.Error(), r.URL.Path)
 		return

@@ -26,8 +26,9 @@ import (
 	"blankout/stream"
 )
 
-// The page in a real browser shows what the server reports, in light and dark mode and on a phone, without errors and
-// without requests to other servers. BLANKOUT_SCREENSHOTS names a directory for screenshots.
+// TestPageInBrowser checks in a real browser that the page shows the data that the server reports, in light and dark
+// mode and on a phone. It must cause no errors and no requests to other servers. BLANKOUT_SCREENSHOTS names a directory
+// for screenshots.
 func TestPageInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
@@ -46,30 +47,30 @@ func TestPageInBrowser(t *testing.T) {
 	must.Do(t, err)
 	service.Snapshots = func() *serve.Snapshots { return snapshots }
 	validates(t, runner, &service, online.DefaultConfig(), written())
-	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200 // of 404: two make a line
+	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200 // 400 of 404 events give the two reports that a line needs
 	url := start(t, serve.DefaultConfig(), service)
 	must.Do(t, runner.Run(t.Context()))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	snapshots.Run(ended) // sends the last one
+	snapshots.Run(ended) // sends the last model
 	if m, err := served.ReadFile(snapshot.File); err != nil || m.Version != runner.Published().Version {
 		t.Fatalf("the snapshot: %v", err)
 	}
-	// Two points make a line.
+	// A line needs two points.
 	drawn := "[document.body?.dataset.events, document.querySelector('#chart-error')?.dataset.series, document.querySelector('#chart-gap')?.dataset.series, document.querySelector('#try-answer .bigclass') != null, document.querySelector('#chart-calibration')?.dataset.series, document.querySelector('#largest-table tbody tr') != null].join(' ') === '400 2 1 true 2 true'"
 	b.eachLook(t, url, drawn, func(t *testing.T, l look) {
 		b.shows(t, map[string]any{
 			"document.querySelector('#state').textContent":   "stopped",
 			"document.querySelector('#refused').textContent": "4",
 			"document.querySelector('#events').textContent":  "400",
-			// Only the first moments of a run are cut off, never later ones.
+			// The chart's range may cut off only the first moments of a run, never later ones.
 			"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i < 2 ? 50 : i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))": 39984.0,
 			"Math.round(1000 * ceiling({data: [[...Array(100).keys()], [...Array(100).keys()].map(i => i > 98 ? 23.8 : 10)]}, {time: true, range: [0, 99]}))":              24990.0,
-			// Characters that do not print, or that change the direction of text, are shown as escapes. Numbers
-			// keep their spaces.
+			// Characters that do not print, or that change the direction of text, are shown as escapes. Spaces within
+			// numbers stay.
 			`el("i", {title: "a\u202eb"}, "c\u202ed\u200b\n", "1\u202f000").textContent`:                         "c\\u202ed\\u200b\n1\u202f000",
 			`el("i", {title: "a\u202eb", "data-x": "a\u202eb"}).title + el("i", {"data-x": "\u202e"}).dataset.x`: "a\\u202eb\u202e",
-			// Rejected records are grouped by reason, each behind a click.
+			// Rejected records are grouped by reason; a click expands a group.
 			"document.querySelectorAll('#aside details[open]').length":                                                                                                 0.0,
 			"document.querySelector('#aside-tables > details > summary').textContent":                                                                                  "syntax: 4, the newest 4",
 			"document.querySelectorAll('#aside-tables > details > details > pre.record').length":                                                                       4.0,
@@ -79,7 +80,7 @@ func TestPageInBrowser(t *testing.T) {
 			"document.querySelectorAll('#policies tbody tr').length":                                                                                                   6.0,
 			"/^0–10 %(\\d[\\d.]* %){3}$/.test(document.querySelector('#policies tbody tr').textContent)":                                                               true,
 			"document.querySelectorAll('#alarms li').length":                                                                                                           0.0,
-			"document.querySelector('#chart-forecast').dataset.series":                                                                                                 "4", // live and exact, and while learning declared and silent
+			"document.querySelector('#chart-forecast').dataset.series":                                                                                                 "4", // live and exact forecasts, and those made while learning, declared and silent
 			"document.querySelector('#exact').innerText.includes('the very ones learned')":                                                                             true,
 			"/Last adopted .*, at 400 records: objective .* → .*, error .* → .* %. Since the start 2 adopted\\.$/.test(document.querySelector('#adoption').innerText)": true,
 			"document.querySelector('#exact').innerText.includes('before that was adopted')":                                                                           true,
@@ -106,7 +107,7 @@ func TestPageInBrowser(t *testing.T) {
 	})
 }
 
-// priced returns events whose label is a price. Every seventh lacks a number.
+// priced returns events whose label is a price. Every seventh event has a missing number.
 func priced(n int) []byte {
 	var lines bytes.Buffer
 	r := rand.New(rand.NewPCG(8, 8))
@@ -124,8 +125,8 @@ func priced(n int) []byte {
 	return lines.Bytes()
 }
 
-// The page of a learner of numbers in a real browser: its errors are MAE and RMSE in the unit of the labels, nothing is
-// about classes, and a tried event has its interval.
+// TestNumbersInBrowser checks the page of a regression learner in a real browser. Its errors are MAE and RMSE in the
+// unit of the labels. The page must not mention classes, and a tried event must have a prediction interval.
 func TestNumbersInBrowser(t *testing.T) {
 	b := browse(t)
 	c := online.DefaultConfig()
@@ -156,8 +157,8 @@ func TestNumbersInBrowser(t *testing.T) {
 	})
 }
 
-// The page's warnings in a real browser: every warning is readable, whatever text it contains, and does not make the
-// page wider than the window.
+// TestWarningsInBrowser checks the page's warnings in a real browser. Every warning must be readable, whatever text it
+// contains, and must not make the page wider than the window.
 func TestWarningsInBrowser(t *testing.T) {
 	b := browse(t)
 	var lines bytes.Buffer
@@ -180,7 +181,7 @@ func TestWarningsInBrowser(t *testing.T) {
 			b.shows(t, map[string]any{
 				li + ".textContent":                                 "Warning: " + w.Text,
 				li + ".dataset.kind":                                w.Kind,
-				li + ".children.length":                             0.0, // a label is not markup
+				li + ".children.length":                             0.0, // labels are escaped, not interpreted as markup
 				li + ".getBoundingClientRect().height > 10":         true,
 				li + ".getBoundingClientRect().right <= innerWidth": true,
 				li + ".scrollWidth <= " + li + ".clientWidth":       true,
@@ -192,8 +193,8 @@ func TestWarningsInBrowser(t *testing.T) {
 	})
 }
 
-// The health of fields in a real browser, in light and dark mode and on a phone: the dead field comes first with its
-// report, and no name is markup.
+// TestHealthInBrowser checks the health of fields in a real browser, in light and dark mode and on a phone. The failed
+// field must be first, with its report, and field names must be escaped.
 func TestHealthInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := runnerOver(t, dying())
@@ -244,7 +245,7 @@ func TestAlarmsInBrowser(t *testing.T) {
 	})
 }
 
-// The members of a group in a real browser, wide and on a phone.
+// TestGroupInBrowser checks the list of a group's members in a real browser, in a wide window and on a phone.
 func TestGroupInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)

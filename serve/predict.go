@@ -1,6 +1,6 @@
 package serve
 
-// This file implements POST /v1/predict, and what other prediction requests share.
+// This file implements POST /v1/predict, and the parts that other prediction requests share.
 
 import (
 	"bufio"
@@ -20,23 +20,23 @@ import (
 	"blankout/stream/record"
 )
 
-// answer holds the prediction of one event, or why it has none.
+// answer holds the prediction of one event, or the reason why it has none.
 type answer struct {
 	*served.Prediction
 	Error string `json:"error,omitempty"`
 	Where string `json:"where,omitempty"`
 }
 
-// A request may have maxEvents events, ask for the maxExplain features that matter most in each, and for maxNumbers
-// numbers in total. The numbers of an event are those of its classes and of the listed features.
+// A request may have maxEvents events, request an explanation by the maxExplain most important features of each, and
+// produce maxNumbers numbers in total. The numbers of an event are those of its classes and of the explained features.
 const (
 	maxEvents  = 1 << 16
 	maxExplain = 100
 	maxNumbers = 1 << 20
 )
 
-// limited answers prediction requests when it is their turn, which limits their memory and the processor time that they
-// take from learning.
+// limited handles prediction requests, only a limited number at a time. This limits their memory and the processor time
+// that they take from learning.
 func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !s.predicting.enter(w, r) {
@@ -44,14 +44,14 @@ func (s *models) limited(answer func(http.ResponseWriter, *http.Request) (ok boo
 		}
 		ok := false
 		defer func() { s.predicting.leave(ok) }()
-		// A client that sends slowly must not keep a place for long.
+		// A client that sends slowly must not occupy a place for long.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(s.config.ClientTimeout))
 		ok = answer(w, r)
 	}
 }
 
-// question returns the current model and the body of a prediction request. If it returns false, it has answered with an
-// error.
+// question returns the current model and the body of a prediction request. If ok is false, it has sent an error
+// response.
 func (s *models) question(w http.ResponseWriter, r *http.Request) (m *served.Model, body []byte, ok bool) {
 	if !plain(w, r) {
 		return nil, nil, false
@@ -63,7 +63,7 @@ func (s *models) question(w http.ResponseWriter, r *http.Request) (m *served.Mod
 	return m, body, ok
 }
 
-// plain reports whether a body is not compressed. If it is compressed, plain answers with an error.
+// plain reports whether the body is uncompressed. If not, it sends an error response.
 func plain(w http.ResponseWriter, r *http.Request) bool {
 	coding := r.Header.Get("Content-Encoding")
 	if coding == "" || strings.EqualFold(coding, "identity") {
@@ -74,7 +74,7 @@ func plain(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// body reads a body. If it returns false, it has answered with an error.
+// body reads the body of a request. If ok is false, it has sent an error response.
 func (c Config) body(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.MaxBody))
 	if err == nil {
@@ -88,8 +88,8 @@ func (c Config) body(w http.ResponseWriter, r *http.Request) (body []byte, ok bo
 	return nil, false
 }
 
-// mostEvents returns the largest number of events in a request with explain features each, and the number of numbers in
-// the response to one of them.
+// mostEvents returns the largest number of events in a request that explains each by the given number of features. each
+// is the number of numbers in the response to one event.
 func mostEvents(m *served.Model, explain int) (most, each int) {
 	each = max(m.Outputs, len(m.Schema.Classes)) + explain
 	return min(maxEvents, max(1, maxNumbers/max(1, each))), each
@@ -100,8 +100,8 @@ func failTooMany(w http.ResponseWriter, most, each int) {
 		most, maxEvents, maxNumbers/maxEvents, each), "body")
 }
 
-// predict answers POST /v1/predict: events in the format of the stream, one a line. JSON events may also follow one
-// another or be in an array. Labels are ignored. It returns whether it has answered with predictions.
+// predict handles POST /v1/predict: events in the format of the stream, one per line. JSON events may also be
+// concatenated or in an array. Labels are ignored. It reports whether it has responded with predictions.
 func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	explain, ok := asked(w, r, "explain", "features", 0, maxExplain, 0)
 	if !ok {
@@ -139,7 +139,7 @@ func (s *models) predict(w http.ResponseWriter, r *http.Request) (ok bool) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := writePredictions(ctx, out, m, events, explain, s.config); err != nil {
 		if out.began {
-			panic(http.ErrAbortHandler) // the client sees that the response is cut off
+			panic(http.ErrAbortHandler) // aborting tells the client that the response is incomplete
 		}
 		failLate(w, r, s.config.AnswerTimeout)
 		return false
@@ -151,8 +151,8 @@ func failLate(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	fail(w, http.StatusServiceUnavailable, fmt.Sprintf("no answer within %v: send fewer events at a time", timeout), r.URL.Path)
 }
 
-// predict predicts an event. It rejects an event whose features are all unknown to the model, unless Config.Unseen is
-// answer.
+// predict predicts an event. It returns an error if the model has seen none of the event's features, unless
+// Config.Unseen is "answer".
 func (c Config) predict(m *served.Model, event []byte, explain int) (served.Prediction, error) {
 	p, err := m.Predict(event, explain)
 	if err == nil && p.OnlyUnseen && c.Unseen == unseenRefuse {
@@ -163,7 +163,7 @@ func (c Config) predict(m *served.Model, event []byte, explain int) (served.Pred
 
 // writePredictions writes the response, event by event, until ctx ends.
 func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events [][]byte, explain int, c Config) error {
-	// Most requests have one event. 64 KB for each would be most of the memory that the program allocates.
+	// Most requests have one event. A buffer of 64 KB for each would be most of the memory that the program allocates.
 	out := bufio.NewWriterSize(w, min(1<<16, len(events)<<10))
 	fmt.Fprintf(out, `{"version":%d,"events":%d,"predictions":[`, m.Version, m.Events)
 	for i, event := range events {
@@ -191,11 +191,12 @@ func writePredictions(ctx context.Context, w io.Writer, m *served.Model, events 
 	return out.Flush()
 }
 
-// errTooMany says that a body has more events than allowed.
+// errTooMany reports that a body has more events than allowed.
 var errTooMany = errors.New("too many events")
 
-// split splits a body into events: JSON values, the elements of a JSON array, or lines of text. They share its memory.
-// With an error it returns the events before it. It returns errTooMany as soon as there are more than most.
+// split splits a body into events: JSON values, the elements of a JSON array, or lines of text. They share the memory
+// of body. With an error it returns the events before the error. It returns errTooMany as soon as there are more than
+// most events.
 func split(body []byte, most int) (events [][]byte, err error) {
 	text := bytes.TrimSpace(body)
 	if len(text) == 0 {
@@ -206,7 +207,7 @@ func split(body []byte, most int) (events [][]byte, err error) {
 			if len(bytes.TrimSpace(line)) == 0 {
 				continue
 			}
-			line = bytes.TrimRight(line, "\r\n") // a tab may stand before or after a value
+			line = bytes.TrimRight(line, "\r\n") // tabs are kept, because they may separate values
 			if len(events) == most {
 				return events, errTooMany
 			}
@@ -221,7 +222,7 @@ func split(body []byte, most int) (events [][]byte, err error) {
 			return nil, err
 		}
 	}
-	var event json.RawMessage // one buffer for all: only the end matters
+	var event json.RawMessage // one buffer for all values, of which only the end position matters
 	for !array || d.More() {
 		if err := d.Decode(&event); err == io.EOF && !array {
 			return events, nil
@@ -251,7 +252,7 @@ func withoutHeader(events [][]byte, c record.Config) [][]byte {
 	return events
 }
 
-// cut returns err or, if the text ended too early, an error that says so.
+// cut returns err, or a clearer error if the text ended too early.
 func cut(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

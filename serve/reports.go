@@ -17,8 +17,8 @@ import (
 	"blankout/batch"
 )
 
-// Reports stores the newest validation reports, also as JSON files ID.json in a directory. It is safe for concurrent
-// use.
+// Reports stores the newest validation reports in memory and as JSON files ID.json in a directory. It is safe for
+// concurrent use.
 type Reports struct {
 	directory string // "" keeps them in memory only
 	keep      int
@@ -27,8 +27,8 @@ type Reports struct {
 	list []*batch.Validation // newest first
 }
 
-// OpenReports reads the reports of a directory, which need not exist. It also returns the names of files that are not
-// reports, and ignores them.
+// OpenReports reads the reports of a directory, which need not exist. foreign has the names of other files, which are
+// ignored.
 func OpenReports(directory string, keep int) (_ *Reports, foreign []string, err error) {
 	r := &Reports{directory: directory, keep: keep}
 	if directory == "" {
@@ -56,7 +56,7 @@ func OpenReports(directory string, keep int) (_ *Reports, foreign []string, err 
 
 const reportSuffix = ".json"
 
-// Add stores a report under its ID, and removes reports that are too old.
+// Add stores a report under its ID, and removes the oldest reports beyond the limit.
 func (r *Reports) Add(v *batch.Validation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,7 +98,7 @@ func (r *Reports) List() []*batch.Validation {
 	return slices.Clone(r.list)
 }
 
-// Get returns the report with an ID, or the newest for "latest", or nil.
+// Get returns the report with the given ID, the newest report for "latest", or nil.
 func (r *Reports) Get(id string) *batch.Validation {
 	for _, v := range r.List() {
 		if v.ID == id || id == "latest" {
@@ -108,7 +108,7 @@ func (r *Reports) Get(id string) *batch.Validation {
 	return nil
 }
 
-// reportSummary is a report in the list.
+// reportSummary is an entry in the list of reports.
 type reportSummary struct {
 	ID          string   `json:"id"`
 	Time        string   `json:"time"`
@@ -122,12 +122,12 @@ type reportSummary struct {
 	Certificate *float64 `json:"certificate"`
 	LiveError   *float64 `json:"error_live"`
 	ExactError  *float64 `json:"error_exact"`
-	// For numeric labels, instead.
+	// LiveRMSE and ExactRMSE replace LiveError and ExactError for regression.
 	LiveRMSE  *float64 `json:"rmse_live,omitempty"`
 	ExactRMSE *float64 `json:"rmse_exact,omitempty"`
 }
 
-// answerList answers GET /v1/reports. answer answers GET /v1/reports/ID.
+// answerList handles GET /v1/reports. answer handles GET /v1/reports/ID.
 func (r *Reports) answerList(w http.ResponseWriter, _ *http.Request) {
 	out := []reportSummary{}
 	for _, v := range r.List() {

@@ -14,7 +14,7 @@ import (
 	"blankout/serve"
 )
 
-// The newest reports survive a restart. A foreign file is not changed.
+// TestReports checks that the newest reports survive a restart, and that a foreign file is not changed.
 func TestReports(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "reports")
 	reports, _ := must.Get2(serve.OpenReports(dir, 2))(t)
@@ -26,9 +26,9 @@ func TestReports(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, "notes.json"), []byte("{}"), 0o644))
 	if err := os.WriteFile(filepath.Join(dir, "r9.json.tmp"), []byte(`{"id":"r9"`), 0o644); err != nil {
-		t.Fatal(err) // what a crash leaves
+		t.Fatal(err) // a partial file, as a crash leaves
 	}
-	if runtime.GOOS != "windows" { // they contain events
+	if runtime.GOOS != "windows" { // the files contain events, so only the owner may read them
 		for name, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, "r1.json"): 0o600} {
 			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != want {
 				t.Errorf("%s: %v, %v", name, info.Mode(), err)

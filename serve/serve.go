@@ -1,8 +1,8 @@
 // Package serve serves a running learner over HTTP: a web page, Prometheus metrics, health and readiness, the current
-// model, and its predictions.\
+// model, and its predictions.
 //
-// A [Server] only reads what the run publishes: immutable values behind atomic pointers. So requests never delay
-// learning. It listens on loopback by default.
+// A [Server] only reads the data that the run publishes, which are immutable values behind atomic pointers. So requests
+// never delay learning. By default it listens on loopback.
 package serve
 
 import (
@@ -38,15 +38,15 @@ import (
 )
 
 // Config is the section [http] of the configuration. config/blankout.toml explains each key. The comments here add what
-// a program needs.
+// Go callers need.
 type Config struct {
-	Address string `toml:"address"` // host:port to listen on; "" serves nothing, port 0 takes a free one
-	// Public allows an address that other machines can reach, without a token or without TLS. Anyone who reaches it can
-	// read the model and request predictions.
+	Address string `toml:"address"` // host:port to listen on; "" starts no server, port 0 chooses a free port
+	// Public allows an address that other machines can reach, without a token or without TLS. Every client that can
+	// reach it can read the model and request predictions.
 	Public bool     `toml:"public"`
 	Hosts  []string `toml:"hosts"`
-	// Every request except health checks needs the token in the file TokenFile, or else in the environment variable
-	// TokenEnv. If neither has a token, requests need none.
+	// Every request except health checks must send the token from the file TokenFile or, if that is "", from the
+	// environment variable TokenEnv. If neither contains a token, requests need none.
 	TokenEnv       string        `toml:"-"`
 	TokenFile      string        `toml:"token_file"` // a final newline is dropped
 	CertFile       string        `toml:"cert_file"`
@@ -58,7 +58,7 @@ type Config struct {
 	ClientTimeout  time.Duration `toml:"-"`
 	AnswerTimeout  time.Duration `toml:"-"`
 	MaxConnections int           `toml:"-"`
-	Name           string        `toml:"name"` // of this learner, for display
+	Name           string        `toml:"name"` // name of this learner, for display
 	Unseen         string        `toml:"unseen"`
 	Learn          bool          `toml:"learn"` // accept events to learn
 }
@@ -89,46 +89,46 @@ func (c Config) Check() error {
 	return c.checkAccess(host)
 }
 
-// Service is what a Server serves. Many goroutines call its functions.
+// Service has the functions and data that a Server serves. Many goroutines call the functions concurrently.
 type Service struct {
-	Version string // of the program
-	// Status is that of a Runner; nil for a service that does not learn.
+	Version string // version of the program
+	// Status is the Status of a Runner; nil for a service that does not learn.
 	Status func() *run.Status
-	// Model returns the newest model, nil before the first: the Latest of a Runner, or that of a followed learner
-	// elsewhere. The function itself may be nil.
+	// Model returns the newest model, or nil before the first. It is the result of Latest for a Runner, or comes from a
+	// learner that this service follows. The function itself may be nil.
 	Model func() *served.Model
-	// Source returns the counters of the Consumer, nil before it is open. The function itself may be nil.
+	// Source returns the counters of the Consumer, or nil before it is open. The function itself may be nil.
 	Source func() *stream.ConsumerStats
 	// Registry provides the schemas of records; nil if they need none.
 	Registry *registry.Client
-	// Predictions returns the state of scoring a topic; nil if none is scored.
+	// Predictions returns the state of predicting a topic; nil if no topic is predicted.
 	Predictions func() *predict.Stats
-	// Snapshots returns the destinations of models, nil while there are none. The function itself may be nil.
+	// Snapshots returns the destinations of models, or nil if there are none. The function itself may be nil.
 	Snapshots func() *Snapshots
 	// DiskFree returns the number of free bytes on the disk of the checkpoints. It may be nil.
 	DiskFree func() (int64, error)
-	// History is the file that keeps the page's history over restarts. "" keeps it in memory only. OnDisk says that
-	// nothing is running: the file is read but not written.
+	// History is the file that keeps the page's history across restarts. "" keeps it in memory only. OnDisk is true if
+	// no learner is running: the file is read but not written.
 	History string
 	OnDisk  bool
-	// Reports holds the validation reports; nil serves none.
+	// Reports holds the validation reports; nil disables their endpoints.
 	Reports *Reports
-	// Recent returns some of the newest labeled events, oldest first, for questions about the model. Nil disables
-	// these.
-	Recent func() []event.Example
-	// Learner returns the newest model of the learner of a name, nil for none. The function is nil for a single
-	// learner.
-	Learner func(name string) *served.Model
-	// Promote makes the learner of a name the lead, and returns once a checkpoint has it; see run.Runner.Promote. Nil
+	// Recent returns some of the newest labeled events, oldest first. Requests that measure the model need them; nil
 	// disables such requests.
+	Recent func() []event.Example
+	// Learner returns the newest model of the learner with the given name, or nil if there is none. The function itself
+	// is nil for a single learner.
+	Learner func(name string) *served.Model
+	// Promote makes the named learner the lead. It returns once a checkpoint contains the change; see
+	// run.Runner.Promote. Nil disables such requests.
 	Promote func(ctx context.Context, name string) error
 	// Validate requests a validation. Nil disables such requests.
 	Validate func() error
-	// Learn returns the Acceptor of events to learn, nil while it is being opened. The function is nil if events are
-	// not accepted.
+	// Learn returns the Acceptor of events to learn, or nil while it is being opened. The function itself is nil if
+	// events are not accepted.
 	Learn func() Acceptor
-	// Group returns the Status of a group member, nil before the first. The function is nil for a learner without a
-	// group.
+	// Group returns the Status of a group member, or nil before the first. The function itself is nil for a learner
+	// without a group.
 	Group func() *group.Status
 }
 
@@ -141,14 +141,15 @@ func (s Service) status() *run.Status {
 	return &run.Status{NotReady: "not started"}
 }
 
-// notReady returns why events are not being processed or scored: the run's own reason, partitions that cannot be read,
-// or the Predictor's reason. Without a run it is that there is no model. "" means ready.
+// notReady returns the reason why events are not being processed or predicted, or "" if the service is ready. Reasons
+// are the run's own reason, partitions that cannot be read, and the Predictor's reason. Without a run the reason is
+// that there is no model.
 func (s Service) notReady() string {
 	why := s.status().NotReady
 	if why == run.Ended {
-		why = "" // the model is served as before
+		why = "" // the model is still served
 	}
-	if s.Status == nil { // nothing is learned here
+	if s.Status == nil { // this service does not learn
 		if why = ""; s.Predictions == nil && s.model() == nil {
 			why = "no model has been published yet"
 		}
@@ -161,7 +162,7 @@ func (s Service) notReady() string {
 		why = cmp.Or(status.LastError, status.Refused)
 	}
 	if why == "" && s.Predictions != nil {
-		// A learner that has not seen an event yet is still ready.
+		// A learner that has not received an event yet is still ready, although its Predictor waits for a model.
 		if p := s.Predictions(); p.LastError != "" && !(p.Waiting && s.Status != nil) {
 			why = "predictions: " + p.LastError
 		}
@@ -169,10 +170,10 @@ func (s Service) notReady() string {
 	return why
 }
 
-// ready is the response of /readyz when everything works.
+// ready is the JSON response of /readyz if the service is ready.
 type ready struct {
 	Ready   bool   `json:"ready"`
-	Waiting string `json:"waiting,omitempty"` // what learning waits for, in normal operation
+	Waiting string `json:"waiting,omitempty"` // reason why learning waits in normal operation
 }
 
 func (s Service) waiting() string {
@@ -209,7 +210,7 @@ type Server struct {
 	scheme   string
 	log      *slog.Logger
 	done     chan struct{}
-	failed   error // why it stopped; read it after done
+	failed   error // reason why the server stopped; read it only after done is closed
 }
 
 // CheckSecrets reads the token and the certificate, and returns the first error.
@@ -221,7 +222,7 @@ func (c Config) CheckSecrets() error {
 	return err
 }
 
-// certificate returns the server's certificate, nil without TLS.
+// certificate returns the TLS configuration with the server's certificate, or nil without TLS.
 func (c Config) certificate() (*tls.Config, error) {
 	if c.CertFile == "" {
 		return nil, nil
@@ -278,7 +279,7 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 			TLSConfig:         secure,
 			ReadHeaderTimeout: 5 * time.Second,
 			ReadTimeout:       30 * time.Second,
-			WriteTimeout:      2 * time.Minute, // a profile takes time
+			WriteTimeout:      2 * time.Minute, // recording a profile takes long
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    1 << 16,
 			ConnState:         site.connections.note,
@@ -305,13 +306,13 @@ func Start(c Config, s Service, log *slog.Logger) (*Server, error) {
 	return server, nil
 }
 
-// URL returns the server's address, as in http://127.0.0.1:8642.
+// URL returns the server's address, such as http://127.0.0.1:8642.
 func (s *Server) URL() string { return s.scheme + "://" + s.listener.Addr().String() }
 
-// Close finishes running requests, until ctx ends, and stops. It cuts off requests that are not done by then. That is
-// not an error, because clients may retry.
+// Close stops the server. It waits for running requests until ctx ends, then aborts the rest. Aborted requests are not
+// an error, because clients may retry.
 func (s *Server) Close(ctx context.Context) error {
-	s.site.close() // listeners to events would never finish
+	s.site.close() // otherwise clients of /v1/events would never finish
 	if err := s.http.Shutdown(ctx); err != nil {
 		s.log.Warn("HTTP requests were interrupted by the stop", "err", errors.Join(err, s.http.Close()))
 	}
@@ -319,7 +320,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return s.failed
 }
 
-// site answers requests.
+// site handles all requests of a Server.
 type site struct {
 	config      Config
 	service     Service
@@ -327,10 +328,10 @@ type site struct {
 	models      *models
 	history     history
 	connections *connections
-	watchers    chan struct{} // holds one element for each listener to events
+	watchers    chan struct{} // holds one element for each client of /v1/events
 	closing     chan struct{}
 	close       func()
-	patterns    []string // of the requests that handler answers
+	patterns    []string // patterns of the requests that handler handles
 }
 
 func newSite(c Config, s Service) *site {
@@ -421,12 +422,12 @@ func (t *site) handler() http.Handler {
 	return jsonErrors(mux.ServeMux)
 }
 
-// openAPI is an OpenAPI 3.1 document of all requests that a Server answers, except profiles.
+// openAPI is an OpenAPI 3.1 document of all requests that a Server handles, except profiles.
 
 //go:embed openapi.json
 var openAPI []byte
 
-// serveOpenAPI answers GET /openapi.json.
+// serveOpenAPI handles GET /openapi.json.
 func serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(openAPI)
@@ -457,13 +458,13 @@ func reply(w http.ResponseWriter, status int, body any) {
 	w.Write(append(data, '\n'))
 }
 
-// fail writes a JSON error: what is wrong, and where.
+// fail writes a JSON error with the fields what and where.
 func fail(w http.ResponseWriter, status int, what, where string) {
 	reply(w, status, map[string]string{"error": what, "where": where})
 }
 
-// asked returns the value of a numeric query parameter, between least and most, or usual if it is absent. If ok is
-// false, it has answered with an error.
+// asked returns the value of a numeric query parameter between least and most, or usual if it is absent. If ok is
+// false, it has sent an error response.
 func asked(w http.ResponseWriter, r *http.Request, name, things string, least, most, usual int) (n int, ok bool) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -481,7 +482,7 @@ func asked(w http.ResponseWriter, r *http.Request, name, things string, least, m
 	return 0, false
 }
 
-// jsonErrors gives the mux's own errors, for unknown paths and methods, the same form as all others.
+// jsonErrors converts the mux's own errors, for unknown paths and methods, to the JSON form of all other errors.
 func jsonErrors(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, pattern := mux.Handler(r)
@@ -503,7 +504,7 @@ func (w *errorWriter) WriteHeader(status int) {
 	w.once.Do(func() {
 		if status >= 400 {
 			fail(w.ResponseWriter, status, http.StatusText(status), w.path)
-		} else { // a redirect to the clean path
+		} else { // the status is a redirect to the clean path
 			w.ResponseWriter.WriteHeader(status)
 		}
 	})

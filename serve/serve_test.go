@@ -72,7 +72,7 @@ func runnerOver(t testing.TB, lines []byte) (*run.Runner, serve.Service) {
 	return runnerOf(t, online.DefaultConfig(), lines)
 }
 
-// runnerOf is runnerOver with a configuration of the learner.
+// runnerOf is runnerOver with a given configuration of the learner.
 func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.Service) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -93,7 +93,7 @@ func runnerOf(t testing.TB, c online.Config, lines []byte) (*run.Runner, serve.S
 	}
 }
 
-// written returns the record settings of the events of learned.
+// written returns the record settings for the events of learned.
 func written() record.Config {
 	c := record.DefaultConfig()
 	c.Format, c.Time = "json", "ts"
@@ -113,7 +113,7 @@ func start(t testing.TB, c serve.Config, s serve.Service) string {
 	return server.URL()
 }
 
-// call sends a request, and compares the response with openapi.json.
+// call sends a request and checks the response against openapi.json.
 func call(t *testing.T, method, url, body string, headers ...string) (int, string, http.Header) {
 	t.Helper()
 	request := must.Get(http.NewRequest(method, url, strings.NewReader(body)))(t)
@@ -129,7 +129,7 @@ func call(t *testing.T, method, url, body string, headers ...string) (int, strin
 	return response.StatusCode, string(text), response.Header
 }
 
-// answers sends a request, and checks the status of the response and that its text contains a part.
+// answers sends a request, and checks the status of the response and that its text contains part.
 func answers(t *testing.T, status int, part, method, url, body string, headers ...string) {
 	t.Helper()
 	got, text, _ := call(t, method, url, body, headers...)
@@ -190,7 +190,8 @@ func TestEndpoints(t *testing.T) {
 	must.Equal(t, after[1], `503 {"error":"not ready: stopped","where":"/readyz"}`, "after")
 }
 
-// Held-out records are never learned, but count in how far the published model is behind.
+// TestStaleness checks that held-out records, which are never learned, count in the number of records by which the
+// published model is behind.
 func TestStaleness(t *testing.T) {
 	m := served.New(model.NewLinear(event.NewSchema(8, nil, 2), "logistic", "none", [][]float64{{1}}, []float64{0}), record.DefaultConfig())
 	m.Offsets = event.Offsets{{Topic: "t", Next: 12, Records: 12}}
@@ -201,7 +202,7 @@ func TestStaleness(t *testing.T) {
 	}
 }
 
-// Partitions that cannot be read make a running service not ready.
+// TestFailingPartitions checks that partitions that cannot be read make a running service not ready.
 func TestFailingPartitions(t *testing.T) {
 	var stats stream.ConsumerStats
 	service := serve.Service{
@@ -223,7 +224,7 @@ func TestFailingPartitions(t *testing.T) {
 	}
 }
 
-// A service whose records are all rejected for their schemas is not ready.
+// TestRefusedSchemas checks that a service is not ready if all its records are rejected because of their schemas.
 func TestRefusedSchemas(t *testing.T) {
 	client := must.Get(registry.New(registry.Config{URL: "http://127.0.0.1:1"}, nil))(t)
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &run.Status{} }, Registry: client})
@@ -235,7 +236,7 @@ func TestRefusedSchemas(t *testing.T) {
 	answers(t, 200, "", "GET", url+"/readyz", "")
 }
 
-// A service that waits for an exact solution, as it should, is ready.
+// TestWaitingIsReady checks that a service that waits for an exact solution, which is normal, is ready.
 func TestWaitingIsReady(t *testing.T) {
 	status := run.Status{Validation: run.ValidationStatus{Adopting: 2000, WaitingSince: time.Now(), Waited: time.Hour}}
 	url := start(t, serve.DefaultConfig(), serve.Service{Status: func() *run.Status { return &status }})
@@ -253,7 +254,7 @@ func TestMetrics(t *testing.T) {
 	config := serve.DefaultConfig()
 	config.Pprof = true
 	url := start(t, config, service)
-	// The size of the next checkpoint is unknown, not 0.
+	// The size of the next checkpoint is unknown and must not be reported as 0.
 	if status, text, _ := call(t, "GET", url+"/metrics", ""); status != 200 || !strings.Contains(text, "blankout_ready 0") || strings.Contains(text, "\nblankout_learner_events") {
 		t.Errorf("before the run: %d %s", status, text)
 	}
@@ -326,8 +327,8 @@ func TestPredict(t *testing.T) {
 	answers(t, 413, "", "POST", url+"/v1/predict", strings.Repeat("x", 3000))
 }
 
-// TestTooManyRequests checks that many simultaneous requests are answered, wait, or are rejected at once with an error
-// and a time for a retry. The clock moves only while all goroutines wait.
+// TestTooManyRequests checks that many concurrent requests are answered, wait, or are rejected immediately with an
+// error and a retry time. The test's clock advances only while all goroutines wait.
 func TestTooManyRequests(t *testing.T) {
 	runner, service := learned(t)
 	must.Do(t, runner.Run(t.Context()))
@@ -343,7 +344,7 @@ func TestTooManyRequests(t *testing.T) {
 		event := func() io.Reader { return strings.NewReader(`{"word":"yes1"}`) }
 		var waiting sync.WaitGroup
 		defer waiting.Wait()
-		// An endless body holds the only place.
+		// A request with an endless body occupies the only place.
 		slow, body := io.Pipe()
 		defer body.Close()
 		waiting.Go(func() { ask(t.Context(), slow) })
@@ -355,7 +356,7 @@ func TestTooManyRequests(t *testing.T) {
 			t.Errorf("waiting in vain: %d %s %v", answer.Code, answer.Body, answer.Header())
 		}
 		must.Equal(t, time.Since(began), time.Second, "the wait for its turn")
-		// A client that disconnects while waiting is not answered and not counted.
+		// A client that disconnects while waiting gets no response and is not counted.
 		gone, leave := context.WithCancel(t.Context())
 		waiting.Go(func() {
 			if answer := ask(gone, event()); answer.Body.Len() > 0 {
@@ -377,7 +378,7 @@ func TestTooManyRequests(t *testing.T) {
 		for range cap(answers) - 16 {
 			must.Equal(t, <-answers, 503, "while the queue is full")
 		}
-		body.Close() // the place is free
+		body.Close() // frees the place
 		for range 16 {
 			must.Equal(t, <-answers, 200, "for one that waited")
 		}
@@ -392,7 +393,8 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-// A service that follows a model serves it and predicts with it, also a kernel model.
+// TestFollowedKernelModel checks that a service that follows a model serves it and predicts with it, also for a kernel
+// model.
 func TestFollowedKernelModel(t *testing.T) {
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
 	schema.NumericIndices = true
@@ -465,7 +467,7 @@ func TestModelJSON(t *testing.T) {
 	}
 }
 
-// Predictions use the learner's threshold.
+// TestThreshold checks that predictions use the learner's threshold.
 func TestThreshold(t *testing.T) {
 	runner, service := learned(t)
 	config := online.DefaultConfig()
@@ -491,7 +493,8 @@ func TestThreshold(t *testing.T) {
 	answers(t, 400, "", "POST", url+"/v1/predict?explain=1000000", `{}`)
 }
 
-// A page whose host name resolves to 127.0.0.1 can read nothing, and no page can make the server do anything.
+// TestBrowsersAreKeptOut checks that a web page whose host name resolves to 127.0.0.1 can read nothing. No page may
+// make the server change anything.
 func TestBrowsersAreKeptOut(t *testing.T) {
 	_, service := learned(t)
 	url := start(t, serve.DefaultConfig(), service)
@@ -539,7 +542,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// An address that others can reach needs a token and TLS, or the user's confirmation.
+// TestAccess checks that an address that other machines can reach needs a token and TLS, or the user's confirmation.
 func TestAccess(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certificate(t, dir)
@@ -575,7 +578,7 @@ func TestAccess(t *testing.T) {
 	response.Body.Close()
 }
 
-// certificate writes a certificate for 127.0.0.1, with that of its authority, and its key.
+// certificate writes a certificate for 127.0.0.1 followed by that of its authority, and writes its key.
 func certificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	authority := streamtest.NewAuthority(t)
@@ -586,9 +589,9 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 	return cert, key
 }
 
-// FuzzRequests sends arbitrary requests to the server, with a service for each format of events. The server never fails
-// with an internal error, every error is JSON that says what is wrong and where, and no response contains a file that
-// is not meant to be served.
+// FuzzRequests sends arbitrary requests to the server, with a service for each format of events. The server must never
+// fail with an internal error. Every error must be JSON with the reason and the place. No response may contain a file
+// that is not meant to be served.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range [][4]string{
 		{"POST", "/v1/predict", `{"word":"yes1"}`, "json"}, {"POST", "/v1/predict?explain=3", `[{"x":1},{"x":null},3]`, "json"}, {"POST", "/v1/predict", "1 2:3\n{", "svmlight"},
@@ -626,7 +629,7 @@ func FuzzRequests(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, method, path, body, header string) {
 		request, err := http.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(body))
-		if err != nil || strings.HasPrefix(request.URL.Path, "/v1/events") { // that one does not end
+		if err != nil || strings.HasPrefix(request.URL.Path, "/v1/events") { // the response to /v1/events does not end
 			return
 		}
 		request.Host = "127.0.0.1"
@@ -655,9 +658,10 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// A client that sends its headers or its body too slowly, or too much of either, is cut off and delays nobody.
+// TestLimits checks that a client that sends its headers or body too slowly, or too much of either, is disconnected and
+// delays no other client.
 func TestLimits(t *testing.T) {
-	t.Parallel() // it waits
+	t.Parallel() // mostly waiting
 	runner, service := learned(t)
 	must.Do(t, runner.Run(t.Context()))
 	url := start(t, serve.DefaultConfig(), service)
@@ -666,13 +670,14 @@ func TestLimits(t *testing.T) {
 	answers(t, http.StatusRequestEntityTooLarge, "a request may contain 65536", "POST", url+"/v1/predict", "["+strings.Repeat("1,", 70_000)+"1]")
 	slow := must.Get(net.Dial("tcp", strings.TrimPrefix(url, "http://")))(t)
 	defer slow.Close()
-	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // and nothing more
-	if _, err := io.ReadAll(slow); err != nil {                       // this would never end if the server waited too
+	fmt.Fprintf(slow, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n") // the client sends nothing more
+	if _, err := io.ReadAll(slow); err != nil {                       // would block forever if the server waited too
 		t.Errorf("headers that do not end: %v", err)
 	}
 }
 
-// GET /v1/events sends the run so far and then its present state, and does not delay a stop of the server.
+// TestEvents checks that GET /v1/events sends the run so far and then the current state, and does not delay a stop of
+// the server.
 func TestEvents(t *testing.T) {
 	runner, service := learned(t)
 	server := must.Get(serve.Start(listening(), service, quiet()))(t)
@@ -714,7 +719,7 @@ func TestEvents(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// Readers and the learner at full speed, for the race detector.
+// TestReadersDoNotDisturb runs readers and the learner at full speed, for the race detector.
 func TestReadersDoNotDisturb(t *testing.T) {
 	runner, service := learned(t)
 	runner.Config.PublishEvents = 1
@@ -760,7 +765,7 @@ func TestCheck(t *testing.T) {
 func ExampleStart() {
 	config := serve.DefaultConfig()
 	config.Address = "127.0.0.1:0"
-	var runner run.Runner // a real one has a Learner and a Source, and runs
+	var runner run.Runner // a real Runner has a Learner and a Source
 	server, err := serve.Start(config, serve.Service{Status: runner.Status, Model: serve.Latest(runner.Published, record.DefaultConfig())}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		fmt.Println(err)
@@ -779,7 +784,7 @@ func ExampleStart() {
 	// Output: 503 Service Unavailable {"error":"not ready: not started","where":"/readyz"}
 }
 
-// validates lets a runner validate itself on the events of its file, and a service list the reports.
+// validates makes a runner validate itself on the events of its file, and a service list the reports.
 func validates(t *testing.T, r *run.Runner, s *serve.Service, c online.Config, records record.Config) {
 	t.Helper()
 	s.Reports, _ = must.Get2(serve.OpenReports("", 10))(t)
@@ -790,7 +795,7 @@ func validates(t *testing.T, r *run.Runner, s *serve.Service, c online.Config, r
 		}}
 }
 
-// listening is the default configuration with a free port.
+// listening returns the default configuration with a free port.
 func listening() serve.Config {
 	c := serve.DefaultConfig()
 	c.Address = "127.0.0.1:0"

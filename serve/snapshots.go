@@ -1,6 +1,6 @@
 package serve
 
-// This file sends models to a topic, a file and an object.
+// This file sends models to a topic, a file and an object in a store.
 
 import (
 	"context"
@@ -21,10 +21,10 @@ import (
 
 // SnapshotConfig is the section [snapshot] of the configuration.
 type SnapshotConfig struct {
-	Topic    string        `toml:"topic"`    // compacted; "" means none
-	File     string        `toml:"file"`     // replaced by every snapshot; "" means none
-	Object   event.Address `toml:"object"`   // s3://BUCKET/KEY, also replaced; "" means none
-	Interval time.Duration `toml:"interval"` // between two snapshots, if there is a newer model
+	Topic    string        `toml:"topic"`    // compacted topic; "" means none
+	File     string        `toml:"file"`     // file that every snapshot replaces; "" means none
+	Object   event.Address `toml:"object"`   // object s3://BUCKET/KEY that every snapshot replaces; "" means none
+	Interval time.Duration `toml:"interval"` // time between two snapshots, if there is a newer model
 }
 
 // DefaultSnapshotConfig returns the settings of an empty section.
@@ -43,31 +43,32 @@ func (c SnapshotConfig) Check() error {
 	return nil
 }
 
-// Snapshots sends the newest model to a topic, a file and an object in a store, on its own goroutine. A destination
-// that is slow or out of reach delays no publication and gets a newer model later.
+// Snapshots sends the newest model to a topic, a file and an object in a store, on its own goroutine. A slow or
+// unreachable destination delays no publication; it gets a newer model later.
 type Snapshots struct {
 	config       SnapshotConfig
 	model        func() *served.Model
-	topic        *kafka.Publisher // nil without a topic
+	topic        *kafka.Publisher // nil if no topic is configured
 	log          *slog.Logger
 	destinations []*snapshotDestination
 }
 
 // snapshotDestination is a destination of snapshots and its status.
 type snapshotDestination struct {
-	name  string // topic, file or object
+	name  string // kind of destination: topic, file or object
 	write func(context.Context, *served.Model) error
 	stats atomic.Pointer[destinationStats]
 }
 
 type destinationStats struct {
 	published, failed uint64
-	version           uint64 // in the destination
+	version           uint64 // version of the model in the destination
 	when              time.Time
 	lastError         string
 }
 
-// OpenSnapshots prepares the destinations. It connects to the topic and to the store and reads their contents.
+// OpenSnapshots prepares the destinations. It connects to the topic and to the store, and reads the models that they
+// contain.
 func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.ConnectConfig, create bool, store s3.Config, model func() *served.Model, log *slog.Logger) (*Snapshots, error) {
 	s := &Snapshots{config: c, model: model, log: log}
 	if c.Topic != "" {
@@ -85,7 +86,7 @@ func OpenSnapshots(ctx context.Context, c SnapshotConfig, connect stream.Connect
 		}
 		if _, err := os.Stat(c.File); err == nil {
 			there, err := served.ReadFile(c.File)
-			if err != nil { // including unknown contents, which must not be replaced
+			if err != nil { // the error includes a file of unknown content, which must not be replaced
 				return nil, errors.Join(fmt.Errorf("snapshots: %w", err), s.Close())
 			}
 			version = there.Version
@@ -108,8 +109,8 @@ func (s *Snapshots) add(name string, version uint64, write func(context.Context,
 	s.destinations = append(s.destinations, p)
 }
 
-// Version returns the largest version in a destination when it was opened, 0 for none. Versions published from now on
-// must be larger.
+// Version returns the largest version that a destination had when it was opened, or 0 for none. Versions that are
+// published later must be larger.
 func (s *Snapshots) Version() uint64 {
 	v := uint64(0)
 	for _, p := range s.destinations {
@@ -118,7 +119,7 @@ func (s *Snapshots) Version() uint64 {
 	return v
 }
 
-// Run sends models until ctx ends, and then, within five seconds, the last one.
+// Run sends models until ctx ends. Then it sends the last model, within five seconds.
 func (s *Snapshots) Run(ctx context.Context) {
 	tick := time.NewTicker(s.config.Interval)
 	defer tick.Stop()
@@ -147,7 +148,7 @@ func (s *Snapshots) deliver(ctx context.Context) {
 		}
 		if err := p.write(ctx, m); err != nil {
 			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-				continue // once more at the end
+				continue // the final write after ctx sends it again
 			}
 			stats.failed++
 			stats.lastError = err.Error()
@@ -160,13 +161,13 @@ func (s *Snapshots) deliver(ctx context.Context) {
 	}
 }
 
-// destinationView is the part of a scrape about a destination.
+// destinationView is the data about one destination in a scrape.
 type destinationView struct {
 	name string
 	destinationStats
 }
 
-// view returns the status of the destinations. Any goroutine may call it, also on nil.
+// view returns the status of the destinations. Any goroutine may call it, also on a nil Snapshots.
 func (s *Snapshots) view() (out []destinationView) {
 	if s == nil {
 		return nil
@@ -177,8 +178,8 @@ func (s *Snapshots) view() (out []destinationView) {
 	return out
 }
 
-// Close closes the connections. Run must have returned. It does not fail if the topic has not accepted the last model,
-// which is also in the checkpoint and in the snapshot of the next run.
+// Close closes the connections. Run must have returned. Close returns no error if the topic has not accepted the last
+// model, because the checkpoint and the next run's snapshot contain it too.
 func (s *Snapshots) Close() error {
 	if s.topic != nil {
 		if err := s.topic.Close(); err != nil {

@@ -11,7 +11,7 @@ import (
 	"blankout/serve"
 )
 
-// sticking returns events whose field vibration reads 2.5 from number 3000 on.
+// sticking returns events whose field vibration reads 2.5 from event 3000 on.
 func sticking() []byte {
 	var lines bytes.Buffer
 	r := rand.New(rand.NewPCG(1, 2))
@@ -28,8 +28,8 @@ func sticking() []byte {
 	return lines.Bytes()
 }
 
-// A stuck field is missing in predictions while it has that value, and is reported in them, in the alarms and in the
-// metrics.
+// TestStuck checks that a stuck field is treated as missing in predictions while it has that value. It must be reported
+// in predictions, alarms and metrics.
 func TestStuck(t *testing.T) {
 	runner, service := runnerOver(t, sticking())
 	url := start(t, serve.DefaultConfig(), service)
@@ -54,7 +54,8 @@ func TestStuck(t *testing.T) {
 	if stuck.Stuck = nil; fmt.Sprint(stuck) != fmt.Sprint(null) || moving.Scores[0] == null.Scores[0] {
 		t.Errorf("%+v\n%+v\n%+v", stuck, null, moving)
 	}
-	// The model knows the field, although its value is missing, so the event is not rejected as having unseen features.
+	// The model has seen the field, although its value counts as missing, so the event is not rejected for having only
+	// unseen features.
 	if p := predict(`{"vibration":2.5,"new":1}`); fmt.Sprint(p.Unseen, p.Stuck) != "[new] [vibration]" {
 		t.Errorf("%+v", p)
 	}

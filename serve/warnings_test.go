@@ -12,7 +12,7 @@ import (
 	"blankout/serve"
 )
 
-// The page shows a warning of the run, and a metric shows the kinds of warnings.
+// TestWarnings checks that the page shows a warning of the run, and that a metric reports the kinds of warnings.
 func TestWarnings(t *testing.T) {
 	_, service := learned(t)
 	warning := watch.Warning{Kind: "no-labels", Text: "none of 5 events has had a label"}

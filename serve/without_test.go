@@ -13,7 +13,8 @@ import (
 	"blankout/serve"
 )
 
-// GET /v1/without equals the predictions of /v1/predict with a field null.
+// TestWithout checks that GET /v1/without agrees with the predictions of /v1/predict for events in which a field is
+// null.
 func TestWithout(t *testing.T) {
 	runner, service := learned(t)
 	address := start(t, serve.DefaultConfig(), service)
@@ -51,31 +52,31 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// In a real browser a single point of failure can be selected by mouse and by keyboard, and two validations can be
-// compared.
+// TestFailuresAndReportsInBrowser checks in a real browser that a single point of failure can be selected by mouse and
+// by keyboard. Two validations can be compared.
 func TestFailuresAndReportsInBrowser(t *testing.T) {
 	b := browse(t)
 	runner, service := learned(t)
 	validates(t, runner, &service, online.DefaultConfig(), written())
-	// Of 404 records: two reports, because learning waits for the first.
+	// 404 records give two reports, because learning waits for the first validation.
 	runner.Validator.Config.Policy, runner.Validator.Config.AdoptMargin, runner.Validator.Config.Events = "adopt", math.Inf(-1), 200
 	address := start(t, serve.DefaultConfig(), service)
 	must.Do(t, runner.Run(t.Context()))
 	reports := service.Reports.List()
 	must.Require(t, len(reports) >= 2, "%d reports", len(reports))
 	b.eachLook(t, address, "document.querySelectorAll('#failures-table tbody button').length > 0", func(t *testing.T, l look) {
-		b.until(t, "document.querySelectorAll('.refusal').length === 1", true) // of the invalid records
+		b.until(t, "document.querySelectorAll('.refusal').length === 1", true) // a reason for the invalid records is shown
 		b.shows(t, map[string]any{"document.querySelector('#without').hidden": true,
 			"/^First record refused for syntax: .+/.test(document.querySelector('.refusal').textContent)": true})
 		drawn := "document.querySelector('#chart-without-forecast').dataset.series === '2' && document.querySelector('#chart-without-recent').dataset.series === '2'"
-		if l.width > 500 { // the bar, by mouse
+		if l.width > 500 { // click on the bar
 			at := b.value(t, "(() => { const e = document.querySelector('#failures-table tbody .bar'); e.scrollIntoView({block: 'center'}); const r = e.getBoundingClientRect(); return (r.left + 1) + ' ' + (r.top + r.height / 2); })()").(string)
 			var x, y float64
 			must.Get(fmt.Sscan(at, &x, &y))(t)
 			for _, kind := range []string{"mousePressed", "mouseReleased"} {
 				b.call(t, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1})
 			}
-		} else { // by keyboard
+		} else { // press a key
 			b.value(t, "document.querySelector('#failures-table tbody button').focus()")
 			b.call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyDown", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"})
 			b.call(t, "Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13})

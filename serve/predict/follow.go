@@ -1,7 +1,7 @@
 package predict
 
-// A service that does not learn gets its model from one that does. It follows the learner's server, snapshot topic or
-// file from before the first model on, and reconnects after failures.
+// This file gets the model for a service that does not learn. It follows a learner's server, snapshot topic or file,
+// waits for the first model, and reconnects after failures.
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"blankout/stream"
 )
 
-// Follow begins to follow the model of the Config, until Close of the Follower. o has the other options. While a source
-// has no model or is out of reach, it is asked again.
+// Follow starts to follow the model of the Config, until the Follower is closed. o has the other options. If a source
+// has no model or cannot be reached, it is tried again.
 func (c Config) Follow(o served.Options) (*served.Follower, error) {
 	var err error
 	if o.Token, err = c.Token(); err != nil {
@@ -29,11 +29,11 @@ func (c Config) Follow(o served.Options) (*served.Follower, error) {
 	return served.Follow(context.Background(), string(c.Model), o)
 }
 
-// checkModel returns what is wrong with the address of a model.
+// checkModel returns an error if the address of a model is invalid.
 func checkModel(where string) error {
 	scheme, address, ok := strings.Cut(where, "://")
 	switch {
-	case !ok: // a file
+	case !ok: // a file name
 	case strings.Contains(address, "@"):
 		// An address appears in logs and configurations, so it must not contain a secret.
 		return event.KeyErrorf("model", "model: the address contains a user or password: put the token in token_file or BLANKOUT_HTTP_TOKEN")
@@ -43,7 +43,8 @@ func checkModel(where string) error {
 	return nil
 }
 
-// Client returns the HTTP client for the server of the model, or nil for the default if no TLS files are configured.
+// Client returns the HTTP client for the server of the model. It returns nil, which means the default client, if no TLS
+// files are configured.
 func (c Config) Client() (*http.Client, error) {
 	if c.CAFile == "" && c.CertFile == "" {
 		return nil, nil
@@ -54,11 +55,11 @@ func (c Config) Client() (*http.Client, error) {
 		return nil, err
 	}
 	asks := secret.Client(secure)
-	asks.CheckRedirect = nil // package client follows redirects itself and removes the token
+	asks.CheckRedirect = nil // package client follows redirects itself and then removes the token
 	return asks, nil
 }
 
-// Token returns the token for the server of the model, "" if none is set.
+// Token returns the token for the server of the model, or "" if none is set.
 func (c Config) Token() (string, error) {
 	token, err := secret.Read(c.TokenFile, c.TokenEnv)
 	if err != nil {

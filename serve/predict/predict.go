@@ -1,8 +1,8 @@
-// Package predict scores the events of one topic and writes the predictions to another: beside a learner, with the
-// model that it publishes, or in a separate process, with a model that it follows.\
+// Package predict scores the events of one topic and writes the predictions to another topic. It runs with a learner,
+// using the model that the learner publishes, or in a separate process, using a model that it follows.
 //
 // Every event gets its prediction at least once. A [Predictor] stores its progress in the brokers, as the committed
-// offsets of a group. It commits an offset only once the predictions of all earlier events are acknowledged.
+// offsets of a consumer group. It commits an offset only once the predictions of all earlier events are acknowledged.
 package predict
 
 import (
@@ -24,23 +24,23 @@ import (
 
 // Config is the section [predict] of the configuration.
 type Config struct {
-	Topic  string `toml:"topic"`  // of the events to score; "" predicts nothing
+	Topic  string `toml:"topic"`  // topic of the events to score; "" disables predictions
 	Output string `toml:"output"` // topic of the predictions
 	// Group is the consumer group of the committed offsets.
 	Group string `toml:"group"`
-	// Start is the start of a partition without a committed offset, as in stream.ConsumerConfig.
+	// Start is where to start reading a partition that has no committed offset, as in stream.ConsumerConfig.
 	Start string `toml:"start"`
-	// CommitInterval is the interval between commits.
+	// CommitInterval is the time between commits.
 	CommitInterval time.Duration `toml:"-"`
-	// Model is the model of a separate Predictor, as for served.Open. ModelInterval is how often it looks for a newer
-	// one.
+	// Model is the address of the model for a separate Predictor, as for served.Open. ModelInterval is the time between
+	// checks for a newer model.
 	Model         event.Address `toml:"model"`
 	ModelInterval time.Duration `toml:"-"`
-	// The token of a server, as in serve.Config: from the file or the environment variable.
+	// TokenEnv and TokenFile are the environment variable and the file with the token for a server, as in serve.Config.
 	TokenEnv  string `toml:"-"`
 	TokenFile string `toml:"token_file"`
-	// CAFile is a PEM file of certificate authorities for the server, "" for those of the system. CertFile and KeyFile
-	// hold the client certificate.
+	// CAFile is a PEM file of certificate authorities for the server; "" means those of the system. CertFile and
+	// KeyFile contain the client certificate and its key.
 	CAFile   string `toml:"ca_file"`
 	CertFile string `toml:"cert_file"`
 	KeyFile  string `toml:"key_file"`
@@ -78,28 +78,28 @@ func (c Config) Check() error {
 	return probe.Check()
 }
 
-// Output is the JSON value of a record in the topic of predictions. Its key is the key of the event or, without one,
-// the ID of the event. Topic, Partition and Offset identify the event. A crash may repeat a prediction, with the same
-// three.\
+// Output is the JSON value of a record in the topic of predictions. The record's key is the key of the event or, if it
+// has none, the ID of the event. Topic, Partition and Offset identify the event. A crash may repeat a prediction with
+// the same three values.
 //
-// If a prediction is too large for the topic, key and ID are cut to 256 bytes, and the header truncated_key holds the
-// original size of the key. If it is still too large, Error says so in place of the scores.
+// If a prediction is too large for the topic, key and ID are truncated to 256 bytes, and the header truncated_key has
+// the original size of the key. If it is still too large, Error reports that in place of the scores.
 type Output struct {
 	*served.Prediction        // nil if the event cannot be used
-	Error              string `json:"error,omitempty"` // the reason
-	Version            uint64 `json:"version"`         // of the model
+	Error              string `json:"error,omitempty"` // reason why there is no prediction
+	Version            uint64 `json:"version"`         // version of the model
 	Topic              string `json:"topic"`
 	Partition          int32  `json:"partition"`
 	Offset             int64  `json:"offset"`
-	Time               int64  `json:"time,omitempty"` // of the event's record, ms since 1970
+	Time               int64  `json:"time,omitempty"` // time of the event's record, in milliseconds since 1970
 }
 
 // Predictor scores a topic. Set its fields before Run.
 type Predictor struct {
 	Config Config
-	// Kafka says how to connect and fetch. Its topics and start are those of Config.
+	// Kafka configures the connection and the fetches. Topics and start are those of Config.
 	Kafka stream.ConsumerConfig
-	// Model returns the newest model, nil while there is none. It is called before every batch of records.
+	// Model returns the newest model, or nil if there is none. It is called before every batch of records.
 	Model func() *served.Model
 	// MaxEvents ends Run after that many events. 0 means no limit.
 	MaxEvents uint64
@@ -110,16 +110,16 @@ type Predictor struct {
 
 // Stats is the state of a Predictor. It is immutable.
 type Stats struct {
-	Scored, Refused uint64 // acknowledged predictions since its creation
-	Failures        uint64 // failures to read events or write predictions; all were retried
+	Scored, Refused uint64 // numbers of acknowledged predictions and of refused events since the Predictor was created
+	Failures        uint64 // number of failures to read events or write predictions; all were retried
 	CommitFailures  uint64
-	LastError       string // why it does not predict at present, "" if it does
-	Waiting         bool   // it waits for a first model, as LastError says
+	LastError       string // reason why it currently does not predict, "" if it does
+	Waiting         bool   // true if it waits for its first model; LastError reports this
 	Partitions      []stream.PartitionStats
-	Version         uint64        // of the last used model
-	At              time.Time     // when that model was published, zero if unknown
-	Age             time.Duration // of that model when it was last used
-	NewestAge       time.Duration // age of the newest event of the last batch when its prediction was acknowledged
+	Version         uint64        // version of the last used model
+	At              time.Time     // time when that model was published; zero if unknown
+	Age             time.Duration // age of that model when it was last used
+	NewestAge       time.Duration // age of the newest event of the last batch when its predictions were acknowledged
 }
 
 // Stats returns the latest Stats. Any goroutine may call it at any time.
@@ -130,8 +130,9 @@ func (p *Predictor) Stats() *Stats {
 	return &Stats{LastError: "not started"}
 }
 
-// Run predicts until ctx ends, the topic ends (under Kafka.UntilEnd) or MaxEvents have been scored, none of which is an
-// error, or until something fails that a retry cannot fix. It commits acknowledged offsets before it returns.
+// Run predicts until ctx ends, the topic ends (under Kafka.UntilEnd), or MaxEvents have been scored. Then it returns
+// nil. It returns an error if something fails that a retry cannot fix. It commits acknowledged offsets before it
+// returns.
 func (p *Predictor) Run(ctx context.Context) error {
 	stats := *p.Stats()
 	stats.LastError, stats.Waiting = "", false
@@ -147,8 +148,8 @@ func (p *Predictor) Run(ctx context.Context) error {
 	return err
 }
 
-// Keep is Run for a Predictor beside a learner, which the Predictor's failures must not stop: it logs every failure,
-// reports it in Stats and retries until ctx ends.
+// Keep calls Run repeatedly for a Predictor that runs with a learner, which failures of the Predictor must not stop. It
+// logs every failure, reports it in Stats and retries until ctx ends.
 func (p *Predictor) Keep(ctx context.Context) {
 	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
 		began := time.Now()
@@ -184,10 +185,10 @@ var errEnough = errors.New("enough events")
 func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
 	config := p.Kafka
 	config.Topics, config.Start, config.Log = []string{p.Config.Topic}, p.Config.Start, p.Log
-	config.BatchRecords = max(config.BatchRecords, 2048) // the predictions of a batch are acknowledged together
+	config.BatchRecords = max(config.BatchRecords, 2048) // larger batches, because the predictions of a batch are acknowledged together
 	offsets, err := stream.Committed(ctx, config.ConnectConfig, p.Config.Group, config.Topics, p.Log)
 	if missing := (*stream.TopicMissingError)(nil); errors.As(err, &missing) && config.CreateTopics {
-		err = nil // the reader creates it
+		err = nil // the reader creates the topic
 	}
 	if err != nil {
 		return fmt.Errorf("predictions: %w", err)
@@ -199,7 +200,7 @@ func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
 	defer func() { err = errors.Join(err, reader.Close()) }()
 	out := stream.DefaultProducerConfig()
 	out.ConnectConfig, out.Topic, out.Log = config.ConnectConfig, p.Config.Output, p.Log
-	out.DeliveryTimeout = config.RequestTimeout // then Stats reports the failure
+	out.DeliveryTimeout = config.RequestTimeout // the producer then gives up, and Stats reports the failure
 	out.CreateTopics, out.CreatePartitions = config.CreateTopics, config.CreatePartitions
 	out.Shrink = shrink
 	producer, err := stream.NewProducer(ctx, out)
@@ -208,12 +209,12 @@ func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
 	}
 	r := &run{Predictor: p, stats: stats, reader: reader, producer: producer, offsets: offsets.Clone()}
 	err = r.loop(ctx)
-	// Unacknowledged predictions are repeated. The error of Close adds nothing to err.
+	// Unacknowledged predictions are repeated later, so the error of Close is ignored.
 	_ = producer.Close()
 	last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if anew := (*stream.TopicRecreatedError)(nil); errors.As(err, &anew) {
-		// The offsets belong to another topic. The group reads the new one from its beginning.
+		// The offsets belong to a deleted topic. Start reading the new topic from its beginning.
 		for i := range r.offsets {
 			r.offsets[i].Next, r.moved = 0, true
 		}
@@ -228,15 +229,15 @@ func (p *Predictor) run(ctx context.Context, stats *Stats) (err error) {
 	return nil
 }
 
-// run is the state of one Run. It belongs to the goroutine that called it.
+// run is the state of one call of Run. Only the goroutine of Run uses it.
 type run struct {
 	*Predictor
 	stats    *Stats
 	reader   *stream.Reader
 	producer *stream.Producer
 
-	offsets   event.Offsets // acknowledged
-	moved     bool          // since the last commit
+	offsets   event.Offsets // acknowledged offsets
+	moved     bool          // whether offsets have changed since the last commit
 	committed time.Time
 	events    uint64
 }
@@ -266,7 +267,7 @@ func (r *run) loop(ctx context.Context) error {
 		if err == nil {
 			err = r.predict(ctx, model, b)
 		} else if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			err = nil // nothing new
+			err = nil // no new records
 		}
 		if r.moved && ctx.Err() == nil && time.Since(r.committed) >= r.Config.CommitInterval {
 			r.commit(ctx)
@@ -296,7 +297,7 @@ func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatc
 			refused++
 		}
 		value, err := json.Marshal(p)
-		if err != nil { // a score that is not finite
+		if err != nil { // JSON cannot represent a score that is not finite
 			p.Prediction, p.Error = nil, err.Error()
 			if value, err = json.Marshal(p); err != nil {
 				return fmt.Errorf("%s/%d offset %d: %w", b.Topic, b.Partition, p.Offset, err)
@@ -330,7 +331,7 @@ func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatc
 	if err := r.again(ctx, func() error { return r.producer.Flush(ctx) }); err != nil {
 		return err
 	}
-	// The start of a partition without records is committed too. Otherwise a restart under "latest" would begin later.
+	// Commit the start of a partition without records too. Otherwise a restart under "latest" would begin later.
 	was, known := r.offsets.Lookup(b.Topic, b.Partition)
 	if !known || was.Next != next {
 		r.offsets.At(b.Topic, b.Partition, next).Next, r.moved = next, true
@@ -351,10 +352,10 @@ func (r *run) predict(ctx context.Context, model *served.Model, b stream.RawBatc
 	return nil
 }
 
-// maxKey is the largest key and ID of a prediction that is too large.
+// maxKey is the largest size in bytes of the key and of the ID of a prediction that is too large.
 const maxKey = 256
 
-// shrink makes a prediction smaller that is too large for the topic.
+// shrink truncates a prediction that is too large for the topic. It reports whether the prediction has become smaller.
 func shrink(m *stream.Message) bool {
 	var p Output
 	if err := json.Unmarshal(m.Value, &p); err != nil {
@@ -401,7 +402,7 @@ func (r *run) again(ctx context.Context, f func() error) error {
 	}
 }
 
-// commit stores the acknowledged offsets in the brokers. The next commit makes up for a failed one. Until then a crash
+// commit stores the acknowledged offsets in the brokers. If it fails, the next commit stores them. Until then a crash
 // would repeat more predictions.
 func (r *run) commit(ctx context.Context) {
 	if !r.moved {

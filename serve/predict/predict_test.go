@@ -45,8 +45,8 @@ func broker(t *testing.T) *kfake.Cluster {
 	return c
 }
 
-// trained returns a model that predicts yes for events whose first feature is positive. Its probabilities grow with its
-// version.
+// trained returns a model that predicts yes for events whose first feature is positive. A higher version gives higher
+// probabilities.
 func trained(version uint64) *served.Model {
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
@@ -71,7 +71,7 @@ func produce(t *testing.T, c *kfake.Cluster, from, to int) {
 	must.Do(t, errors.Join(p.Flush(t.Context()), p.Close()))
 }
 
-// predictions returns the keys and values of the topic of predictions.
+// predictions returns the keys and values in the topic of predictions.
 func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predict.Output) {
 	t.Helper()
 	config := stream.DefaultConsumerConfig()
@@ -92,7 +92,7 @@ func predictions(t *testing.T, c *kfake.Cluster) (keys []string, values []predic
 	}
 }
 
-// predictor returns a Predictor from the topic of events to the topic of predictions that stops at the end.
+// predictor returns a Predictor that reads the topic events, writes the topic predictions, and stops at the end.
 func predictor(c *kfake.Cluster, m func() *served.Model) *predict.Predictor {
 	p := &predict.Predictor{Config: predict.DefaultConfig(), Kafka: stream.DefaultConsumerConfig(), Model: m}
 	p.Config.Topic, p.Config.Output = "events", "predictions"
@@ -108,7 +108,7 @@ func keep(t *testing.T, p *predict.Predictor) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// producer returns a producer to the topic of events.
+// producer returns a producer for the topic of events.
 func producer(t *testing.T, c *kfake.Cluster) *stream.Producer {
 	t.Helper()
 	config := stream.DefaultProducerConfig()
@@ -116,7 +116,7 @@ func producer(t *testing.T, c *kfake.Cluster) *stream.Producer {
 	return must.Get(stream.NewProducer(t.Context(), config))(t)
 }
 
-// times counts the predictions of every event by topic, partition and offset.
+// times counts the predictions of each event, by topic, partition and offset.
 func times(values []predict.Output) map[string]int {
 	n := map[string]int{}
 	for _, p := range values {
@@ -125,8 +125,8 @@ func times(values []predict.Output) map[string]int {
 	return n
 }
 
-// TestPredict checks that every event has one prediction, or the reason why it has none. A second run continues where
-// the first one ended, with the newer model.
+// TestPredict checks that every event has one prediction, or the reason why it has none. A second run must continue
+// where the first run ended, with the newer model.
 func TestPredict(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 300)
@@ -161,10 +161,10 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-// TestAtLeastOnce checks that failures repeat predictions at most, and lose none.
+// TestAtLeastOnce checks that failures may repeat predictions but never lose any.
 func TestAtLeastOnce(t *testing.T) {
 	for name, disturb := range map[string]func(c *kfake.Cluster, on *atomic.Bool, cancel context.CancelFunc){
-		// Everything is predicted and nothing is committed, so the next run predicts everything again.
+		// All events are predicted but no offset is committed, so the next run predicts all events again.
 		"no commit": func(c *kfake.Cluster, on *atomic.Bool, _ context.CancelFunc) {
 			c.ControlKey(int16(kmsg.OffsetCommit), func(r kmsg.Request) (kmsg.Response, error, bool) {
 				c.KeepControl()
@@ -313,7 +313,7 @@ func TestWritesAreTriedAgain(t *testing.T) {
 		return nil, errors.New("the broker is gone"), true
 	})
 	var log logged
-	p.Kafka.RequestTimeout = 300 * time.Millisecond // after which a write has failed
+	p.Kafka.RequestTimeout = 300 * time.Millisecond // a write fails after this time
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
 	done := make(chan error)
 	go func() { done <- p.Run(t.Context()) }()
@@ -356,7 +356,7 @@ func TestKeep(t *testing.T) {
 	c := broker(t)
 	produce(t, c, 0, 20)
 	p := predictor(c, func() *served.Model { return trained(1) })
-	p.Keep(t.Context()) // to the end of the topic
+	p.Keep(t.Context()) // runs to the end of the topic
 	if s := p.Stats(); s.Scored+s.Refused != 20 || s.Failures != 0 || s.LastError != "stopped" {
 		t.Errorf("at the end of the topic: %+v", s)
 	}
@@ -378,7 +378,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// logged stores a log for concurrent use.
+// logged collects a log that is written concurrently.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -396,8 +396,8 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// TestFollow checks that a model in a file is followed before it exists and while it is missing. Each change between
-// missing and present is logged once.
+// TestFollow checks that a model in a file is followed before the file exists and while it is missing. Each change
+// between missing and present must be logged once.
 func TestFollow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "model")
 	var log logged
@@ -453,7 +453,7 @@ func TestKeyOfAPrediction(t *testing.T) {
 	recordConfig.Format, recordConfig.ID = "json", "id"
 	m := served.New(model.NewLinear(recordConfig.Schema(), "logistic", "none", [][]float64{{1}}, []float64{0}), recordConfig)
 	must.Do(t, predictor(c, func() *served.Model { return m }).Run(t.Context()))
-	// The order of the predictions depends on their partitions.
+	// The keys are sorted, because the order of the predictions depends on their partitions.
 	if keys, _ := predictions(t, c); !slices.Equal(slices.Sorted(slices.Values(keys)), []string{"", "key", "two"}) {
 		t.Errorf("keys %q", keys)
 	}
@@ -499,8 +499,8 @@ func TestConfigToken(t *testing.T) {
 	}
 }
 
-// TestPredictionTooLarge checks that a prediction with a large key gets a shorter one, and that a prediction with too
-// many scores becomes an error. The other predictions do not change.
+// TestPredictionTooLarge checks that the key of a prediction is truncated if it is too large, and that a prediction
+// with too many scores becomes an error. Other predictions must not change.
 func TestPredictionTooLarge(t *testing.T) {
 	c := must.Get(kfake.NewCluster(kfake.Ports(0), kfake.SeedTopics(1, "events")))(t)
 	t.Cleanup(c.Close)
@@ -515,7 +515,7 @@ func TestPredictionTooLarge(t *testing.T) {
 		must.Do(t, in.Write(t.Context(), stream.Message{Key: []byte(key), Value: []byte(value)}))
 	}
 	must.Do(t, errors.Join(in.Flush(t.Context()), in.Close()))
-	// With very many classes the scores alone are too large.
+	// With a large number of classes the scores alone are too large.
 	recordConfig := record.DefaultConfig()
 	recordConfig.Format = "svmlight"
 	var classes []string
@@ -543,7 +543,8 @@ func TestPredictionTooLarge(t *testing.T) {
 	}
 }
 
-// TestFollowOverTLS checks that the client shows its certificate and accepts a server of the configured authority.
+// TestFollowOverTLS checks that the client presents its certificate and accepts a server with a certificate of the
+// configured authority.
 func TestFollowOverTLS(t *testing.T) {
 	shown := make(chan int, 10)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

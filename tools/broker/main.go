@@ -1,9 +1,8 @@
-// Command broker runs the embedded Kafka broker by itself, with the topics that it is given,
-// for tests in other languages:
+// Command broker runs only the embedded Kafka broker, with the given topics, for tests in other languages:
 //
 //	go run ./tools/broker events models
 //
-// It writes its address to standard output and ends when its standard input does.
+// It writes its address to standard output and exits when its standard input is closed.
 package main
 
 import (

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// copies takes the files as they are.
+// copies copies the files unchanged.
 func copies(dir string, originals []string) error {
 	for _, o := range originals {
 		data, err := os.ReadFile(o)
@@ -26,8 +26,8 @@ func copies(dir string, originals []string) error {
 	return nil
 }
 
-// svmlight packs a training and a test file; of a single file a drawn fifth of each
-// class is the test.
+// svmlight packs a training file and a test file. If there is only one file, a random fifth of each class becomes the
+// test set.
 func svmlight(dir string, originals []string) error {
 	var parts [][]string
 	for _, o := range originals {
@@ -58,7 +58,7 @@ func svmlight(dir string, originals []string) error {
 		}
 		parts = [][]string{train, test}
 	}
-	// Two labels become -1 and 1, whatever they are there.
+	// The two labels become -1 and 1, whatever they are in the original.
 	var labels []string
 	for _, line := range parts[0] {
 		if label, _, _ := strings.Cut(line, " "); !slices.Contains(labels, label) {
@@ -88,7 +88,7 @@ func svmlight(dir string, originals []string) error {
 	return nil
 }
 
-// usps brings labels 1 to 10 to 0 to 9 and pixels from [-1, 1] to [0, 1].
+// usps converts labels 1 to 10 to 0 to 9 and pixels from [-1, 1] to [0, 1].
 func usps(dir string, originals []string) error {
 	for i, name := range []string{"train.svm.gz", "test.svm.gz"} {
 		err := write(filepath.Join(dir, name), func(w *bufio.Writer) error {
@@ -123,7 +123,7 @@ func usps(dir string, originals []string) error {
 	return nil
 }
 
-// columns joins a file of numbers and a file of the labels 0 and 1 into a stream.
+// columns combines a file of numbers and a file of labels 0 and 1 into a stream.
 func columns(dir string, originals []string) error {
 	var labels []string
 	err := lines(originals[1], func(line string) error {
@@ -174,14 +174,14 @@ func columns(dir string, originals []string) error {
 	})
 }
 
-// cifar takes the first 800 images of each class of the training batches and the
-// first 200 of the test batch, in the binary form of the original.
+// cifar keeps the first 800 images of each class of the training batches and the first 200 of each class of the test
+// batch, in the original binary format.
 func cifar(dir string, originals []string) error {
 	const record = 1 + 3*32*32
 	parts := map[string][]byte{}
 	count := map[string]*[10]int{"train": {}, "test": {}}
 	want := map[string]int{"train": 800, "test": 200}
-	// The archive's order is not that of the batches.
+	// The order in the archive differs from the order of the batches.
 	batches := map[string][]byte{}
 	err := each(originals[0], func(name string, r io.Reader) error {
 		if filepath.Ext(name) != ".bin" {

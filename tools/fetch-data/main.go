@@ -1,16 +1,14 @@
-// Command fetch-data fetches public data sets and writes them in the layout that
-// go run ./cmd/papers NAME --data reads, a folder for each:
+// Command fetch-data downloads public data sets and writes them in the layout that go run ./cmd/papers NAME --data
+// reads, with a folder for each set:
 //
 //	go run ./tools/fetch-data -o data            # every set
 //	go run ./tools/fetch-data -o data imdb subj  # these
 //
-// A set that is there already is left alone. What was downloaded stays in
-// data/.originals, so that a second run goes on where the first was stopped; a file
-// put there by hand, by its name in the list, need not be downloaded.
+// A set that already exists is not changed. Downloads are kept in data/.originals, so that a second run continues where
+// the first run was stopped. You can also put a file there yourself, with its name in the list.
 //
-// The publishers give no checksums; look at the counts that are printed. Vocabularies
-// and drawn splits are this program's, so results differ a little from those in
-// docs/results.
+// The publishers provide no checksums, so check the counts that are printed. Vocabularies and random splits are made by
+// this program, so results differ slightly from those in docs/results.
 package main
 
 import (
@@ -33,17 +31,15 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// set is a data set: what to download and how to turn it into the files of its
-// folder.
+// set is a data set: its downloads, and how to convert them to the files of its folder.
 type set struct {
 	name, what string
 	urls       []string
-	// make writes the files into dir; originals are the downloads, in the order of
-	// the urls.
+	// make writes the files into dir. originals are the downloaded files, in the order of urls.
 	make func(dir string, originals []string) error
 }
 
-// sets is the table of data sets: a new one is a line here.
+// sets is the table of data sets. Add a line for a new set.
 var sets = []set{
 	{"mnist", "handwritten digits", []string{
 		"https://storage.googleapis.com/cvdf-datasets/mnist/train-images-idx3-ubyte.gz", "https://storage.googleapis.com/cvdf-datasets/mnist/train-labels-idx1-ubyte.gz",
@@ -76,8 +72,7 @@ const (
 	drift  = "https://raw.githubusercontent.com/vlosing/driftDatasets/master/"
 )
 
-// byHand are the sets whose publishers offer nothing that a program can fetch in
-// one step.
+// byHand lists the sets that a program cannot download in one step.
 const byHand = `Not fetched; put gzipped svmlight files there yourself:
   airlines_50k/stream.svm.gz  flights in time order (Data Expo 2009), one-hot; late is 1, else -1
   spam_stream/stream.svm.gz   e-mails in time order (Katakis et al.), presence of words; spam is 1, else -1
@@ -134,7 +129,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	return errors.Join(failed...)
 }
 
-// fetch makes the folder of a set, whole or not at all.
+// fetch creates the folder of a set. If it fails, it leaves no partial folder.
 func (s set) fetch(ctx context.Context, out string, w io.Writer) error {
 	dir := filepath.Join(out, s.name)
 	if _, err := os.Stat(dir); err == nil {
@@ -181,7 +176,7 @@ func (s set) fetch(ctx context.Context, out string, w io.Writer) error {
 	return nil
 }
 
-// download fetches a file unless it is there.
+// download downloads a file unless it already exists.
 func download(ctx context.Context, url, file string) (err error) {
 	if _, err := os.Stat(file); err == nil {
 		return nil
@@ -215,7 +210,8 @@ func download(ctx context.Context, url, file string) (err error) {
 	return os.Rename(f.Name(), file)
 }
 
-// lines calls f for every line of a file, unpacked where its name says so.
+// lines calls f for every line of a file. It decompresses the file if its name ends in an extension for compressed
+// files.
 func lines(file string, f func(line string) error) error {
 	r, err := os.Open(file)
 	if err != nil {
@@ -249,7 +245,7 @@ func countLines(file string) (n int, err error) {
 	return n, err
 }
 
-// each calls f for every file of a .tar.gz, in the archive's order.
+// each calls f for every file in a .tar.gz archive, in the archive's order.
 func each(archive string, f func(name string, r io.Reader) error) error {
 	file, err := os.Open(archive)
 	if err != nil {

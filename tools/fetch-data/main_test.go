@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// archive returns a .tar.gz of files in the given order.
+// archive returns a .tar.gz archive with the files in the given order.
 func archive(t *testing.T, files ...[2]string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -48,7 +48,7 @@ func content(t *testing.T, file string) []string {
 	return all
 }
 
-// TestConvert makes sets from originals of a few lines in the publishers' layouts.
+// TestConvert converts originals of a few lines in the publishers' layouts.
 func TestConvert(t *testing.T) {
 	picture := func(class byte) string { return string(append([]byte{class}, make([]byte, 3072)...)) }
 	originals := map[string][]byte{
@@ -79,7 +79,7 @@ func TestConvert(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string][]string{
-		"imdb/vocab.txt.gz":        {"film", "good"}, // pairs are too rare, as is bad
+		"imdb/vocab.txt.gz":        {"film", "good"}, // all pairs, and the word "bad", are too rare
 		"imdb/test.svm.gz":         {"-1", "1 2:1"},
 		"rt_polarity/vocab.txt.gz": {"bad", "caf", "good", "it's", "very"},
 		"news_athr/vocab.txt.gz":   {"a", "god", "gods", "no"},
@@ -88,7 +88,7 @@ func TestConvert(t *testing.T) {
 		"mushrooms/test.svm.gz":    {"-1 3:1", "1 4:1"},
 	} {
 		got := content(t, filepath.Join(dir, file))
-		if strings.HasPrefix(file, "imdb/test") || strings.HasPrefix(file, "mushrooms") { // shuffled
+		if strings.HasPrefix(file, "imdb/test") || strings.HasPrefix(file, "mushrooms") { // these files are shuffled
 			for _, line := range want {
 				if !strings.Contains("\n"+strings.Join(got, "\n")+"\n", "\n"+line+"\n") {
 					t.Errorf("%s: %q lacks %q", file, got, line)
@@ -122,7 +122,7 @@ func TestConvert(t *testing.T) {
 	if !strings.Contains(said.String(), "news_athr/train.svm.gz: ") || !strings.Contains(said.String(), ", 2 examples") {
 		t.Errorf("said %s", said.String())
 	}
-	// What is there is left alone; an archive of another layout leaves nothing.
+	// An existing set is not changed. An archive with an unexpected layout must leave no files.
 	said.Reset()
 	if err := run(t.Context(), []string{"-o", dir, "elec2"}, &said); err != nil || said.String() != "elec2 is there\n" {
 		t.Errorf("again: %q, %v", said.String(), err)

@@ -16,13 +16,13 @@ import (
 	"strings"
 )
 
-// document is a text with its label, -1 or 1, or 0 without one.
+// document is a text with its label: -1, 1, or 0 for unlabeled.
 type document struct {
 	label  int
 	tokens []string
 }
 
-// token is a word in lower case with an inner apostrophe, or ! or ?.
+// token matches a word in lower case, which may have an inner apostrophe, or ! or ?.
 var token = regexp.MustCompile(`[a-z0-9]+(?:'[a-z0-9]+)?|[!?]`)
 
 var lineBreak = regexp.MustCompile(`(?i)<br\s*/?>`)
@@ -32,8 +32,7 @@ func tokens(text string) []string {
 	return token.FindAllString(strings.ToLower(text), -1)
 }
 
-// terms calls f for every word of a document and for every pair of neighbors,
-// written a_b.
+// terms calls f for every word of a document and for every pair of adjacent words, written a_b.
 func (d document) terms(f func(term string, pair bool)) {
 	for i, t := range d.tokens {
 		f(t, false)
@@ -43,10 +42,9 @@ func (d document) terms(f func(term string, pair bool)) {
 	}
 }
 
-// bag writes documents as svmlight with counts of words and of pairs. The
-// vocabulary comes from the given documents: words of at least minWord of them, then
-// pairs of at least minPair, each by falling number of documents; limit, unless it is
-// 0, is the number of columns.
+// bag writes documents in svmlight format with counts of words and of pairs. The vocabulary has the words that occur in
+// at least minWord of the given documents, then the pairs that occur in at least minPair. Words and pairs are each
+// sorted by decreasing number of documents. limit is the largest number of columns; 0 means no limit.
 type bag struct {
 	from             [][]document
 	minWord, minPair int
@@ -77,7 +75,7 @@ func (b bag) write(dir string, parts map[string][]document) error {
 	if b.limit > 0 && len(vocabulary) > b.limit {
 		vocabulary = vocabulary[:b.limit]
 	}
-	slices.SortStableFunc(vocabulary, func(x, y string) int { // words first
+	slices.SortStableFunc(vocabulary, func(x, y string) int { // words before pairs
 		return strings.Count(x, "_") - strings.Count(y, "_")
 	})
 	column := map[string]int{}
@@ -98,7 +96,7 @@ func (b bag) write(dir string, parts map[string][]document) error {
 		if len(documents) == 0 {
 			return fmt.Errorf("no document for %s: the archive has another layout than expected", name)
 		}
-		// Files come by class: shuffled they can be read as a stream.
+		// The originals are sorted by class. Shuffled files can be read as a stream.
 		r := rand.New(rand.NewPCG(1, uint64(len(name))))
 		r.Shuffle(len(documents), func(i, j int) { documents[i], documents[j] = documents[j], documents[i] })
 		err = write(filepath.Join(dir, name+".svm.gz"), func(w *bufio.Writer) error {
@@ -121,7 +119,7 @@ func (b bag) write(dir string, parts map[string][]document) error {
 	return err
 }
 
-// latin1 decodes bytes that are not UTF-8 one by one.
+// latin1 decodes as Latin-1 each byte that is not valid UTF-8.
 func latin1(b []byte) string {
 	r := make([]rune, len(b))
 	for i, c := range b {
@@ -179,7 +177,7 @@ func imdb2k(dir string, originals []string) error {
 	return bag{from: [][]document{all}, minWord: 1, minPair: 2}.write(dir, map[string][]document{"all": all})
 }
 
-// sentences reads two files with a document on each line.
+// sentences returns a converter of two files, negative and positive, with one document per line.
 func sentences(negative, positive string) func(string, []string) error {
 	return func(dir string, originals []string) error {
 		var all []document
@@ -208,7 +206,7 @@ func sentences(negative, positive string) func(string, []string) error {
 	}
 }
 
-// newsgroups reads the messages of two groups without their headers.
+// newsgroups returns a converter of the messages of two newsgroups, without their headers.
 func newsgroups(negative, positive string) func(string, []string) error {
 	return func(dir string, originals []string) error {
 		parts := map[string][]document{}
@@ -239,8 +237,8 @@ func newsgroups(negative, positive string) func(string, []string) error {
 	}
 }
 
-// reviews reads the reviews of a domain: those sorted by class for training, those
-// that are not, whose stars tell the class, for the test.
+// reviews returns a converter of the reviews of a domain. Reviews that are sorted by class are for training. For the
+// other reviews, which are for the test, the stars determine the class.
 func reviews(domain string) func(dir string, originals []string) error {
 	return func(dir string, originals []string) error {
 		parts := map[string][]document{}

@@ -1,17 +1,16 @@
-// Command groupsim has many members learn one model in a simulated network.
+// Command groupsim simulates a network in which many members learn one model.
 //
 //	go run ./tools/groupsim -d FILE [-test FILE] [-members 1,8,32] [-interval 1000] …
 //
-// It deals the events of a file to the partitions of a simulated topic, and has members learn
-// them together, as a group of processes would: each learns intervals of its own partitions'
-// events and appends what it has learned to a log, of which all make the same model. The
-// learning, the records of the log and the rule by which they count are the real ones; the
-// network and the time are simulated. The members read all events as fast as they can, and
-// wait for the answer to one commit before the next.
+// It distributes the events of a file to the partitions of a simulated topic. The members learn them as a group of
+// processes would. Each learns intervals of the events of its own partitions and appends commits to a log, from which
+// all members build the same model. Learning, log records and the rule for accepting commits are the real code; network
+// and time are simulated. The members read events as fast as they can, and wait for the response to one commit before
+// the next commit.
 //
-// It says what the model is worth and what it takes: for each number of members and each
-// interval the errors in percent and the log-losses in nats, the bytes written, the events
-// learned again, and the simulated time. lost and twice count records, and are 0.
+// For each number of members and each interval it prints the errors in percent, the log-losses in nats, the bytes
+// written, the events learned again, and the simulated time. The columns lost and twice count records that were lost or
+// learned twice; both must be 0.
 package main
 
 import (
@@ -104,7 +103,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// row is a line of the table.
+// row returns the line of a result in the table.
 func row(r *members.MembersResult) string {
 	rejected := uint64(0)
 	for _, n := range r.Rejected {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Members learn a file together, through crashes and losses, and no record is lost or counts
-// twice.
+// TestRun checks that members learn a file together in spite of crashes and lost messages. No record may be lost or
+// count twice.
 func TestRun(t *testing.T) {
 	var lines strings.Builder
 	for i := range 48 {

@@ -1,10 +1,10 @@
-// Command layout draws which parts of the module import which, as the picture in CONTRIBUTING.md.
+// Command layout draws which parts of the module import which other parts, for the picture in CONTRIBUTING.md.
 //
 //	go run ./tools/layout          print the picture
 //	go run ./tools/layout -update  write it into CONTRIBUTING.md
 //
-// A part is a folder of parts below with the folders in it that are no part of their own. An arrow
-// that follows from others is left out: if a imports b and b imports c, a may import c too.
+// A part is a folder of the list parts, including its subfolders that are not parts themselves. An arrow that follows
+// from other arrows is left out: if a imports b and b imports c, a may import c too.
 package main
 
 import (
@@ -20,8 +20,8 @@ import (
 	"strings"
 )
 
-// parts are the folders with a box of their own. Folders in none of them, such as
-// internal/failpoint, are helpers that every part may import.
+// parts are the folders with their own box in the picture. All other folders, such as internal/failpoint, are helpers
+// that every part may import.
 var parts = []string{
 	"cmd/blankout", "cmd/papers", "papers", "config", "serve", "client", "simulate", "online", "online/group", "batch", "batch/validate", "checkpoint", "stream",
 	"internal/run", "internal/served", "internal/kernel", "internal/model", "internal/measure", "internal/event", "internal/loss",
@@ -58,8 +58,8 @@ func run(out io.Writer, update bool) error {
 	return os.WriteFile(name, []byte(changed), 0o644)
 }
 
-// list returns the imports of each package that the commands and the library of the module in dir are
-// made of, by path within the module.
+// list returns the imports of each package that belongs to the commands or the library of the module in dir, by path
+// within the module.
 func list(dir string) (map[string][]string, error) {
 	c := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports", "./cmd/...", "./client")
 	c.Dir, c.Stderr = dir, os.Stderr
@@ -87,7 +87,8 @@ func list(dir string) (map[string][]string, error) {
 	}
 }
 
-// partOf returns the part that a package belongs to, the longest if it is within two; "" is none.
+// partOf returns the part that a package belongs to, or "" for none. If the package is in two parts, it returns the
+// longer path.
 func partOf(path string) (part string) {
 	for _, p := range parts {
 		if (path == p || strings.HasPrefix(path, p+"/")) && len(p) > len(part) {
@@ -97,7 +98,7 @@ func partOf(path string) (part string) {
 	return part
 }
 
-// byPart returns which parts each part imports.
+// byPart returns, for each part, the set of parts that it imports.
 func byPart(imports map[string][]string) map[string]map[string]bool {
 	arrows := map[string]map[string]bool{}
 	for from, all := range imports {
@@ -114,7 +115,7 @@ func byPart(imports map[string][]string) map[string]map[string]bool {
 	return arrows
 }
 
-// reduced returns the arrows that follow from no others.
+// reduced returns the arrows that do not follow from other arrows.
 func reduced(arrows map[string]map[string]bool) map[string]map[string]bool {
 	var reaches func(from, to string, seen map[string]bool) bool
 	reaches = func(from, to string, seen map[string]bool) bool {
@@ -147,7 +148,7 @@ func reduced(arrows map[string]map[string]bool) map[string]map[string]bool {
 	return out
 }
 
-// picture writes arrows as a Mermaid flowchart.
+// picture returns the arrows as a Mermaid flowchart.
 func picture(arrows map[string]map[string]bool) string {
 	var b strings.Builder
 	b.WriteString("```mermaid\nflowchart TD\n")
@@ -162,10 +163,10 @@ func picture(arrows map[string]map[string]bool) string {
 
 func node(part string) string { return strings.ReplaceAll(part, "/", "_") }
 
-// The picture stands between these lines of the document.
+// The picture is between these two lines of the document.
 const begin, end = "<!-- made by go run ./tools/layout -update -->\n", "<!-- end -->\n"
 
-// replaced returns the document with the picture in its place.
+// replaced returns the document with the picture replaced by the given one.
 func replaced(document, picture string) (string, error) {
 	before, rest, found := strings.Cut(document, begin)
 	_, after, closed := strings.Cut(rest, end)

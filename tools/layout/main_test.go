@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The picture in CONTRIBUTING.md is that of today's imports.
+// TestPictureIsCurrent checks that the picture in CONTRIBUTING.md shows the current imports.
 func TestPictureIsCurrent(t *testing.T) {
 	imports, err := list("../..")
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// This file makes the tables of exact solutions and of deleted pixels.
+// This file writes the tables that compare with exact solutions, and the tables about deleted pixels.
 
 import (
 	"bufio"
@@ -17,8 +17,7 @@ import (
 	"blankout/online"
 )
 
-// exact holds one pass (or a few) against the exact solution at the same noise,
-// c, intercept and scaling.
+// exact compares one or more passes with the exact solution for the same noise, c, intercept and scaling.
 func (c *comparison) exact() error {
 	sets := []struct {
 		name, train, test string
@@ -45,9 +44,9 @@ func (c *comparison) exact() error {
 		}
 		for _, noise := range d.noises {
 			config := online.DefaultConfig()
-			// Experts of curves beside the level would have no part in the exact problem.
+			// The exact problem has no splines, so the learner must have no spline experts.
 			config.Optimizer, config.Noise, config.Standardize = "adagrad", noise, d.standardize
-			// After an alarm it would no longer be the optimum of all events that is approached.
+			// After a drift alarm the learner would no longer approach the optimum for all events.
 			config.OnDrift = "log"
 			b := batch.DefaultConfig()
 			b.Noise = noise
@@ -58,7 +57,7 @@ func (c *comparison) exact() error {
 					return err
 				}
 				m := l.Snapshot().Model().Compact()
-				if fit == nil || d.standardize != "none" { // the features are the learner's
+				if fit == nil || d.standardize != "none" { // standardized features depend on the learner
 					if fit, err = exactModel(train, m, b); err != nil {
 						return err
 					}
@@ -116,9 +115,8 @@ func objective(m *model.Linear, s *set, c online.Config) float64 {
 
 var deletionLevels = []float64{0, .1, .2, .3, .4, .5, .6, .7, .8, .9}
 
-// deletion measures MNIST with pixels deleted at random, survivors rescaled: the
-// learner in one pass, the exact solution, and peers that were trained on copies
-// with deleted pixels. Everybody meets the same masks.
+// deletion measures MNIST with pixels deleted at random and survivors rescaled. It compares the learner after one pass,
+// the exact solution, and peers trained on copies with deleted pixels. All use the same masks.
 func (c *comparison) deletion() error {
 	train, err := load(c.path("mnist", "train-images-idx3-ubyte.gz"), 10)
 	if err != nil {
@@ -147,7 +145,7 @@ func (c *comparison) deletion() error {
 	}
 	config := online.DefaultConfig()
 	config.Standardize = "none"
-	known := *train // the pixels that go missing are known to
+	known := *train // the caller declares which pixels are missing
 	known.schema = train.schema.Clone()
 	known.schema.Absent = event.AbsentMissing
 	if err := row("online, noise auto, expected_missing = d, known", func(d float64) (float64, error) {

@@ -1,7 +1,7 @@
 package main
 
-// This file measures what a model loses when many members of a group learn it, on a stream in
-// which few columns are common and most are rare.
+// This file measures how much worse a model becomes if many members of a group learn it. In its streams few columns are
+// common and most are rare.
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 	"blankout/tools/groupsim/members"
 )
 
-// A Zipf stream's number of columns, features of an event, events to learn and events to test
-// with, and how many streams are drawn.
+// Settings of a Zipf stream: the numbers of columns, features of an event, events to learn and test events. zipfStreams
+// is the number of streams.
 const (
 	zipfColumns, zipfFeatures, zipfEvents, zipfTest = 1 << 17, 25, 1_500_000, 100_000
 	zipfStreams                                     = 3
 )
 
-// group compares simulated groups of 8 and 32 members, which learn 1,000 events between two
-// commits, with one learner, on the same streams.
+// group compares one learner with simulated groups of 8 and 32 members on the same streams. Members learn 1,000 events
+// between two commits.
 func (c *comparison) group() error {
 	fmt.Fprint(c.w, "## Many members, one model: Zipf streams\n\n| noise | members | test error, % | more than one learner | log-loss, nats | more than one learner |\n|---|---|---|---|---|---|\n")
 	noises, counts := []string{"none", "dropout:0.3"}, []int{1, 8, 32}
@@ -58,7 +58,7 @@ func (c *comparison) group() error {
 	return nil
 }
 
-// more writes the mean of the differences and its standard error.
+// more returns the mean of the differences b - a and its standard error as text.
 func more(a, b [zipfStreams]float64, digits int) string {
 	var d [zipfStreams]float64
 	for i := range d {
@@ -67,8 +67,8 @@ func more(a, b [zipfStreams]float64, digits int) string {
 	return fmt.Sprintf("%+.*f ± %.*f", digits, stat.Mean(d[:], nil), digits, stat.StdDev(d[:], nil)/math.Sqrt(zipfStreams))
 }
 
-// zipfStream draws events of distinct columns, each as frequent as its rank says, whose label
-// follows from independent weights of the columns through the logistic function.
+// zipfStream draws events with distinct columns, whose frequencies follow Zipf's law. The label follows a logistic
+// model with independent weights of the columns.
 func zipfStream(seed uint64) (schema *event.Schema, events, test []event.Example) {
 	r := rand.New(rand.NewPCG(1, seed))
 	zipf := rand.NewZipf(r, 1.1, 10, zipfColumns-1)

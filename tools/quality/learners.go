@@ -1,6 +1,6 @@
 package main
 
-// This file compares two learners: the same events, the same masks, paired differences.
+// This file compares two learners on the same events and masks, by paired differences.
 
 import (
 	"bufio"
@@ -32,16 +32,16 @@ import (
 	"blankout/stream/record"
 )
 
-// contender is a learner that is compared. A prediction is the probability of each class, or one number; it is borrowed
-// until the next call.
+// contender is a learner in a comparison. A prediction is the probability of each class, or one number for regression.
+// It is valid until the next call.
 type contender interface {
-	// Learn returns the prediction that was made before the event was learned.
+	// Learn returns the prediction that the contender makes before it learns the event.
 	Learn(e *event.Example) []float64
-	// Freeze returns the predictions of the model as it is now, for use before the next Learn.
+	// Freeze returns the prediction function of the current model. Use it before the next call of Learn.
 	Freeze() func(e *event.Example) []float64
 }
 
-// contenders are the learners that -learners names.
+// contenders are the learners that the flag -learners can name.
 var contenders = map[string]func(online.Config, *event.Schema) (contender, error){
 	"default": newLearner,
 	"adagrad": func(c online.Config, s *event.Schema) (contender, error) {
@@ -54,7 +54,7 @@ var contenders = map[string]func(online.Config, *event.Schema) (contender, error
 	},
 }
 
-// learner is an online.Learner as a contender.
+// learner implements contender for an online.Learner.
 type learner struct {
 	l   *online.Learner
 	out []float64
@@ -78,7 +78,7 @@ func (l *learner) Freeze() func(e *event.Example) []float64 {
 	return modelPrediction(l.l.Snapshot().Model().Compact())
 }
 
-// modelPrediction returns the predictions of a model.
+// modelPrediction returns the prediction function of a model.
 func modelPrediction(m *model.Linear) func(e *event.Example) []float64 {
 	scores, out := make([]float64, m.Outputs), make([]float64, 0, max(2, m.Outputs))
 	return func(e *event.Example) []float64 {
@@ -90,10 +90,10 @@ func modelPrediction(m *model.Linear) func(e *event.Example) []float64 {
 	}
 }
 
-// trial is a data set that two learners learn: its files are of a folder of -data, or lie at a path of the repository.
+// trial is a data set that two learners learn. Its files are in a folder of -data or at a path in the repository.
 type trial struct {
-	name, train, test string // without test: a stream, frozen at some places
-	most              int    // events learned; 0: all
+	name, train, test string // without test the set is a stream, whose model is frozen several times
+	most              int    // largest number of events to learn; 0 means all
 
 	load struct {
 		sync.Once
@@ -101,9 +101,9 @@ type trial struct {
 		left sync.WaitGroup
 	}
 	columns     int
-	labels      int        // how many classes
-	first, rest []trialRow // of train, and of test
-	unit        trialUnit  // regression only
+	labels      int        // number of classes
+	first, rest []trialRow // rows of train and of test
+	unit        trialUnit  // for regression only
 }
 
 // trialRow is an event as a row of a table.
@@ -112,10 +112,12 @@ type trialRow struct {
 	x     event.Vec
 }
 
-// trialUnit makes a regression's losses comparable: they are in hundredths of the mean's absolute error, and in variances.
+// trialUnit makes regression losses comparable between sets. Absolute errors are divided by a hundredth of the error of
+// predicting the mean, squared errors by the variance.
 type trialUnit struct{ absolute, squared float64 }
 
-// mostColumns is the most columns of a set whose JSON has a field for each; the JSON of others is a text.
+// mostColumns is the largest number of columns of a set whose JSON has a field for each column. In larger sets an event
+// is one text.
 const mostColumns = 800
 
 func trials() []*trial {
@@ -133,10 +135,10 @@ func trials() []*trial {
 	}
 }
 
-// numbers says whether the labels are numbers.
+// numbers reports whether the labels are regression targets.
 func (t *trial) numbers() bool { return strings.HasSuffix(t.train, ".jsonl.gz") }
 
-// read loads the files.
+// read loads the files of the trial.
 func (t *trial) read(c *comparison) error {
 	t.load.Do(func() {
 		if t.numbers() {
@@ -171,7 +173,7 @@ func (t *trial) read(c *comparison) error {
 	return t.load.err
 }
 
-// readNumbers reads JSON lines: a column for each number, and one for each value of a text.
+// readNumbers reads JSON lines. Each number gets a column, and each value of a text gets a column.
 func (t *trial) readNumbers() (err error) {
 	f, err := os.Open(filepath.FromSlash(t.train))
 	if err != nil {
@@ -217,13 +219,13 @@ func (t *trial) readNumbers() (err error) {
 	return nil
 }
 
-// trialMask is what is missing from a test event: a fraction of its features, declared or read as 0.
+// trialMask specifies the missing features of test events: a fraction of the features, declared missing or read as 0.
 type trialMask struct {
 	missing  float64
 	declared bool
 }
 
-// trialMasks begins with whole events.
+// trialMasks lists all masks. The first leaves events complete.
 var trialMasks = func() []trialMask {
 	out := []trialMask{{}}
 	for _, declared := range []bool{true, false} {
@@ -241,7 +243,7 @@ func (m trialMask) String() string {
 	return fmt.Sprintf("%s %.0f %%", map[bool]string{true: "declared", false: "silent"}[m.declared], 100*m.missing)
 }
 
-// dies returns the fraction from which on a feature of the i-th test event is missing.
+// dies returns the smallest missing fraction at which a feature of the i-th test event is missing.
 func dies(i int, column uint32) float64 {
 	z := (uint64(i)<<32 | uint64(column)) + 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -253,7 +255,7 @@ func dies(i int, column uint32) float64 {
 type trialFormat struct {
 	*trial
 	format  string
-	text    bool // JSON of one text
+	text    bool // whether an event is JSON with one text
 	decoder record.Decoder
 	line    []byte
 	missing []uint32
@@ -281,10 +283,10 @@ func (t *trial) in(format string) (*trialFormat, record.Config) {
 	return f, c
 }
 
-// declares says whether a record can say which features are missing.
+// declares reports whether records of the format can declare missing features.
 func (f *trialFormat) declares() bool { return !f.text }
 
-// event returns a row as the decoder makes it, masked as the i-th test event.
+// event returns a row in the form that the decoder gives it, with the mask of the i-th test event.
 func (f *trialFormat) event(row *trialRow, i int, mask trialMask, e *event.Example) error {
 	f.missing = f.missing[:0]
 	switch {
@@ -311,7 +313,7 @@ func (f *trialFormat) event(row *trialRow, i int, mask trialMask, e *event.Examp
 
 func (f *trialFormat) writeSparse(row *trialRow, i int, mask trialMask) {
 	f.line = append(f.line[:0], row.label...)
-	if f.columns <= mostColumns { // zeros are missing, too
+	if f.columns <= mostColumns { // features that are 0 can be missing too
 		for column := range uint32(f.columns) {
 			if dies(i, column) < mask.missing {
 				f.missing = append(f.missing, column)
@@ -396,20 +398,21 @@ func (x *losses) add(t *trial, e *event.Example, prediction []float64) {
 	x.wrong, x.loss = append(x.wrong, wrong), append(x.loss, sums.LogLoss(p))
 }
 
-// trialOutcome is what a learner lost: while learning, and frozen by trialMasks.
+// trialOutcome holds the losses of a learner: while learning, and with frozen models for each of trialMasks.
 type trialOutcome struct {
 	learning losses
 	frozen   []losses
 	seconds  float64
 }
 
-// frozenTimes is how often a stream's model is frozen, at equal distances. The events that follow test it.
+// frozenTimes is the number of times that a stream's model is frozen, at equal distances. The events after each time
+// are its test set.
 const frozenTimes = 5
 
-// notLearned says that a learner does not know the settings of a trial.
+// notLearned reports that a learner does not support the settings of a trial.
 type notLearned struct{ error }
 
-// outcome has one learner learn a trial in one format.
+// outcome lets one learner learn a trial in one format, and returns its losses.
 func (t *trial) outcome(c *comparison, format, learner string, settings online.Config) (*trialOutcome, error) {
 	if err := t.read(c); err != nil {
 		return nil, err
@@ -470,11 +473,11 @@ func (t *trial) outcome(c *comparison, format, learner string, settings online.C
 	return out, nil
 }
 
-// trialPair is the two outcomes of a trial in a format.
+// trialPair has the outcomes of both learners for a trial in one format.
 type trialPair struct {
 	name string
 	of   [2]*trialOutcome
-	not  error // why one of them is nil
+	not  error // reason why an outcome is nil
 }
 
 // learners writes the section that compares two learners.
@@ -508,7 +511,7 @@ func (c *comparison) learners() error {
 	if err != nil {
 		return err
 	}
-	streams := map[string][]string{} // by why they are not learned
+	streams := map[string][]string{} // streams by the reason why they are not learned
 	pairs = slices.DeleteFunc(pairs, func(p trialPair) bool {
 		if p.not != nil {
 			streams[p.not.Error()] = append(streams[p.not.Error()], p.name)
@@ -541,7 +544,7 @@ func (c *comparison) learners() error {
 	return nil
 }
 
-// trialPairs has both learners learn all trials in both formats, as many at a time as there are cores.
+// trialPairs lets both learners learn all trials in both formats, concurrently on all cores.
 func (c *comparison) trialPairs(all []*trial, names []string, settings online.Config) ([]trialPair, error) {
 	var pairs []trialPair
 	for _, t := range all {
@@ -573,7 +576,7 @@ func (c *comparison) trialPairs(all []*trial, names []string, settings online.Co
 				}
 			})
 		}
-		go func() { // its events need no memory any more
+		go func() { // frees the memory of the events after the last use
 			t.load.left.Wait()
 			t.first, t.rest = nil, nil
 		}()
@@ -582,7 +585,7 @@ func (c *comparison) trialPairs(all []*trial, names []string, settings online.Co
 	return pairs, failed
 }
 
-// columnsOf returns the columns of a table: learning, then trialMasks.
+// columnsOf returns the losses in the order of the table's columns: learning, then trialMasks.
 func (o *trialOutcome) columnsOf() []losses { return append([]losses{o.learning}, o.frozen...) }
 
 func trialColumns() []string {
@@ -593,7 +596,7 @@ func trialColumns() []string {
 	return names
 }
 
-// trialTable writes means of the first learner, and differences of the second.
+// trialTable writes the means of the first learner, and the differences of the second learner from them.
 func (c *comparison) trialTable(title, format string, pairs []trialPair, of func(losses) []float64) {
 	fmt.Fprintf(c.w, "### %s\n\n| stream |", title)
 	for _, name := range trialColumns() {
@@ -616,7 +619,7 @@ func (c *comparison) trialTable(title, format string, pairs []trialPair, of func
 	fmt.Fprintln(c.w)
 }
 
-// difference returns how much larger b is in the mean, and the standard error of that over pairs.
+// difference returns the mean of b - a and its standard error over pairs.
 func difference(a, b []float64) (mean, standardError float64) {
 	d := make([]float64, len(a))
 	for i := range a {
@@ -626,14 +629,14 @@ func difference(a, b []float64) (mean, standardError float64) {
 	return mean, stat.StdErr(deviation, float64(len(d)))
 }
 
-// How much a mean may be larger than the first learner's, whatever its standard error.
+// A mean may be larger than the first learner's by this much, whatever its standard error.
 const allowedError, allowedLogLoss = 0.1, 0.001
 
-// trialVerdict names each stream on which the second learner is worse, by more than is allowed and by more than two paired
-// standard errors, with what is worse by the most standard errors.
+// trialVerdict names each stream on which the second learner is worse by more than the allowed difference and by more
+// than two paired standard errors. For each stream it names the mean that is worse by the most standard errors.
 func trialVerdict(name string, pairs []trialPair) string {
 	var worse []string
-	all, means := 0, 0 // breaches, and means of learners that differ
+	all, means := 0, 0 // number of means that are worse, and number of means that differ
 	for _, p := range pairs {
 		breaches, most, text := 0, 0.0, ""
 		others := p.of[1].columnsOf()
@@ -650,7 +653,7 @@ func trialVerdict(name string, pairs []trialPair) string {
 				if standardError != 0 {
 					means++
 				}
-				if !(mean <= max(m.allowed, 2*standardError)) { // NaN is worse
+				if !(mean <= max(m.allowed, 2*standardError)) { // also true if mean is NaN
 					breaches++
 					if size := mean / max(standardError, 1e-12); !(size <= most) {
 						most, text = size, fmt.Sprintf("%s, %s, %s "+m.format, p.name, trialColumns()[i], m.what, mean, standardError)
@@ -668,8 +671,9 @@ func trialVerdict(name string, pairs []trialPair) string {
 	if len(worse) == 0 {
 		return fmt.Sprintf("No stream is worse with %s.", name)
 	}
-	// A normal variable is above two standard errors by chance alone. That is the chance of the events. A learner also draws masks, and
-	// decides at some events only: one learner with other draws differs from itself in 114 of these means.
+	// A normal variable exceeds two standard errors by chance. This estimate includes only the random choice of events.
+	// A learner also draws masks, and makes decisions at some events only. The same learner with other random draws
+	// differs from itself in 114 of these means.
 	chance := float64(means) * math.Erfc(math.Sqrt2) / 2
 	return fmt.Sprintf("Worse with %s are %d of %d, in %d means, where chance alone makes some %.0f of learners that are equally good, and more if they draw other masks: %s.", name, len(worse), len(pairs), all, chance, strings.Join(worse, "; "))
 }

@@ -16,7 +16,7 @@ import (
 	"blankout/online"
 )
 
-// writeStream writes DIR/elec2/stream.svm.gz: 8 columns that all carry the class, some 0.
+// writeStream writes DIR/elec2/stream.svm.gz: 8 columns that are all correlated with the class; some values are 0.
 func writeStream(t *testing.T, events int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -45,7 +45,8 @@ func writeStream(t *testing.T, events int) (dir string) {
 	return dir
 }
 
-// worseFrozen predicts as another contender does while it learns, and mistakes every fifth event for the other class when it is frozen.
+// worseFrozen predicts as another contender does while it learns. When frozen, it predicts the other class for every
+// fifth event.
 type worseFrozen struct{ contender }
 
 func (w worseFrozen) Freeze() func(e *event.Example) []float64 {
@@ -59,8 +60,9 @@ func (w worseFrozen) Freeze() func(e *event.Example) []float64 {
 	}
 }
 
-// TestLearners: a learner loses nothing against itself; one that is worse is named with all its columns; features that are missing
-// cost errors, and silent ones cost other errors than declared ones; regressions and settings of both are taken.
+// TestLearners checks that a learner is not worse than itself, and that a worse learner is named with all its columns.
+// Missing features must increase the error, by different amounts if silent or declared. Regression and settings of both
+// learners must be accepted.
 func TestLearners(t *testing.T) {
 	contenders["worse"] = func(c online.Config, s *event.Schema) (contender, error) {
 		l, err := newLearner(c, s)
@@ -75,7 +77,7 @@ func TestLearners(t *testing.T) {
 	}
 	defer delete(contenders, "classes")
 	data := writeStream(t, 1800)
-	t.Chdir(filepath.Join("..", "..")) // the regressions' files are the repository's
+	t.Chdir(filepath.Join("..", "..")) // the regression data are files of the repository
 	table := func(learners, sets, also string) string {
 		var out bytes.Buffer
 		c := &comparison{data: data, w: &out, learnersOf: learners, silent: silentOptions{sets: sets, also: also, test: 600}}
@@ -125,12 +127,13 @@ func TestLearners(t *testing.T) {
 	}
 }
 
-// TestTrialVerdict: a stream is named if a mean is worse by more than is allowed and by more than two standard errors.
+// TestTrialVerdict checks that a stream is named if a mean is worse by more than the allowed difference and by more
+// than two standard errors.
 func TestTrialVerdict(t *testing.T) {
 	of := func(wrong, logLoss []float64) *trialOutcome { return &trialOutcome{learning: losses{wrong, logLoss}} }
 	zero := []float64{0, 0, 0, 0}
 	for _, c := range []struct {
-		wrong, logLoss []float64 // of the second learner: the first has none
+		wrong, logLoss []float64 // losses of the second learner; those of the first are 0
 		worse          bool
 	}{
 		{zero, zero, false},

@@ -1,17 +1,16 @@
-// Command quality compares the online learner with Vowpal Wabbit, River,
-// LIBLINEAR and the exact solvers on the reference data sets and writes the
-// tables of docs/quality.md:
+// Command quality compares the online learner with Vowpal Wabbit, River, LIBLINEAR and the exact solvers on the
+// reference data sets. It writes the tables of docs/quality.md:
 //
 //	go run ./tools/quality -data DIR -vw vw -python python -liblinear liblinear-train
 //
-// DIR has a folder for each data set with gzipped svmlight files (stream, or
-// train and test) or MNIST's idx files. Peers that are not given are left out.
-// With -only it makes some of the sections: streams, rules, exact, deletion, speed,
-// slower, solvers, nulls, sets, observed, group, stuck, learners, silent. The last takes any sets:
+// DIR has a folder for each data set with gzipped svmlight files (stream, or train and test) or MNIST's idx files.
+// Peers whose program is not given are left out. The flag -only selects sections: streams, rules, exact, deletion,
+// speed, slower, solvers, nulls, sets, observed, group, stuck, learners, silent. Section silent accepts any data sets:
 //
 //	go run ./tools/quality -only silent -data DIR -sets gas_drift,mine -also "noise=dropout:0.3;expected_missing=0.7"
 //
-// DIR/mine holds stream.csv, say. Section learners compares two learners on the same events and masks:
+// Here DIR/mine has, for example, the file stream.csv. Section learners compares two learners on the same events and
+// masks:
 //
 //	go run ./tools/quality -only learners -data DIR -learners default,adagrad -sets elec2,usps -also noise=none
 package main
@@ -39,17 +38,17 @@ import (
 	"blankout/stream/record"
 )
 
-// comparison is what the sections share.
+// comparison holds the settings that all sections share.
 type comparison struct {
 	data, vw, python, liblinear string
-	brokers                     string  // of the section speed
-	scripts                     string  // where river_stream.py is
-	work                        string  // for files of the peers
-	binary                      string  // blankout, once build has made it
-	cost                        float64 // C of the section solvers
-	rounds                      int     // of its runs
+	brokers                     string  // addresses of the brokers for section speed
+	scripts                     string  // directory of river_stream.py
+	work                        string  // directory for files of the peers
+	binary                      string  // path of blankout, set by build
+	cost                        float64 // C for section solvers
+	rounds                      int     // number of runs in section solvers
 	silent                      silentOptions
-	learnersOf                  string // the two of the section learners
+	learnersOf                  string // names of the two learners of section learners
 	w                           io.Writer
 }
 
@@ -74,7 +73,7 @@ func main() {
 }
 
 func (c *comparison) run(only []string) (err error) {
-	if c.data == "" && !slices.Equal(only, []string{"group"}) && !slices.Equal(only, []string{"slower"}) { // which draw their events
+	if c.data == "" && !slices.Equal(only, []string{"group"}) && !slices.Equal(only, []string{"slower"}) { // these sections generate their events
 		return errors.New("name the folder of the data sets with -data")
 	}
 	if c.work, err = os.MkdirTemp("", "quality"); err != nil {
@@ -95,7 +94,7 @@ func (c *comparison) run(only []string) (err error) {
 	return nil
 }
 
-// build makes the program that is measured, once.
+// build compiles the program to measure, once.
 func (c *comparison) build() error {
 	if c.binary != "" {
 		return nil
@@ -112,23 +111,23 @@ type set struct {
 	examples []event.Example
 }
 
-// load reads a file; classes are in ascending order.
+// load reads a file. Classes are in ascending order.
 func load(path string, maxClasses int) (*set, error) {
 	c := record.DefaultConfig()
 	c.MaxClasses = maxClasses
 	if maxClasses > 2 {
-		// Find them first: their order must not depend on which comes first.
+		// Find the classes first, so that their order does not depend on the order of the events.
 		first, err := read(path, c)
 		if err != nil {
 			return nil, err
 		}
 		c.Classes = slices.Clone(first.schema.Classes)
-		slices.Sort(c.Classes) // one digit each
+		slices.Sort(c.Classes) // string order suffices: classes have one digit
 	}
 	return read(path, c)
 }
 
-// loadJSON reads events with the label where vw --json wants it.
+// loadJSON reads events whose label is in the field that vw --json expects.
 func loadJSON(path string) (*set, error) {
 	c := record.DefaultConfig()
 	c.Label, c.Classes = "_label", []string{"-1", "1"}
@@ -143,7 +142,7 @@ func read(path string, c record.Config) (*set, error) {
 	}
 	defer f.Close()
 	for {
-		var b event.Batch // a fresh one: its examples are kept
+		var b event.Batch // a new Batch each time, because its examples are kept
 		if err := f.Next(context.Background(), &b); err == io.EOF {
 			return s, nil
 		} else if err != nil {
@@ -162,10 +161,10 @@ func (c *comparison) path(name ...string) string {
 	return filepath.Join(append([]string{c.data}, name...)...)
 }
 
-// learned is what one pass over a set came to.
+// learned is the result of one or more passes over a set.
 type learned struct {
 	*online.Learner
-	scored []scored // of binary sets: the scores before each event was learned
+	scored []scored // for two classes: scores before each event was learned
 }
 
 func learn(s *set, c online.Config, passes int) (*learned, error) {
@@ -182,21 +181,21 @@ func learn(s *set, c online.Config, passes int) (*learned, error) {
 				out.scored = append(out.scored, scored{f[0], e.Label == 1})
 			}
 		}
-		if pass+1 < passes { // as train does
+		if pass+1 < passes { // as blankout train does
 			l.EndPass()
 		}
 	}
 	return out, nil
 }
 
-// scored is a score and whether its event is of the positive class.
+// scored is a score, and whether its event belongs to the positive class.
 type scored struct {
 	score    float64
 	positive bool
 }
 
-// measures returns the share of errors, the mean log-loss of the scores as
-// log-odds, and the area under the ROC curve, ties counting half.
+// measures returns the fraction of errors, the mean log-loss of the scores as log-odds, and the area under the ROC
+// curve. Ties count half.
 func measures(events []scored) (wrong, logLoss, auc float64) {
 	events = slices.Clone(events)
 	slices.SortFunc(events, func(a, b scored) int {
@@ -228,9 +227,8 @@ func measures(events []scored) (wrong, logLoss, auc float64) {
 	return wrong / n, logLoss / n, (ranks - positive*(positive+1)/2) / (positive * (n - positive))
 }
 
-// testError returns the share of a test set that a model gets wrong with
-// features deleted with probability d, survivors rescaled. The masks are those
-// of blankout predict --delete d --rescale.
+// testError returns the error of a model on a test set as a fraction. Features are deleted with probability d and
+// survivors are rescaled. The masks are those of blankout predict --delete d --rescale.
 func testError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
@@ -248,7 +246,7 @@ func testError(m *model.Linear, s *set, d float64) float64 {
 	return float64(wrong) / float64(len(s.examples))
 }
 
-// knownError is the error of what the model answers if features are deleted that are known to be missing.
+// knownError returns the error of a model's predictions if the deleted features are declared missing.
 func knownError(m *model.Linear, s *set, d float64) float64 {
 	scores := make([]float64, m.Outputs)
 	wrong := 0
@@ -278,8 +276,7 @@ func scoreVec(m *model.Linear, x event.Vec, out []float64) []float64 {
 	return out
 }
 
-// exactModel solves the batch problem of a learner's configuration on the
-// features as the model from sees them.
+// exactModel solves the batch problem of a learner's configuration on features that the model from has standardized.
 func exactModel(s *set, from *model.Linear, c batch.Config) (*batch.Fit, error) {
 	var b batch.Builder
 	for i := range s.examples {
@@ -293,8 +290,7 @@ func exactModel(s *set, from *model.Linear, c batch.Config) (*batch.Fit, error) 
 	return batch.Train(context.Background(), b.Data(s.schema), c)
 }
 
-// withScaler scores raw features with an exact solution found on those that from
-// had standardized.
+// withScaler scores raw features: it standardizes them as from does and then applies the exact solution.
 type withScaler struct{ from, exact *model.Linear }
 
 func (w withScaler) testError(s *set, d float64) float64 {

@@ -1,7 +1,7 @@
 package main
 
-// This file measures what is best learned from an event that arrives with nulls: the fields
-// that are there alone, as the learner does, or also what is expected of those that are not.
+// This file measures two ways to learn an event with nulls: from the present fields alone, as the learner does, or also
+// from imputed values of the null fields.
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 	"blankout/online"
 )
 
-// nullStreams are those whose fields become null; of group columns each runs die together
-// where groups do, and what is left is a group each.
+// nullStreams are the streams whose fields become null. In runs with group failures, each group is a run of consecutive
+// columns; remaining columns are single groups.
 var nullStreams = []struct {
 	name, file       string
 	classes, columns int
@@ -31,8 +31,8 @@ var nullStreams = []struct {
 
 const nullSeeds = 5
 
-// nulls compares the two ways on events that have lost a share of their fields, or groups of
-// fields, by the progressive error of what is answered.
+// nulls compares the two ways on events with a fraction of fields or groups null, by the progressive error of the
+// predictions.
 func (c *comparison) nulls() error {
 	fmt.Fprint(c.w, "## Learning from events with nulls, progressive error of one pass, %\n\n| stream | null | present fields alone | expected values as well | difference |\n|---|---|---|---|---|\n")
 	for _, d := range nullStreams {
@@ -67,8 +67,8 @@ func (c *comparison) nulls() error {
 	return nil
 }
 
-// learnNulls learns a set, whose columns become fields, with the fields of a share of the
-// groups null in each event, and returns the progressive error, %.
+// learnNulls learns a set whose columns become fields. In each event the fields of a fraction of the groups are null.
+// It returns the progressive error in %.
 func learnNulls(s *set, columns, group int, share float64, seed uint64, fill bool) (float64, error) {
 	schema := fieldSchema(s, columns, group)
 	l, err := online.New(online.DefaultConfig(), schema)
@@ -88,7 +88,7 @@ func learnNulls(s *set, columns, group int, share float64, seed uint64, fill boo
 			l.Learn(&e, nil)
 			continue
 		}
-		if i%50 == 0 { // what is expected changes slowly
+		if i%50 == 0 { // imputed values change slowly, so updating the model rarely is enough
 			m = l.Snapshot().Model().Compact()
 		}
 		e = expected(m, &e)
@@ -97,7 +97,7 @@ func learnNulls(s *set, columns, group int, share float64, seed uint64, fill boo
 	return 100 * float64(wrong) / float64(len(s.examples)), nil
 }
 
-// fieldSchema returns the schema of a set whose columns become fields, in groups of so many.
+// fieldSchema returns the Schema of a set whose columns become fields, in groups of the given size.
 func fieldSchema(s *set, columns, group int) *event.Schema {
 	schema := event.NewSchema(s.schema.Bits, s.schema.Classes, s.schema.MaxClasses)
 	for i := range columns {
@@ -110,7 +110,7 @@ func fieldSchema(s *set, columns, group int) *event.Schema {
 	return schema
 }
 
-// nulled returns an event of fields, some of which are null.
+// nulled returns an event of fields in which some groups are null, drawn at random.
 func nulled(e *event.Example, columns, group int, share float64, r *rand.Rand) event.Example {
 	dead := make([]bool, (columns+group-1)/group)
 	for i := range dead {
@@ -119,7 +119,7 @@ func nulled(e *event.Example, columns, group int, share float64, r *rand.Rand) e
 	return without(e, columns, group, dead)
 }
 
-// without returns an event of fields, of which those of dead groups are null.
+// without returns an event of fields in which the fields of dead groups are null.
 func without(e *event.Example, columns, group int, dead []bool) event.Example {
 	out, at := event.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
 	for column := range uint32(columns) {
@@ -138,7 +138,7 @@ func without(e *event.Example, columns, group int, dead []bool) event.Example {
 	return out
 }
 
-// expected returns the event with what the model expects in place of the nulls.
+// expected returns the event with nulls replaced by the values that the model imputes.
 func expected(m *model.Linear, e *event.Example) event.Example {
 	m = m.WithMissing(m.Missing.Forced(model.MissingImpute))
 	parts := m.Answer(e).Parts

@@ -1,7 +1,7 @@
 package main
 
-// This file measures what noise at the rates at which groups are observed to be missing is
-// worth where some go missing much oftener than others.
+// This file measures the benefit of noise at the observed missing rates of groups, if some groups are missing much more
+// often than others.
 
 import (
 	"fmt"
@@ -17,15 +17,15 @@ import (
 	"blankout/online"
 )
 
-// observedRates are those at which groups become null: each group has one of them, drawn by
-// the seed. Their mean is near the .3 of the noises that observed is compared with.
+// observedRates are the rates at which groups become null. Each group gets one of them at random. Their mean is close
+// to the 0.3 of the noises that are compared with observed noise.
 var observedRates = []float64{0, 0.05, 0.3, 0.8}
 
 // observedWay is a way to learn a stream.
 type observedWay struct {
 	name, noise string
 	silent      float64
-	copies      int // of each event, with more groups that read the mean so far, at mixed rates
+	copies      int // number of copies of each event, in which more groups read their mean so far, at mixed rates
 }
 
 var observedWays = []observedWay{
@@ -34,9 +34,9 @@ var observedWays = []observedWay{
 	{name: "auto, silent_missing = 0.5", noise: "auto", silent: 0.5}, {name: "auto on the events and 3 copies", noise: "auto", copies: 3},
 }
 
-// observed compares noises on streams of which each group of columns is null at a rate of its
-// own: by the progressive error of all events, and by the error of the last third of them
-// where nobody says what is dead, and dead fields read their mean.
+// observed compares noises on streams in which each group of columns is null at its own rate. It measures the
+// progressive error of all events. It also measures the error of the last third if missing fields are not declared and
+// read their mean.
 func (c *comparison) observed() error {
 	fmt.Fprint(c.w, "## Noise at the rates observed, error in %\n\nGroups are null at 0, 5, 30 or 80 %.\n\n| stream | dead fields |")
 	for _, way := range observedWays {
@@ -83,9 +83,9 @@ func (c *comparison) observed() error {
 	return nil
 }
 
-// learnObserved learns a set, whose columns become fields, with groups of them null at rates
-// of their own, and returns the progressive error and that of the events after the first two
-// thirds where the same fields read their mean in place of null, in percent.
+// learnObserved learns a set whose columns become fields, with groups null at different rates. It returns two errors in
+// percent: told is the progressive error. untold is for the last third of the events, in which the same fields read
+// their mean instead of null.
 func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (told, untold float64, err error) {
 	schema := fieldSchema(s, columns, max(group, 1))
 	config := online.DefaultConfig()
@@ -105,7 +105,7 @@ func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (to
 	var m *model.Linear
 	scores, wrong, silent := make([]float64, schema.Outputs()), 0, 0
 	dead := make([]bool, len(rates))
-	var waiting []event.Example // copies, which are learned later in random order
+	var waiting []event.Example // copies that are learned later in random order
 	for i := range s.examples {
 		for g, rate := range rates {
 			dead[g] = r.Float64() < rate
@@ -140,11 +140,12 @@ func learnObserved(s *set, columns, group int, way observedWay, seed uint64) (to
 	return 100 * float64(wrong) / float64(len(s.examples)), 100 * float64(silent) / float64(len(s.examples)-first), nil
 }
 
-// maxWaiting bounds the copies that wait. Four events of one label in a row would teach a learner that the next label is the
-// last one.
+// maxWaiting is the largest number of waiting copies. Four events with the same label in a row would teach a learner
+// that the next label equals the last one.
 const maxWaiting = 1000
 
-// silently returns a copy of an event of fields: groups of those that are there read their mean so far, at one of copyRates.
+// silently returns a copy of an event of fields in which some present groups read their mean so far. The fraction is
+// one of copyRates.
 func silently(e *event.Example, columns, group int, sum, count []float64, r *rand.Rand) event.Example {
 	rate := copyRates[r.IntN(len(copyRates))]
 	dead := make([]bool, (columns+group-1)/group)
@@ -161,7 +162,7 @@ func silently(e *event.Example, columns, group int, sum, count []float64, r *ran
 	return out
 }
 
-// meant returns an event of fields whose nulls read the mean of their column.
+// meant returns an event of fields in which each null is replaced by the mean of its column.
 func meant(e *event.Example, columns int, sum, count []float64) event.Example {
 	out, at := event.Example{Label: e.Label, Weight: e.Weight, Field: []uint16{}}, 0
 	for column := range uint32(columns) {

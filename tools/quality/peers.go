@@ -18,7 +18,7 @@ import (
 	"blankout/internal/event"
 )
 
-// streamPeer is a learner of others and how it makes one pass.
+// streamPeer is another program that learns streams, with a function that makes one pass.
 type streamPeer struct {
 	name string
 	run  func(s *set, path string) (progressive, error)
@@ -37,7 +37,7 @@ func (c *comparison) streamPeers() []streamPeer {
 	return peers
 }
 
-// command runs a command quietly and returns what it printed.
+// command runs a command and returns its standard output.
 func command(name string, args ...string) ([]byte, error) {
 	x := exec.Command(name, args...)
 	var stderr bytes.Buffer
@@ -69,8 +69,8 @@ func (c *comparison) river(_ *set, path string) (progressive, error) {
 	return p, nil
 }
 
-// vwOptions are those of a set: the logistic loss unless another is asked for,
-// and one against all for more than two classes.
+// vwOptions returns the options for a set: the logistic loss if options name no other, and one against all for more
+// than two classes.
 func vwOptions(s *set, options []string) []string {
 	loss := "logistic"
 	var out []string
@@ -100,8 +100,8 @@ func (c *comparison) vwStream(s *set, options []string) (progressive, error) {
 	return predicted(predictions, s, true)
 }
 
-// predicted reads a peer's predictions, a line each: of VW scores or, of more
-// than two classes, the class counted from 1; of LIBLINEAR our class.
+// predicted reads the predictions of a peer, one per line. VW writes scores or, for more than two classes, the class
+// counted from 1. LIBLINEAR writes our class.
 func predicted(name string, s *set, vw bool) (progressive, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -135,8 +135,8 @@ func predicted(name string, s *set, vw bool) (progressive, error) {
 	return p, nil
 }
 
-// writeText writes a set in VW's text format or LIBLINEAR's. change may alter
-// the features of example number i; it may be nil.
+// writeText writes a set in the text format of VW or of LIBLINEAR. change may alter the features of example number i;
+// it may be nil.
 func writeText(name string, s *set, vw bool, change func(i int, x event.Vec) event.Vec) (err error) {
 	f, err := os.Create(name)
 	if err != nil {

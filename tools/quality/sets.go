@@ -1,7 +1,7 @@
 package main
 
-// This file measures how often the sets of answers hold the class, and how many classes they hold, at
-// each share of what is missing.
+// This file measures how often prediction sets contain the true class, and how many classes they contain, for each
+// missing fraction.
 
 import (
 	"fmt"
@@ -13,13 +13,13 @@ import (
 	"blankout/online"
 )
 
-// setStreams are asked about events of which groups of columns are null, of so many consecutive ones each: a
-// test file by the model of a train file or, without one, each event of a stream before it is learned.
+// setStreams are the data whose prediction sets are measured, with groups of consecutive columns null. A test file is
+// predicted by the model of the train file. Without a test file, each event is predicted before it is learned.
 var setStreams = []struct {
 	name, train, test string
 	classes, columns  int
 	group             int
-	learned           bool // with the nulls; else whole
+	learned           bool // whether events are learned with the nulls; otherwise complete
 	what              string
 }{
 	{"usps", "train.svm.gz", "test.svm.gz", 10, 256, 16, false, "patches of 4 x 4, the test file"},
@@ -32,13 +32,13 @@ var setStreams = []struct {
 
 var setShares = []float64{0, 0.3, 0.5, 0.7}
 
-// setSums are what answers came to at a share.
+// setSums has the sums over the predictions at one missing fraction.
 type setSums struct {
 	told, held, size, right float64
 	classes                 [10]struct{ told, held float64 }
 }
 
-// worst returns the least coverage of a class of over a hundred events.
+// worst returns the smallest coverage of any class with more than a hundred events.
 func (x *setSums) worst() float64 {
 	least := 1.0
 	for _, c := range x.classes {
@@ -49,7 +49,7 @@ func (x *setSums) worst() float64 {
 	return least
 }
 
-// sets makes the table.
+// sets writes the table of this section.
 func (c *comparison) sets() error {
 	fmt.Fprint(c.w, "## Sets that hold the class\n\n| stream | | 0 | 30 % | 50 % | 70 % |\n|---|---|---|---|---|---|\n")
 	for _, d := range setStreams {
@@ -89,7 +89,7 @@ func (c *comparison) sets() error {
 	return nil
 }
 
-// patch orders the columns of pictures of 16 x 16 by patches of 4 x 4.
+// patch reorders the columns of images of 16 x 16 pixels by patches of 4 x 4.
 func (s *set) patch() {
 	for i := range s.examples {
 		x := s.examples[i].Features
@@ -106,9 +106,9 @@ func (s *set) patch() {
 	}
 }
 
-// askSets learns a stream and adds up by share what is answered to events with such a share of their groups null:
-// those of asked by the last model or, where it is nil, those of the stream before each is learned, from
-// the 200th on.
+// askSets learns a stream and adds up, by missing fraction, the predictions for events with that fraction of their
+// groups null. The events are those of asked, predicted by the final model. If asked is nil, they are those of the
+// stream before each is learned, from the 200th on.
 func askSets(s, asked *set, columns, group int, shares []float64, learned bool, sums []setSums) error {
 	schema := fieldSchema(s, columns, group)
 	l, err := online.New(online.DefaultConfig(), schema)
@@ -149,7 +149,7 @@ func askSets(s, asked *set, columns, group int, shares []float64, learned bool, 
 	return nil
 }
 
-// ask adds what a model answers to an event.
+// ask adds the prediction of a model for an event.
 func (x *setSums) ask(m *model.Linear, e *event.Example) {
 	scores := m.Score(e, make([]float64, m.Outputs))
 	class := m.Predict(scores)

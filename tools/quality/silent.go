@@ -1,7 +1,7 @@
 package main
 
-// This file makes the tables of features that die after learning: silently, when they read
-// their mean or 0 and nobody reports it, and declared as null.
+// This file writes the tables about features that fail after learning. A silent failure is not reported: the feature
+// reads its mean or 0. A declared failure is null.
 
 import (
 	"bufio"
@@ -30,23 +30,22 @@ import (
 	"blankout/online"
 )
 
-// What a feature reads after it died.
+// The values that a failed feature reads.
 const (
-	readsMean = "mean" // of the training events
+	readsMean = "mean" // mean of the training events
 	readsZero = "zero"
 )
 
-// zeroSets are the sets whose dead features read 0 unless -dead says otherwise: 0 is their most
-// frequent value.
+// zeroSets are the sets whose failed features read 0 unless -dead is given, because 0 is their most frequent value.
 var zeroSets = []string{"spambase", "digits", "usps"}
 
-// silentSets are the sets of the section silent unless -sets names others.
+// silentSets are the data sets of section silent unless -sets is given.
 const silentSets = "gas_drift,spambase,covtype_10k,usps"
 
-// deathShares are the fractions of the features that are dead in the test events.
+// deathShares are the fractions of the features that have failed in the test events.
 var deathShares = []float64{0, 0.3, 0.5, 0.7}
 
-// copyRates are the fractions of the features that are dead in a corrupted copy, drawn for each copy.
+// copyRates are the fractions of the features that have failed in a corrupted copy. Each copy draws one of them.
 var copyRates = []float64{0.2, 0.4, 0.6, 0.8}
 
 // silentOptions are the flags of the section silent.
@@ -142,14 +141,14 @@ func (c *comparison) loadDeath(name string) (*deathSet, error) {
 	return d, nil
 }
 
-// deathSplit is a random split of a set, and what is dead in its test events.
+// deathSplit is a random split of a set, with the failures in its test events.
 type deathSplit struct {
 	*deathSet
 	seed        uint64
-	train, test []event.Example // whole, with a field for each column
-	// sum and count make the value that a dead column reads, as meant takes it.
+	train, test []event.Example // complete events, with a field for each column
+	// sum and count give the value that a failed column reads, as in the function meant.
 	sum, count []float64
-	// dies holds for each test event and group the share from which on the group is dead.
+	// dies has, for each test event and group, the smallest fraction of failures at which the group has failed.
 	dies [][]float64
 }
 
@@ -183,7 +182,7 @@ func (d *deathSet) split(o *silentOptions, seed uint64) *deathSplit {
 
 func (d *deathSet) groups() int { return (d.columns + d.group - 1) / d.group }
 
-// died returns an event with dead groups: null if that is declared.
+// died returns an event with failed groups: null if declared, otherwise reading a value.
 func (s *deathSplit) died(e *event.Example, dead []bool, declared bool) event.Example {
 	out := without(e, s.columns, s.group, dead)
 	if !declared {
@@ -213,10 +212,11 @@ func (s *deathSplit) copied(copies int) []event.Example {
 // probabilities returns the probability of each class for each event.
 type probabilities func(events []event.Example) ([][]float64, error)
 
-// deathRow is a way to learn.
+// deathRow is a way to learn, which is one row of the table.
 type deathRow struct {
 	key, name string
-	// peer says that the model cannot be told what is missing: a declared feature reads the same as a silent one.
+	// peer is true if missing features cannot be declared to the model: a declared feature then reads the same as a
+	// silent one.
 	peer  bool
 	learn func(s *deathSplit) (probabilities, error)
 }
@@ -269,7 +269,7 @@ func (c *comparison) deathRows() ([]deathRow, error) {
 	return rows, nil
 }
 
-// online learns events in one pass.
+// online learns the events in one pass of the online learner.
 func (s *deathSplit) online(events []event.Example, settings []string) (probabilities, error) {
 	loaded, err := config.Load(config.Source{Flags: settings})
 	if err != nil {
@@ -295,7 +295,8 @@ func modelProbabilities(m *model.Linear) probabilities {
 	}
 }
 
-// standardizer returns a function that standardizes events by the whole training events and drops their fields.
+// standardizer returns a function that removes the fields of events and standardizes them by the complete training
+// events.
 func (s *deathSplit) standardizer() (func([]event.Example) []event.Example, error) {
 	var b batch.Builder
 	fit := batch.Standardizer{Mode: model.StandardizeAll}
@@ -321,7 +322,7 @@ func (s *deathSplit) standardizer() (func([]event.Example) []event.Example, erro
 	}, nil
 }
 
-// exact solves logistic regression on the events under a noise.
+// exact solves logistic regression on the events with the given noise.
 func (s *deathSplit) exact(events []event.Example, noise string) (probabilities, error) {
 	standardized, err := s.standardizer()
 	if err != nil {
@@ -359,7 +360,7 @@ func (s *deathSplit) exact(events []event.Example, noise string) (probabilities,
 	return func(events []event.Example) ([][]float64, error) { return answer(standardized(events)) }, nil
 }
 
-// vwLearned has Vowpal Wabbit learn events, standardized as for the exact solver, in one pass.
+// vwLearned lets Vowpal Wabbit learn the events in one pass. The events are standardized as for the exact solver.
 func (c *comparison) vwLearned(s *deathSplit, events []event.Example) (probabilities, error) {
 	standardized, err := s.standardizer()
 	if err != nil {
@@ -395,7 +396,8 @@ func (c *comparison) vwLearned(s *deathSplit, events []event.Example) (probabili
 	}, nil
 }
 
-// vwProbabilities reads Vowpal Wabbit's predictions: a score for two classes, else CLASS:PROBABILITY.
+// vwProbabilities reads Vowpal Wabbit's predictions: a score for two classes, otherwise CLASS:PROBABILITY for each
+// class.
 func vwProbabilities(name string, classes, events int) (out [][]float64, err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -431,10 +433,10 @@ func vwProbabilities(name string, classes, events int) (out [][]float64, err err
 	return out, nil
 }
 
-// deathOutcome holds the errors, in %, and the log-losses by share and split.
+// deathOutcome holds the errors in % and the log-losses, by fraction of failures and split.
 type deathOutcome struct{ wrong, logLoss [][]float64 }
 
-// measured has a model answer the test events at each share.
+// measured measures a model on the test events at each fraction of failures.
 func (s *deathSplit) measured(answer probabilities, declared bool) (wrong, logLoss []float64, err error) {
 	dead := make([]bool, s.groups())
 	for _, share := range deathShares {
@@ -464,7 +466,7 @@ func (s *deathSplit) measured(answer probabilities, declared bool) (wrong, logLo
 	return wrong, logLoss, nil
 }
 
-// silentTables compares ways to learn on events of which features are dead.
+// silentTables compares ways to learn on events with failed features.
 func (c *comparison) silentTables() error {
 	rows, err := c.deathRows()
 	if err != nil {
@@ -529,7 +531,7 @@ func (c *comparison) silentTables() error {
 	return nil
 }
 
-// short shows the mean errors alone.
+// short returns the mean errors as text, without standard errors.
 func (o deathOutcome) short() string {
 	means := make([]string, len(o.wrong))
 	for i, each := range o.wrong {
@@ -538,7 +540,7 @@ func (o deathOutcome) short() string {
 	return " " + means[0] + " / " + strings.Join(means[1:], " ") + " |"
 }
 
-// cells shows means over the splits with their standard errors, and the paired difference from another row.
+// cells returns the means over the splits with their standard errors, and the paired difference from another row.
 func (o deathOutcome) cells(first deathOutcome) string {
 	var b strings.Builder
 	for i := range o.wrong {
@@ -547,7 +549,7 @@ func (o deathOutcome) cells(first deathOutcome) string {
 	return b.String() + " " + o.less(first) + " |"
 }
 
-// less shows the mean error with dead features less that of another row, paired by split.
+// less returns the mean error with failed features minus that of another row, paired by split.
 func (o deathOutcome) less(first deathOutcome) string {
 	less := make([]float64, len(o.wrong[0]))
 	for split := range less {
@@ -563,7 +565,7 @@ func meanError(each []float64, format string) string {
 	return fmt.Sprintf(format+" ± "+strings.Replace(format, "+", "", 1), mean, stat.StdErr(deviation, float64(len(each))))
 }
 
-// deathOutcomes returns the outcomes of the rows, silent and declared.
+// deathOutcomes returns the outcomes of all rows, for silent (key false) and declared failures (key true).
 func (c *comparison) deathOutcomes(d *deathSet, rows []deathRow) (map[bool][]deathOutcome, error) {
 	out := map[bool][]deathOutcome{}
 	splits := make([]*deathSplit, c.silent.splits)

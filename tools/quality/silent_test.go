@@ -14,7 +14,7 @@ import (
 	"blankout/internal/event"
 )
 
-// writeDeathSet writes a set whose three numeric fields all carry the class.
+// writeDeathSet writes a set with three numeric fields that are all correlated with the class.
 func writeDeathSet(t *testing.T, events int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,8 +38,8 @@ func writeDeathSet(t *testing.T, events int) string {
 	return dir
 }
 
-// TestSilentTables: a table for silent and one for declared death, with every row; nothing tells
-// a peer what died; whole events are answered alike in both; death costs errors.
+// TestSilentTables checks that there is a table for silent and one for declared failures, with every row. Peers must
+// have the same errors in both. Predictions for complete events must be equal, and failures must increase the error.
 func TestSilentTables(t *testing.T) {
 	var out bytes.Buffer
 	c := &comparison{data: writeDeathSet(t, 600), w: &out, silent: silentOptions{sets: "mine", also: "noise=dropout:0.3,calibrate=off", dead: "auto", splits: 2, learn: 300, test: 200, group: 1, copies: 3}}
@@ -90,8 +90,8 @@ func TestSilentTables(t *testing.T) {
 	}
 }
 
-// TestDeathSplit: what is dead reads the training events' mean, or 0, or is null; it grows with
-// the share; copies are events of the split with a fraction of the fields dead.
+// TestDeathSplit checks that failed features read the training events' mean, or 0, or are null. The failures must
+// increase with the fraction. Copies must be events of the split in which a fraction of the fields has failed.
 func TestDeathSplit(t *testing.T) {
 	c := &comparison{data: writeDeathSet(t, 400), silent: silentOptions{dead: readsMean, splits: 2, learn: 100, test: 50, group: 2}}
 	d, err := c.loadDeath("mine")
@@ -150,7 +150,7 @@ func TestVWProbabilities(t *testing.T) {
 	for _, x := range []struct {
 		text    string
 		classes int
-		want    float64 // the second class's in the last line
+		want    float64 // probability of the second class in the last line
 	}{{"-1\n0\n", 2, .5}, {"1:0.5 2:0.25 3:0.25\n\n1:0.1 2:0.7 3:0.2\n", 3, .7}} {
 		if err := os.WriteFile(file, []byte(x.text), 0o666); err != nil {
 			t.Fatal(err)
@@ -165,7 +165,8 @@ func TestVWProbabilities(t *testing.T) {
 	}
 }
 
-// TestSilently: a copy of an event with nulls reads the mean of the columns so far in whole groups, and keeps the nulls.
+// TestSilently checks that in a copy of an event with nulls whole groups read the mean of their columns so far. The
+// nulls must be kept.
 func TestSilently(t *testing.T) {
 	const columns = 40
 	e := event.Example{Missing: []uint16{1, 2}}

@@ -1,6 +1,6 @@
 package main
 
-// This file makes the table of exact solvers beside LIBLINEAR.
+// This file writes the table that compares exact solvers with LIBLINEAR.
 
 import (
 	"context"
@@ -20,20 +20,20 @@ import (
 	"blankout/internal/loss"
 )
 
-// matched is the relative gap to the minimum that both programs have to reach.
+// matched is the relative gap to the minimum that both programs must reach.
 const matched = 1e-3
 
-// probeSeconds is how long LIBLINEAR may take for one tolerance, roundSeconds when
-// no further round of runs begins: the whole section takes about two minutes.
+// probeSeconds limits LIBLINEAR's time for one tolerance. After roundSeconds no further round of runs starts. So the
+// whole section takes about two minutes.
 const (
 	probeSeconds = 15
 	roundSeconds = 15
 )
 
-// solvers measures blankout train --tol 1e-3 and LIBLINEAR on the same file to the
-// same gap, whole processes, loading included. A tolerance of LIBLINEAR's is not a
-// gap: the loosest one whose weights reach the gap is found first, which is
-// LIBLINEAR at its best. Each solver of the objective takes part.
+// solvers measures blankout train --tol 1e-3 and LIBLINEAR on the same file to the same gap. It measures whole
+// processes, including loading. LIBLINEAR's tolerance is not a gap, so solvers first finds the largest tolerance whose
+// weights reach the gap, which is the fastest setting for LIBLINEAR. All LIBLINEAR solvers of the objective are
+// measured.
 func (c *comparison) solvers() error {
 	if c.liblinear == "" {
 		return fmt.Errorf("solvers: name LIBLINEAR's train command with -liblinear")
@@ -58,7 +58,7 @@ func (c *comparison) solvers() error {
 		}); err != nil {
 			return err
 		}
-		if s, err = load(file, 2); err != nil { // labels 0 and 1, as in the file
+		if s, err = load(file, 2); err != nil { // labels are 0 and 1, as in the file
 			return err
 		}
 		for _, loss := range []struct {
@@ -79,7 +79,7 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	if err != nil {
 		return err
 	}
-	// What the certificate leaves open is in LIBLINEAR's favor.
+	// The reference minimum has an uncertainty, which is counted in LIBLINEAR's favor.
 	exact, err := batch.Solve(context.Background(), o.Expected, batch.Options{Tol: matched / 5})
 	if err != nil {
 		return err
@@ -111,10 +111,10 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 				return err
 			}
 			switch {
-			case gap <= matched: // so might a looser one
+			case gap <= matched: // a larger tolerance may also reach the gap
 				x.name, x.gap, x.args = "LIBLINEAR -s "+solver+" -e "+e, fmt.Sprintf("%.1e", gap), args(e)
 				tolerances = tolerances[:len(tolerances)/2]
-			case math.IsInf(gap, 1): // a tighter one would take longer
+			case math.IsInf(gap, 1): // a smaller tolerance would take longer
 				tolerances = tolerances[:len(tolerances)/2]
 			default:
 				tolerances = tolerances[len(tolerances)/2+1:]
@@ -161,8 +161,8 @@ func (c *comparison) matchedGap(file, title string, s *set, loss string, solvers
 	return nil
 }
 
-// liblinearGap returns how far LIBLINEAR's weights are from the minimum, relative
-// to it: +Inf if they take longer than probeSeconds.
+// liblinearGap returns the relative gap of LIBLINEAR's weights to the minimum. It returns +Inf if LIBLINEAR takes
+// longer than probeSeconds.
 func (c *comparison) liblinearGap(args []string, exact *batch.Result, o *indexed) (float64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeSeconds*time.Second)
 	defer cancel()
@@ -178,7 +178,7 @@ func (c *comparison) liblinearGap(args []string, exact *batch.Result, o *indexed
 	return (o.ValueGrad(w, nil) - exact.Objective) / exact.Objective, nil
 }
 
-// plainObjective is LIBLINEAR's objective, times two, of a set with labels 0 and 1.
+// plainObjective returns LIBLINEAR's objective, times two, for a set with labels 0 and 1.
 func plainObjective(s *set, name string, cost float64) (*indexed, error) {
 	var b batch.Builder
 	for i := range s.examples {
@@ -206,7 +206,7 @@ type indexed struct {
 	data *batch.Data
 }
 
-// liblinearWeights reads a model of two classes, trained with -B 1, as a point of o.
+// liblinearWeights reads a model of two classes, trained with -B 1, as weights for o.
 func liblinearWeights(name string, columns int, o *indexed) ([]float64, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -233,7 +233,7 @@ func liblinearWeights(name string, columns int, o *indexed) ([]float64, error) {
 	return w, nil
 }
 
-// least is the shortest time of each kind, in seconds.
+// least returns the shortest wall time and the shortest processor time of the runs, in seconds.
 func least(runs []run) (wall, cpu float64) {
 	wall, cpu = math.Inf(1), math.Inf(1)
 	for _, r := range runs {

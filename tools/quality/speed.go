@@ -1,6 +1,6 @@
 package main
 
-// This file makes docs/speed.md: whole processes beside Vowpal Wabbit, and what work.go measures.
+// This file writes docs/speed.md: a comparison of whole processes with Vowpal Wabbit, and the measurements of work.go.
 
 import (
 	"bufio"
@@ -19,12 +19,12 @@ import (
 	"blankout/internal/event"
 )
 
-// contest is events that blankout and vw learn in turn.
+// contest is a set of events that blankout and vw learn in turn.
 type contest struct {
-	name, file string // the file is of the data's folder; none: made-up JSON events
+	name, file string // file is in the data folder; "" means generated JSON events
 	title      string
 	classes    int
-	columns    uint32 // those from here on are left out
+	columns    uint32 // columns from this number on are left out
 	ours, vw   []string
 }
 
@@ -36,10 +36,10 @@ var contests = []contest{
 	{"json", "", "JSON, 11 features", 2, 0, []string{"--label", "_label"}, []string{"--json"}},
 }
 
-// imdbUnigrams are the first columns of the data set imdb; bigrams follow.
+// imdbUnigrams is the number of unigrams of the data set imdb, which are its first columns. Bigrams follow.
 const imdbUnigrams = 47123
 
-// contestant is a program that learns, and how long it took in each round.
+// contestant is a program that learns, with its times in each round.
 type contestant struct {
 	name string
 	args []string
@@ -48,12 +48,12 @@ type contestant struct {
 
 const rounds = 5
 
-// fixedLevel are the options of one level of noise and one rule; without them train learns
-// three levels and three experts side by side.
+// fixedLevel are the options for a single noise level and optimizer. Without them train learns three noise levels and
+// three experts concurrently.
 var fixedLevel = []string{"--optimizer", "adagrad", "--noise", "dropout:0.5"}
 
-// speed measures blankout train --solver online and vw on the same events. The
-// progressive errors say that both learn.
+// speed measures blankout train --solver online and vw on the same events. The progressive errors show that both
+// programs learn.
 func (c *comparison) speed() error {
 	if c.vw == "" {
 		return errors.New("speed: name Vowpal Wabbit's command with -vw")
@@ -105,8 +105,8 @@ In seconds, with the fraction of events that are predicted wrongly before they a
 	return nil
 }
 
-// ratios returns a row of the short table: the times of blankout at a fixed level and by default, and of vw with squared
-// loss, over those of vw with logistic loss.
+// ratios returns a row of the short table. It has the times of blankout with a fixed level and by default, and of vw
+// with squared loss. All are divided by the time of vw with logistic loss.
 func ratios(title string, all []*contestant) string {
 	wall, cpu := median(all[2].runs)
 	row := "| " + title + " "
@@ -117,7 +117,7 @@ func ratios(title string, all []*contestant) string {
 	return row + "|\n"
 }
 
-// contest runs blankout at a fixed level and by default, and vw with both losses, and appends a row each.
+// contest runs blankout with a fixed level and by default, and vw with both losses. It appends a row for each.
 func (c *comparison) contest(d contest, rows *strings.Builder) (all []*contestant, err error) {
 	ours, theirs, s, err := c.contestFiles(d)
 	if err != nil {
@@ -153,7 +153,7 @@ func (c *comparison) contest(d contest, rows *strings.Builder) (all []*contestan
 	return all, nil
 }
 
-// contestFiles writes the events as blankout and as vw read them.
+// contestFiles writes the events in the formats that blankout and vw read.
 func (c *comparison) contestFiles(d contest) (ours, theirs string, s *set, err error) {
 	ours, theirs = filepath.Join(c.work, "ours.svm"), filepath.Join(c.work, "theirs.vw")
 	if d.file == "" {
@@ -174,7 +174,8 @@ func (c *comparison) contestFiles(d contest) (ours, theirs string, s *set, err e
 	return ours, theirs, s, errors.Join(writeText(ours, s, false, kept), writeText(theirs, s, true, kept))
 }
 
-// progressiveError runs a contestant once more and returns the share of events it got wrong before learning them.
+// progressiveError runs a contestant once more and returns the fraction of events that it predicted wrongly before
+// learning them.
 func (c *comparison) progressiveError(x *contestant, s *set) (float64, error) {
 	if x.args[0] == c.vw {
 		predictions := filepath.Join(c.work, "predictions")
@@ -195,7 +196,7 @@ func (c *comparison) progressiveError(x *contestant, s *set) (float64, error) {
 	return r.Error / 100, err
 }
 
-// processor returns the name of the processor, where the system tells.
+// processor returns the name of the processor, if the system provides it.
 func processor() string {
 	data, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(data)) {
@@ -206,7 +207,7 @@ func processor() string {
 	return runtime.GOARCH
 }
 
-// run is how long a process took.
+// run has the wall time and the processor time of a process.
 type run struct{ wall, cpu time.Duration }
 
 func timed(args []string) (run, error) {
@@ -228,8 +229,8 @@ func median(runs []run) (wall, cpu time.Duration) {
 	return walls[len(walls)/2], cpus[len(cpus)/2]
 }
 
-// writeEvents writes n made-up events of about 220 bytes and 11 features, a JSON object
-// a line, with the label where vw --json wants it.
+// writeEvents writes n generated events of about 220 bytes and 11 features, one JSON object per line. The label is in
+// the field that vw --json expects.
 func writeEvents(name string, n int) (err error) {
 	f, err := os.Create(name)
 	if err != nil {

@@ -1,6 +1,6 @@
 package main
 
-// This file makes the tables of progressive errors.
+// This file writes the tables of progressive errors.
 
 import (
 	"fmt"
@@ -8,18 +8,18 @@ import (
 	"blankout/online"
 )
 
-// streams are learned once from top to bottom.
+// streams are learned in one pass, from the first to the last event.
 var streams = []struct {
 	name    string
 	classes int
 }{{"elec2", 2}, {"sea", 2}, {"spam_stream", 2}, {"gas_drift", 6}, {"airlines_50k", 2}, {"talkingdata_clicks", 2}}
 
-// progressive are the measures of one pass; auc and log-loss of two classes only.
+// progressive has the measures of one pass. auc and logLoss are for two classes only.
 type progressive struct{ wrong, logLoss, auc float64 }
 
 func (p progressive) String() string { return fmt.Sprintf("%.2f", 100*p.wrong) }
 
-// rare is how a stream is shown in which errors say nothing.
+// rare returns the measures for streams with a rare class, in which the error is uninformative.
 func (p progressive) rare() string { return fmt.Sprintf("%.4f / %.3f", p.logLoss, p.auc) }
 
 func measure(s *set, c online.Config) (progressive, *learned, error) {
@@ -35,8 +35,7 @@ func measure(s *set, c online.Config) (progressive, *learned, error) {
 	return p, l, nil
 }
 
-// streams compares the default configuration with the peers' and with the answer
-// that the label stays what it was.
+// streams compares the default configuration with the peers, and with predicting the previous label.
 func (c *comparison) streams() error {
 	fmt.Fprint(c.w, "## Progressive error of one pass, %\n\nEvery event is scored before it is learned. talkingdata_clicks has 0.2 % positives: log-loss / AUC.\n\n")
 	peers := c.streamPeers()
@@ -83,8 +82,7 @@ func (c *comparison) streams() error {
 	return nil
 }
 
-// rules compares our own update rules, without noise and with what is usual of
-// them.
+// rules compares our own optimizers, without noise and with their usual settings.
 func (c *comparison) rules() error {
 	configs := []struct {
 		name string

@@ -1,6 +1,6 @@
 package main
 
-// This file measures how soon fields that repeat one value are found to be stuck.
+// This file measures after how many events fields that repeat one value are recognized as stuck.
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"blankout/online/stuck"
 )
 
-// stuckStreams are those whose fields stick from an event on.
+// stuckStreams are streams whose fields become stuck from a given event on.
 var stuckStreams = []struct {
 	name, file       string
 	classes, columns int
@@ -21,14 +21,14 @@ var stuckStreams = []struct {
 	{"spambase", "train.svm.gz", 2, 57, 1600},
 }
 
-// stuckWithin is how many events a stuck field has to be found.
+// stuckWithin is the number of events within which a stuck field must be found.
 const stuckWithin = 3000
 
-// stuckAt are the values at which fields stick. The first leaves them as they are.
+// stuckAt are the values at which fields become stuck. The first does not change the fields.
 var stuckAt = []string{"as it is", "its mean", "its last value", "0"}
 
-// stuckFields counts the fields that are found, if each of them sticks, and the events until then. A Detector judges
-// each field apart from the others, so that all stick at once.
+// stuckFields counts the stuck fields that are found, and the events until they are found. All fields become stuck
+// together, because a Detector judges each field independently.
 func (c *comparison) stuckFields() error {
 	fmt.Fprint(c.w, "## Fields that are stuck: how many are found, and the median of the events until then\n\n| stuck at |")
 	rows := make([]string, len(stuckAt))
@@ -55,8 +55,8 @@ func (c *comparison) stuckFields() error {
 	return nil
 }
 
-// whenStuck returns after how many events the fields are found that stick after the first events, in ascending
-// order. As they are, all events of the set count.
+// whenStuck returns, in ascending order, the number of events after which each stuck field was found. The fields become
+// stuck after first events. If at is "as it is", all events of the set count.
 func whenStuck(s *set, columns, first int, at string) (found []int) {
 	var detector stuck.Detector
 	schema, whole := fieldSchema(s, columns, 1), make([]bool, columns)

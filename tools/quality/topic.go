@@ -1,6 +1,6 @@
 package main
 
-// This file compares programs that learn a Kafka topic: blankout run, kcat with Vowpal Wabbit, and River.
+// This file compares programs that learn from a Kafka topic: blankout run, kcat with Vowpal Wabbit, and River.
 
 import (
 	"encoding/json"
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// topicEvents is the number of JSON events of the topic.
+// topicEvents is the number of JSON events in the topic.
 const topicEvents = 400_000
 
 // topicContest fills a topic of the broker with JSON events and lets each program learn them. It appends a row to short
@@ -46,7 +46,7 @@ func (c *comparison) topicContest(short, long *strings.Builder) error {
 	for round := range rounds {
 		for _, x := range all {
 			if round > 0 && x == all[4] {
-				continue // one run takes longer than all others together
+				continue // one run of this program takes longer than all other runs together
 			}
 			r, err := timed(x.args)
 			if err != nil {
@@ -67,7 +67,7 @@ func (c *comparison) topicContest(short, long *strings.Builder) error {
 			return err
 		}
 		var r struct {
-			Wrong float64  `json:"error"` // of River, in percent
+			Wrong float64  `json:"error"` // error of River in percent
 			Ours  *float64 `json:"progressive_error"`
 		}
 		switch {

@@ -1,7 +1,7 @@
 package main
 
-// This file measures what an event costs, as ratios within one run that another
-// machine has too: docs/speed.md keeps them, and .ci/run compares.
+// This file measures the cost of an event. Costs are ratios within one run, so other machines give similar values.
+// docs/speed.md has the ratios, and .ci/run compares with them.
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// works are what is measured beside the yardstick, which is json.Valid of the same events.
+// works are the measured operations. Their unit of cost is json.Valid on the same events.
 var works = []struct{ name, of string }{
 	{"read: checksum, record, fingerprint", "Event/read"},
 	{"decode: JSON to columns", "Event/decode"},
@@ -23,7 +23,7 @@ var works = []struct{ name, of string }{
 	{"`blankout train`, the default", "train/default"},
 }
 
-// ways of reading a topic, as BenchmarkConsume calls them.
+// ways are the ways of reading a topic, with the names that BenchmarkConsume gives them.
 var ways = []struct{ name, of string }{
 	{"raw fetch path, counting", "raw/fetch"},
 	{"`Consumer`, no decoding", "consumer/fetch"},
@@ -32,11 +32,11 @@ var ways = []struct{ name, of string }{
 	{"the same, the default", "default/fetch"},
 }
 
-// measured are the medians of a name's values over rounds.
+// measured has the median value over all rounds, by name.
 type measured map[string]float64
 
-// costs measures works for some rounds: the processor time of an event in ns, and
-// "NAME/valid", its ratio to the yardstick of the same round.
+// costs measures works in several rounds. It returns the processor time of an event in ns, and as "NAME/valid" its
+// ratio to the time of json.Valid in the same round.
 func (c *comparison) costs() (measured, error) {
 	if err := c.build(); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (c *comparison) costs() (measured, error) {
 			}
 			now[name] = float64(r.cpu.Nanoseconds()) / trained
 		}
-		// Each stage lies on top of the one before.
+		// Each stage includes the previous one, so subtract it.
 		now["Event/learn"] -= now["Event/decode"]
 		now["Event/default"] -= now["Event/decode"]
 		now["Event/decode"] -= now["Event/read"]
@@ -76,7 +76,7 @@ func (c *comparison) costs() (measured, error) {
 	return medians(all), nil
 }
 
-// consumed runs BenchmarkConsume, after costs, which makes its program.
+// consumed runs BenchmarkConsume. Call costs first, because it compiles the benchmark program.
 func (c *comparison) consumed() (measured, error) {
 	out, err := command(filepath.Join(c.work, "stream.test"), "-test.run", "^$", "-test.bench", "^BenchmarkConsume$", "-test.benchtime", "5x")
 	m := measured{}
@@ -88,7 +88,7 @@ func (c *comparison) consumed() (measured, error) {
 	return m, err
 }
 
-// metrics returns a unit's value by benchmark, of what go test -bench prints.
+// metrics returns the values of a unit by benchmark name, from the output of go test -bench.
 func metrics(out []byte, unit string) map[string]float64 {
 	m := map[string]float64{}
 	for line := range strings.Lines(string(out)) {
@@ -113,7 +113,7 @@ func medians(all map[string][]float64) measured {
 	return m
 }
 
-// works measures all that writeWorks writes.
+// works measures all values that writeWorks writes.
 func (c *comparison) works() (m, rates measured, err error) {
 	if m, err = c.costs(); err != nil {
 		return nil, nil, err
@@ -149,8 +149,8 @@ reference counts events with kafka-go's `+"`Client.Fetch`"+`; rates are by the w
 	}
 }
 
-// slower says what costs over 5 % more, in units of the yardstick, than docs/speed.md
-// has it. That is no error: processors differ in more than speed.
+// slower prints the operations whose cost is over 5 % higher than in docs/speed.md, relative to json.Valid. It returns
+// no error for them, because processors differ in more than speed.
 func (c *comparison) slower() error {
 	data, err := os.ReadFile("docs/speed.md")
 	if err != nil {

@@ -13,7 +13,7 @@
 //	odd        an old or odd word, such as "anew" and "beside"
 //	long       more than 25 words
 //
-// The patterns see words and no grammar, so a listed sentence may be good: read it before you change it.
+// The patterns match words and ignore grammar, so a listed sentence may be good. Read it before you change it.
 package main
 
 import (
@@ -33,18 +33,18 @@ import (
 	"strings"
 )
 
-// longest is the number of words that a sentence may have.
+// longest is the largest number of words of a sentence that is not listed as long.
 const longest = 25
 
-// A habit is a pattern of sentences that are hard to read.
+// habit is a pattern of sentences that are hard to read.
 type habit struct {
 	name         string
 	pattern      *regexp.Regexp
 	commentsOnly bool
-	opens        bool // match the first sentence of a paragraph only
+	opens        bool // match only the first sentence of a paragraph
 }
 
-// habits are the patterns, apart from the length.
+// habits are all patterns except the length.
 var habits = []habit{
 	{name: "noun", pattern: words(`what (is|are|was|were|has|have|it|they)|(that|those) of|those (that|who|which)|whoever|whatever|there (is|are) none|none is|and so (is|are|do|does)`)},
 	{name: "verb", commentsOnly: true, pattern: words(`(tell|tells|told|telling|say|says|said|saying|(take|takes|taken|took) up|meet|meets|met|know|knows|known|knew|heed|heeds|heeded|come|comes|came|stand|stands|stood)`)},
@@ -54,18 +54,18 @@ var habits = []habit{
 	{name: "odd", pattern: words(`anew|beside|dear|dearer|dearest|sound|lest|wild|odd|at hand|by itself|hence|thereof|therein|whence|thrice|ere|forgo|of late|afresh`)},
 }
 
-// words returns a pattern of whole words.
+// words returns a pattern that matches any of the alternatives as whole words.
 func words(alternatives string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b(?:` + alternatives + `)\b`)
 }
 
-// A sentence is one sentence of a comment or of a Markdown file.
+// sentence is one sentence of a comment or of a Markdown file.
 type sentence struct {
 	file    string
 	line    int
 	text    string
 	comment bool
-	first   bool // the first of its paragraph
+	first   bool // whether it is the first sentence of its paragraph
 }
 
 // found returns the names of the habits that s has.
@@ -125,7 +125,7 @@ func run(out io.Writer, roots []string, count bool) error {
 	return nil
 }
 
-// table prints how many sentences each folder has, and how many of them have each habit.
+// table prints the number of sentences of each folder, and the number with each habit.
 func table(out io.Writer, all []sentence) error {
 	type row struct {
 		sentences, hard int
@@ -171,7 +171,7 @@ func table(out io.Writer, all []sentence) error {
 	return nil
 }
 
-// read returns the sentences of a Go or Markdown file; other files have none.
+// read returns the sentences of a Go or Markdown file. For other files it returns none.
 func read(path string) ([]sentence, error) {
 	switch filepath.Ext(path) {
 	case ".go":
@@ -186,7 +186,7 @@ func read(path string) ([]sentence, error) {
 	return nil, nil
 }
 
-// directive is a line of a comment that is for a program.
+// directive matches comment lines that are directives for tools.
 var directive = regexp.MustCompile(`^(go|lint|nolint)[:\w]`)
 
 // readGo returns the sentences of the comments of a Go file.
@@ -276,14 +276,15 @@ func split(file string, line int, lines []string, comment bool) (all []sentence)
 	return all
 }
 
-// plain returns text without the marks of Markdown; X is in the place of code.
+// plain returns text without Markdown markup. X replaces code.
 func plain(text string) string {
 	text = quoted.ReplaceAllString(text, "X")
 	text = link.ReplaceAllString(text, "$1")
 	return strings.TrimSpace(strings.ReplaceAll(text, "**", ""))
 }
 
-// sentences splits a paragraph whose lines begin at the offsets starting and, in the file, at line.
+// sentences splits a paragraph into sentences. starting has the offset of each line in the paragraph; line is the line
+// number of the first line in the file.
 func sentences(file string, line int, text string, starting []int, comment bool) (all []sentence) {
 	add := func(from, to int) {
 		s := strings.TrimSpace(text[from:to])

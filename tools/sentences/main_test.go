@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// list returns what the command prints about one file.
+// list returns the output of the command for one file.
 func list(t *testing.T, name, text string, count bool) string {
 	t.Helper()
 	t.Chdir(t.TempDir())

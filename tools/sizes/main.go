@@ -1,13 +1,12 @@
-// Command sizes prints how large the product is, by room: a line for each package of the
-// module that ./cmd/blankout is made of. With -shape it prints instead which structs have
-// more than 20 fields and which functions more than 100 lines.
+// Command sizes prints the size of the product: a line for each package of the module that ./cmd/blankout uses. With
+// -shape it prints instead the structs with more than 20 fields and the functions with more than 100 lines.
 //
 //	go run ./tools/sizes
 //	go run ./tools/sizes -shape
 //
-// Code is lines that are neither blank nor a comment, of Go, assembly and the page; exported
-// counts the names of the top level; methods and fields are those of the widest type. What
-// is counted is built for linux/amd64 without cgo.
+// Code counts lines of Go, assembly and the web page that are neither blank nor comments. exported counts top-level
+// names; methods and fields are those of the type that has most. The packages are those of a build for linux/amd64
+// without cgo.
 package main
 
 import (
@@ -52,7 +51,7 @@ func run(out io.Writer, shape bool) error {
 	return err
 }
 
-// listed is what go list says of a package.
+// listed is the output of go list about a package.
 type listed struct {
 	ImportPath, Dir             string
 	Standard                    bool
@@ -67,7 +66,7 @@ func goCommand(args ...string) *exec.Cmd {
 	return c
 }
 
-// product returns the packages that ./cmd/blankout is made of, those of others too.
+// product returns the packages that ./cmd/blankout uses, including packages of other modules.
 func product() (packages []listed, err error) {
 	list, err := goCommand("list", "-deps", "-json=ImportPath,Dir,Standard,Module,GoFiles,SFiles,EmbedFiles", "./cmd/blankout").Output()
 	if err != nil {
@@ -121,7 +120,7 @@ func measure(packages []listed) (string, error) {
 	return b.String(), nil
 }
 
-// binarySize builds the program as it is shipped.
+// binarySize builds the program as for a release and returns its size.
 func binarySize() (int64, error) {
 	dir, err := os.MkdirTemp("", "sizes-")
 	if err != nil {
@@ -176,7 +175,7 @@ func codeLines(text []byte) (n int) {
 	return n
 }
 
-// count adds what a file declares. methods is by receiver.
+// count adds the declarations of a file. methods counts methods by receiver.
 func (s *size) count(file *ast.File, methods map[string]int) {
 	exported := func(names ...*ast.Ident) {
 		for _, name := range names {
@@ -209,7 +208,7 @@ func (s *size) count(file *ast.File, methods map[string]int) {
 	}
 }
 
-// receiver returns the name of a method's type.
+// receiver returns the name of a method's receiver type.
 func receiver(t ast.Expr) string {
 	switch t := t.(type) {
 	case *ast.StarExpr:
@@ -225,11 +224,11 @@ func receiver(t ast.Expr) string {
 }
 
 const (
-	mostFields = 20  // of a struct, fields of embedded ones not counted
-	mostLines  = 100 // of a function
+	mostFields = 20  // largest number of fields of a struct, without fields of embedded structs
+	mostLines  = 100 // largest number of lines of a function
 )
 
-// writeShape lists the structs and functions of the product that are wider or longer.
+// writeShape lists the structs and functions of the product that exceed these limits.
 func writeShape(out io.Writer, packages []listed) error {
 	for _, p := range packages {
 		if !p.own() {
@@ -249,7 +248,7 @@ func writeShape(out io.Writer, packages []listed) error {
 	return nil
 }
 
-// shapes returns what of a file is too wide or too long.
+// shapes returns descriptions of the structs and functions of a file that exceed the limits.
 func shapes(fset *token.FileSet, file *ast.File) (found []string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {

@@ -1,6 +1,5 @@
-// Package members simulates a group of many learners of one model: the rule, the fold and the
-// commits' bytes are the real ones (package group), the members, their log and the network
-// are simulated in a time of their own.
+// Package members simulates a group of many learners of one model. The accept rule, applying commits, and the commits'
+// bytes are real (package group). The members, their log, the network and the time are simulated.
 package members
 
 import (
@@ -21,53 +20,53 @@ import (
 	"blankout/online/share"
 )
 
-// Members says what group learns, and what happens to it meanwhile. Times are in seconds.
+// Members configures a simulated group and the failures that it suffers. Times are in seconds.
 type Members struct {
 	N          int
-	Partitions int    // that the events are dealt to in turn; 0 is one for each member
-	Interval   uint64 // the least events of a member between two commits
+	Partitions int    // number of partitions, to which events are dealt in turn; 0 means one per member
+	Interval   uint64 // least number of events of a member between two commits
 	Share      float64
-	Warm       uint64 // events learned by one before the others begin
+	Warm       uint64 // number of events that one member learns before the others start
 	Rate       float64
-	Precision  int // 32 or 64
+	Precision  int // bits of a number in a commit: 32 or 64
 	Seed       uint64
 
-	Delay   float64 // mean of an append's and of a read's, exponential
-	Loss    float64 // share of appends that do not arrive, and of answers to those that do
-	Timeout float64 // after which an append without an answer is made again
-	Crash   float64 // share of intervals in which a member dies; another process takes its place
-	Pause   float64 // share of intervals in which a member stands still, up to three sessions
-	Session float64 // after which a member not heard of loses its partitions
+	Delay   float64 // mean delay of an append and of a read, exponentially distributed
+	Loss    float64 // fraction of appends that are lost, and of responses to the other appends
+	Timeout float64 // time after which an append without a response is repeated
+	Crash   float64 // fraction of intervals in which a member crashes; another process replaces it
+	Pause   float64 // fraction of intervals in which a member pauses, for up to three sessions
+	Session float64 // time after which a silent member loses its partitions
 }
 
-// MembersResult is what a simulated group came to.
+// MembersResult is the result of a simulated group.
 type MembersResult struct {
 	Members  int    `json:"members"`
 	Interval uint64 `json:"interval"`
 	Events   uint64 `json:"events"`
-	// Lost and Twice count records: any but 0 is a mistake of the fold.
+	// Lost and Twice count records. A value other than 0 is an error in applying commits.
 	Lost  uint64 `json:"lost"`
 	Twice uint64 `json:"twice"`
-	// Replicas says that a second fold of the same commit log, half of it from a snapshot, holds
-	// the same bytes.
+	// Replicas reports whether a second application of the same commit log, half of it from a snapshot, gives the same
+	// bytes.
 	Replicas    bool                    `json:"replicas_equal"`
 	Accepted    uint64                  `json:"accepted"`
 	Rejected    map[group.Reason]uint64 `json:"rejected"`
-	Reprocessed uint64                  `json:"reprocessed_events"` // learned, and not accepted
+	Reprocessed uint64                  `json:"reprocessed_events"` // events learned in commits that were not accepted
 	Crashes     uint64                  `json:"crashes"`
 	Pauses      uint64                  `json:"pauses"`
-	Bytes       uint64                  `json:"bytes"` // of commits and chunks
-	Rows        uint64                  `json:"rows"`  // of accepted deltas
+	Bytes       uint64                  `json:"bytes"` // bytes of commits and chunks
+	Rows        uint64                  `json:"rows"`  // rows of accepted deltas
 	Seconds     float64                 `json:"simulated_seconds"`
-	// Errors are in percent, log-losses in nats: each event scored before it was learned, by
-	// its member; and of the events held apart, null without any.
+	// Errors are in percent, log-losses in nats. Progressive values score each event by its member before it is
+	// learned. Test values are null if there are no test events.
 	ProgressiveError   float64  `json:"progressive_error"`
 	ProgressiveLogLoss float64  `json:"progressive_log_loss"`
 	TestError          *float64 `json:"test_error"`
 	TestLogLoss        *float64 `json:"test_log_loss"`
 }
 
-// Check says what of the settings makes no sense.
+// Check returns an error if the settings are invalid.
 func (m *Members) Check() error {
 	isShare := func(x float64) bool { return x >= 0 && x <= 0.9 }
 	switch {
@@ -92,12 +91,12 @@ type member struct {
 	id         group.MemberID
 	seq        uint64
 	partitions []int
-	waits      uint64 // for its commit of this number
+	waits      uint64 // number of the commit whose response it waits for
 	waiting    bool
 	dead       bool
 }
 
-// happening is something that happens at a time.
+// happening is an action that is scheduled for a simulated time.
 type happening struct {
 	at    float64
 	order int
@@ -119,7 +118,7 @@ func (h *happenings) Pop() any {
 	return x
 }
 
-// world is a run of the simulation.
+// world is the state of a simulation.
 type world struct {
 	*Members
 	events  []event.Example
@@ -130,21 +129,20 @@ type world struct {
 
 	fold, replica *group.Fold
 	config        online.Config
-	// work is the Learner of whoever begins an interval: it learns all of it at once, and
-	// what it has learned is appended when the time has come. Columns in dirty may differ
-	// from the group's.
+	// work is the Learner of the member that is learning an interval. It learns the whole interval at once, and the
+	// commit is appended at the simulated end of the interval. Columns in dirty may differ from the group's.
 	work     *online.Learner
 	dirty    []uint32
 	members  []*member
-	offset   int64   // of the commit log
-	readable float64 // when the latest record of the commit log becomes readable
+	offset   int64   // offset in the commit log
+	readable float64 // time when the latest record of the commit log becomes readable
 	learned  uint64
 	result   *MembersResult
 	err      error
 }
 
-// Run simulates a group that learns the events, whose slices it keeps to itself; test are
-// events to measure the model by. The same settings and events give the same result.
+// Run simulates a group that learns the events. It keeps the slice events for itself. test has events for measuring the
+// model. The same settings and events give the same result.
 func (m *Members) Run(ctx context.Context, c online.Config, s *event.Schema, events, test []event.Example) (*MembersResult, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
@@ -199,7 +197,7 @@ func (w *world) at(t float64, what func()) {
 	heap.Push(&w.queue, happening{t, w.happens, what})
 }
 
-// rename makes a member another process.
+// rename gives a member the ID of a new process, as after a crash.
 func (w *world) rename(x *member) {
 	for i := range x.id {
 		x.id[i] = byte(w.random.Uint32())
@@ -207,7 +205,7 @@ func (w *world) rename(x *member) {
 	x.seq, x.waiting, x.dead = 0, false, false
 }
 
-// records returns how many records a partition has; event finds one.
+// records returns the number of records of a partition. event returns one of them.
 func (w *world) records(p int) int64 {
 	return int64((len(w.events) - p + w.Partitions - 1) / w.Partitions)
 }
@@ -216,7 +214,7 @@ func (w *world) event(p int, offset int64) *event.Example {
 	return &w.events[int(offset)*w.Partitions+p]
 }
 
-// next is where a partition has come to.
+// next returns the next offset to learn in a partition.
 func (w *world) next(p int) int64 {
 	next, _ := w.fold.Next("events", int32(p))
 	return next
@@ -231,7 +229,7 @@ func (w *world) done() bool {
 	return true
 }
 
-// warmUp has the first member learn alone, then all begin.
+// warmUp lets the first member learn alone, and then starts all members.
 func (w *world) warmUp() {
 	n := min(w.Warm, uint64(len(w.events)))
 	spans := make([]group.Span, w.Partitions)
@@ -261,7 +259,7 @@ func (w *world) warmUp() {
 	then()
 }
 
-// begin makes work equal to the group's state.
+// begin makes work equal to the state of the group.
 func (w *world) begin(peers int) {
 	if err := w.work.Follow(w.fold.Learner(), w.dirty, peers, w.events64()); err != nil {
 		w.err = err
@@ -269,18 +267,18 @@ func (w *world) begin(peers int) {
 	w.dirty = w.dirty[:0]
 }
 
-// events64 is how many events an interval has now.
+// events64 returns the current number of events of an interval.
 func (w *world) events64() uint64 {
 	n := uint64(w.Share * float64(w.fold.Learner().Report().Events) / float64(w.N))
 	return min(max(n, w.Interval), share.MaxInterval)
 }
 
-// fingerprint stands for that of a record.
+// fingerprint returns a substitute for the fingerprint of a record.
 func fingerprint(p int, offset int64) uint64 {
 	return (uint64(p)<<40 | uint64(offset)) * 0x9e3779b97f4a7c15
 }
 
-// commit cuts what work has learned of spans, and encodes it.
+// commit extracts the delta that work has learned from spans, and encodes it.
 func (w *world) commit(x *member, spans []group.Span) (commit []byte, chunks [][]byte) {
 	d := w.work.Cut(w.Precision)
 	base, chain := w.fold.Base()
@@ -290,7 +288,7 @@ func (w *world) commit(x *member, spans []group.Span) (commit []byte, chunks [][
 	return c.Encode(), chunks
 }
 
-// interval has a member learn an interval of what it owns.
+// interval lets a member learn an interval of its own partitions.
 func (w *world) interval(x *member) {
 	if x.dead || x.waiting || w.done() {
 		return
@@ -313,7 +311,7 @@ func (w *world) interval(x *member) {
 		spans = append(spans, s)
 	}
 	if len(spans) == 0 {
-		w.at(w.now+w.Session/10, func() { w.interval(x) }) // stands by
+		w.at(w.now+w.Session/10, func() { w.interval(x) }) // checks for partitions again later
 		return
 	}
 	commit, chunks := w.commit(x, spans)
@@ -341,13 +339,13 @@ func (w *world) interval(x *member) {
 			w.at(end+w.Session, func() { w.takeAway(x) })
 			w.at(end+pause, func() { w.giveSome(x) })
 		}
-		end += pause // it then goes on as if nothing had been
+		end += pause // the member then continues as before
 	}
 	x.waiting, x.waits = true, x.seq-1
 	w.append(x, commit, chunks, end)
 }
 
-// takeAway gives the partitions of a member that is not heard of to others.
+// takeAway gives the partitions of a silent member to other members.
 func (w *world) takeAway(x *member) {
 	alive := slices.DeleteFunc(slices.Clone(w.members), func(y *member) bool { return y.dead || y == x })
 	if len(alive) == 0 {
@@ -360,7 +358,7 @@ func (w *world) takeAway(x *member) {
 	x.partitions = nil
 }
 
-// giveSome gives a member that is back partitions of those who have most.
+// giveSome gives a member that has returned some partitions of the members that have most.
 func (w *world) giveSome(x *member) {
 	for {
 		y := slices.MaxFunc(w.members, func(a, b *member) int { return len(a.partitions) - len(b.partitions) })
@@ -372,12 +370,12 @@ func (w *world) giveSome(x *member) {
 	}
 }
 
-// append sends a commit to the commit log until it has an answer.
+// append sends a commit to the commit log, repeatedly until a response arrives.
 func (w *world) append(x *member, commit []byte, chunks [][]byte, t float64) {
 	arrives, answered := w.random.Float64() >= w.Loss, w.random.Float64() >= w.Loss
 	if arrives {
 		w.at(t+w.random.ExpFloat64()*w.Delay, func() {
-			w.readable = max(w.readable, w.now+w.random.ExpFloat64()*w.Delay) // in order
+			w.readable = max(w.readable, w.now+w.random.ExpFloat64()*w.Delay) // records become readable in order
 			w.at(w.readable, func() { w.read(x, commit, chunks) })
 		})
 	}
@@ -386,7 +384,7 @@ func (w *world) append(x *member, commit []byte, chunks [][]byte, t float64) {
 	}
 }
 
-// read has everyone read the next record of the commit log.
+// read makes every member read the next record of the commit log.
 func (w *world) read(x *member, commit []byte, chunks [][]byte) {
 	w.result.Bytes += uint64(len(commit))
 	var verdicts [2]error
@@ -423,12 +421,12 @@ func (w *world) read(x *member, commit []byte, chunks [][]byte) {
 	}
 	w.result.Seconds = w.now
 	w.offset++
-	if w.offset == 64 { // the replica goes on from a snapshot
+	if w.offset == 64 { // the replica continues from a snapshot
 		w.replica, w.err = again(w.config, w.replica)
 	}
 }
 
-// again is a fold read from the base of one.
+// again returns a new fold that starts from the snapshot of f.
 func again(c online.Config, f *group.Fold) (*group.Fold, error) {
 	blocks, err := f.EachBlock()
 	if err != nil {
@@ -437,7 +435,7 @@ func again(c online.Config, f *group.Fold) (*group.Fold, error) {
 	return group.ReadFold(c, nil, slices.Collect(blocks))
 }
 
-// measure fills in what the model and the accepted records have come to.
+// measure adds the quality of the model and of the accepted records to the result.
 func (w *world) measure(test []event.Example) error {
 	r := w.result
 	r.Accepted, r.Rejected = w.fold.Accepted(), w.fold.Rejected()

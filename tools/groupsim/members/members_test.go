@@ -10,7 +10,7 @@ import (
 	"blankout/online"
 )
 
-// groupEvents returns events of words and a number of two classes.
+// groupEvents returns events of two classes with words and a number.
 func groupEvents(n int) (*event.Schema, []event.Example) {
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words})
@@ -37,13 +37,13 @@ func members(n int) Members {
 	return Members{N: n, Interval: 50, Share: 0.02, Warm: 500, Rate: 1000, Precision: 32, Delay: 0.01, Timeout: 0.1, Session: 1}
 }
 
-// Whatever happens to the members, every record counts once, replicas are equal, and the
-// model is about what it would be if nothing had happened.
+// TestMembers checks that every record counts once and replicas are equal, whatever happens to the members. The model
+// must be about as good as without failures.
 func TestMembers(t *testing.T) {
 	s, all := groupEvents(8000)
 	events, test := all[:6000], all[6000:]
 	c := online.DefaultConfig()
-	c.Noise = "none" // else chance chooses between levels that are as good
+	c.Noise = "none" // otherwise chance decides between equally good noise levels
 	alone := members(1)
 	want, err := alone.Run(t.Context(), c, s, events, test)
 	if err != nil {
@@ -81,10 +81,10 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// One member learns what a learner alone does.
+// TestMembersAlone checks that a group with one member learns the same as a single learner.
 func TestMembersAlone(t *testing.T) {
 	s, events := groupEvents(2000)
-	c := online.DefaultConfig().Shared() // members fill nothing in, and have no second-order expert
+	c := online.DefaultConfig().Shared() // members do not impute and have no second-order expert
 	l, err := online.New(c, s)
 	if err != nil {
 		t.Fatal(err)
