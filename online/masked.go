@@ -26,7 +26,7 @@ type masked struct {
 	field    []uint16
 	whole    encode.Input // the event, including columns that are 0 when absent
 	numbers  impute.Numbers
-	dead     []bool       // missing features
+	dead     []bool       // whether each feature is missing
 	left     encode.Input // the event without the missing features
 	silently encode.Input // the event in which the features are silently missing
 	scored   scored

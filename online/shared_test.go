@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests several learners that learn one model together.
+// This file tests several learners that learn one model as a group.
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func sharer(t testing.TB, s *event.Schema, change func(*online.Config)) *online.
 	return newLearner(t, c, s)
 }
 
-// shareStream returns events with numbers, words and one-hot columns, some of which appear late.
+// shareStream returns events with numbers, words and one-hot columns, some of which first appear late.
 func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 	s := event.NewSchema(18, []string{"no", "yes"}, 2)
 	s.Fields = append(s.Fields, event.Field{Name: "x", Kind: event.Numeric}, event.Field{Name: "words", Kind: event.Words}, event.Field{Name: "y", Kind: event.Numeric})
@@ -66,7 +66,8 @@ func shareStream(n int, seed uint64) (*event.Schema, []event.Example) {
 	return s, events
 }
 
-// TestSharedAlone checks that one learner that shares after every interval has the same bits as one that learns alone.
+// TestSharedAlone checks that a group of one learner, which merges after every interval, has the same bits as a learner
+// outside a group.
 func TestSharedAlone(t *testing.T) {
 	for _, noise := range []string{"auto", "dropout:0.3", "none"} {
 		set := func(c *online.Config) { c.Noise = noise }
@@ -85,12 +86,12 @@ func TestSharedAlone(t *testing.T) {
 			}
 		}
 		want, got := blocksOf(t, alone), blocksOf(t, fold)
-		byAge := func(b event.Block) bool { return strings.HasPrefix(b.Name, "aged") || b.Name == "summary" } // a fold does not measure that
+		byAge := func(b event.Block) bool { return strings.HasPrefix(b.Name, "aged") || b.Name == "summary" } // a fold does not measure staleness
 		sameState(t, noise, slices.DeleteFunc(want, byAge), slices.DeleteFunc(got, byAge))
 	}
 }
 
-// TestSharedAddRefuses checks that a Delta that does not fit is rejected without changing a bit of the learner.
+// TestSharedAddRefuses checks that a Delta that does not fit is rejected without changing any bit of the learner.
 func TestSharedAddRefuses(t *testing.T) {
 	for _, peers := range []int{1, 2} {
 		s, events := shareStream(900, 3)
@@ -114,7 +115,7 @@ func TestSharedAddRefuses(t *testing.T) {
 		} {
 			bad := *d
 			if spoil(&bad); name == "count" && peers == 1 {
-				continue // its state contains its own count
+				continue // its state contains its own number of events
 			}
 			if fold.Add(&bad) == nil {
 				t.Fatalf("%d learners: a delta of another %s is added", peers, name)
@@ -127,7 +128,7 @@ func TestSharedAddRefuses(t *testing.T) {
 	}
 }
 
-// rounds lets n learners learn the events in rounds, each its part.
+// rounds lets n learners learn the events in rounds, each a part of them.
 func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n, interval, precision int) {
 	for i := range events[:warm] {
 		fold.Learn(&events[i], nil)
@@ -155,7 +156,7 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 		for _, p := range peers {
 			must.Do(t, p.Follow(fold, columns, n, uint64(interval)))
 		}
-		if len(rest) < 3*interval*n { // checking sometimes is enough
+		if len(rest) < 3*interval*n { // occasional checks are enough
 			a := fold.Snapshot().Model().Rows
 			for i, p := range peers {
 				b := p.Snapshot().Model().Rows
@@ -170,7 +171,7 @@ func rounds(t testing.TB, fold *online.Learner, events []event.Example, warm, n,
 	}
 }
 
-// TestSharedMoments checks that the moments of readings and the counts are as if one learner had seen all events.
+// TestSharedMoments checks that the merged moments and counts equal those of one learner with all events.
 func TestSharedMoments(t *testing.T) {
 	t.Parallel()
 	s, events := shareStream(6000, 4)
@@ -204,8 +205,8 @@ func TestSharedMoments(t *testing.T) {
 	}
 }
 
-// TestSharedLateClass checks that a class that arrives late at one member is known to the model, and that a class that
-// has not arrived when sharing begins is not.
+// TestSharedLateClass checks that a class that first appears late, at one member, is in the merged model. A class that
+// has not appeared when the group starts must not be in use.
 func TestSharedLateClass(t *testing.T) {
 	s, events := shareStream(2000, 5)
 	s.Classes, s.MaxClasses = []string{"a", "b", "c", "d"}, 4
@@ -252,8 +253,8 @@ func TestSharedQuality(t *testing.T) {
 	}
 }
 
-// TestSharedForgets checks that after a change of concept learners that forget recover as one alone does, and that the
-// others do not: by half-life and by the alarm.
+// TestSharedForgets checks recovery after a concept change, with a half-life and with alarms. A group that forgets must
+// recover like one learner, and a group that does not forget must not.
 func TestSharedForgets(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -267,7 +268,7 @@ func TestSharedForgets(t *testing.T) {
 		"half-life": func(c *online.Config) { c.HalfLife, c.OnDrift = 1000, "log" },
 		"alarm":     func(c *online.Config) { c.OnDrift = "forget" },
 	} {
-		metric := func(c *online.Config) { // disable everything else that adapts to drift
+		metric := func(c *online.Config) { // disables all other adaptation to drift
 			set(c)
 			c.Noise, c.Adapt, c.Average = "none", false, 0
 		}
@@ -316,7 +317,8 @@ func TestSharedUnlabeled(t *testing.T) {
 	}
 }
 
-// A fold that was saved and restored adds up to the same bits, for Deltas of a single member and of one of several.
+// TestFoldRestored checks that a fold that was saved and restored adds Deltas to the same bits, for a group of one
+// member and of several.
 func TestFoldRestored(t *testing.T) {
 	for _, kind := range []string{"records", "nulls", "several classes", "texts"} {
 		draw := streams["records"]

@@ -12,7 +12,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// readingsOf returns a Schema of correlated numbers and a function for the next event.
+// readingsOf returns a Schema of correlated numbers, and a function that returns the next event.
 func readingsOf(seed uint64, classes int) (s *event.Schema, next func() *event.Example) {
 	s, r := synthetic.NewReadings(seed, 16, classes)
 	if classes == 0 {
@@ -21,7 +21,7 @@ func readingsOf(seed uint64, classes int) (s *event.Schema, next func() *event.E
 	return s, func() *event.Example { return r.Next(s, classes) }
 }
 
-// killed returns a copy of an event in which half of the numbers, or of the groups, have died silently.
+// killed returns a copy of an event in which half of the numbers, or of the groups, are silently missing.
 func killed(r *rand.Rand, e *event.Example, dead *model.Dead, groups bool) *event.Example {
 	died := false
 	for i, column := range e.Features.Index {
@@ -35,8 +35,8 @@ func killed(r *rand.Rand, e *event.Example, dead *model.Dead, groups bool) *even
 	return e
 }
 
-// silentLoss learns events and returns the model's loss on events in which half of the numbers, or of the groups, have
-// died silently: the log-loss or, for numbers, the squared error.
+// silentLoss learns events, and returns the model's loss on events in which half of the numbers or groups are silently
+// missing. It is the log-loss or, for regression, the squared error.
 func silentLoss(t *testing.T, c online.Config, classes int, groups bool) float64 {
 	t.Helper()
 	schema, draw := readingsOf(3, classes)
@@ -62,7 +62,8 @@ func silentLoss(t *testing.T, c online.Config, classes int, groups bool) float64
 	return lost
 }
 
-// Learning for silent death loses less where half of the fields, or of the groups, have died silently.
+// TestSilentMissingKeepsItsPromise checks that learning with silent_missing has a lower loss if half of the fields, or
+// of the groups, are silently missing.
 func TestSilentMissingKeepsItsPromise(t *testing.T) {
 	t.Parallel()
 	for _, classes := range []int{2, 0} {
@@ -77,7 +78,7 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 			if !(with < 0.97*without) {
 				t.Errorf("%d classes, groups %v: it loses %.4f with silent_missing = 0.5, %.4f without", classes, groups, with, without)
 			}
-			c.Optimizer = "auto" // experts that correct the levels learn from silent death too
+			c.Optimizer = "auto" // correcting experts also learn from silently masked copies
 			most := 0.99 * with
 			if classes == 0 {
 				most = 1.01 * with
@@ -89,8 +90,8 @@ func TestSilentMissingKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// The forecast for silent death is the loss of such predictions, with and without a level of silent noise, and differs
-// from that for declared loss.
+// TestSilentForecast checks that the forecast for silently missing fields equals the loss of such predictions, with and
+// without a level of silent noise. It differs from the forecast for declared missing fields.
 func TestSilentForecast(t *testing.T) {
 	t.Parallel()
 	for _, missing := range []float64{0, 0.5} {
@@ -125,7 +126,7 @@ func TestSilentForecast(t *testing.T) {
 	}
 }
 
-// Outliers and unlabeled events do not change dead values.
+// TestDeadValues checks that outliers and unlabeled events do not change the values for silently missing columns.
 func TestDeadValues(t *testing.T) {
 	c := plain()
 	c.SilentMissing = 0.3
@@ -147,7 +148,7 @@ func TestDeadValues(t *testing.T) {
 	}
 }
 
-// Classes that arrive late turn one output into several.
+// TestSilentLateClass checks that silent noise works when late classes turn one output into several.
 func TestSilentLateClass(t *testing.T) {
 	for _, noise := range []string{"silent:0.5", "silent-group:0.5", "auto"} {
 		c := plain()
@@ -182,7 +183,8 @@ func TestSilentLateClass(t *testing.T) {
 	}
 }
 
-// With silent_missing a 0 in a field that has never read 0 is missing, and so is a reading far outside of all others.
+// TestSilentLimits checks that silent_missing treats two kinds of readings as missing: a 0 in a field that has never
+// been 0, and a reading far outside all others.
 func TestSilentLimits(t *testing.T) {
 	for _, missing := range []float64{0, 0.3} {
 		c := plain()

@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests the losses of older weights, and mixtures that are judged by them.
+// This file tests the losses of older weights, and mixture weights that are learned from predictions of older weights.
 
 import (
 	"blankout/internal/event"
@@ -21,8 +21,8 @@ import (
 	"testing"
 )
 
-// agedCase is a stream whose predictions are measured by age: with two classes, with many classes of which some arrive
-// late, and with numbers. Some numbers are null.
+// agedCase is a stream whose predictions are measured by age of the weights. There are streams with two classes, with
+// many classes of which some first appear late, and for regression. Some numbers are null.
 type agedCase struct {
 	name   string
 	config func(*online.Config)
@@ -35,7 +35,7 @@ func agedCases(n int) []agedCase {
 		return agedCase{name: fmt.Sprint(k, " classes"), config: func(c *online.Config) { c.Calibrate, c.Threshold = "on", .4 },
 			schema: func() *event.Schema {
 				s, _ := synthetic.NumberFields(4)
-				s.Classes, s.MaxClasses = []string{"0", "1"}, k // more of them arrive
+				s.Classes, s.MaxClasses = []string{"0", "1"}, k // the other classes appear later
 				return s
 			},
 			events: synthetic.StaleEvents(n, k)}
@@ -70,7 +70,7 @@ func learnGrowing(l *learner, e *event.Example) {
 	l.Learn(e, nil)
 }
 
-// mean sums the losses of predictions by hand.
+// mean sums the losses of predictions directly.
 type mean struct{ weight, wrong, loss float64 }
 
 func (m *mean) add(l *learner, p *model.Linear, e *event.Example) {
@@ -82,7 +82,7 @@ func (m *mean) add(l *learner, p *model.Linear, e *event.Example) {
 		return
 	}
 	d := p.Decision()
-	if outputs := len(l.Predict(e).Scores); p.Outputs < outputs { // classes have arrived since
+	if outputs := len(l.Predict(e).Scores); p.Outputs < outputs { // classes were added after the prediction
 		if p.Outputs == 1 {
 			d, scores = model.Decision{Threshold: l.Predict(e).Decision.Threshold}, []float64{-scores[0], scores[0]}
 		}
@@ -129,8 +129,8 @@ func sampled(l *learner) (events [1 + len(staleness.Ages)]float64) {
 	return events
 }
 
-// The predictions of each age are those of the model published at that time. Those of age 0 are the same as in the
-// progressive measures.
+// TestAgedAnswers checks that the predictions of each age equal the predictions of the model that was published at that
+// time. Predictions of age 0 equal those of the progressive measures.
 func TestAgedAnswers(t *testing.T) {
 	t.Parallel()
 	for i, c := range agedCases(11200) {
@@ -152,7 +152,8 @@ func TestAgedAnswers(t *testing.T) {
 					if fresh[j].addDifference(before, after); j == 0 {
 						continue
 					}
-					// One model serves ages of 1,000 for two thousand events. One serves those of 10,000 throughout.
+					// One model has an age of about 1,000 for two thousand events. One model serves age 10,000 for the
+					// whole test.
 					born := (n - staleness.Ages[j-1]*9/10) / 1000 * 1000
 					if j == 2 {
 						born = born/2000*2000 + 1000
@@ -181,7 +182,8 @@ func TestAgedAnswers(t *testing.T) {
 	}
 }
 
-// A model from before some fields existed predicts events that have them, decoded with the grown Schema.
+// TestAgedLaterField checks that a model from before some fields existed predicts events that have these fields,
+// decoded with the newer Schema.
 func TestAgedLaterField(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	l, r := start(t, online.DefaultConfig(), s.View()), rand.New(rand.NewPCG(5, 6))
@@ -207,7 +209,8 @@ func TestAgedLaterField(t *testing.T) {
 	t.Errorf("%+v", l.Report().ByAge)
 }
 
-// Later passes repeat learned events, so they are not measured and store no models.
+// TestAgedFirstPassAlone checks that later passes over a data set, which repeat learned events, are not measured and
+// store no models.
 func TestAgedFirstPassAlone(t *testing.T) {
 	schema, _ := synthetic.NumberFields(4)
 	l := start(t, online.DefaultConfig(), schema)
@@ -237,8 +240,8 @@ func TestAgedFirstPassAlone(t *testing.T) {
 	}
 }
 
-// On a stream whose boundary rotates evenly, weights that are a events old err more by the angle of a events, as a
-// share of half a turn.
+// TestAgedErrOnADrift uses a stream whose class boundary rotates at a constant speed. The additional error of old
+// weights must equal the rotation since they were current, as a fraction of half a turn.
 func TestAgedErrOnADrift(t *testing.T) {
 	const half = 30000 // number of events of half a turn
 	c := online.DefaultConfig()
@@ -266,7 +269,8 @@ func TestAgedErrOnADrift(t *testing.T) {
 	}
 }
 
-// For delayed labels age 0 is the prediction at the label's arrival, not at the event's.
+// TestAgedLater checks that, for delayed labels, age 0 is the prediction when the label arrives, not when the event
+// arrives.
 func TestAgedLater(t *testing.T) {
 	for _, c := range agedCases(1100) {
 		t.Run(c.name, func(t *testing.T) {
@@ -274,7 +278,7 @@ func TestAgedLater(t *testing.T) {
 			var fresh, all measure.Classes
 			var arrival online.Prediction
 			for i, e := range c.events {
-				if i == 200 { // the previous ones have arrived by now
+				if i == 200 { // the labels of earlier events have arrived
 					arrival = l.Predict(e)
 					arrival.Scores, arrival.Lanes = slices.Clone(arrival.Scores), slices.Clone(arrival.Lanes)
 				}
@@ -299,8 +303,8 @@ func TestAgedLater(t *testing.T) {
 	}
 }
 
-// turning draws events in which a number tells the class for turn events, then the opposite, and so on. Fresh weights
-// know the next class. Weights that are turn events old are sure of the wrong one.
+// turning draws events in which a number determines the class for turn events, then the opposite class, and so on.
+// Current weights predict the next class. Weights that are turn events old confidently predict the wrong class.
 func turning(n, turn int) (out []*event.Example) {
 	r := rand.New(rand.NewPCG(3, 5))
 	for i := range n {
@@ -338,8 +342,9 @@ func ofAge(t *testing.T, l *learner, age uint64) measure.StaleLoss {
 	return measure.StaleLoss{}
 }
 
-// There is a warning if weights of some age are worse than the class shares, from the Learner and from its saved state.
-// With a horizon of that age they are hardly worse. Without a change of concept there is no such warning.
+// TestStaleWeights checks that there is a warning if weights of some age are worse than the class frequencies, from the
+// Learner and from its saved state. With a serving_staleness of that age they are hardly worse. Without a concept
+// change there is no warning.
 func TestStaleWeights(t *testing.T) {
 	stale := func(l *learner) bool {
 		is := func(w watch.Warning) bool { return w.Kind == watch.WarnStale }
@@ -370,8 +375,8 @@ func TestStaleWeights(t *testing.T) {
 	}
 }
 
-// spells returns events whose class stays the same for about fifty events. Fresh weights know the next class, older
-// weights only what the numbers say.
+// spells returns events whose class stays the same for about fifty events. Current weights predict the next class.
+// Older weights can use only the numbers.
 func spells(n int) (out []*event.Example) {
 	_, ids := synthetic.NumberFields(2)
 	r := rand.New(rand.NewPCG(3, 0x5be11))
@@ -386,7 +391,8 @@ func spells(n int) (out []*event.Example) {
 	return out
 }
 
-// Mixture weights judged by weights from 100 events ago suit such weights, and cost fresh ones.
+// TestHorizonSuitsItsAge checks mixture weights that are learned from predictions of weights 100 events old. They
+// reduce the loss of such weights and increase the loss of current weights.
 func TestHorizonSuitsItsAge(t *testing.T) {
 	events := spells(12000)
 	of := func(horizon int) (now, old float64) {

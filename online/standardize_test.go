@@ -12,9 +12,9 @@ import (
 	"blankout/online"
 )
 
-// Compares standardize = "all" with the dense computation: the same events with every zero written out, so that every
-// column is centered and scaled explicitly. Without noise both solve the same problem, with one exact refresh at the
-// end.
+// TestStandardizeAll compares standardize = "all" with a dense computation: the same events with every zero given
+// explicitly, so that every column is centered and scaled. Without noise both solve the same problem, with one exact
+// refresh at the end.
 func TestStandardizeAll(t *testing.T) {
 	const n, columns = 1200, 12
 	c := online.DefaultConfig()
@@ -67,7 +67,7 @@ func TestStandardizeAll(t *testing.T) {
 		if math.Abs(mean-b[1]) > 1e-9*math.Abs(b[1]) || math.Abs(m2-b[2]) > 1e-9*b[2] {
 			t.Errorf("column %d: mean %v, squares %v; dense %v, %v", d, mean, m2, b[1], b[2])
 		}
-		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // in force since a sixteenth of the events
+		if b[4] > 0 && math.Abs(a[4]/b[4]-1) > 0.05 { // the scale in effect is from up to a sixteenth of the events ago
 			t.Errorf("column %d: scale %v, dense %v", d, 1/a[4], 1/b[4])
 		}
 	}
@@ -81,7 +81,7 @@ func TestStandardizeAll(t *testing.T) {
 	if relative := math.Sqrt(off / square); !(relative < 0.02) {
 		t.Errorf("scores are off by %.3g of their size", relative)
 	}
-	// The errors are also similar without the IRLS window.
+	// Without the IRLS window, the errors are also similar.
 	c.Optimizer, c.IRLSBatch, c.Noise = "adagrad", 0, "auto"
 	sparse, dense = newLearner(), newLearner()
 	for range 4000 {
@@ -96,8 +96,8 @@ func TestStandardizeAll(t *testing.T) {
 	t.Logf("progressive log-loss %.3f, of the whole events %.3f", a, b)
 }
 
-// A column that is no longer dense is divided again by the bound of its readings, their mean plus three deviations, as
-// if it had never been centered.
+// TestColumnThatIsDenseNoMore checks that a column that is no longer dense is divided by the bound of its readings
+// again: their mean plus three standard deviations. The result is as if it had never been centered.
 func TestColumnThatIsDenseNoMore(t *testing.T) {
 	c := online.DefaultConfig()
 	c.Standardize = "auto"
@@ -108,7 +108,7 @@ func TestColumnThatIsDenseNoMore(t *testing.T) {
 	for i := range 20 {
 		e := &event.Example{Weight: 1, Label: i % 2, Features: event.Vec{Index: []uint32{0}, Value: []float64{1}}}
 		if i < 10 {
-			x := 2 + r.NormFloat64() // 0 is not one of the outliers
+			x := 2 + r.NormFloat64() // 0 is not an outlier here
 			readings = append(readings, x)
 			eventtest.Put(e, column, x)
 		}

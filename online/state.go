@@ -21,21 +21,21 @@ import (
 	"blankout/online/young"
 )
 
-// Snapshot is a Learner's state at one instant. It is immutable: other goroutines may encode it, and serve its Model,
-// while learning goes on.
+// Snapshot is a Learner's state at one instant. It is immutable, so other goroutines may encode it and serve its Model
+// while learning continues.
 type Snapshot struct {
 	model   *model.Linear
-	levels  []*model.Linear // see Levels
+	levels  []*model.Linear // models of method Levels
 	largest int
-	state   []byte // the block "learner"
-	refused []byte // the block of this name
+	state   []byte // block "learner"
+	refused []byte // block "refused"
 	report  Report
 	counted monitor.Counted
 	foreign func(column uint32) bool
 	unit    batch.Unit
-	older   iter.Seq[event.Block] // the models of staleness
-	err     error                 // of older
-	pasts   pasts                 // whose blocks are part of the state
+	older   iter.Seq[event.Block] // blocks of the models of package staleness
+	err     error                 // error of older
+	pasts   pasts                 // earlier states, whose blocks are part of the state
 }
 
 // Snapshot returns the current state. It copies only the blocks of rows that have been written since the last Snapshot.
@@ -59,8 +59,8 @@ func (l *Learner) Snapshot() *Snapshot {
 	return s
 }
 
-// kept returns a copy of the current model, which predicts later events. It has no Schema, because the Schema of the
-// stream only grows.
+// kept returns a copy of the current model, to predict later events. It has no Schema, because the stream's later
+// Schema replaces it.
 func (l *Learner) kept() *model.Linear {
 	l.predictor.publish(l.encoder.Table)
 	m := l.model(&event.Schema{}, l.encoder.Table)
@@ -85,8 +85,8 @@ func (l *Learner) model(s *event.Schema, t *model.Table) *model.Linear {
 	return (&model.Linear{Head: h, Rows: t}).WithCovariance(l.predictor.imputer.Covariance())
 }
 
-// head returns the head of a model. levels and own are the factors that weightsOf returns; noise is that of the level
-// with the largest weight.
+// head returns the head of a model. levels and own are the results of weightsOf. noise is the noise of the level with
+// the largest mixture weight.
 func (l *Learner) head(s *event.Schema, levels []float64, own float64, noise loss.Noise) model.Head {
 	h := model.Head{
 		Schema: s, Scaler: l.encoder.Scaling.Scaler, Missing: l.encoder.Fields.Missing,
@@ -102,7 +102,7 @@ func (l *Learner) head(s *event.Schema, levels []float64, own float64, noise los
 	return h
 }
 
-// loss returns the loss of labels and predictions in the units of the stream.
+// loss returns the loss of predictions, in the unit of the stream.
 func (l *Learner) loss() loss.Loss {
 	if l.targets != nil {
 		return l.targets.unit.Loss(l.set.levels.Loss)
@@ -114,7 +114,7 @@ func (l *Learner) loss() loss.Loss {
 func (s *Snapshot) Model() *model.Linear { return s.model }
 
 // Levels returns the model of each noise level alone, and the index of the level with the largest mixture weight. Each
-// level has an exact solution, that of its own noise; the published mixture has none.
+// level has an exact solution, for its own noise; the published mixture has none.
 func (s *Snapshot) Levels() (models []*model.Linear, largest int) { return s.levels, s.largest }
 
 // Foreign reports whether a column is a spline column that only the correcting experts learn. The exact problems of
@@ -134,8 +134,8 @@ func (s *Snapshot) Blocks() ([]event.Block, error) {
 	return slices.Collect(each), nil
 }
 
-// EachBlock yields the blocks of a checkpoint: the model as model.ReadLinear reads it, the state ("learner",
-// "refused"), and blocks for people who inspect the file ("summary", "health").
+// EachBlock yields the blocks of a checkpoint: the model in the format of model.ReadLinear, the state ("learner",
+// "refused"), and blocks for users who inspect the file ("summary", "health").
 func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	each, err := s.model.EachBlock()
 	if err = cmp.Or(err, s.err); err != nil {
@@ -168,7 +168,7 @@ func (s *Snapshot) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// stateVersion is the version of the layout of the block "learner". No version is used again.
+// stateVersion is the version of the layout of the block "learner". Each change of the layout needs a new number.
 const stateVersion = 18
 
 // encode returns the block "learner".
@@ -185,7 +185,7 @@ func (l *Learner) encode() []byte {
 	return c.Out
 }
 
-// outputsState codes the number of outputs, and which output learns which class.
+// outputsState encodes or decodes the number of outputs, and the assignment of classes to outputs.
 func outputsState(c *coder.Coder, outputs *int, y *young.Classes) {
 	c.Int(outputs)
 	on := y.On()
@@ -194,14 +194,14 @@ func outputsState(c *coder.Coder, outputs *int, y *young.Classes) {
 	}
 }
 
-// encodeRefused returns the block "refused".
+// encodeRefused returns the encoded block "refused".
 func (l *Learner) encodeRefused() []byte {
 	c := &coder.Coder{}
 	l.monitors.Refused.State(c)
 	return c.Out
 }
 
-// state codes everything that is neither in rows nor in the model. Reading it needs the model's Covariance.
+// state encodes or decodes the state that is neither in rows nor in the model. Decoding needs the model's Covariance.
 func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 	c.Uint(&l.events)
 	l.weights.State(c)
@@ -220,8 +220,8 @@ func (l *Learner) state(c *coder.Coder, covariance *model.Covariance) {
 }
 
 // Restore returns the Learner that wrote the blocks. It continues with the same bits as that Learner. The decoder must
-// use the saved Schema, which Schema returns. Rows stay in the memory of the blocks until they are written, so nobody
-// may change the blocks.
+// use the saved Schema, which method Schema returns. Rows stay in the memory of the blocks until they are written, so
+// the caller must not change the blocks.
 func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	m, err := model.ReadLinear(blocks)
 	if err != nil {
@@ -256,7 +256,7 @@ func Restore(c Config, blocks []event.Block) (*Learner, error) {
 	return l, l.pasts.restore(c, blocks, l.events)
 }
 
-// restored returns the Learner of a state, with the given rows.
+// restored returns the Learner with a decoded state and the given rows.
 func restored(c Config, set settings, s *event.Schema, b *bare, t *model.Table) (*Learner, error) {
 	d := coder.Read(b.learner)
 	if d.Version = d.Uint32(); d.Version != stateVersion {
@@ -308,21 +308,21 @@ func readFingerprint(d *coder.Coder) (f Fingerprint, err error) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return nil, fmt.Errorf("block learner: fingerprint: %w", err)
 	}
-	for _, key := range mayChange { // written by programs in which the key was part of the fingerprint
+	for _, key := range mayChange { // older programs had these keys in the fingerprint
 		delete(f, key)
 	}
 	return f, nil
 }
 
 // ReadConfig returns the Config of the Learner that wrote a checkpoint. Settings that may change between runs have
-// their defaults.
+// their default values.
 func ReadConfig(blocks []event.Block) (Config, error) {
 	data, err := event.FindBlock(blocks, "learner")
 	if err != nil {
 		return Config{}, fmt.Errorf("%w: this is a model, not a checkpoint", err)
 	}
 	d := coder.Read(data)
-	d.Uint32() // the version
+	d.Uint32() // skips the version
 	f, err := readFingerprint(d)
 	if err != nil {
 		return Config{}, err
@@ -334,7 +334,7 @@ func ReadConfig(blocks []event.Block) (Config, error) {
 	return c, nil
 }
 
-// MismatchError reports that saved weights have another meaning under the current settings.
+// MismatchError reports that the current settings would change the meaning of the saved weights.
 type MismatchError struct{ Differences []string }
 
 func (e *MismatchError) Error() string {

@@ -14,7 +14,8 @@ type stream struct {
 	next   func() *event.Example
 }
 
-// records draws events with fields: numbers with very different scales, one with a moving mean, categories and words.
+// records draws events with fields: numbers with very different scales, a number whose mean moves, categories and
+// words.
 func records(seed uint64) stream {
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	var ids []uint16
@@ -37,7 +38,8 @@ func records(seed uint64) stream {
 	}}
 }
 
-// table draws events of a sparse text format: some columns always present, some often, some seldom, and a few outliers.
+// table draws events of a sparse text format. Some columns are always present, some often, some rarely, and a few
+// values are outliers.
 func table(seed uint64) stream {
 	r := rand.New(rand.NewPCG(seed, 2))
 	return stream{event.NewSchema(12, []string{"-1", "1"}, 2), func() *event.Example {
@@ -105,7 +107,7 @@ func nulls(seed uint64) stream {
 	return s
 }
 
-// seldom draws records that omit a number in two events of five, depending on the label.
+// seldom draws records that omit a number in two of five events, depending on the label.
 func seldom(seed uint64) stream {
 	s, r := records(seed), rand.New(rand.NewPCG(seed, 8))
 	whole := s.next
@@ -123,8 +125,8 @@ func seldom(seed uint64) stream {
 
 var streams = map[string]func(seed uint64) stream{"records": records, "table": table, "texts": texts, "nulls": nulls, "sensors": sensors, "columns": columns}
 
-// sensors draws records of correlated numbers, many of them with missing fields. The class and the number Target depend
-// on their common cause.
+// sensors draws records of correlated numbers, many of them missing. The class and the regression target depend on
+// their common cause.
 func sensors(seed uint64) stream {
 	s := event.NewSchema(16, []string{"no", "yes"}, 2)
 	const n = 6
@@ -147,7 +149,7 @@ func sensors(seed uint64) stream {
 			switch {
 			case r.Float64() >= lacks:
 				eventtest.Put(e, uint32(i+1), x, id)
-			case r.IntN(3) > 0: // otherwise it is omitted
+			case r.IntN(3) > 0: // otherwise the field is omitted
 				e.Missing = append(e.Missing, id)
 			}
 		}
@@ -159,7 +161,7 @@ func sensors(seed uint64) stream {
 	}}
 }
 
-// columns draws rows of a table in a sparse text format with missing columns. Two of the columns are seldom above 0.
+// columns draws rows of a table in a sparse text format with missing columns. Two of the columns are rarely above 0.
 func columns(seed uint64) stream {
 	s := event.NewSchema(12, []string{"-1", "1"}, 2)
 	s.Absent = event.AbsentMissing

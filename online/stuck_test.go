@@ -36,8 +36,8 @@ func (f *fixedEvents) Next(_ context.Context, b *event.Batch) error {
 	return nil
 }
 
-// Everything that measures a model on original events gives the same result as with nulls in place of stuck values: the
-// objective, the evidence of a validation, the error without a field, and Predict.
+// TestStuckIsNullToMeasures checks that measures of a model on raw events are the same as with nulls instead of stuck
+// values. It checks the objective, the evidence of a validation, the error without a field, and Predict.
 func TestStuckIsNullToMeasures(t *testing.T) {
 	s := synthetic.NewStuckStream(8)
 	l := newStuck(t, s, nil)
@@ -95,8 +95,8 @@ func TestStuckIsNullToMeasures(t *testing.T) {
 	}
 }
 
-// A stuck field is detected and is then missing: in predictions, in the model of a Snapshot, and in the counts of the
-// usual fields.
+// TestStuck checks that a stuck field is detected and then counts as missing: in predictions, in the model of a
+// Snapshot, and in the counts of usual fields.
 func TestStuck(t *testing.T) {
 	s := synthetic.NewStuckStream(3, [2]string{"a", "word"})
 	c := plain()
@@ -151,8 +151,8 @@ func stuckAlarms(l *online.Learner) (on []watch.FieldAlarm) {
 	return on
 }
 
-// While a field is stuck, its scale does not change, its readings are not learned, and it still counts as a usual
-// field.
+// TestStuckIsNotLearned checks that a stuck field's scale stays the same, that its readings are not learned, and that
+// it still counts as a usual field.
 func TestStuckIsNotLearned(t *testing.T) {
 	s := synthetic.NewStuckStream(6)
 	c := plain()
@@ -185,7 +185,8 @@ func newStuck(t testing.TB, s *synthetic.StuckStream, change func(*online.Config
 	return start(t, with(change), s.Schema)
 }
 
-// A learner restored while a field is stuck, or about to be detected, continues with the same bits.
+// TestStuckRestored checks that a learner restored while a field is stuck, or shortly before it is detected, continues
+// with the same bits.
 func TestStuckRestored(t *testing.T) {
 	s := synthetic.NewStuckStream(3)
 	l := newStuck(t, s, nil)
@@ -216,8 +217,8 @@ func TestStuckRestored(t *testing.T) {
 	}
 }
 
-// The setting may change between runs: log only raises the alarm. off forgets what was detected and learns the same
-// bits as a learner that has never looked.
+// TestStuckSetting checks that the setting may change between runs. "log" only raises the alarm. "off" discards what
+// was detected, and learns the same bits as a learner that never had the detector.
 func TestStuckSetting(t *testing.T) {
 	stuck := func(how string) online.Config { return with(func(c *online.Config) { c.Stuck = how }) }
 	s := synthetic.NewStuckStream(4)
@@ -256,8 +257,8 @@ func TestStuckSetting(t *testing.T) {
 	}
 }
 
-// For any stuck value and any number of stuck fields, learning loses no more than with nulls, and less than without
-// detection.
+// TestStuckCosts checks any stuck value and any number of stuck fields: the loss is at most the loss with nulls, and
+// less than without detection.
 func TestStuckCosts(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))

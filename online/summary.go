@@ -1,6 +1,6 @@
 package online
 
-// This file has the types of a Learner's reports: all measures and counts, their summary for people, and the alarms.
+// This file has the types of a Learner's reports: all measures and counts, their summary for users, and the alarms.
 
 import (
 	"encoding/json"
@@ -18,33 +18,33 @@ import (
 // Report holds all measures and counts of a Learner.
 type Report struct {
 	monitor.Report
-	// RefreshFailures counts IRLS steps that found no solution and changed nothing.
+	// RefreshFailures is the number of IRLS steps without a solution, which changed nothing.
 	RefreshFailures uint64
-	Features        int // columns that have rows
+	Features        int // number of columns that have rows
 
 	Noise   loss.Noise     // the noise level with the largest mixture weight for complete events
-	Level   string         // its short name
-	Experts []model.Expert // with their mixture weights, see model.Head
-	// Forecast is the expected error by missing fraction. LevelsByShare lists the level with the largest weight for
-	// each range of the missing fraction (see model.MissingBin). It is nil if all ranges have the weights of complete
-	// events.
+	Level   string         // short name of Noise
+	Experts []model.Expert // experts with their mixture weights, see model.Head
+	// Forecast is the expected error by missing fraction. LevelsByShare has the noise level with the largest mixture
+	// weight for each range of the missing fraction (see model.MissingBin). It is nil if all ranges use the weights for
+	// complete events.
 	Forecast      Forecast
 	LevelsByShare []string
 }
 
-// Alarms holds the alarms of all monitors. It is cheap enough to request after each batch of events.
+// Alarms holds the alarms of all monitors. It is cheap to compute, so it can be requested after each batch of events.
 type Alarms struct {
 	monitor.Alarms
-	Events uint64 // see Report
+	Events uint64 // as in Report
 }
 
-// Summary is a short form of Report, for people and scripts. Undefined numbers are null. Errors are in percent.
+// Summary is a short form of Report, for users and scripts. Undefined numbers are null. Errors are in percent.
 type Summary struct {
 	Error         *float64 `json:"progressive_error"`
-	LogLoss       *float64 `json:"progressive_log_loss"` // nats
+	LogLoss       *float64 `json:"progressive_log_loss"` // in nats
 	RecentError   *float64 `json:"recent_error"`
 	RecentLogLoss *float64 `json:"recent_log_loss"`
-	// These are of the positive class. They are null unless there are two classes.
+	// AUC and AveragePrecision are measures of the positive class. They are null unless there are two classes.
 	AUC              *float64 `json:"auc"`
 	AveragePrecision *float64 `json:"average_precision"`
 	Precision        *float64 `json:"precision"`
@@ -54,21 +54,22 @@ type Summary struct {
 	Reliability []SummaryBin   `json:"reliability,omitempty"`
 	Level       string         `json:"noise_level"`
 	Experts     []model.Expert `json:"experts,omitempty"`
-	// These are as in Report; Forecast is the result of Report.Forecasts.
+	// Forecast is the result of Report.Forecasts. LevelsByShare is as in Report.
 	Forecast      *Forecast           `json:"forecast,omitempty"`
 	LevelsByShare []string            `json:"noise_levels_by_missing,omitempty"`
 	Sets          []measure.Coverage  `json:"sets,omitempty"`
 	ByAge         []measure.StaleLoss `json:"by_staleness,omitempty"`
-	// See Report.
+	// CoverageByClass is as in Report.
 	CoverageByClass []measure.ClassCoverage `json:"coverage_by_class,omitempty"`
 	Drift           watch.Drift             `json:"drift"`
-	Mislabeled      uint64                  `json:"mislabeled"` // events whose label is probably wrong
-	// Only for regression. Errors are in the unit of the targets, and Forecast has root mean squared errors.
+	Mislabeled      uint64                  `json:"mislabeled"` // number of events whose label is probably wrong
+	// NumbersSummary is only for regression. Its errors are in the unit of the targets, and Forecast has root mean
+	// squared errors.
 	*NumbersSummary
 	watch.BaselineReport
 }
 
-// NumbersSummary is a short form of the measures of regression.
+// NumbersSummary is a short form of the measures of a regression.
 type NumbersSummary struct {
 	MAE        *float64 `json:"progressive_mae"`
 	RMSE       *float64 `json:"progressive_rmse"`
@@ -114,8 +115,8 @@ func (m *Report) Summary() Summary {
 	return s
 }
 
-// Forecasts returns the Forecast, with errors of classifications in percent and root mean squared errors of regression.
-// It is nil until each point has a sample. Curves of groups are left out until each of their points has one.
+// Forecasts returns the Forecast with errors of classifications in percent, and root mean squared errors of regression.
+// It is nil until each point has a sample. Groups are omitted until each of their points has a sample.
 func (m *Report) Forecasts() *Forecast {
 	f := m.Forecast
 	if f.Level == "" || !wasSampled(f.Declared) || !wasSampled(f.Silent) {
@@ -136,12 +137,12 @@ func (m *Report) Forecasts() *Forecast {
 	return &f
 }
 
-// wasSampled reports whether all points are defined.
+// wasSampled reports whether all points have samples.
 func wasSampled(points []ForecastPoint) bool {
 	return !slices.ContainsFunc(points, func(p ForecastPoint) bool { return p.Error-p.Error != 0 })
 }
 
-// ReadSummary returns the Summary in the blocks of a checkpoint.
+// ReadSummary decodes the Summary in the blocks of a checkpoint.
 func ReadSummary(blocks []event.Block) (*Summary, error) {
 	data, err := event.FindBlock(blocks, "summary")
 	if err != nil {

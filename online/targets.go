@@ -1,6 +1,6 @@
 package online
 
-// This file learns regression targets. They are learned in a unit of their own, so that neither the steps nor the ridge
+// This file learns regression targets. They are learned in a special unit, so that neither the steps nor the ridge
 // depend on the unit of the stream.
 
 import (
@@ -14,15 +14,15 @@ import (
 	"blankout/online/regression"
 )
 
-// targets is the state of regression targets. Scores inside the Learner are in unit.
+// targets is the state of regression targets. Scores inside the Learner are in the unit of the field unit.
 type targets struct {
 	unit     regression.Unit
 	residual regression.Residual
-	loss     loss.Loss      // in unit
+	loss     loss.Loss      // loss in unit
 	before   model.Residual // scratch
 }
 
-// predicted completes a Prediction whose scores are in unit.
+// predicted sets the regression fields of a Prediction whose scores are in unit.
 func (t *targets) predicted(p *Prediction, known bool) {
 	f := p.Scores[0]
 	p.Scores[0] = t.unit.Score(f)
@@ -32,8 +32,8 @@ func (t *targets) predicted(p *Prediction, known bool) {
 	}
 }
 
-// clip returns the target to learn for a label y, given the predicted score f and its variance. An outlier is moved to
-// the bounds.
+// clip returns the target to learn for a label y, given the predicted score f and its variance. If y is an outlier,
+// that is the nearest bound.
 func (t *targets) clip(y, f, variance float64) float64 {
 	if !t.unit.Inflated() {
 		y = t.residual.Clip(t.unit.Target, y, t.unit.Value(f), variance)
@@ -44,7 +44,7 @@ func (t *targets) clip(y, f, variance float64) float64 {
 // standard converts a clipped label to unit.
 func (t *targets) standard(clipped float64) float64 { return t.unit.Standard(t.unit.Clip(clipped)) }
 
-// state codes the unit and the residuals.
+// state encodes or decodes the unit and the residuals.
 func (t *targets) state(c *coder.Coder) {
 	if ok := t.unit.State(c); !ok {
 		c.Failed = true
@@ -52,9 +52,9 @@ func (t *targets) state(c *coder.Coder) {
 	t.residual.State(c)
 }
 
-// number processes a regression label, given the predicted score f in the current unit. It measures the prediction
-// shown to the reader, updates the mixture weights, and updates the unit, which may change all weights. It returns the
-// target to learn, and the scores of lanes by which averages are chosen.
+// number processes a regression label, given the predicted score f in the current unit. It measures the prediction that
+// the reader received (shown), updates the mixture weights, and updates the unit, which may convert all weights. It
+// returns the target to learn, and the scores of lanes by which averages are chosen.
 func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes []float64) (target float64, of []float64) {
 	t, r := l.targets, &l.room
 	lacks := l.predictor.missingVariance(&r.in, r.scored.lanes, &r.imputed)
@@ -85,7 +85,7 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 		l.levels.Rescale(factor, shift, keep, l.encoder.Table, l.encoder.Intercepts)
 		l.predictor.rescaleTargets(factor, shift)
 		l.predictor.score(&r.in, l.predictor.awake(l.events), &r.scored)
-		lanes = nil // their scores are in the old unit
+		lanes = nil // these scores are in the old unit
 	case regression.Follows:
 		t.unit, lanes = next, nil
 		t.residual = next.Residual()
@@ -93,7 +93,8 @@ func (l *Learner) number(e *event.Example, f float64, shown *Prediction, lanes [
 	return t.standard(clipped), lanes
 }
 
-// observeNumber passes a regression to the monitors: the value shown to the reader, and the current one (fresh).
+// observeNumber passes a regression prediction to the monitors: the value that the reader received, and the current one
+// (fresh).
 func (l *Learner) observeNumber(e *event.Example, value, fresh float64, lacks model.MissingVariance, learned uint64) {
 	t := l.targets
 	seen := &l.room.seen

@@ -12,7 +12,7 @@ import (
 	"blankout/online"
 )
 
-// unitSensors draws events with three numbers in very different units and a class that depends on them. Every reading
+// unitSensors draws events with three numbers in very different units, and a class that depends on them. Every reading
 // is multiplied by unit.
 func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	x, z, q := 50+3*r.NormFloat64(), 0.002*r.NormFloat64(), r.NormFloat64()
@@ -23,7 +23,7 @@ func unitSensors(r *rand.Rand, unit float64) *event.Example {
 	return eventtest.Event(label, x*unit, z*unit, q*unit)
 }
 
-// A scale that is too large decreases again, as one that is too small grows. So a stream that begins in another unit or
+// TestScalesComeDown checks that a scale that is too large decreases again. A stream that starts in another unit or
 // with outliers, labeled or not, is learned as well as any other a few thousand events later.
 func TestScalesComeDown(t *testing.T) {
 	longtest.NotRaced(t)
@@ -68,7 +68,8 @@ func TestScalesComeDown(t *testing.T) {
 	}
 }
 
-// Events without a label change no weight and no scale. Only mixture weights found earlier may take effect.
+// TestUnlabeledEventsMoveNothing checks that unlabeled events change no weight and no scale. Only mixture weights that
+// were learned earlier may take effect.
 func TestUnlabeledEventsMoveNothing(t *testing.T) {
 	l, r := newLearner(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
 	for range 3000 {
@@ -86,7 +87,8 @@ func TestUnlabeledEventsMoveNothing(t *testing.T) {
 	}
 }
 
-// A restart while samples and readings for knots are collected changes nothing.
+// TestScalesComeDownOverRestarts checks that a restart changes nothing while samples and readings for knots are
+// gathered.
 func TestScalesComeDownOverRestarts(t *testing.T) {
 	l, r := newTwins(t, online.DefaultConfig(), eventtest.Schema(3, "", "a", "b")), rand.New(rand.NewPCG(3, 4))
 	for i := range 6000 {

@@ -17,22 +17,22 @@ import (
 	"blankout/stream/record"
 )
 
-// payments are decoded JSON events of two classes, one every few seconds: a number that tells much about the class, one
-// that tells little, a string, a boolean, and a discount in 2 % of the events.
+// payments generates decoded JSON events of two classes, one every few seconds. The fields are an informative number, a
+// weakly informative number, a string, a boolean, and a discount in 2 % of the events.
 type payments struct {
 	t        testing.TB
 	learners []*online.Learner
 	decoder  record.Decoder
 	schema   *event.Schema
 	r        *rand.Rand
-	n, every int64 // number of events, and seconds between two
+	n, every int64 // number of events, and seconds between events
 	line     bytes.Buffer
 	e        event.Example
-	// amount and extra format the value of a field, "" to omit it.
+	// amount, temper and extra format the value of a field; "" omits the field.
 	amount   func(x float64) string
 	temper   func(x float64, at int64) string
-	tells    float64 // difference between the means of temper in the classes
-	discount float64 // share of the events
+	tells    float64 // difference between the class means of temper
+	discount float64 // fraction of events with a discount
 	bursts   bool    // discounts come in bursts
 	run      int
 }
@@ -85,7 +85,7 @@ func (p *payments) feed(n int) {
 	}
 }
 
-// rare formats the discount.
+// rare formats the field discount.
 func (p *payments) rare() string {
 	x := p.r.Float64()
 	switch {
@@ -99,7 +99,7 @@ func (p *payments) rare() string {
 	return fmt.Sprintf("%.2f", 5*p.r.Float64())
 }
 
-// told returns the alarms so far, each as its state and text.
+// told returns all alarms so far, each as its state and text.
 func (p *payments) told() (out []string) {
 	changes := p.learners[0].Alarms(0).Latest
 	for _, c := range changes {
@@ -108,7 +108,7 @@ func (p *payments) told() (out []string) {
 	return out
 }
 
-// one fails unless exactly one alarm is on and there has been no other, and returns it.
+// one fails the test unless exactly one alarm was raised and is active. It returns the alarm.
 func (p *payments) one(field, kind string) watch.FieldAlarm {
 	p.t.Helper()
 	h := p.learners[0].Report().Health
@@ -122,8 +122,8 @@ func (p *payments) one(field, kind string) watch.FieldAlarm {
 	return a
 }
 
-// A number that arrives as text, array, boolean or null from some event on raises one alarm with its cost, which ends
-// when it is a number again.
+// TestUsualKinds checks that a number that changes to text, array, boolean or null raises one alarm with its cost. The
+// alarm ends when the field is a number again.
 func TestUsualKinds(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -156,9 +156,9 @@ func TestUsualKinds(t *testing.T) {
 				t.Errorf("%+v", a)
 			}
 			p.feed(10_000)
-			p.one("amount", "missing") // it stays, and there is no other alarm
+			p.one("amount", "missing") // the alarm stays, and there is no other
 			changed := p.amount
-			p.amount = func(x float64) string { // a part of it is still changed
+			p.amount = func(x float64) string { // a part of the values is still changed
 				if p.r.Float64() < 0.3 {
 					return changed(x)
 				}
@@ -177,7 +177,8 @@ func TestUsualKinds(t *testing.T) {
 	}
 }
 
-// A field with mixed kinds raises no alarm, nor does one whose kind changed after the first few events.
+// TestUsualMixture checks that a field with mixed kinds of values raises no alarm, and neither does a field whose kind
+// changed after the first few events.
 func TestUsualMixture(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -205,8 +206,8 @@ func TestUsualMixture(t *testing.T) {
 	}
 }
 
-// A field in 2 % of the events that stops raises one alarm, from its last event on, which ends when it is back. A field
-// that comes in bursts raises none while it does.
+// TestUsualRareField checks that a field in 2 % of the events that stops raises one alarm, dated from its last event.
+// The alarm ends when the field is back. A field that arrives in bursts raises no alarm while it continues.
 func TestUsualRareField(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -244,7 +245,7 @@ func TestUsualRareField(t *testing.T) {
 	}
 }
 
-// night reports whether it is night. The night begins and ends a little differently every day.
+// night reports whether it is night at a time. The night begins and ends a little differently every day.
 func night(at int64) bool {
 	const hour = 3_600_000
 	day := at / (24 * hour)
@@ -252,8 +253,8 @@ func night(at int64) bool {
 	return in < 5*hour || in >= 22*hour
 }
 
-// A field that is null every night raises an alarm only in the first night. It also raises one if it stays null in the
-// morning, or is null during the day.
+// TestUsualNights checks that a field that is null every night raises an alarm only in the first night. It also raises
+// an alarm if it stays null in the morning, or is null during the day.
 func TestUsualNights(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -286,7 +287,7 @@ func TestUsualNights(t *testing.T) {
 		t.Errorf("at midnight: %+v", f)
 	}
 	p.feed(9 * perHour)
-	// It does not come back in the morning.
+	// The field stays null in the morning.
 	morning := int64(0)
 	dead = func(at int64) bool {
 		if night(at) {
@@ -298,14 +299,14 @@ func TestUsualNights(t *testing.T) {
 	if told = p.told(); len(told) != 4 || !strings.HasPrefix(told[2], "raised: ") {
 		t.Fatalf("a long night: %q", told)
 	}
-	// Null during the day.
+	// The field is null during the day.
 	noon := (p.now()/86_400_000+1)*86_400_000 + 13*3_600_000
 	dead = func(at int64) bool { return night(at) || at >= noon && at < noon+3*3_600_000 }
 	p.feed(30 * perHour)
 	if told = p.told(); len(told) != 6 || !strings.HasPrefix(told[4], "raised: ") {
 		t.Fatalf("by day: %q", told)
 	}
-	// Both are usual now, but the long night is not.
+	// Null at noon is usual now as well, but the long night is not.
 	noon += 24 * 3_600_000
 	p.feed(27 * perHour)
 	if told = p.told(); len(told) != 6 {
@@ -313,8 +314,9 @@ func TestUsualNights(t *testing.T) {
 	}
 }
 
-// The monitors of fields are part of the state: a learner that is saved and restored, copied, or follows another
-// continues with the same bits. Learning in a group, which has no monitors, raises no alarm afterwards.
+// TestUsualStateIsWhole checks that the monitors of fields are part of the state. A learner that is saved and restored,
+// cloned, or follows another continues with the same bits. Learning in a group, which has no such monitors, raises no
+// alarm afterwards.
 func TestUsualStateIsWhole(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()
@@ -363,7 +365,7 @@ func TestUsualStateIsWhole(t *testing.T) {
 	if len(told) != 5 || !strings.Contains(told[0], "arrives as text") || !strings.Contains(told[2], "; it is null") || !strings.Contains(told[4], "absent since") {
 		t.Fatalf("%q", told)
 	}
-	// In a group.
+	// Learn in a group.
 	fold := must.Get(l.Clone())(t)
 	p.discount = 0.05
 	for range 40 {

@@ -24,8 +24,9 @@ func kinds(warnings []watch.Warning) (out []string) {
 	return out
 }
 
-// The loss of the class shares is that of predicting them. Learning features that matter is better. Extreme noise is
-// worse, until it ends. A Learner restored in the middle of a block gives the same warnings.
+// TestPriorWarning checks the comparison with predicting the class frequencies. There is no warning for informative
+// features, and a warning while features are extreme noise. A Learner restored in the middle of a block gives the same
+// warnings.
 func TestPriorWarning(t *testing.T) {
 	source := rand.NewPCG(1, 1)
 	r := rand.New(source)
@@ -37,13 +38,13 @@ func TestPriorWarning(t *testing.T) {
 			e := synthetic.Drawn(r)
 			e.Features.Value[0] *= size
 			if size > 1 {
-				e.Label = r.IntN(4) / 3 // a quarter of them
+				e.Label = r.IntN(4) / 3 // 1 in a quarter of the events
 			}
 			l.Learn(e, nil)
 		}
 	}
 	settings := online.Fingerprint{"label": "label"}
-	warnings := func(l *learner, final bool) []watch.Warning { // without the warning about older weights, which noise causes too
+	warnings := func(l *learner, final bool) []watch.Warning { // without the warning about older weights, which noise also causes
 		return slices.DeleteFunc(l.Warnings(settings, final), func(w watch.Warning) bool { return w.Kind == watch.WarnStale })
 	}
 	learn(2000, 1)
@@ -77,7 +78,8 @@ func TestPriorWarning(t *testing.T) {
 	}
 }
 
-// A loss whose scores are not log-odds, and importance, raise no false alarms.
+// TestPriorNoFalseAlarm checks that importance weights, and a loss whose scores are not log-odds, raise no false
+// alarms.
 func TestPriorNoFalseAlarm(t *testing.T) {
 	for _, set := range []func(*online.Config){
 		func(c *online.Config) { c.Loss = "hinge" },
@@ -91,7 +93,7 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 		l := streamed(t, c, 2)
 		for range 3 * 2000 {
 			e := synthetic.Drawn(r)
-			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // about 1 %
+			if e.Label = 0; e.Features.Value[0]+0.3*r.NormFloat64() > 2.2 { // about 1 % of the events
 				e.Label = 1
 			}
 			l.Learn(e, nil)
@@ -102,13 +104,13 @@ func TestPriorNoFalseAlarm(t *testing.T) {
 	}
 }
 
-// TestStreamWarnings checks the warnings about labels and rejected records, and that a restored learner and a saved state
-// give the same.
+// TestStreamWarnings checks the warnings about labels and rejected records. A restored learner and a saved state must
+// give the same warnings.
 func TestStreamWarnings(t *testing.T) {
 	type source func(r *rand.Rand, i int) *event.Example
 	drawn := func(r *rand.Rand, _ int) *event.Example { return synthetic.Drawn(r) }
 	unlabeled := func(*rand.Rand, int) *event.Example { return &event.Example{Weight: 1, Label: event.Unlabeled} }
-	class := func(label int) source { // every event has this class
+	class := func(label int) source { // every event has this label
 		return func(r *rand.Rand, _ int) *event.Example {
 			e := synthetic.Drawn(r)
 			e.Label = label
@@ -120,7 +122,7 @@ func TestStreamWarnings(t *testing.T) {
 			return &event.Example{Refused: &event.Refusal{Reason: reason, Detail: `label "7` + "\x1b" + `" is none of them`}}
 		}
 	}
-	mixed := func(first func(i int) bool, a, b source) source { // event i is of a if first(i), otherwise of b
+	mixed := func(first func(i int) bool, a, b source) source { // event i is from a if first(i), otherwise from b
 		return func(r *rand.Rand, i int) *event.Example {
 			if first(i) {
 				return a(r, i)
@@ -132,7 +134,7 @@ func TestStreamWarnings(t *testing.T) {
 	only := func(n int) func(int) bool { return func(i int) bool { return i == n } }
 	below := func(n int) func(int) bool { return func(i int) bool { return i < n } }
 	one := mixed(only(0), class(0), class(1))
-	stray := func(r *rand.Rand, i int) *event.Example { // the first event alone has label 0, and later ones are rejected for it
+	stray := func(r *rand.Rand, i int) *event.Example { // only the first event has label 0; later ones are rejected
 		e := synthetic.Drawn(r)
 		if i > 0 && e.Label == 0 {
 			return refused(event.ReasonLabel)(r, i)
@@ -185,7 +187,7 @@ func TestStreamWarnings(t *testing.T) {
 			}
 			settings := online.Fingerprint{"label": "target", "format": "json"}
 			got := l.Warnings(settings, c.final)
-			// Another test covers the comparison with the class shares.
+			// TestPriorWarning covers the comparison with the class frequencies.
 			got = slices.DeleteFunc(got, func(w watch.Warning) bool { return w.Kind == watch.WarnPrior })
 			if !slices.Equal(kinds(got), c.want) {
 				t.Fatalf("%v, want %v", got, c.want)
@@ -210,8 +212,8 @@ func TestStreamWarnings(t *testing.T) {
 	}
 }
 
-// A field whose texts are numbers is named with an example and the key that reads them, also from a checkpoint. Codes
-// are not numbers.
+// TestNumbersAsText checks the warning about a field whose texts are numbers. It contains an example and the key that
+// makes the field numeric, also from a checkpoint. Codes do not count as numbers.
 func TestNumbersAsText(t *testing.T) {
 	s := event.NewSchema(10, []string{"a", "b"}, 2)
 	s.Names = event.NewNames(100)
@@ -246,8 +248,8 @@ func TestNumbersAsText(t *testing.T) {
 	}
 }
 
-// Times in the wrong unit give a warning with the field and the value, also after a restart. Present times do not, nor
-// do records without a time field.
+// TestOddTime checks that times in a wrong unit give a warning with the field and the value, also after a restart.
+// Correct times and records without a time field give none.
 func TestOddTime(t *testing.T) {
 	settings := online.Fingerprint{"time": "at"}
 	for _, c := range []struct {
@@ -276,8 +278,9 @@ func TestOddTime(t *testing.T) {
 	}
 }
 
-// There is a warning if declared loss is expected but no field can be declared missing. There is none if one can, if
-// silent loss is expected, or if no loss is.
+// TestUndeclared checks that there is a warning if fields are expected to be declared missing but no field can be.
+// There is none if a field can be declared missing, if silently missing fields are expected, or if no missing fields
+// are.
 func TestUndeclared(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -317,12 +320,12 @@ func TestUndeclared(t *testing.T) {
 	}
 }
 
-// TestRateWarnings checks that there is a warning about rates of fields that no event has, and about observed noise
-// without missing fields.
+// TestRateWarnings checks the warnings about rates of fields that no event has, and about observed noise without
+// missing fields.
 func TestRateWarnings(t *testing.T) {
 	for _, x := range []struct {
 		noise string
-		rate  float64 // at which each sensor dies
+		rate  float64 // rate at which each sensor fails
 		want  string
 	}{
 		{"observed", 0, "prepare for the first loss"}, {"observed", 0.3, ""}, {"group:a=0.1,b=0.2", 0, ""},

@@ -117,7 +117,7 @@ func New(s Settings) *Experts {
 	prior := []float64{1}
 	if s.Splines {
 		x.list = append(x.list, newAdditive(s), newDiscriminant(s))
-		prior = []float64{0.4, 0.2, 0.2, 0.2} // for the three experts that are awake, 0.5, 0.25 and 0.25
+		prior = []float64{0.4, 0.2, 0.2, 0.2} // 0.5, 0.25 and 0.25 while the discriminant is asleep
 	}
 	x.lanes, x.weights, x.idle = len(prior), newWeights(prior), make([]uint64, len(x.list))
 	x.force()

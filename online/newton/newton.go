@@ -35,8 +35,8 @@ import (
 type Settings struct {
 	Loss     loss.Loss
 	Ridge    float64 // initial curvature, above 0
-	HalfLife float64 // in events, 0 for no forgetting
-	Strength float64 // half-life in events, 0 for no forgetting
+	HalfLife float64 // half-life in events, 0 for no forgetting
+	Strength float64 // q/(1-q) for dropout with rate q, 0 without dropout
 	Groups   float64 // q/(1-q) for noise of groups of columns, see Die
 }
 

@@ -21,7 +21,7 @@ import (
 // of a table have and texts do not. Spread columns vary and are present in six of ten events, or in one of 32 if their
 // usual value is below a third of the largest.
 type denseFinder struct {
-	Events     uint64   // columns that could become dense
+	Events     uint64   // number of observed events
 	candidates []uint32 // columns that can become dense
 	// By candidate: number of readings, their mean, and sum of squared deviations.
 	moments []float64

@@ -15,63 +15,63 @@ import (
 // Interval is the state of a learner in a group during an interval. An interval starts when the Learner equals the
 // merged model, and ends with a Delta.
 //
-// Let n_i be the number of the merged model's t events with column i, and G_i AdaGrad's accumulator then. The Learner
-// learns e events in the interval, and R e events are learned by all in that time. Alone, the Learner would change the
-// weight of a column within an interval by about
+// At the start, let t be the number of the merged model's events, n_i the number of these with column i, and G_i
+// AdaGrad's accumulator. The Learner learns e events in the interval, and all learners together learn R e events in
+// that time. Alone, the Learner would change the weight of a column within an interval by about
 //
 //	a_i = 2 eta (sqrt(start + G_i (1 + e/t)) - sqrt(start + G_i)).
 //
-// What column i learns from an event represents the events that others learn in the meantime, so it counts
+// What column i learns from an event represents the events that other learners learn in the meantime, so it counts
 //
 //	c_i = 1 + (R-1) min(1, e n_i/t) / (1 + lambda m a_i)
 //
-// times in a step of the optimizer (see package rules), where m is the number of the event's features. A column that
-// every learner sees in an interval counts up to R times, and a rare one counts once. With several outputs c_i is at
-// most sharedMost. The weights change by u_i in an interval, of which the fraction
+// times in a step of the optimizer (see package optimizers), where m is the number of the event's features. A column
+// that every learner sees in an interval counts up to R times, and a rare one counts once. With several outputs c_i is
+// at most sharedMost. The weights change by u_i in an interval, of which the fraction
 //
 //	alpha_i = k_i/(k_i + (R-1) e n_i/t)
 //
-// goes into the Delta, where k_i is the number of the interval's events with the column. That is the mean over all
+// goes into the Delta, where k_i is the number of the interval's events with the column. That gives the mean over all
 // learners if all have seen the column, and the whole change if probably no other learner has. If no learner's step is
-// too long, their mean is not too long either, but their sum may be. The change of G goes into the Delta divided by
-// c_i. R = 1 gives c = alpha = 1.
+// too long, their mean is not too long either, but their sum may be. The change of G is divided by c_i in the Delta. R
+// = 1 gives c = alpha = 1.
 //
 // With a half-life of H events, G decays between intervals, by the merged model's events. It then sums at most H/ln 2
-// of them, which replaces t in a_i.
+// events, which replaces t in a_i.
 //
 // All levels share one c_i, which is computed from the mean of their a_i.
 type Interval struct {
 	Settings
-	peers float64 // R
-	own   float64 // e
+	peers float64 // R, the number of learners
+	own   float64 // e, the planned number of events
 
-	Alone      bool // R = 1: rows are passed on unchanged
-	everything bool // all rows have been changed
+	Alone      bool // R = 1: rows are copied unchanged
+	everything bool // all rows have changed
 
-	// The columns of the interval, in the order in which they were first seen, and their rows at that time by index.
+	// The columns of the interval, in the order in which they were first seen, and their rows at that time, by index.
 	// Indices are stored plus one if 0 means none.
-	begun    uint64   // t: the number of the learner's events at the start
-	places   []uint32 // by slot
+	begun    uint64   // t: number of the learner's events at the start
+	places   []uint32 // index in refs plus one, by slot
 	slots    []uint32
 	columns  []uint32
 	refs     []float64 // copies of the rows
-	roots    []float64 // sqrt(c)
-	centered []bool    // the statistics are moments
-	Bias     []float64 // of the intercepts
-	root     float64   // of the intercepts
+	roots    []float64 // sqrt(c) of each row
+	centered []bool    // whether each row has moments
+	Bias     []float64 // row of the intercepts at the start
+	root     float64   // sqrt(c) of the intercepts
 
-	Compared uint64 // number of comparisons of averages
+	Compared uint64 // number of comparisons of averages with iterates
 
-	// About the current event:
-	at       []uint32  // indices of its rows
-	stepRoot []float64 // sqrt(c) of its rows, that of the intercepts last
+	// For the current event:
+	at       []uint32  // index of each of its rows
+	stepRoot []float64 // sqrt(c) of its rows; the intercepts are last
 }
 
-// Settings are the settings of AdaGrad.
+// Settings are the settings of AdaGrad that an Interval needs.
 type Settings struct {
 	rows.Layout
 	Eta, Start float64
-	HalfLife   float64 // in events, 0 for none
+	HalfLife   float64 // half-life in events, 0 for none
 }
 
 const (
@@ -79,8 +79,8 @@ const (
 	sharedMost  = 2
 )
 
-// Begin starts an interval of a learner that has had so many events and equals the merged model. peers learn at the
-// same time, and own is the planned number of the learner's events. bias is the intercepts' row.
+// Begin starts an interval of a learner that equals the merged model and has had the given number of events. peers
+// learn at the same time, and own is the planned number of this learner's events. bias is the row of the intercepts.
 func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []float64, growth float64) {
 	for _, slot := range sh.slots {
 		sh.places[slot] = 0
@@ -94,13 +94,13 @@ func (sh *Interval) Begin(s Settings, peers int, own, events uint64, bias []floa
 	sh.root = math.Sqrt(sh.importance(bias, float64(events), 1, growth))
 }
 
-// importance returns c of a row at the start of the interval, which n of t events had.
+// importance returns c of a row at the start of the interval. n of the t events had the row's column.
 func (sh *Interval) importance(row []float64, n float64, features int, growth float64) float64 {
 	t := float64(sh.begun)
 	if sh.peers == 1 || t == 0 || n == 0 {
 		return 1
 	}
-	a, reach := 0.0, t // reach is the number of events in G
+	a, reach := 0.0, t // reach is the number of events that G sums
 	if h := sh.HalfLife; h > 0 {
 		reach = min(t, h/math.Ln2)
 	}
@@ -116,8 +116,8 @@ func (sh *Interval) importance(row []float64, n float64, features int, growth fl
 	return c
 }
 
-// Note records the rows of a table's columns before the current event changes them. growth is that of the half-life,
-// see levels.Expert.
+// Note records the rows of a table's columns before the current event changes them. growth is the growth factor of the
+// accumulators, see levels.Expert.
 func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64, growth float64) {
 	sh.at = table.Slots(columns, sh.at[:0])
 	for len(sh.places) < table.Len() {
@@ -139,7 +139,7 @@ func (sh *Interval) Note(table *model.Table, columns []uint32, rows [][]float64,
 	}
 }
 
-// NoteOne records a row that is not part of the current event.
+// NoteOne records a row of a column that is not in the current event.
 func (sh *Interval) NoteOne(table *model.Table, column uint32, row []float64, growth float64) {
 	at := sh.at
 	sh.at = nil
@@ -147,10 +147,10 @@ func (sh *Interval) NoteOne(table *model.Table, column uint32, row []float64, gr
 	sh.at = at
 }
 
-// Wrote records that all rows are being changed.
+// Wrote records that all rows change.
 func (sh *Interval) Wrote() { sh.everything = true }
 
-// Columns returns the columns whose rows have been recorded, none for a nil Interval.
+// Columns returns the columns whose rows have been recorded. It returns nil for a nil Interval.
 func (sh *Interval) Columns() []uint32 {
 	if sh == nil {
 		return nil
@@ -163,8 +163,8 @@ func (sh *Interval) ref(i, width int) []float64 {
 	return sh.refs[int(sh.at[i])*width:][:width]
 }
 
-// Treat returns the treatment of feature i of the current event in a group. The scale of a column that is only divided
-// grows with its values, and is not reviewed.
+// Treat returns how feature i of the current event is scaled in a group. The scale of a column that is only divided
+// grows with its values, without a review.
 func (sh *Interval) Treat(i int, t scaling.Treatment, row []float64) scaling.Treatment {
 	switch t {
 	case scaling.Numeric:
@@ -190,8 +190,8 @@ func (sh *Interval) Weigh(s *rows.Step) {
 	s.Roots = sh.stepRoot
 }
 
-// Cut returns what the interval has learned, in a table of changes or of whole rows: a Delta without State. The weights
-// keep changes that it leaves out by averaging or rounding. events is the number of the learner's events.
+// Cut returns what the interval has learned as a Delta without State: changes or whole rows. The weights keep changes
+// that the Delta omits by averaging or rounding. events is the number of the learner's events.
 func (sh *Interval) Cut(table *model.Table, events uint64, precision int, growth float64) *Delta {
 	if sh.Alone {
 		return sh.cutFull(table, events)
@@ -226,7 +226,7 @@ func (sh *Interval) Cut(table *model.Table, events uint64, precision int, growth
 	return d
 }
 
-// CutBias returns the changes of the intercepts' row in an interval of so many events.
+// CutBias returns the changes of the row of the intercepts in an interval with the given number of events.
 func (sh *Interval) CutBias(bias []float64, events uint64, growth float64) []float64 {
 	out, alpha := make([]float64, 2*sh.N), 1.0
 	if n := float64(events); n > 0 {
@@ -253,7 +253,7 @@ func (sh *Interval) cutFull(table *model.Table, events uint64) *Delta {
 	return d
 }
 
-// cutStatistics writes what the interval has added to the statistics to v.
+// cutStatistics writes what the interval has added to the statistics of a row to v.
 func cutStatistics(v, ref, row []float64, centered bool) {
 	n0, n := ref[model.StatCount], row[model.StatCount]
 	added := n - n0
@@ -262,7 +262,7 @@ func cutStatistics(v, ref, row []float64, centered bool) {
 	if centered && added > 0 {
 		bits |= hasMoments
 		if v[mean], v[squares] = row[model.StatMean], row[model.StatSquares]; n0 > 0 {
-			// The inverse of merging.
+			// The inverse of merging moments.
 			d := (row[model.StatMean] - ref[model.StatMean]) * n / added
 			v[mean] = ref[model.StatMean] + d
 			v[squares] = max(0, row[model.StatSquares]-ref[model.StatSquares]-d*d*n0*added/n)
@@ -278,13 +278,14 @@ func cutStatistics(v, ref, row []float64, centered bool) {
 	v[flags] = float64(bits)
 }
 
-// cutChanges writes the u and ΔG of a row to out, with ΔG in units that do not decay. ref is in current units.
+// cutChanges writes the weight changes u and the accumulator changes ΔG of a row to out. ΔG is in units that do not
+// decay. ref must be in the row's current units.
 func (sh *Interval) cutChanges(out, ref, row []float64, alpha, root, growth float64) {
 	w, g := sh.Weights(row), sh.Preconditioner(row)
 	was, wasG := sh.Weights(ref), sh.Preconditioner(ref)
 	ratio := 1.0
 	if here, there := row[model.StatInverse], ref[model.StatInverse]; here > 0 && there > 0 {
-		ratio = there / here // the column's scale has grown within the interval
+		ratio = there / here // the column's scale grew within the interval
 	}
 	for j := range w {
 		out[j] = alpha * (w[j] - was[j]*ratio)

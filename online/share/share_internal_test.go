@@ -8,8 +8,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Changes that were made under another center and scale change every score as they did there; one
-// without a scale, or with a transform, has no slope to add to.
+// TestMergeConverts checks that weight changes that were learned with another center and scale change every score as
+// they did there. Changes without a scale have no effect.
 func TestMergeConverts(t *testing.T) {
 	s := model.Scaler{Mode: model.StandardizeAuto}
 	stats := []float64{40, 21, 300, 20, 0.5}[:model.ScalerWidth]
@@ -27,8 +27,8 @@ func TestMergeConverts(t *testing.T) {
 	}
 }
 
-// Statistics of two come to those of all readings, and what is in force follows with a Move; of a
-// larger value that another has met, too.
+// TestMergeMoments checks that merged statistics equal the statistics of all readings, and that Move keeps scores when
+// the scale in effect changes. A larger value that another learner has seen also changes the scale.
 func TestMergeMoments(t *testing.T) {
 	s, r := model.Scaler{Mode: model.StandardizeAuto}, rand.New(rand.NewPCG(1, 2))
 	var all []float64

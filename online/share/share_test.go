@@ -10,8 +10,8 @@ import (
 	"blankout/online/share"
 )
 
-// What is cut of an interval is the share of the changes that is its own, read as it was written; alone it
-// is the rows.
+// TestInterval checks that a Delta contains the learner's fraction of the changes, and is decoded as encoded. For a
+// learner alone it contains the rows.
 func TestInterval(t *testing.T) {
 	y := rows.Layout{Outputs: 1, N: 1}
 	width := rows.FirstPart + 3
@@ -62,7 +62,8 @@ func TestInterval(t *testing.T) {
 			}
 			continue
 		}
-		// Column 1 was in a quarter of the events, of which others meet 4 x 2 x 1/4 meanwhile; 3 in none.
+		// Column 1 was in a quarter of the events, so the 4 other learners are expected to see it in 2 of their events.
+		// Column 3 was in no event.
 		for i, want := range []float64{0.25, 0, 0.5} {
 			if got := d.Values[i*d.Width+share.Parts]; d.Columns[i] != uint32(i+1) || math.Abs(got-want) > 1e-7 || got != float64(float32(got)) {
 				t.Errorf("column %d: u = %v, want %v", d.Columns[i], got, want)

@@ -8,36 +8,38 @@ import (
 	"blankout/online/rows"
 )
 
-// Event is the current event for a level with silent noise. Its values are those of the features x relative to their
-// dead values z, with one value for each output of the level. All slices are valid until the next Take.
+// Event is the current event for a level with silent noise. Its values are the differences between the features x and
+// their values z when silently missing (dead), with one value for each output of the level. All slices are valid until
+// the next call of Take.
 type Event struct {
 	Noise loss.Silent
 	Loss  loss.Loss
-	// First is the level's first index by level and output, and Outputs the number of its outputs among all N.
+	// First is the level's first index by level and output. Outputs is the number of its outputs, and N is the number
+	// of all levels' outputs.
 	First, Outputs, N int
 
 	rows  *rows.Event
-	x     []float64 // by row of a feature: x - z
-	dead  []float64 // z, by row of a feature
-	units []int32   // by row: the unit it dies with; nil if features die independently
+	x     []float64 // x - z by row of a feature
+	dead  []float64 // z by row of a feature
+	units []int32   // unit with which each row is missing; nil if features are missing independently
 	count int       // number of units
 
 	iterate, average sums
-	// Derivatives of the iterate's loss by score, intercept and squares, times the importance.
+	// Derivatives of the iterate's loss with respect to score, intercept and squares, times the importance.
 	ds, di, dq []float64
-	parts      []loss.ByRate // from which they are computed
+	parts      []loss.ByRate // intermediate results for these
 
-	gradients, roots []float64 // by row and output
+	gradients, roots []float64 // values by row and output
 }
 
-// sums holds what the loss of weights depends on, see loss.Silent.At, by output.
+// sums holds the sums on which the loss of weights depends, by output, see loss.Silent.At.
 type sums struct {
 	score, intercept, squares []float64
 	units                     []float64 // by unit and output: sum of w (x-z)
 }
 
-// Take sets the rows of the event. dead has the values of its dead features, and units the units with which they die,
-// nil if they die independently. Both are by row and borrowed until the next event.
+// Take sets the rows of the event. dead has the features' values when silently missing. units has the units with which
+// they are missing, nil if features are missing independently. Both are by row and borrowed until the next event.
 func (e *Event) Take(event *rows.Event, dead []float64, units []int32) {
 	e.rows, e.dead, e.units = event, dead, units
 	e.x, e.count = e.x[:0], 0
@@ -52,7 +54,7 @@ func (e *Event) Take(event *rows.Event, dead []float64, units []int32) {
 // Units returns the units of Take.
 func (e *Event) Units() []int32 { return e.units }
 
-// zeros returns n zeros in the memory of list.
+// zeros returns n zeros, in the memory of list if possible.
 func zeros(list []float64, n int) []float64 {
 	list = slices.Grow(list[:0], n)[:n]
 	clear(list)
@@ -73,7 +75,7 @@ func (e *Event) bias() []float64 {
 	return e.rows.Rows[len(e.rows.Rows)-1]
 }
 
-// sum computes the sums of the weights w + coefficient u, in total and by unit.
+// sum computes the sums of the weights w + coefficient u over the event, in total and by unit.
 func (e *Event) sum(s *sums, coefficient float64) {
 	k := e.Outputs
 	s.score, s.intercept, s.squares = zeros(s.score, k), zeros(s.intercept, k), zeros(s.squares, k)
@@ -109,9 +111,9 @@ func (e *Event) sum(s *sums, coefficient float64) {
 	}
 }
 
-// Begin computes the loss of the iterate at the targets y of the outputs in use, which are the first ones, and its
-// derivatives. It writes the losses to value. slope is the derivative of the loss by the coefficient of the lags, with
-// constant squares.
+// Begin computes the loss of the iterate and its derivatives, at the targets y of the outputs in use, which are the
+// first ones. It writes the losses to value. slope is the derivative of the loss with respect to the coefficient of the
+// lags, with constant squares.
 func (e *Event) Begin(y []float64, importance float64, value []float64) (slope float64) {
 	k := e.Outputs
 	e.sum(&e.iterate, 0)
@@ -141,7 +143,7 @@ func (e *Event) Begin(y []float64, importance float64, value []float64) (slope f
 	return slope
 }
 
-// Gain returns the loss of the average, with weights w + coefficient u, minus that of the iterate, which Begin has
+// Gain returns the loss of the average (weights w + coefficient u) minus the loss of the iterate, which Begin has
 // written to value.
 func (e *Event) Gain(y []float64, coefficient float64, value []float64) (gain float64) {
 	s := &e.average
@@ -153,8 +155,8 @@ func (e *Event) Gain(y []float64, coefficient float64, value []float64) (gain fl
 	return gain
 }
 
-// Curvatures writes the expected second derivative of the loss by the score, 2 dL/dsquares, to h by output in use. It
-// is the mean over both labels, where positive has the probability of the positive one. It does not need Begin.
+// Curvatures writes the expected second derivative of the loss with respect to the score, 2 dL/dsquares, to h by output
+// in use. It is the mean over both labels; positive has the probability of the positive label. It does not need Begin.
 func (e *Event) Curvatures(positive, h []float64) {
 	s := &e.iterate
 	e.sum(s, 0)
@@ -167,12 +169,13 @@ func (e *Event) Curvatures(positive, h []float64) {
 
 // Settings are the settings of a step.
 type Settings struct {
-	Eta        float64 // the learning rate
+	Eta        float64 // learning rate
 	Start      float64 // initial value of the accumulators
-	Growth     float64 // factor of what is added to the accumulators, so that older events decay
-	Inverse    float64 // factor of a weight's change in the lag
+	Growth     float64 // factor of new terms of the accumulators, so that older events decay
+	Inverse    float64 // factor of a weight's change in the change of its lag
 	Importance float64
-	// Proximal means that the step minimizes the loss plus the distance in the metric of the step.
+	// Proximal selects the step that minimizes the loss plus the distance from the old weights in the metric of the
+	// step.
 	Proximal bool
 }
 
@@ -187,7 +190,7 @@ func (e *Event) Step(y []float64, c Settings) {
 	e.stepSlowly(y, c)
 }
 
-// stepRows is stepSlowly with the kernel of package rows, one row at a time, for steps that are not proximal.
+// stepRows is stepSlowly for steps that are not proximal. It uses the loop of package rows, one row at a time.
 func (e *Event) stepRows(c Settings) {
 	k, root := e.Outputs, math.Sqrt(c.Growth)
 	constants := rows.AdagradConstants{Start: c.Start * c.Growth, Eps: eps * root}
@@ -197,14 +200,14 @@ func (e *Event) stepRows(c Settings) {
 	for j := range k {
 		rates[j], rates[e.N+j] = -c.Eta, c.Inverse
 		if shrink[j] = 2 * root * e.dq[j]; e.units != nil {
-			shrink[j] = 0 // its part is in df
+			shrink[j] = 0 // df contains this part
 		}
 	}
 	at, one := rows.FirstPart+e.First, [1]float64{1}
 	for i := range e.rows.Rows {
 		basis, ridge := [1]float64{}, [1]float64{root * e.rows.Ridge[i]}
 		switch {
-		case i == len(e.x): // the intercepts
+		case i == len(e.x): // the row of the intercepts
 			for j, di := range e.di {
 				df[j] = root * di
 			}
@@ -225,7 +228,7 @@ func (e *Event) stepRows(c Settings) {
 }
 
 // stepSlowly is the slow reference of stepRows, and also makes proximal steps. Outputs that are not in use stay the
-// same, because their gradients are those of the ridge of weights that are 0.
+// same, because their weights are 0 and only have the gradient of the ridge.
 func (e *Event) stepSlowly(y []float64, c Settings) {
 	k, n := e.Outputs, len(e.rows.Rows)
 	e.gradients, e.roots = slices.Grow(e.gradients[:0], n*k)[:n*k], slices.Grow(e.roots[:0], n*k)[:n*k]
@@ -255,10 +258,10 @@ func (e *Event) stepSlowly(y []float64, c Settings) {
 	}
 }
 
-// gradient writes the gradient of the weights w of row i to g.
+// gradient writes the gradient with respect to the weights w of row i to g.
 func (e *Event) gradient(i int, w, g []float64) {
 	ridge := e.rows.Ridge[i]
-	if i == len(e.x) { // the intercepts
+	if i == len(e.x) { // the row of the intercepts
 		for j, w := range w {
 			g[j] = e.di[j] + ridge*w
 		}
@@ -277,10 +280,10 @@ func (e *Event) gradient(i int, w, g []float64) {
 	}
 }
 
-// share returns the fraction of the step of output j that minimizes the loss plus the distance. eta is the rate for
-// gradients that are not multiplied by the root of growth. Squares are treated as constant.
+// share returns the fraction of the step of output j that minimizes the loss plus the distance. eta is the learning
+// rate for gradients without the factor sqrt(growth). Squares count as constant.
 func (e *Event) share(j int, y, eta, importance float64) float64 {
-	// By row of a feature, the weight changes by -eta r (ds x + di z); these sums give the changes of score and
+	// The weight of a feature's row changes by -eta r (ds x + di z). These sums give the changes of score and
 	// intercept.
 	k, xx, xz, zz := e.Outputs, 0.0, 0.0, 0.0
 	for i, x := range e.x {
@@ -296,7 +299,7 @@ func (e *Event) share(j int, y, eta, importance float64) float64 {
 	if !(whole > leastMove) {
 		return 1
 	}
-	// The share a solves a whole = importance dL/da, whose right side decreases in a if the loss is convex.
+	// The fraction a solves a whole = importance dL/da. The right side decreases in a if the loss is convex.
 	_, curvature := e.Noise.Along(&e.parts[j], score, intercept)
 	a := 1 / (1 + importance*max(curvature, 0)/whole)
 	if math.Abs(score)+math.Abs(intercept) < shortStep {
@@ -323,10 +326,11 @@ func (e *Event) share(j int, y, eta, importance float64) float64 {
 }
 
 const (
-	// A step that reduces the loss by less is not shortened.
+	// leastMove is the reduction of the loss below which a step is not shortened.
 	leastMove = 1e-3
-	// For a step that changes the score by less, the curvature at its start is accurate enough.
+	// shortStep is the change of the score below which the curvature at the start of a step is accurate enough.
 	shortStep = 0.1
-	// The share is found to this relative tolerance in at most mostSteps steps, with bisections after mostNewton.
+	// The fraction is found to the relative tolerance shareTolerance in at most mostSteps steps. After mostNewton steps
+	// only bisection is used.
 	shareTolerance, mostSteps, mostNewton = 0.01, 20, 6
 )

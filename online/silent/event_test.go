@@ -11,10 +11,10 @@ import (
 	"blankout/online/rows"
 )
 
-// losses are of every shape: smooth and not, of classes, numbers and counts.
+// losses has losses of every kind: smooth and not smooth, for classes, real targets and counts.
 var losses = []string{"logistic:gaussian", "hinge:gaussian", "quadratic", "squared", "huber:1", "quantile:0.9", "poisson"}
 
-// problem is an event of random rows, whose level is the second of three.
+// problem is an event with random rows, whose silent level is the second of three.
 type problem struct {
 	Event
 	rows  rows.Event
@@ -22,7 +22,8 @@ type problem struct {
 	value []float64
 }
 
-// newProblem returns a problem of so many features and outputs; units is by row, nil where each dies by itself.
+// newProblem returns a problem with the given numbers of features and outputs. units is by row; nil means that features
+// are missing independently.
 func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32) *problem {
 	n := 3 * outputs
 	p := &problem{Event: Event{Noise: loss.Silent{D: 0.4}, Loss: l, First: outputs, Outputs: outputs, N: n}}
@@ -61,7 +62,8 @@ func newProblem(r *rand.Rand, l loss.Loss, features, outputs int, units []int32)
 	return p
 }
 
-// objective is what the step descends: the mean losses and half of the ridges. It is written out by feature and by rate.
+// objective returns what the step minimizes: the mean losses plus half of the ridges. It is computed directly, by
+// feature and by rate.
 func (p *problem) objective() (sum float64) {
 	for j := range p.Outputs {
 		bias := p.rows.Rows[len(p.rows.Rows)-1]
@@ -92,7 +94,7 @@ func (p *problem) objective() (sum float64) {
 	return sum
 }
 
-// eachProblem runs f for every loss, for several outputs, and for features that die alone and together.
+// eachProblem runs f for every loss, for several outputs, and for features that are missing independently or in units.
 func eachProblem(t *testing.T, f func(t *testing.T, p *problem)) {
 	for _, name := range losses {
 		l := must.Get(loss.Parse(name))(t)
@@ -109,7 +111,7 @@ func eachProblem(t *testing.T, f func(t *testing.T, p *problem)) {
 	}
 }
 
-// TestGradient compares the losses and gradients with the explicit sum and with differences.
+// TestGradient compares the losses with the explicit sum, and the gradients with finite differences.
 func TestGradient(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {
 		p.Begin(p.y, 1, p.value)
@@ -149,8 +151,8 @@ func TestGradient(t *testing.T) {
 	})
 }
 
-// TestAverages checks that the slope is that of the loss along the lags with constant squares, and that Gain is
-// what the average loses more.
+// TestAverages checks that the slope is the derivative of the loss along the lags, with constant squares. Gain must be
+// the loss of the average minus the loss of the iterate.
 func TestAverages(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {
 		for i := range p.rows.Ridge {
@@ -190,9 +192,9 @@ func TestAverages(t *testing.T) {
 	})
 }
 
-// TestStep checks that a step moves each weight against its gradient at the rate of AdaGrad, adds the squares, and
-// does not change other levels. A proximal step does not end at a larger loss. Decay changes only the unit of the
-// squares.
+// TestStep checks that a step moves each weight against its gradient at the rate of AdaGrad, adds the squared
+// gradients, and does not change other levels. A proximal step must not increase the loss. Decay changes only the unit
+// of the squares.
 func TestStep(t *testing.T) {
 	eachProblem(t, func(t *testing.T, p *problem) {
 		was := make([][]float64, len(p.rows.Rows))
@@ -272,8 +274,8 @@ func TestStep(t *testing.T) {
 		p.Begin(p.y, 1, p.value)
 		p.Step(p.y, c)
 		for j := range p.y {
-			// Where the step ends, the loss must not fall any faster along it than the step has paid for: squares
-			// as they were, weights moved by the loss alone.
+			// At the end of the step, the loss must not fall faster along the step than the distance grows. Squares
+			// stay constant, and only the gradient of the loss moves the weights.
 			score, intercept := 0.0, 0.0
 			for i, x := range p.x {
 				d := p.roots[i*p.Outputs+j] * (p.ds[j]*x + p.di[j]*p.dead[i])

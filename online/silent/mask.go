@@ -7,15 +7,15 @@ import (
 	"blankout/internal/loss"
 )
 
-// Mask draws the features of an event that die silently.
+// Mask draws which features of an event are silently missing.
 type Mask struct {
-	Dead []bool // by feature, valid until the next Draw
-	Some bool   // whether any feature is dead
-	dies []int8 // by unit: 1 for alive, 2 for dead, 0 if not drawn yet
+	Dead []bool // by feature, valid until the next call of Draw
+	Some bool   // whether any feature is missing
+	dies []int8 // by unit: 1 for present, 2 for missing, 0 if not drawn yet
 }
 
-// Draw draws a rate of the noise, and the features that die at that rate: with their unit, or independently if units is
-// nil. The result depends only on the number of the event and that of the copy.
+// Draw draws a rate of the noise, and the features that are missing at that rate: by unit, or independently if units is
+// nil. The result depends only on the number of the event and the number of the copy.
 func (m *Mask) Draw(n loss.Silent, features int, units []int32, event, copy uint64) {
 	var r rand.PCG
 	r.Seed(event, 0x73696c656e74+copy)

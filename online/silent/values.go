@@ -1,6 +1,6 @@
-// Package silent trains a level as if features died silently (loss.Silent): a dead feature has a neutral value, and the
-// event does not declare it missing. Values has the values of dead numbers, Event is an event for a level with silent
-// noise, with its step of AdaGrad, and Mask draws dead features.
+// Package silent trains a noise level for features that are silently missing (loss.Silent): such a dead feature has a
+// neutral value, and the event does not declare it missing. Values estimates these neutral values, Event makes the
+// level's step of AdaGrad for an event, and Mask draws dead features.
 package silent
 
 import (
@@ -10,11 +10,12 @@ import (
 	"blankout/internal/model"
 )
 
-// Values has the values of dead numbers, by column, in their raw unit. All other columns, of words and categories, are
-// 0 when they are dead, because they are not sent. It is not safe for concurrent use.
+// Values has the raw values that numeric columns have when they are dead (silently missing), by column. All other
+// columns, of words and categories, are 0 when they are dead, because they are not sent. Values is not safe for
+// concurrent use.
 type Values struct {
 	choice  model.SilentValue
-	columns []uint32 // ascending
+	columns []uint32 // columns in ascending order
 	of      []readings
 	all     model.Zeros
 }
@@ -22,8 +23,8 @@ type Values struct {
 // readings holds the readings of a column.
 type readings struct {
 	count, zeros, mean float64
-	dead               float64 // its value when it is dead, updated when model.Renews returns true
-	zero               bool    // that value is 0, not the mean
+	dead               float64 // value when silently missing, updated when model.Renews returns true
+	zero               bool    // that value is 0, otherwise the mean
 }
 
 // NewValues returns Values without columns.
@@ -44,16 +45,17 @@ func (v *Values) Dead() *model.Dead {
 	return d
 }
 
-// Walk looks up columns in ascending order. It is valid until Values gets a new column.
+// Walk looks up columns in ascending order. It is valid until a column is added to the Values.
 type Walk struct {
 	v  *Values
 	at int
 }
 
-// Walk starts at the first column.
+// Walk returns a Walk at the first column.
 func (v *Values) Walk() Walk { return Walk{v: v} }
 
-// Standardized is Walk.Standardized for any column. The value of a spline column follows from that of its number.
+// Standardized is Walk.Standardized for any column. The dead value of a number determines the values of its spline
+// columns.
 func (v *Values) Standardized(s *model.Scaler, column uint32, stats []float64) float64 {
 	at, known := slices.BinarySearch(v.columns, s.Splines.Source(column))
 	if column < model.FirstBasisColumn {
@@ -66,7 +68,7 @@ func (v *Values) Standardized(s *model.Scaler, column uint32, stats []float64) f
 	return s.Splines.At(column, v.of[at].dead)
 }
 
-// Standardized returns the value of a dead column, standardized by its statistics. It is 0 for the mean of a column
+// Standardized returns the value of a dead column, standardized with its statistics. It is 0 for the mean of a column
 // that is not transformed, and for a column without readings.
 func (w *Walk) Standardized(s *model.Scaler, column uint32, stats []float64) float64 {
 	if !w.find(column) {
@@ -86,7 +88,7 @@ func (w *Walk) Raw(column uint32, x float64) float64 {
 	return x
 }
 
-// find moves to a column, which must not be before the previous one.
+// find moves to a column, which must not be before the column of the previous call.
 func (w *Walk) find(column uint32) bool {
 	columns := w.v.columns
 	for w.at < len(columns) && columns[w.at] < column {
@@ -95,7 +97,7 @@ func (w *Walk) find(column uint32) bool {
 	return w.at < len(columns) && columns[w.at] == column
 }
 
-// Read adds a reading of a column. Use one Walk for an event, and add its readings in ascending order of columns.
+// Read adds a reading of a column. Use one Walk per event, and add its readings in ascending order of columns.
 func (w *Walk) Read(column uint32, x float64) {
 	if !w.find(column) {
 		w.v.columns = slices.Insert(w.v.columns, w.at, column)
@@ -117,7 +119,7 @@ func (w *Walk) Read(column uint32, x float64) {
 	}
 }
 
-// Forget removes the columns in gone, which are no longer numbers.
+// Forget removes the columns in gone, which are no longer numeric.
 func (v *Values) Forget(gone []uint32) {
 	for _, column := range gone {
 		if i, known := slices.BinarySearch(v.columns, column); known {
@@ -127,7 +129,7 @@ func (v *Values) Forget(gone []uint32) {
 	}
 }
 
-// State codes the state.
+// State encodes or decodes the state.
 func (v *Values) State(c *coder.Coder) {
 	numbers := make([]float64, 0, 5*len(v.of))
 	for _, r := range v.of {

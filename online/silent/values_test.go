@@ -10,11 +10,11 @@ import (
 	"blankout/online/silent"
 )
 
-// TestValues checks that a dead number reads 0 if that is usual or configured, and otherwise its mean.
+// TestValues checks that the value of a dead number is 0 if 0 is frequent or configured, and otherwise the mean.
 func TestValues(t *testing.T) {
 	for _, tt := range []struct {
 		choice model.SilentValue
-		zeros  int // of a hundred readings, the others are 4
+		zeros  int // number of zeros in a hundred readings; the other readings are 4
 		want   float64
 	}{
 		{model.SilentAuto, 0, 4}, {model.SilentAuto, 1, 4}, {model.SilentAuto, 2, 0}, {model.SilentAuto, 50, 0}, {model.SilentMean, 50, 2}, {model.SilentZero, 0, 0},
@@ -56,8 +56,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestMask checks that a mask removes a fraction of the features that is one of the rates, in whole units, and that
-// it is the same for the same event.
+// TestMask checks that a mask removes one of the rates' fractions of the features, in whole units, and that it is the
+// same for the same event.
 func TestMask(t *testing.T) {
 	n, counts := loss.Silent{D: 0.4}, map[float64]int{}
 	units := make([]int32, 5000)

@@ -1,12 +1,12 @@
 // Package staleness measures how the loss of predictions depends on the age of the weights.
 //
-// Progressive measures use current weights, but readers of exports and snapshots have older ones. A learner therefore
-// freezes its model from time to time, and lets it predict labeled events that arrive about 100, 1,000 and 10,000
-// events later. The losses of the current weights at the same events are summed as well, so that both can be compared
-// event by event. Sums are over the whole stream, without decay.
+// Progressive measures use current weights, but readers of exports and snapshots have older ones. So a learner freezes
+// its model from time to time, and the frozen model predicts labeled events that arrive about 100, 1,000 and 10,000
+// events later. The losses of the current weights at the same events are summed too, so that both can be compared event
+// by event. Sums are over the whole stream, without decay.
 //
-// Everything depends on the numbers of events and of their features, and is part of the state: threads, clocks and
-// restarts change nothing. The package knows frozen models, not how they are made.
+// All decisions depend only on the numbers of events and of their features, and are part of the state. So threads,
+// clocks and restarts change nothing. The package stores frozen models but does not create them.
 package staleness
 
 import (
@@ -18,14 +18,14 @@ import (
 // Ages are the ages of the weights in events, with a tolerance of a tenth.
 var Ages = [...]uint64{100, 1000, 10000}
 
-// every is, by age, the number of events in reach per predicted event. everyWide is the same for models with wide rows
-// or more: they are frozen so rarely that more predictions cost little.
+// every is, by age, the number of suitable events per predicted event. everyWide is the same for models with rows of at
+// least wide values: they are frozen so rarely that more predictions cost little.
 var every, everyWide = [len(Ages)]uint64{2, 5, 15}, [len(Ages)]uint64{1, 3, 12}
 
 const (
 	wide = 1 << 13
-	// A model is frozen at a multiple of pace events if the budget exceeds the number of its rows by the factor head.
-	// The budget is a fraction of the features learned, plus start.
+	// A model is frozen at a multiple of pace events if the budget is at least head plus its number of rows. The budget
+	// is start plus the fraction share of the learned features.
 	pace  = 1000
 	share = 0.01
 	start = 1 << 16
@@ -34,28 +34,28 @@ const (
 	mostBytes = 64 << 20
 )
 
-// Lost is the loss of a prediction: for classification the error, 0 or 1, and the log-loss; for regression the absolute
-// error and the deviance.
+// Lost has the losses of a prediction: for classification the error, 0 or 1, and the log-loss; for regression the
+// absolute error and the deviance.
 type Lost struct{ Error, Loss float64 }
 
-// Stale holds the frozen models and the sums. The zero value is ready for use. A copy is a snapshot, because models are
-// immutable.
+// Stale holds the frozen models and the sums. The zero value is ready for use. A copy is a valid snapshot, because
+// models are immutable.
 type Stale struct {
-	seen   uint64  // number of the last event
+	seen   uint64  // number of the last learned event
 	credit float64 // number of features in the budget
-	now    sums    // of current weights, at the events predicted at any age
+	now    sums    // sums for the current weights, at events that any age predicts
 	ages   [len(Ages)]stale
 }
 
-// stale holds one age.
+// stale holds the model and the sums of one age.
 type stale struct {
-	model      *model.Linear // nil for none
-	born       uint64        // number of the last event that it has learned
+	model      *model.Linear // nil if there is none
+	born       uint64        // number of the last event that the model has learned
 	old, fresh sums
-	constant   sums // of the class frequencies, for classification
+	constant   sums // sums for predicting the class frequencies, for classification
 }
 
-// mostLoss is the largest loss that counts, so that sums stay finite.
+// mostLoss is the largest loss that is added, so that sums stay finite.
 const mostLoss = 1e100
 
 type sums struct{ events, weight, wrong, loss float64 }
@@ -67,13 +67,13 @@ func (s *sums) add(weight float64, x Lost) {
 	s.loss += weight * min(x.Loss, mostLoss)
 }
 
-// InReach reports whether a model has the age Ages[i] at the event of a number.
+// InReach reports whether the model for Ages[i] has about that age at the event with number n.
 func (a *Stale) InReach(i int, n uint64) bool {
 	x := &a.ages[i]
 	return x.model != nil && n-1-x.born >= reaches[i][0] && n-1-x.born <= reaches[i][1]
 }
 
-// reaches are the smallest and the largest age that count as each of Ages.
+// reaches has the smallest and the largest age that count as each of Ages.
 var reaches = func() (out [len(Ages)][2]uint64) {
 	for i, age := range Ages {
 		out[i] = [2]uint64{age - age/10, age + age/10}
@@ -81,7 +81,7 @@ var reaches = func() (out [len(Ages)][2]uint64) {
 	return out
 }()
 
-// Due returns the model that predicts the event of a number at the age Ages[i], or nil.
+// Due returns the model that predicts the event with number n at the age Ages[i], or nil.
 func (a *Stale) Due(i int, n uint64) *model.Linear {
 	if !a.InReach(i, n) {
 		return nil
@@ -96,30 +96,30 @@ func (a *Stale) Due(i int, n uint64) *model.Linear {
 	return x.model
 }
 
-// drawn reports whether an event is in a random sample of one in n, so that no period of the stream is sampled at one
-// phase alone.
+// drawn reports whether an event is in a random sample of one in n, so that the sample does not follow a period of the
+// stream.
 func drawn(number, n uint64) bool {
 	var r rand.PCG
 	r.Seed(number, 0x61676564)
 	return r.Uint64()%n == 0
 }
 
-// Fresh adds the loss of current weights at an event that is Due at some age.
+// Fresh adds the loss of the current weights at an event for which Due returns a model at some age.
 func (a *Stale) Fresh(weight float64, fresh Lost) { a.now.add(weight, fresh) }
 
-// Take adds the losses at an event of an age's model, of the current weights, and of the class frequencies.
+// Take adds the losses at an event for age i: of its model, of the current weights, and of the class frequencies.
 func (a *Stale) Take(i int, weight float64, old, fresh, constant Lost) {
 	a.ages[i].old.add(weight, old)
 	a.ages[i].fresh.add(weight, fresh)
 	a.ages[i].constant.add(weight, constant)
 }
 
-// Learned records that the event of a number, with so many features, has been learned. At multiples of pace events it
-// discards models that are too old, and reports whether the current model should be frozen, given the number and size
-// of its rows.
+// Learned records that event n, with the given number of features, has been learned. At multiples of pace events it
+// discards models that are too old, and reports whether the current model should be frozen. The decision depends on the
+// number and the size of the model's rows.
 func (a *Stale) Learned(n uint64, features, rows, bytes int) bool {
 	if n == a.seen {
-		return false // no event has been learned
+		return false // no new event has been learned
 	}
 	if a.seen == 0 {
 		a.credit = start
@@ -142,7 +142,7 @@ func (a *Stale) Learned(n uint64, features, rows, bytes int) bool {
 	return true
 }
 
-// Freeze keeps a model that has learned n events. It is used for each age without a model.
+// Freeze keeps a model that has learned n events. Each age that has no model uses it.
 func (a *Stale) Freeze(n uint64, m *model.Linear) {
 	for i := range a.ages {
 		if x := &a.ages[i]; x.model == nil {
@@ -151,7 +151,7 @@ func (a *Stale) Freeze(n uint64, m *model.Linear) {
 	}
 }
 
-// Stop discards all models and measures nothing more.
+// Stop discards all models and ends the measurements.
 func (a *Stale) Stop() {
 	for i := range a.ages {
 		a.ages[i].model = nil

@@ -11,13 +11,13 @@ import (
 	"blankout/internal/must"
 )
 
-// linear returns a model that says the score.
+// linear returns a model with a constant score.
 func linear(score float64) *model.Linear {
 	return model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1, 0, 2}}, []float64{score})
 }
 
-// learn learns events up to the given number with the predictions of the schedule, and calls frozen with the number
-// of events at each model that is stored.
+// learn learns events up to number to, with the predictions that are due. It calls frozen with the number of events
+// whenever a model is stored.
 func learn(a *Stale, from, to uint64, features, rows int, frozen func(n uint64)) {
 	for n := from; n <= to; n++ {
 		for i := range Ages {
@@ -33,12 +33,12 @@ func learn(a *Stale, from, to uint64, features, rows int, frozen func(n uint64))
 	}
 }
 
-// TestSchedule checks that models are stored at multiples of a thousand events, and predict events within a tenth
-// of each age, the fewer the larger the age is. One model serves all ages that have none.
+// TestSchedule checks that models are stored at multiples of a thousand events, and predict events within a tenth of
+// each age. Larger ages predict fewer events. One model is used for all ages that have none.
 func TestSchedule(t *testing.T) {
 	var a Stale
 	var frozen []uint64
-	served := map[uint64][len(Ages)][]uint64{} // by model
+	served := map[uint64][len(Ages)][]uint64{} // predicted events by model and age
 	for n := uint64(1); n <= 60000; n++ {
 		for i := range Ages {
 			m := a.Due(i, n)
@@ -84,7 +84,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestWide checks that a wide model, which is stored less often, predicts more events.
+// TestWide checks that a model with wide rows, which is stored less often, predicts more events.
 func TestWide(t *testing.T) {
 	var a Stale
 	m := linear(0)
@@ -114,8 +114,8 @@ func blocksOf(t *testing.T, a *Stale) (blocks []event.Block) {
 	return blocks
 }
 
-// TestRestore checks that a restored state continues like the original, whichever models are stored. A model that
-// serves several ages is stored once.
+// TestRestore checks that a restored state continues like the original, for any stored models. A model that several
+// ages use is stored once.
 func TestRestore(t *testing.T) {
 	for _, at := range []uint64{0, 999, 1000, 1095, 1150, 2000, 2050, 3500, 12500} {
 		var a, b Stale
@@ -147,7 +147,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// TestDamaged checks that blocks that do not fit are rejected.
+// TestDamaged checks that inconsistent blocks are rejected.
 func TestDamaged(t *testing.T) {
 	var a Stale
 	learn(&a, 1, 2050, 10, 50, func(uint64) {})
@@ -179,7 +179,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestEndlessLoss checks that an infinite loss leaves finite sums, which can be read again.
+// TestEndlessLoss checks that sums stay finite after an infinite loss, and can be decoded again.
 func TestEndlessLoss(t *testing.T) {
 	var a Stale
 	a.Freeze(5, linear(0))

@@ -10,13 +10,13 @@ import (
 	"blankout/online/staleness"
 )
 
-// linear returns a model that says the score.
+// linear returns a model with a constant score.
 func linear(score float64) *model.Linear {
 	return model.NewLinear(&event.Schema{}, "logistic", "none", [][]float64{{1, 0, 2}}, []float64{score})
 }
 
-// learn has events learned up to the given number, each answered as the schedule says, and calls
-// frozen with the number of events at each model that is frozen.
+// learn learns events up to number to, with the predictions that are due. It calls frozen with the number of events
+// whenever a model is frozen.
 func learn(a *staleness.Stale, from, to uint64, features, rows int, frozen func(n uint64)) {
 	for n := from; n <= to; n++ {
 		for i := range staleness.Ages {
@@ -32,8 +32,8 @@ func learn(a *staleness.Stale, from, to uint64, features, rows int, frozen func(
 	}
 }
 
-// What freezing copies is a hundredth of what is learned, and 2^16 rows more; a model that is too large
-// is not frozen, and then nothing is measured.
+// TestBudget checks that freezing copies at most a hundredth of the learned features plus 2^16 rows. A model that is
+// too large is not frozen, and then nothing is measured.
 func TestBudget(t *testing.T) {
 	for _, x := range []struct {
 		rows, features, events int
@@ -56,7 +56,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// An event that was not learned, whose number is that of the one before, changes nothing.
+// TestNotLearned checks that an event that was not learned, and thus has the number of the event before, changes
+// nothing.
 func TestNotLearned(t *testing.T) {
 	var a staleness.Stale
 	learn(&a, 1, 999, 10, 50, nil)
@@ -69,8 +70,8 @@ func TestNotLearned(t *testing.T) {
 	}
 }
 
-// Reports are means by weight; of numbers the loss is a deviance. Stop lets the models go and keeps
-// what has been measured.
+// TestReport checks that Report returns weighted means, with the deviance as the loss of regression. Stop discards the
+// models but keeps the measurements.
 func TestReport(t *testing.T) {
 	var a staleness.Stale
 	a.Freeze(5, linear(0))

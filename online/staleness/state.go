@@ -13,7 +13,8 @@ import (
 
 // This file saves, restores and reports staleness.
 
-// Report returns the losses of all ages with events, in ascending order from age 0. numbers means regression.
+// Report returns the losses of all ages that have events, in ascending order from age 0. numbers is true for
+// regression.
 func (a *Stale) Report(numbers bool) (out []measure.StaleLoss) {
 	means := func(s sums) (err, logLoss, deviance *float64) {
 		if err = measure.Defined(s.wrong / s.weight); numbers {
@@ -42,14 +43,14 @@ func (a *Stale) Report(numbers bool) (out []measure.StaleLoss) {
 	return out
 }
 
-// Block is the checkpoint block with the sums. It says which frozen models, whose block names begin with Block, have
-// which age.
+// Block is the name of the checkpoint block with the sums. It also contains which frozen model has which age. The names
+// of the models' blocks start with Block.
 const Block = "aged"
 
 // prefix returns the prefix of a frozen model's block names.
 func prefix(i int) string { return fmt.Sprintf("%s/%d/", Block, i) }
 
-// state codes everything but the models; models lists each of them once.
+// state encodes or decodes the state except the models. models lists each model once.
 func (a *Stale) state(c *coder.Coder, models []*model.Linear) {
 	c.Uint(&a.seen)
 	c.Float(&a.credit)
@@ -80,7 +81,7 @@ func (s *sums) state(c *coder.Coder) {
 	}
 }
 
-// EachBlock yields the blocks; there are none before the first event.
+// EachBlock yields the encoded blocks. There are none before the first event.
 func (a *Stale) EachBlock() (iter.Seq[event.Block], error) {
 	var models []*model.Linear
 	var each []iter.Seq[event.Block]
@@ -112,7 +113,7 @@ func (a *Stale) EachBlock() (iter.Seq[event.Block], error) {
 	}, nil
 }
 
-// Restore reads the blocks, which may be among others. Models have at most so many outputs.
+// Restore decodes the blocks, which may be among other blocks. A model may have at most the given number of outputs.
 func (a *Stale) Restore(blocks []event.Block, outputs int) error {
 	data, err := event.FindBlock(blocks, Block)
 	if err != nil {

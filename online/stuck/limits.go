@@ -1,7 +1,7 @@
 package stuck
 
-// This file detects first zeros and readings far outside all others, which are more often from a dead sensor than
-// measurements.
+// This file detects first zeros and readings far outside all others. Both are more often caused by a dead sensor than
+// by a measurement.
 
 import (
 	"math"
@@ -10,28 +10,29 @@ import (
 	"blankout/internal/event"
 )
 
-// Limits learns, for each numeric field, the range of its readings and whether it ever is 0.
+// Limits learns, for each numeric field, the range of its readings and whether it is ever 0.
 //
-// A reading of exactly 0 in a field that has never been 0, and a reading farther outside all others than far times
-// their range, are suspicious and do not count. A suspicious reading that is right must count eventually, but a dead
-// sensor must not make its value count. They differ in that a dead sensor keeps its value. So suspicious readings are
-// evidence once another value has followed, at most runEvidence per run. Enough readings of evidence, or a large enough
-// fraction, make the value 0 or the larger range usual. A sensor that dies repeatedly gets there as well; Detector then
-// detects it.
+// Two kinds of readings are suspicious and do not count. One is a reading of exactly 0 in a field that has never been
+// 0. The other is a reading whose distance from all others is more than far times their range. A correct suspicious
+// reading must count eventually, but the value of a dead sensor must not. The difference is that a dead sensor keeps
+// its value. So suspicious readings are evidence only after another value has followed, at most runEvidence per run of
+// one value. After enough evidence, or a large enough fraction of the readings, the value 0 or the larger range becomes
+// usual. A sensor that dies repeatedly reaches that as well; Detector then detects it.
 //
 // The zero value is for a new stream.
 type Limits struct {
-	fields []bounds // by id
+	fields []bounds // by field id
 }
 
 const (
-	// leastReadings is the number of readings that determine limits.
+	// leastReadings is the number of readings after which a field has limits.
 	leastReadings = 200
-	// far is the distance in ranges from all other readings at which a reading is suspicious.
+	// far is the distance from all other readings, in ranges, at which a reading is suspicious.
 	far = 10
-	// runEvidence is the largest evidence of one run of a value.
+	// runEvidence is the largest evidence from one run of a value.
 	runEvidence = 4
-	// enough is the evidence that suffices; some suffices if it is more than one in oneIn of the readings.
+	// enough is the evidence that always suffices. some suffices if the evidence is more than one in oneIn of the
+	// readings.
 	enough, some, oneIn = 20, 4, 100
 )
 
@@ -45,18 +46,18 @@ type Bounds struct {
 // bounds holds the readings of a field.
 type bounds struct {
 	numeric   bool
-	zero      bool // 0 is usual
+	zero      bool // whether 0 is usual
 	readings  uint64
-	low, high float64 // of the readings that count
+	low, high float64 // range of the readings that count
 	odd       [2]oddity
 }
 
-// oddity is the evidence that 0, or readings far outside, are right.
+// oddity is the evidence that 0, or readings far outside the range, are correct.
 type oddity struct {
-	value     float64 // of the current run
-	run       uint64  // number of its suspicious readings, 0 for none
+	value     float64 // value of the current run
+	run       uint64  // number of suspicious readings in the run, 0 for no run
 	evidence  uint64
-	low, high float64 // of the evidence
+	low, high float64 // range of the evidence
 }
 
 // The kinds of suspicious readings.
@@ -65,7 +66,7 @@ const (
 	oddFar
 )
 
-// Take processes an event as it arrived, and reports whether limits have changed.
+// Take processes an event in its raw form. changed reports whether limits have changed.
 func (l *Limits) Take(e *event.Example, fields []event.Field) (changed bool) {
 	for id := len(l.fields); id < min(len(fields), mostFields); id++ {
 		l.fields = append(l.fields, bounds{numeric: id > 0 && fields[id].Kind == event.Numeric})
@@ -78,7 +79,7 @@ func (l *Limits) Take(e *event.Example, fields []event.Field) (changed bool) {
 	return changed
 }
 
-// take processes a value and reports whether the field's limits have changed.
+// take processes a reading. changed reports whether the field's limits have changed.
 func (b *bounds) take(x float64) (changed bool) {
 	kind := b.kindOf(x)
 	for k := range b.odd {
@@ -109,10 +110,10 @@ func (b *bounds) take(x float64) (changed bool) {
 	return changed || b.known() && (!was.known() || b.zero != was.zero || b.low != was.low || b.high != was.high)
 }
 
-// known reports whether the limits are in force. A constant field has none.
+// known reports whether the limits are in effect. A constant field has no limits.
 func (b *bounds) known() bool { return b.readings >= leastReadings && b.low < b.high }
 
-// kindOf returns the kind of a suspicious reading, or -1.
+// kindOf returns the kind of a suspicious reading, or -1 if it is not suspicious.
 func (b *bounds) kindOf(x float64) int {
 	low, high := b.limits()
 	switch {
@@ -144,7 +145,7 @@ func (b *bounds) accept(kind int) bool {
 	return true
 }
 
-// Each calls f with the limits in force, in the order of the fields.
+// Each calls f with the limits in effect, in the order of the fields.
 func (l *Limits) Each(f func(Bounds)) {
 	for id := range l.fields {
 		if b := &l.fields[id]; b.known() {
@@ -154,7 +155,7 @@ func (l *Limits) Each(f func(Bounds)) {
 	}
 }
 
-// State codes the Limits.
+// State encodes or decodes the Limits.
 func (l *Limits) State(c *coder.Coder) {
 	n := uint64(len(l.fields))
 	c.Uint(&n)

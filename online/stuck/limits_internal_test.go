@@ -11,7 +11,7 @@ import (
 	"blankout/internal/event"
 )
 
-// limited feeds readings of a numeric field to Limits.
+// limited passes readings of a numeric field to Limits.
 type limited struct {
 	Limits
 	t      *testing.T
@@ -22,14 +22,14 @@ func newLimited(t *testing.T) *limited {
 	return &limited{t: t, fields: []event.Field{{Kind: event.Sparse}, {Name: "x", Kind: event.Numeric}, {Name: "w", Kind: event.Categorical}}}
 }
 
-// counts reports whether a reading counts by the limits in force.
+// counts reports whether a reading counts under the current limits.
 func (l *limited) counts(x float64) bool {
 	counts := true
 	l.Each(func(b Bounds) { counts = x >= b.Low && x <= b.High && !(b.NoZero && x == 0) })
 	return counts
 }
 
-// take reads a value and returns whether it counted. Take must report each change of limits.
+// take passes a reading and returns whether it counted. The test fails unless Take reports each change of limits.
 func (l *limited) take(x float64) bool {
 	counts := l.counts(x)
 	var before, after []Bounds
@@ -43,7 +43,7 @@ func (l *limited) take(x float64) bool {
 	return counts
 }
 
-// feed reads n values and returns how many did not count.
+// feed passes n readings and returns how many did not count.
 func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	for i := range n {
 		if !l.take(next(i)) {
@@ -53,8 +53,8 @@ func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	return odd
 }
 
-// TestFewOddReadings checks that four unusual readings, each followed by another value, count if they are more than
-// 1 % of the readings, and three do not.
+// TestFewOddReadings checks that four suspicious readings, each followed by another value, become usual if they are
+// more than 1 % of the readings. Three do not.
 func TestFewOddReadings(t *testing.T) {
 	for _, c := range []struct{ before, needed int }{{leastReadings, some}, {390, some}, {500, some + 2}, {5000, enough}} {
 		l, r := newLimited(t), rand.New(rand.NewPCG(9, 10))
@@ -68,7 +68,7 @@ func TestFewOddReadings(t *testing.T) {
 	}
 }
 
-// TestNoLimits checks that young fields, constants, and fields that read 0 early have no limits.
+// TestNoLimits checks that new fields, constant fields, and fields that are 0 early have no limits.
 func TestNoLimits(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	l := newLimited(t)
@@ -84,7 +84,7 @@ func TestNoLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsState checks that limits that are restored at any point continue as the saved ones, with equal bytes.
+// TestLimitsState checks that Limits restored at any point continue like the original, with equal bytes.
 func TestLimitsState(t *testing.T) {
 	l, r := newLimited(t), rand.New(rand.NewPCG(7, 8))
 	code := func(l *Limits) []byte {

@@ -9,7 +9,7 @@ import (
 	"blankout/online/stuck"
 )
 
-// limited feeds readings of a numeric field to Limits.
+// limited passes readings of a numeric field to Limits.
 type limited struct {
 	stuck.Limits
 	t      *testing.T
@@ -20,14 +20,14 @@ func newLimited(t *testing.T) *limited {
 	return &limited{t: t, fields: []event.Field{{Kind: event.Sparse}, {Name: "x", Kind: event.Numeric}, {Name: "w", Kind: event.Categorical}}}
 }
 
-// counts reports whether a reading counts by the limits in force.
+// counts reports whether a reading counts under the current limits.
 func (l *limited) counts(x float64) bool {
 	counts := true
 	l.Each(func(b stuck.Bounds) { counts = x >= b.Low && x <= b.High && !(b.NoZero && x == 0) })
 	return counts
 }
 
-// take reads a value and returns whether it counted. Take must report each change of limits.
+// take passes a reading and returns whether it counted. The test fails unless Take reports each change of limits.
 func (l *limited) take(x float64) bool {
 	counts := l.counts(x)
 	var before, after []stuck.Bounds
@@ -41,7 +41,7 @@ func (l *limited) take(x float64) bool {
 	return counts
 }
 
-// feed reads n values and returns how many did not count.
+// feed passes n readings and returns how many did not count.
 func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	for i := range n {
 		if !l.take(next(i)) {
@@ -51,8 +51,8 @@ func (l *limited) feed(n int, next func(i int) float64) (odd int) {
 	return odd
 }
 
-// TestDeadSensorsDoNotCount checks that the 0 of a dead sensor, or its value far outside, never counts, however
-// long it lasts and if it recurs.
+// TestDeadSensorsDoNotCount checks that the value of a dead sensor, 0 or far outside the range, never counts, however
+// long it lasts and even if it recurs.
 func TestDeadSensorsDoNotCount(t *testing.T) {
 	for _, dead := range []float64{0, -9999, 1e9} {
 		l, r := newLimited(t), rand.New(rand.NewPCG(1, 2))
@@ -71,8 +71,8 @@ func TestDeadSensorsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestHonestReadingsCount checks that a true 0, a new unit and a true spike count after about twenty of them: for
-// zeros now and then, often or all night, and for values that vary.
+// TestHonestReadingsCount checks that correct zeros, a new unit and correct spikes count after about twenty readings.
+// Zeros occur now and then, often, or all night; other values vary.
 func TestHonestReadingsCount(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, c := range map[string]struct {
@@ -97,8 +97,8 @@ func TestHonestReadingsCount(t *testing.T) {
 	}
 }
 
-// TestLimitsAfterAcceptance checks that accepted readings extend the limits to their own value and no further, and
-// are no evidence for others.
+// TestLimitsAfterAcceptance checks that accepted readings extend the limits to their own value and no further, and that
+// they are no evidence for other readings.
 func TestLimitsAfterAcceptance(t *testing.T) {
 	l, r := newLimited(t), rand.New(rand.NewPCG(11, 12))
 	l.feed(2000, func(int) float64 { return 1e6 + 2*r.Float64() })

@@ -4,9 +4,9 @@ import (
 	"blankout/internal/coder"
 )
 
-// This file codes the state of a Detector.
+// This file encodes and decodes the state of a Detector.
 
-// State codes the Detector.
+// State encodes or decodes the Detector.
 func (d *Detector) State(c *coder.Coder) {
 	n := uint64(len(d.fields))
 	c.Uint(&n)
@@ -57,7 +57,7 @@ func (f *field) state(c *coder.Coder) {
 	}
 }
 
-// state codes the longest runs that are not empty.
+// state encodes or decodes the longest runs that are not empty.
 func (r *runs) state(c *coder.Coder) {
 	c.Uint(&r.ofKind[0])
 	c.Uint(&r.ofKind[1])

@@ -1,14 +1,16 @@
-// Package stuck detects numeric fields that no longer change. A sensor that dies without a null often repeats its last
-// value, its mean or 0. Detector reads a stream and lists such fields. It contains no weights and changes no events.
+// Package stuck detects numeric fields that no longer change. A sensor that dies without sending null often repeats its
+// last value, its mean or 0. Detector reads a stream and lists such fields. It contains no weights and changes no
+// events.
 //
 // If repeats were independent, a field that repeats its last value with probability r would do so n times in a row with
-// probability r^n. But they are not: power at night, rain, a status. So a run of n repeats is stuck if
+// probability r^n. But they are not independent: solar power is 0 all night, rain stops for days, and a status rarely
+// changes. So a run of n repeats is stuck if
 //
 //	n >= Least,  r^n < chance / (number of numeric fields),  and  n > longer times the longest run of that value,
 //
-// or of any value of its kind, 0 or not 0, if no run of that value is known. r = (repeats + n + 1) / (readings + n + 2)
-// includes the current run: otherwise a field that is constant from its first reading would be stuck. It is the r of
-// the readings of that kind if there are enough of them, else the r of all readings.
+// or of any value of its kind (0 or not 0) if no run of that value is known. r = (repeats + n + 1) / (readings + n + 2)
+// includes the current run. Otherwise a field that is constant from its first reading would be stuck. r counts the
+// readings of that kind if there are enough, otherwise all readings.
 //
 // A field with only two values, such as a flag, is never stuck, because a flag that is turned off is no fault.
 package stuck
@@ -22,63 +24,63 @@ import (
 
 const (
 	// Least is the smallest number of repeats of a stuck run. With 16, three fields of five real streams raise an
-	// alarm, with 50 none of nine.
+	// alarm; with 50, no field of nine streams does.
 	Least = 50
 	// chance is the probability of a false alarm under independent repeats, over all fields.
 	chance = 1e-9
 	// longer is the factor by which a run must exceed the longest one of its value.
 	longer = 4
-	// leastOfKind is the smallest number of readings of a kind that has an r of its own. A value without readings would
-	// otherwise count as constant.
+	// leastOfKind is the smallest number of readings of a kind (0 or not 0) for which r counts only that kind. A value
+	// without readings would otherwise count as constant.
 	leastOfKind = 50
-	// memory is the largest count of readings of a kind, beyond which counts are halved.
+	// memory is the number of readings of a kind above which counts are halved.
 	memory = 1 << 16
-	// mostFields is the largest number of fields: the first ones.
+	// mostFields is the largest number of monitored fields: the first ones.
 	mostFields = 4096
-	// values is the number of values whose longest runs a field keeps: 0, and others by hash.
+	// values is the number of slots for the longest runs of a field: one for 0, and others by hash of the value.
 	values = 16
 )
 
 // Detector detects the stuck numeric fields of a stream. Its zero value is for a new stream.
 type Detector struct {
-	fields  []field // by id
-	runs    []runs  // of the fields; separate, because few events need them
+	fields  []field // by field id
+	runs    []runs  // runs of each field, apart from fields because few events need them
 	numeric int     // number of numeric fields
-	stuck   []Run   // by field
+	stuck   []Run   // stuck runs, sorted by field
 }
 
 // Run is a run of repeats of one value.
 type Run struct {
 	Field   uint16
 	Value   float64
-	Repeats uint64 // when it was detected
-	// Usual is the fraction of readings that equal the one before, without this run.
+	Repeats uint64 // number of repeats when it was detected
+	// Usual is the fraction of readings outside this run that equal the previous reading.
 	Usual float64
-	Since Moment // first reading
+	Since Moment // time of the first reading
 }
 
-// Moment is an event of the stream.
+// Moment is the number and time of an event.
 type Moment struct {
 	Event uint64 // number of the event
 	Time  int64  // event time in milliseconds since the Unix epoch; 0 if not known
 }
 
-// Change is a field that has become stuck, or changes again.
+// Change reports that a field has become stuck or changes again.
 type Change struct {
 	Run
 	Moves bool
 }
 
-// field is the state of a field.
+// field is the state of one numeric field.
 type field struct {
 	numeric, began bool
 	last           float64
-	repeats        uint64 // of last, so far
+	repeats        uint64 // number of repeats of last so far
 	since          Moment // first reading of the run
 	found          uint64 // number of repeats at which the run was detected as stuck, 0 if it is not stuck
 	kinds          [2]count
-	// pair has the values of the first runs that were not stuck, pairs the number of them that are known, and many
-	// means that there were more than two.
+	// pair has the values of the first two runs that were not stuck. pairs is the number of these values, or many if
+	// there were more than two.
 	pair  [2]float64
 	pairs uint8
 	many  bool
@@ -86,20 +88,20 @@ type field struct {
 
 // runs holds the longest completed runs of a field.
 type runs struct {
-	ofKind  [2]uint64       // of any value
-	byValue [values]longest // by hash: the longest run of one value; the first is for 0
+	ofKind  [2]uint64       // longest run of any value, by kind
+	byValue [values]longest // longest run of a value, by hash; the first is for 0
 }
 
-// longest is the longest run of a value, 0 for none.
+// longest is the longest run of a value, 0 if there is none.
 type longest struct {
 	value   float64
 	repeats uint64
 }
 
-// count counts the readings of a kind in completed runs that were not stuck.
+// count counts the readings and repeats of a kind (0 or not 0) in completed runs that were not stuck.
 type count struct{ readings, repeats uint64 }
 
-// kindOf returns the index of a value's kind: 0 for 0, else 1.
+// kindOf returns the index of a value's kind: 0 for the value 0, otherwise 1.
 func kindOf(x float64) int {
 	if x == 0 {
 		return 0
@@ -115,7 +117,7 @@ func placeOf(x float64) int {
 	return 1 + int(event.Mix(math.Float64bits(x))%(values-1))
 }
 
-// Take processes an event as it arrived. It returns the changes, which are valid until the next Take.
+// Take processes an event in its raw form. The returned changes are valid until the next call of Take.
 func (d *Detector) Take(e *event.Example, fields []event.Field, now Moment) (changes []Change) {
 	if len(d.fields) < len(fields) {
 		d.grow(fields)
@@ -150,7 +152,8 @@ func (d *Detector) Take(e *event.Example, fields []event.Field, now Moment) (cha
 	return changes
 }
 
-// stride returns the number of repeats between tests of a run: 1 below 64, then at most 1/32 of the run.
+// stride returns the number of repeats after which a run is tested again: 1 below 64 repeats, then at most 1/32 of the
+// run.
 func stride(repeats uint64) uint64 { return 1 << max(0, bits.Len64(repeats)-6) }
 
 // grow adds the new fields of the Schema.
@@ -164,9 +167,9 @@ func (d *Detector) grow(fields []event.Field) {
 	}
 }
 
-// end counts the current run. A stuck run does not change r. It counts as a run of its value in full, so that a night
-// raises one alarm and no second one. For other values it counts with the repeats at which it was detected: otherwise a
-// sensor that was dead for a week could not be detected for a month.
+// end counts the current run. A stuck run does not change r. For its own value it counts with its full length, so that
+// the first night raises an alarm and later nights do not. For other values it counts with its length at detection.
+// Otherwise a sensor that was dead for a week could not be detected for a month.
 func (f *field) end(of *runs) {
 	k := &f.kinds[kindOf(f.last)]
 	if f.found == 0 {
@@ -192,7 +195,7 @@ func (f *field) end(of *runs) {
 	}
 }
 
-// count adds the value of a run to the first two.
+// count adds the value of a run to pair.
 func (f *field) count() {
 	switch {
 	case f.isFlag():
@@ -209,7 +212,7 @@ func (f *field) isFlag() bool {
 	return !f.many && (f.pairs > 0 && f.last == f.pair[0] || f.pairs > 1 && f.last == f.pair[1])
 }
 
-// isStuck tests the current run of one of so many fields.
+// isStuck tests the current run; fields is the number of numeric fields.
 func (f *field) isStuck(of *runs, fields int) bool {
 	most := of.ofKind[kindOf(f.last)]
 	if own := of.byValue[placeOf(f.last)]; own.value == f.last {
@@ -232,7 +235,7 @@ func (f *field) all() count {
 	return count{f.kinds[0].readings + f.kinds[1].readings, f.kinds[0].repeats + f.kinds[1].repeats}
 }
 
-// usual returns the fraction of readings that equal the one before.
+// usual returns the fraction of readings that equal the previous reading.
 func (f *field) usual() float64 {
 	c := f.all()
 	return float64(c.repeats) / float64(max(c.readings, 1))
@@ -244,7 +247,7 @@ func (d *Detector) run(id uint16) Run {
 	return Run{Field: id, Value: f.last, Repeats: f.found, Usual: f.usual(), Since: f.since}
 }
 
-// add adds a stuck field.
+// add adds a field to the stuck fields.
 func (d *Detector) add(id uint16) Run {
 	r, at := d.run(id), 0
 	for at < len(d.stuck) && d.stuck[at].Field < id {
@@ -256,7 +259,7 @@ func (d *Detector) add(id uint16) Run {
 	return r
 }
 
-// release removes a stuck field.
+// release removes a field from the stuck fields.
 func (d *Detector) release(id uint16) (r Run) {
 	for at := range d.stuck {
 		if d.stuck[at].Field == id {
@@ -268,16 +271,16 @@ func (d *Detector) release(id uint16) (r Run) {
 	return d.run(id)
 }
 
-// Stuck returns the stuck runs, in the order of the fields. The result is valid until the next Take.
+// Stuck returns the stuck runs, in the order of the fields. The result is valid until the next call of Take.
 func (d *Detector) Stuck() []Run { return d.stuck }
 
 // rarely is the fraction of repeats above which a field is never detected, because that would take thousands of
 // readings.
 const rarely = 0.99
 
-// Repeats returns the fraction of a field's readings that equal the one before, including the current run, and whether
-// the field can never be detected as stuck, because it changes too rarely or is a flag. ok is false before Least
-// readings, and for a field that is not numeric.
+// Repeats returns the fraction of a field's readings that equal the previous reading, including the current run. never
+// reports whether the field can never be detected as stuck, because it changes too rarely or is a flag. ok is false
+// before Least readings, and for a field that is not numeric.
 func (d *Detector) Repeats(id int) (fraction float64, never, ok bool) {
 	if id >= len(d.fields) || !d.fields[id].numeric || !d.fields[id].began {
 		return 0, false, false

@@ -13,14 +13,14 @@ import (
 	"blankout/internal/eventtest"
 )
 
-// stream feeds readings of numeric fields to a Detector.
+// stream passes readings of numeric fields to a Detector.
 type stream struct {
 	Detector
 	fields []event.Field
 	n      uint64
-	found  []Run  // as they were found
-	moved  []Run  // as they moved again
-	at     uint64 // of the latest change
+	found  []Run  // detected runs
+	moved  []Run  // runs that ended
+	at     uint64 // event of the latest change
 }
 
 func newStream(fields int) *stream {
@@ -31,7 +31,7 @@ func newStream(fields int) *stream {
 	return s
 }
 
-// take reads an event with a value for each field, NaN for none.
+// take passes an event with a value for each field, NaN for a missing value.
 func (s *stream) take(values ...float64) {
 	e := &event.Example{}
 	for i, x := range values {
@@ -49,7 +49,7 @@ func (s *stream) take(values ...float64) {
 	}
 }
 
-// TestMemory checks that old runs are forgotten: a field that once had long runs is found stuck as soon as one that
+// TestMemory checks that old runs are forgotten: a field that once had long runs is detected as fast as a field that
 // always changed.
 func TestMemory(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(22, 23))
@@ -67,8 +67,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestFoundAgain checks that a sensor that was stuck for long and changes again is soon found stuck at another
-// value. A field whose values appear in runs raises only a few alarms.
+// TestFoundAgain checks that a sensor that was stuck for long and changes again is soon detected at another value. A
+// field whose values appear in runs raises only a few alarms.
 func TestFoundAgain(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(8, 9))
 	healthy := func(n int) {
@@ -100,8 +100,8 @@ func TestFoundAgain(t *testing.T) {
 	}
 }
 
-// TestKinds checks that a field that is often 0 is judged by its other readings, and is soon found stuck at another
-// value. A field that is 0 except for a few events is not judged by them.
+// TestKinds checks that a field that is often 0 is judged by its other readings, and is soon detected at another value.
+// A field that is nearly always 0 is not judged by its few other readings.
 func TestKinds(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(10, 11))
 	for range 5000 {
@@ -132,8 +132,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestLongestByValue checks that the longest runs are kept by value, so a long run of one value does not delay
-// finding another.
+// TestLongestByValue checks that the longest runs are stored by value, so that a long run of one value does not delay
+// detection at another value.
 func TestLongestByValue(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(18, 19))
 	run := func(x float64, n int) {
@@ -160,7 +160,7 @@ func TestLongestByValue(t *testing.T) {
 	}
 }
 
-// TestMostFields checks that a limited number of fields is watched, and that their state is restored.
+// TestMostFields checks that the number of monitored fields is limited, and that their state is restored.
 func TestMostFields(t *testing.T) {
 	s, values := newStream(mostFields+10), make([]float64, mostFields+10)
 	for n := range 200 {
@@ -169,7 +169,7 @@ func TestMostFields(t *testing.T) {
 		}
 		s.take(values...)
 	}
-	if len(s.found) != mostFields-1 { // field 0 is of no name
+	if len(s.found) != mostFields-1 { // field 0 has no name
 		t.Errorf("%d are stuck", len(s.found))
 	}
 	c := &coder.Coder{}
@@ -181,8 +181,7 @@ func TestMostFields(t *testing.T) {
 	}
 }
 
-// TestRepeats checks that Repeats names the fields that can never be found stuck. A run that is stuck does not
-// count.
+// TestRepeats checks that Repeats reports the fields that can never be detected as stuck. A stuck run does not count.
 func TestRepeats(t *testing.T) {
 	s, r := newStream(2), rand.New(rand.NewPCG(20, 21))
 	for n := range 90 {
@@ -225,8 +224,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestState checks that a Detector that is restored at any point continues as the saved one, with equal bytes.
-// Damaged bytes give an error or a state, and never a panic.
+// TestState checks that a Detector restored at any point continues like the original, with equal bytes. Damaged bytes
+// give an error or a valid state, and never a panic.
 func TestState(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 15))
 	s := newStream(6)

@@ -12,14 +12,14 @@ import (
 	"blankout/online/stuck"
 )
 
-// stream feeds readings of numeric fields to a Detector.
+// stream passes readings of numeric fields to a Detector.
 type stream struct {
 	stuck.Detector
 	fields []event.Field
 	n      uint64
-	found  []stuck.Run // as they were found
-	moved  []stuck.Run // as they moved again
-	at     uint64      // of the latest change
+	found  []stuck.Run // detected runs
+	moved  []stuck.Run // runs that ended
+	at     uint64      // event of the latest change
 }
 
 func newStream(fields int) *stream {
@@ -30,7 +30,7 @@ func newStream(fields int) *stream {
 	return s
 }
 
-// take reads an event with a value for each field, NaN for none.
+// take passes an event with a value for each field, NaN for a missing value.
 func (s *stream) take(values ...float64) {
 	e := &event.Example{}
 	for i, x := range values {
@@ -48,8 +48,8 @@ func (s *stream) take(values ...float64) {
 	}
 }
 
-// TestStuckAtAnyValue checks that a field that always changes is found after Least repeats of any value, does not
-// affect others, and is released by the first other value.
+// TestStuckAtAnyValue checks that a field that always changes is detected after Least repeats of any value. It does not
+// affect other fields, and the first other value ends the run.
 func TestStuckAtAnyValue(t *testing.T) {
 	for _, at := range []float64{7.5, 0, -1e9} {
 		s, r := newStream(2), rand.New(rand.NewPCG(1, 2))
@@ -71,7 +71,7 @@ func TestStuckAtAnyValue(t *testing.T) {
 	}
 }
 
-// TestNullsDoNotEndARun checks that a run continues through events that lack the field.
+// TestNullsDoNotEndARun checks that a run continues across events without the field.
 func TestNullsDoNotEndARun(t *testing.T) {
 	s, r := newStream(1), rand.New(rand.NewPCG(1, 3))
 	for range 500 {
@@ -86,9 +86,9 @@ func TestNullsDoNotEndARun(t *testing.T) {
 	}
 }
 
-// TestNoFalseAlarms checks that healthy streams raise no alarm: constants, status words, values in long runs of
-// random length, a field that is mostly 0, files sorted by a column, and a number that is constant before it begins
-// to change. Rain raises at most the alarm of its first dry spell.
+// TestNoFalseAlarms checks that healthy streams raise no alarm. They have constants, status values, values in long runs
+// of random length, a field that is mostly 0, files sorted by a column, or a number that is constant at first. Rain
+// raises an alarm at most in its first dry spell.
 func TestNoFalseAlarms(t *testing.T) {
 	rainy := 0
 	for seed := range uint64(40) {
@@ -139,8 +139,8 @@ func TestNoFalseAlarms(t *testing.T) {
 	}
 }
 
-// TestNights checks that a field that is 0 every night raises at most the alarm of its first night. If it dies
-// during the day it is found: at once at any value but 0, and at 0 after weeks.
+// TestNights checks that a field that is 0 every night raises at most one alarm, in the first night. If it dies during
+// the day it is detected: at once at any value except 0, and at 0 after weeks.
 func TestNights(t *testing.T) {
 	for _, begin := range []int{0, 300, 600} { // in the night, at dawn, by day
 		s, r := newStream(1), rand.New(rand.NewPCG(6, 7))
@@ -173,8 +173,8 @@ func TestNights(t *testing.T) {
 	}
 }
 
-// TestManyFields checks that with more fields a run has to be longer, so false alarms about any of them are equally
-// rare.
+// TestManyFields checks that a run must be longer if there are more fields, so that false alarms about any of them are
+// equally rare.
 func TestManyFields(t *testing.T) {
 	found := map[int]uint64{}
 	for _, fields := range []int{1, 1000} {
@@ -193,7 +193,7 @@ func TestManyFields(t *testing.T) {
 		}
 		found[fields] = s.found[0].Repeats
 	}
-	// r is 9/11, and 0.83 as the current run counts: log(1e-9)/log(r) is 111 repeats, -log(1000)/log(r) is 37.
+	// r is 9/11, or 0.83 including the current run. log(1e-9)/log(r) is 111 repeats, and -log(1000)/log(r) is 37.
 	if more := found[1000] - found[1]; more < 30 || more > 60 || found[1] < 104 || found[1] > 118 {
 		t.Errorf("found after %v repeats", found)
 	}
@@ -218,8 +218,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// TestFlags checks that a flag is not stuck at one of its two values, but can be at another. With a third value it
-// is no flag.
+// TestFlags checks that a flag is not detected at one of its two values, but can be at a third value. A field with
+// three values is no flag.
 func TestFlags(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
@@ -244,7 +244,7 @@ func TestFlags(t *testing.T) {
 		for range 2000 {
 			s.take(0)
 		}
-		if flag := len(c.values) == 2; flag != (len(s.found) == was) { // the value of a fault is none of a flag's
+		if flag := len(c.values) == 2; flag != (len(s.found) == was) { // a fault's value is not one of the flag's values
 			t.Errorf("%v stuck at 0 after %v: %+v", c.values, c.at, s.found)
 		}
 		if _, never, _ := s.Repeats(1); never != (len(c.values) == 2) {

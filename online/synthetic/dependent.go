@@ -7,8 +7,8 @@ import (
 	"blankout/internal/event"
 )
 
-// SilentStream has events of two or three classes: a number around 10, one that is 0 every other time, one with a
-// transform, one that bends the score, a number that seldom is there, and a category.
+// SilentStream returns a stream of two or three classes, with five numbers and a category. The numbers are around 10, 0
+// in half of the events, in need of a transform, nonlinear in their effect, and rarely present.
 func SilentStream(classes int) (*event.Schema, func() *event.Example) {
 	s := event.NewSchema(12, []string{"a", "b", "c"}[:classes], classes)
 	names := []string{"around", "zeros", "heavy", "bent", "seldom", "kind"}

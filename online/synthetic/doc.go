@@ -1,3 +1,3 @@
-// Package synthetic makes reproducible events for the tests of learners, inside and outside of package online. It knows no
-// learner.
+// Package synthetic generates reproducible events for the tests of learners, inside and outside of package online. It
+// does not depend on any learner.
 package synthetic

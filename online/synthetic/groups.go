@@ -7,8 +7,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// SlowGroups returns by column of an event of streamSchema the groups that the feature
-// dies with.
+// SlowGroups returns, by column, the groups with which the column of an event of streamSchema is dropped.
 func SlowGroups(e *event.Example, columns []uint32) [][]string {
 	out := make([][]string, len(columns))
 	for i, column := range columns {
@@ -20,10 +19,10 @@ func SlowGroups(e *event.Example, columns []uint32) [][]string {
 	return out
 }
 
-// SlowVariance is that of the noisy score whose features have these parts in it: the sum
-// over all pairs of features of their covariance. The product of two features' factors
-// has the expectation of the squares of those that both share.
-// Columns of one feature, a number and the basis of its curve, share what it alone dies of.
+// SlowVariance returns the variance of the noisy score whose features contribute parts: the sum over all pairs of
+// features of their covariance. The expectation of the product of two features' factors is the expectation of the
+// squared factors of their common groups. Columns of one feature (a number and its spline columns) also share the
+// feature's own factor.
 func SlowVariance(n loss.GroupDropout, groups [][]string, features []uint32, parts []float64) (v float64) {
 	for i, a := range parts {
 		for j, b := range parts {

@@ -6,18 +6,17 @@ import (
 	"blankout/internal/event"
 )
 
-// Sensors makes events of two classes with the fields a, b, c (numbers), word and flag,
-// one a second from a fixed time on.
+// Sensors generates events of two classes with the fields a, b, c (numbers), word and flag, one event per second.
 type Sensors struct {
 	R *rand.Rand
 	N int64
 	E event.Example
-	// What is wrong now.
-	Lost         float64 // share of the events without b
-	Absent       bool    // left out instead of null
-	Shift, Scale float64 // of c
-	Words        int     // the first word
-	Usual        float64 // share of the events without a
+	// The current faults:
+	Lost         float64 // fraction of events without b
+	Absent       bool    // b is absent instead of null
+	Shift, Scale float64 // change of c
+	Words        int     // number of the first word
+	Usual        float64 // fraction of events without a
 }
 
 const SensorStart = 1_700_000_000_000

@@ -6,8 +6,7 @@ import (
 	"blankout/internal/event"
 )
 
-// Gauges is a stream of two classes with twelve readings far from 0, each of which is
-// left out with a probability.
+// Gauges is a stream of two classes with twelve readings far from 0, each of which is omitted with a probability.
 type Gauges struct {
 	R    *rand.Rand
 	Gone float64

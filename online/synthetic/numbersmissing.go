@@ -8,7 +8,7 @@ import (
 	"blankout/internal/loss"
 )
 
-// Correlated draws events with five fields that go together, and their targets.
+// Correlated draws events with five correlated fields, and their targets.
 func Correlated(n int, target loss.Target) []*event.Example {
 	r := rand.New(rand.NewPCG(5, 6))
 	out := make([]*event.Example, n)
@@ -34,7 +34,7 @@ func PoissonDraw(r *rand.Rand, mean, f float64) (count float64) {
 	return count
 }
 
-// Blanked returns copies of events of which each field is null with the given chance.
+// Blanked returns copies of events in which each field is null with the given probability.
 func Blanked(events []*event.Example, chance float64, seed uint64) []*event.Example {
 	r := rand.New(rand.NewPCG(seed, 8))
 	out := make([]*event.Example, len(events))

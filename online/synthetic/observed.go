@@ -6,8 +6,8 @@ import (
 	"blankout/internal/event"
 )
 
-// MortalSensors is a stream of two classes and three sensors of three readings each, which die
-// whole at rates of their own: read as null, but for one reading that is left out.
+// MortalSensors is a stream of two classes and three sensors with three readings each. Each sensor fails as a whole at
+// its own rate. Its readings are then null, except one that is absent.
 type MortalSensors struct {
 	R     *rand.Rand
 	Rates [3]float64

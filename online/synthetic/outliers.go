@@ -8,12 +8,12 @@ import (
 	"blankout/internal/event"
 )
 
-// FieldStream makes reproducible events of numeric fields, as JSON gives them.
+// FieldStream generates reproducible events of numeric fields, like decoded JSON.
 type FieldStream struct {
 	R *rand.Rand
 	X []float64
 	E event.Example
-	// draw fills x and returns the logarithm of the odds of class 1.
+	// Draw fills x and returns the log-odds of class 1.
 	Draw func(r *rand.Rand, x []float64) float64
 }
 
@@ -27,7 +27,7 @@ func NewFields(seed uint64, n int, draw func(*rand.Rand, []float64) float64) *Fi
 	return f
 }
 
-// Next makes an event. It borrows x, which may be spoilt until the next call.
+// Next generates an event. The event borrows x, which the caller may change until the next call.
 func (f *FieldStream) Next() *event.Example {
 	odds := f.Draw(f.R, f.X)
 	f.E.Label = 0
@@ -47,7 +47,7 @@ func FieldsSchema(n int) *event.Schema {
 	return s
 }
 
-// Steep is five normal fields of which the odds are a steep function.
+// Steep draws five normal fields, of which the odds are a steep function.
 func Steep(r *rand.Rand, x []float64) (odds float64) {
 	for d := range x {
 		x[d] = r.NormFloat64()

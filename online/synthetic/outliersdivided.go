@@ -7,9 +7,8 @@ import (
 	"blankout/internal/event"
 )
 
-// FewColumns makes reproducible events of columns of which each is in half of them
-// only, so that they are divided and never centered: as sparse text, or as products
-// of fields.
+// FewColumns generates reproducible events of columns that are each in only half of the events, so that they are
+// divided and never centered. The columns are from sparse text, or products of fields.
 type FewColumns struct {
 	R    *rand.Rand
 	Kind event.Kind
@@ -17,7 +16,7 @@ type FewColumns struct {
 
 const FewWidth = 8
 
-// OutlierColumns are those that the tests spoil, all at once.
+// OutlierColumns is the number of the first columns, which tests corrupt all at once.
 const OutlierColumns = FewWidth / 2
 
 func (f *FewColumns) Next() *event.Example {
@@ -44,7 +43,7 @@ func (f *FewColumns) Add(e *event.Example, column int, x float64) {
 	}
 }
 
-// Change changes the values of the wildColumns that an event has.
+// Change applies to to the values of the first OutlierColumns columns of an event.
 func Change(e *event.Example, to func(x float64) float64) {
 	for i, c := range e.Features.Index {
 		if c <= OutlierColumns {

@@ -1,4 +1,4 @@
 package synthetic
 
-// Long is the Learned of a Prediction that was made when other events had been learned.
+// Long is a value for Prediction.Learned that is larger than any number of learned events in a test.
 const Long = 1 << 50

@@ -7,9 +7,8 @@ import (
 	"blankout/internal/event"
 )
 
-// OneStrong returns events of two classes that one reading tells nearly always, if it is there.
-// Twelve others are copies of it with much noise, which nobody needs who has that one. Each is
-// null with the given chance.
+// OneStrong returns events of two classes in which one reading nearly determines the class. Twelve others are copies of
+// it with much noise, which are useful only without it. Each reading is null with the given probability.
 func OneStrong(n int, chance float64, seed uint64) []*event.Example {
 	r := rand.New(rand.NewPCG(seed, 3))
 	events := make([]*event.Example, n)
@@ -42,7 +41,7 @@ func OneStrongSchema() *event.Schema {
 	return s
 }
 
-// NumberFields returns a Schema of so many numbers, in the columns from 0 on, and their ids.
+// NumberFields returns a Schema of n numeric fields, in the columns from 0 on, and the ids of the fields.
 func NumberFields(n int) (*event.Schema, []uint16) {
 	schema := event.NewSchema(12, []string{"no", "yes"}, 2)
 	var ids []uint16

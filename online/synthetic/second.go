@@ -8,10 +8,10 @@ import (
 	"blankout/internal/loss"
 )
 
-// Tides draws events with three numbers, which go together and do not act linearly, and a word.
+// Tides draws events with three correlated numbers, which have a nonlinear effect, and a word.
 type Tides struct {
 	R       *rand.Rand
-	Classes int // 0 for numbers
+	Classes int // number of classes; 0 for regression
 	Null    float64
 	E       event.Example
 }

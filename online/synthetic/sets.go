@@ -10,7 +10,7 @@ import (
 	"blankout/internal/model"
 )
 
-// ClassStream draws events of several classes with twelve numbers that go together, each null by some chance.
+// ClassStream draws events of several classes with twelve correlated numbers, each null with a probability.
 type ClassStream struct {
 	R       *rand.Rand
 	Classes int
@@ -31,8 +31,8 @@ func (s *ClassStream) Next() *event.Example {
 	return e
 }
 
-// Covered returns the share of events whose set holds their class, the mean size of sets, and the share of
-// events whose class is right.
+// Covered returns three measures of a model on n events: the fraction whose prediction set contains the class, the mean
+// size of the sets, and the fraction whose class is predicted correctly.
 func Covered(t *testing.T, m *model.Linear, s *ClassStream, n int) (held, size, right float64) {
 	t.Helper()
 	for range n {

@@ -8,8 +8,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Readings makes events of numeric fields that each tell a little of the label, far from 0 and correlated: all read what
-// one hidden number is, some of them after a transform.
+// Readings generates events of numeric fields far from 0 and correlated. All depend on one hidden number, some after a
+// transform, and each is weakly informative about the label.
 type Readings struct {
 	R      *rand.Rand
 	E      event.Example

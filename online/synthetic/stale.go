@@ -7,8 +7,8 @@ import (
 	"blankout/internal/event"
 )
 
-// StaleEvents returns events of four numbers that go together and tell the class, in a way that turns.
-// Of more than two classes the third and fourth do not come before the 1,500th event.
+// StaleEvents returns events of four correlated numbers whose relation to the class rotates. With more than two
+// classes, the third and fourth first appear at the 1,500th event.
 func StaleEvents(n, classes int) (out []*event.Example) {
 	_, ids := NumberFields(4)
 	r := rand.New(rand.NewPCG(7, uint64(classes)))

@@ -7,14 +7,14 @@ import (
 	"blankout/internal/event"
 )
 
-// Stream makes reproducible events of every kind of field: two readings far
-// from zero, a category, a bag of words and sparse columns, some of them dense.
+// Stream generates reproducible events with every kind of field: two readings far from zero, a category, a bag of words
+// and sparse columns, some of them dense.
 type Stream struct {
 	R       *rand.Rand
 	Classes int
 	Missing bool // the category is missing from every fourth event
 	E       event.Example
-	Omits   bool // leaves a number out of one event in four, so that its presence counts
+	Omits   bool // a number is omitted from one event in four, so that it gets a presence column
 }
 
 func NewStream(seed uint64, classes int) *Stream {
@@ -45,7 +45,7 @@ func (s *Stream) Next() *event.Example {
 	}
 	label := r.IntN(s.Classes)
 	shift := float64(label)
-	add(1, 0, 5+shift+r.NormFloat64()) // sparse and dense
+	add(1, 0, 5+shift+r.NormFloat64()) // sparse column that becomes dense
 	if r.IntN(20) > 0 {
 		add(2, 0, 3*r.Float64())
 	}
@@ -61,7 +61,7 @@ func (s *Stream) Next() *event.Example {
 	switch missing {
 	case 0: // null
 		e.Missing = append(e.Missing, 2)
-	case 1: // left out
+	case 1: // omitted
 	default:
 		add(10+uint32(r.IntN(4)), 2, 1)
 	}

@@ -8,12 +8,12 @@ import (
 	"blankout/internal/event"
 )
 
-// StuckStream is a stream of numbers that tell the class, a coarse one and a word among them.
+// StuckStream is a stream of numbers that are informative about the class, including a coarse number and a category.
 type StuckStream struct {
 	R      *rand.Rand
 	Schema *event.Schema
 	N      int64
-	// stuck has fields read a value, null has fields be null.
+	// Stuck has the values of stuck fields by id, and Null has the fields that are null.
 	Stuck map[uint16]float64
 	Null  []uint16
 }

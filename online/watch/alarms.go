@@ -9,7 +9,7 @@ import (
 
 // Alarms holds the latest changes of field alarms.
 type Alarms struct {
-	raised  uint64        // number of alarms raised
+	raised  uint64        // number of raised alarms
 	changes []fieldChange // the latest changes, oldest first
 	changed uint64        // number of changes
 }
@@ -22,28 +22,28 @@ type changeKind uint64
 
 const (
 	alarmRaised   changeKind = 1 + iota
-	alarmEnded               // the field is usual again
-	alarmAccepted            // the field has been like this for so long that it has become usual
+	alarmEnded               // the field is as usual again
+	alarmAccepted            // the change has lasted so long that it has become usual
 )
 
-// fieldChange is an alarm that was raised or has ended.
+// fieldChange is the start or end of an alarm.
 type fieldChange struct {
 	field, kind  int
 	what         changeKind
-	event        uint64 // at which the change was detected
+	event        uint64 // event at which the change was detected
 	since, until Moment // start and end of the alarm
 	value        alarmValue
 	comes        form // the form in which the field arrives now
 }
 
-// form is the form in which a field arrives: comesNull, comesNot, comesNoMore, or comesAs plus an event.Kind. It is 0
-// for other alarms.
+// form is the form in which a field arrives: comesNull (null), comesNot or comesNoMore (absent), or comesAs plus an
+// event.Kind. It is 0 for other alarms.
 type form uint64
 
 const (
 	comesNull   form = 1 + iota
-	comesNot         // it is absent
-	comesNoMore      // it is absent, and is absent from most events anyway
+	comesNot         // absent
+	comesNoMore      // absent, but usually absent from most events
 	comesAs
 )
 
@@ -73,7 +73,7 @@ func (a *Alarms) add(x fieldChange) {
 	a.changed++
 }
 
-// state codes the changes of at most so many fields.
+// state encodes or decodes the changes. fields is the number of fields.
 func (a *Alarms) state(c *coder.Coder, fields int) {
 	c.Uint(&a.raised)
 	c.Uint(&a.changed)

@@ -12,7 +12,7 @@ import (
 	"blankout/online/watch"
 )
 
-// TestBaselines compares both baselines with their definition, event by event, from the second labeled event on.
+// TestBaselines compares both baselines with their definition at each event, from the second labeled event on.
 func TestBaselines(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b watch.Baselines
@@ -45,7 +45,7 @@ func TestBaselines(t *testing.T) {
 	}
 }
 
-// TestBaselineOfClasses checks that the baseline of the last label is wrong as often as labels change.
+// TestBaselineOfClasses checks that the error of the last-label baseline is the rate at which labels change.
 func TestBaselineOfClasses(t *testing.T) {
 	var b watch.Baselines
 	for i, label := range []int{2, 2, 0, 0, 1} {
@@ -71,14 +71,14 @@ func take(w *watch.Counts, t watch.LabeledEvent) {
 	w.Baselines.Tell(&t)
 }
 
-// TestMeasuresBeginWithALabel checks that predictions from before the first label are not measured.
+// TestMeasuresBeginWithALabel checks that predictions made before the first label are not measured.
 func TestMeasuresBeginWithALabel(t *testing.T) {
 	w := &watch.Counts{}
 	w.Measures.Numbers = &watch.Numbers{Loss: loss.Loss(loss.Linear{})}
 	nan := math.NaN()
 	for _, e := range []watch.LabeledEvent{
 		{Number: 1, After: 0, Target: 1e9, Value: 0},
-		{Number: 2, After: 0, Target: 1e9 + 1, Value: 0}, // it waited for its label
+		{Number: 2, After: 0, Target: 1e9 + 1, Value: 0}, // predicted before the first label
 		{Number: 3, After: 1, Target: 1e9 + 1, Value: 1e9},
 		{Number: 4, After: 3, Target: 1e9, Value: 1e9},
 	} {
@@ -94,12 +94,12 @@ func TestMeasuresBeginWithALabel(t *testing.T) {
 	}
 }
 
-// TestWorseThanBaseline checks that there is a warning while a baseline is better by more than chance.
+// TestWorseThanBaseline checks that there is a warning while a baseline is better than the model by more than chance.
 func TestWorseThanBaseline(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		told func(r *rand.Rand, i int, before float64) watch.LabeledEvent // of 3,000 events
-		want string                                                       // the kinds
+		told func(r *rand.Rand, i int, before float64) watch.LabeledEvent // returns each of 3,000 events
+		want string                                                       // expected kinds of warnings
 	}{
 		{"a walk", func(r *rand.Rand, _ int, before float64) watch.LabeledEvent {
 			y := before + r.NormFloat64()

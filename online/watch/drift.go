@@ -6,16 +6,16 @@ import (
 	"blankout/internal/coder"
 )
 
-// Drift is the state of the detector on the progressive log-loss. It is the test of Page and Hinkley: it sums the
-// excess of the loss over its mean, and raises an alarm when the sum is far above its minimum.
+// Drift is the state of the drift detector on the progressive log-loss. It is the Page-Hinkley test: it sums the excess
+// of the loss over its mean, and raises an alarm when the sum is far above its minimum.
 type Drift struct {
 	Alarms uint64 `json:"alarms"`
 	// Event is the number of the event that raised the latest alarm. Before is the mean log-loss between the two latest
-	// alarms, and After is that of the events that made the sum rise.
+	// alarms, and After is the mean log-loss of the events that made the sum rise.
 	Event  uint64  `json:"event,omitempty"`
 	Before float64 `json:"before,omitempty"`
 	After  float64 `json:"after,omitempty"`
-	// Excess is the current sum above its minimum, in nats. The next alarm is raised at DriftAlarm.
+	// Excess is the current sum minus its minimum, in nats. The next alarm is raised at DriftAlarm.
 	Excess float64 `json:"excess"`
 }
 
@@ -24,19 +24,19 @@ const DriftAlarm = 50
 
 // Detector detects changes of the mean progressive log-loss.
 type Detector struct {
-	alarms Drift // without Excess
+	alarms Drift // all fields except Excess
 	// Since the latest alarm:
 	n, mean float64
-	sum     float64 // of the excess of losses over the mean
+	sum     float64 // sum of the excess of losses over the mean
 	lowest  float64 // minimum of sum
 	since   float64 // number of events since the minimum
 	recent  float64 // sum of losses since the minimum
 }
 
 const (
-	driftSlack  = 0.05 // excess over the mean that does not count, in nats
-	driftWarmup = 500  // number of events before the mean is reliable
-	driftLimit  = 5    // largest loss of one event that counts, in nats
+	driftSlack  = 0.05 // excess over the mean that is ignored, in nats
+	driftWarmup = 500  // number of events until the mean is reliable
+	driftLimit  = 5    // bound on the loss of one event, in nats
 )
 
 // Report returns the state of the detector.
@@ -46,7 +46,8 @@ func (p *Detector) Report() Drift {
 	return d
 }
 
-// Take adds the mean log-loss of events, of which number is the last, and reports whether it raises an alarm.
+// Take adds the mean log-loss of the given number of events, of which number is the last. alarm reports whether it
+// raises an alarm.
 func (p *Detector) Take(loss float64, events, number uint64) (alarm bool) {
 	p.add(min(loss, driftLimit), float64(events))
 	if p.sum-p.lowest < DriftAlarm {
@@ -75,12 +76,12 @@ func (p *Detector) add(loss, n float64) {
 	}
 }
 
-// State codes the state since the latest alarm.
+// State encodes or decodes the state since the latest alarm.
 func (p *Detector) State(c *coder.Coder) {
 	c.Each(&p.n, &p.mean, &p.sum, &p.lowest, &p.since, &p.recent)
 }
 
-// AlarmState codes the latest alarm.
+// AlarmState encodes or decodes the latest alarm.
 func (p *Detector) AlarmState(c *coder.Coder) {
 	d := &p.alarms
 	c.Uint(&d.Alarms)

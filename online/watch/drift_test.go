@@ -20,7 +20,7 @@ func TestDriftTellsBeforeAndAfter(t *testing.T) {
 		event++
 		alarm = d.Take(1.25, 1, event)
 	}
-	// Every event after the change exceeds the mean, which creeps up, by less than 1.
+	// After the change, each event's loss exceeds the mean, which rises slowly, by less than 1.
 	r := d.Report()
 	if r.Alarms != 1 || r.Event < 2000+watch.DriftAlarm || r.Event > 2000+watch.DriftAlarm*5/4 {
 		t.Fatalf("no alarm, or not in time: %+v", r)

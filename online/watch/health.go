@@ -1,7 +1,7 @@
 package watch
 
-// This file monitors the health of fields: whether a field is missing or has another kind of value, has values that no
-// event had before, or has another mean or deviation.
+// This file monitors the health of fields. It detects whether a field is missing or has another kind of value, has
+// values that no earlier event had, or has another mean or standard deviation.
 
 import (
 	"math"
@@ -15,106 +15,110 @@ import (
 
 // Fields monitors the health of each field.
 //
-// Events are counted in blocks of healthBlock. At the end of a block each measure of each field is compared with its
-// usual value, and then added to it. The comparison is a cumulative sum of a supermartingale, see fieldMeasure.step. On
+// Events are counted in blocks of healthBlock events. At the end of a block each measure of each field is compared with
+// its usual value, and then added to it. The comparison is a cumulative sum of a supermartingale, see observed.step. On
 // a stationary stream a sum reaches healthLimit at most once in e^healthLimit blocks, for any distribution.
 // docs/mathematics.md has the derivation, and TestHealthFalseAlarms simulates it.
 //
-// Presence is one measure: the fraction of events that lack the field as its usual kind of value. For a field that most
-// events have it is counted at every event, which costs nothing if nothing is missing. For other fields it is the
-// fraction of stretches of events without the field. If an alarm has been raised and ended at an hour of the day, the
-// same change is expected at that hour. Values are sampled at one event in eight, by the number of the event.
+// Presence is one measure: the fraction of events that lack the field with its usual kind of value. For a field that
+// most events have, presence is counted at every event, which costs nothing if nothing is missing. For other fields it
+// is the fraction of stretches of consecutive events without the field. If an alarm has been raised and ended at an
+// hour of the day, the same change is expected at that hour. Values are sampled at one event in eight, by the number of
+// the event.
 type Fields struct {
-	events uint64  // of the current block
-	named  float64 // number of those events whose missing fields are known
-	start  Moment  // first event of the block
-	// The fields whose absence is counted: all that were usual at the end of a block. They stay in the set, because a
-	// field that is missing soon ceases to be usual. See model.Missing.
+	events uint64  // number of events in the current block
+	named  float64 // number of these events whose missing fields are known
+	start  Moment  // first event of the current block
+	// The fields whose absence is counted at every event: all fields that were usual at the end of a block. They stay
+	// in the set, because a field that is missing soon ceases to be usual, see model.Missing.
 	watched model.FieldSet
-	fields  []fieldHealth // by id
+	fields  []fieldHealth // by field id
 	alarms  Alarms
 
-	seen *model.Missing // the model whose usual fields are in watched
+	seen *model.Missing // model whose usual fields were added to watched
 
-	// Fields of the Schema with the same name and other kinds of values.
-	linked int            // number of fields of the Schema that are processed
-	names  map[string]int // the first field of each name
-	alike  [][]uint16     // of each name with several fields
-	there  model.FieldSet // scratch: the fields of an event
+	// Fields of the Schema that have the same name and other kinds of values:
+	linked int            // number of processed fields of the Schema
+	names  map[string]int // first field of each name
+	alike  [][]uint16     // fields of each name that has several
+	there  model.FieldSet // scratch: fields of an event
 }
 
 // fieldHealth is the health of one field.
 type fieldHealth struct {
 	kind    event.Kind
-	leader  int  // the first field of its name
+	leader  int  // first field with the same name
 	name    int  // index in Fields.alike plus 1, 0 for a single field
-	watched bool // it is in Fields.watched
-	// Counts of the current block: events without the field or, for a field that is not in Fields.watched, events with
-	// it and stretches with it; sampled events in which it is null; and of sampled events with the field the number,
-	// new values, and sums of powers of the scaled value.
+	watched bool // whether it is in Fields.watched
+	// Counts of the current block. missing is the number of events without the field. For a field that is not in
+	// Fields.watched, held counts events with it, and stretches counts stretches with it. null counts sampled events in
+	// which it is null. The others are over sampled events with the field: their number (seen), new values (fresh), and
+	// sums of powers of the scaled value.
 	missing, held, stretches, null float64
 	seen, fresh                    float64
 	sum, square, fourth            float64
-	// The latest run of events without the field: its first and last event. For a field that is not in Fields.watched,
-	// since is the latest event with it.
+	// The latest run of events without the field: its first event (run) and last event (last). For a field that is not
+	// in Fields.watched, run is the latest event with it.
 	run   Moment
 	last  uint64
-	usual float64 // decayed number of events with the field, over about usualEvents
-	comes form    // of the alarm about its presence
-	// A number x counts as u = (x - center) inverse, between -healthClip and healthClip. The reference has the number,
-	// mean and sum of squared deviations of the first values. inverse is 0 until there are enough of them.
+	usual float64 // decayed number of events with the field, over about usualEvents events
+	comes form    // form of the field in the alarm about its presence
+	// A number x counts as u = (x - center) inverse, clipped to ±healthClip. first is the reference: the number, mean
+	// and sum of squared deviations of the first values. inverse is 0 until there are enough values.
 	center, inverse float64
 	first           [3]float64
 	measures        [fieldMeasures]fieldMeasure
 	cost            fieldCost
-	stuck           Stuck // zero unless the field is stuck
+	stuck           Stuck // zero if the field is not stuck
 }
 
 // The measures of a field.
 const (
-	measureMissing   = iota // fraction of events without the field as its usual kind
-	measureNew              // fraction of new values
-	measureMean             // mean of u
-	measureDeviation        // mean of u^2
+	measureMissing   = iota // fraction of events without the field with its usual kind of value
+	measureNew              // fraction of values that are new
+	measureMean             // mean of the scaled value u
+	measureDeviation        // mean of u^2 around the block's mean
 	fieldMeasures
-	alarmStuck = fieldMeasures // an alarm without a measure
+	alarmStuck = fieldMeasures // alarm that has no measure
 )
 
 const (
 	// MostFields is the largest number of monitored fields: the first ones.
 	MostFields  = 4096
-	healthBlock = 256 // events
-	// Current values are over about recentEvents events, usual values over about usualEvents.
+	healthBlock = 256 // number of events
+	// Current values are averaged over about recentEvents events, usual values over about usualEvents.
 	recentEvents, usualEvents = 1000, 100_000
 	// Values are sampled at one event in 2^sampledBits.
 	sampledBits = 3
-	// A value of a categorical field is new in its first newValues events.
+	// newValues is the number of first events with a categorical value in which the value counts as new.
 	newValues = 100
-	// healthLimit is the sum that raises an alarm. e^-healthLimit is the probability that a bound of a usual value does
-	// not hold.
+	// healthLimit is the cumulative sum that raises an alarm. e^-healthLimit is the probability that a bound on a usual
+	// value is wrong.
 	healthLimit = 28
-	// The largest increase of a sum by one block, so that a burst within a block raises no alarm.
+	// healthStep is the largest increase of a cumulative sum by one block, so that a burst within one block raises no
+	// alarm.
 	healthStep = healthLimit / 2
 	// healthLeast is the smallest number of observations that determine a usual value.
 	healthLeast = 128
-	// The number of values that determine the reference, and the number after which the reference is checked.
+	// referenceFirst is the number of values that determine the reference. After referenceCheck values the reference is
+	// checked.
 	referenceFirst, referenceCheck = 64, 1000
 	healthClip                     = 3
-	// The presence of a field that is not in Fields.watched is counted by stretches of events, because such fields
-	// often arrive in bursts.
+	// The presence of a field that is not in Fields.watched is counted by stretches of 2^stretchBits events, because
+	// such fields often arrive in bursts.
 	stretchBits, blockStretches = 6, healthBlock >> 6
-	// An alarm ends after calmBlocks consecutive blocks that would not have raised it, or after alarmEvents events,
-	// when its change has become usual.
+	// An alarm ends after calmBlocks consecutive blocks that would not have raised it. It also ends after alarmEvents
+	// events, when its change has become usual.
 	calmBlocks, alarmEvents = 4, 10_000_000
-	// The decay of samples of a field's ablation cost.
+	// costKeep is the decay factor of samples of a field's ablation cost.
 	costKeep = 1 - 1.0/3000
-	// costLeast is the smallest number of samples that determine an ablation cost, from about 2,000 events of the
+	// costLeast is the smallest number of samples that determine an ablation cost. It takes about 2,000 events with the
 	// field.
 	costLeast = 64
 )
 
-// allowances returns the change of a measure that is worth an alarm: how far the mean must be above or below its usual
-// value, given the usual mean and variance. rareAllowance is for fields that are not in Fields.watched.
+// allowances returns, by measure, how far the mean must be above or below its usual value to raise an alarm, given the
+// usual mean and variance. Fields that are not in Fields.watched use rareAllowance for presence.
 var allowances = [...]func(mean, variance float64) (above, below float64){
 	measureMissing:   func(_, _ float64) (float64, float64) { return 0.05, 0 },
 	measureNew:       func(_, _ float64) (float64, float64) { return 0.1, 0 },
@@ -127,41 +131,41 @@ var ranges = [...][2]float64{
 	measureMissing: {0, 1}, measureNew: {0, 1}, measureMean: {-healthClip, healthClip}, measureDeviation: {0, healthClip * healthClip},
 }
 
-// rareAllowance returns half of the fraction of stretches with a field, less the uncertainty off.
+// rareAllowance returns half of the usual fraction of stretches with a field, reduced by the uncertainty off.
 func rareAllowance(mean, off float64) float64 { return (1 - mean - off) / 2 }
 
 // fieldMeasure monitors the mean of bounded observations.
 type fieldMeasure struct {
-	// Number of observations, their sum and the sum of their squares, over about usualEvents. They do not change during
-	// an alarm.
+	// Number of observations, their sum and the sum of their squares, over about usualEvents events. They stay the same
+	// during an alarm.
 	n, sum, square float64
-	// The same over about recentEvents or, during an alarm, since it began.
+	// Number and sum over about recentEvents events or, during an alarm, since it began.
 	recentN, recentSum float64
-	// The cumulative sums for a mean above and below the usual one, and the event since when one of them is positive.
+	// Cumulative sums for a mean above and below the usual one, and the observations since one of them became positive.
 	above, below float64
-	pending      observed // since then, not part of the usual value yet
+	pending      observed // not added to the usual value yet
 	since        Moment
 	sinceN       float64
 	sinceSum     float64
-	alarm        float64 // direction, 1 or -1; 0 for no alarm
-	calm         float64 // consecutive blocks that would not have raised the alarm
+	alarm        float64 // 1 for above, -1 for below, 0 for no alarm
+	calm         float64 // number of consecutive blocks that would not have raised the alarm
 	until        Moment  // first event of these blocks
 	found        uint64  // event at which the alarm was raised
-	worst        float64 // mean of the alarm's block that is farthest from the usual mean
-	before       float64 // expected error when the alarm was raised, -1 if not known
-	hours        *hours  // nil before the first alarm has ended
+	worst        float64 // block mean during the alarm that is farthest from the usual mean
+	before       float64 // expected error when the alarm was raised, -1 if unknown
+	hours        *hours  // nil until the first alarm has ended
 }
 
-// observed holds a block's observations of a measure. moved is the part of the sum, at least 0, that is no evidence of
+// observed holds a block's observations of a measure. moved is the part of the sum, at least 0, that is not evidence of
 // a higher mean.
 type observed struct{ n, sum, square, moved float64 }
 
 // usual returns the usual mean, a bound on its error, and an upper bound of the variance.
 //
-// With x = healthLimit and n observations of mean m between 0 and b, the true mean is above m + sqrt(2 b m x/n) + 2 b
-// x/n with probability at most e^-x (Chernoff). That bounds the second moment, and so the variance v. By Bernstein's
-// inequality the error of the mean is then larger than sqrt(2 v x/n) + (high-low) x/(3 n) with probability at most 2
-// e^-x.
+// Let x = healthLimit, and let n observations between 0 and b have the mean m. The true mean is above m + sqrt(2 b m
+// x/n) + 2 b x/n with probability at most e^-x (Chernoff). That bounds the second moment, and so the variance v. By
+// Bernstein's inequality the error of the mean is then larger than sqrt(2 v x/n) + (high-low) x/(3 n) with probability
+// at most 2 e^-x.
 func (m *fieldMeasure) usual(low, high float64) (mean, off, variance float64) {
 	const x = healthLimit
 	b := max(high*high, low*low)
@@ -174,24 +178,23 @@ func (m *fieldMeasure) usual(low, high float64) (mean, off, variance float64) {
 	return mean, bound(variance), variance
 }
 
-// step returns by how much a block of n observations raises the cumulative sum for a mean
-// that has risen: lambda (sum - n (mean + allowance)).
+// step returns the increase of the cumulative sum for a risen mean by a block of n observations: lambda (sum - n (mean
+// + allowance)).
 //
-// By Bernstein's inequality observations y <= mean + reach of this mean and variance have
+// By Bernstein's inequality observations y <= mean + reach with this mean and variance have
 //
 //	E exp(lambda (y - mean)) <= exp(lambda^2 variance / (2 (1 - lambda reach/3))).
 //
-// With lambda = 2 allowance / (variance + 2 allowance reach/3) the right side is
-// exp(lambda allowance): exp(step) is at most 1 in the mean. So exp of the cumulative sum
-// is below a Shiryaev-Roberts sum R for which R - (number of blocks) is a
-// supermartingale, and the sum reaches h after e^h blocks or more, in the mean.
+// With lambda = 2 allowance / (variance + 2 allowance reach/3) the right side is exp(lambda allowance), so the
+// expectation of exp(step) is at most 1. So exp of the cumulative sum is below a Shiryaev-Roberts sum R for which R -
+// (number of blocks) is a supermartingale. The expected number of blocks until the sum reaches h is at least e^h.
 func (o observed) step(mean, variance, reach, allowance float64) float64 {
 	return 2 * allowance / (variance + 2*allowance*reach/3) * (o.sum - o.n*(mean+allowance))
 }
 
-// compare compares a block with the usual value, and returns whether that has raised or ended an alarm. moved means
-// that the mean of the field has an alarm, which explains a change of squares. rare means that the field is not in
-// Fields.watched.
+// compare compares a block with the usual value, and returns whether that raises or ends an alarm. moved reports
+// whether the mean of the field has an alarm, which would explain a change of squares. rare reports whether the field
+// is not in Fields.watched.
 func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) (change changeKind) {
 	const recent = 1 - float64(healthBlock)/recentEvents
 	m.recentN, m.recentSum = m.recentN*recent+o.n, m.recentSum*recent+o.sum
@@ -210,7 +213,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 		above, below := allowances[kind](mean, variance)
 		if rare {
 			if above = rareAllowance(mean, off); above <= 0 {
-				above = high // nearly always absent, so absence is no evidence
+				above = high // the field is nearly always absent, so absence is no evidence
 			}
 		}
 		now := o.sum / o.n
@@ -233,7 +236,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 				change = alarmEnded
 			}
 		case (up > 0 && m.hours.expects(at, now, true, above) || down > 0 && m.hours.expects(at, now, false, below)) && m.above+m.below < healthStep:
-			m.above, m.below, m.pending = 0, 0, observed{} // usual values do not change at the hours of an alarm
+			m.above, m.below, m.pending = 0, 0, observed{} // usual values stay the same at the hours of earlier alarms
 			return 0
 		default:
 			if m.above == 0 && m.below == 0 {
@@ -253,7 +256,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 			}
 		}
 	}
-	// A block that may belong to a change is added to the usual value once it turns out not to.
+	// A block that may belong to a change is added to the usual value only after the cumulative sums are 0 again.
 	p := &m.pending
 	p.n, p.sum, p.square = p.n+o.n, p.sum+o.sum, p.square+o.square
 	if m.alarm == 0 && m.above == 0 && m.below == 0 {
@@ -266,7 +269,7 @@ func (m *fieldMeasure) compare(kind int, o observed, at span, moved, rare bool) 
 	return change
 }
 
-// end ends an alarm. Its change is then expected at its hours.
+// end ends an alarm. From now on its change is expected at its hours of the day.
 func (m *fieldMeasure) end() {
 	if m.hours == nil {
 		m.hours = &hours{}
@@ -295,7 +298,7 @@ func (h *Fields) grow(fields []event.Field) {
 		switch {
 		case !known:
 			h.names[fields[id].Name] = id
-		case f.name == 0: // known from a checkpoint
+		case f.name == 0: // restored from a checkpoint
 			h.link(id, first)
 			if h.fields[first].watched {
 				h.watch(id)
@@ -315,7 +318,7 @@ func (h *Fields) link(id, first int) {
 	h.alike[one.name-1] = append(h.alike[one.name-1], uint16(id))
 }
 
-// Take counts an event.
+// Take observes an event.
 func (h *Fields) Take(m *Met) {
 	e := m.Came
 	if fields := m.Fields[:min(len(m.Fields), MostFields)]; h.linked < len(fields) {
@@ -328,7 +331,7 @@ func (h *Fields) Take(m *Met) {
 	switch {
 	case m.Named:
 		h.named++
-		present := m.Present // the first field of a name represents all of them
+		present := m.Present // the first field of each name represents all of them
 		if len(h.alike) > 0 {
 			h.there = h.there.Room(len(h.fields))
 			clear(h.there)
@@ -363,7 +366,7 @@ func (h *Fields) Take(m *Met) {
 	}
 }
 
-// lack counts the fields in one word of a FieldSet as missing.
+// lack counts the fields in word i of a FieldSet as missing from an event.
 func (h *Fields) lack(word uint64, i int, event uint64, time int64) {
 	for ; word != 0; word &= word - 1 {
 		h.fields[i<<6|bits.TrailingZeros64(word)].lack(event, time)
@@ -378,7 +381,7 @@ func (f *fieldHealth) lack(event uint64, time int64) {
 	f.last = event
 }
 
-// come counts an event with a field that is not in Fields.watched.
+// come counts an event that has a field that is not in Fields.watched.
 func (f *fieldHealth) come(event uint64, time int64) {
 	if f.held == 0 || f.last>>stretchBits != event>>stretchBits {
 		f.stretches++
@@ -387,7 +390,7 @@ func (f *fieldHealth) come(event uint64, time int64) {
 	f.run, f.last = Moment{event, time}, event
 }
 
-// sampleValues processes the values of an event, before the rows count them.
+// sampleValues processes the values of an event, before the rows count the event.
 func (h *Fields) sampleValues(m *Met) {
 	fields, e := h.fields, m.Event
 	for _, id := range m.Came.Missing {
@@ -412,7 +415,7 @@ func (h *Fields) sampleValues(m *Met) {
 	}
 }
 
-// count returns the number of earlier events with a feature of the event.
+// count returns the number of earlier events that had feature i of the event.
 func (m *Met) count(i int) float64 {
 	if i < len(m.Of) {
 		return m.Of[i][model.StatCount] - 1
@@ -436,7 +439,7 @@ func (f *fieldHealth) number(x float64) {
 	f.fourth += v * v
 }
 
-// refer adds a value to the reference.
+// refer adds a value to the reference of the field.
 func (f *fieldHealth) refer(x float64) {
 	r := &f.first
 	r[0]++
@@ -476,7 +479,7 @@ func (h *Fields) review(met *Met) {
 	for id := range h.fields {
 		f := &h.fields[id]
 		if f.kind == event.Words && met.Usual != nil && f.held > healthBlock/2 {
-			// Most events have the field, so from now on its absence is counted, and its usual rate is learned.
+			// A field of words that most events have is watched from now on, and its usual missing rate is learned.
 			h.watch(id)
 		}
 		f.missing, f.held, f.stretches, f.null, f.seen, f.fresh, f.sum, f.square, f.fourth = 0, 0, 0, 0, 0, 0, 0, 0, 0
@@ -496,7 +499,7 @@ func (h *Fields) review(met *Met) {
 	}
 }
 
-// watch counts the absence of a field at every event.
+// watch starts to count the absence of a field at every event.
 func (h *Fields) watch(id int) {
 	f := &h.fields[id]
 	if !f.watched {
@@ -505,7 +508,7 @@ func (h *Fields) watch(id int) {
 	h.watched[id>>6] |= 1 << (id & 63)
 }
 
-// kindsOf returns the fields with the same name as a field, or nil if there is no other.
+// kindsOf returns all fields with the name of a field, or nil if it is the only one.
 func (h *Fields) kindsOf(id int) []uint16 {
 	if name := h.fields[id].name; name > 0 {
 		return h.alike[name-1]
@@ -513,7 +516,7 @@ func (h *Fields) kindsOf(id int) []uint16 {
 	return nil
 }
 
-// present returns the number of the block's events with a field.
+// present returns the number of events in the block that have the field.
 func (h *Fields) present(id int) float64 {
 	if f := &h.fields[id]; !f.watched {
 		return f.held
@@ -521,7 +524,7 @@ func (h *Fields) present(id int) float64 {
 	return h.named - h.fields[id].missing
 }
 
-// usualKind reports whether a field is the most frequent of those with its name.
+// usualKind reports whether a field is the most frequent of the fields with its name.
 func (h *Fields) usualKind(id int) bool {
 	for _, other := range h.kindsOf(id) {
 		if h.fields[other].usual > h.fields[id].usual {
@@ -531,8 +534,8 @@ func (h *Fields) usualKind(id int) bool {
 	return true
 }
 
-// countKinds updates the number of events with each field. It does not change during an alarm about the presence of the
-// field or of another field of its name.
+// countKinds updates the decayed number of events with each field. It stays the same during an alarm about the presence
+// of any field with that name.
 func (h *Fields) countKinds() {
 	const keep = 1 - float64(healthBlock)/usualEvents
 	out := func(id uint16) bool {
@@ -546,12 +549,12 @@ func (h *Fields) countKinds() {
 	}
 }
 
-// reviewPresence compares the presence of a field as its usual kind.
+// reviewPresence compares the presence of a field with its usual kind of value in the block.
 func (h *Fields) reviewPresence(met *Met, id int) {
 	f := &h.fields[id]
 	m := &f.measures[measureMissing]
 	if h.named == 0 {
-		return // the missing fields of these events are not known
+		return // missing fields were not known in these events
 	}
 	o, r := observed{n: h.named, sum: f.missing, square: f.missing}, run{}
 	switch {
@@ -567,7 +570,7 @@ func (h *Fields) reviewPresence(met *Met, id int) {
 	h.reviewMeasure(met, id, measureMissing, o, r)
 }
 
-// comes returns the form in which a missing field arrived in the block.
+// comes returns the form in which a field that is missing arrived in the block.
 func (h *Fields) comes(id int) form {
 	f := &h.fields[id]
 	if !f.watched {
@@ -588,14 +591,14 @@ func (h *Fields) comes(id int) form {
 	return comesNot
 }
 
-// numbers returns a block's observations of the values of a number. Squares are taken around the block's own mean, so
-// that a moved mean does not count as a larger deviation.
+// numbers returns a block's observations of the values of a number. Squares are around the block's own mean, so that a
+// changed mean does not count as a larger deviation.
 func (f *fieldHealth) numbers() (mean, deviation observed) {
 	return observed{n: f.seen, sum: f.sum, square: f.square},
 		observed{n: f.seen, sum: f.square, square: f.fourth, moved: f.sum * f.sum / max(f.seen, 1)}
 }
 
-// checkReference resets a number whose values have moved far from its reference.
+// checkReference resets a number whose values are far from its reference.
 func (f *fieldHealth) checkReference() {
 	m, d := &f.measures[measureMean], &f.measures[measureDeviation]
 	if m.n < referenceCheck || m.alarm != 0 || d.alarm != 0 {
@@ -608,20 +611,20 @@ func (f *fieldHealth) checkReference() {
 	}
 }
 
-// anew resets a number: the next values are its reference.
+// anew resets a number, so that the next values are its reference.
 func (f *fieldHealth) anew() {
 	f.inverse, f.measures[measureMean], f.measures[measureDeviation] = 0, fieldMeasure{}, fieldMeasure{}
 }
 
-// run is a run of events, up to now, in which a field is unusual. n is 0 for a field that is not in Fields.watched,
-// which was last present at since.
+// run is a run of events, up to now, in which a field is unusual. For a field that is not in Fields.watched, n is 0,
+// and since is the latest event with the field.
 type run struct {
 	since Moment
 	n     float64
 }
 
 // reviewMeasure compares a measure of a field with its usual value, and records the start or end of its alarm. An alarm
-// that may have begun with the run begins with it.
+// that may have begun with the run r is dated from its start.
 func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 	f := &h.fields[id]
 	m := &f.measures[kind]
@@ -655,7 +658,7 @@ func (h *Fields) reviewMeasure(met *Met, id, kind int, o observed, r run) {
 	}
 }
 
-// alarm returns the current alarm of a measure.
+// alarm returns the current alarm of a measure of a field.
 func (h *Fields) alarm(id, kind int) fieldChange {
 	f := &h.fields[id]
 	m := &f.measures[kind]
@@ -666,8 +669,8 @@ func (h *Fields) alarm(id, kind int) fieldChange {
 	return x
 }
 
-// fieldCost compares the errors of predictions with and without the field, weighted by importance. Events that lack the
-// field do not count.
+// fieldCost compares the errors of predictions with and without the field, weighted by importance. It uses only events
+// that have the field.
 type fieldCost struct {
 	n, with, without float64
 	square           float64 // of the differences
