@@ -12,7 +12,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// grownClasses returns settings under which new classes may arrive.
+// grownClasses returns settings under which new classes can be added.
 func grownClasses() map[string]online.Config {
 	all := map[string]online.Config{}
 	for _, r := range optimizers.Table {
@@ -35,7 +35,8 @@ func grownClasses() map[string]online.Config {
 	return all
 }
 
-// A restored Learner continues with the same bytes, whether its classes arrive before or after.
+// TestWidenRestart checks that a restored Learner continues with the same bytes, whether classes are added before or
+// after the restart.
 func TestWidenRestart(t *testing.T) {
 	longtest.NotRaced(t)
 	t.Parallel()

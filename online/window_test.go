@@ -1,6 +1,6 @@
 package online_test
 
-// This file tests windows of events that are solved exactly.
+// This file tests windows of events that IRLS solves exactly.
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"blankout/online/synthetic"
 )
 
-// refreshing returns a learner that only refreshes.
+// refreshing returns a learner that learns only by refreshes (IRLS).
 func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *learner {
 	t.Helper()
 	c := online.DefaultConfig()
@@ -21,8 +21,8 @@ func refreshing(t *testing.T, loss, noise string, size, reach, classes int) *lea
 	return streamed(t, c, classes)
 }
 
-// A sliding window over all events ends at the result of one refresh of all events. A window that events have left is
-// nearer to it than separate windows.
+// TestSlidingWindow checks that a sliding window over all events gives the result of one refresh of all events. A
+// shorter sliding window gives a result that is closer to it than that of separate windows.
 func TestSlidingWindow(t *testing.T) {
 	t.Parallel()
 	const n = 480
@@ -61,7 +61,7 @@ func TestSlidingWindow(t *testing.T) {
 					for i := range off {
 						off[i] = math.Sqrt(off[i] / size)
 					}
-					// t-logistic regression has several minima; three theta-steps each time.
+					// The t-logistic loss has several minima, and each refresh makes three theta-steps.
 					within := 0.01
 					if loss == "t-logistic:1.5" {
 						within = 0.1

@@ -1,6 +1,6 @@
 package simulate
 
-// This file trains a grid of models and chooses one for each nightmare.
+// This file trains a grid of models and chooses one for each nightmare (way in which features fail).
 
 import (
 	"cmp"
@@ -34,9 +34,9 @@ func (m Method) Points() ([]batch.Point[batch.Config], error) {
 // TrainedModel is a trained model that its Method may choose.
 type TrainedModel struct {
 	Method   string
-	Settings string // name of the point
+	Settings string // name of the grid point
 	Model    *model.Linear
-	Seconds  float64 // of training
+	Seconds  float64 // training time in seconds
 }
 
 // TrainGrid trains every point of every method on d, in order. progress may be nil.
@@ -70,7 +70,7 @@ func TrainGrid(ctx context.Context, d *batch.Data, methods []Method, threads int
 	return candidates, nil
 }
 
-// Choice is the choice of a method for a nightmare. Errors are those of a Point.
+// Choice is a method's choice for a nightmare. Errors are as in a Point.
 type Choice struct {
 	Method    string `json:"method"`
 	Nightmare string `json:"nightmare"`
@@ -83,8 +83,8 @@ type Choice struct {
 
 // Choose follows the protocol of Chen et al. (2014, section 4.2). For every nightmare and treatment each method chooses
 // the candidate with the lowest error on validation events in that nightmare. Ties go to the lower log-loss (for
-// numbers the lower MAE), then to the first. The choice is measured on the test events. The Result has a Spline for each
-// method. All candidates share one Schema, with which the events have been decoded.
+// regression, the lower MAE), then to the first candidate. The choice is measured on the test events. The Result has a
+// Curve for each method. All candidates must share one Schema, with which the events have been decoded.
 func (r *Replay) Choose(ctx context.Context, candidates []TrainedModel, validation, test []event.Example) (*Result, []Choice, error) {
 	if len(candidates) == 0 {
 		return nil, nil, errors.New("no candidates to choose from")

@@ -1,6 +1,6 @@
 package simulate
 
-// This file simulates labels that arrive later than their events.
+// This file simulates delayed labels.
 
 import (
 	"container/heap"
@@ -20,7 +20,7 @@ import (
 
 // Delay is a distribution of the delay of a label, in events.
 type Delay struct {
-	Name string // as given by the user
+	Name string // text from which it was parsed
 	draw func(*rand.Rand) float64
 	mean float64
 }
@@ -28,8 +28,8 @@ type Delay struct {
 // delayUsage lists the distributions.
 const delayUsage = "0, fixed:N, exponential:MEAN or lognormal:MEDIAN:SIGMA (of the logarithm)"
 
-// ParseDelay parses 0 (the label arrives with the event), fixed:N, exponential:MEAN or lognormal:MEDIAN:SIGMA, in
-// events.
+// ParseDelay parses a delay in events: 0 (the label arrives with the event), fixed:N, exponential:MEAN or
+// lognormal:MEDIAN:SIGMA.
 func ParseDelay(s string) (Delay, error) {
 	d := Delay{Name: s}
 	name, rest, _ := strings.Cut(s, ":")
@@ -61,19 +61,19 @@ func DelayUsage() string { return delayUsage }
 // Delayed is the result of a learner with delayed labels.
 type Delayed struct {
 	Delay string  `json:"delay"`
-	Mean  float64 `json:"mean"` // of the distribution, in events
-	// Events is the number of labeled events. AtEnd is the number of those whose label arrived after the last event, so
-	// that no event was scored by weights that had learned them.
+	Mean  float64 `json:"mean"` // mean of the distribution, in events
+	// Events is the number of labeled events. AtEnd is how many of their labels arrived after the last event, so that
+	// they affected no prediction.
 	Events          uint64 `json:"events"`
 	AtEnd           uint64 `json:"at_end"`
-	*DelayedClasses        // nil for numeric labels
-	*DelayedNumbers        // otherwise this is nil
-	// Over holds the Error, or the MAE, of each stretch of the stream, in order.
+	*DelayedClasses        // nil for regression
+	*DelayedNumbers        // nil for classification
+	// Over holds the Error, or for regression the MAE, of each stretch of the stream, in order.
 	Over numbers `json:"over"`
 }
 
-// DelayedClasses holds errors in percent and log-losses in nats. Error and LogLoss are of the predictions at arrival.
-// LearningError and LearningLogLoss are of predictions at the time of learning.
+// DelayedClasses holds errors in percent and log-losses in nats. Error and LogLoss measure the predictions when events
+// arrived. LearningError and LearningLogLoss measure predictions when labels arrived.
 type DelayedClasses struct {
 	Error           float64 `json:"progressive_error"`
 	LogLoss         float64 `json:"progressive_log_loss"`
@@ -81,19 +81,19 @@ type DelayedClasses struct {
 	LearningLogLoss float64 `json:"learning_log_loss"`
 }
 
-// DelayedNumbers holds the mean absolute error and the root mean squared error, in the unit of the labels. MAE and RMSE
-// are of the predictions at arrival. LearningMAE is of predictions at the time of learning.
+// DelayedNumbers holds mean absolute errors and a root mean squared error, in the unit of the labels. MAE and RMSE
+// measure the predictions when events arrived. LearningMAE measures predictions when labels arrived.
 type DelayedNumbers struct {
 	MAE         float64 `json:"progressive_mae"`
 	RMSE        float64 `json:"progressive_rmse"`
 	LearningMAE float64 `json:"learning_mae"`
 }
 
-// due is an event whose label arrives once event at has been scored.
+// due is an event whose label arrives after event at has been scored.
 type due struct {
 	at    float64
 	event int
-	prior []float64 // see online.Prediction.Append
+	prior []float64 // stored prediction, see online.Prediction.Append
 }
 
 type dues []due
@@ -110,9 +110,10 @@ func (d *dues) Pop() any {
 	return last
 }
 
-// Learn makes a learner score every event at arrival, and learn it, as it was then, when its label arrives: once the
-// event that many later has been scored. If several labels arrive at once, the earlier event comes first, as in package
-// labels. Labels that arrive after the last event are learned at the end. The stream is cut into bins for Delayed.Over.
+// Learn runs a learner that scores every event at arrival, and learns it when its label arrives. With a delay of n
+// events, the label arrives after the n-th later event has been scored. If several labels arrive at once, the earlier
+// event is learned first, as in package labels. Labels that arrive after the last event are learned at the end. The
+// stream is divided into bins for Delayed.Over.
 func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, events []event.Example, seed uint64, bins int) (*Delayed, error) {
 	s = s.Clone()
 	l, err := online.New(c, s)
@@ -147,7 +148,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, even
 		bin := i * bins / len(events)
 		switch {
 		case p.Refused:
-		case ofNumbers && math.IsNaN(p.Value): // no label has arrived
+		case ofNumbers && math.IsNaN(p.Value): // no label has arrived yet
 		case ofNumbers:
 			weight[bin] += e.Weight
 			result.Over[bin] += e.Weight * math.Abs(e.Target-p.Value)
@@ -172,7 +173,7 @@ func (d Delay) Learn(ctx context.Context, c online.Config, s *event.Schema, even
 		}
 	}
 	for i := range result.Over {
-		result.Over[i] /= weight[i] // NaN without any event
+		result.Over[i] /= weight[i] // NaN without events
 	}
 	m := l.Report()
 	if ofNumbers {

@@ -14,7 +14,7 @@ import (
 	"blankout/online"
 )
 
-// delayEvents returns a stream of two classes that are exchanged in the middle. Some events have no label.
+// delayEvents returns a stream of two classes that are exchanged halfway. Some events have no label.
 func delayEvents(n int) (*event.Schema, []event.Example) {
 	s := event.NewSchema(10, []string{"no", "yes"}, 2)
 	r := rand.New(rand.NewPCG(3, 3))
@@ -33,7 +33,7 @@ func delayEvents(n int) (*event.Schema, []event.Example) {
 	return s, events
 }
 
-// slowDelay is the slow reference: after each event it looks through all labels that have not arrived.
+// slowDelay is the slow reference of Learn: after each event it checks all labels that have not arrived.
 func slowDelay(t *testing.T, d Delay, c online.Config, s *event.Schema, events []event.Example, seed uint64) (m online.Report, fresh measure.Classes, atEnd uint64) {
 	t.Helper()
 	l := must.Get(online.New(c, s.Clone()))(t)
@@ -90,7 +90,7 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 		if got.Error != 100*m.Total.Error() || got.LogLoss != m.Total.MeanLogLoss() || got.LearningError != 100*fresh.Error() || got.LearningLogLoss != fresh.MeanLogLoss() || got.AtEnd != atEnd {
 			t.Errorf("%s: %+v, want %+v, %+v, %d", text, got, m.Total, fresh, atEnd)
 		}
-		// The stretches have the error of all.
+		// The mean over the stretches is the error of all events.
 		var wrong, weight float64
 		for bin, e := range got.Over {
 			var w float64
@@ -114,7 +114,7 @@ func TestDelayIsTheSlowOne(t *testing.T) {
 	}
 }
 
-// TestDelayOfNumbers checks that, for numeric labels, the MAE and RMSE are those of the predictions at arrival.
+// TestDelayOfNumbers checks that, for regression, MAE and RMSE measure the predictions at arrival.
 func TestDelayOfNumbers(t *testing.T) {
 	_, events := delayEvents(1200)
 	s := event.NewSchema(10, nil, 2)
@@ -135,7 +135,7 @@ func TestDelayOfNumbers(t *testing.T) {
 		if got.DelayedClasses != nil || got.MAE != want.MAE() || got.RMSE != want.RMSE() || got.LearningMAE != fresh.Error() || got.AtEnd != atEnd {
 			t.Errorf("%s: %+v, want %v, %v, %v, %d", text, got.DelayedNumbers, want.MAE(), want.RMSE(), fresh.Error(), atEnd)
 		}
-		skipped := -want.Weight // of what came before any label was known, all of it in the first bin
+		skipped := -want.Weight // events before the first label, all in the first bin
 		for i := range events {
 			if events[i].Label != event.Unlabeled {
 				skipped += events[i].Weight

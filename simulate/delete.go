@@ -15,8 +15,8 @@ import (
 	"blankout/internal/model"
 )
 
-// Random lets every feature die with probability Share in [0, 1), independently. The masks are those of blankout
-// predict --delete with the same seed. In repetition r they are those of copy r of the command corrupt.
+// Random removes every feature independently with probability Share, in [0, 1). The masks equal the masks of blankout
+// predict --delete with the same seed. In repetition r they equal the masks of copy r of the command corrupt.
 type Random struct {
 	deletion
 	Share float64
@@ -26,7 +26,7 @@ func (r Random) Kill(e *Event) { e.drop(loss.Dropout{Q: r.Share}, r.Share) }
 
 func (r Random) String() string { return "random:" + number(r.Share) }
 
-// drop marks what a dropout noise deletes.
+// drop marks the features that a dropout noise removes.
 func (e *Event) drop(noise loss.Noise, share float64) {
 	e.corrupter.Noise, e.corrupter.Seed, e.corrupter.Grouping, e.corrupter.Splines = noise, e.Seed, e.grouped(), nil
 	if e.Model != nil {
@@ -36,7 +36,7 @@ func (e *Event) drop(noise loss.Noise, share float64) {
 	e.Left = 1 - share
 }
 
-// grouped returns which features of the events die together.
+// grouped returns which features of the events are removed together.
 func (s *Stage) grouped() *model.Grouping {
 	if s.grouping == nil {
 		s.grouping = model.NewGrouping(s.Schema)
@@ -44,9 +44,9 @@ func (s *Stage) grouped() *model.Grouping {
 	return s.grouping
 }
 
-// Groups lets every group of features die with probability Share in [0, 1), independently. A group is a group of
-// fields, a field without a group, or a group of columns (see model.Grouping). The masks are those of blankout predict
-// --delete-groups with the same seed. In repetition r they are those of copy r of the command corrupt.
+// Groups removes every group of features independently with probability Share, in [0, 1). A group is a group of fields,
+// a field without a group, or a group of columns (see model.Grouping). The masks equal the masks of blankout predict
+// --delete-groups with the same seed. In repetition r they equal the masks of copy r of the command corrupt.
 type Groups struct {
 	deletion
 	Share float64
@@ -56,11 +56,11 @@ func (g Groups) Kill(e *Event) { e.drop(loss.GroupDropout{Groups: g.Share}, g.Sh
 
 func (g Groups) String() string { return "groups:" + number(g.Share) }
 
-// Worst lets the K features of an event die that the model needs most for its true class y (Globerson & Roweis 2006,
+// Worst removes the K features of an event that the model needs most for the true class y (Globerson & Roweis 2006,
 // section 2): the largest positive contributions to the margin between y and another class. With more than two classes
-// the rival is the class with the lowest margin after the deletion. If the model separates pairs of classes, a margin
-// is between the sums of the classes' pairs. For numeric labels the K features die without which the prediction is
-// farthest from the target: the largest positive contributions to the score, or the largest negative ones.
+// the other class is the one with the lowest margin after the deletion. If the model separates pairs of classes, a
+// margin is the difference of the classes' sums over pairs. For regression, Worst removes the K features without which
+// the prediction is farthest from the target: the largest positive or the largest negative contributions to the score.
 type Worst struct {
 	deletion
 	K int
@@ -77,7 +77,7 @@ func (w Worst) Kill(e *Event) {
 		for k := range outputs {
 			part[i*outputs+k] = e.X.Value[i] * e.Model.Weight(column, k)
 		}
-		if source := e.Model.Scaler.Splines.Source(column); source != column { // they die together
+		if source := e.Model.Scaler.Splines.Source(column); source != column { // the spline columns of a number are removed with it
 			if at, ok := slices.BinarySearch(e.X.Index, source); ok {
 				for k := range outputs {
 					part[at*outputs+k] += part[i*outputs+k]
@@ -121,14 +121,14 @@ func (e *Event) die(victims []holder) {
 	}
 }
 
-// holder is an entry and its contribution to the margin against a rival.
+// holder is a feature and its contribution to the margin against another class.
 type holder struct {
 	entry int
 	part  float64
 }
 
-// against returns the K entries with the largest contribution to the margin of a class, given its sides, and the
-// remaining margin.
+// against returns the K features with the largest contribution to the margin of a class, and the remaining margin.
+// sides has the outputs of the margin.
 func (w Worst) against(part, intercept []float64, sides []side) (victims []holder, margin float64) {
 	outputs := len(intercept)
 	margin = speaks(intercept, sides)
@@ -153,7 +153,7 @@ type side struct {
 	by     float64
 }
 
-// sides returns the outputs that separate a class from a rival.
+// sides returns the outputs whose scores form the margin between a class and a rival.
 func sides(m *model.Linear, class, rival int) (out []side) {
 	against := m.Side(rival)
 	for k, by := range m.Side(class) {
@@ -173,8 +173,8 @@ func speaks(outputs []float64, sides []side) (sum float64) {
 
 func (w Worst) String() string { return "worst:" + strconv.Itoa(w.K) }
 
-// Group lets a group of features die, for example a sensor: a field or a group of fields of the Schema, a group of
-// columns of the Stage, or columns by number in a sparse text format, as in 3 or 1-8.
+// Group removes a group of features, for example a sensor: a field or a group of fields of the Schema, a group of
+// columns of the Stage, or columns by number in a sparse text format, such as 3 or 1-8.
 type Group struct {
 	deletion
 	Name string
@@ -198,14 +198,14 @@ func parseGroup(name string) (Nightmare, error) {
 	return Group{Name: name}, nil
 }
 
-// members are the features of a named group in a Schema.
+// members has the features of a named group in a Schema.
 type members struct {
-	field   []bool // by ID, for the fields looked at so far
+	field   []bool // by field id, for the fields processed so far
 	spans   []event.Span
-	touched bool // some event had one of them
+	touched bool // whether any event had one of the features
 }
 
-// group returns the members of a named group.
+// group returns the features of a named group.
 func (s *Stage) group(name string) *members {
 	m := s.members[name]
 	if m == nil {
@@ -230,7 +230,7 @@ func (s *Stage) group(name string) *members {
 	return m
 }
 
-// holds reports whether entry i of an event, of this column, is a member.
+// holds reports whether feature i of an event, in this column, is in the group.
 func (m *members) holds(e *Event, i int, column uint32) bool {
 	field := uint16(0)
 	if e.Field != nil {
@@ -246,9 +246,9 @@ func (m *members) holds(e *Event, i int, column uint32) bool {
 	return in
 }
 
-// Block lets a rectangle of an image die: Size by Size pixels at a random place in every event or, if Size is 0, Height
-// by Width pixels from Row and Column on. Pixels are columns, row by row. An image with several colors is one plane
-// after the other.
+// Block removes a rectangle of an image: Size by Size pixels at a random position in every event or, if Size is 0,
+// Height by Width pixels from Row and Column on. Pixels are columns, row by row. An image with several colors is one
+// plane after another.
 type Block struct {
 	deletion
 	Size                       int
@@ -274,7 +274,7 @@ func (b Block) Kill(e *Event) {
 			e.Dead[i] = true
 		}
 	}
-	// The lost share is known, however many of its pixels were black.
+	// The deleted fraction includes pixels that were already 0.
 	height, width := max(0, min(b.Height, across-b.Row)), max(0, min(b.Width, across-b.Column))
 	e.Left = 1 - float64(height*width)/float64(across*across)
 }

@@ -12,8 +12,8 @@ import (
 	"blankout/internal/event"
 )
 
-// Linear replaces every value x of a group by A x + B, in the original units: a drift or, with A = 0, a sensor stuck at
-// B. Columns given by number also fail where an event omits them, as the number 0.
+// Linear replaces every value x of a group by A x + B, in the original units. This simulates drift or, with A = 0, a
+// sensor stuck at B. In columns given by number, an absent value counts as 0 and is replaced as well.
 type Linear struct {
 	distortion
 	Group string
@@ -32,7 +32,7 @@ func (l Linear) Distort(e *Event) {
 	}
 }
 
-// fill adds the columns of spans that an event of a sparse format omits.
+// fill adds the columns in spans that an event of a sparse format omits.
 func (e *Event) fill(spans []event.Span) {
 	for _, s := range spans {
 		for column := s.From; column < min(s.To, uint32(e.Columns)); column++ {
@@ -75,11 +75,11 @@ func parseStuck(argument string) (Nightmare, error) {
 	return Linear{Group: argument[:at], B: b}, nil
 }
 
-// Additive adds a normal variable with standard deviation SD, in the original units, to the present features: all of
-// them, or those of a group.
+// Additive adds a normal variable with standard deviation SD, in the original units, to the present features of a group
+// or of the whole event.
 type Additive struct {
 	distortion
-	Group string // "" means all
+	Group string // "" means all features
 	SD    float64
 }
 

@@ -23,14 +23,14 @@ import (
 	"blankout/internal/event"
 )
 
-// Figure is a chart: one pair of axes with a legend beside it. The zero value with some Series is valid. The same
-// Figure gives the same bytes.
+// Figure is a chart: one pair of axes with a legend next to it. The zero value with some Series is valid. Equal Figures
+// are drawn as equal bytes.
 type Figure struct {
-	Title, X, Y string // of the chart and its axes, with units
+	Title, X, Y string // titles of the chart and its axes, with units
 	Series      []Series
-	// Categories name the positions 0, 1, … of a non-numeric X axis.
+	// Categories are the names of the positions 0, 1, … of a non-numeric X axis.
 	Categories []string
-	LogX, LogY bool // all numbers on that axis must be positive
+	LogX, LogY bool // logarithmic axis; all numbers on it must be positive
 	// YMin and YMax limit the Y axis. If both are 0, the data determine it.
 	YMin, YMax float64
 	Marks      []Mark
@@ -42,15 +42,15 @@ type Figure struct {
 type Series struct {
 	Name string // "" hides it from the legend
 	Form Form
-	// X may be nil: 0, 1, …. A Y that is not finite is a gap.
+	// X may be nil, which means 0, 1, …. A Y that is not finite is a gap.
 	X, Y []float64
-	// Low and High are the bounds of the uncertainty of Y: a band around a line, whiskers on points and bars. Nil means
-	// none.
+	// Low and High are the bounds of the uncertainty of Y, drawn as a band around a line, or as whiskers on points and
+	// bars. nil means none.
 	Low, High []float64
-	// Dashed marks a line as a reference, such as a limit or the result of a paper.
+	// Dashed draws the line dashed, for a reference such as a limit or the result of a paper.
 	Dashed bool
-	// Color is an index into the palette from 1. 0 is the next unused color of this Figure. Series of one color belong
-	// together.
+	// Color is an index into the palette, from 1. 0 is the next unused color of this Figure. Related Series can share a
+	// color.
 	Color int
 }
 
@@ -62,17 +62,17 @@ const (
 	Line     Form = iota // with a marker at each point
 	BareLine             // without markers, for many points
 	Points               // a scatter plot
-	Bars                 // side by side with those of other Series
+	Bars                 // next to the bars of other Series
 )
 
-// Mark is a vertical line at X, where something happens.
+// Mark is a vertical line at X that marks an event.
 type Mark struct {
 	X    float64
 	Name string
 }
 
-// palette is that of Okabe & Ito, which people with any kind of color vision can distinguish, without its yellow, which
-// is faint on white.
+// palette is the palette of Okabe & Ito, which people with any kind of color vision can distinguish. It omits yellow,
+// which is faint on white.
 var palette = []color.NRGBA{
 	{0x00, 0x72, 0xb2, 0xff}, // blue
 	{0xd5, 0x5e, 0x00, 0xff}, // vermilion
@@ -83,7 +83,7 @@ var palette = []color.NRGBA{
 	{0x00, 0x00, 0x00, 0xff}, // black
 }
 
-// glyphs distinguish series on paper without colors.
+// glyphs distinguish series in print without colors.
 var glyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PyramidGlyph{}, draw.PlusGlyph{}, draw.RingGlyph{}}
 
 var dashes = []vg.Length{vg.Points(5), vg.Points(3)}
@@ -163,7 +163,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 		for _, name := range categories {
 			widest = max(widest, len([]rune(name)))
 		}
-		// About 5 points a letter, of about 400 available.
+		// A letter needs about 5 points, and about 400 are available.
 		if 5*(widest+1)*len(categories) > 400 {
 			p.X.Tick.Label.Rotation = math.Pi / 4
 			p.X.Tick.Label.XAlign, p.X.Tick.Label.YAlign = text.XRight, text.YTop
@@ -174,7 +174,7 @@ func (f *Figure) draw(c draw.Canvas) error {
 			return err
 		}
 	}
-	// Bands are below all lines.
+	// Bands are drawn below all lines.
 	for i := range f.Series {
 		if s := &f.Series[i]; s.Form == Line || s.Form == BareLine {
 			for _, band := range s.bands() {
@@ -300,7 +300,7 @@ func (f *Figure) add(p *plot.Plot, legend *plot.Legend, i int) error {
 	return nil
 }
 
-// logTicks are gonum's ticks or, where these would leave the axis almost without labels, those of a linear axis.
+// logTicks uses gonum's logarithmic ticks, or linear ticks if the logarithmic ones would have almost no labels.
 type logTicks struct{}
 
 func (logTicks) Ticks(low, high float64) []plot.Tick {
@@ -351,7 +351,7 @@ func (s *Series) x(i int) float64 {
 	return s.X[i]
 }
 
-// runs returns the points between the gaps.
+// runs returns the points of each segment between gaps.
 func (s *Series) runs() []plotter.XYs {
 	var all []plotter.XYs
 	open := false
@@ -368,7 +368,7 @@ func (s *Series) runs() []plotter.XYs {
 	return all
 }
 
-// bands returns an outline of each stretch with bounds.
+// bands returns the outline of each segment that has bounds.
 func (s *Series) bands() []plotter.XYs {
 	var all []plotter.XYs
 	var low, high plotter.XYs
@@ -390,7 +390,7 @@ func (s *Series) bands() []plotter.XYs {
 	return all
 }
 
-// whiskers adds the bounds as vertical strokes, shifted horizontally.
+// whiskers adds the bounds as vertical lines, shifted horizontally.
 func (s *Series) whiskers(p *plot.Plot, shift float64) error {
 	var points plotter.XYs
 	var bounds plotter.YErrors
@@ -426,7 +426,7 @@ type bars struct {
 
 func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	toX, toY := p.Transforms(&c)
-	zero := max(0, p.Y.Min) // also for a logarithmic axis
+	zero := max(0, p.Y.Min) // valid also for a logarithmic axis
 	for i, y := range b.s.Y {
 		if !finite(y) {
 			continue

@@ -16,7 +16,7 @@ import (
 	"blankout/internal/must"
 )
 
-// figures are one of each kind.
+// figures has a Figure of each kind.
 var figures = map[string]Figure{
 	"lines": {Title: "Error against deletion", X: "features deleted (%)", Y: "error (%)", Series: []Series{
 		{Name: "one model", X: []float64{0, 25, 50, 75}, Y: []float64{5, 9, 20, 45}, Low: []float64{4, 8, 18, 41}, High: []float64{6, 10, 22, 49}},
@@ -32,8 +32,8 @@ var figures = map[string]Figure{
 	}},
 }
 
-// TestFigure draws every kind twice to the same bytes, finds the colors of the
-// palette in the picture, and every text in the SVG.
+// TestFigure draws every kind of figure twice with equal bytes. It finds the colors of the palette in the PNG, and
+// every text in the SVG.
 func TestFigure(t *testing.T) {
 	for name, f := range figures {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestFigure(t *testing.T) {
 	}
 }
 
-// texts returns everything an SVG says. It fails for what is not XML.
+// texts returns all text in an SVG. It fails the test if the file is not XML.
 func texts(t *testing.T, svg []byte) string {
 	var out strings.Builder
 	d := xml.NewDecoder(bytes.NewReader(svg))

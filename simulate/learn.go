@@ -10,15 +10,16 @@ import (
 	"blankout/online"
 )
 
-// learning is a learner on a stream in a nightmare: every event is damaged, scored, and learned as damaged.
+// learning is a learner on a stream in a nightmare: every event is damaged, scored, and then learned in its damaged
+// form.
 type learning struct {
 	learner   *online.Learner
-	published *model.Linear // the weights that Worst attacks
+	published *model.Linear // weights that Worst attacks
 	every     int           // number of events between updates of published
-	dead      *model.Dead   // the dead values of numbers in the recorded events
+	dead      *model.Dead   // values of numbers when silently missing, from the recorded events
 	left      event.Example
 	missing   []uint16
-	alive     []bool // by field ID, for the present event
+	alive     []bool // by field id: whether the current event still has the field
 }
 
 func newLearning(s *Subject, stage *Stage) (*learning, error) {
@@ -31,8 +32,8 @@ func newLearning(s *Subject, stage *Stage) (*learning, error) {
 	return &learning{learner: l, every: 500, dead: s.dead}, nil
 }
 
-// predictAndLearn predicts an event as fixed.predict does and then learns it. Worst attacks the weights at the last
-// multiple of 500 events. An event that the learner rejects after its distortion has no scores.
+// predictAndLearn predicts an event like fixed.predict and then learns it. Worst attacks the weights at the last
+// multiple of 500 events. An event that the learner rejects because of its distortion has no scores.
 func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.Decision, []float64) {
 	if _, worst := base(u.nightmare).(Worst); worst && ev.Number%l.every == 0 {
 		l.published = l.learner.Snapshot().Model().Compact()
@@ -53,7 +54,7 @@ func (l *learning) predictAndLearn(u *run, ev *Event, e *event.Example) (model.D
 	return p.Decision, p.Scores
 }
 
-// remove removes dead features from an event. A field that loses everything is declared missing.
+// remove removes missing features from an event. A field that loses all features is declared missing.
 func (l *learning) remove(ev *Event, e *event.Example) {
 	x, field := ev.X, ev.Field
 	l.alive = slices.Grow(l.alive[:0], len(ev.Schema.Fields))[:len(ev.Schema.Fields)]

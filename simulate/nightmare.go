@@ -1,4 +1,4 @@
-// Package simulate answers what would have happened if features had died. A [Nightmare], after Globerson & Roweis 2006,
+// Package simulate measures what would have happened if features had failed. A [Nightmare] (Globerson & Roweis 2006)
 // removes features from events or changes them. A [Replay] runs models and learners on recorded events in nightmares
 // and measures them. [Report] writes its tables and figures.
 package simulate
@@ -17,56 +17,56 @@ import (
 )
 
 // Nightmare is a way in which features fail. Its effect on an event depends only on the event, its number, and the
-// Stage's Seed and Repeat, so every model gets the same.\
+// Stage's Seed and Repeat, so it is the same for every model.
 //
-// It sees an event twice. Distort sees the original features and changes their values. Kill sees them as the weights
-// do, after the Scaler, and marks the lost ones in Dead. For a learner, which has its own Scaler, Kill sees the
-// original features.
+// It processes an event twice. Distort receives the original features and changes their values. Kill receives the
+// features after standardization by the model's Scaler, and marks the removed ones in Dead. For a learner, which has
+// its own Scaler, Kill receives the original features.
 type Nightmare interface {
 	Distort(e *Event)
 	Kill(e *Event)
-	// String returns the text that Parse parses.
+	// String returns the text from which Parse creates the nightmare.
 	String() string
 }
 
 // Event is an example in a Nightmare.
 type Event struct {
 	*Stage
-	Number int           // in the stream, from 0
-	Class  int           // the true one, negative if unknown
-	Target float64       // the true number, for numeric labels; Class is then 0, or negative
-	Model  *model.Linear // the model that will score it; nil if that is not linear
+	Number int           // index in the stream, from 0
+	Class  int           // true class, negative if unknown
+	Target float64       // regression target; Class is then 0, or negative if unknown
+	Model  *model.Linear // model that will score the event; nil if it is not linear
 	X      event.Vec
-	Field  []uint16 // field IDs of X's entries; nil means all anonymous
-	Dead   []bool   // by entry of X, set by Kill
-	// Left is the share of features left over, for rescaling. 0 means that the losses of the event determine it.
+	Field  []uint16 // field ids of the entries of X; nil means all anonymous
+	Dead   []bool   // whether each entry of X is removed, set by Kill
+	// Left is the fraction of features that remain, for rescaling. 0 means that it is computed from the event.
 	Left float64
 }
 
-// Stage is what all events of a replay share.
+// Stage holds the data that all events of a replay share.
 type Stage struct {
 	Schema  *event.Schema
 	Events  int // number of events
-	Columns int // one more than the highest column
+	Columns int // highest column number plus one
 	Seed    uint64
 	Repeat  int
-	// Groups are named groups of columns besides the fields and groups of the Schema.
+	// Groups are named groups of columns, in addition to the fields and groups of the Schema.
 	Groups map[string][]event.Span
 
 	members   map[string]*members
 	pcg       rand.PCG
 	grouping  *model.Grouping
-	corrupter batch.Corrupter // of Random and Groups
+	corrupter batch.Corrupter // used by Random and Groups
 }
 
-// random returns a generator that depends on the seed, the repetition, the event and the salt, which separates uses for
-// the same event.
+// random returns a generator that depends on the seed, the repetition, the event and the salt. Different salts give
+// independent generators for the same event.
 func (e *Event) random(salt uint64) *rand.Rand {
 	e.pcg.Seed(e.Seed^salt, uint64(e.Number)<<16^uint64(e.Repeat))
 	return rand.New(&e.pcg)
 }
 
-// deletion is embedded in nightmares that only kill, distortion in those that only distort.
+// deletion is embedded in nightmares that only remove features, and distortion in nightmares that only change values.
 type deletion struct{}
 
 func (deletion) Distort(*Event) {}
@@ -82,7 +82,7 @@ func (None) Distort(*Event) {}
 func (None) Kill(*Event)    {}
 func (None) String() string { return "none" }
 
-// During limits a Nightmare to the events From <= n < To. With Percent both are percentages of the stream.
+// During limits a Nightmare to the events From <= n < To. If Percent is true, both are percentages of the stream.
 type During struct {
 	Nightmare
 	From, To float64
@@ -127,8 +127,8 @@ func (d During) String() string {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// nightmares lists the nightmares. A new one is a type and a line here. many says that the argument ends in one number,
-// which may be a list.
+// nightmares lists the nightmares. To add one, add a type and a line here. many reports whether the argument ends in
+// one number, for which a list is allowed.
 var nightmares = []struct {
 	name, usage string
 	many        bool
@@ -166,7 +166,7 @@ func parseShare(a string) (float64, error) {
 	return d, nil
 }
 
-// Usage returns the syntax for Parse.
+// Usage returns the syntax that Parse accepts.
 func Usage() string {
 	var forms []string
 	for _, n := range nightmares {
@@ -175,8 +175,8 @@ func Usage() string {
 	return strings.Join(forms, ", ")
 }
 
-// Parse parses one nightmare, as in random:0.5 or group:sensor3@1000-2000. It is the inverse of String. Seeds are those
-// of the Stage.
+// Parse parses one nightmare, such as random:0.5 or group:sensor3@1000-2000. It is the inverse of String. The Stage has
+// the seed.
 func Parse(s string) (Nightmare, error) {
 	body, window, windowed := strings.Cut(s, "@")
 	name, argument, _ := strings.Cut(body, ":")
@@ -223,16 +223,16 @@ func parseDuring(n Nightmare, window string) (Nightmare, error) {
 	return d, nil
 }
 
-// Family is a nightmare at one or more levels: a point or a curve.
+// Family is a nightmare at one or more levels (severities), measured as a point or a curve.
 type Family struct {
-	Name   string // as parsed by ParseFamily
+	Name   string // text that ParseFamily parsed
 	Levels []Level
 }
 
-// Level is a nightmare and its number in a Family.
+// Level is a nightmare with its severity in a Family.
 type Level struct {
 	Nightmare Nightmare
-	X         float64 // NaN for a Family of one nightmare without a number
+	X         float64 // severity; NaN for a Family of one nightmare without a number
 }
 
 var (
@@ -243,8 +243,8 @@ var (
 // maxLevels is the largest number of levels in a range.
 const maxLevels = 1000
 
-// WithNothing returns the Family with a first level without any effect, for comparison, if its number is an amount that
-// dies or is added and there is no such level.
+// WithNothing returns the Family with an additional first level without any effect, for comparison. It does so only if
+// the number is an amount that is removed or added, and there is no such level.
 func (f Family) WithNothing() Family {
 	if len(f.Levels) == 0 || slices.ContainsFunc(f.Levels, func(l Level) bool { return l.X == 0 }) {
 		return f
@@ -255,7 +255,7 @@ func (f Family) WithNothing() Family {
 	return f
 }
 
-// nothingOf returns a nightmare of the same kind without any effect, nil if its number is not an amount.
+// nothingOf returns a nightmare of the same kind without any effect. It returns nil if its number is not an amount.
 func nothingOf(n Nightmare) Nightmare {
 	switch n := n.(type) {
 	case Random:
@@ -274,8 +274,8 @@ func nothingOf(n Nightmare) Nightmare {
 	return nil
 }
 
-// ParseFamily is Parse with a range FROM..TO/STEP in place of a number, or a list of numbers at the end in place of
-// one: random:0..0.9/0.1, worst:0,5,10, stuck:3:-2..2/0.5@100-200.
+// ParseFamily is Parse, but a number may be replaced by a range FROM..TO/STEP, or the last number by a list:
+// random:0..0.9/0.1, worst:0,5,10, stuck:3:-2..2/0.5@100-200.
 func ParseFamily(s string) (Family, error) {
 	f := Family{Name: s}
 	var texts []string
@@ -293,7 +293,7 @@ func ParseFamily(s string) (Family, error) {
 			return f, fmt.Errorf("nightmare %q: want FROM..TO/STEP with FROM <= TO and at most %d steps, not %q", s, maxLevels, part(0))
 		}
 		for i := 0; from+float64(i)*step <= to+1e-9*step; i++ {
-			x, _ := strconv.ParseFloat(strconv.FormatFloat(from+float64(i)*step, 'g', 12, 64), 64) // 0.3, not 0.30000000000000004
+			x, _ := strconv.ParseFloat(strconv.FormatFloat(from+float64(i)*step, 'g', 12, 64), 64) // gives 0.3, not 0.30000000000000004
 			texts, levels = append(texts, s[:at[0]]+number(x)+s[at[1]:]), append(levels, x)
 		}
 	} else if head, list, tail := cutList(s); list != nil {
@@ -334,7 +334,7 @@ func takesNumber(s string) bool {
 	})
 }
 
-// cutList splits off a list of numbers at the end of a nightmare, before its window.
+// cutList splits off a list of numbers at the end of a nightmare, before its window of events.
 func cutList(s string) (head string, list []string, tail string) {
 	body, _, windowed := strings.Cut(s, "@")
 	if windowed {

@@ -15,8 +15,7 @@ import (
 	"blankout/internal/must"
 )
 
-// stream returns examples of informative and useless features, and the model of
-// the weights that made the labels.
+// stream returns examples with informative and uninformative features, and the model that determined their labels.
 func stream(classes, n int, seed uint64) (*model.Linear, []event.Example) {
 	const columns = 12
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -62,7 +61,7 @@ func ExampleError() {
 	// worst:1 45 %
 }
 
-// TestWorst compares the choice of features with every possible one.
+// TestWorst compares the chosen features with every possible choice.
 func TestWorst(t *testing.T) {
 	for _, classes := range []int{2, 3, 4} {
 		m, examples := stream(classes, 60, 3)
@@ -70,7 +69,7 @@ func TestWorst(t *testing.T) {
 		scores := make([]float64, m.Outputs)
 		margin := func(x event.Vec, class int) float64 {
 			s := m.ScoreVec(x, scores)
-			if m.Pairs { // of the pairs (1,0), (2,0), (2,1) the sums of the margins
+			if m.Pairs { // sums of the margins of the pairs (1,0), (2,0) and (2,1)
 				o := slices.Clone(m.Intercept)
 				for i, d := range x.Index {
 					for k := range o {
@@ -121,8 +120,8 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// TestRandom checks that the configured fraction of features dies, and that they are the features that blankout
-// predict --delete and the copies of blankout corrupt lose.
+// TestRandom checks that the configured fraction of features is removed. They must be the same features that blankout
+// predict --delete and the copies of blankout corrupt remove.
 func TestRandom(t *testing.T) {
 	m, examples := stream(2, 4000, 5)
 	for repeat := range 2 {
@@ -148,7 +147,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestKill compares what dies and what changes in one event with the expectation.
+// TestKill compares the removed features and the changed values of one event with the expected ones.
 func TestKill(t *testing.T) {
 	numbered := event.NewSchema(10, []string{"0", "1"}, 0)
 	numbered.NumericIndices = true
@@ -162,8 +161,8 @@ func TestKill(t *testing.T) {
 		nightmare string
 		number    int
 		named     bool
-		dead      string    // by entry
-		value     []float64 // after Distort, nil: as before
+		dead      string    // by entry; x means removed
+		value     []float64 // values after Distort; nil means unchanged
 	}{
 		{nightmare: "none", dead: "......"},
 		{nightmare: "group:1", dead: "x....."},
@@ -173,22 +172,22 @@ func TestKill(t *testing.T) {
 		{nightmare: "group:front", named: true, dead: "xx.."},
 		{nightmare: "group:noise", named: true, dead: "..xx"},
 		{nightmare: "group:heat", named: true, dead: ".x.."},
-		// 4 by 4 pixels, for the highest column is 15.
+		// The image has 4 by 4 pixels, because the highest column is 15.
 		{nightmare: "block:0,0,2,2", dead: "x..x.."},
 		{nightmare: "block:2,0,2,4", dead: "....xx"},
 		{nightmare: "block:4", dead: "xxxxxx"},
-		{nightmare: "block:0,0,1,3/3", dead: "xx...."}, // 3 by 3, of several colors
+		{nightmare: "block:0,0,1,3/3", dead: "xx...."}, // 3 by 3 pixels, several colors
 		{nightmare: "burst:1@5-7", number: 4, dead: "......"},
 		{nightmare: "burst:1@5-7", number: 5, dead: "x....."},
 		{nightmare: "burst:1@5-7", number: 6, dead: "x....."},
 		{nightmare: "burst:1@5-7", number: 7, dead: "......"},
-		{nightmare: "burst:1@10%-20%", number: 19, dead: "x....."}, // of 100 events
+		{nightmare: "burst:1@10%-20%", number: 19, dead: "x....."}, // percentages of 100 events
 		{nightmare: "random:0.999@10%-20%", number: 20, dead: "......"},
 		{nightmare: "drift:speed:2,10", named: true, dead: "....", value: []float64{12, 2, 3, 4}},
 		{nightmare: "drift:front:-1,0", named: true, dead: "....", value: []float64{-1, -2, 3, 4}},
 		{nightmare: "stuck:noise:7", named: true, dead: "....", value: []float64{1, 2, 7, 7}},
 		{nightmare: "stuck:noise:7@0-1", number: 1, named: true, dead: "....", value: []float64{1, 2, 3, 4}},
-		// A sparse format leaves zeros out; a stuck sensor does not.
+		// A sparse format omits zeros, but a stuck sensor also replaces these.
 		{nightmare: "stuck:1-3:5", dead: ".......", value: []float64{5, 5, 5, 1, 1, 1, 1}},
 		{nightmare: "drift:1-3:2,0", dead: "......", value: []float64{2, 2, 1, 1, 1, 1}},
 	} {
@@ -215,7 +214,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestGroupsWithCurves checks that the basis columns of a spline form no group of their own.
+// TestGroupsWithCurves checks that the spline columns of a number do not form a separate group.
 func TestGroupsWithCurves(t *testing.T) {
 	curves := must.Get(model.NewSplines([]uint32{1}, [][]float64{{-1, 0, 1}}))(t)
 	m := &model.Linear{Head: model.Head{Scaler: model.Scaler{Splines: curves}}}
@@ -233,7 +232,7 @@ func TestGroupsWithCurves(t *testing.T) {
 	}
 }
 
-// TestAdditive checks that the noise has the configured deviation, and is the same for every subject.
+// TestAdditive checks that the noise has the configured standard deviation, and is the same for every subject.
 func TestAdditive(t *testing.T) {
 	m, examples := stream(2, 3000, 9)
 	sum, square, all := 0.0, 0.0, 0.0
@@ -301,7 +300,7 @@ func TestParseFamily(t *testing.T) {
 	}
 }
 
-// TestWithNothing checks that a family with an amount gets a level at which nothing happens, unless it has one.
+// TestWithNothing checks that a family with an amount gets a level without effect, unless it already has one.
 func TestWithNothing(t *testing.T) {
 	for s, want := range map[string]string{
 		"random:0.5":          "[{random:0 0} {random:0.5 0.5}]",

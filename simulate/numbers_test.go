@@ -21,8 +21,8 @@ import (
 	"blankout/online"
 )
 
-// numberStream returns examples whose labels are numbers, of importances that differ, and
-// the model of the weights that made them, noise apart.
+// numberStream returns regression examples with different importance weights, and the model that determined their
+// targets, except for noise.
 func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.Example) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	weights := []float64{1, -2, 0.5, 0, 1.5, -0.3, 0.2, 0.1}
@@ -46,9 +46,9 @@ func numberStream(lossName string, n int, seed uint64) (*model.Linear, []event.E
 	return m, examples
 }
 
-// TestNumbersClosedForm compares the errors under random deletion with their expectation. If every feature dies
-// with probability d and the others are multiplied by s, a score has the mean f = b + s (1-d) sum w x and the
-// variance v = s^2 d (1-d) sum w^2 x^2. The squared error is (y - f)^2 + v for any distribution of the score.
+// TestNumbersClosedForm compares the errors under random deletion with their expectation. If every feature is removed
+// with probability d and the others are multiplied by s, a score has the mean f = b + s (1-d) sum w x and the variance
+// v = s^2 d (1-d) sum w^2 x^2. The expected squared error is (y - f)^2 + v for any distribution of the score.
 func TestNumbersClosedForm(t *testing.T) {
 	const d, repeat = 0.4, 60
 	m, examples := numberStream("squared", 500, 1)
@@ -87,8 +87,8 @@ func TestNumbersClosedForm(t *testing.T) {
 	}
 }
 
-// TestNumbersMeasures compares both errors, over the whole stream and over parts of it, with sums made here, and
-// the deletion of the worst features with all possible deletions.
+// TestNumbersMeasures compares both errors, over the whole stream and over parts of it, with sums that the test
+// computes. It also compares the deletion of the worst features with all possible deletions.
 func TestNumbersMeasures(t *testing.T) {
 	for _, lossName := range []string{"squared", "poisson"} {
 		m, examples := numberStream(lossName, 90, 2)
@@ -99,7 +99,7 @@ func TestNumbersMeasures(t *testing.T) {
 			for n := range examples {
 				e := &examples[n]
 				worst := 0.0
-				for set := range 1 << e.Features.Len() { // every set of at most k features
+				for set := range 1 << e.Features.Len() { // every set with at most k features
 					score, dead := m.Intercept[0], 0
 					for j, column := range e.Features.Index {
 						if set>>j&1 == 1 {
@@ -135,7 +135,7 @@ func TestNumbersMeasures(t *testing.T) {
 	}
 }
 
-// TestNumbersLearningQuiet checks that without a nightmare a learner's errors are its progressive ones.
+// TestNumbersLearningQuiet checks that a learner's errors without a nightmare equal its progressive errors.
 func TestNumbersLearningQuiet(t *testing.T) {
 	for _, lossName := range []string{"squared", "absolute", "poisson"} {
 		m, examples := numberStream(lossName, 600, 5)
@@ -155,7 +155,7 @@ func TestNumbersLearningQuiet(t *testing.T) {
 	}
 }
 
-// TestNumbersChoose checks that, of two settings, the one with the lower RMSE is chosen.
+// TestNumbersChoose checks that the setting with the lower RMSE is chosen from two.
 func TestNumbersChoose(t *testing.T) {
 	m, examples := numberStream("squared", 900, 7)
 	var b batch.Builder
@@ -177,7 +177,7 @@ func TestNumbersChoose(t *testing.T) {
 	}
 }
 
-// TestNumbersFiles checks the names of the measures in the files, and infinite values.
+// TestNumbersFiles checks the names of the measures in the files, and how infinite values are written.
 func TestNumbersFiles(t *testing.T) {
 	m, examples := numberStream("poisson", 60, 4)
 	subject := &Subject{Name: "m", Examples: examples, Schema: m.Schema, Model: m}

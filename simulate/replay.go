@@ -1,6 +1,6 @@
 package simulate
 
-// This file runs subjects through nightmares and sums their errors.
+// This file runs subjects (models and learners) through nightmares and sums their errors.
 
 import (
 	"cmp"
@@ -28,15 +28,15 @@ import (
 // Subject is a model in a nightmare: a fixed model, or a learner that continues to learn from the damaged events.
 type Subject struct {
 	Name string
-	// Examples are the recorded events decoded with Schema. Subjects of one Schema may share them. They must not be
-	// changed.
+	// Examples are the recorded events, decoded with Schema. Subjects with the same Schema may share them. They must
+	// not be changed.
 	Examples []event.Example
 	Schema   *event.Schema
-	// One of these.
+	// Exactly one of these must be set.
 	Model model.Model
 	Learn *online.Config
 
-	dead *model.Dead // see learning
+	dead *model.Dead // as in learning
 }
 
 // loss returns the name of the loss, which determines the kind of labels.
@@ -47,26 +47,27 @@ func (s *Subject) loss() string {
 	return s.Model.About().Loss
 }
 
-// Dead is what is left of a dead feature.
+// Dead says how a removed feature appears to the model.
 type Dead string
 
 const (
-	// Declared features are known to be missing. The missing policy of the model applies, and a learner gets null
+	// Declared features are declared missing. The missing policy of the model applies, and a learner receives null
 	// fields.
 	Declared Dead = "declared"
-	// Silent features are not declared: a number reads its dead value (model.Dead), and everything else is absent.
+	// Silent features are not declared missing. A number has its neutral value (model.Dead), and other features are
+	// absent.
 	Silent Dead = "silent"
 	// Found and NotFound are for nightmares that hold fields at a value: the learner has or has not detected that they
-	// are stuck. Detected ones are missing.
+	// are stuck. Detected fields count as missing.
 	Found    Dead = "found"
 	NotFound Dead = "not found"
 )
 
-// Treatment says what happens to dead features and to survivors.
+// Treatment says what happens to removed features and to the remaining ones.
 type Treatment struct {
 	Dead Dead `json:"dead"`
-	// Rescale removes Declared features and divides the survivors by the fraction that is left, so that the score keeps
-	// its mean, for any policy. A learner never does this. It scores an event as it arrives.
+	// Rescale removes Declared features and divides the remaining ones by the fraction that remains, so that the score
+	// keeps its mean, for any missing policy. It does not apply to learners, which score an event as it arrives.
 	Rescale bool `json:"rescale"`
 }
 
@@ -77,70 +78,71 @@ func (t Treatment) String() string {
 	return string(t.Dead)
 }
 
-// Replay runs subjects through families of nightmares. Its Result depends only on these fields, to the bit.
+// Replay runs subjects through families of nightmares. Its Result depends only on these fields, bit by bit.
 type Replay struct {
 	Families   []Family
 	Treatments []Treatment
-	// Stuck treats fields that a nightmare holds at a value as NotFound and as Found, whatever the Treatments are.
+	// Stuck treats fields that a nightmare holds at a value as NotFound and as Found, and ignores the Treatments for
+	// these nightmares.
 	Stuck  bool
 	Repeat int // number of random draws, at least 1
 	Seed   uint64
 	Groups map[string][]event.Span
-	// Bins is the number of stretches of equal length for the error over time. 0 means 50.
+	// Bins is the number of stretches of equal length in which the error over time is measured. 0 means 50.
 	Bins    int
 	Threads int
-	// Progress is called with the number of finished runs, one call at a time.
+	// Progress is called with the number of finished runs, never concurrently.
 	Progress func(done, all int)
 }
 
-// Result is the result of a Replay: a Spline for every subject, family and treatment.
+// Result is the result of a Replay: a Curve for every subject, family and treatment.
 type Result struct {
 	Seed   uint64 `json:"seed"`
 	Repeat int    `json:"repeat"`
 	Events int    `json:"events"`
-	// Numbers says that labels are numbers: Points have NumberErrors. Otherwise they have ClassErrors.
+	// Numbers is true for regression, where Points have NumberErrors. Otherwise they have ClassErrors.
 	Numbers bool `json:"numbers,omitempty"`
 	// BinEvents is the number of events in each stretch of a Point's Time.
 	BinEvents int     `json:"bin_events"`
 	Curves    []Curve `json:"curves"`
 }
 
-// Spline is one subject in one family of nightmares.
+// Curve is the result of one subject in one family of nightmares, with one treatment.
 type Curve struct {
 	Subject   string `json:"model"`
 	Learns    bool   `json:"learns"`
 	Nightmare string `json:"nightmare"`
 	Treatment
 	Points  []Point `json:"points"`
-	expects bool    // the subject has learned for silent loss
-	loss    string  // of the subject
+	expects bool    // whether the subject has learned for silently missing features
+	loss    string  // name of the subject's loss
 }
 
-// Point is one nightmare of a family. Its error is the share of wrong classes in percent (ClassErrors.Error) or, for
-// numeric labels, the root mean squared error (NumberErrors.RMSE). Deleted is in percent. All are means over the
-// repetitions.
+// Point is the result of one nightmare of a family. Its error is the percentage of wrong classes (ClassErrors.Error)
+// or, for regression, the root mean squared error (NumberErrors.RMSE). Deleted is in percent. All values are means over
+// the repetitions.
 type Point struct {
 	Nightmare     string   `json:"nightmare"`
-	Level         *float64 `json:"severity"` // null without one
+	Level         *float64 `json:"severity"` // null for a nightmare without a number
 	Repeats       int      `json:"repeats"`
-	*ClassErrors           // nil for numeric labels
-	*NumberErrors          // nil for classes
-	// Low and High are the bounds of the mean error with a confidence of 95 % over the random draws (Student's t), null
-	// for fewer than two repetitions. They say nothing about the choice of events.
+	*ClassErrors           // nil for regression
+	*NumberErrors          // nil for classification
+	// Low and High are the 95 % confidence bounds of the mean error over the random draws (Student's t), null for fewer
+	// than two repetitions. They do not include the uncertainty from the choice of events.
 	Low     *float64 `json:"low"`
 	High    *float64 `json:"high"`
-	Deleted float64  `json:"deleted"` // of the features of all events
-	// Settings are the chosen ones for this nightmare, "" for a fixed model.
+	Deleted float64  `json:"deleted"` // percentage of the features of all events
+	// Settings are the settings chosen for this nightmare, "" for a fixed model.
 	Settings string  `json:"settings,omitempty"`
-	Errors   numbers `json:"errors"` // by repetition
+	Errors   numbers `json:"errors"` // errors by repetition
 	// Time is the error in each stretch of the stream. TimeLow and TimeHigh are its bounds, absent for fewer than two
 	// repetitions.
 	Time     numbers     `json:"time"`
 	TimeLow  numbers     `json:"time_low,omitempty"`
 	TimeHigh numbers     `json:"time_high,omitempty"`
-	Window   *[2]int     `json:"window"` // the damaged events, null for all
-	times    [][]float64 // by repetition
-	seconds  []float64   // by repetition, see errors
+	Window   *[2]int     `json:"window"` // range of the damaged events, null for all events
+	times    [][]float64 // errors by repetition and stretch
+	seconds  []float64   // second measure by repetition, see errors
 }
 
 // ClassErrors are errors of predicted classes.
@@ -149,7 +151,7 @@ type ClassErrors struct {
 	LogLoss float64 `json:"log_loss"` // in nats
 }
 
-// NumberErrors are errors of predicted numbers, in the unit of the labels. They are null in JSON if they are not
+// NumberErrors are errors of regression predictions, in the unit of the labels. They are null in JSON if they are not
 // finite.
 type NumberErrors struct {
 	RMSE measured `json:"rmse"` // root mean squared error
@@ -164,7 +166,7 @@ func (p *Point) errors() (first, second float64) {
 	return p.Error, p.LogLoss
 }
 
-// measured is null in JSON if it is not finite.
+// measured is a number that is null in JSON if it is not finite.
 type measured float64
 
 func (m measured) MarshalJSON() ([]byte, error) {
@@ -174,7 +176,7 @@ func (m measured) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(m))
 }
 
-// numbers are null in JSON if they are not finite: there was no labeled event, or a prediction is infinite.
+// numbers are null in JSON if they are not finite, because there was no labeled event or a prediction is infinite.
 type numbers []float64
 
 func (n numbers) MarshalJSON() ([]byte, error) {
@@ -187,7 +189,7 @@ func (n numbers) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// RequestError is an error of a Replay that requests what its subjects or events do not have.
+// RequestError reports that a Replay cannot do what was requested with its subjects or events.
 type RequestError struct{ error }
 
 func (e *RequestError) Unwrap() error { return e.error }
@@ -198,23 +200,23 @@ type run struct {
 	subject              *Subject
 	nightmare            Nightmare
 	treatment            Treatment
-	wrong                []byte // by event, set to 1 for wrong predictions; may be nil
+	wrong                []byte // by event: 1 for a wrong prediction; may be nil
 }
 
 type outcome struct {
 	sums
-	bins           []sums // by stretch of the stream
+	bins           []sums // sums by stretch of the stream
 	features, dead float64
-	untouched      string // a group that no event had
+	untouched      string // name of a group that no event had
 }
 
-// sums are sums over labeled events, weighted by importance, for classes or for numbers.
+// sums holds sums over labeled events, weighted by importance, for classification or for regression.
 type sums struct {
 	weight, wrong, logLoss float64
 	numbers                measure.Numbers
 }
 
-// errors returns the errors of Point.errors, NaN without an event.
+// errors returns the two values of Point.errors, NaN without events.
 func (s *sums) errors() (first, second float64) {
 	if s.numbers.Weight > 0 {
 		return s.numbers.RMSE(), s.numbers.MAE()
@@ -257,7 +259,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 			}
 			for i, t := range treatments {
 				if s.Learn != nil && slices.ContainsFunc(treatments[:i], func(o Treatment) bool { return o.Dead == t.Dead }) {
-					continue // it does not rescale
+					continue // learners do not rescale
 				}
 				if s.Learn != nil {
 					t.Rescale = false
@@ -323,7 +325,7 @@ func (r *Replay) Run(ctx context.Context, subjects []*Subject) (*Result, error) 
 	return result, nil
 }
 
-// expectsSilence reports whether the subject learns, or has learned, for silent death.
+// expectsSilence reports whether the subject learns, or has learned, for silently missing features.
 func (s *Subject) expectsSilence() bool {
 	if s.Learn != nil {
 		return s.Learn.SilentMissing > 0 || strings.Contains(s.Learn.Noise, "silent")
@@ -332,10 +334,10 @@ func (s *Subject) expectsSilence() bool {
 	return strings.Contains(h.Noise, "silent") || slices.ContainsFunc(h.Experts, func(x model.Expert) bool { return strings.Contains(x.Name, "silent") })
 }
 
-// readingDead returns copies of subjects whose learners have the dead values of their events.
+// readingDead returns copies of subjects. Their learners know the neutral values of the numbers in their events.
 func readingDead(subjects []*Subject) []*Subject {
 	subjects = slices.Clone(subjects)
-	read := map[*event.Example]*batch.Deaths{} // by the first of the events
+	read := map[*event.Example]*batch.Deaths{} // key: the first of a subject's events
 	for i, s := range subjects {
 		if s.Learn == nil || len(s.Examples) == 0 {
 			continue
@@ -355,7 +357,7 @@ func readingDead(subjects []*Subject) []*Subject {
 	return subjects
 }
 
-// columnsOf returns one more than the highest column.
+// columnsOf returns the highest column number plus one.
 func columnsOf(examples []event.Example) (columns int) {
 	for i := range examples {
 		if x := examples[i].Features.Index; len(x) > 0 {
@@ -382,7 +384,7 @@ func isRandom(n Nightmare) bool {
 	return false
 }
 
-// each calls f(0) … f(n-1) on that many threads, or on all for 0. progress may be nil.
+// each calls f(0) … f(n-1) on the given number of goroutines; 0 means one per CPU. progress may be nil.
 func each(threads, n int, progress func(done, all int), f func(i int)) {
 	tell := counted(n, progress)
 	batch.Parallel(cmp.Or(max(threads, 0), runtime.GOMAXPROCS(0)), n, func(i int) {
@@ -391,7 +393,7 @@ func each(threads, n int, progress func(done, all int), f func(i int)) {
 	})
 }
 
-// counted returns a function that tells progress, which may be nil, that one more of n is done.
+// counted returns a function that reports to progress that one more of n runs is finished. progress may be nil.
 func counted(n int, progress func(done, all int)) func() {
 	var mu sync.Mutex
 	done := 0
@@ -404,7 +406,7 @@ func counted(n int, progress func(done, all int)) func() {
 	}
 }
 
-// addTo adds a repetition to its Point.
+// addTo adds the outcome of a repetition to its Point.
 func (o *outcome) addTo(p *Point, n Nightmare, s *Subject) error {
 	if o.untouched != "" {
 		return &RequestError{fmt.Errorf("%s: no event has anything of %q: want %s", n, o.untouched, knownGroups(s.Schema))}
@@ -467,7 +469,7 @@ func (p *Point) finish(ofNumbers bool) {
 	}
 }
 
-// meanAndBounds returns the mean and its bounds at a confidence of 95 %.
+// meanAndBounds returns the mean and its 95 % confidence bounds.
 func meanAndBounds(x []float64) (mean, low, high float64) {
 	n := float64(len(x))
 	if n < 2 {
@@ -480,11 +482,11 @@ func meanAndBounds(x []float64) (mean, low, high float64) {
 	return mean, mean - half, mean + half
 }
 
-// do replays the events once.
+// do runs the events once.
 func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, error) {
 	var o outcome
 	o.bins = make([]sums, (stage.Events+binEvents-1)/binEvents)
-	var ofNumbers loss.Loss // nil for classes
+	var ofNumbers loss.Loss // nil for classification
 	target := loss.LabelsOf(u.subject.loss())
 	if target != loss.Sign {
 		var err error
@@ -527,7 +529,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 			continue
 		}
 		bin := &o.bins[n/binEvents]
-		if !known { // predictions of a learner before its first label do not count
+		if !known { // predictions before a learner's first label do not count
 			known = e.Weight > 0
 			continue
 		}
@@ -561,7 +563,7 @@ func (u *run) do(ctx context.Context, stage *Stage, binEvents int) (outcome, err
 	return o, nil
 }
 
-// markDead makes the nightmare mark the features that die, in an event whose X is set.
+// markDead lets the nightmare mark the removed features of an event whose X is set.
 func (u *run) markDead(event *Event) {
 	event.Dead = slices.Grow(event.Dead[:0], event.X.Len())[:event.X.Len()]
 	clear(event.Dead)
@@ -571,27 +573,27 @@ func (u *run) markDead(event *Event) {
 // fixed scores events with a model that does not learn.
 type fixed struct {
 	model  model.Model
-	linear *model.Linear // the model, if it is linear
+	linear *model.Linear // the model if it is linear, otherwise nil
 
-	raw    event.Example // as distorted
+	raw    event.Example // the event after Distort
 	x      event.Vec
-	room   event.Vec // for x with more columns
+	room   event.Vec // memory for X with more columns
 	field  []uint16
 	scores []float64
-	left   event.Example // what is left of an event
+	left   event.Example // the event without the removed features
 }
 
 func newFixed(m model.Model) *fixed {
 	return &fixed{model: m, linear: linearOf(m), scores: make([]float64, max(m.About().Outputs, 2))}
 }
 
-// linearOf returns the model if it is linear, otherwise nil.
+// linearOf returns m if it is a linear model, otherwise nil.
 func linearOf(m model.Model) *model.Linear {
 	linear, _ := m.(*model.Linear)
 	return linear
 }
 
-// predict returns the scores of an event in a nightmare, valid until the next call, and their meaning.
+// predict returns the scores of an event in a nightmare, valid until the next call, and how they become a class.
 func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []float64) {
 	f.raw.Features, f.raw.Field = clone(e, f.raw.Features, f.raw.Field)
 	ev.Model, ev.X, ev.Field = f.linear, f.raw.Features, f.raw.Field
@@ -602,7 +604,7 @@ func (f *fixed) predict(u *run, ev *Event, e *event.Example) (model.Decision, []
 		f.x, f.room = x, f.x
 	}
 	scaler := &f.model.About().Scaler
-	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // values that the Scaler fills in have no field
+	f.field = scaler.FieldsOf(&f.raw, f.x.Index, f.field) // columns that the Scaler adds have no field
 	ev.X, ev.Field = f.x, f.field
 	u.markDead(ev)
 	left := ev.Left
@@ -643,7 +645,7 @@ func share(dead []bool, columns []uint32) float64 {
 	n, of := 0, 0
 	for i, d := range dead {
 		if columns[i] >= model.FirstBasisColumn {
-			break // of a number that is already counted
+			break // spline columns belong to numbers that are already counted
 		}
 		if of++; d {
 			n++
@@ -655,9 +657,9 @@ func share(dead []bool, columns []uint32) float64 {
 	return float64(n) / float64(of)
 }
 
-// Error returns the weighted share of labeled examples that a model classifies wrongly in a nightmare. Dead features
-// are known to be missing where that is possible. It uses the first draw with seed 0. It is NaN without a labeled
-// example, and for a model of numbers.
+// Error returns the weighted fraction of labeled examples that a model classifies wrongly in a nightmare. Removed
+// features are declared missing where possible. It uses the first draw with seed 0. It returns NaN without a labeled
+// example, and for a regression model.
 func Error(m *model.Linear, examples []event.Example, nightmare Nightmare) float64 {
 	o, err := once(context.Background(), &run{nightmare: nightmare, treatment: Treatment{Dead: Declared}}, m, examples, 0)
 	if err != nil {
@@ -666,8 +668,8 @@ func Error(m *model.Linear, examples []event.Example, nightmare Nightmare) float
 	return o.wrong / o.weight
 }
 
-// Mistakes returns 1 for each example that a model classifies wrongly in a nightmare, for a seed and repetition. Errors
-// are as for a Replay, and for a model of numbers.
+// Mistakes returns, by example, 1 if a model classifies it wrongly in a nightmare, for a seed and repetition. It
+// returns the errors of a Replay, and an error for a regression model.
 func Mistakes(ctx context.Context, m model.Model, examples []event.Example, nightmare Nightmare, t Treatment, seed uint64, repeat int) ([]byte, error) {
 	if loss.IsRegression(m.About().Loss) {
 		return nil, &RequestError{errors.New("mistakes are those of classes, and the model predicts numbers")}
@@ -677,7 +679,7 @@ func Mistakes(ctx context.Context, m model.Model, examples []event.Example, nigh
 	return u.wrong, err
 }
 
-// once runs a single model.
+// once runs a single model on the events once.
 func once(ctx context.Context, u *run, m model.Model, examples []event.Example, seed uint64) (outcome, error) {
 	schema := m.About().Schema
 	u.subject = &Subject{Examples: examples, Schema: schema, Model: m}

@@ -23,8 +23,8 @@ func family(t *testing.T, s string) Family {
 	return must.Get(ParseFamily(s))(t)
 }
 
-// TestReplay compares the measures with counts made here. Two replays, one of them on one goroutine, write equal
-// files.
+// TestReplay compares the measures with counts that the test computes. Two replays, one of them on one goroutine, must
+// write equal files.
 func TestReplay(t *testing.T) {
 	m, examples := stream(4, 600, 3)
 	weights := make([]float64, 12)
@@ -41,7 +41,7 @@ func TestReplay(t *testing.T) {
 	if len(result.Curves) != 3*(2+2+1) {
 		t.Fatalf("%d curves", len(result.Curves))
 	}
-	// Random at 0.5, rescaled, of model b: as counted by the corrupter's masks.
+	// Random at 0.5, rescaled, of model b, compared with counts by the corrupter's masks.
 	p := result.Curves[3].Points[1]
 	for repeat := range 3 {
 		wrong := 0.0
@@ -60,7 +60,7 @@ func TestReplay(t *testing.T) {
 	if mean, low, high := meanAndBounds(p.Errors); p.Error != mean || *p.Low != low || *p.High != high || math.Abs(p.Deleted-50) > 2 {
 		t.Errorf("%+v", p)
 	}
-	// The model that made the labels errs only on damaged events.
+	// The model that determined the labels is wrong only on damaged events.
 	window := result.Curves[2*(2+2+1)].Points[0]
 	if got := window.Time; got[0] != 0 || got[2] != 0 || got[3] == 0 || got[5] == 0 || *window.Window != [2]int{300, 600} {
 		t.Errorf("noise in the second half only: errors %v over time, window %v", got, window.Window)
@@ -87,15 +87,15 @@ func TestReplay(t *testing.T) {
 }
 
 func TestMeanAndBounds(t *testing.T) {
-	// t.test(c(1, 2, 4)) in R: 95 % from -1.4612 to 6.1279.
+	// In R, t.test(c(1, 2, 4)) gives the 95 % interval from -1.4612 to 6.1279.
 	mean, low, high := meanAndBounds([]float64{1, 2, 4})
 	if math.Abs(mean-7.0/3) > 1e-12 || math.Abs(low+1.461249) > 1e-5 || math.Abs(high-6.127916) > 1e-5 {
 		t.Errorf("%g [%g, %g]", mean, low, high)
 	}
 }
 
-// TestDead checks that a dead feature whose mean is far from 0 counts with its mean if it is declared, and misleads
-// if it silently reads 0. It reads its center if the model has no dead value.
+// TestDead checks a removed feature whose mean is far from 0. If it is declared missing it counts as its mean, and if
+// it silently is 0 it misleads the model. Without a value for silently missing features it counts as its center.
 func TestDead(t *testing.T) {
 	m, examples := stream(2, 400, 5)
 	schema := m.Schema
@@ -104,7 +104,7 @@ func TestDead(t *testing.T) {
 	shifted.Layout = model.Layout{Width: 1 + model.ScalerWidth, Stats: 1}
 	for i := range m.Rows.Len() {
 		column, row := m.Rows.Column(i)
-		copy(shifted.Rows.Touch(column), []float64{row[0], 100, 0, 0, 100, 0.5}) // center 100, scale 2
+		copy(shifted.Rows.Touch(column), []float64{row[0], 100, 0, 0, 100, 0.5}) // sets center 100 and scale 2
 	}
 	for i := range examples {
 		x := examples[i].Features.Value
@@ -124,7 +124,7 @@ func TestDead(t *testing.T) {
 	} else {
 		result.Curves[1] = again.Curves[1]
 	}
-	for i, dead := range []float64{0, -4} { // (0 - 100)/2 is beyond the clip
+	for i, dead := range []float64{0, -4} { // (0 - 100)/2 is clipped
 		wrong := 0.0
 		for n := range examples {
 			x := examples[n].Features.Clone()
@@ -151,8 +151,8 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// TestLearning checks that a learner adapts if its best feature reverses, and that a fixed model is misled from
-// then on.
+// TestLearning checks that a learner adapts if the effect of its best feature reverses, and that a fixed model predicts
+// worse from then on.
 func TestLearning(t *testing.T) {
 	m, examples := stream(2, 4000, 5)
 	c := online.DefaultConfig()
@@ -178,8 +178,8 @@ func TestLearning(t *testing.T) {
 	}
 }
 
-// TestLearningQuiet checks that without a nightmare a learner's error and log-loss are its progressive ones, with
-// its calibration and threshold.
+// TestLearningQuiet checks that a learner's error and log-loss without a nightmare equal its progressive ones, with its
+// calibration and threshold.
 func TestLearningQuiet(t *testing.T) {
 	m, examples := stream(2, 1000, 5)
 	var before float64
@@ -200,8 +200,8 @@ func TestLearningQuiet(t *testing.T) {
 	}
 }
 
-// TestChoose checks that each level takes the candidate that is best on the validation events, whatever the test
-// events would prefer.
+// TestChoose checks that each level uses the candidate that is best on the validation events, even if another is better
+// on the test events.
 func TestChoose(t *testing.T) {
 	m, examples := stream(2, 3000, 7)
 	var b batch.Builder
@@ -234,8 +234,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestSilentLearner checks that a learner reads a dead number as the mean of its readings, or as 0 if 0 is
-// frequent, without any declaration. A dead word is absent.
+// TestSilentLearner checks that a learner receives a silently missing number as the mean of its readings, or as 0 if 0
+// is frequent. A silently missing word is absent.
 func TestSilentLearner(t *testing.T) {
 	s := event.NewSchema(8, []string{"no", "yes"}, 2)
 	for id, kind := range []event.Kind{event.Numeric, event.Numeric, event.Categorical} {
@@ -282,8 +282,8 @@ func TestSilentLearner(t *testing.T) {
 	}
 }
 
-// TestSilentLoss checks that the report names, among the subjects that do not expect silent loss, the one that
-// loses most, if it is enough, and the best one that expects it.
+// TestSilentLoss checks which subjects the report names: among those that do not expect silently missing features, the
+// one with the largest increase of the error, if it is large enough. It also names the best subject that expects them.
 func TestSilentLoss(t *testing.T) {
 	curve := func(name string, expects bool, treatment Treatment, errors ...float64) Curve {
 		c := Curve{Subject: name, Nightmare: "random:0,0.5,0.7", Treatment: treatment, expects: expects}
@@ -309,7 +309,7 @@ func TestSilentLoss(t *testing.T) {
 			r.Curves[2] = curve("a", false, silent, 9, 10.9, 20.9)
 		}
 	}
-	// A window counts as long as it lasts. A learner of regression takes the loss of the subject.
+	// A nightmare with a window counts by its length. A regression learner uses the loss of the subject.
 	r.Events, r.Numbers, r.Curves = 1000, true, nil
 	for _, treatment := range []Treatment{declared, silent} {
 		c := Curve{Subject: "d", Treatment: treatment, loss: "huber:2"}

@@ -61,7 +61,7 @@ func writeFile(path string, f func(io.Writer) error) (err error) {
 	return w.Flush()
 }
 
-// WriteCSV writes a line for every point.
+// WriteCSV writes one line per point.
 func (r *Result) WriteCSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	optional := func(x *float64) string {
@@ -85,8 +85,8 @@ func (r *Result) WriteCSV(w io.Writer) error {
 	return c.WriteAll(rows)
 }
 
-// Markdown writes the tables of errors, one for each family: a row for each model and treatment, a column for each
-// nightmare. For numeric labels a table of the mean absolute error follows that of the root mean squared error.
+// Markdown writes the tables of errors, one for each family, with a row for each model and treatment and a column for
+// each nightmare. For regression, a table of the mean absolute error follows the table of the root mean squared error.
 func (r *Result) Markdown(w io.Writer) error { return r.writeMarkdown(w, nil) }
 
 func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
@@ -140,7 +140,7 @@ func (r *Result) writeMarkdown(w io.Writer, figures []Named) error {
 	return err
 }
 
-// inTable returns a name for a table cell.
+// inTable escapes a name for a table cell.
 func inTable(name string) string {
 	return strings.ReplaceAll(event.Printable(name), "|", `\|`)
 }
@@ -178,8 +178,8 @@ type Named struct {
 	family string
 }
 
-// Figures returns the figures: for every family the error by level, or bars if it has no numbers. For every nightmare
-// that is limited to a part of the stream, or met by a learner, there is one of the error over time.
+// Figures returns the figures: for every family the error by level, or bars if it has no numbers. There is also a
+// figure of the error over time for every nightmare that is limited to a part of the stream, or that has a learner.
 func (r *Result) Figures() []Named {
 	var out []Named
 	used := map[string]bool{}
@@ -194,7 +194,7 @@ func (r *Result) Figures() []Named {
 	for _, family := range r.families() {
 		curves := r.of(family)
 		points := curves[0].Points
-		// Treatments are in the legend only if they differ.
+		// The legend contains treatments only if they differ.
 		several := slices.ContainsFunc(curves, func(c *Curve) bool { return c.Treatment != curves[0].Treatment })
 		legend := func(c *Curve) string {
 			if several {
@@ -216,7 +216,7 @@ func (r *Result) Figures() []Named {
 			bounded := false
 			for _, p := range c.Points {
 				first, _ := p.errors()
-				low, high := first, first // without randomness
+				low, high := first, first // for a nightmare without randomness
 				if p.Low != nil {
 					low, high, bounded = *p.Low, *p.High, true
 				}
@@ -253,7 +253,7 @@ func (r *Result) Figures() []Named {
 	return out
 }
 
-// style gives all curves of a subject one color. Those with another treatment than the first one are dashed.
+// style gives all curves of a subject one color. Curves whose treatment differs from the first one are dashed.
 func (r *Result) style(c, first *Curve, form Form) Series {
 	s := Series{Form: form, Color: 1 + slices.Index(r.subjects(), c.Subject), Dashed: c.Treatment != first.Treatment}
 	if len(r.treatments()) > 2 {
@@ -302,7 +302,7 @@ func (r *Result) overTime(curves []*Curve, at int, legend func(*Curve) string) *
 	return f
 }
 
-// axis returns the label of the axis of a family's levels.
+// axis returns the label of the axis for a family's levels.
 func axis(family string) string {
 	name, _, _ := strings.Cut(family, ":")
 	switch name {
@@ -320,7 +320,7 @@ func axis(family string) string {
 	return "severity"
 }
 
-// fileName returns a name of letters, digits and hyphens.
+// fileName converts a name to letters, digits and hyphens.
 func fileName(s string) string {
 	var b strings.Builder
 	for _, r := range s {

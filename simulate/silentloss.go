@@ -1,6 +1,6 @@
 package simulate
 
-// This file computes the cost of silent loss.
+// This file computes the cost of silently missing features compared with declared ones.
 
 import (
 	"fmt"
@@ -10,29 +10,30 @@ import (
 	"blankout/internal/event"
 )
 
-// SilentLoss is where silent death costs a subject most, compared with declared loss. Errors are those of a Point.
+// SilentLoss describes the nightmare and subject for which silently missing features cost most, compared with declared
+// missing features. Errors are as in a Point.
 type SilentLoss struct {
 	Subject   string  `json:"model"`
 	Nightmare string  `json:"nightmare"`
-	Missing   float64 `json:"missing"` // the fraction of dead features during the nightmare
+	Missing   float64 `json:"missing"` // fraction of missing features during the nightmare
 	Declared  float64 `json:"declared"`
 	Silent    float64 `json:"silent"`
-	// Expects says that the subject has learned for silent loss.
+	// Expects reports whether the subject has learned for silently missing features.
 	Expects bool `json:"expects_silent_loss"`
-	// Other is the subject with the smallest error there among those that have learned for silent loss, if this one has
-	// not. "" if there is none.
+	// Other is the subject with the smallest error in this nightmare among those that have learned for silently missing
+	// features. It is "" if there is none, or if this subject is one itself.
 	Other       string  `json:"other,omitempty"`
 	OtherSilent float64 `json:"other_silent,omitempty"`
 
-	regression string // the subject's loss for numbers, "" for classes
+	regression string // name of the regression loss, "" for classification
 }
 
-// Silent loss is reported if its cost exceeds this part of the declared error and, for classes, this number of
-// percentage points.
+// A cost is reported if it exceeds the fraction leastSilentLoss of the declared error and, for classification,
+// leastSilentPoints percentage points.
 const leastSilentLoss, leastSilentPoints = 0.05, 1
 
-// SilentLoss returns where silent loss costs most. It considers subjects that have not learned for it, if it costs one
-// of these enough. It returns nil if it costs no subject enough, or was not measured.
+// SilentLoss returns where silently missing features cost most. It prefers subjects that have not learned for them, if
+// one of these has a large enough cost. It returns nil if no cost is large enough, or none was measured.
 func (r *Result) SilentLoss() (most *SilentLoss) {
 	r.eachPair(func(declared, silent *Curve) {
 		for i := range silent.Points {
@@ -66,7 +67,7 @@ func (r *Result) SilentLoss() (most *SilentLoss) {
 	return most
 }
 
-// missing returns the fraction of dead features during the nightmare.
+// missing returns the fraction of missing features during the nightmare.
 func (r *Result) missing(p *Point) float64 {
 	missing := p.Deleted / 100
 	if p.Window != nil {
@@ -75,7 +76,7 @@ func (r *Result) missing(p *Point) float64 {
 	return missing
 }
 
-// eachPair calls f with the declared and the silent curve of each subject in each family.
+// eachPair calls f with the Declared and the Silent curve of each subject in each family.
 func (r *Result) eachPair(f func(declared, silent *Curve)) {
 	for i := range r.Curves {
 		for j := range r.Curves {
@@ -87,7 +88,7 @@ func (r *Result) eachPair(f func(declared, silent *Curve)) {
 	}
 }
 
-// String returns one line, with the key for learning silent loss. It returns "" for nil.
+// String returns one line, with the key for learning with silently missing features. It returns "" for nil.
 func (s *SilentLoss) String() string {
 	if s == nil {
 		return ""

@@ -1,13 +1,13 @@
 package simulate
 
-// This file measures the benefit of detecting stuck fields.
+// This file measures how much the detection of stuck fields helps.
 
 import (
 	"blankout/internal/event"
 	"blankout/internal/model"
 )
 
-// stuckFields returns the numeric fields that the nightmares of a family hold at a value.
+// stuckFields returns the numeric fields that the nightmares of a family hold at a constant value.
 func stuckFields(f Family, s *event.Schema) (ids []uint16) {
 	for i, l := range f.Levels {
 		n, ok := base(l.Nightmare).(Linear)
@@ -31,7 +31,7 @@ func (l Linear) fields(s *event.Schema) (ids []uint16) {
 	return ids
 }
 
-// modelOf returns the model of a run, with or without detected stuck fields, by the treatment.
+// modelOf returns the model of a run. Depending on the treatment, it has or has not detected stuck fields.
 func (u *run) modelOf() model.Model {
 	m, ok := u.subject.Model.(*model.Linear)
 	if !ok || u.treatment.Dead != Found && u.treatment.Dead != NotFound {
@@ -50,7 +50,7 @@ func (u *run) modelOf() model.Model {
 	return m.WithFaults(model.NewFaults(stuck, limits))
 }
 
-// learnerOf is modelOf for a learner, which does or does not detect stuck fields.
+// learnerOf is modelOf for a learner.
 func (u *run) learnerOf() *Subject {
 	s := *u.subject
 	if u.treatment.Dead == Found || u.treatment.Dead == NotFound {

@@ -11,9 +11,9 @@ import (
 	"blankout/online"
 )
 
-// TestStuckFoundAndNot checks that a nightmare that holds a field at a value has a curve of a subject that has
-// detected it. That subject errs less than the other, as if the field were null. Other nightmares have the
-// configured curves.
+// TestStuckFoundAndNot checks that a nightmare that holds a field at a value has an additional curve of a subject that
+// has detected it. That subject has a lower error, as if the field were null. Other nightmares have the configured
+// curves.
 func TestStuckFoundAndNot(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	schema := event.NewSchema(8, []string{"no", "yes"}, 2)
@@ -64,7 +64,7 @@ func TestStuckFoundAndNot(t *testing.T) {
 	if found := errors[want[1]]; found != errors[want[4]] || found > errors[want[0]]-10 {
 		t.Errorf("a model: %v", errors)
 	}
-	// The learner needs 50 of 1,000 events to find it, and without finding it learns to do without.
+	// The learner detects the stuck field after 50 of 1,000 events. Without detection it learns not to use the field.
 	if errors[want[3]] > errors[want[2]]-0.2 {
 		t.Errorf("a learner: %v", errors)
 	}

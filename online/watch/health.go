@@ -673,13 +673,13 @@ func (h *Fields) alarm(id, kind int) fieldChange {
 // that have the field.
 type fieldCost struct {
 	n, with, without float64
-	square           float64 // of the differences
+	square           float64 // sum of the squared differences
 }
 
 // Len returns the number of monitored fields.
 func (h *Fields) Len() int { return len(h.fields) }
 
-// Cost records the errors of a prediction with and without a field: 1 if wrong, 0 if right.
+// Cost records the errors of a prediction with and without a field: 1 if the prediction is wrong, else 0.
 func (h *Fields) Cost(id uint16, with, without float64) {
 	c := &h.fields[id].cost
 	c.n = c.n*costKeep + 1
@@ -690,11 +690,11 @@ func (h *Fields) Cost(id uint16, with, without float64) {
 // Start returns the first event of the current block.
 func (h *Fields) Start() Moment { return h.start }
 
-// known reports whether there are enough samples for rise.
+// known reports whether there are enough samples for the method rise.
 func (c *fieldCost) known() bool { return c.n >= costLeast }
 
-// rise returns the increase of the error if all events lost the field. The mean difference of few samples is uncertain,
-// so it is shrunk by the fraction of its square that its variance explains.
+// rise returns the increase of the error if the field were missing from all events. The mean difference of few samples
+// is uncertain, so it is shrunk by the fraction of its square that its variance explains.
 func (c *fieldCost) rise() float64 {
 	d := (c.without - c.with) / c.n
 	if d == 0 {
@@ -704,7 +704,7 @@ func (c *fieldCost) rise() float64 {
 	return d * max(0, 1-variance/(d*d))
 }
 
-// State codes the state.
+// State encodes or decodes the state.
 func (h *Fields) State(c *coder.Coder) {
 	c.Uint(&h.events)
 	c.Float(&h.named)
@@ -738,7 +738,7 @@ func (h *Fields) State(c *coder.Coder) {
 	h.alarms.state(c, len(h.fields))
 }
 
-// state codes a field, and reports whether it was read.
+// state encodes or decodes a field, and reports whether it was decoded.
 func (f *fieldHealth) state(c *coder.Coder) (read bool) {
 	kind := uint64(f.kind)
 	c.Uint(&kind)
@@ -777,7 +777,7 @@ func (m *fieldMeasure) state(c *coder.Coder) {
 	m.hours.state(c)
 }
 
-// measuresOf returns the measures of a field of this kind.
+// measuresOf returns the measures that apply to a field of this kind.
 func measuresOf(kind event.Kind) []int {
 	switch kind {
 	case event.Numeric:

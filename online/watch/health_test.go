@@ -12,9 +12,9 @@ import (
 	"blankout/internal/model"
 )
 
-// TestHealthFalseAlarms checks that false alarms on a stationary stream of many fields are rarer than one in a day
-// of 10^8 events. The sums reach g in at most e^-g of the blocks for every g that can be observed, whatever the
-// values are, which gives the rate at healthLimit. As a long test it simulates a day of 10^8 events for each field.
+// TestHealthFalseAlarms checks that false alarms on a stationary stream with many fields are rarer than one per day of
+// 10^8 events. For every g that can be observed, the sums reach g in at most e^-g of the blocks, for any values, which
+// gives the rate at healthLimit. As a long test it simulates such a day for each field.
 func TestHealthFalseAlarms(t *testing.T) {
 	blocks := 20_000
 	if longtest.Asked() {
@@ -24,7 +24,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 	r := rand.New(source)
 	share := func(p float64) func(*fieldHealth) {
 		return func(f *fieldHealth) {
-			// A block's count by the intervals between those missing.
+			// Draws the count of a block from the intervals between missing fields.
 			for at := 0.0; p > 0; f.missing++ {
 				if at += 1 + math.Floor(math.Log(1-r.Float64())/math.Log(1-p)); at > healthBlock {
 					break
@@ -70,7 +70,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 	} {
 		f := &fieldHealth{kind: event.Numeric}
 		alarms, highest := 0, 0.0
-		var reached [12]int // excursions of a sum that have come to 2, 4, ...
+		var reached [12]int // number of excursions of a sum that reach 2, 4, …
 		top := [fieldMeasures][2]float64{}
 		for b := range blocks {
 			c.block(f)
@@ -110,7 +110,7 @@ func TestHealthFalseAlarms(t *testing.T) {
 			}
 		}
 	}
-	// At most five sums for each field, and two bounds of what is usual for each.
+	// Each field has at most five sums, and two bounds on the usual value of each.
 	perDay := 100_000_000 / healthBlock * float64(MostFields) * (5 + 2*5) * math.Exp(-healthLimit)
 	t.Logf("at most %.2g false alarms in a day of 10^8 events and %d fields, all numbers", perDay, MostFields)
 	if perDay > 0.5 {
@@ -118,8 +118,8 @@ func TestHealthFalseAlarms(t *testing.T) {
 	}
 }
 
-// TestHealthWords checks that a bag of words that most events hold raises an alarm once it is null or omitted, and
-// none before.
+// TestHealthWords checks that a bag of words that most events have raises an alarm once it is null or omitted, and not
+// before.
 func TestHealthWords(t *testing.T) {
 	for _, null := range []bool{false, true} {
 		r := rand.New(rand.NewPCG(3, 5))
@@ -142,7 +142,7 @@ func TestHealthWords(t *testing.T) {
 				}
 			}
 		}
-		feed(100*healthBlock, 0.3) // of few events: being left out counts for nothing yet
+		feed(100*healthBlock, 0.3) // few events have the field, so its absence does not count yet
 		feed(200*healthBlock, 0.7)
 		if a := h.Report(number, fields, -1, nil); a.Alarms > 0 || a.Raised > 0 {
 			t.Fatalf("null %v: alarms while all is as usual: %+v", null, a)
@@ -152,7 +152,7 @@ func TestHealthWords(t *testing.T) {
 		if a.Alarms != 1 || a.Fields[0].Field != "words" || a.Fields[0].Missing.Now < 0.95 {
 			t.Errorf("null %v: %+v", null, a)
 		}
-		// What is saved and read goes on alike.
+		// A restored state continues with the same results.
 		again := restored(t, h)
 		again.seen = h.seen
 		both = again
@@ -163,7 +163,7 @@ func TestHealthWords(t *testing.T) {
 	}
 }
 
-// TestCostOfAField checks that a difference of errors that chance explains is no cost of a field.
+// TestCostOfAField checks that a difference of errors that chance explains is not reported as a cost.
 func TestCostOfAField(t *testing.T) {
 	for _, c := range []struct {
 		samples, worse, better int
@@ -181,7 +181,7 @@ func TestCostOfAField(t *testing.T) {
 			}
 		}
 		m := &h.fields[0].measures[measureMissing]
-		m.n, m.recentN, m.recentSum, m.before = 1, 1, 1, 0.3 // all events lack it, which none did
+		m.n, m.recentN, m.recentSum, m.before = 1, 1, 1, 0.3 // the field is missing from all events, and was from none
 		if v, rise := h.value(0, measureMissing), h.fields[0].cost.rise(); math.Abs(rise-c.rise) > 0.004 || v.before != 30 || math.Abs(v.after-30-100*rise) > 1e-9 {
 			t.Errorf("%+v: rise %v, %+v", c, rise, v)
 		}
@@ -199,10 +199,10 @@ func saved(w *Fields) []byte {
 	return c.Out
 }
 
-// readOf returns a Coder that reads the state of w.
+// readOf returns a Coder that reads the encoded state of w.
 func readOf(w *Fields) *coder.Coder { return coder.Read(saved(w)) }
 
-// restored returns Fields of that state.
+// restored returns Fields with the encoded state of was.
 func restored(t *testing.T, was *Fields) *Fields {
 	t.Helper()
 	w, c := &Fields{}, readOf(was)

@@ -22,71 +22,74 @@ type Health struct {
 	// Alarms is the number of current alarms, and Raised the number of alarms so far.
 	Alarms int    `json:"alarms"`
 	Raised uint64 `json:"raised"`
-	// Fields has the fields with an alarm first, the worst of them first.
+	// Fields has the fields with an alarm first, sorted by the severity of their change.
 	Fields []FieldHealth `json:"fields"`
-	// Changes has the latest alarms raised and ended, oldest first.
+	// Changes has the latest alarms that were raised or ended, oldest first.
 	Changes []FieldAlarm `json:"changes,omitempty"`
 }
 
-// FieldHealth is the health of one field. Parts that are not known are nil.
+// FieldHealth is the health of one field. Unknown parts are nil.
 type FieldHealth struct {
 	Field string     `json:"field"`
 	Kind  event.Kind `json:"kind"`
 	Group string     `json:"group,omitempty"`
 	// Missing is the fraction of events in which the field is null, absent, or of an unusual kind. For a field that
-	// most events lack it is nil, unless the field has disappeared: then it is the fraction of stretches of 64 events
-	// without it.
+	// most events lack it is nil. If such a field has disappeared, it is the fraction of stretches of 64 events without
+	// the field.
 	Missing *Condition `json:"missing,omitempty"`
-	// NewValues is the fraction of a categorical field's values that fewer than 100 earlier events had.
+	// NewValues is the fraction of a categorical field's values that occurred in fewer than 100 earlier events.
 	NewValues *Condition `json:"new_values,omitempty"`
-	// Mean and Deviation are those of a number. A reading more than three deviations from the mean counts as three.
+	// Mean and Deviation are the mean and standard deviation of a number. A reading more than three standard deviations
+	// from the mean counts as three.
 	Mean      *Condition `json:"mean,omitempty"`
 	Deviation *Condition `json:"deviation,omitempty"`
-	// ErrorWithout is the expected error if all events lost the field, in percent; nil until there are enough samples.
+	// ErrorWithout is the expected error if the field were missing from all events, in percent; nil until there are
+	// enough samples.
 	ErrorWithout *float64 `json:"error_without,omitempty"`
-	// Repeats is the fraction of a number's readings that equal the one before. NeverStuck means that the number
-	// repeats so often, or has so few values, that it is never detected as stuck.
+	// Repeats is the fraction of a number's readings that equal the previous reading. NeverStuck reports that the
+	// number repeats so often, or has so few values, that it is never detected as stuck.
 	Repeats    *float64     `json:"repeats,omitempty"`
 	NeverStuck bool         `json:"never_stuck,omitempty"`
 	Alarms     []FieldAlarm `json:"alarms,omitempty"` // current alarms
 
-	// The strength of the largest change. A lasting change of strength 1 raises an alarm.
+	// strength is the size of the largest change. A lasting change of strength 1 raises an alarm.
 	strength float64
 }
 
-// Condition is the current and the usual value of a measure: over about 1,000 events, or since its alarm began, and
-// over about 100,000 events without alarms.
+// Condition is the current value (Now) and the usual value (Usual) of a measure. The current value is over about 1,000
+// events, or since its alarm began. The usual value is over about 100,000 events without alarms.
 type Condition struct {
 	Now   float64 `json:"now"`
 	Usual float64 `json:"usual"`
-	// Change is Now minus Usual. For a mean it is in usual deviations, and for a deviation it is Now divided by Usual.
+	// Change is Now minus Usual. For a mean it is in usual standard deviations. For a standard deviation it is Now
+	// divided by Usual.
 	Change float64 `json:"change"`
 }
 
-// FieldAlarm is an alarm about a field, raised or ended.
+// FieldAlarm is the start or end of an alarm about a field.
 type FieldAlarm struct {
 	Field string `json:"field"`
 	Kind  string `json:"kind"`  // one of FieldAlarmKinds
-	State string `json:"state"` // raised; a change may also be ended or accepted
+	State string `json:"state"` // raised, ended or accepted
 	// Comes is the form in which a missing field arrives: null, absent, disappeared (for a field that most events
-	// lack), or one of the kinds of fields. It is "" for other alarms.
+	// lack), or another kind of field. It is "" for other alarms.
 	Comes string `json:"comes,omitempty"`
 	// Event is the number of the event at which the state was detected. SinceEvent and UntilEvent are the first unusual
-	// event and the first usual one after it, and Since and Until their times, if they have one.
+	// event and the first usual event after it. Since and Until are their times, if they have times.
 	Event      uint64     `json:"event"`
 	SinceEvent uint64     `json:"since_event"`
 	Since      *time.Time `json:"since,omitempty"`
 	UntilEvent uint64     `json:"until_event,omitempty"`
 	Until      *time.Time `json:"until,omitempty"`
 	Condition
-	// Value is the value of a stuck field, nil for other alarms. Now is then the number of equal readings when that was
-	// detected, and Usual the usual fraction of readings that equal the one before.
+	// Value is the value of a stuck field, nil for other alarms. For a stuck field, Now is the number of equal readings
+	// at detection. Usual is the usual fraction of readings that equal the previous reading.
 	Value *float64 `json:"value,omitempty"`
 	// ErrorBefore and ErrorAfter are the expected errors before the alarm and with the fields that are missing now, in
-	// percent; nil if not known.
+	// percent; nil if unknown.
 	ErrorBefore *float64 `json:"error_before,omitempty"`
 	ErrorAfter  *float64 `json:"error_after,omitempty"`
-	Text        string   `json:"text"` // all of this in one sentence
+	Text        string   `json:"text"` // describes all of this in one sentence
 }
 
 // FieldAlarmKinds lists the kinds of a FieldAlarm.
@@ -100,13 +103,13 @@ var alarmStates = map[changeKind]string{alarmRaised: "raised", alarmEnded: "ende
 // alarmValue holds the values of an alarm.
 type alarmValue struct {
 	Condition
-	before, after float64 // errors in percent, -1 if not known
-	at            float64 // the value of a stuck field
+	before, after float64 // errors in percent, -1 if unknown
+	at            float64 // value of a stuck field
 	logged        bool    // the field is not declared missing
 }
 
-// Changes returns the alarms raised and ended after the first n of them, oldest first, and the number of all. Only the
-// latest are kept.
+// Changes returns the alarms that were raised or ended after the first n of these changes, oldest first, and the number
+// of all changes. Only the latest changes are stored.
 func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, all uint64) {
 	a := &h.alarms
 	if n >= a.changed {
@@ -121,13 +124,13 @@ func (h *Fields) Changes(n uint64, fields []event.Field) (changes []FieldAlarm, 
 	return changes, a.changed
 }
 
-// Raised returns the number of alarms raised.
+// Raised returns the number of alarms that were raised.
 func (h *Fields) Raised() uint64 { return h.alarms.raised }
 
 // report is a Health under construction.
 type report struct {
 	fields []event.Field
-	of     []*FieldHealth // by id; nil for fields of which nothing is known
+	of     []*FieldHealth // by field id; nil for fields without information
 }
 
 // field returns the report of a field, or nil if the Schema does not have the field.
@@ -145,9 +148,9 @@ func (r *report) field(id int) *FieldHealth {
 	return r.of[id]
 }
 
-// Report returns the health of fields after so many events. forecast is the expected error of complete events as a
-// fraction, -1 if not known. repeats returns the fraction of a field's readings that equal the one before, and whether
-// it can never be detected as stuck; repeats may be nil.
+// Report returns the health of fields after the given number of events. forecast is the expected error rate of complete
+// events, -1 if unknown. repeats returns the fraction of a field's readings that equal the previous reading, and
+// whether it can never be detected as stuck; repeats may be nil.
 func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, repeats func(id int) (fraction float64, never, ok bool)) *Health {
 	out := &Health{Events: events, Raised: h.alarms.raised, Error: percent(forecast)}
 	r := &report{fields: fields}
@@ -172,7 +175,7 @@ func (h *Fields) Report(events uint64, fields []event.Field, forecast float64, r
 	return out
 }
 
-// report adds the measures of a field.
+// report adds the measures of a field to r.
 func (h *Fields) report(r *report, id int, forecast float64) {
 	f := &h.fields[id]
 	if f.stuck.Repeats > 0 {
@@ -182,11 +185,11 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 	}
 	for _, kind := range measuresOf(f.kind) {
 		if !f.measures[kind].known() || kind == measureDeviation && f.measures[kind].alarm == 0 && f.measures[measureMean].alarm != 0 {
-			continue // the deviation is around another mean
+			continue // the deviation is around an old mean
 		}
 		on := f.measures[kind].alarm != 0
 		if kind == measureMissing && !f.watched && !on {
-			continue // its absence is no evidence
+			continue // absence of this field is no evidence
 		}
 		field := r.field(id)
 		if field == nil {
@@ -201,7 +204,7 @@ func (h *Fields) report(r *report, id int, forecast float64) {
 		field.strength = max(field.strength, strength(kind, c))
 		if now := forecast; kind == measureMissing && f.watched && now >= 0 && f.cost.known() {
 			if m := &f.measures[measureMissing]; m.alarm != 0 && m.before >= 0 {
-				now = m.before // before the events lacked it
+				now = m.before // error before events lacked the field
 			}
 			field.ErrorWithout = percent(max(0, now+(1-c.Usual)*f.cost.rise()))
 		}
@@ -221,7 +224,7 @@ func (f *FieldHealth) place(kind int) **Condition {
 	return [...]**Condition{&f.Missing, &f.NewValues, &f.Mean, &f.Deviation}[kind]
 }
 
-// rise returns the cost of a field's alarms, in percentage points.
+// rise returns the cost of a field's alarms in percentage points.
 func (f *FieldHealth) rise() float64 {
 	for _, a := range f.Alarms {
 		if a.ErrorAfter != nil {
@@ -234,7 +237,7 @@ func (f *FieldHealth) rise() float64 {
 // known reports whether a measure has enough observations to report.
 func (m *fieldMeasure) known() bool { return m.n >= healthLeast && m.recentN > 0 }
 
-// share returns the Condition of a fraction.
+// share returns the Condition of a measure that is a fraction.
 func (m *fieldMeasure) share() Condition {
 	now, usual := m.recentSum/m.recentN, m.sum/m.n
 	return Condition{now, usual, now - usual}
@@ -247,7 +250,7 @@ func (f *fieldHealth) condition(kind int) Condition {
 		return m.share()
 	}
 	now := m.recentSum / m.recentN
-	// Numbers are reported in their own units.
+	// Means and deviations of numbers are reported in the unit of the field.
 	mean, square := &f.measures[measureMean], &f.measures[measureDeviation]
 	u, v := mean.sum/mean.n, mean.square/mean.n
 	deviation := math.Sqrt(max(v-u*u, 0))
@@ -257,13 +260,13 @@ func (f *fieldHealth) condition(kind int) Condition {
 	center := mean.recentSum / max(mean.recentN, 1)
 	recent := math.Sqrt(max(square.recentSum/square.recentN-center*center, 0))
 	change := recent / max(deviation, 0.1)
-	if deviation < 0.1 { // a number that is nearly constant has not fallen
+	if deviation < 0.1 { // the deviation of a nearly constant number has not fallen
 		change = max(change, 1)
 	}
 	return Condition{recent / f.inverse, deviation / f.inverse, change}
 }
 
-// strength returns the size of a change relative to the smallest one that is worth an alarm.
+// strength returns the size of a change relative to the smallest change that raises an alarm.
 func strength(kind int, c Condition) float64 {
 	switch kind {
 	case measureMean:
@@ -306,7 +309,7 @@ func alarmOf(fields []event.Field, x *fieldChange) FieldAlarm {
 	return a
 }
 
-// text returns a sentence about an alarm.
+// text describes an alarm in a sentence.
 func (x *fieldChange) text(field string, kind event.Kind) string {
 	v, since := x.value, x.since.String()
 	if x.what == alarmEnded {
@@ -357,7 +360,7 @@ func (x *fieldChange) text(field string, kind event.Kind) string {
 	return text
 }
 
-// plain returns the name of a kind of values, for people.
+// plain returns the name of a kind of values, for users.
 func plain(k event.Kind) string {
 	return map[event.Kind]string{event.Numeric: "a number", event.Categorical: "text", event.Words: "an array of words", event.Boolean: "true or false"}[k]
 }
@@ -378,7 +381,7 @@ func share(x float64) string {
 // BlockHealth is the name of the checkpoint block with the Health.
 const BlockHealth = "health" // JSON
 
-// ReadHealth returns the Health of a checkpoint, or nil if it has none.
+// ReadHealth decodes the Health in a checkpoint. It returns nil if there is none.
 func ReadHealth(blocks []event.Block) (*Health, error) {
 	data, err := event.FindBlock(blocks, BlockHealth)
 	if err != nil {

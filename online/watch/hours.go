@@ -1,38 +1,38 @@
 package watch
 
-// This file learns at which hours of the day a field differs from other hours.
+// This file learns at which hours of the day a measure of a field usually differs.
 
 import "blankout/internal/coder"
 
-// hours has, by hour of the day in UTC, the means of a measure that are expected besides the usual one: those of alarms
-// that were raised and ended at that hour. One alarm is enough.
+// hours has, by hour of the day in UTC, the means of a measure that are expected in addition to the usual mean: the
+// means of alarms that were raised and ended at that hour. One alarm is enough.
 type hours [24]hourly
 
-// hourly is the smallest and the largest mean that is expected at an hour. Times are in milliseconds.
+// hourly holds the smallest and the largest mean that is expected at an hour. Times are in milliseconds.
 type hourly struct {
 	low, high   float64
-	first, last int64 // when the hour was like that; 0 for never
+	first, last int64 // first and last time of such means at this hour; 0 for never
 }
 
 const (
 	hour, day = 3_600_000, 24 * 3_600_000
-	// A longer alarm is no evidence about hours.
+	// A longer alarm does not show which hours are unusual.
 	longestSpell = 18 * hour
-	// A longer block has no hour.
+	// A longer block has no particular hour.
 	longestBlock = 6 * hour
-	// Means that have not recurred for so long are forgotten.
+	// Means that have not recurred for this long are forgotten.
 	hourMemory = 15 * day
 )
 
 // span is the start and end of a block.
 type span struct{ start, end Moment }
 
-// timed reports whether a block has hours.
+// timed reports whether a block has event times and particular hours.
 func (s span) timed() bool {
 	return s.start.Time > 0 && s.end.Time >= s.start.Time && s.end.Time-s.start.Time <= longestBlock
 }
 
-// hoursBetween yields the hours of the day between two times, and slack before and after.
+// hoursBetween yields the hours of the day from slack before the first time to slack after the second.
 func hoursBetween(from, to int64, slack int64) func(yield func(h int64) bool) {
 	return func(yield func(h int64) bool) {
 		for h := from/hour - slack; h <= min(to/hour+slack, from/hour-slack+23); h++ {
@@ -43,7 +43,7 @@ func hoursBetween(from, to int64, slack int64) func(yield func(h int64) bool) {
 	}
 }
 
-// learn learns from an alarm that has ended, with the mean worst.
+// learn learns from an ended alarm, whose most unusual mean was worst.
 func (x *hours) learn(since, until Moment, worst float64, risen bool) {
 	if since.Time <= 0 || until.Time < since.Time || until.Time-since.Time > longestSpell {
 		return
@@ -61,8 +61,8 @@ func (x *hours) learn(since, until Moment, worst float64, risen bool) {
 	}
 }
 
-// expects reports whether a mean, with a tolerance, is expected at the hours of a block or those next to them. Means of
-// the same day do not count.
+// expects reports whether a mean, with the tolerance allowed, is expected at the hours of a block or at neighboring
+// hours. Means of the same day do not count.
 func (x *hours) expects(s span, mean float64, risen bool, allowed float64) (expected bool) {
 	if x == nil || !s.timed() {
 		return false

@@ -2,14 +2,14 @@ package watch
 
 import "testing"
 
-// TestHours checks that an alarm at night is expected at the same hours and the neighboring ones of other days, but
-// not if the mean is farther off or on the other side. A long alarm does not depend on hours.
+// TestHours checks that an alarm at night is expected at the same and at neighboring hours of other days. It is not
+// expected if the mean is farther off or on the other side. A long alarm does not set hours.
 func TestHours(t *testing.T) {
 	const start = 1_767_225_600_000 // midnight
 	for _, c := range []struct {
 		name     string
 		length   int64
-		from, to int64 // of the block, after start
+		from, to int64 // of the block, relative to start
 		mean     float64
 		want     bool
 	}{
@@ -45,7 +45,7 @@ func TestHours(t *testing.T) {
 			t.Errorf("%s: before any alarm", c.name)
 		}
 	}
-	// What comes again is remembered.
+	// Means that recur are remembered.
 	var x hours
 	x.learn(Moment{1, start}, Moment{2, start + 6*hour}, -0.5, false)
 	for d := range int64(40) {

@@ -1,6 +1,6 @@
 package watch
 
-// This file has the progressive measures, two simple baselines beside them, and counts of labels that are probably
+// This file has the progressive measures, two simple baselines for comparison, and counts of labels that are probably
 // wrong.
 
 import (
@@ -16,17 +16,17 @@ import (
 // Sums are weighted by importance.
 type Measures struct {
 	Unlabeled uint64
-	Classes   []uint64 // number of labeled events by class
+	Classes   []uint64 // number of labeled events, by class
 
-	Total  measure.Classes // since the start
-	Window measure.Classes // recent: the weight of an event halves about every 700 events
+	Total  measure.Classes // sums since the start
+	Window measure.Classes // recent sums: the weight of an event halves about every 700 events
 
-	// Binary is nil unless there are two classes. The second class is positive.
+	// Binary is nil unless there are two classes. The second class is the positive one.
 	Binary  *measure.Binary
 	Numbers *Numbers // nil for classification
 }
 
-// windowKeep is the decay of Measures.Window per event.
+// windowKeep is the decay factor of Measures.Window per event.
 const windowKeep = 0.999
 
 // Labeled returns the number of labeled events.
@@ -37,8 +37,8 @@ func (m *Measures) Labeled() (n uint64) {
 	return n
 }
 
-// crowded returns the class with the most events among those that share an output although they have enough events for
-// their own, and the number of classes that it shares the output with.
+// crowded looks for classes that share an output although they have enough events for a separate one. It returns the
+// class with the most events among these, and the number of other classes on that output.
 func (m *Measures) crowded(outputs []int) (class, others int) {
 	count := map[int]int{}
 	for _, o := range outputs {
@@ -53,7 +53,7 @@ func (m *Measures) crowded(outputs []int) (class, others int) {
 	return class, others
 }
 
-// only returns the class of all labels, or -1 if there are several classes or no labels.
+// only returns the class of all labels, or -1 if there are several classes or none.
 func (m *Measures) only() int {
 	class := -1
 	for i, events := range m.Classes {
@@ -82,7 +82,8 @@ func (m *Measures) Take(t *LabeledEvent) {
 	m.Window.Add(right, t.Weight, t.Loss, windowKeep)
 }
 
-// TakeNumber measures a regression. Predictions before the first label do not count; told is false for these.
+// TakeNumber measures a regression prediction. If told is false, the prediction is from before the first label and does
+// not count.
 func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
 	if n := m.Numbers; told {
 		n.Total.Add(n.Loss, t.Target, t.Weight, t.Value, t.Low, t.High, 1)
@@ -94,8 +95,8 @@ func (m *Measures) TakeNumber(t *LabeledEvent, told bool) {
 	m.Classes[0]++
 }
 
-// Merge adds the measures of classification from base to now. A sum that decays changes by now - k base, where k is the
-// decay of the interval. The result is the number of labeled events.
+// Merge adds the measures of classification from base to now. If a sum decays, it adds now - k base, where k is the
+// decay factor of the interval. It returns the number of labeled events.
 func (m *Measures) Merge(base, now *Measures) (labeled uint64) {
 	m.Unlabeled += now.Unlabeled - base.Unlabeled
 	for i, n := range now.Classes {
@@ -131,22 +132,22 @@ func (m *Measures) Clone() Measures {
 	return c
 }
 
-// MislabeledEvent explains why the label of an event is probably wrong: t-logistic regression gives the event little
+// MislabeledEvent describes why the label of an event is probably wrong: the t-logistic loss gives the event little
 // influence on the weights.
 type MislabeledEvent struct {
-	Class     int     // the label
-	Score     float64 // of the class's output, before the event was learned
-	Influence float64 // in (0, 1]
+	Class     int     // index of the label
+	Score     float64 // score of the class's output, before the event was learned
+	Influence float64 // factor in (0, 1] by which the loss weighs the event
 }
 
-// Mislabeled counts the events with little influence.
+// Mislabeled counts the events with too little influence.
 type Mislabeled struct {
 	Count  uint64
 	latest MislabeledEvent
-	is     bool // the latest event is mislabeled
+	is     bool // whether the latest event is mislabeled
 }
 
-// Clear records that another event has arrived.
+// Clear must be called when another event arrives.
 func (s *Mislabeled) Clear() { s.is = false }
 
 // Weigh records the influence of an event. The event is mislabeled if the influence is below bound.
@@ -165,25 +166,26 @@ func (s *Mislabeled) Latest() *MislabeledEvent {
 	return &s.latest
 }
 
-// Baselines measures two predictors that use only the labels: the mean of earlier targets, for regression, and the last
-// label. Learners in a group do not measure them, because each receives other labels.
+// Baselines measures two predictors that use only the labels: for regression the mean of earlier targets, and for any
+// task the last label. Learners in a group do not measure them, because each receives other labels.
 type Baselines struct {
-	First         uint64       // number of the first labeled event, 0 before it
-	total         baselineSums // since the second labeled event
-	block, before baselineSums // of the current block of baselineBlock events, and of the block before it
+	First         uint64       // number of the first labeled event, or 0
+	total         baselineSums // sums since the second labeled event
+	block, before baselineSums // sums of the current block of baselineBlock events, and of the previous block
 	labeled       uint64       // number of measured events
 	mean, weight  float64
-	last          float64 // the last target, or the index of the last class
+	last          float64 // last target, or index of the last class
 }
 
 const (
-	// The latest events are those of the current block and of the block before it, so that old losses are forgotten.
+	// The latest events are the events of the current block and of the previous one, so that old losses are forgotten.
 	baselineBlock = 1000
 	// baselineLeast is the number of labeled events after which baselines are compared.
 	baselineLeast = 100
 )
 
-// baselineSums holds sums weighted by importance: of absolute errors, or of wrong classes.
+// baselineSums holds sums of absolute errors or of wrong classes, weighted by importance: of the model (own) and of
+// both baselines.
 type baselineSums struct{ weight, own, mean, last float64 }
 
 func (s *baselineSums) sums() []*float64 { return []*float64{&s.weight, &s.own, &s.mean, &s.last} }
@@ -195,7 +197,7 @@ func (s *baselineSums) add(weight, own, mean, last float64) {
 	s.last += weight * last
 }
 
-// Tell measures a predicted event and records its label.
+// Tell measures a predicted event and then records its label.
 func (b *Baselines) Tell(t *LabeledEvent) {
 	if t.Part {
 		return
@@ -233,7 +235,7 @@ func differ(a, b int) float64 {
 	return 1
 }
 
-// State codes the measures.
+// State encodes or decodes the measures.
 func (b *Baselines) State(c *coder.Coder) {
 	c.Uint(&b.First)
 	c.Uint(&b.labeled)
@@ -244,11 +246,11 @@ func (b *Baselines) State(c *coder.Coder) {
 }
 
 // BaselineReport holds the errors of the baselines since the second labeled event: mean absolute errors for regression,
-// else errors in percent. Undefined errors are nil.
+// otherwise errors in percent. Undefined errors are nil.
 type BaselineReport struct {
-	MeanMAE   *float64 `json:"baseline_mean_mae,omitempty"`   // of the mean of earlier targets
-	LastMAE   *float64 `json:"baseline_last_mae,omitempty"`   // of the last target
-	LastError *float64 `json:"baseline_last_error,omitempty"` // of the last class
+	MeanMAE   *float64 `json:"baseline_mean_mae,omitempty"`   // error of the mean of earlier targets
+	LastMAE   *float64 `json:"baseline_last_mae,omitempty"`   // error of the last target
+	LastError *float64 `json:"baseline_last_error,omitempty"` // error of the last class
 }
 
 // Report returns the errors.
@@ -259,10 +261,10 @@ func (b *Baselines) Report(regression bool) BaselineReport {
 	return BaselineReport{MeanMAE: measure.Defined(b.total.mean / b.total.weight), LastMAE: measure.Defined(b.total.last / b.total.weight)}
 }
 
-// Better holds the errors at the latest events of the model and of a better baseline.
+// Better holds the errors of the model (Own) and of a baseline that is better, at the latest events.
 type Better struct{ Own, Baseline float64 }
 
-// latest returns the sums of the latest events.
+// latest returns the sums over the latest events.
 func (b *Baselines) latest() baselineSums {
 	out := b.before
 	for i, x := range out.sums() {
@@ -281,14 +283,15 @@ func (b *Baselines) better(own, baseline, deviation float64) (Better, bool) {
 	return Better{own, baseline}, b.labeled >= baselineLeast && own-baseline > .01*own+deviation/math.Sqrt(n)
 }
 
-// BetterMean compares the mean of earlier targets with the model.
+// BetterMean reports whether the mean of earlier targets is better than the model.
 func (b *Baselines) BetterMean() (Better, bool) {
 	w := b.latest()
 	own := w.own / w.weight
 	return b.better(own, w.mean/w.weight, .5*own)
 }
 
-// BetterLast compares the last label with the model. The error of a class has the deviation of a fraction.
+// BetterLast reports whether the last label is better than the model. The error rate of classes has the standard
+// deviation of a fraction.
 func (b *Baselines) BetterLast(regression bool) (Better, bool) {
 	w := b.latest()
 	own := w.own / w.weight
@@ -302,25 +305,25 @@ func (b *Baselines) BetterLast(regression bool) (Better, bool) {
 // priorBlock is the number of labeled events per comparison.
 const priorBlock = 2000
 
-// Prior compares the progressive log-loss with that of the class frequencies, in consecutive blocks of priorBlock
-// labeled events. Both are weighted by importance.
+// Prior compares the progressive log-loss with the log-loss of predicting the class frequencies, in consecutive blocks
+// of priorBlock labeled events. Both are weighted by importance.
 type Prior struct {
-	// Exceeded means that a block's log-loss was above that of the class frequencies, and no later block's has been one
-	// percent below it.
+	// Exceeded is true after a block whose log-loss was above the log-loss of the class frequencies, until a later
+	// block is at least one percent below it.
 	Exceeded bool
-	Event    uint64  // number of the last event of the last block
-	LogLoss  float64 // of that block, in nats
-	Shares   float64 // log-loss of its class frequencies
-	Size     float64 // mean absolute score
+	Event    uint64  // number of the last event of the last complete block
+	LogLoss  float64 // log-loss of that block, in nats
+	Shares   float64 // log-loss of predicting that block's class frequencies
+	Size     float64 // mean absolute score in that block
 
 	events uint64 // number of labeled events in the current block
 	loss   float64
 	size   float64
-	weight []float64 // by class
+	weight []float64 // total weight by class
 }
 
-// Diverged reports whether scores are so large that the weights must have diverged: no data has log-odds of a hundred
-// on average.
+// Diverged reports whether scores are so large that the weights must have diverged. No data set has log-odds of 100 on
+// average.
 func (p *Prior) Diverged() bool { return p.Size > 100 }
 
 // Take adds an event with its importance, log-loss and score.
@@ -337,8 +340,8 @@ func (p *Prior) Take(label int, weight, loss, score float64, event uint64) {
 	}
 }
 
-// complete compares a block and starts the next one. The class frequencies are learned from the block's own n events,
-// so they are charged (classes - 1)/2 log n nats.
+// complete compares a block and starts the next one. The class frequencies are computed from the n events of the same
+// block, so (classes - 1)/2 log n nats are added to their loss.
 func (p *Prior) complete(event uint64) {
 	total, entropy, classes := 0.0, 0.0, 0
 	for _, w := range p.weight {
@@ -360,7 +363,7 @@ func (p *Prior) complete(event uint64) {
 	clear(p.weight)
 }
 
-// State codes the comparison.
+// State encodes or decodes the comparison.
 func (p *Prior) State(c *coder.Coder) {
 	exceeded := uint64(0)
 	if p.Exceeded {

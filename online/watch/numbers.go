@@ -6,19 +6,19 @@ import (
 	"blankout/internal/measure"
 )
 
-// This file measures regression.
+// This file measures regression predictions.
 
 // Numbers holds the progressive measures of regression.
 type Numbers struct {
-	Total, Window measure.Numbers // since the start, and recent, as in Measures
-	// Loss is the loss in the unit of the targets.
+	Total, Window measure.Numbers // measures since the start and recent measures, as in Measures
+	// Loss is the loss function in the unit of the targets.
 	Loss loss.Loss
 }
 
 // Report returns the measures since the start.
 func (n *Numbers) Report() measure.NumbersReport { return n.Total.Report(n.Loss) }
 
-// State codes the measures.
+// State encodes or decodes the measures.
 func (n *Numbers) State(c *coder.Coder) {
 	c.Each(n.Total.Sums()...)
 	c.Each(n.Window.Sums()...)

@@ -12,28 +12,29 @@ import (
 	"unicode/utf8"
 )
 
-// This file counts refused records.
+// This file counts rejected records.
 
 // Refused counts the records that could not be used.
 type Refused struct {
 	Count uint64
 	By    map[event.Reason]Refusals
 
-	// Decayed number of recent refusals, see latest, and the record after which it was computed.
+	// lately is the decayed number of recent rejected records, see latest. at is the number of records when it was
+	// computed.
 	lately float64
 	at     uint64
 }
 
-// Refusals counts the records that were refused for one reason.
+// Refusals counts the records that were rejected for one reason.
 type Refusals struct {
 	Count uint64 `json:"count"`
-	First string `json:"first"` // detail of the first of them
+	First string `json:"first"` // detail of the first such record
 }
 
 // MaxFirst is the largest length of Refusals.First in bytes.
 const MaxFirst = 160
 
-// Take counts a refused record, after so many events.
+// Take counts a rejected record, after the given number of events.
 func (m *Refused) Take(e *event.Example, events uint64) {
 	reason, detail := event.ReasonOutOfRange, "a value or weight is not finite or exceeds 1e30"
 	if e.Refused != nil {
@@ -48,12 +49,12 @@ func (m *Refused) Take(e *event.Example, events uint64) {
 	}
 	m.By[reason] = r
 	if m.Count++; !reason.Faulty() {
-		return // the record itself is valid
+		return // the record itself is not invalid
 	}
 	m.lately, m.at = m.latest(events)+1, events+m.Count
 }
 
-// latest returns the number of refusals, which decays by a factor of e every refusedMemory records.
+// latest returns the number of recent rejected records, which decays by a factor of e every refusedMemory records.
 func (m *Refused) latest(events uint64) float64 {
 	if m.lately == 0 {
 		return 0
@@ -61,7 +62,7 @@ func (m *Refused) latest(events uint64) float64 {
 	return m.lately * loss.Exp(-float64(events+m.Count-m.at)/refusedMemory)
 }
 
-// FirstBytes returns at most the first so many bytes of s, without cutting a character.
+// FirstBytes returns the first bytes of s, at most most, without cutting a character.
 func FirstBytes(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -72,7 +73,7 @@ func FirstBytes(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// Merge adds the refusals from base to now.
+// Merge adds the counts from base to now.
 func (m *Refused) Merge(base, now *Refused) {
 	m.Count += now.Count - base.Count
 	for reason, r := range now.By {
@@ -93,7 +94,7 @@ func (m *Refused) Merge(base, now *Refused) {
 	m.lately, m.at = max(0, m.lately+now.lately-base.lately), max(m.at, now.at)
 }
 
-// reasons lists the reasons with their counts, the most frequent first.
+// reasons lists the reasons with their counts, sorted by count.
 func (m *Refused) reasons() string {
 	all := slices.SortedFunc(maps.Keys(m.By), func(a, b event.Reason) int {
 		return cmp.Or(-cmp.Compare(m.By[a].Count, m.By[b].Count), cmp.Compare(a, b))
@@ -107,7 +108,7 @@ func (m *Refused) reasons() string {
 	return strings.Join(parts, ", ")
 }
 
-// State codes the counts. They are a block of their own, because refused records change nothing else.
+// State encodes or decodes the counts. They have their own block, because rejected records change nothing else.
 func (m *Refused) State(c *coder.Coder) {
 	c.Uint(&m.Count)
 	reasons := slices.Sorted(maps.Keys(m.By))

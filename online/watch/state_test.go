@@ -10,7 +10,8 @@ import (
 	"blankout/internal/model"
 )
 
-// fill gives every number, boolean and kind in v another value, counted by n, except in the named fields.
+// fill sets every number, boolean and kind in v to a different value, counted by n, except in the fields that but
+// names.
 func fill(v reflect.Value, n *int, but map[string]bool) {
 	*n++
 	switch v.Kind() {
@@ -31,7 +32,8 @@ func fill(v reflect.Value, n *int, but map[string]bool) {
 	}
 }
 
-// TestStateHoldsEverything checks that the state has everything that is kept about a field and about a change.
+// TestStateHoldsEverything checks that the encoded state contains every field of the structs for fields and for
+// changes.
 func TestStateHoldsEverything(t *testing.T) {
 	n := 0
 	h := &Fields{}
@@ -70,7 +72,7 @@ func TestStateHoldsEverything(t *testing.T) {
 	if !reflect.DeepEqual(&got, h) {
 		t.Errorf("%+v\nwant %+v", &got, h)
 	}
-	// A state that is cut short or holds what cannot be is refused, and is no panic.
+	// A truncated or invalid state must be rejected without a panic.
 	for n := range c.Out {
 		d := coder.Read(c.Out[:n])
 		if new(Fields).State(d); d.Done() {

@@ -9,14 +9,14 @@ import (
 // Stuck describes a stuck field.
 type Stuck struct {
 	Value   float64
-	Repeats uint64  // number of equal readings when it was detected
-	Usual   float64 // usual fraction of readings that equal the one before
+	Repeats uint64  // number of equal readings at detection
+	Usual   float64 // usual fraction of readings that equal the previous reading
 	Since   Moment  // first event of the run
 	Logged  bool    // the field is not declared missing
 	found   Moment
 }
 
-// Sticks raises an alarm about a field, if the field is monitored.
+// Sticks raises an alarm about a stuck field, if the field is monitored.
 func (h *Fields) Sticks(id int, s Stuck, now Moment) {
 	if id >= len(h.fields) {
 		return
@@ -35,8 +35,8 @@ func (h *Fields) Moves(id int, now Moment) {
 	h.fields[id].stuck = Stuck{}
 }
 
-// Unstick drops the alarms about stuck fields for which drop returns true, without a message. It sets Stuck.Logged of
-// the others, because the settings may have changed.
+// Unstick removes the alarms about stuck fields for which drop returns true, without a message. It sets Stuck.Logged of
+// the remaining ones, because the settings may have changed.
 func (h *Fields) Unstick(logged bool, drop func(field int) bool) {
 	for id := range h.fields {
 		switch f := &h.fields[id]; {
@@ -49,13 +49,13 @@ func (h *Fields) Unstick(logged bool, drop func(field int) bool) {
 	}
 }
 
-// change returns the change of an alarm, detected at an event.
+// change returns the start or end of the alarm about field id, detected at the event at.
 func (s *Stuck) change(id int, what changeKind, at, until Moment) *fieldChange {
 	v := alarmValue{Condition: Condition{float64(s.Repeats), s.Usual, 1 - s.Usual}, before: -1, after: -1, at: s.Value, logged: s.Logged}
 	return &fieldChange{field: id, kind: alarmStuck, what: what, event: at.Event, since: s.Since, until: until, value: v}
 }
 
-// state codes a Stuck, in few bytes if the field is not stuck.
+// state encodes or decodes a Stuck, in few bytes if the field is not stuck.
 func (s *Stuck) state(c *coder.Coder) {
 	if c.Uint(&s.Repeats); s.Repeats == 0 {
 		return

@@ -8,16 +8,16 @@ import (
 	"blankout/stream/record/notation"
 )
 
-// This file warns about numbers that are written as text.
+// This file warns about numbers that arrive as text.
 
-// Texts warns about fields whose texts are numbers. It remembers how many names it has processed. Its Warnings depend
-// on the Schema alone.
+// Texts warns about fields whose texts are numbers. It remembers how many names of the Schema it has processed. Its
+// Warnings depend only on the Schema.
 type Texts struct {
 	looked int
 	found  []Warning
 }
 
-// textsNamed is the largest number of fields that are named.
+// textsNamed is the largest number of fields that a warning names.
 const textsNamed = 5
 
 // Warnings returns the Warnings about the names of a Schema.

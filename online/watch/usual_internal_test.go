@@ -9,15 +9,15 @@ import (
 	"blankout/internal/model"
 )
 
-// events shows events to who watches fields. A field is shown as the kind that it has now: 0 if
-// it is left out, and minus the first kind of its name if it is null.
+// events passes events to Fields. A field has its current kind of value: 0 if it is omitted, and minus the first kind
+// of its name if it is null.
 type events struct {
 	fields []event.Field
 	usual  *model.Missing
 	rows   *model.Table
 	number uint64
-	time   int64 // of the next event
-	every  int64 // milliseconds
+	time   int64 // time of the next event
+	every  int64 // interval in milliseconds
 	rise   float64
 }
 
@@ -31,7 +31,7 @@ func newEvents(fields ...event.Field) *events {
 	return v
 }
 
-// show shows an event that holds the fields of these ids, and where others are null.
+// show passes an event that has the fields in holds, with the fields in null being null.
 func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 	v.number++
 	e := &event.Example{Time: v.time, Missing: null}
@@ -51,8 +51,8 @@ func (v *events) show(x float64, holds, null []uint16, to ...*Fields) {
 	}
 }
 
-// TestHealthStateIsWhole checks that a state that is written and read after any event continues with the same bits:
-// during blocks, alarms, expected nights and changes of kind.
+// TestHealthStateIsWhole checks that a state that is encoded and decoded after any event continues with the same bits.
+// This includes blocks, alarms, expected nights and changes of kind.
 func TestHealthStateIsWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	v := newEvents(
@@ -65,7 +65,7 @@ func TestHealthStateIsWhole(t *testing.T) {
 	for n := range 9 * perDay {
 		holds, null := []uint16{1, 2}, []uint16(nil)
 		if n > 5*perDay && n < 6*perDay {
-			holds[0] = 4 // x is text
+			holds[0] = 4 // x is text now
 		}
 		if r.Float64() < 0.05 && n < 7*perDay {
 			holds = append(holds, 3)
@@ -82,7 +82,7 @@ func TestHealthStateIsWhole(t *testing.T) {
 			holds = slices.DeleteFunc(holds, func(id uint16) bool { return id == 2 })
 		}
 		v.show(r.NormFloat64(), holds, null, w, again)
-		if n%7 == 0 || n%256 < 3 || n%256 > 252 { // at every place of a block
+		if n%7 == 0 || n%256 < 3 || n%256 > 252 { // at the start, in the middle and at the end of a block
 			usual := again.seen
 			again = restored(t, again)
 			again.seen = usual
@@ -96,7 +96,7 @@ func TestHealthStateIsWhole(t *testing.T) {
 				if m := &f.measures[measureMissing]; m.alarm != 0 {
 					seen[f.comes.String()] = true
 				} else if m.hours != nil {
-					copied := *m.hours // for what is expected is remembered
+					copied := *m.hours // a copy, because expects changes it
 					seen["expected"] = seen["expected"] || copied.expects(span{Moment{v.number, v.time}, Moment{v.number, v.time}}, 1, true, 0)
 				}
 			}
@@ -109,7 +109,7 @@ func TestHealthStateIsWhole(t *testing.T) {
 	}
 }
 
-// TestUsualIsBounded checks that memory is bounded for any number of fields and kinds.
+// TestUsualIsBounded checks that memory is bounded for any number of fields and kinds of values.
 func TestUsualIsBounded(t *testing.T) {
 	var fields []event.Field
 	for i := range 6000 {

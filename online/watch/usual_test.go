@@ -12,15 +12,15 @@ import (
 	"blankout/online/watch"
 )
 
-// events shows events to who watches fields. A field is shown as the kind that it has now: 0 if
-// it is left out, and minus the first kind of its name if it is null.
+// events passes events to Fields. A field has its current kind of value: 0 if it is omitted, and minus the first kind
+// of its name if it is null.
 type events struct {
 	fields []event.Field
 	usual  *model.Missing
 	rows   *model.Table
 	number uint64
-	time   int64 // of the next event
-	every  int64 // milliseconds
+	time   int64 // time of the next event
+	every  int64 // interval in milliseconds
 	rise   float64
 }
 
@@ -34,7 +34,7 @@ func newEvents(fields ...event.Field) *events {
 	return v
 }
 
-// show shows an event that holds the fields of these ids, and where others are null.
+// show passes an event that has the fields in holds, with the fields in null being null.
 func (v *events) show(x float64, holds, null []uint16, to ...*watch.Fields) {
 	v.number++
 	e := &event.Example{Time: v.time, Missing: null}
@@ -58,8 +58,8 @@ func (v *events) report(w *watch.Fields) *watch.Health {
 	return w.Report(v.number, v.fields, 0.1, nil)
 }
 
-// TestUsualFalseAlarms checks that fields that appear by chance, at any constant rate or in bursts, raise no alarm
-// about missing fields. A kind that varies by chance raises none either.
+// TestUsualFalseAlarms checks that fields that are present by chance, at any constant rate or in bursts, raise no alarm
+// about missing fields. Neither does a kind of value that varies by chance.
 func TestUsualFalseAlarms(t *testing.T) {
 	seeds := 12
 	if longtest.Asked() {
@@ -80,7 +80,7 @@ func TestUsualFalseAlarms(t *testing.T) {
 		v, w := newEvents(fields...), &watch.Fields{}
 		v.usual.Usual = nil
 		runs := make([]int, len(shares))
-		next := make([]int, len(shares)) // the events at which the fields come again
+		next := make([]int, len(shares)) // the next event of each field
 		length := 1 + r.IntN(40)
 		for n := range 150_000 {
 			var holds []uint16
@@ -138,8 +138,8 @@ func TestKindThatVanishesIsNoLoss(t *testing.T) {
 	}
 }
 
-// TestRareFieldIsMissedInTime checks that a field that has appeared a few times is not missed. One that was long in
-// a fifth of the events is, after about 2,100 events without it.
+// TestRareFieldIsMissedInTime checks that the absence of a field that was present only a few times raises no alarm. If
+// the field was in a fifth of the events for long, an alarm is raised after about 2,100 events.
 func TestRareFieldIsMissedInTime(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 4))
 	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "few", Kind: event.Boolean}, event.Field{Name: "many", Kind: event.Boolean}), &watch.Fields{}
@@ -167,8 +167,8 @@ func TestRareFieldIsMissedInTime(t *testing.T) {
 	}
 }
 
-// TestRareFieldComesAndGoes checks that a field that appears for a while and is absent for longer, again and again,
-// is missed only after several times its longest absence.
+// TestRareFieldComesAndGoes checks a field that repeatedly is present for a while and absent for longer. It raises an
+// alarm only after an absence of several times its longest one.
 func TestRareFieldComesAndGoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	v, w := newEvents(event.Field{Name: "x", Kind: event.Boolean}, event.Field{Name: "y", Kind: event.Boolean}), &watch.Fields{}

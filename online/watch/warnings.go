@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// This file has warnings about streams that are probably not what their owner expects.
+// This file has warnings about streams that are probably not what the user expects.
 
-// Warning reports that something about a stream is probably not what its owner expects. It depends on the state alone,
-// so that a restarted run has the same warnings.
+// Warning describes something about a stream that the user probably does not expect. It depends only on the state, so
+// that a restarted run has the same warnings.
 type Warning struct {
 	Kind string `json:"kind"` // one of WarningKinds
 	Text string `json:"text"` // a sentence with counts and names
@@ -23,56 +23,56 @@ type Warning struct {
 // WarningKinds lists the kinds of Warnings.
 var WarningKinds = []string{WarnUnlabeled, WarnRefused, WarnStrayLabel, WarnSpelling, WarnKinds, WarnText, WarnOneClass, WarnNoRate, WarnUndeclared, WarnCoverage, WarnTime, WarnStale, WarnPrior, WarnLast}
 
-// OfRecords reports whether a Warning is about the records, and not about what was learned from them. Such a Warning
-// says nothing new when the same records are read again.
+// OfRecords reports whether a Warning is about the records, and not about what was learned from them. Such a Warning is
+// redundant when the same records are read again.
 func (w Warning) OfRecords() bool {
 	return w.Kind != WarnPrior && w.Kind != WarnLast && w.Kind != WarnStale && w.Kind != WarnNoRate && w.Kind != WarnUndeclared && w.Kind != WarnCoverage
 }
 
 const (
 	WarnUnlabeled  = "no-labels"        // no event has had a label
-	WarnRefused    = "refused"          // more than maxRefused of the records were refused
-	WarnStrayLabel = "stray-label"      // a label that is very rare uses a class
+	WarnRefused    = "refused"          // more than the fraction maxRefused of the records were rejected
+	WarnStrayLabel = "stray-label"      // a very rare label uses a class
 	WarnSpelling   = "label-spelling"   // labels are the same number in different spellings
 	WarnKinds      = "mixed-kinds"      // a field has values of several kinds
 	WarnText       = "numbers-as-text"  // the texts of a field are numbers, and each is its own category
-	WarnOneClass   = "one-class"        // all labels are equal
+	WarnOneClass   = "one-class"        // all labels are the same class
 	WarnNoRate     = "no-rate"          // the noise has rates for unknown groups, or nothing is missing
-	WarnUndeclared = "none-declared"    // declared missing fields are expected, but no field can be declared missing
+	WarnUndeclared = "none-declared"    // missing fields are expected to be declared, but no field can be declared missing
 	WarnCoverage   = "low-coverage"     // prediction sets or intervals have less than learner.coverage
-	WarnTime       = "odd-time"         // the times of records seem to be in another unit
-	WarnStale      = "worse-when-stale" // weights of some age lose more than the class frequencies
+	WarnTime       = "odd-time"         // the times of records are probably in another unit
+	WarnStale      = "worse-when-stale" // weights of some age have a higher loss than the class frequencies
 	WarnPrior      = "worse-than-prior" // the class frequencies, or the mean, predict better
 	WarnLast       = "worse-than-last"  // the last label predicts better
 )
 
 const (
-	// WarnAfter is the number of records before the first warning of a run that continues.
+	// WarnAfter is the number of records before the first warning of a run that has not ended.
 	WarnAfter = 1000
-	// maxRefused is the fraction of refused records above which there is a warning, of all records or of about the last
-	// refusedMemory.
+	// maxRefused is the fraction of rejected records above which there is a warning, among all records or among about
+	// the last refusedMemory.
 	maxRefused    = 0.05
 	refusedMemory = 1000
-	// A class with several events is stray if they are fewer than this fraction of all labeled events, and of the
-	// events refused for their label.
+	// A class with several events is stray if it has few of them: less than the fraction strayShare of the labeled
+	// events, and of the events rejected for their label.
 	strayShare = 0.05
-	strayLeast = 10 // of both
-	// A class with one event is stray as well, after singleAfter labeled events (ten times WarnAfter in a stream that
-	// continues), if there are at most singleOf classes, so that no class is expected to be rare.
+	strayLeast = 10 // smallest number of labeled events and of events rejected for their label
+	// A class with one event is also stray after singleAfter labeled events (ten times WarnAfter in a stream that
+	// continues). This holds only for at most singleOf classes, because with more some are expected to be rare.
 	singleAfter, singleOf = 100, 20
 )
 
-// Stream holds what Warnings depend on besides the counts.
+// Stream holds the information on which warnings depend, except the counts.
 type Stream struct {
 	Events   uint64
 	Classes  []string
-	Outputs  []int             // by class, if classes share an output, see model.Layout
-	Spelled  []string          // the result of Schema.LabelSpellings
-	Settings map[string]string // how records are read
-	Final    bool              // the stream has ended, so few records are a reason for a warning
+	Outputs  []int             // output of each class, if classes share an output, see model.Layout
+	Spelled  []string          // result of Schema.LabelSpellings
+	Settings map[string]string // settings of how records are read
+	Final    bool              // the stream has ended, so too few records are a reason for a warning
 }
 
-// Warnings returns the Warnings about the counts and measures, in the order of WarningKinds.
+// Warnings returns the warnings about the counts and measures, in the order of WarningKinds.
 func (w *Counts) Warnings(s Stream) (out []Warning) {
 	m, events, classes, settings, final := &w.Measures, s.Events, s.Classes, s.Settings, s.Final
 	if events+w.Refused.Count == 0 || events+w.Refused.Count < WarnAfter && !final {
@@ -163,9 +163,9 @@ func (w *Counts) Warnings(s Stream) (out []Warning) {
 	return out
 }
 
-// OddTime returns why the time of a record, in milliseconds since 1970, is probably in another unit: it is in January
-// 1970, as seconds read as milliseconds are, or after the year 2100, as microseconds and nanoseconds are. It returns ""
-// for plausible times.
+// OddTime explains why the time of a record, in milliseconds since 1970, is probably in another unit. Such a time is in
+// January 1970, like seconds read as milliseconds, or after the year 2100, like microseconds and nanoseconds. OddTime
+// returns "" for plausible times.
 func OddTime(ms int64, field string) string {
 	at := time.UnixMilli(ms).UTC()
 	if ms == 0 || ms > 0 && at.Before(time.Date(2101, 1, 1, 0, 0, 0, 0, time.UTC)) && !at.Before(time.Date(1970, 2, 1, 0, 0, 0, 0, time.UTC)) || ms < 0 {
@@ -175,11 +175,11 @@ func OddTime(ms int64, field string) string {
 		"write such times, or unset record.time", field, ms, at.Format(time.RFC3339), looksLike(ms))
 }
 
-// looksLike returns the unit in which a number is a time between 2001 and 2100, or "".
+// looksLike returns the unit in which x is a time between 2001 and 2100, or "".
 func looksLike(x int64) string {
 	for _, unit := range []struct {
 		name string
-		per  int64 // per second
+		per  int64 // units per second
 	}{{"seconds", 1}, {"microseconds", 1e6}, {"nanoseconds", 1e9}} {
 		if s := x / unit.per; s >= 978307200 && s < 4133980800 {
 			return fmt.Sprintf(", but it looks like %s since 1970 (%s)", unit.name, time.Unix(s, 0).UTC().Format(time.RFC3339))
@@ -188,7 +188,7 @@ func looksLike(x int64) string {
 	return ""
 }
 
-// OddTimes warns about implausible times, if a field has times.
+// OddTimes warns about an implausible time, if the settings name a time field.
 func OddTimes(ms int64, settings map[string]string) []Warning {
 	if settings["time"] == "" {
 		return nil
@@ -200,11 +200,11 @@ func OddTimes(ms int64, settings map[string]string) []Warning {
 }
 
 const (
-	// A field is of mixed kinds if the rarer kinds were in at least mixedLeast of the counted events, and in at least
-	// the fraction mixedShare of those with the field.
+	// A field has mixed kinds if its rarer kinds are not exceptions: they were in at least mixedLeast counted events,
+	// and in at least the fraction mixedShare of the events with the field.
 	mixedLeast = 5
 	mixedShare = 0.01
-	// mixedNamed is the largest number of fields that are named.
+	// mixedNamed is the largest number of fields that a warning names.
 	mixedNamed = 5
 )
 
@@ -214,7 +214,7 @@ func MixedKinds(use *model.FieldUse, fields []event.Field) []Warning {
 		kind  event.Kind
 		count uint64
 	}
-	var names []string // in the order of the fields
+	var names []string // names in the order of the fields
 	byName := map[string][]of{}
 	for id := 1; id < min(len(use.Present), len(fields)); id++ {
 		f := fields[id]
@@ -256,7 +256,7 @@ func MixedKinds(use *model.FieldUse, fields []event.Field) []Warning {
 // BlockWarnings is the name of the checkpoint block with the Warnings, if there are any.
 const BlockWarnings = "warnings" // JSON
 
-// ReadWarnings returns the Warnings of a checkpoint.
+// ReadWarnings decodes the Warnings in a checkpoint.
 func ReadWarnings(blocks []event.Block) (out []Warning, err error) {
 	data, err := event.FindBlock(blocks, BlockWarnings)
 	if err != nil {

@@ -17,48 +17,50 @@ type Counts struct {
 	Refused   Refused
 }
 
-// Met is an event as it arrived, before anything is learned from it.
+// Met is an event in raw form, before it is learned.
 type Met struct {
 	Event *event.Example
-	// Came is the event as it arrived. Event is the same, unless stuck fields have been declared missing in it.
+	// Came is the event as it arrived. Event is equal to it, except that stuck fields are declared missing.
 	Came   *event.Example
 	Number uint64 // of the event
-	// Named means that missing fields can be determined by name. Present has the fields that it arrived with.
+	// Named reports whether missing fields can be determined by name. Present has the fields that the event had when it
+	// arrived.
 	Named   bool
 	Present model.FieldSet
-	Fields  []event.Field  // of the stream so far, by id
-	Rows    *model.Table   // counts by column, without this event
-	Of      [][]float64    // or the rows of the Event's features, which count it; nil if there are none
-	Usual   *model.Missing // which fields are usual; nil until that is known
-	Error   float64        // expected error of complete events, as a fraction; -1 if not known
+	Fields  []event.Field  // fields of the stream so far, by id
+	Rows    *model.Table   // rows with the counts of columns, without this event
+	Of      [][]float64    // rows of the Event's features, including this event; nil if not available
+	Usual   *model.Missing // which fields are usual; nil until known
+	Error   float64        // expected error rate of complete events; -1 if unknown
 }
 
 // LabeledEvent is a labeled event and its prediction, before the event is learned.
 type LabeledEvent struct {
 	Number uint64 // of the event
-	After  uint64 // number of events at the time of the prediction
+	After  uint64 // number of learned events at the time of the prediction
 	Time   int64  // event time in milliseconds since the Unix epoch; 0 if not known
 	Weight float64
-	// Loss is the loss for the drift detector: the log-loss, or the absolute error in deviations of the targets.
+	// Loss is the loss for the drift detector: the log-loss, or the absolute error in standard deviations of the
+	// targets.
 	Loss float64
-	// Part means that the learner is in a group, whose measures will be merged. Monitors that need the whole stream
-	// ignore the event.
+	// Part is true for a learner in a group, whose measures will be merged. Monitors that need the whole stream ignore
+	// the event.
 	Part bool
 
-	// For classification: the label, the predicted class, the importance with which it is learned, the score of the
-	// label's output (with two classes that of the second), and its probability. Likelihood means that the log-loss is
-	// comparable with that of the class frequencies.
+	// For classification: the label, the predicted class, and the importance with which the event is learned. Also the
+	// score of the label's output (with two classes, of the second class), and the label's probability. Likelihood
+	// reports whether the log-loss is comparable with the log-loss of the class frequencies.
 	Label, Predicted   int
 	Learned            float64
 	Score, Probability float64
 	Likelihood         bool
 
-	// For regression: the label, and the predicted value with its interval (NaN if there is none).
+	// For regression: the target, and the predicted value with its interval (NaN without one).
 	Regression               bool
 	Target, Value, Low, High float64
 }
 
-// Moment is an event of the stream.
+// Moment is the number and time of an event.
 type Moment struct {
 	Event uint64 // number of the event
 	Time  int64  // event time in milliseconds since the Unix epoch; 0 if not known
@@ -69,7 +71,7 @@ func (m *Moment) state(c *coder.Coder) {
 	c.Int64(&m.Time)
 }
 
-// when returns the time of a moment, or nil if it is not known.
+// when returns the time of a moment, or nil if it is unknown.
 func (m Moment) when() *time.Time {
 	if m.Time == 0 {
 		return nil
@@ -85,6 +87,6 @@ func (m Moment) String() string {
 	return "event " + strconv.FormatUint(m.Event, 10)
 }
 
-// Sampled reports whether an event is in a sample of one in 2^bits. The golden section spreads the sample evenly, so
-// that no period of the stream coincides with a period of the sample.
+// Sampled reports whether an event is in a sample of one in 2^bits. Multiplication by the golden ratio spreads the
+// sample evenly, so that the sample does not follow a period of the stream.
 func Sampled(event uint64, bits uint) bool { return event*0x9e3779b97f4a7c15>>(64-bits) == 0 }

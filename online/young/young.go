@@ -1,6 +1,6 @@
-// Package young maps classes to outputs when classes with few events share an output. These are called young: classes
-// beyond the first [Own], at the latest until their [Ripe]-th event. The score of a young class is the score of the
-// shared output plus the logarithm of the class's fraction of their events.
+// Package young maps classes to outputs if classes with few events share an output. Such classes are called young:
+// classes beyond the first [Own], at the latest until their [Ripe]-th event. The score of a young class is the score of
+// the shared output plus the logarithm of the class's fraction of their events.
 package young
 
 import (
@@ -11,40 +11,40 @@ import (
 )
 
 const (
-	// Own is the number of classes that have an output of their own from their first event on. Other classes get one at
-	// the latest with their Ripe-th event, if there is memory.
+	// Own is the number of classes that have a separate output from their first event on. Other classes get a separate
+	// output at the latest with their Ripe-th event, if there is memory.
 	Own, Ripe = 10, 8
-	// keep is the decay of the weights of all young classes per event, because labels often repeat.
+	// keep is the decay factor of all young classes' weights per event. They decay because labels often repeat.
 	keep = 0.95
 	// prior is the weight of a class without events.
 	prior = 1
 )
 
-// Classes maps classes to outputs. In the zero value the output of a class is its index.
+// Classes maps classes to outputs. In the zero value, the output of a class is the class.
 type Classes struct {
 	// Changed is the number of the event at which the outputs last changed.
 	Changed uint64
 
 	on     bool
-	shown  int       // smallest number of scores, see Expand
-	output []int     // by class that has arrived
-	weight []float64 // by class: decayed number of its events while it is young; 0 for a class with its own output
-	all    float64   // sum of weight
-	offset []float64 // by class: log(weight/all), 0 for a class with its own output
+	shown  int       // smallest number of scores that Expand returns
+	output []int     // output of each class seen so far
+	weight []float64 // decayed number of each young class's events; 0 for a class with a separate output
+	all    float64   // sum of all weights
+	offset []float64 // log(weight/all) of each class, 0 for a class with a separate output
 	shared int       // output of the young classes, if there are any
-	layout []int     // see Outputs
+	layout []int     // result of Outputs
 }
 
-// On reports whether classes share, or have shared, an output.
+// On reports whether classes share an output, or have done so before.
 func (c *Classes) On() bool { return c.on }
 
-// Known returns the number of classes that have arrived, 0 before classes share an output.
+// Known returns the number of classes seen so far, or 0 before classes share an output.
 func (c *Classes) Known() int { return len(c.output) }
 
-// Merge makes the young classes share one output, the last, with the classes that already share it. It returns, for
-// each new output, the old outputs whose mean it starts with. young reports whether a class is young, and events returns
-// the number of events of a class. Only the first call uses known and shown: the number of classes that have arrived,
-// and the smallest number of scores that Expand returns.
+// Merge makes the young classes share one output, the last, together with the classes that already share it. It
+// returns, for each new output, the old outputs whose mean it starts as. young reports whether a class is young, and
+// events returns its number of events. Only the first call uses known, the number of classes seen so far, and shown,
+// the smallest number of scores that Expand returns.
 func (c *Classes) Merge(known, shown int, young func(class int) bool, events func(class int) uint64) (from [][]int) {
 	was := *c
 	if was.on {
@@ -96,8 +96,9 @@ func (c *Classes) IsYoung(class int) bool { return class < len(c.weight) && c.we
 // Shared returns the output of the young classes.
 func (c *Classes) Shared() int { return c.shared }
 
-// Add adds the next class, which is young. If it is the only young class, its output is the given one, which must be
-// new. Add returns the shift of the shared output's scores with which the scores of other classes stay the same.
+// Add adds the next class, which is young. If it is the only young class, its output is the argument, which must be
+// new. Add returns by how much the scores of the shared output must be shifted so that the scores of other classes stay
+// the same.
 func (c *Classes) Add(output int) (shift float64) {
 	was := c.all
 	if was == 0 {
@@ -111,9 +112,9 @@ func (c *Classes) Add(output int) (shift float64) {
 	return math.Log(c.all / was)
 }
 
-// Promote gives a young class an output of its own: the shared one if there is no other young class, else the given
-// one, which must be a copy of it. It returns the shifts of the class's output and of the shared one with which all
-// scores stay the same.
+// Promote gives a young class a separate output. If there is no other young class, that is the shared output, otherwise
+// it is the argument output, which must be a copy of the shared output. It returns the shifts of the class's output
+// (own) and of the shared one with which all scores stay the same.
 func (c *Classes) Promote(class, output int) (own, shared float64) {
 	own, was := c.offset[class], c.all
 	c.weight[class] = 0
@@ -128,7 +129,7 @@ func (c *Classes) Promote(class, output int) (own, shared float64) {
 	return own, math.Log(c.all / was)
 }
 
-// Take counts an event of a class that has arrived.
+// Take counts an event of a known class.
 func (c *Classes) Take(class int) {
 	if !c.IsYoung(class) {
 		return
@@ -142,7 +143,7 @@ func (c *Classes) Take(class int) {
 	c.follow()
 }
 
-// follow updates what depends on outputs and weights.
+// follow updates the values that depend on outputs and weights.
 func (c *Classes) follow() {
 	c.all = 0
 	for _, w := range c.weight {
@@ -157,7 +158,7 @@ func (c *Classes) follow() {
 	}
 }
 
-// Output returns the output of a class, or -1 if the class has not arrived. In the zero value it returns class.
+// Output returns the output of a class, or -1 if the class is not known yet. In the zero value it returns class.
 func (c *Classes) Output(class int) int {
 	switch {
 	case !c.on:
@@ -181,7 +182,7 @@ func (c *Classes) Class(output int) int {
 	return -1
 }
 
-// Scores returns the number of scores of Expand for so many outputs.
+// Scores returns the number of scores that Expand returns for the given number of outputs.
 func (c *Classes) Scores(outputs int) int {
 	if !c.on {
 		return outputs
@@ -189,8 +190,8 @@ func (c *Classes) Scores(outputs int) int {
 	return max(c.shown, len(c.output))
 }
 
-// Expand appends the scores of the classes to out, given those of the outputs. unseen is the score of a class that has
-// not arrived.
+// Expand appends the scores of the classes to out, given the scores of the outputs. unseen is the score of a class that
+// is not known yet.
 func (c *Classes) Expand(outputs []float64, unseen float64, out []float64) []float64 {
 	if !c.on {
 		return append(out, outputs...)
@@ -204,8 +205,8 @@ func (c *Classes) Expand(outputs []float64, unseen float64, out []float64) []flo
 	return out
 }
 
-// Outputs returns the output of each score of Expand, -1 for a class that has not arrived. It is nil in the zero value.
-// The caller must not change it.
+// Outputs returns the output of each score that Expand returns, -1 for a class that is not known yet. It is nil in the
+// zero value. The caller must not change it.
 func (c *Classes) Outputs() []int {
 	if c.on && c.layout == nil {
 		c.layout = slices.Clone(c.output)
@@ -216,7 +217,7 @@ func (c *Classes) Outputs() []int {
 	return c.layout
 }
 
-// Count returns the number of outputs of classes that have arrived, 0 in the zero value.
+// Count returns the number of outputs of known classes, 0 in the zero value.
 func (c *Classes) Count() (outputs int) {
 	for _, o := range c.output {
 		outputs = max(outputs, o+1)
@@ -224,7 +225,7 @@ func (c *Classes) Count() (outputs int) {
 	return outputs
 }
 
-// State codes the state. Classes must be On.
+// State encodes or decodes the state. On must be true.
 func (c *Classes) State(to *coder.Coder) {
 	known := len(c.output)
 	to.Uint(&c.Changed)
@@ -247,10 +248,10 @@ func (c *Classes) State(to *coder.Coder) {
 	}
 }
 
-// mostShown bounds shown when a state is read.
+// mostShown is the largest valid shown in a decoded state.
 const mostShown = 1 << 16
 
-// fits reports whether each output belongs to one class, or is the output that all young classes share.
+// fits reports whether each output belongs to one class or is the output that all young classes share.
 func (c *Classes) fits() bool {
 	known := len(c.output)
 	if slices.Min(c.output) < 0 || slices.Max(c.output) >= known {

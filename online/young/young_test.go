@@ -12,7 +12,7 @@ import (
 
 const unseen = -30.
 
-// stream changes Classes as a learner does, and the scores of its outputs with them.
+// stream changes Classes and the scores of outputs like a learner.
 type stream struct {
 	Classes
 	r       *rand.Rand
@@ -20,7 +20,7 @@ type stream struct {
 	events  []uint64
 }
 
-// begin makes so many classes, of which every third has had Ripe events, share.
+// begin returns a stream of known classes, of which every third has had Ripe events. The others share an output.
 func begin(seed uint64, known int) *stream {
 	s := &stream{r: rand.New(rand.NewPCG(seed, 1))}
 	for class := range known {
@@ -43,7 +43,7 @@ func (s *stream) few(class int) bool {
 
 func (s *stream) scores() []float64 { return s.Expand(s.outputs, unseen, nil) }
 
-// next does one of the things that happen to Classes. It returns how many scores must not have changed.
+// next makes a random change to Classes. It returns how many scores must stay the same.
 func (s *stream) next() (same int) {
 	same = len(s.output)
 	switch class := s.r.IntN(same); s.r.IntN(4) {
@@ -54,7 +54,7 @@ func (s *stream) next() (same int) {
 		}
 		s.outputs[s.Shared()] += shift
 	case 1:
-		if s.r.IntN(20) == 0 { // classes that have an output leave it
+		if s.r.IntN(20) == 0 { // some classes lose their separate outputs
 			same = 0
 			var outputs []float64
 			for _, list := range s.Merge(1, 1, func(class int) bool { return class >= Own && class%5 == 0 }, func(int) uint64 { return 3 }) {
@@ -79,8 +79,8 @@ func (s *stream) next() (same int) {
 	return same
 }
 
-// Whatever happens, the fractions of the young classes sum to 1, each other class has an output alone, and classes that
-// come, or get an output of their own, change no score of another class.
+// TestClasses checks invariants after random changes. The fractions of the young classes sum to 1, and each other class
+// has a separate output. New classes and separate outputs do not change scores of other classes.
 func TestClasses(t *testing.T) {
 	for seed := range uint64(20) {
 		s := begin(seed, 12+int(seed))
@@ -110,7 +110,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// The classes that have come often, and the first ones, keep their outputs, and the others share the last.
+// TestMerge checks that frequent classes and the first classes keep their outputs, and that the others share the last
+// output.
 func TestMerge(t *testing.T) {
 	events := []uint64{0, 1, 2, 0, 0, 0, 0, 0, 0, 3, Ripe - 1, Ripe, 0, 40, 1}
 	var c Classes
@@ -126,7 +127,7 @@ func TestMerge(t *testing.T) {
 		t.Errorf("outputs %v, want %v", c.Outputs(), want)
 	}
 	got := c.Expand(make([]float64, 13), unseen, nil)
-	// Each young class counts one event more than it has had.
+	// Each young class counts one more event than it has had.
 	for class, of := range map[int]float64{10: 8, 12: 1, 14: 2} {
 		if want := math.Log(of / 11); math.Abs(got[class]-want) > 1e-15 {
 			t.Errorf("class %d scores %v, want %v", class, got[class], want)
@@ -144,7 +145,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// An event raises the fraction of its class, more than one that is long ago.
+// TestTake checks that an event increases the fraction of its class, more than an event long ago.
 func TestTake(t *testing.T) {
 	var c Classes
 	c.Merge(12, 12, func(class int) bool { return class >= Own }, func(int) uint64 { return 0 })
@@ -157,13 +158,13 @@ func TestTake(t *testing.T) {
 	for range 6 {
 		c.Take(11)
 	}
-	c.Take(3) // nothing
+	c.Take(3) // 3 is not young, so this has no effect
 	if a, b := c.offset[10], c.offset[11]; !(a < b && a > b-0.5) {
 		t.Errorf("fractions exp %v of six events, exp %v of six later ones", a, b)
 	}
 }
 
-// What is restored goes on to the bit, and what does not fit is refused.
+// TestState checks that a restored state continues bit by bit, and that inconsistent states are rejected.
 func TestState(t *testing.T) {
 	for seed := range uint64(10) {
 		s := begin(seed, 20)
